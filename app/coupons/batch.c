@@ -1,9 +1,9 @@
 /*
  * coupons/batch.c -- see batch.h: a batch in memory, its line and its hash.
  *
- * Speed   every append writes and hashes its line, up to hundreds of entries: members of fixed size go through a pen into
- *         room reserved once per entry; only what may be long or need escapes goes through json.h
- * Hash    libcrypto's SHA-256 rather than libsodium's: it uses the processor's instructions, 22 us against 113 us for the
+ * Speed   every append writes and hashes its line, with up to hundreds of entries: a pen writes members of fixed size into room
+ *         reserved once per entry; only members that may be long or need escapes go through json.h
+ * Hash    libcrypto's SHA-256, not libsodium's: it uses the CPU's SHA instructions, and takes 22 us instead of 113 us for the
  *         40 kB of a batch of 150 (x86-64 with SHA-NI)
  */
 #include "coupons/batch.h"
@@ -18,7 +18,7 @@
 #include "base/json.h"
 
 #define FIRST_BLOCK (12 * sizeof(struct entry) + 512) /* enough for eight entries, in a list that grew once */
-#define ENTRY_ROOM 1408 /* more than all members of fixed size together: 21 numbers of 20, 2 times, names, alias, key */
+#define ENTRY_ROOM 1408 /* exceeds all members of fixed size together: 21 numbers of 20, 2 times, names, alias, key */
 
 static const char *const kind_names[ENTRY_KIND_COUNT] = {
 #define X(kind, name) [kind] = name,
@@ -119,10 +119,10 @@ bool batch_defines(const struct batch *b)
     return i < b->count;
 }
 
-/* Writes into room that was reserved; pen_down() gives the bytes to the buffer. */
+/* Writes into reserved room; pen_down() adds the bytes to the buffer. */
 struct pen {
     char *at;
-    int64_t time_ms; /* the last time written, and its text: most of a batch's times are the same */
+    int64_t time_ms; /* the last time written, and its text: most times in a batch are equal */
     char time[CLOCK_TEXT_SIZE];
 };
 
@@ -188,7 +188,7 @@ static void put_hex(struct pen *p, const uint8_t *bytes, size_t len)
     *p->at++ = '"';
 }
 
-/* Text in which nothing is to be escaped. */
+/* Text that needs no escapes. */
 static void put_plain(struct pen *p, const char *text)
 {
     *p->at++ = '"';
@@ -244,7 +244,7 @@ static void put_definition(struct pen *p, const struct coupon *c, struct buf *ou
 #define PUT_KIND(pen, value, out) put_plain((pen), kind_names[value])
 #define PUT_DEFINITION(pen, value, out) put_definition((pen), (value), (out))
 
-/* Each member is written with a comma before it; the first comma then becomes the brace. */
+/* Write each member after a comma, then turn the first comma into the brace. */
 static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
 {
     unsigned has = entry_members[e->kind];
@@ -358,7 +358,7 @@ static bool is_of(const struct entry *e, int64_t n, uint32_t g)
     return (entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g;
 }
 
-/* Of a hold on (n, g). */
+/* True if e is about a hold on (n, g). */
 static bool is_on(const struct entry *e, int64_t n, uint32_t g)
 {
     return (entry_members[e->kind] & HAS_SLOT) && e->from_n == n && e->from == g;

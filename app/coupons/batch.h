@@ -1,10 +1,10 @@
 /*
- * coupons/batch.h -- one document of the ledger: the requests that were decided together, and the totals after them.
+ * coupons/batch.h -- one document of the ledger: requests decided together, and the totals after them.
  *
- * Shape   struct batch: head (totals after it), entries[], who[] (names, beside the hash)
+ * Shape   struct batch: head (totals after it), entries[], who[] (names, not hashed)
  * Units   *_ms: UTC milliseconds since 1970; *_minor: minor units
  * Chain   hash = SHA-256 of batch_line() without its hash member; prev of seq 1 is 32 zero bytes
- * Owns    its arena, and with it everything that it points to: batch_new/batch_free
+ * Owns    its arena, and so everything it points to: batch_new/batch_free
  */
 #ifndef COUPONS_BATCH_H
 #define COUPONS_BATCH_H
@@ -24,39 +24,39 @@
 
 #define HASH_LEN 32
 
-/* How far a lane is archived: each entry `archive` leads on. */
+/* How far a lane is archived: each `archive` entry goes one step further. */
 enum {
-    LANE_CLOSED = 1, /* nothing is decided any longer but erasures */
-    LANE_REMOVED     /* nothing at all: what is before its last batch leaves, or has left */
+    LANE_CLOSED = 1, /* only erasures are still decided */
+    LANE_REMOVED     /* nothing is: all batches before its last are being removed, or were */
 };
 
-/* The lane's running totals; each batch carries them as they stand after it. */
+/* The lane's running totals; each batch has those after it. */
 struct head {
     int64_t seq;     /* 0: the lane has no batch yet */
-    int64_t at_ms;   /* never runs backwards */
+    int64_t at_ms;   /* never decreases */
     int64_t version; /* of the coupon's definition; 0: no coupon yet */
-    int64_t slots;   /* that exist: generated and not retired */
-    int64_t due;     /* of them, free ones that are to be retired (a cap was lowered); they can no longer be taken */
-    int64_t next_n;  /* the first number that was never generated */
+    int64_t slots;   /* existing: generated and not retired */
+    int64_t due;     /* of them, free ones to be retired (a cap was lowered); they can no longer be taken */
+    int64_t next_n;  /* the first number never generated */
     int64_t issued, reserved, redeemed;
     int64_t ordinal; /* of the last taking; 0: none yet. See head_takings() */
     int64_t discount_minor; /* given or held */
-    int64_t day_ms;  /* start of the day, in the coupon's zone, to which at_ms belongs */
+    int64_t day_ms;  /* start of the day of at_ms, in the coupon's zone */
     int64_t day_taken;
-    /* Of a coupon with several lanes: what this lane gave the others, less what it got of them. */
+    /* With several lanes: what this lane gave the others, less what it got from them. */
     int64_t elsewhere;       /* slots */
     int64_t day_elsewhere;   /* of the day's cap */
     int64_t minor_elsewhere; /* of the budget */
-    int64_t turn;            /* seq of the entry by which a job has its turn at making codes; 0: nobody has */
+    int64_t turn;            /* seq of the entry that gave a job its turn at making codes; 0: no job has it */
     int64_t low_stock;       /* 1: the event was raised since slots were last added; else 0 */
     int64_t sold_out;        /* likewise */
-    int64_t replenish_until; /* slots are being added until so many exist; 0: not now */
+    int64_t replenish_until; /* slots are being added until this many exist; 0: not now */
     int64_t archived;        /* LANE_CLOSED, LANE_REMOVED; else 0 */
-    int64_t epoch;           /* how often the database was restored from an older backup: see ENTRY_RESTORED */
+    int64_t epoch;           /* how often the database was restored from an older backup, see ENTRY_RESTORED */
     uint8_t hash[HASH_LEN];
 };
 
-/* Its fields, but for those that stand in the batch itself: seq, at, version and hash. See record.h. In in_line, h is the head.
+/* Its fields, except those stored in the batch itself: seq, at, version and hash. See record.h. In in_line, h is the head.
  * X(kind, member, name, in_line, stored, when, place, told) */
 #define HEAD_TOTALS_FIELDS(X)                                                                                         \
     X(INT, archived,        "archived",        h->archived,        "archived",        IF_SET, 14, 15)                 \
@@ -85,22 +85,22 @@ static inline int64_t head_taken(const struct head *h)
     return h->issued + h->reserved + h->redeemed;
 }
 
-/* The coupon's slots, as its lane 0 has them: here and in the other lanes. */
+/* In lane 0: the coupon's slots, here and in the other lanes. */
 static inline int64_t head_stock(const struct head *h)
 {
     return h->slots - h->due + h->elsewhere;
 }
 
 /*
- * After a restore from an older backup what was lost may have given out any of the numbers that come next. So the next batch of each lane
- * begins with ENTRY_RESTORED: its generations and ordinals go on above what the lost part can have used. Without slots an id ends with a
- * generation, too: the entry's place in its batch, above the same floor; so what is given out for a `seq` again is another id.
+ * After a restore from an older backup, the lost batches may have used any of the numbers that come next. So each lane's next batch begins
+ * with ENTRY_RESTORED: from there on, generations and ordinals are above any that the lost part can have used. Without slots an id ends in
+ * a generation too, the entry's place in its batch, above the same floor: so ids differ even where a `seq` is used again.
  */
-#define EPOCH_GENERATIONS INT64_C(100000000)   /* for each epoch: no slot is taken or held so often in one */
+#define EPOCH_GENERATIONS INT64_C(100000000)   /* per epoch: no slot is taken or held so often in one */
 #define EPOCH_ORDINALS INT64_C(1000000000000)  /* nor does a lane have so many takings */
-#define EPOCH_MOST 40                          /* then a generation would be more than 32 bits */
+#define EPOCH_MOST 40                          /* keeps generations within 32 bits */
 
-/* Takings ever. */
+/* All takings ever. */
 static inline int64_t head_takings(const struct head *h)
 {
     return h->ordinal % EPOCH_ORDINALS;
@@ -111,7 +111,7 @@ static inline uint32_t head_floor(const struct head *h)
     return (uint32_t)((uint64_t)h->epoch * EPOCH_GENERATIONS);
 }
 
-/* What comes after generation g of a slot. */
+/* The generation after a slot's generation g. */
 static inline uint32_t head_next_generation(const struct head *h, uint32_t g)
 {
     return (g > head_floor(h) ? g : head_floor(h)) + 1;
@@ -125,32 +125,32 @@ static inline int64_t head_free(const struct head *h)
 
 /* Names are on the wire and in the database, never reused. */
 #define ENTRY_KINDS(X)                                                                                                 \
-    X(ENTRY_DEFINE, "define")     /* the coupon was made or changed: definition; count slots were asked for with it */  \
-    X(ENTRY_DELETE, "delete")     /* the coupon is gone; its id stays taken */                                         \
-    X(ENTRY_ARCHIVE, "archive")   /* the lane is closed; the second one: its archive is written, and it leaves */        \
+    X(ENTRY_DEFINE, "define")     /* the coupon was created or changed: definition; count slots were requested with it */ \
+    X(ENTRY_DELETE, "delete")     /* the coupon is deleted; its id stays taken */                                      \
+    X(ENTRY_ARCHIVE, "archive")   /* the lane is closed; the second one: its archive is written, and it is removed */    \
     X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step unless made with the definition */ \
-    X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if a job asked */                   \
+    X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if requested by a job */            \
     X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
-    X(ENTRY_ISSUE, "issue")       /* a taking: a free slot is handed to a user */                                      \
+    X(ENTRY_ISSUE, "issue")       /* a taking: a free slot is issued to a user */                                      \
     X(ENTRY_RESERVE, "reserve")   /* a taking: a free slot is held for a checkout */                                   \
     X(ENTRY_REDEEM, "redeem")     /* a taking: a free slot is redeemed at once */                                      \
-    X(ENTRY_HOLD, "hold")         /* an issued one is held for a checkout: a new generation, from the issued one */    \
+    X(ENTRY_HOLD, "hold")         /* an issued slot is held for a checkout: a new generation, from the issued one */   \
     X(ENTRY_EXTEND, "extend")     /* a hold lasts longer */                                                            \
-    X(ENTRY_SPEND, "spend")       /* an issued or reserved one is redeemed */                                          \
+    X(ENTRY_SPEND, "spend")       /* an issued or reserved slot is redeemed */                                         \
     X(ENTRY_CANCEL, "cancel")                                                                                          \
     X(ENTRY_EXPIRE, "expire")                                                                                          \
     X(ENTRY_REVERSE, "reverse")                                                                                        \
     X(ENTRY_FORGET, "forget")     /* a redeemed slot's user is erased */                                               \
-    X(ENTRY_ERASE, "erase")       /* the user is erased: alias means nobody from here on */                            \
-    X(ENTRY_TURN, "turn")         /* a job has its turn at making codes, as its runner with fence `step` */            \
+    X(ENTRY_ERASE, "erase")       /* the user is erased: the alias means nobody from here on */                        \
+    X(ENTRY_TURN, "turn")         /* a job gets its turn at making codes, for its runner with fence `step` */          \
     X(ENTRY_TURN_END, "turn_end")                                                                                      \
     X(ENTRY_LOW_STOCK, "low_stock") /* event: `count` are still free */                                                \
     X(ENTRY_SOLD_OUT, "sold_out")   /* event: none is free */                                                          \
     X(ENTRY_REPLENISH, "replenish") /* slots are to be added until `count` exist */                                    \
-    X(ENTRY_GIVE, "give")         /* to another lane: the account says which; slots become due here, unless they are fresh */ \
+    X(ENTRY_GIVE, "give")         /* to another lane, named by the account; slots become due here, unless fresh */            \
     X(ENTRY_GET, "get")           /* from another lane: slots [n, n + count) exist from now on */                      \
     X(ENTRY_TICK, "tick")         /* nothing happened until now */                                                     \
-    X(ENTRY_RESTORED, "restored") /* the database is an older backup: what came before this may have been lost. count: the epoch */
+    X(ENTRY_RESTORED, "restored") /* the database is an older backup: batches before this may have been lost. count: the epoch */
 
 enum entry_kind {
 #define X(kind, name) kind,
@@ -161,23 +161,23 @@ enum entry_kind {
 const char *entry_kind_name(enum entry_kind k);
 enum entry_kind entry_kind_of_name(const char *name); /* ENTRY_KIND_COUNT: none */
 
-/* Which members an entry of a kind has, both in GET /ledger and in the database: a row per kind. */
+/* Which members each kind of entry has, both in GET /ledger and in the database: a row per kind. */
 enum entry_member {
     HAS_SLOT = 1,       /* n, g */
     HAS_USER = 2,       /* alias, before; and a row in who[] */
     HAS_TAKING = 4,     /* ordinal, left, day: the entry takes a slot */
-    HAS_MONEY = 8,      /* discount_minor: given, held, or given back */
+    HAS_MONEY = 8,      /* discount_minor: given, held or given back */
     HAS_RANGE = 16,     /* n, count */
     HAS_JOB = 32,       /* job, step */
     HAS_DEFINITION = 64,
     HAS_SAME_DAY = 128, /* same_day: gives back the day's counts too */
     HAS_COUNT = 256,    /* count */
-    HAS_SINCE = 512,    /* since: seq of the batch that last said something of this redemption; of a hold: of the issued one */
+    HAS_SINCE = 512,    /* since: seq of the last batch about this redemption; for a hold: about the issued one */
     HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
-    HAS_WAS = 2048,     /* was: the state that it leaves, issued or reserved; held_minor: the discount that was held */
-    HAS_BY = 4096,      /* by: the id of the API key of the operator who asked, if one did */
+    HAS_WAS = 2048,     /* was: the state it leaves, issued or reserved; held_minor: the discount that was held */
+    HAS_BY = 4096,      /* by: id of the API key of the operator who asked, if any */
     HAS_GIFT = 8192,    /* gift_*: what goes from lane to lane; fresh: the slots were never numbered here */
-    HAS_WISH = 16384    /* count: slots asked for with a new coupon, made by the job, else in this batch; key; each if there is one */
+    HAS_WISH = 16384    /* count: slots requested with a new coupon, made by the job, else in this batch; key; each if any */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];
 
@@ -185,7 +185,7 @@ struct entry {
     enum entry_kind kind;
     int64_t n;
     uint32_t g;
-    int64_t from_n; /* the issued one beneath a hold; from 0: none */
+    int64_t from_n; /* the issued redemption beneath a hold; from 0: none */
     uint32_t from;
     int64_t count;
     int64_t ordinal;
@@ -194,36 +194,36 @@ struct entry {
     int64_t discount_minor;
     int64_t held_minor;
     int64_t reserved_until_ms;
-    int64_t valid_until_ms; /* of the end of a hold: the issued one's, which is then issued as before. 0: none */
+    int64_t valid_until_ms; /* where a hold ends: that of the redemption beneath, issued again. 0: none */
     uint8_t was;            /* enum slot_state */
     bool same_day;
-    bool by_name;           /* not stored: the slot was free and named, not the next of the free pool */
+    bool by_name;           /* not stored: the slot was free and named, not the free pool's next */
     int64_t since;
-    int64_t before; /* seq of the last batch before that has this alias; 0: none. So a user's entries can be found */
-    struct gift gift;       /* of a generation: what went to other lanes of it, with entries of their own */
+    int64_t before; /* seq of the previous batch with this alias; 0: none. Links a user's entries */
+    struct gift gift;       /* in a generation: what other lanes get of it, by entries of their own */
     bool fresh;
     int64_t step;
-    const char *job; /* NULL: a call asked for it. Of a transfer: the account's name, see lane_account.h */
+    const char *job; /* NULL: requested by a call. In a transfer: the account's name, see lane_account.h */
     const char *by; /* NULL: no operator */
     char alias[ID_ALIAS_LEN + 1];
     uint8_t key[KEY_HASH_LEN];
     const struct coupon *definition;
-    /* who[]: beside the hash, emptied when the user is erased */
+    /* who[]: not hashed; emptied when the user is erased */
     const char *user; /* NULL: erased, or no user */
     const char *order;
     const char *metadata; /* NULL: {} */
-    const char *code;     /* NULL: none; of takings */
+    const char *code;     /* in takings; NULL: none */
     uint8_t fingerprint[FINGERPRINT_LEN];
 };
 
-/* True when the issued one beneath the hold has a number of its own: without slots. */
+/* True if the issued redemption beneath the hold has a number of its own, as without slots. */
 static inline bool entry_from_differs(const struct entry *e)
 {
     return e->from && e->from_n != e->n;
 }
 
-/* Its fields, but for those of who[]. See record.h. In in_line, e is the entry. `count` and `key` have a row more: of a wish they are stored
- * under other names. X(kind, member, has, name, in_line, stored, when, place), APART(kind, member, has, name, in_line, stored) */
+/* Its fields, except those in who[]. See record.h. In in_line, e is the entry. `count` and `key` have a second row: in a wish they are
+ * stored under other names. X(kind, member, has, name, in_line, stored, when, place), APART(kind, member, has, name, in_line, stored) */
 #define ENTRY_FIELDS(X, APART)                                                                                                     \
     X(CHARS,          alias,             HAS_USER,              "alias",          true,                  "a",          ALWAYS, 4)  \
     X(INT,            before,            HAS_USER,              "before",         true,                  "before",     IF_SET, 5)  \
@@ -255,7 +255,7 @@ static inline bool entry_from_differs(const struct entry *e)
     X(TIME,           valid_until_ms,    0,                     "valid_until",    e->valid_until_ms,     "valid",      IF_SET, 12) \
     X(STATE,          was,               HAS_WAS,               "was",            true,                  "was",        ALWAYS, 13)
 
-/* True when the entry makes a redemption: it has an id of its own from here on. */
+/* True if the entry makes a redemption, with an id of its own. */
 static inline bool entry_makes(enum entry_kind k)
 {
     return k == ENTRY_ISSUE || k == ENTRY_RESERVE || k == ENTRY_REDEEM || k == ENTRY_HOLD;
@@ -265,16 +265,16 @@ struct batch {
     struct arena arena;
     const char *coupon;
     int64_t lane;
-    int64_t lanes; /* that the coupon has; beside the hash, for whoever listens. 0 or 1: one */
-    bool left;     /* what was in it has left with an archived coupon: only its _id, time and lanes are known */
-    uint64_t arrived; /* when the server took it in, by its own time; beside the hash. 0: not known */
-    char id[ID_BATCH_LEN + 1]; /* random: says whose append it was */
+    int64_t lanes; /* the coupon's; not hashed, for readers of the change stream. 0 or 1: one */
+    bool left;     /* it was removed with its archived coupon: only its _id, time and lanes are known */
+    uint64_t arrived; /* when the server received it, by its clock; not hashed. 0: unknown */
+    char id[ID_BATCH_LEN + 1]; /* random: tells whose append it was */
     struct head head;          /* after it; head.hash is its hash */
     uint8_t prev[HASH_LEN];
     struct entry *entries;
     size_t count, capacity;
-    /* The states after this batch of the users, jobs and accounts that it touched, where this process knows them (its own
-     * batches): so that their views need not be folded again. In the arena. */
+    /* The users, jobs and accounts that it touched, as after it, if known (in this process's own batches): so their views need not be
+     * folded again. In the arena. */
     struct user_state **user_states;
     size_t user_state_count;
     struct job_progress **jobs;
@@ -283,41 +283,41 @@ struct batch {
     size_t account_count;
 };
 
-/* The beginning of the SHA-256 of these hashes: which ledger it is that ends so, of all lanes in order. */
+/* Identify a ledger by its last hashes, of all lanes in order: the first bytes of their SHA-256. */
 void batch_tails_digest(const uint8_t (*hashes)[HASH_LEN], size_t lanes, uint8_t digest[FINGERPRINT_LEN]);
 
-/* A batch without entries, whose id is new. */
+/* A batch without entries, with a new id. */
 struct batch *batch_new(const char *coupon, int64_t lane);
 void batch_free(struct batch *b);
-/* It changes the coupon's definition. */
+/* True if it changes the coupon's definition. */
 bool batch_defines(const struct batch *b);
-/* Append an entry. The pointer is good until the next batch_add(). */
+/* Append an entry. The pointer is valid until the next batch_add(). */
 struct entry *batch_add(struct batch *b, enum entry_kind kind);
 
 /* Append the batch's line of GET /ledger to out: RFC 8785, without a newline; with_hash adds the member "hash". */
 void batch_line(const struct batch *b, struct buf *out, bool with_hash);
-/* Append one of its entries, as it stands in that line. */
+/* Append one of its entries, as in that line. */
 void entry_line(const struct entry *e, struct buf *out);
 
 /* SHA-256 of the line without hash. scratch is cleared first. */
 void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LEN]);
 
-/* The entry that ends (n, g), a reversal of the hold on it included; that makes it; the first that says anything of it, or of
- * a hold on it; the last about it alone, before entries[end]. Or NULL. */
+/* The entry that ends (n, g), including a reversal of the hold on it; that makes it; the first about it or a hold on it; the last about it
+ * alone, before entries[end]. Or NULL. */
 const struct entry *batch_find_end(const struct batch *b, int64_t n, uint32_t g);
 const struct entry *batch_find_origin(const struct batch *b, int64_t n, uint32_t g);
 const struct entry *batch_find_first(const struct batch *b, int64_t n, uint32_t g);
 const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t n, uint32_t g);
-/* The state into which an entry of this kind puts its redemption; SLOT_STATE_COUNT: none. */
+/* The state that an entry of this kind puts its redemption into; SLOT_STATE_COUNT: none. */
 enum slot_state entry_state(enum entry_kind k);
 /* The entry that puts (n, g) into this state: its own, or the spending or reversal of a hold on it. Or NULL. */
 const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t g, enum slot_state state);
 
-/* True when the call that it answers had a key. */
+/* True if the call it answers had a key. */
 bool entry_has_key(const struct entry *e);
 
-/* True when the entry ends its redemption (cancel, expire, reverse): its id goes to the indexed ended[]. A reversal ends the
- * issued one beneath it too. */
+/* True if the entry ends its redemption (cancel, expire, reverse): the id goes into the indexed ended[]. A reversal also ends the issued
+ * redemption beneath. */
 bool entry_ends(const struct entry *e);
 
 #endif

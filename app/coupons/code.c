@@ -4,7 +4,7 @@
 #include <sodium.h>
 #include <string.h>
 
-/* Without 0 O 1 I L U: nothing that is read as another. */
+/* Without 0 O 1 I L U, which are easily misread. */
 static const char alphabet[] = "23456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 static char upper(char c)
@@ -30,8 +30,8 @@ bool code_normalise(const char *text, enum codes_match match, char out[CODE_MAX 
     return used > 0;
 }
 
-/* Randomness is asked for once per code: each asking is a call of the kernel. A byte beyond the last whole round of the
- * alphabet is passed over, so that all characters are as likely. */
+/* Ask for randomness once per code, because each time is a system call. Skip bytes past the last whole multiple of the alphabet, so that
+ * all characters are equally likely. */
 void code_random(const struct coupon *c, char out[CODE_MAX + 1])
 {
     const size_t letters = sizeof alphabet - 1, fair = 256 / letters * letters;

@@ -1,5 +1,5 @@
 /*
- * coupons/code.h -- codes: what a code is, how it is looked up, and how one is made.
+ * coupons/code.h -- codes: their form, their look-up form, and how one is made.
  *
  * Shape   text of at most CODE_MAX printable ASCII characters
  * Owns    nothing
@@ -13,11 +13,11 @@
 
 #include "coupons/coupon.h"
 
-/* The form in which `text` is stored and looked up: itself, or (loose) upper case without spaces and hyphens. False: it is not a code:
- * not CODE_MIN to CODE_MAX printable ASCII characters, or nothing is left of it. */
+/* The form in which `text` is stored and looked up: itself, or (loose) upper case without spaces and hyphens. False: it is no code:
+ * not CODE_MIN to CODE_MAX printable ASCII characters, or nothing remains. */
 bool code_normalise(const char *text, enum codes_match match, char out[CODE_MAX + 1]);
 
-/* A new code: c's prefix, then codes.length characters, each of the 30 of the alphabet with the same probability. */
+/* Make a random code: c's prefix, then codes.length characters, each of the alphabet's 30 equally likely. */
 void code_random(const struct coupon *c, char out[CODE_MAX + 1]);
 
 #endif

@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #define COLUMN_NAME "code"
-#define FIELD_SIZE 256 /* a field that is longer is neither a code nor the header's `code` */
+#define FIELD_SIZE 256 /* a longer field is neither a code nor the header's `code` */
 
 static const char bom[] = "\xEF\xBB\xBF";
 
@@ -27,7 +27,7 @@ static struct piece trimmed(struct piece p)
     return p;
 }
 
-/* The line that begins at `at`, without its end and the mark in front of a text; *next is where the one after it begins. */
+/* The line starting at `at`, without its line end and a byte order mark; *next: the start of the next line. */
 static struct piece line_at(const char *at, const char *end, bool first, const char **next)
 {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -41,7 +41,7 @@ static struct piece line_at(const char *at, const char *end, bool first, const c
 
 /* ---- fields ---- */
 
-/* What stands between quotes, into field; p begins behind the first one, and is moved behind the last. */
+/* Copy quoted text to field; p starts after the opening quote, and moves past the closing one. */
 static const char *unquote(struct piece *p, char field[FIELD_SIZE], size_t *len)
 {
     for (; p->at < p->end; p->at++) {
@@ -53,8 +53,8 @@ static const char *unquote(struct piece *p, char field[FIELD_SIZE], size_t *len)
     return "unclosed quote";
 }
 
-/* The field that begins at p->at, trimmed, into field; p is moved behind its comma, or past its end when it was the last.
- * Returns what is wrong, or NULL. */
+/* Copy the field at p->at, trimmed, to field; p moves past its comma, or past its own end after the last. Returns what is wrong, or
+ * NULL. */
 static const char *next_field(struct piece *p, char field[FIELD_SIZE], size_t *len)
 {
     const char *comma, *wrong;

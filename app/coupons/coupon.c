@@ -1,8 +1,8 @@
 /*
- * coupons/coupon.c -- see coupon.h: the table of a definition's fields, and what is made from it.
+ * coupons/coupon.c -- see coupon.h: the table of a definition's fields, and the code that it drives.
  *
  * Add a field   a member in struct coupon, a row here; reading, writing, copying, checking and storing follow
- * Null          a row without FIELD_NULLABLE whose value is null lacks what must be there: "is required"
+ * Null          null in a row without FIELD_NULLABLE is an error: "is required"
  */
 #include "coupons/coupon.h"
 
@@ -15,7 +15,7 @@
 
 #define COUNT_MAX INT64_C(1000000000)
 #define SECONDS_MAX INT64_C(315360000)               /* ten years */
-#define TIME_MIN INT64_C(-62167219200000)            /* 0000-01-01, what RFC 3339 can write */
+#define TIME_MIN INT64_C(-62167219200000)            /* 0000-01-01, the first that RFC 3339 can write */
 #define TIME_MAX INT64_C(253402300799999)            /* 9999-12-31 */
 #define ONLY_MAX 100
 #define ONLY_TEXT_MAX 128
@@ -123,7 +123,7 @@ static bool is_number(const struct coupon_field *f)
     return f->type == FIELD_INT || f->type == FIELD_TIME || f->type == FIELD_ENUM;
 }
 
-/* True when a coupon with discount.kind `kind` has the field. */
+/* True if coupons with discount.kind `kind` have the field. */
 static bool belongs(const struct coupon_field *f, int64_t kind)
 {
     return !f->discount_kinds || (kind >= 0 && kind < 32 && (f->discount_kinds & (UINT32_C(1) << kind)));
@@ -284,7 +284,7 @@ static void check_field(struct errors *e, const struct coupon_field *f, const st
         wrong(e, f->pointer, arena_printf(e->arena, "must be an object of at most %" PRId64 " bytes", f->max));
 }
 
-/* True when text is made of letters, digits and the characters of others. */
+/* True if text has only letters, digits and characters in `others`. */
 static bool consists_of(const char *text, const char *others)
 {
     for (; *text; text++) {
@@ -319,7 +319,7 @@ static bool needs_currency(const struct coupon *c)
            (c->discount.kind == DISCOUNT_PERCENT && c->discount.max_minor != COUPON_NULL);
 }
 
-/* Codes stand on slots. Their other members mean something only where there are codes, or something to present. */
+/* Codes and replenishing need slots; presenting a code needs codes. */
 static void check_codes(struct errors *e, const struct coupon *c)
 {
     bool slots = c->cap.policy == CAP_EXACT;
@@ -336,7 +336,7 @@ static void check_codes(struct errors *e, const struct coupon *c)
         wrong(e, "/codes/prefix", "must be printable ASCII without spaces");
 }
 
-/* What one row cannot say. */
+/* Check what no single row can express. */
 static void check_rules(struct errors *e, const struct coupon *c)
 {
     if (c->cap.total == COUPON_NULL && c->cap.policy != CAP_NONE && c->codes.source != CODES_IMPORTED)
@@ -375,13 +375,13 @@ size_t coupon_check(const struct coupon *c, struct arena *a, struct field_error 
 
 /* ---- writing ---- */
 
-/* The object that is open while members are written: the first `len` bytes of `pointer`. */
+/* The object being written: the first `len` bytes of `pointer`. */
 struct place {
     const char *pointer;
     size_t len;
 };
 
-/* Close and open objects until pointer's parent is open, and write the key of its last part. */
+/* Close and open objects until pointer's parent is open, then write the key of its last part. */
 static void go_to(struct place *p, const char *pointer, struct json *j)
 {
     const char *name = strrchr(pointer, '/') + 1;
@@ -471,7 +471,7 @@ void coupon_write(const struct coupon *c, struct json *j, bool with_version)
 {
     json_begin_object(j);
     coupon_write_members(c, j);
-    if (with_version) /* sorts after every field there is, and no group is open: tests hold it to that */
+    if (with_version) /* sorts after all fields, and no object is open: a test checks it */
         json_key_int(j, "version", c->version);
     json_end_object(j);
 }

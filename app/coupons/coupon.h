@@ -1,10 +1,10 @@
 /*
  * coupons/coupon.h -- a coupon's definition, and the table of its fields.
  *
- * Shape   struct coupon; every member is one row of coupon_fields[], from which reading, writing and checking are made
+ * Shape   struct coupon; each member has a row in coupon_fields[], which drives reading, writing and checking
  * Units   *_ms: UTC milliseconds since 1970; *_minor: minor units of the currency; *_s: seconds; *_bp: 1/10000
  * Nulls   an integer or time that is null is COUPON_NULL; a string that is null is NULL
- * Owns    nothing; strings are borrowed from the arena in which the coupon was made
+ * Owns    nothing; strings are borrowed from the arena that the coupon was made in
  * Source  the HTTP contract, chapter Coupons
  */
 #ifndef COUPONS_COUPON_H
@@ -103,8 +103,8 @@ enum field_type {
 };
 
 enum field_flags {
-    FIELD_NULLABLE = 1,  /* null is a value of its own and its default */
-    FIELD_REQUIRED = 2,  /* must be given when a coupon is made */
+    FIELD_NULLABLE = 1,  /* null is allowed, and is the default */
+    FIELD_REQUIRED = 2,  /* must be given when a coupon is created */
     FIELD_FIXED = 4      /* 409 field_fixed once slots or redemptions exist */
 };
 
@@ -117,51 +117,51 @@ struct coupon_field {
     int64_t default_int;      /* also for enums; COUPON_NULL for null */
     const char *default_text;
     unsigned flags;
-    unsigned discount_kinds;  /* bit k set = the member exists when discount.kind is k; 0: not in discount */
+    unsigned discount_kinds;  /* bit k: the member exists if discount.kind is k; 0: not in discount */
 };
 
 /* Sorted by pointer (RFC 8785 order of members), without id and version. */
 extern const struct coupon_field coupon_fields[];
 extern const size_t coupon_fields_count;
 
-/* A coupon with every default set, strings static. id and title are NULL, version 0. */
+/* Set every default; strings are static. id and title are NULL, version 0. */
 void coupon_init(struct coupon *c);
 
-/* A deep copy of c in a. */
+/* Make a deep copy of c in a. */
 struct coupon *coupon_copy(const struct coupon *c, struct arena *a);
 
-/* What is wrong with the whole definition: the table's bounds, and the rules between fields
+/* Check the whole definition: the table's bounds, and the rules between fields
  * (cap.total required; window in order; discount fields of the kind; unsupported values).
- * The errors go to *list; returns their number. Does not check that time_zone exists: the database knows. */
+ * Puts the errors into *list; returns their number. Does not check that time_zone exists: the database knows. */
 struct field_error {
     const char *pointer;
     const char *detail;
 };
 size_t coupon_check(const struct coupon *c, struct arena *a, struct field_error **list);
 
-/* The first FIELD_FIXED row in which a and b differ, or NULL. */
+/* The pointer of the first FIELD_FIXED row in which a and b differ, or NULL. */
 const char *coupon_fixed_difference(const struct coupon *a, const struct coupon *b);
 
-/* The definition as a JSON object in RFC 8785 order, with id; with_version adds "version". */
+/* Write the definition as a JSON object in RFC 8785 order, with id; with_version adds "version". */
 void coupon_write(const struct coupon *c, struct json *j, bool with_version);
-/* Its members alone: the object is the caller's. */
+/* Write only its members, into the caller's object. */
 void coupon_write_members(const struct coupon *c, struct json *j);
-/* The value of one that it has, with its kind of discount. */
+/* Write the value of a field that it has, given its kind of discount. */
 void coupon_write_value(const struct coupon *c, const struct coupon_field *f, struct json *j);
 
-/* The lane to which a user belongs, out of this many: always the same, in every process. */
+/* The user's lane, out of this many: always the same, in every process. */
 int64_t coupon_lane_of(const char *user, int64_t lanes);
 
-/* True when text is a coupon id: [A-Za-z0-9_][A-Za-z0-9_-]{0,63}. */
+/* True if text is a coupon id: [A-Za-z0-9_][A-Za-z0-9_-]{0,63}. */
 bool coupon_id_valid(const char *text);
 
-/* True when text has least to CODE_MAX characters, all of them printable ASCII without the space. */
+/* True if text has `least` to CODE_MAX characters, all printable ASCII except the space. */
 bool code_text_valid(const char *text, size_t least);
 
-/* True when text is a user: 1-128 bytes of UTF-8 without control characters. */
+/* True if text is a user: 1-128 bytes of UTF-8 without control characters. */
 bool coupon_user_valid(const char *text);
 
-/* True when text has the form of a currency's code (ISO 4217): three capital letters. */
+/* True if text has the form of a currency code (ISO 4217): three capital letters. */
 bool currency_valid(const char *text);
 
 #endif

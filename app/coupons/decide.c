@@ -1,4 +1,4 @@
-/* coupons/decide.c -- see decide.h. What is decided is folded at once, by the same functions that replay the ledger. */
+/* coupons/decide.c -- see decide.h. Each decision is folded at once, by the same functions that replay the ledger. */
 #include "coupons/decide.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 #include "coupons/fold.h"
 
-#define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000) /* a hold lasts no longer, however often it is extended */
+#define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000) /* the longest that a hold lasts, however often extended */
 
 void decide_begin(struct decision *d, struct batch *batch, const struct coupon *coupon, const struct head *tail,
                   int64_t at_ms, int64_t day_ms, int64_t day_end_ms)
@@ -64,8 +64,8 @@ const struct policy_row policies[] = {
 
 /* ---- quotas ---- */
 
-/* True when the lane may take no more than its quota of the caps: it asks the other lanes for more. Without slots it counts
- * what it heard of them instead. */
+/* True if the lane may take no more than its quotas, and asks other lanes for more. Without slots it counts what they reported
+ * instead. */
 static bool has_quotas(const struct decision *d)
 {
     return d->coupon->lanes > 1 && policy_of(d->coupon)->slots;
@@ -79,12 +79,12 @@ int64_t quota_left(const struct coupon *c, int64_t lane, const struct head *h, e
         return head_free(h);
     if (cap == COUPON_NULL)
         return INT64_MAX;
-    if (lane != 0) /* it all begins in lane 0 */
+    if (lane != 0) /* lane 0 starts with all */
         cap = 0;
     return quota == QUOTA_DAY ? cap - h->day_elsewhere - h->day_taken : cap - h->minor_elsewhere - h->discount_minor;
 }
 
-/* Takings that the day's cap still permits here. */
+/* Takings that the day's cap still allows here. */
 static int64_t day_left(const struct decision *d)
 {
     int64_t left = quota_left(d->coupon, has_quotas(d) ? d->batch->lane : 0, &d->head, QUOTA_DAY);
@@ -92,8 +92,7 @@ static int64_t day_left(const struct decision *d)
     return left == INT64_MAX || has_quotas(d) ? left : left - d->others.day_taken;
 }
 
-/* Discount that the budget still permits here. Without a cap the sum of all discounts still has to be written exactly, in JSON
- * too. */
+/* Discount that the budget still allows here. Without a cap, the sum of all discounts must still be exact in JSON. */
 static int64_t budget_left(const struct decision *d)
 {
     int64_t left = quota_left(d->coupon, has_quotas(d) ? d->batch->lane : 0, &d->head, QUOTA_BUDGET);
@@ -132,7 +131,7 @@ static struct named_slot *find_named(const struct decision *d, int64_t n)
     return NULL;
 }
 
-/* The first thing that is said after a restore: before any entry, and before a number is taken from the lane. */
+/* Record a restore: before any other entry, and before taking a number from the lane. */
 static void tell_restored(struct decision *d)
 {
     struct entry *e;
@@ -155,7 +154,7 @@ static struct entry *add(struct decision *d, enum entry_kind kind)
     return e;
 }
 
-/* An entry about u. */
+/* Add an entry about u. */
 static struct entry *add_entry(struct decision *d, const struct user_state *u, enum entry_kind kind)
 {
     struct entry *e = add(d, kind);
@@ -166,7 +165,7 @@ static struct entry *add_entry(struct decision *d, const struct user_state *u, e
     return e;
 }
 
-/* What follows from the entry at once: the totals, the slot if it is named, the user state. */
+/* Fold the entry: into the totals, the slot if named, the user state. */
 static void apply(struct decision *d, struct user_state *u, struct entry *e)
 {
     struct named_slot *named = entry_members[e->kind] & HAS_SLOT ? find_named(d, e->n) : NULL;
@@ -184,7 +183,7 @@ static void apply(struct decision *d, struct user_state *u, struct entry *e)
         fold_user_state_entry(u, e, &d->head, d->batch->lane, &d->batch->arena);
 }
 
-/* The entry answers a call with this key. */
+/* Record the call that the entry answers. */
 static void set_call(struct decision *d, struct entry *e, const struct user_state *u, const char *key,
                      const uint8_t fingerprint[FINGERPRINT_LEN], const struct order *order)
 {
@@ -193,7 +192,7 @@ static void set_call(struct decision *d, struct entry *e, const struct user_stat
     e->order = order ? arena_strdup(&d->batch->arena, order->id) : NULL;
 }
 
-/* The entry is about r. */
+/* Make the entry be about r. */
 static void set_redemption(struct entry *e, const struct redemption *r)
 {
     e->n = r->n;
@@ -217,8 +216,8 @@ static void add_end(struct decision *d, struct user_state *u, const struct redem
     apply(d, u, e);
 }
 
-/* What has ended by itself gets its entry: a hold on r, then r, then the issued one beneath it. Not if its slot was not read:
- * then it waits for a later batch, and only user_state_lapsed() speaks of it. */
+/* Add the entries for what has expired: a hold on r, then r, then the issued redemption beneath it. If its slot was not read, that waits
+ * for a later batch, and until then only user_state_lapsed() counts it. */
 static void expire_one(struct decision *d, struct user_state *u, const struct redemption *r)
 {
     int64_t at_ms = d->head.at_ms;
@@ -261,7 +260,7 @@ static int64_t hold_until(const struct decision *d, int64_t reserve_s)
 
 /* ---- repeats ---- */
 
-/* The first answer of the call to which the key belongs. */
+/* Rebuild the first answer of the call with this key. */
 static void repeat_answer(const struct redemption *r, enum key_of which, const struct extension *earlier, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = which == KEY_OF_FIRST, .redemption = *r};
@@ -286,7 +285,7 @@ static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of whi
     return which == KEY_OF_FIRST ? r->fingerprint : which == KEY_OF_SPENDING ? r->spent_fingerprint : r->extended_fingerprint;
 }
 
-/* True when the key was used before: *out is the answer. */
+/* True if the key was used before: *out is the answer. */
 static bool find_key(const struct user_state *u, const char *key, const uint8_t fingerprint[FINGERPRINT_LEN],
                      struct outcome *out)
 {
@@ -320,7 +319,7 @@ static bool is_order(const struct redemption *r, const struct order *order)
     return order && order->id && r->order && strcmp(order->id, r->order) == 0;
 }
 
-/* u's redemption that stands for this order id; with a code, in the slot that has it. */
+/* u's reserved or redeemed redemption for this order id; with a code, only the one in the code's slot. */
 static const struct redemption *find_order(const struct decision *d, const struct user_state *u, const struct take *t,
                                            const struct named_slot *named)
 {
@@ -336,7 +335,7 @@ static const struct redemption *find_order(const struct decision *d, const struc
     return (state == SLOT_RESERVED || state == SLOT_REDEEMED) && is_order(r, t->order) ? r : NULL;
 }
 
-/* A redemption that this request repeats: by key, or by the order's id. True when *out is the answer. */
+/* Find the redemption that this request repeats, by key or by order id. True: *out is the answer. */
 static bool find_repeat(const struct decision *d, const struct user_state *u, const struct take *t,
                         const struct named_slot *named, struct outcome *out)
 {
@@ -369,7 +368,7 @@ static bool dates_refuse(const struct decision *d, struct outcome *out)
     return out->result != CPN_OK;
 }
 
-/* Redemptions that u keeps; those that ended more than 7 days ago leave with the next batch that touches u. */
+/* How many redemptions u keeps; the next batch that touches u drops those that ended more than 7 days ago. */
 static size_t kept_redemptions(const struct user_state *u, int64_t at_ms)
 {
     size_t kept = u->count;
@@ -459,7 +458,7 @@ bool decide_bearer_took(const struct coupon *c, const struct slot *s)
     return c->codes.claim == CLAIM_PRESENT && (s->state == SLOT_RESERVED || s->state == SLOT_REDEEMED) && !s->issued;
 }
 
-/* Whose is the slot that has the code? True: not this user's to take; *out says why. */
+/* True if this user may not take the slot with the code; *out says why. */
 static bool code_refuses(const struct decision *d, const struct user_state *u, const struct take *t,
                          const struct named_slot *named, struct outcome *out)
 {
@@ -479,7 +478,7 @@ static bool code_refuses(const struct decision *d, const struct user_state *u, c
     return true;
 }
 
-/* ---- steps of a redemption that is there ---- */
+/* ---- steps of an existing redemption ---- */
 
 static void hold(struct decision *d, struct user_state *u, const struct redemption *base, const struct step *s,
                  int64_t discount_minor, struct outcome *out)
@@ -533,7 +532,7 @@ static void spend(struct decision *d, struct user_state *u, struct redemption *r
     answer_with(d, r, out);
 }
 
-/* Redeem a hold. It was made in time, so only a new order is looked at. */
+/* Redeem a hold. It was made in time, so check only a new order. */
 static void spend_hold(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     int64_t discount_minor = r->discount_minor;
@@ -563,7 +562,7 @@ static void step_issued(struct decision *d, struct user_state *u, struct redempt
         refuse_held(held->reserved_until_ms, out);
         return;
     }
-    expire_one(d, u, r); /* a hold on it whose time has passed */
+    expire_one(d, u, r); /* an expired hold on it */
     if (cancels) {
         add_end(d, u, r, ENTRY_CANCEL);
         answer_with(d, r, out);
@@ -603,7 +602,7 @@ static void step_redeemed(struct decision *d, struct user_state *u, struct redem
     }
 }
 
-/* One that has ended: what became of it, or why it can go no further. */
+/* A step of a redemption that has ended: answer with its end, or say why it can go no further. */
 static void step_ended(const struct decision *d, const struct redemption *r, enum slot_state state, const struct step *s,
                        struct outcome *out)
 {
@@ -617,7 +616,7 @@ static void step_ended(const struct decision *d, const struct redemption *r, enu
         refuse(out, CPN_INVALID_TRANSITION);
 }
 
-/* The contract's table says T where the table of slots has no such move. */
+/* False: INVALID_TRANSITION. Reserving or redeeming a redeemed one is no slot move either, but step_redeemed() answers it. */
 static bool possible(enum slot_state state, enum slot_move move)
 {
     bool asked_again = state == SLOT_REDEEMED && (move == MOVE_RESERVE || move == MOVE_REDEEM);
@@ -651,7 +650,7 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
 
 /* ---- taking ---- */
 
-/* The first refusal of the table that applies, or OK with the discount. named: the slot that has the code, if one was given. */
+/* Find the first refusal in the table that applies, or OK with the discount. named: the slot with the code, if one was given. */
 static void check_rules(const struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
                         struct outcome *out, int64_t *discount_minor)
 {
@@ -669,7 +668,7 @@ static void check_rules(const struct decision *d, const struct user_state *u, co
         refuse_sold_out(d, out);
 }
 
-/* The next free slot of the free pool, past those that this decision took by their code; NULL: none is left. */
+/* The free pool's next free slot, past those that this decision took by code; NULL: none is left. */
 static const struct free_slot *next_free(struct decision *d)
 {
     for (; d->free_pool_used < d->free_pool_count; d->free_pool_used++) {
@@ -682,7 +681,7 @@ static const struct free_slot *next_free(struct decision *d)
     return NULL;
 }
 
-/* Give e its slot, which is there. */
+/* Give e its slot, which must exist. */
 static void give_slot(struct decision *d, struct entry *e, const struct named_slot *named)
 {
     const struct free_slot *f;
@@ -715,14 +714,14 @@ static int64_t valid_until(const struct decision *d)
     return until_ms;
 }
 
-/* Whoever was erased, or is new, gets a name for the ledger. */
+/* Give an alias to a user who is new, or was erased. */
 static void name_for_ledger(struct user_state *u)
 {
     if (!u->alias[0])
         id_random(u->alias, ID_ALIAS_LEN);
 }
 
-/* False: the free pool is empty, and nothing is done. */
+/* False: the free pool is empty; nothing was done. */
 static bool take_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
                       int64_t discount_minor)
 {
@@ -750,7 +749,7 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     return true;
 }
 
-/* The code is of a slot issued to this user: the call acts on that. */
+/* The code's slot is issued to this user: act on that redemption. */
 static void take_own(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
                      struct outcome *out)
 {
@@ -767,7 +766,7 @@ static void take_own(struct decision *d, struct user_state *u, const struct take
         step_issued(d, u, r, &s, out);
 }
 
-/* Is the user state another one than the caller read? The batch may have touched it before. */
+/* True if the user state is not one that the caller read. The batch may have touched it already. */
 static bool has_changed(const struct user_state *u, const struct take *t)
 {
     for (size_t i = 0; i < t->version_count && !u->touched; i++)
@@ -776,7 +775,7 @@ static bool has_changed(const struct user_state *u, const struct take *t)
     return t->versions != NULL;
 }
 
-/* Everything that comes before a slot is taken. True: *out is the answer. */
+/* Do all that comes before taking a slot. True: *out is the answer. */
 static bool resolve_without_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named, bool changed,
                                  struct outcome *out, int64_t *discount_minor)
 {
@@ -811,7 +810,7 @@ bool decide_take(struct decision *d, struct user_state *u, const struct take *t,
     bool changed = has_changed(u, t);
     int64_t discount_minor = 0;
 
-    expire_lapsed(d, u); /* what others held was settled before, with their states */
+    expire_lapsed(d, u); /* other users' holds were settled before, with their states */
     if (resolve_without_slot(d, u, t, named, changed, out, &discount_minor))
         return true;
     if (named && named->slot.state == SLOT_ISSUED) {
@@ -836,7 +835,7 @@ void decide_check(struct decision *d, struct user_state *u, const struct take *t
         *discount_minor = out->redemption.discount_minor;
 }
 
-/* ---- what changes a coupon ---- */
+/* ---- changing a coupon ---- */
 
 static struct entry *define(struct decision *d, const struct coupon *next, int64_t version)
 {
@@ -856,7 +855,7 @@ static void set_job(struct decision *d, struct entry *e, const struct job_progre
     e->step = step;
 }
 
-/* job NULL: a call asked for it. */
+/* job NULL: requested by a call. */
 static struct entry *add_job_entry(struct decision *d, const struct job_progress *job, enum entry_kind kind, int64_t step)
 {
     struct entry *e = add(d, kind);
@@ -896,7 +895,7 @@ static void add_due(struct decision *d, int64_t count, struct job_progress *job,
     apply_to_job(d, job, e);
 }
 
-/* New slots of which each other lane gets its part, before they are numbered. */
+/* Give each other lane its part of new slots, before they are numbered. */
 static void give_fresh(struct decision *d, struct lane_account *const *accounts, int64_t part)
 {
     for (int64_t lane = 1; lane < d->coupon->lanes && part > 0; lane++) {
@@ -943,7 +942,7 @@ void decide_create(struct decision *d, const struct coupon *next, const struct w
     }
 }
 
-/* Other lanes may have redemptions, or make some while this is decided. */
+/* True if other lanes have redemptions, or may make some meanwhile. */
 static bool others_in_use(const struct decision *d)
 {
     return d->coupon->lanes > 1 && (d->others.takings > 0 || d->coupon->state == COUPON_ACTIVE);
@@ -964,7 +963,7 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
         return;
     }
     if (!fixed && next->lanes != d->coupon->lanes)
-        fixed = "/lanes"; /* from the beginning: whoever knows the number may keep it */
+        fixed = "/lanes"; /* always, so that the number may be cached */
     if (fixed) {
         refuse(out, CPN_FIELD_FIXED);
         out->detail = fixed;
@@ -1046,7 +1045,7 @@ void decide_follow(struct decision *d, const struct coupon *definition)
     d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
 }
 
-/* How much of what is here goes to another lane that wants some: what it needs, or its part if that is more. */
+/* How much of what is here another lane gets, if it wants some: what it needs, or a fair part if that is more. */
 static int64_t part_for(const struct decision *d, int64_t want, int64_t here)
 {
     int64_t fair = here / d->coupon->lanes, part = want > fair ? want : fair;
@@ -1089,7 +1088,7 @@ void decide_get(struct decision *d, struct lane_account *account, const struct g
         gift.slots = most;
     if (today)
         gift.day = given->day - (account->day_ms == d->head.day_ms ? account->got.day : 0);
-    /* what is told late was taken by then */
+    /* negative: an old report, more was taken since */
     gift.slots = gift.slots > 0 ? gift.slots : 0;
     gift.day = gift.day > 0 ? gift.day : 0;
     gift.minor = gift.minor > 0 ? gift.minor : 0;
@@ -1128,7 +1127,7 @@ void decide_generate(struct decision *d, struct job_progress *job, struct lane_a
     add_slots(d, job, accounts, step, count);
 }
 
-/* A turn is known by its batch's seq, so a batch gives one at the most. */
+/* A turn is identified by its batch's seq, so a batch gives at most one. */
 static bool turn_was_given(const struct decision *d)
 {
     for (size_t i = 0; i < d->batch->count; i++)
@@ -1216,7 +1215,7 @@ void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, stru
         return;
     if (r)
         add_end(d, u, r, ENTRY_CANCEL);
-    if (head_free(&d->head) > 0) /* else it is one of those that are due already */
+    if (head_free(&d->head) > 0) /* else all free ones are due already */
         add_due(d, 1, NULL, 0);
     e = add(d, ENTRY_RETIRE);
     e->n = n;
@@ -1228,7 +1227,7 @@ void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, stru
 
 /* ---- erasing a user ---- */
 
-/* Every slot that u stands in is among the named. */
+/* True if all slots that u holds are among the named. */
 static bool slots_are_named(const struct decision *d, const struct user_state *u)
 {
     for (size_t i = 0; i < u->count; i++)
@@ -1259,7 +1258,7 @@ void decide_erase(struct decision *d, struct user_state *u, const char *alias, s
         refuse(out, CPN_BUSY);
         return;
     }
-    for (size_t i = u->count; i-- > 0;) { /* the newest first: a hold before the issued one beneath it */
+    for (size_t i = u->count; i-- > 0;) { /* newest first: a hold before the issued one beneath it */
         const struct redemption *r = &u->redemptions[i];
 
         if (r->state == SLOT_ISSUED || r->state == SLOT_RESERVED)
@@ -1290,7 +1289,7 @@ int64_t decide_refill(const struct coupon *c, const struct head *h, int64_t left
     return room < add ? room : add;
 }
 
-/* At how many free slots the stock is low; -1: never. Imported codes cannot be added to: they are said to be low instead. */
+/* At how many free slots the stock is low; -1: never. Imported codes cannot be replenished: they are reported low instead. */
 static int64_t low_stock_of(const struct coupon *c)
 {
     int64_t low = c->low_stock != COUPON_NULL ? c->low_stock : -1;
@@ -1307,7 +1306,7 @@ int64_t decide_low_mark(const struct coupon *c)
     return low > below ? low : below;
 }
 
-/* left: free slots; most: that there were before. */
+/* left: free slots; most: the most that there were before. */
 static void raise_events(struct decision *d, int64_t left, int64_t most)
 {
     const struct coupon *c = d->coupon;

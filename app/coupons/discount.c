@@ -1,9 +1,9 @@
 /*
  * coupons/discount.c -- see discount.h.
  *
- * Order   of checks: enum misfit_reason; an order without an amount is met after its currency
- * Only    a line is admitted when its category or its sku is listed; without lists every line is
- * Silent  an amount is what the lines add up to where lines are given
+ * Order   of checks: as in enum misfit_reason; a missing amount is found after the currency
+ * Only    a line is admitted if its category or its sku is listed; without lists every line is
+ * Silent  if lines are given, the amount is their sum
  */
 #include "coupons/discount.h"
 
@@ -34,8 +34,8 @@ static bool admits(const struct coupon *c, const struct order_line *line)
            lists(&c->discount.only.skus, line->sku);
 }
 
-/* What the coupon looks at: the sum of the admitted lines, at most MONEY_MAX; the order's amount when it has no lines;
- * COUPON_NULL when no line is admitted or nothing is known. */
+/* What the coupon applies to: the sum of the admitted lines, at most MONEY_MAX; the order's amount if it has no lines;
+ * COUPON_NULL if no line is admitted, or nothing is known. */
 static int64_t admitted_sum(const struct coupon *c, const struct order *order)
 {
     int64_t sum = COUPON_NULL;
@@ -55,7 +55,7 @@ static int64_t admitted_sum(const struct coupon *c, const struct order *order)
     return sum;
 }
 
-/* floor(sum * bp / 10000) without passing 64 bits. */
+/* floor(sum * bp / 10000) without overflow of 64 bits. */
 static int64_t share(int64_t sum, int64_t bp)
 {
     return sum / BP * bp + sum % BP * bp / BP;
@@ -66,7 +66,7 @@ static int64_t at_most(int64_t value, int64_t limit)
     return limit != COUPON_NULL && value > limit ? limit : value;
 }
 
-/* The discount on sum, which is COUPON_NULL when there is no order that it could be more than. */
+/* The discount on sum; COUPON_NULL: no sum to limit it. */
 static int64_t discount_on(const struct coupon *c, int64_t sum)
 {
     switch (c->discount.kind) {

@@ -1,5 +1,5 @@
 /*
- * coupons/discount.h -- what an order earns: pure integer arithmetic.
+ * coupons/discount.h -- the discount on an order: pure integer arithmetic.
  *
  * Shape   an order is an amount, a currency and lines; a line's amount_minor is its total
  * Units   minor units of the order's currency, 0..2^53-1
@@ -29,11 +29,11 @@ struct order {
     size_t line_count;
 };
 
-/* Why an order is not eligible, in the order in which it is looked at. */
+/* Why an order is not eligible, in order of checking. */
 enum misfit_reason {
     MISFIT_NONE,
-    MISFIT_NO_ORDER,         /* or one without an amount, where a rule or a percentage needs it */
-    MISFIT_CURRENCY,         /* another one than the coupon's, or none */
+    MISFIT_NO_ORDER,         /* or one without an amount, though a rule or a percentage needs it */
+    MISFIT_CURRENCY,         /* not the coupon's, or none */
     MISFIT_NO_MATCHING_ITEM, /* discount.only admits no line */
     MISFIT_MIN_SPEND,        /* the admitted lines are worth too little */
     MISFIT_COUNT
@@ -41,15 +41,15 @@ enum misfit_reason {
 
 struct misfit {
     enum misfit_reason reason;
-    int64_t missing_minor; /* for MIN_SPEND: how much is missing; COUPON_NULL: no amount would be enough */
+    int64_t missing_minor; /* for MIN_SPEND: how much is missing; else COUPON_NULL */
 };
 
-/* The word on the wire, and a sentence for people. NULL: MISFIT_NONE, or not in the enum. */
+/* The name on the wire, and a sentence for people. NULL: MISFIT_NONE, or not in the enum (misfit_name() only). */
 const char *misfit_name(int reason);
 const char *misfit_detail(enum misfit_reason reason);
 
-/* The discount that order (NULL: none) earns, into *discount_minor. CPN_OK, or ORDER_NOT_ELIGIBLE with *misfit.
- * discount.only admits a line whose category or whose sku is listed; with lists, an order without lines has none. */
+/* Compute the order's discount (order NULL: none), into *discount_minor. CPN_OK, or ORDER_NOT_ELIGIBLE with *misfit.
+ * discount.only admits a line if its category or sku is listed; if it lists any, an order without lines has none admitted. */
 enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor,
                             struct misfit *misfit) CPN_CHECKED;
 

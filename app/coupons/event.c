@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 
-#define ENVELOPE_BYTES 400 /* more than all around the entries: names, a coupon's id, a time, two numbers */
+#define ENVELOPE_BYTES 400 /* exceeds everything around the entries: names, a coupon's id, a time, two numbers */
 #define USER_BYTES 256     /* 128 bytes, all of them escaped */
 #define ORDER_BYTES 768    /* 128 characters, all of them control characters */
 
@@ -53,7 +53,7 @@ static void put_int_or_null(struct json *j, const char *name, int64_t value, boo
         json_int(j, value);
 }
 
-/* The words are those of GET .../redemptions. Without names: as if the user were erased. */
+/* The member names are those of GET .../redemptions. Without names: as if the user were erased. */
 static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool names)
 {
     unsigned has = entry_members[e->kind];
@@ -87,7 +87,7 @@ static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool 
     json_end_object(j);
 }
 
-/* The most that the entry may take, whatever names it has or had. */
+/* The most bytes that the entry may take, whatever names it has or had. */
 static size_t entry_bytes(const struct entry *e, int64_t lane, struct buf *scratch)
 {
     struct json j = json_to(scratch);
@@ -99,11 +99,11 @@ static size_t entry_bytes(const struct entry *e, int64_t lane, struct buf *scrat
 
 /* ---- which events ---- */
 
-/* Building the list of a batch's events. */
+/* A batch's events, while being listed. */
 struct list {
     struct event *items;
     size_t count;
-    size_t bytes; /* that the last one, of redemptions, may take; 0: it is closed */
+    size_t bytes; /* the most that the last one, of redemptions, may take; 0: it is closed */
 };
 
 static struct event *add(struct list *l, enum event_type type, size_t entry)
@@ -169,7 +169,7 @@ static void put_change(struct json *j, const struct batch *b, const struct entry
     json_key_bool(j, "deleted", e->kind == ENTRY_DELETE);
     json_key_int(j, "version", e->definition ? e->definition->version : b->head.version);
     json_key_string(j, "by", e->by);
-    json_key(j, "definition"); /* null: there is none any more, or it would be too long */
+    json_key(j, "definition"); /* null: deleted, or too long */
     if (e->definition && whole)
         coupon_write(e->definition, j, true);
     else

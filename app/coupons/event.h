@@ -1,13 +1,13 @@
 /*
- * coupons/event.h -- what a batch of the ledger tells the world: the events that webhooks deliver, as a function of it.
+ * coupons/event.h -- the events of a batch that webhooks deliver: a function of the batch.
  *
  * Shape   struct event: its type, and the range of the batch's entries that it covers. In the order of the entries
- * Id      "evt_<coupon>_<lane>_<seq>_<part>": part counts the batch's events from 0, whoever subscribed to what. So a
- *         receiver can drop repeats by it. After a restore a lane gives out a `seq` again: then its ids begin with "evt1", "evt2", ...,
- *         by the batch's epoch, and no receiver takes them for those that were lost
- * Size    at most EVENT_BYTES_MAX: the entries of a large batch become several events. Where they are cut does not depend on names:
+ * Id      "evt_<coupon>_<lane>_<seq>_<part>": part counts the batch's events from 0, whatever is subscribed to. So receivers can drop
+ *         repeats by it. After a restore a lane uses a `seq` again: then ids begin with "evt1", "evt2", ..., by the batch's epoch, so that
+ *         no receiver mistakes them for the lost ones
+ * Size    at most EVENT_BYTES_MAX: the entries of a large batch become several events. Where they are split does not depend on names:
  *         erasing a user changes no event's id, nor which entries it covers
- * Names   of users and orders stand in the entries until the user is erased; codes, keys and metadata never do
+ * Names   of users and orders are in the entries until the user is erased; codes, keys and metadata never are
  * Source  the HTTP contract, Types of webhooks; Standard Webhooks 1.0 for {type, timestamp, data}
  */
 #ifndef COUPONS_EVENT_H
@@ -25,17 +25,17 @@
 /* Names are on the wire and in the database, never reused. */
 #define EVENT_TYPES(X)                                                                                                 \
     X(EVENT_REDEMPTIONS, "redemption.batch") /* entries of redemptions: taken, held, spent, ended, forgotten */        \
-    X(EVENT_LOW_STOCK, "coupon.low_stock")   /* few are free */                                                        \
-    X(EVENT_SOLD_OUT, "coupon.sold_out")     /* none is */                                                             \
+    X(EVENT_LOW_STOCK, "coupon.low_stock")   /* few slots are free */                                                  \
+    X(EVENT_SOLD_OUT, "coupon.sold_out")     /* no slot is free */                                                     \
     X(EVENT_REFILLED, "coupon.refilled")     /* slots were added after one of the two */                               \
-    X(EVENT_CHANGED, "coupon.changed")       /* it was made, changed or deleted */
+    X(EVENT_CHANGED, "coupon.changed")       /* it was created, changed or deleted */
 
 enum event_type {
 #define X(type, name) type,
     EVENT_TYPES(X)
 #undef X
     EVENT_TYPE_COUNT,
-    EVENT_TEST = EVENT_TYPE_COUNT, /* not from a batch: sent on request, whatever the webhook subscribes to */
+    EVENT_TEST = EVENT_TYPE_COUNT, /* no batch's: sent on request, whatever the webhook subscribes to */
     EVENT_NONE
 };
 #define EVENT_TYPES_ALL ((1u << EVENT_TYPE_COUNT) - 1)
@@ -49,13 +49,13 @@ struct event {
     size_t first, count; /* of the batch's entries; entries in between that are not reported are skipped */
 };
 
-/* The events of b, in a; *events. before: the head of the batch before (zeroed for the first). Returns their number. */
+/* List b's events in *events, in the arena a. before: the head of the previous batch (zeroed: b is the first). Returns their number. */
 size_t events_of(const struct batch *b, const struct head *before, struct arena *a, struct event **events);
 
 /* Append the event as JSON: {"type", "timestamp", "data"}. */
 void event_write(const struct batch *b, const struct event *e, struct buf *out);
 
-/* Append the id of an event. */
+/* Append an event's id. */
 void event_id(const char *coupon, int64_t lane, int64_t epoch, int64_t seq, int64_t part, struct buf *out);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD_MAX 24 /* characters of a number, or of a state's name, with its end */
+#define FIELD_MAX 24 /* bytes of a number, or of a state's name, with the NUL */
 
 void export_line_put(struct buf *out, const struct export_line *line)
 {
@@ -14,7 +14,7 @@ void export_line_put(struct buf *out, const struct export_line *line)
                slot_state_name(line->state), line->code);
 }
 
-/* Copy what stands before `stop`, which must come before `end` and within size, and move *at behind it. */
+/* Copy the text before `stop`, which must come before `end` and within size, and move *at past `stop`. */
 static bool take_field(const char **at, const char *end, char stop, char *to, size_t size)
 {
     const char *found = memchr(*at, stop, (size_t)(end - *at));

@@ -16,7 +16,7 @@ static void move_to_day(struct user_state *u, int64_t day_ms)
     u->today = 0;
 }
 
-/* What an entry that makes a redemption says of it. */
+/* Add the redemption that the entry makes. */
 static struct redemption *apply_origin(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
                                        enum slot_state state, struct arena *a)
 {
@@ -44,7 +44,7 @@ static void apply_taking(struct user_state *u, const struct entry *e, const stru
     apply_origin(u, e, head, lane, state, a);
 }
 
-/* A hold on an issued one is no taking: it has the ordinal, the day and the counts of the taking beneath it. */
+/* A hold on an issued redemption is no taking: it has the ordinal, day and counts of the taking beneath it. */
 static void apply_hold(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
     struct redemption *r = apply_origin(u, e, head, lane, SLOT_RESERVED, a);
@@ -126,7 +126,7 @@ static void end_redemption(struct redemption *r, enum slot_state state, const st
     r->last_seq = head->seq;
 }
 
-/* A hold that ends unspent gives nothing back; a reversal ends the hold and the issued one beneath it. */
+/* A hold on an issued redemption gives nothing back if it ends unspent; a reversal ends both. */
 static void apply_end(struct user_state *u, struct redemption *r, const struct entry *e, enum slot_state state,
                       const struct head *head)
 {
@@ -284,7 +284,7 @@ int64_t entry_peer(const struct entry *e, int64_t lane)
     return is_transfer(e) ? account_peer(e->job, lane, COUPON_LANES_MAX) : -1;
 }
 
-/* A quota of a day's cap is good for that day. */
+/* A quota of the day's cap is valid only on that day. */
 void fold_account_entry(struct lane_account *a, const struct entry *e, const struct head *head)
 {
     struct gift *sum = e->kind == ENTRY_GIVE ? &a->given : &a->got;
@@ -319,7 +319,7 @@ void fold_day(struct head *h, int64_t at_ms, int64_t day_ms)
     h->day_taken = h->day_elsewhere = 0;
 }
 
-/* Adding slots goes on through a change, unless it is not wanted, or not possible, any longer. */
+/* Replenishing continues after a change, unless it is no longer wanted or possible. */
 static void fold_definition_change(struct head *h, const struct coupon *c)
 {
     h->version = c->version;
@@ -327,7 +327,7 @@ static void fold_definition_change(struct head *h, const struct coupon *c)
         h->replenish_until = 0;
 }
 
-/* What was asked for may be complete. */
+/* End replenishing if it is complete. */
 static void settle_replenishing(struct head *h)
 {
     if (head_stock(h) >= h->replenish_until)
@@ -380,7 +380,7 @@ static void leave(struct head *h, const struct entry *e)
     h->reserved -= e->was == SLOT_RESERVED;
 }
 
-/* The ordinals of the epochs that are over are left out. */
+/* Skip the ordinals of past epochs. */
 static void fold_restore(struct head *h, const struct entry *e)
 {
     if (e->count > h->epoch && e->count <= EPOCH_MOST)
@@ -441,7 +441,7 @@ void fold_head_entry(struct head *h, const struct entry *e)
     case ENTRY_CANCEL:
     case ENTRY_EXPIRE:
         leave(h, e);
-        h->issued += e->from != 0; /* as before the hold */
+        h->issued += e->from != 0; /* issued again */
         h->discount_minor -= e->discount_minor;
         h->day_taken -= e->same_day && !e->from;
         break;
@@ -484,7 +484,7 @@ const struct coupon *fold_definition(const struct coupon *before, const struct b
 
         if (e->kind == ENTRY_DEFINE) {
             now = coupon_copy(e->definition, a);
-        } else if (e->kind == ENTRY_DELETE && now && now->state != COUPON_DELETED) { /* a lane may know it from the view */
+        } else if (e->kind == ENTRY_DELETE && now && now->state != COUPON_DELETED) { /* the lane may have it from the view */
             struct coupon *tombstone = coupon_copy(now, a);
 
             tombstone->state = COUPON_DELETED;
@@ -497,7 +497,7 @@ const struct coupon *fold_definition(const struct coupon *before, const struct b
 
 /* ---- buckets ---- */
 
-/* The slots that e moves are [*from, *to); false: none. Those that are made are not moved: they stay untouched. */
+/* The slots that e moves are [*from, *to); false: none. New slots are not moved: they stay untouched. */
 static bool moved_slots(const struct entry *e, int64_t *from, int64_t *to)
 {
     if (e->kind != ENTRY_RETIRE && !(entry_members[e->kind] & HAS_SLOT))
@@ -507,7 +507,7 @@ static bool moved_slots(const struct entry *e, int64_t *from, int64_t *to)
     return true;
 }
 
-/* The part of entry e that lies in bucket b, as slots [*first, *end) of it; false: none. */
+/* The slots of bucket b that entry e moves are its [*first, *end); false: none. */
 static bool touched_slots(const struct entry *e, int64_t b, int *first, int *end)
 {
     int64_t from, to;
@@ -537,7 +537,7 @@ static void set_slot(struct slot *s, enum slot_state state, const struct entry *
     s->issued = s->current && (s->issued || e->kind == ENTRY_ISSUE);
 }
 
-/* A number that nobody can choose and every replay finds again: from the batch's random id and the bucket's number. */
+/* A number that nobody can choose and every replay reproduces: from the batch's random id and the bucket's number. */
 static int64_t random_pick(const struct batch *b, int64_t bucket)
 {
     unsigned char hash[crypto_generichash_BYTES_MIN];
@@ -549,7 +549,7 @@ static int64_t random_pick(const struct batch *b, int64_t bucket)
     return (int64_t)(pick >> 1);
 }
 
-/* A hold ends unspent: back to where it came from. */
+/* The redemption ends unspent: free the slot, or make it issued again after a hold on an issued one. */
 static void fall_back(struct slot *s, const struct entry *e, int64_t at_ms)
 {
     if (!e->from) {
@@ -712,7 +712,7 @@ static const char *head_difference(const struct head *want, const struct head *h
     return NULL;
 }
 
-/* What is said of a gift twice says the same. */
+/* Members that repeat a gift must agree. */
 static const char *gift_contradiction(const struct entry *e)
 {
     if (e->gift.slots < 0 || e->gift.day < 0 || e->gift.minor < 0)
@@ -722,7 +722,7 @@ static const char *gift_contradiction(const struct entry *e)
     return NULL;
 }
 
-/* Slots that a generation says it gave to other lanes were given, by entries beside it. */
+/* Slots that a generation says it gave to other lanes must be given by entries of the same batch. */
 static const char *fresh_contradiction(const struct batch *b)
 {
     int64_t fresh = 0;
@@ -738,8 +738,8 @@ static const char *fresh_contradiction(const struct batch *b)
     return fresh ? "fresh" : NULL;
 }
 
-/* No entries, however they add up, may lead there. Slots are made, and become due by themselves, in lane 0 alone: another lane
- * has what it got and did not give. */
+/* Totals that no entries may lead to, however they add up. Only lane 0 makes slots, and makes them due except by giving: so another lane
+ * has just what it got and did not give. */
 static const char *impossible(const struct head *h, int64_t lane)
 {
     if (lane > 0 && head_stock(h) != 0)

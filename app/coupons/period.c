@@ -1,4 +1,4 @@
-/* coupons/period.c -- see period.h. A label is the local time at which a period is said to begin, as if it were UTC. */
+/* coupons/period.c -- see period.h. A label is a period's nominal local start, written as if it were UTC. */
 #include "coupons/period.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ const char *const period_names[PERIOD_COUNT + 1] = {"hour", "day", "week", "mont
 
 int64_t period_most_ms(enum period p)
 {
-    /* clocks move by less than 12 hours, and a zone may have a date twice */
+    /* clocks move by less than 12 hours, and a zone may repeat a date */
     static const int64_t most_ms[PERIOD_TOTAL] = {
         [PERIOD_HOUR] = 2 * HOUR_MS, [PERIOD_DAY] = 2 * DAY_MS, [PERIOD_WEEK] = 8 * DAY_MS, [PERIOD_MONTH] = 32 * DAY_MS};
 
@@ -24,7 +24,7 @@ int64_t period_most_ms(enum period p)
 
 /* ---- the zone ---- */
 
-/* The number of the offset in force at at_ms. */
+/* The index of the offset in force at at_ms. */
 static size_t offset_at(const struct zone *z, int64_t at_ms)
 {
     size_t low = 0, high = z->count;
@@ -65,7 +65,7 @@ static int64_t local_of(const struct zone *z, int64_t at_ms)
     return at_ms + ahead_ms(z, offset_at(z, at_ms));
 }
 
-/* The first moment at which the clocks show label or later, near there. */
+/* The first instant near `label` at which the clocks show it or later. */
 static int64_t instant_of(const struct zone *z, int64_t label)
 {
     size_t i = offset_at(z, label - 2 * DAY_MS);
@@ -87,8 +87,8 @@ static int64_t floor_to(int64_t value, int64_t unit)
     return value - rest - (rest < 0 ? unit : 0);
 }
 
-/* The number of the month, from 1970 on, that holds day (from 1970-01-01 on), and the other way round; after Howard
- * Hinnant's chrono algorithms: years begin in March, so that the leap day is the last. */
+/* Convert a day (since 1970-01-01) to its month (since January 1970), and a month to its first day; after Howard Hinnant's chrono
+ * algorithms: years begin in March, so the leap day comes last. */
 static int64_t month_of_day(int64_t day)
 {
     int64_t era, day_of_era, year_of_era, month_of_year;
@@ -123,9 +123,9 @@ static int64_t next_label(enum period p, int64_t label)
     return p == PERIOD_DAY ? label + DAY_MS : p == PERIOD_WEEK ? label + 7 * DAY_MS : label_of(p, label + 31 * DAY_MS);
 }
 
-/* ---- hours: where the clocks move by whole hours, they go on as if nothing had happened ---- */
+/* ---- hours: they continue unchanged where the clocks move by whole hours ---- */
 
-/* True when the clocks begin another hour in the moment in which offset i comes into force, and would not by themselves. */
+/* True if the change to offset i is not by whole hours and puts the clocks into another hour. */
 static bool breaks_hour(const struct zone *z, size_t i)
 {
     int64_t at_ms = z->offsets[i].from_ms;
@@ -173,8 +173,7 @@ static int64_t hour_next(const struct zone *z, int64_t start_ms)
 
 /* ---- all of them ---- */
 
-/* The clocks may go back over a midnight that they have shown: what comes then, until they show it again, is of the day that
- * has begun. */
+/* The clocks may go back across a midnight: the time until they show it again belongs to the day that has begun. */
 int64_t period_start(enum period p, const struct zone *z, int64_t at_ms)
 {
     int64_t start_ms, next_ms;

@@ -1,11 +1,11 @@
 /*
  * coupons/period.h -- the hours, days, weeks and months of a time zone, as instants. Pure.
  *
- * Shape   struct zone: the offsets that were in force, ascending; the first one also holds before its time
- * Units   *_ms: UTC milliseconds since 1970; *_minutes: what a zone's clocks are ahead of UTC
- * Rules   a period begins when its first moment comes for the first time: a day whose midnight is skipped begins when the
- *         clocks jump, one whose midnight comes twice at the first. Weeks begin on Monday. An hour that the clocks repeat is
- *         two; where they move by less than an hour, hours are shorter or longer. A date that a zone skips is no day
+ * Shape   struct zone: its offsets, ascending; the first one also applies before its time
+ * Units   *_ms: UTC milliseconds since 1970; *_minutes: minutes ahead of UTC
+ * Rules   a period begins when its first moment first occurs: a day whose midnight is skipped begins when the clocks jump,
+ *         one whose midnight occurs twice at the first. Weeks begin on Monday. An hour that the clocks repeat is two hours;
+ *         if they move by less than an hour, hours are shorter or longer. A date that a zone skips is no day
  */
 #ifndef COUPONS_PERIOD_H
 #define COUPONS_PERIOD_H
@@ -26,14 +26,14 @@ struct zone {
     size_t count;                /* at least 1 */
 };
 
-/* The offset at that moment. */
+/* The offset at at_ms. */
 int zone_minutes(const struct zone *z, int64_t at_ms);
 
-/* When the period that holds at_ms began; when the one after it begins. Not for PERIOD_TOTAL. */
+/* The start of the period that contains at_ms; the start of the next period. Not for PERIOD_TOTAL. */
 int64_t period_start(enum period p, const struct zone *z, int64_t at_ms);
 int64_t period_next(enum period p, const struct zone *z, int64_t start_ms);
 
-/* The longest that a period can be. */
+/* An upper bound for a period's length. Not for PERIOD_TOTAL. */
 int64_t period_most_ms(enum period p);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * coupons/slot.c -- see slot.h: the table of moves, and buckets of slots.
  *
- * Owns    bucket_* allocate and free the slots' user names; out of memory aborts, as everywhere below a batch
+ * Owns    bucket_* allocate and free the slots' user names; out of memory aborts
  */
 #include "coupons/slot.h"
 
@@ -15,8 +15,8 @@ static const char *const state_names[SLOT_STATE_COUNT] = {
     [SLOT_EXPIRED] = "expired",   [SLOT_REVERSED] = "reversed",
 };
 
-/* A hold on an issued slot (slot.from set) falls back to issued and gives nothing back; its rows say what happens to a
- * hold on a free one. A retired slot does not return to free, so issued -> retired gives nothing back either. */
+/* The rows for a hold's end are those of a hold on a free slot; one on an issued slot (slot.from set) falls back to issued, and gives
+ * nothing back. A retired slot does not return to free, so issued -> retired gives nothing back either. */
 const struct slot_rule slot_moves[] = {
     /* from          move          to             new    takes  gives back */
     {SLOT_FREE,     MOVE_ISSUE,   SLOT_ISSUED,   true,  true,  false},

@@ -1,8 +1,8 @@
 /*
  * coupons/slot.h -- one right to redeem, and the table of how it may move.
  *
- * Shape   slots stand in buckets of 64: slot n is buckets[n / 64].slots[n % 64]
- * Absent  a bucket that no move has touched is stored nowhere: all its slots are free, of generation 0
+ * Shape   slots are in buckets of 64: slot n is buckets[n / 64].slots[n % 64]
+ * Absent  a bucket that no move has touched is not stored: all its slots are free, of generation 0
  * Units   *_ms: UTC milliseconds since 1970
  * States  see slot_moves[]: the only place that knows them
  * Owns    a bucket owns its slots' user names (malloc): bucket_init/bucket_release
@@ -18,7 +18,7 @@
 #include "coupons/record.h"
 
 #define BUCKET_SLOTS 64
-#define LANE_SLOTS INT64_C(1000000000000) /* numbers of a lane's slots: lane 3 has 3000000000000 and on. A multiple of 64 */
+#define LANE_SLOTS INT64_C(1000000000000) /* slot numbers per lane: lane 3 has those from 3000000000000. A multiple of 64 */
 
 enum slot_state {
     SLOT_FREE,
@@ -26,16 +26,16 @@ enum slot_state {
     SLOT_RESERVED,
     SLOT_REDEEMED,
     SLOT_RETIRED,
-    /* what a redemption became when its generation ended; never a slot's present state */
+    /* how a redemption ended; never a slot's state */
     SLOT_CANCELLED,
     SLOT_EXPIRED,
     SLOT_REVERSED,
     SLOT_STATE_COUNT
 };
 
-/* "free", "issued", ...: static. */
+/* "free", "issued", ...; static. */
 const char *slot_state_name(enum slot_state s);
-/* The state of that name, or SLOT_STATE_COUNT. */
+/* The state with this name, or SLOT_STATE_COUNT. */
 enum slot_state slot_state_of_name(const char *name);
 
 enum slot_move {
@@ -52,31 +52,31 @@ enum slot_move {
 struct slot_rule {
     enum slot_state from;
     enum slot_move move;
-    enum slot_state to;     /* for cancel and expire of a hold with slot.from: issued, and nothing is given back */
+    enum slot_state to;     /* if a hold with slot.from is cancelled or expires: issued, and nothing is given back */
     bool new_generation;    /* a taking or a hold */
-    bool takes, gives_back; /* a slot leaves free, or returns to it */
+    bool takes, gives_back; /* the slot leaves free, or returns to it */
 };
 extern const struct slot_rule slot_moves[];
 extern const size_t slot_moves_count;
 
-/* The row for (from, move), or NULL: not possible. */
+/* The row for (from, move); NULL: not possible. */
 const struct slot_rule *slot_rule(enum slot_state from, enum slot_move move);
 
 struct slot {
-    uint32_t generation; /* how often taken or held; kept for ever */
-    uint32_t current;    /* generation of the redemption that stands in it; 0 when free or retired. Less than `generation`
-                            when a hold on an issued slot ended, and the slot is issued as before */
+    uint32_t generation; /* counts takings and holds; kept for ever */
+    uint32_t current;    /* generation of its redemption; 0 if free or retired. Less than `generation` after a hold on an
+                            issued slot ended, and the slot is issued again */
     uint8_t state;       /* enum slot_state */
-    char *user;          /* NULL when free or retired, or the user was erased; owned */
-    int64_t at_ms;       /* of the last move; 0 when never moved */
-    int64_t due_ms;      /* when a hold or an issued one ends; 0: never */
-    uint32_t from;       /* generation of the issued one beneath a hold; 0: none */
-    bool issued;         /* it left free by being issued, whatever became of it since */
+    char *user;          /* NULL if free or retired, or the user was erased; owned */
+    int64_t at_ms;       /* of the last move; 0: never moved */
+    int64_t due_ms;      /* when a hold or an issued redemption ends; 0: never */
+    uint32_t from;       /* generation of the issued redemption beneath a hold; 0: none */
+    bool issued;         /* it left free by being issued, whatever happened since */
 };
 
 /* See record.h. X(kind, member, stored, when), APART(kind, member, stored) */
 #define SLOT_FIELDS(X, APART)                                                                                         \
-    APART(U32, generation, "g") /* one array of all the bucket's slots */                                             \
+    APART(U32, generation, "g") /* one array for all the bucket's slots */                                            \
     APART(U32, current,    "current")                                                                                 \
     X(STATE,   state,      "s",      ALWAYS)                                                                          \
     X(TEXT,    user,       "u",      IF_SET)                                                                          \
@@ -89,15 +89,15 @@ struct bucket {
     int64_t b;
     int64_t hops; /* 0: no bucket leaves its lane. Views are ordered by it before seq, so that one could */
     int64_t lane;
-    int64_t seq;  /* of the batch that last touched it; 0: none has */
-    int64_t pick; /* random, for picking at random; of a touched one */
-    int size;     /* slots that exist, retired ones included: 0..64. Not stored: bucket_fit() */
+    int64_t seq;  /* of the last batch that touched it; 0: none */
+    int64_t pick; /* for picking at random; set when first touched */
+    int size;     /* existing slots, including retired ones: 0..64. Not stored: bucket_fit() */
     bool stored;  /* it has a view */
-    int stored_free; /* the view's own bucket_free_count(), by which buckets are looked for; -1: not read from a view */
+    int stored_free; /* the view's own bucket_free_count(), which searches use; -1: not read from a view */
     struct slot slots[BUCKET_SLOTS];
 };
 
-/* Its fields, but for the slots. See record.h. X(kind, member, stored, when, place), APART(kind, member, stored) */
+/* Its fields, except the slots. See record.h. X(kind, member, stored, when, place), APART(kind, member, stored) */
 #define BUCKET_FIELDS(X, APART)                                                                                       \
     APART(INT, b,    "b") /* of its _id */                                                                            \
     X(INT,     hops, "hops", ALWAYS, 0) /* first, with seq: they order views */                                       \
@@ -105,25 +105,25 @@ struct bucket {
     X(INT,     seq,  "seq",  ALWAYS, 1)                                                                               \
     X(WIDE,    pick, "pick", ALWAYS, 3)
 
-/* As one that nobody touched, of size 0. */
+/* Make it untouched, of size 0. */
 void bucket_init(struct bucket *k, int64_t b);
-/* Its lane has made the slots before next_n: that gives its size. */
+/* Set its size: its lane has made the slots before next_n. */
 void bucket_fit(struct bucket *k, int64_t next_n);
 void bucket_release(struct bucket *k);
-/* dst, initialised or zeroed, becomes a deep copy of src. */
+/* Make dst, initialised or zeroed, a deep copy of src. */
 void bucket_copy(struct bucket *dst, const struct bucket *src);
-/* Of its 64 slots, those that are free; those that are not made yet are among them. */
+/* How many of its 64 slots are free, including those not made yet. */
 int bucket_free_count(const struct bucket *k);
-/* One of the slots that exist is free. */
+/* True if one of its existing slots is free. */
 bool bucket_has_free(const struct bucket *k);
-/* True when its hold, or its being issued, has ended by at_ms, whether or not the ledger says so yet. */
+/* True if its hold or issued redemption has expired by at_ms, whether or not the ledger says so yet. */
 bool slot_is_due(const struct slot *s, int64_t at_ms);
-/* Its state at at_ms: a hold whose time has passed is free again, or issued as before. */
+/* Its state at at_ms: if expired, free, or issued again after a hold on an issued redemption. */
 enum slot_state slot_state_at(const struct slot *s, int64_t at_ms);
 /* The earliest due_ms of its slots, or 0. */
 int64_t bucket_due(const struct bucket *k);
 
-/* The lane to which slot n belongs, for good. */
+/* The lane that slot n belongs to, for good. */
 static inline int64_t lane_of_slot(int64_t n)
 {
     return n / LANE_SLOTS;

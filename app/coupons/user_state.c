@@ -76,7 +76,7 @@ int64_t user_state_today(const struct user_state *u, int64_t day_ms)
     return u->day_ms == day_ms ? u->today : 0;
 }
 
-/* All look from the newest: that is the one asked for most, and where two could match, the one that counts. */
+/* All search from the newest: it is wanted most often, and if two match, it is the right one. */
 
 static bool is_key(const uint8_t have[KEY_HASH_LEN], const uint8_t key[KEY_HASH_LEN])
 {
@@ -156,7 +156,7 @@ struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms)
     return NULL;
 }
 
-/* A hold on an issued one gives nothing back, so it is not counted: the issued one is, if it has lapsed too. */
+/* A hold on an issued redemption gives nothing back, so it is not counted; the issued one is, if it has lapsed too. */
 static bool lapsed(const struct redemption *r, int64_t at_ms)
 {
     return !r->from && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED;
@@ -236,7 +236,7 @@ char *redemption_id_text(int64_t n, uint32_t g, int64_t lane, char text[REDEMPTI
     return memcpy(text, start, (size_t)(end - start) + 1);
 }
 
-/* A decimal without leading zeros, up to `most`, ending at `stop`. */
+/* Parse a decimal without leading zeros, up to `most`, ending at `stop`. Returns what follows, or NULL. */
 static const char *take_number(const char *text, int64_t most, char stop, int64_t *value)
 {
     const char *from = text;
@@ -273,7 +273,7 @@ void key_hash(const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN])
 {
     crypto_generichash_state state;
 
-    /* the alias's NUL goes in too, so that the border between the two is part of what is hashed */
+    /* include the alias's NUL, so that the hash depends on where the alias ends */
     crypto_generichash_init(&state, NULL, 0, KEY_HASH_LEN);
     crypto_generichash_update(&state, (const unsigned char *)alias, strlen(alias) + 1);
     crypto_generichash_update(&state, (const unsigned char *)key, strlen(key));

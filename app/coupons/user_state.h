@@ -1,10 +1,10 @@
 /*
  * coupons/user_state.h -- what one user did with one coupon: a view of the ledger.
  *
- * Shape   counts, and the redemptions with what rebuilds each one's first answer, in the order of taking
+ * Shape   counts, and the redemptions in order of taking, each with what it takes to rebuild its first answer
  * Units   *_ms: UTC milliseconds since 1970
- * Owns    nothing; strings and arrays are borrowed from an arena. Redemptions are never changed in place once a
- *         struct user_state is shared: user_state_copy() first
+ * Owns    nothing; strings and arrays are borrowed from an arena. Never change redemptions in place once a struct
+ *         user_state is shared: user_state_copy() first
  */
 #ifndef COUPONS_USER_STATE_H
 #define COUPONS_USER_STATE_H
@@ -23,7 +23,7 @@
 #define USER_STATE_REDEMPTIONS_MAX 1000
 #define USER_STATE_KEY_KEPT_MS (INT64_C(7) * 24 * 3600 * 1000) /* after the end of a redemption */
 
-#define USER_STATE_EXTENSIONS_MAX 32 /* of a hold; it keeps the keys of all */
+#define USER_STATE_EXTENSIONS_MAX 32 /* per hold, which keeps the keys of all */
 
 /* A call that extended a hold. */
 struct extension {
@@ -42,19 +42,19 @@ struct extension {
 struct redemption {
     int64_t n;          /* its slot; without slots, minus the seq of its batch (see redemption_id_text()) */
     uint32_t g;         /* the slot's generation; without slots, the entry's place in its batch, from 1, above the epoch's floor */
-    int64_t from_n;     /* the issued one that this holds, or held; from 0: none */
+    int64_t from_n;     /* the issued redemption that this holds, or held; from 0: none */
     uint32_t from;
     int64_t lane;
     int64_t seq;        /* batch of the taking, or of the hold */
-    int64_t last_seq;   /* batch that last said something of it */
+    int64_t last_seq;   /* last batch about it */
     int64_t ordinal;    /* of the taking, in its lane; from 1 */
-    int64_t at_ms;      /* of the taking */
-    int64_t day_ms;     /* start of the day, in the coupon's zone, on which the taking counts */
-    int64_t ended_ms;   /* 0 while it stands */
-    int64_t reserved_until_ms; /* 0: none; moves with an extension. Of an issued one: until when a hold on it stands */
+    int64_t at_ms;      /* of the taking, or of the hold */
+    int64_t day_ms;     /* start of the day, in the coupon's zone, that the taking counts on */
+    int64_t ended_ms;   /* 0: it has not ended */
+    int64_t reserved_until_ms; /* 0: none; extensions change it. Of an issued one: when a hold on it ends */
     int64_t valid_until_ms;    /* 0: none */
     int64_t discount_minor;    /* given, or held */
-    uint8_t state;       /* enum slot_state, as the ledger has it: see redemption_state() */
+    uint8_t state;       /* enum slot_state, as in the ledger: see redemption_state() */
     uint8_t first_state; /* as first answered, like all first_* */
     int64_t first_until_ms;
     int64_t first_discount_minor;
@@ -62,22 +62,22 @@ struct redemption {
     int64_t left;        /* after the taking: slots still free (COUPON_NULL: no slots) */
     int64_t day;         /* after the taking: taken that day */
     int64_t user;        /* after the taking: the user's total */
-    int64_t user_day;    /* after the taking: the user's, that day */
+    int64_t user_day;    /* after the taking: the user's count that day */
     uint8_t key[KEY_HASH_LEN]; /* of the call that made it */
     uint8_t fingerprint[FINGERPRINT_LEN];
     uint8_t extended_key[KEY_HASH_LEN]; /* of the last call that extended the hold; zeros: none */
     uint8_t extended_fingerprint[FINGERPRINT_LEN];
-    const struct extension *earlier; /* those before that, the oldest first */
+    const struct extension *earlier; /* the extensions before that, oldest first */
     size_t earlier_count;
-    uint8_t spent_key[KEY_HASH_LEN]; /* of the call that redeemed it, after it was issued or held; zeros: none */
+    uint8_t spent_key[KEY_HASH_LEN]; /* of the call that redeemed it after it was issued or held; zeros: none */
     uint8_t spent_fingerprint[FINGERPRINT_LEN];
     const char *order;    /* the order's id, or NULL */
     const char *metadata; /* canonical JSON object, or NULL for {} */
     const char *code;     /* or NULL */
 };
 
-/* Its fields, but for the earlier extensions. See record.h. X(kind, member, stored, when), APART(kind, member, stored);
- * LIKE(kind, member, stored, other): the document has it only where it differs from the member `other` */
+/* Its fields, except the earlier extensions. See record.h. X(kind, member, stored, when), APART(kind, member, stored);
+ * LIKE(kind, member, stored, other): the document has it only if it differs from the member `other` */
 #define REDEMPTION_FIELDS(X, LIKE, APART)                                                                             \
     X(INT,      n,                    "n",              ALWAYS)                                                       \
     X(U32,      g,                    "g",              ALWAYS)                                                       \
@@ -115,23 +115,23 @@ struct redemption {
 struct user_state {
     const char *user;
     char alias[ID_ALIAS_LEN + 1];
-    int64_t version; /* grows by one with every batch that touched it; 0: none has. Its ETag */
+    int64_t version; /* grows by one with every batch that touches it; 0: none did. Its ETag */
     int64_t seq;     /* of the last batch that touched it; 0: never */
     int64_t total;   /* takings that count */
-    int64_t day_ms;  /* the day that `today` counts, its start */
+    int64_t day_ms;  /* start of the day that `today` counts */
     int64_t today;
     struct redemption *redemptions;
     size_t count;
     size_t capacity;
-    bool stored;     /* it was read from a view: an update, not an insert */
+    bool stored;     /* read from a view: writing it is an update, not an insert */
     bool orders_unfound;    /* not stored: it was read from a view that its orders do not lead to */
-    bool renamed;    /* not stored: its alias is new in the batch that is being laid */
-    bool touched;    /* not stored: by the batch that is being laid */
-    int64_t erased_ms; /* when the user was erased, and has not come back since; 0: never */
-    int64_t erased_lane; /* and in which lane: without the name nothing else says it */
+    bool renamed;    /* not stored: its alias is new in the batch being applied */
+    bool touched;    /* not stored: by the batch being applied */
+    int64_t erased_ms; /* when the user was erased, if not back since; 0: not erased */
+    int64_t erased_lane; /* and in which lane: without the name nothing else tells */
 };
 
-/* Its fields, but for the redemptions. See record.h. X(kind, member, stored, when, place), APART(kind, member, stored) */
+/* Its fields, except the redemptions. See record.h. X(kind, member, stored, when, place), APART(kind, member, stored) */
 #define USER_STATE_FIELDS(X, APART)                                                                                   \
     APART(TEXT, user,        "user")                                                                                  \
     X(CHARS,    alias,       "alias",       ALWAYS, 2)                                                                \
@@ -143,57 +143,56 @@ struct user_state {
     X(TIME,     erased_ms,   "erased",      IF_SET, 6)                                                                \
     X(INT,      erased_lane, "erased_lane", IF_SET, 7)
 
-/* A user state of `user` who never took anything; alias is random and given by the caller. */
+/* The state of a user who never took anything; alias is random and given by the caller. */
 void user_state_init(struct user_state *u, const char *user, const char *alias);
-/* A copy of u in a that can be changed; strings are shared with u, so a must not outlive them -- or deep: copied too. */
+/* Make a copy of u in a that may be changed; strings are shared with u, so must outlive it; deep: they are copied too. */
 struct user_state *user_state_copy(const struct user_state *u, struct arena *a, bool deep);
-/* A copy in a without the redemptions: what is asked of a user, but for those, however much they have. */
+/* Make a copy in a without the redemptions: small, however many there are. */
 struct user_state *user_state_without_redemptions(const struct user_state *u, struct arena *a);
-/* The same, whose total and today are what counts at at_ms, in the day that starts at day_ms: without what has lapsed by then. */
+/* The same, with total and today as they count at at_ms, on the day that starts at day_ms: without what has lapsed by then. */
 struct user_state *user_state_counts(const struct user_state *u, int64_t at_ms, int64_t day_ms, struct arena *a);
 /* Append an empty redemption. */
 struct redemption *user_state_add(struct user_state *u, struct arena *a);
-/* The takings that count on the day that starts at day_ms. */
+/* How many takings count on the day that starts at day_ms. */
 int64_t user_state_today(const struct user_state *u, int64_t day_ms);
-/* Which of a redemption's calls a key belongs to. */
+/* Find the redemption with a call that had this key; *which: which of its calls. NULL: none, KEY_OF_NONE. */
 enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_EARLIER, KEY_OF_SPENDING };
 struct redemption *user_state_by_key(const struct user_state *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which);
 /* r's earlier extension with this key, or NULL. */
 const struct extension *redemption_earlier(const struct redemption *r, const uint8_t key[KEY_HASH_LEN]);
 /* How often r, a hold, was extended. */
 size_t redemption_extensions(const struct redemption *r);
-/* The newest standing (reserved or redeemed) redemption for this order id at at_ms, or NULL. */
+/* The newest redemption for this order id that is reserved or redeemed at at_ms, or NULL. */
 struct redemption *user_state_by_order(const struct user_state *u, const char *order, int64_t at_ms);
 struct redemption *user_state_by_slot(const struct user_state *u, int64_t n, uint32_t g);
-/* The hold on the issued redemption r that stands at at_ms or was redeemed, or NULL. */
+/* The hold on the issued redemption r that is reserved at at_ms, or redeemed; or NULL. */
 struct redemption *user_state_hold_on(const struct user_state *u, const struct redemption *r, int64_t at_ms);
-/* The newest issued redemption that is neither spent, held nor past its time, or NULL. */
+/* The newest issued redemption that is not spent, held or expired, or NULL. */
 struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms);
-/* Its takings that ended by themselves by at_ms, though no entry says so yet; and those of them that count on the day that
- * starts at day_ms. */
+/* How many takings have expired by at_ms without an entry that says so; and how many of those count on the day that starts at day_ms. */
 int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms);
 int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms);
-/* The earliest time at which one of its redemptions ends by itself; 0: none does. */
+/* When its next redemption expires; 0: none does. */
 int64_t user_state_due(const struct user_state *u);
 
-/* Of two times, where 0 is never. */
+/* The earlier of two times, where 0 is never. */
 static inline int64_t sooner_ms(int64_t a, int64_t b)
 {
     return !a || (b && b < a) ? b : a;
 }
 
-/* When r ends by itself: a hold's, or an issued one's last moment, which a hold on it puts off; 0: never. */
+/* When r, held or issued, expires; a hold on an issued one postpones that; 0: never. */
 int64_t redemption_due(const struct redemption *r);
-/* Its state at at_ms: expired when its time has passed, whether or not the ledger says so yet. */
+/* Its state at at_ms: expired if its time has passed, whether or not the ledger says so yet. */
 enum slot_state redemption_state(const struct redemption *r, int64_t at_ms);
 
 /* "<n>-<g>", or "L<lane>-<seq>-<i>" for one without a slot. Returns text. */
 #define REDEMPTION_ID_SIZE 64
 char *redemption_id_text(int64_t n, uint32_t g, int64_t lane, char text[REDEMPTION_ID_SIZE]);
-/* The other way round; *lane is -1 for one with a slot. False: not an id. */
+/* Parse an id; *lane is -1 for one with a slot. False: not an id. */
 bool redemption_id_parse(const char *text, int64_t *n, uint32_t *g, int64_t *lane);
 
-/* The hash under which a key is kept: BLAKE2b-128 of alias and key. Without the alias it says nothing of the key. */
+/* The hash a key is kept as: BLAKE2b-128 of alias and key. Without the alias it tells nothing about the key. */
 void key_hash(const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN]);
 
 #endif

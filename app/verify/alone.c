@@ -13,7 +13,7 @@
 struct alone {
     struct replay *whole;
     struct spill *spill; /* NULL: there is one part */
-    struct name_key name_key; /* of no view */
+    struct name_key name_key; /* unused: there are no views */
     unsigned parts;
     struct buf packed;
     int failed; /* an errno */

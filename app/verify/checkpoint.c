@@ -1,8 +1,8 @@
 /*
  * verify/checkpoint.c -- see checkpoint.h.
  *
- * Form    a record is a byte that says its kind, then its members in the order of the tables below: integers in seven bits a byte, the
- *         sign lowest; hashes of keys behind a byte that says whether there is one; texts behind their length
+ * Form    a record is a kind byte, then its members in the order of the tables below: integers with seven bits per byte, the sign in the
+ *         lowest bit; hashes of keys after a byte that tells if there is one; texts after their length
  */
 #include "verify/checkpoint.h"
 
@@ -20,7 +20,7 @@
 
 enum kind { RECORD_LANE = 1, RECORD_ERASURE, RECORD_QUARTER, RECORD_USER, RECORD_SHELF };
 
-#define INT_MOST (INT64_C(1) << 60) /* sums of them do not overflow */
+#define INT_MOST (INT64_C(1) << 60) /* so that sums do not overflow */
 #define TEXT_MOST 256
 #define BUCKETS_MOST (COUPON_LANES_MAX * LANE_BUCKETS)
 
@@ -29,7 +29,7 @@ enum kind { RECORD_LANE = 1, RECORD_ERASURE, RECORD_QUARTER, RECORD_USER, RECORD
 #define AT(struct_name, member) offsetof(struct struct_name, member)
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
-/* Users, jobs and accounts have records of one form. */
+/* The common record of users, jobs and accounts. */
 struct recorded {
     int64_t version, seq, total, day_ms, today;
     int64_t erased_ms, erased_lane;
@@ -298,7 +298,7 @@ struct lane_checkpoint checkpoint_of(const struct replay *r)
 
 struct input {
     const unsigned char *at, *end;
-    bool bad; /* what was read is not to be used */
+    bool bad; /* what was read must not be used */
 };
 
 static unsigned get_byte(struct input *in, unsigned most)
@@ -326,7 +326,7 @@ static uint64_t get_word(struct input *in, uint64_t most)
     return in->bad ? 0 : value;
 }
 
-/* Any value: not for sums. */
+/* Any value, so not for sums. */
 static int64_t get_any(struct input *in)
 {
     uint64_t word = get_word(in, UINT64_MAX);
@@ -416,12 +416,12 @@ static void get_redemption(struct input *in, struct redemption *r, struct arena 
         memcpy((uint8_t *)r + redemption_fingerprints[i], replay_unknown_fingerprint, FINGERPRINT_LEN);
 }
 
-/* What no redemption follows. */
+/* Read a record without redemptions. */
 static bool get_bare(struct input *in, struct recorded *of)
 {
     int64_t erased_seq = get_positive(in);
 
-    get_byte(in, 1); /* of a user alone */
+    get_byte(in, 1); /* only users have it */
     get_ints(in, of, recorded_ints, COUNT(recorded_ints));
     return !erased_seq && get_word(in, 0) == 0 && !in->bad && in->at == in->end && of->seq >= 1;
 }
@@ -431,7 +431,7 @@ static bool get_job(struct replay *r, struct input *in, const char *job)
     struct job_row *row = job_row_of(r, job);
     struct recorded of;
 
-    if (row->standing.touched || !get_bare(in, &of)) /* told before */
+    if (row->standing.touched || !get_bare(in, &of)) /* a second record, or a bad one */
         return false;
     row->progress.version = of.version;
     row->progress.seq = of.seq;
@@ -462,10 +462,10 @@ static bool get_user(struct replay *r, struct input *in, const char *key)
     struct recorded of;
     size_t count;
 
-    if (u->standing.touched) /* told before */
+    if (u->standing.touched) /* a second record */
         return false;
     u->resumed = true;
-    u->user_state.count = 0; /* of one that could not be read */
+    u->user_state.count = 0; /* drop those of an unreadable record */
     u->erased_seq = get_positive(in);
     u->maybe_back = get_byte(in, 1);
     get_ints(in, &of, recorded_ints, COUNT(recorded_ints));
@@ -477,7 +477,7 @@ static bool get_user(struct replay *r, struct input *in, const char *key)
     u->user_state.today = of.today;
     u->user_state.erased_ms = of.erased_ms;
     u->user_state.erased_lane = of.erased_lane;
-    u->named_seq = u->erased_seq ? 0 : u->user_state.seq; /* if the user is erased now, it must go from there */
+    u->named_seq = u->erased_seq ? 0 : u->user_state.seq; /* an erasure from now on must remove the name from there */
     count = get_word(in, USER_STATE_REDEMPTIONS_MAX);
     for (size_t i = 0; i < count && !in->bad; i++)
         get_redemption(in, user_state_add(&u->user_state, &r->arena), &r->arena);
@@ -541,7 +541,7 @@ static void get_sums(struct input *in, struct lane_sums *s)
     }
 }
 
-/* What the lanes say of each other may be asked for by nobody. */
+/* Read what the lanes say of each other, or skip it if nobody wants it. */
 static void get_or_skip_sums(struct replay *r, struct input *in)
 {
     struct lane_sums unused = {.day_count = 0};
@@ -554,7 +554,7 @@ static bool get_lane(struct replay *r, struct input *in)
 {
     char job[TEXT_MOST + 1];
 
-    if (r->changed_ms) /* told before */
+    if (r->changed_ms) /* a second record */
         return false;
     r->first_ms = get_int(in);
     r->changed_ms = get_int(in);
@@ -601,7 +601,7 @@ static bool get_quarter(struct replay *r, struct input *in)
     return true;
 }
 
-/* Here, or to the part that has it. */
+/* Take the record here, or send it to its part. */
 static bool take_user(struct replay *r, struct input *in, const char *bytes, size_t len)
 {
     char key[TEXT_MOST + 1];

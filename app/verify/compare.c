@@ -47,7 +47,7 @@ static bool is_same(const struct field *f, const void *expected, const void *fou
     const char *a_text, *b_text;
 
     if (f->kind == VALUE_INT)
-        return memcmp(a, b, sizeof(int64_t)) == 0; /* inline: most are */
+        return memcmp(a, b, sizeof(int64_t)) == 0; /* inlined: most fields are INT */
     if (f->kind == VALUE_CHARS)
         return true;
     if (f->kind != VALUE_TEXT)
@@ -65,7 +65,7 @@ static bool rows_are_same(const struct field *fields, size_t count, const void *
     return true;
 }
 
-/* The field's value as text; *whole points to text, or to a longer one that the record has. */
+/* Render the field's value; *whole points to text, or to the record's own, which may be longer. */
 static void render(const struct field *f, const void *record, char text[COMPARE_TEXT_SIZE], const char **whole)
 {
     const char *p = (const char *)record + f->offset;
@@ -218,7 +218,7 @@ void compare_head(const struct head *expected, const struct head *found, differ_
     compare_rows(head_fields, COUNT(head_fields), expected, found, "", differ, context);
 }
 
-/* ---- definitions: by their own table of fields ---- */
+/* ---- definitions: they have their own table of fields ---- */
 
 static void render_strings(const struct string_list *list, struct buf *out)
 {

@@ -1,5 +1,5 @@
 /*
- * verify/compare.h -- two records of one kind, field by field: a row per field. No I/O.
+ * verify/compare.h -- compares two records of one kind, field by field: a row per field. No I/O.
  */
 #ifndef VERIFY_COMPARE_H
 #define VERIFY_COMPARE_H
@@ -14,7 +14,7 @@
 
 #define COMPARE_TEXT_SIZE 160 /* longer values are cut */
 
-/* Told of each field that differs. */
+/* Called for each field that differs. */
 typedef void differ_fn(void *context, const char *field, const char *expected, const char *found);
 
 void compare_job(const struct job_progress *expected, const struct job_progress *found, differ_fn *differ, void *context);

@@ -1,7 +1,6 @@
 /*
- * verify/entry_check.c -- see entry_check.h: what an entry of the ledger must obey, as the slots, the users and the
- * totals stand when it comes. What is due is said here in words of its own, not by the functions that decided it: or a
- * mistake of theirs would be found right.
+ * verify/entry_check.c -- see entry_check.h: the rules for an entry of the ledger, given the slots, users and totals before it. They are
+ * written again here, without the functions that decided the entry: otherwise a mistake there would pass.
  */
 #include "verify/entry_check.h"
 
@@ -30,7 +29,7 @@ static void expect_int(struct replay *r, const struct batch *b, const char *fiel
         replay_drift_int(r, "ledger", replay_entry_place(r, where, b), field, expected, found);
 }
 
-/* An upper bound that does not hold. */
+/* Report a value above its bound. */
 static void most(struct replay *r, const struct batch *b, const char *field, int64_t bound, int64_t found)
 {
     char where[WHERE_SIZE], a[VALUE_SIZE], c[VALUE_SIZE];
@@ -51,7 +50,7 @@ static bool is_taking(const struct entry *e)
 
 #define FROM(state) (1u << (state))
 static const struct {
-    unsigned from; /* states that it may leave */
+    unsigned from; /* the states it may leave */
     enum slot_move move;
 } moves[ENTRY_KIND_COUNT] = {
     [ENTRY_ISSUE] = {FROM(SLOT_FREE), MOVE_ISSUE},
@@ -64,7 +63,7 @@ static const struct {
     [ENTRY_EXPIRE] = {FROM(SLOT_ISSUED) | FROM(SLOT_RESERVED), MOVE_EXPIRE},
     [ENTRY_REVERSE] = {FROM(SLOT_REDEEMED), MOVE_REVERSE},
     [ENTRY_RETIRE] = {FROM(SLOT_FREE), MOVE_RETIRE},
-    [ENTRY_FORGET] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT}, /* it stays where it is */
+    [ENTRY_FORGET] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT}, /* the state stays */
 };
 
 static bool permits(enum slot_state state, enum entry_kind kind)
@@ -100,7 +99,7 @@ static void slot_expect(const struct at_slot *at, const char *field, uint32_t ex
     slot_drift(at, field, a, b);
 }
 
-/* The most that a generation can be that was lost by restores. */
+/* The highest generation that restores can have lost. */
 static uint32_t lost_generations(const struct batch *b)
 {
     return (uint32_t)((uint64_t)b->head.epoch * EPOCH_GENERATIONS);
@@ -111,7 +110,7 @@ static uint32_t generation_after(const struct batch *b, uint32_t last)
     return (last > lost_generations(b) ? last : lost_generations(b)) + 1;
 }
 
-/* Which redemption of the slot it speaks of, and of whom. */
+/* Check which redemption of the slot it is about, and whose. */
 static void check_holder(const struct at_slot *at, const struct slot *slot, uint64_t owner)
 {
     const struct entry *e = at->entry;
@@ -128,7 +127,7 @@ static void check_holder(const struct at_slot *at, const struct slot *slot, uint
         slot_drift(at, "was", slot_state_name((enum slot_state)slot->state), slot_state_name((enum slot_state)e->was));
 }
 
-/* Codes are not told: they are worth money. */
+/* Codes are not reported: they are worth money. */
 static void check_code(const struct at_slot *at, const struct shelf *s)
 {
     const struct coupon *c = at->replay->definition;
@@ -167,13 +166,13 @@ void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, 
 
 /* ---- users ---- */
 
-/* The states in which the redemption must be that the entry speaks of. */
+/* The states that the entry's redemption may be in. */
 static unsigned redemption_from(const struct entry *e)
 {
     return e->kind == ENTRY_HOLD || !(entry_members[e->kind] & HAS_WAS) ? moves[e->kind].from : FROM(e->was);
 }
 
-/* A hold, or an issued one, whose time has passed can only expire; erasing and retiring cancel it all the same. */
+/* Only an expired redemption expires. It can no longer be held, extended or spent; erasing and retiring still cancel it. */
 static void check_time(struct replay *r, const struct batch *b, const struct entry *e, const struct redemption *about)
 {
     bool late = redemption_state(about, b->head.at_ms) == SLOT_EXPIRED;
@@ -192,7 +191,7 @@ static void check_hold(struct replay *r, const struct batch *b, const struct ent
         entry_drift(r, b, "reserved_until", "within 24 hours", e->reserved_until_ms <= at_ms ? "past" : "beyond");
 }
 
-/* What an entry repeats of the redemption that it is about. */
+/* Check what the entry repeats of its redemption. */
 static void check_repeated(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e,
                            const struct redemption *about)
 {
@@ -216,7 +215,7 @@ static void check_repeated(struct replay *r, const struct user *u, const struct 
         entry_drift(r, b, "extensions", "32 at most", "one more");
 }
 
-/* The redemption that e takes further, or (a hold) stands upon. */
+/* Check the redemption that e continues, or that a new hold is on. */
 static void check_about(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
 {
     bool holds = e->kind == ENTRY_HOLD;
@@ -237,7 +236,7 @@ static void check_about(struct replay *r, const struct user *u, const struct bat
     check_repeated(r, u, b, e, about);
 }
 
-/* What makes a redemption without a slot names it by its place. */
+/* Without slots, a new redemption is numbered by its place in the ledger. */
 static void check_id(struct replay *r, const struct batch *b, const struct entry *e)
 {
     bool slots = !r->definition || policy_of(r->definition)->slots;
@@ -296,7 +295,7 @@ void check_user_caps(struct replay *r, const struct user *u, const struct batch 
 
     if (!c || !is_taking(e))
         return;
-    /* what has ended by itself counts no longer, even before the ledger says so */
+    /* what has expired no longer counts, even before the ledger says so */
     most(r, b, "per_user", c->cap.per_user, u->user_state.total - user_state_lapsed(&u->user_state, at_ms));
     most(r, b, "per_user_per_day", c->cap.per_user_per_day,
          user_state_today(&u->user_state, day_ms) - user_state_lapsed_today(&u->user_state, at_ms, day_ms));
@@ -304,7 +303,7 @@ void check_user_caps(struct replay *r, const struct user *u, const struct batch 
 
 /* ---- the coupon as a whole ---- */
 
-/* State and window govern takings, and what is done with issued ones. */
+/* State and window apply to takings, and to holding and spending issued redemptions. */
 static void check_window(struct replay *r, const struct batch *b, const struct entry *e)
 {
     const struct coupon *c = r->definition;
@@ -338,7 +337,7 @@ static void check_validity(struct replay *r, const struct batch *b, const struct
     expect_int(r, b, "valid_until", until_ms, e->valid_until_ms);
 }
 
-/* The lane's quota of a cap: it all begins in lane 0. Without slots there are none, and each lane is below the cap by itself. */
+/* The lane's quota of a cap: lane 0 starts with all of it. Without slots there are no quotas, and each lane alone stays below the cap. */
 static int64_t quota_of(const struct replay *r, int64_t cap, int64_t elsewhere)
 {
     bool has_quotas = policy_of(r->definition)->slots;
@@ -348,7 +347,7 @@ static int64_t quota_of(const struct replay *r, int64_t cap, int64_t elsewhere)
     return (r->lane == 0 || !has_quotas ? cap : 0) - elsewhere;
 }
 
-/* What is closed had nothing open; after that only a user may be forgotten, and it may leave. */
+/* A lane is closed with nothing issued or held; afterwards only erasures, a restore and its removal may follow. */
 static void check_archived(struct replay *r, const struct head *before, const struct batch *b, const struct entry *e)
 {
     if (e->kind == ENTRY_ARCHIVE) {
@@ -379,7 +378,7 @@ void check_coupon(struct replay *r, const struct head *before, const struct head
         most(r, b, "slots", after->slots - after->due, head_taken(after));
     if (policy_of(c)->slots && (e->kind == ENTRY_GENERATE || e->fresh))
         most(r, b, "total", c->cap.total, head_stock(after));
-    if (policy_of(c)->total && !policy_of(c)->slots && is_taking(e)) /* this lane's own are counted exactly */
+    if (policy_of(c)->total && !policy_of(c)->slots && is_taking(e)) /* a lane counts its own exactly */
         most(r, b, "total", c->cap.total, head_taken(after));
     if (is_taking(e) || (gives && e->gift.day))
         most(r, b, "per_day", quota_of(r, c->cap.per_day, after->day_elsewhere), after->day_taken);
@@ -410,7 +409,7 @@ void check_lane(struct replay *r, const struct batch *b, const struct entry *e)
         expect_int(r, b, "lanes of the coupon", lanes_of(r), b->lanes > 1 ? b->lanes : 1);
 }
 
-/* A cap that was lowered made the slots above it due, in the same batch. */
+/* Lowering a cap makes the slots above it due, in the same batch. */
 void check_definition(struct replay *r, const struct batch *b)
 {
     const struct coupon *c = r->definition;
@@ -420,9 +419,9 @@ void check_definition(struct replay *r, const struct batch *b)
             most(r, b, "total", c->cap.total, head_stock(&b->head));
 }
 
-/* ---- slots that were asked for with a new coupon ---- */
+/* ---- slots requested with a new coupon ---- */
 
-/* They stand in the batch that defines it, unless a job makes them; and slots that no job makes stand nowhere else. */
+/* They are made in the batch that defines it, unless by a job; and slots not made by a job are made nowhere else. */
 void check_wish(struct replay *r, const struct batch *b)
 {
     int64_t wished = 0, made = 0;
@@ -477,7 +476,7 @@ static bool is_event(const struct entry *e)
     return e->kind == ENTRY_LOW_STOCK || e->kind == ENTRY_SOLD_OUT || e->kind == ENTRY_REPLENISH;
 }
 
-/* Free slots at which the stock is low; -1: never. Imported codes cannot be replenished: below that they are low, too. */
+/* At how many free slots the stock is low; -1: never. Imported codes cannot be replenished, so below replenish.below they are low, too. */
 static int64_t low_at(const struct coupon *c)
 {
     int64_t low = c->low_stock != COUPON_NULL ? c->low_stock : -1;
@@ -486,8 +485,8 @@ static int64_t low_at(const struct coupon *c)
     return said && c->replenish.below > low ? c->replenish.below - 1 : low;
 }
 
-/* h: the totals after the batch without its events; most_free: the most that were free at any time in it. -1: not due;
- * else the count that the event carries. */
+/* h: the totals after the batch without its events; most_free: the most free slots at any time in it. Returns the event's count; -1: not
+ * due. */
 static int64_t event_due(enum entry_kind kind, const struct coupon *c, const struct head *h, int64_t most_free)
 {
     int64_t left = head_free(h), exist = h->slots - h->due, until;
@@ -507,7 +506,8 @@ static int64_t event_due(enum entry_kind kind, const struct coupon *c, const str
     return until > exist ? until : -1;
 }
 
-/* Of all lanes' slots only who asked them all knows how many are free: but each is raised once until slots come, in lane 0. */
+/* With several lanes, only whoever asked them all knows how many slots are free. But events are lane 0's, each once until slots are
+ * added. */
 static void check_events_of_all(struct replay *r, const struct batch *b)
 {
     struct head h = r->head;

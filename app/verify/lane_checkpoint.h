@@ -1,5 +1,5 @@
 /*
- * verify/lane_checkpoint.h -- where in a lane a checkpoint stands, and the batches of the ledger that it names. No I/O.
+ * verify/lane_checkpoint.h -- a checkpoint's position in a lane, and the ledger batches that it names. No I/O.
  */
 #ifndef VERIFY_LANE_CHECKPOINT_H
 #define VERIFY_LANE_CHECKPOINT_H
@@ -10,16 +10,16 @@
 #include "coupons/coupon.h"
 
 struct known_batch {
-    int64_t seq; /* 0: there is none */
+    int64_t seq; /* 0: none */
     uint8_t hash[HASH_LEN];
 };
 
 struct lane_checkpoint {
-    struct known_batch tail;             /* the state is the one after it */
+    struct known_batch tail;             /* the checkpoint is the state after it */
     struct known_batch defined, deleted; /* the last ones that defined the coupon, and deleted it */
-    /* As these batches have it, for replay_go_on(): */
+    /* From these batches, for replay_go_on(): */
     struct head head;
-    const struct coupon *definition; /* NULL: there is none */
+    const struct coupon *definition; /* NULL: none */
 };
 
 #endif

@@ -12,7 +12,7 @@ enum kind { PACKED_ENTRY, PACKED_USER_STATE, PACKED_BUCKET, PACKED_UNREADABLE_BU
 
 /* ---- structs and texts ---- */
 
-/* Its low bytes, up to the highest that is not zero: how many. There is room for all eight. */
+/* Write a word's bytes up to the highest nonzero one; returns how many. There is room for all eight. */
 static unsigned put_word(unsigned char *to, const unsigned char *from)
 {
     uint64_t word, little;
@@ -23,7 +23,7 @@ static unsigned put_word(unsigned char *to, const unsigned char *from)
     return word ? WORD - (unsigned)__builtin_clzll(word) / 8 : 0;
 }
 
-/* Two words at a time: a byte that says how long they are, then both. Most are zero. */
+/* Write two words at a time: a byte with their lengths, then both. Most are zero. */
 static void put_struct(struct buf *out, const void *from, size_t size)
 {
     const unsigned char *words = from;
@@ -113,7 +113,7 @@ void pack_entry(struct buf *out, const struct told_entry *t)
     struct entry *e = &bare.entry;
 
     e->job = e->by = e->user = e->order = e->metadata = e->code = NULL;
-    e->definition = NULL; /* a part has no use for it, nor for its job */
+    e->definition = NULL; /* parts need neither it nor the job */
     buf_putc(out, PACKED_ENTRY);
     put_struct(out, &bare, sizeof bare);
     put_text(out, t->entry.user);
@@ -216,7 +216,7 @@ void pack_bucket(struct buf *out, int64_t b, const struct bucket *view)
         put_text(out, view->slots[i].user);
 }
 
-/* Whoever gets it copies it: its names are the input's. */
+/* The sink must copy it: its names are borrowed from the input. */
 static void unpack_bucket(struct input *in, unsigned part, const struct replay_sink *sink, bool readable)
 {
     struct bucket k;

@@ -1,5 +1,5 @@
-/* verify/replay.c -- see replay.h: a lane's life told again. What entries must obey: entry_check.c;
- * what is stored beside the ledger: replay_views.c. */
+/* verify/replay.c -- see replay.h: batches and entries. The rules for entries: entry_check.c; what is stored beside the ledger:
+ * replay_views.c. */
 #include "verify/replay.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
 
-#define RANGE_MOST INT64_C(1000000000) /* no ledger of ours has longer ranges: what says so was tampered with */
+#define RANGE_MOST INT64_C(1000000000) /* our ledgers have no longer ranges: one that has was tampered with */
 
 /* ---- life ---- */
 
@@ -127,7 +127,7 @@ void replay_nameless(struct replay *r)
 
 /* ---- entries: buckets ---- */
 
-/* fold_bucket() takes a batch whole; one entry at a time is a batch of one that is always newer. */
+/* fold_bucket() takes a whole batch: to fold one entry, make it a batch of one that is always newer. */
 static void fold_one(struct shelf *s, const struct batch *b, const struct entry *e)
 {
     struct batch one = *b;
@@ -155,7 +155,7 @@ static void replay_slot(struct replay *r, const struct batch *b, const struct en
     standing_touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
-/* Slots that are retired, within one bucket. */
+/* Retire slots within one bucket. */
 static void replay_range_in(struct replay *r, struct shelf *s, const struct batch *b, const struct entry *e)
 {
     int64_t first = s->b * BUCKET_SLOTS, end = first + BUCKET_SLOTS;
@@ -170,14 +170,14 @@ static void replay_range_in(struct replay *r, struct shelf *s, const struct batc
     standing_touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
-/* A range that is made touches no bucket: where it begins is a matter of the totals. */
+/* Making a range touches no bucket, and its start is checked with the totals. */
 static bool range_is_sound(struct replay *r, const struct batch *b, const struct entry *e)
 {
     char where[WHERE_SIZE];
 
-    if (e->kind == ENTRY_GET && e->count == 0) /* of quotas alone */
+    if (e->kind == ENTRY_GET && e->count == 0) /* only quotas */
         return false;
-    if (e->kind == ENTRY_RETIRE && (e->n < 0 || e->count < 1 || e->n > r->next_n - e->count)) { /* told once, not slot by slot */
+    if (e->kind == ENTRY_RETIRE && (e->n < 0 || e->count < 1 || e->n > r->next_n - e->count)) { /* report it once, not per slot */
         replay_drift(r, "ledger", replay_entry_place(r, where, b), "slots", "generated before", "never generated");
         return false;
     }
@@ -187,7 +187,7 @@ static bool range_is_sound(struct replay *r, const struct batch *b, const struct
     return false;
 }
 
-/* The buckets [*first, *end) of part `part` of which e says something; false: none. */
+/* The buckets of part `part` that e touches: [*first, *end); false: none. */
 static bool buckets_in_part(const struct replay *r, unsigned part, const struct entry *e, int64_t *first, int64_t *end)
 {
     if (!entry_buckets(e, first, end))
@@ -239,7 +239,7 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
     standing_touch(&r->touched_users, &u->standing, b->head.seq);
 }
 
-/* By what its user is found; NULL: it is about none. */
+/* The key of its user; NULL: it has none. */
 static const char *user_key(const struct entry *e)
 {
     return entry_members[e->kind] & HAS_USER ? e->alias : NULL;
@@ -254,7 +254,7 @@ static void send_entry(const struct replay *r, struct told_entry *t, unsigned pa
     r->sink.entry(r->sink.context, part, t);
 }
 
-/* To the part of its user, and to each that has one of its buckets. */
+/* Send e to its user's part, and to each part that has one of its buckets. */
 static void send_to_parts(const struct replay *r, const struct batch *b, const struct entry *e, bool of_slot)
 {
     struct told_entry t = {.seq = b->head.seq, .at_ms = b->head.at_ms, .day_ms = b->head.day_ms, .epoch = b->head.epoch, .at = r->at,
@@ -290,7 +290,7 @@ static const struct coupon *definition_after(struct replay *r, const struct batc
     return fold_definition(r->definition, &one, &r->arena);
 }
 
-/* What e says of slots and users. */
+/* Apply e to slots and users. */
 static void lay_entry(struct replay *r, const struct batch *b, const struct entry *e, bool of_slot, bool of_user)
 {
     if (of_slot && (entry_members[e->kind] & HAS_RANGE))
@@ -360,8 +360,8 @@ static void check_head(struct replay *r, const struct batch *b, const char *wron
         replay_drift(r, "ledger", where, wrong, NULL, NULL);
 }
 
-/* Seq, hash, chain and totals. What follows is told from what b itself says, so that one drift is not told again with
- * every batch after it. */
+/* Check seq, hash, chain and totals. Later checks start from b's own totals, so that a drift is not reported again with every batch
+ * after it. */
 static void check_batch(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
 {
     char where[WHERE_SIZE];
@@ -374,7 +374,7 @@ static void check_batch(struct replay *r, const struct batch *b, const uint8_t h
     if (gap != 0) {
         snprintf(where, sizeof where, "seq %" PRId64, r->head.seq + 1);
         replay_drift_int(r, "ledger", where, gap > 0 ? "batches missing" : "batches in order", 0, gap);
-    } else { /* else nothing can be said of its chain and totals */
+    } else { /* after a gap its chain and totals cannot be checked */
         wrong = batch_contradiction(&r->head, b);
         if (wrong)
             check_head(r, b, wrong);
@@ -382,7 +382,7 @@ static void check_batch(struct replay *r, const struct batch *b, const uint8_t h
     r->sums.broken += r->sums.drifts - before;
 }
 
-/* What a checkpoint has to say of batches of before. */
+/* Note what a checkpoint must know of this batch. */
 static void note_batch(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
 {
     bool erases = false;

@@ -35,7 +35,7 @@ struct job_row *job_row_of(struct replay *r, const char *job)
 
 struct account_row *account_row_of(struct replay *r, int64_t lane, int64_t peer)
 {
-    struct account_row **end = &r->accounts; /* in the order of their first entries, as a checkpoint tells them */
+    struct account_row **end = &r->accounts; /* in order of creation, as in a checkpoint */
 
     while (*end && ((*end)->account.lane != lane || (*end)->account.peer != peer))
         end = &(*end)->next;
@@ -66,7 +66,7 @@ int64_t jobs_count(const struct replay *r)
     return count;
 }
 
-/* ---- what was read beforehand ---- */
+/* ---- views ---- */
 
 static void keep_view(struct standing *s, bool readable, int64_t seq)
 {
@@ -75,7 +75,7 @@ static void keep_view(struct standing *s, bool readable, int64_t seq)
     s->view_seq = seq;
 }
 
-/* Jobs live in lane 0. */
+/* Jobs belong to lane 0. */
 void replay_view_job(struct replay *r, const char *job, const struct job_progress *view)
 {
     struct job_progress *copy;
@@ -95,7 +95,7 @@ void replay_view_job(struct replay *r, const char *job, const struct job_progres
     pthread_mutex_unlock(&r->odd);
 }
 
-/* One of a lane that the coupon has not is told of in lane 0. */
+/* An account of a lane that the coupon does not have is reported by lane 0. */
 void replay_view_account(struct replay *r, int64_t lane, int64_t peer, const struct lane_account *view)
 {
     struct lane_account *copy;

@@ -1,6 +1,6 @@
 /*
- * verify/replay_jobs.h -- within replay: jobs' progress and the lane's accounts with others, as the ledger tells them, and their views.
- * They are few, and so belong to the whole of a replay in parts. No I/O.
+ * verify/replay_jobs.h -- internal to replay: jobs' progress and the lane's accounts with others, from the ledger, and their views. They
+ * are few, so in a replay in parts they belong to the whole. No I/O.
  */
 #ifndef VERIFY_REPLAY_JOBS_H
 #define VERIFY_REPLAY_JOBS_H
@@ -23,7 +23,7 @@ struct account_row {
     struct account_row *next;
 };
 
-/* Rows of this key, made if need be. */
+/* Rows by key, made if missing. */
 struct job_row *job_row_of(struct replay *r, const char *job);
 struct account_row *account_row_of(struct replay *r, int64_t lane, int64_t peer);
 void jobs_free(struct replay *r);
@@ -31,7 +31,7 @@ void jobs_free(struct replay *r);
 int64_t jobs_count(const struct replay *r);
 
 /* ---- before the first batch ---- */
-/* The view of a job, or of an account; NULL: it cannot be read. Any thread. */
+/* The view of a job, or of an account; NULL: it cannot be read. From any thread. */
 void replay_view_job(struct replay *r, const char *job, const struct job_progress *view);
 void replay_view_account(struct replay *r, int64_t lane, int64_t peer, const struct lane_account *view);
 

@@ -10,8 +10,8 @@
 #include "coupons/decide.h" /* policy_of() */
 #include "coupons/fold.h"
 
-#define DAY_MOST_MS (INT64_C(26) * 3600 * 1000) /* from the start of a day until nobody takes on it any more */
-#define SLACK_MS INT64_C(60000)                 /* until all lanes follow a definition */
+#define DAY_MOST_MS (INT64_C(26) * 3600 * 1000) /* after its start, nobody takes on a day any more */
+#define SLACK_MS INT64_C(60000)                 /* until all lanes have followed a definition */
 #define PLACE_SIZE 64
 #define NUMBER_SIZE 48
 
@@ -94,7 +94,7 @@ static void expect_across(const struct across *a, const char *where, const char 
         tell_across(a, where, field, "", expected, found);
 }
 
-/* What it has elsewhere is what it gave and did not get. */
+/* What the lane has elsewhere must be what it gave less what it got. */
 static void compare_elsewhere(const struct across *a, size_t lane)
 {
     const struct lane_sums *s = &a->lanes[lane];
@@ -114,7 +114,7 @@ static void compare_elsewhere(const struct across *a, size_t lane)
     expect_across(a, where, "minor_elsewhere", sum.minor, s->head.minor_elsewhere);
 }
 
-/* taker got no more than giver gave: the giver's account is not the older one. */
+/* taker must not have got more than giver gave; the giver's account is not older than the taker's. */
 static void compare_accounts(const struct across *a, size_t giver, size_t taker, const struct lane_account *from,
                              const struct lane_account *to)
 {
@@ -127,7 +127,7 @@ static void compare_accounts(const struct across *a, size_t giver, size_t taker,
         most_across(a, where, "day got", from->given.day, to->got.day);
 }
 
-/* The most that were permitted at any time between from_ms and to_ms; INT64_MAX: there was no cap, or no slots. */
+/* The highest cap in force at any time between from_ms and to_ms; INT64_MAX: there was no cap, or no slots. */
 static int64_t cap_between(const struct lane_sums *s, int64_t from_ms, int64_t to_ms, bool of_day)
 {
     int64_t cap = 0;
@@ -164,7 +164,7 @@ static void compare_day(const struct across *a, int64_t day_ms)
     most_across(a, where, "per_day", cap, taken);
 }
 
-/* Each day once, in the first lane that has it: one that is over, or of which all lanes tell at one time. */
+/* Compare each day once, with the first lane that has it, if it is over, or all lanes are as of one time. */
 static void compare_days(const struct across *a)
 {
     int64_t last_ms = INT64_MIN;

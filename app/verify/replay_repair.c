@@ -11,7 +11,7 @@
 
 struct telling {
     struct replay *replay;
-    bool all, superfluous; /* which of them */
+    bool all, superfluous; /* which repairs to tell */
     repair_fn *tell;
     void *context;
 };
@@ -50,7 +50,7 @@ static struct odd_view *find_odd(const struct replay *r, const struct name_hash 
     return NULL;
 }
 
-/* The odd view that stands where u's own should be. */
+/* The odd view stored where u's own should be. */
 static struct odd_view *odd_of(const struct replay *r, const struct name_hash *hash)
 {
     struct odd_view *o = find_odd(r->trunk, hash);
@@ -78,11 +78,11 @@ static void repair_user(const struct telling *t, struct user *u)
     char where[WHERE_SIZE];
 
     if (u->resumed && !u->user_state.user && s.stored)
-        u->user_state.user = u->view->user; /* there is no other word on it */
+        u->user_state.user = u->view->user; /* nothing else tells the name */
     if (s.stored && (u->erased_seq || !s.touched || !u->user_state.user || strcmp(u->view->user, u->user_state.user) != 0)) {
         stored = name_hash(t->replay->name_key, u->view->user);
         tell_superfluous_user_state(t, &stored, u->view->user, u->view->alias, s.view_seq);
-        s.stored = false; /* it is not this user's own */
+        s.stored = false; /* not this user's own */
     }
     if (u->erased_seq || !s.touched || (!u->user_state.user && !u->resumed)) /* without a name nothing can be written */
         return;
@@ -97,7 +97,7 @@ static void repair_user(const struct telling *t, struct user *u)
     repair.found_seq = found_seq(&s);
     repair.where = replay_user_place(where, u, NULL);
     odd = s.stored ? NULL : odd_of(t->replay, &repair.hash);
-    if (odd && odd->odd == ODD_TOMBSTONE) { /* back since, though the view does not say so yet */
+    if (odd && odd->odd == ODD_TOMBSTONE) { /* the user is back, and the view lags */
         odd->settled = true;
         repair.fault = repair.fault ? FAULT_BEHIND : FAULT_NONE;
         repair.found_seq = odd->seq;
@@ -109,7 +109,7 @@ static void repair_user(const struct telling *t, struct user *u)
     tell_one(t, &repair);
 }
 
-/* One that cannot be read, and has no name, may be of a user of any lane. */
+/* With several lanes, an unreadable view without a name may be of a user of any lane. */
 static bool is_nobodys(const struct replay_parts *parts, const struct odd_view *o)
 {
     return o->odd != ODD_UNREADABLE || o->user || parts->lanes <= 1;
@@ -187,7 +187,7 @@ static void repair_totals(const struct telling *t)
 
 void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
 {
-    /* each pass goes by all users first: which odd views belong to somebody is known then */
+    /* each pass starts with all users, to know which odd views belong to somebody */
     for (int pass = 0; pass < 2; pass++) {
         struct telling t = {r, all, pass == 0, tell, context};
 

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 
 const char replay_unknown[] = "\x01unknown";
-const uint8_t replay_unknown_fingerprint[FINGERPRINT_LEN] = "\x01unknown       "; /* as hashes go, of no request */
+const uint8_t replay_unknown_fingerprint[FINGERPRINT_LEN] = "\x01unknown       "; /* no request has this hash */
 
 /* ---- reporting ---- */
 
@@ -128,7 +128,7 @@ struct user *replay_user_of(struct replay *r, const char *key)
     u = arena_alloc(&r->arena, sizeof *u);
     u->key = arena_strdup(&r->arena, key);
     user_state_init(&u->user_state, NULL, "");
-    /* most users take once: room for one, then as it grows */
+    /* most users take once: start with room for one */
     u->user_state.redemptions = arena_array(&r->arena, 1, sizeof *u->user_state.redemptions);
     u->user_state.capacity = 1;
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, r->users, u->key, len, hash, u);

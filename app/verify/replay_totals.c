@@ -47,7 +47,7 @@ static const char *quarter_place(char where[WHERE_SIZE], int64_t quarter_ms)
     return where;
 }
 
-/* seq 0: the row is of nothing. */
+/* seq 0: there should be no row. */
 static void note_repair(struct replay *r, enum fault fault, const struct totals_row *found, int64_t quarter_ms,
                         int64_t seq, const struct report_counts *counts)
 {
@@ -63,7 +63,7 @@ static void note_repair(struct replay *r, enum fault fault, const struct totals_
     r->totals.repairs_end = &repair->next;
 }
 
-/* Rows before quarter_ms that no batch led to. */
+/* Report rows before quarter_ms that no batch led to. */
 static void pass_rows(struct replay *r, int64_t quarter_ms)
 {
     struct totals_state *t = &r->totals;
@@ -86,7 +86,7 @@ static const struct totals_row *row_at_hand(const struct replay *r)
     return &t->rows[t->next];
 }
 
-/* What is wrong with the row of the quarter hour at hand, told. */
+/* Report and return what is wrong with the current quarter hour's row. */
 static enum fault judge_row(struct replay *r, const struct totals_row *row)
 {
     const struct totals_state *t = &r->totals;
@@ -99,7 +99,7 @@ static enum fault judge_row(struct replay *r, const struct totals_row *row)
         replay_drift(r, "totals", where, "row", "one that can be read", "unreadable");
         return FAULT_DIFFERENT;
     }
-    if (row && !t->last && !(t->compared && !t->differs)) { /* zeros do no harm */
+    if (row && !t->last && !(t->compared && !t->differs)) { /* a row of zeros does no harm */
         replay_drift(r, "totals", where, "row", "none", "one");
         return FAULT_SUPERFLUOUS;
     }
@@ -144,7 +144,7 @@ static void open_quarter(struct replay *r, int64_t quarter_ms)
     r->totals.quarter_ms = quarter_ms;
 }
 
-/* The row stands at what was told so far. */
+/* The row is as of this batch: compare it. */
 static void compare_row(struct replay *r, const struct totals_row *row)
 {
     struct totals_state *t = &r->totals;

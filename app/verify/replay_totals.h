@@ -1,5 +1,5 @@
 /*
- * verify/replay_totals.h -- the reporter's rows, quarter hour by quarter hour as the ledger passes them. No I/O.
+ * verify/replay_totals.h -- compares the reporter's rows, one quarter hour after the other. No I/O.
  */
 #ifndef VERIFY_REPLAY_TOTALS_H
 #define VERIFY_REPLAY_TOTALS_H
@@ -11,10 +11,10 @@
 
 struct replay;
 
-/* The reporter's rows, those that cannot be read without counts; those of other lanes are left out. */
+/* The reporter's rows; unreadable ones have no counts; those of other lanes are skipped. */
 void replay_totals(struct replay *r, const struct totals_row *rows, size_t count);
 
-/* A quarter hour that a checkpoint has, the last of which may go on; in order. */
+/* A quarter hour from a checkpoint; in order. The last one may go on. */
 struct told_quarter;
 void totals_go_on(struct replay *r, const struct told_quarter *q);
 void totals_batch(struct replay *r, const struct batch *b);

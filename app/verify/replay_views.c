@@ -11,7 +11,7 @@
 #include "verify/replay_jobs.h"
 #include "verify/replay_state.h"
 
-/* ---- what was read beforehand ---- */
+/* ---- before the first batch ---- */
 
 void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq)
 {
@@ -34,13 +34,13 @@ static struct odd_view *add_odd(struct replay *r, enum odd odd, const struct nam
     return o;
 }
 
-/* The emptied view of an erased user has no name, and no alias, by which it could be found: it is known by its seq. */
+/* An erased user's emptied view has neither name nor alias: it is matched by its seq. */
 static void add_tombstone(struct replay *r, const struct name_hash *hash, const struct user_state *view)
 {
     add_odd(r, ODD_TOMBSTONE, hash, NULL, view)->wrong = view->count || view->total || view->today;
 }
 
-/* What says nothing of its lane is told of in lane 0. */
+/* A view that does not tell its lane belongs to lane 0. */
 static bool is_of_lane(const struct replay *r, const char *user, const struct user_state *view)
 {
     if (r->parts.lanes <= 1)
@@ -50,7 +50,7 @@ static bool is_of_lane(const struct replay *r, const char *user, const struct us
     return coupon_lane_of(user, r->parts.lanes) == r->lane;
 }
 
-/* What cannot be read, and what no alias leads to, is kept apart. Views may be told from several threads. */
+/* Keep views apart that cannot be read, or that no alias leads to. Views may come from several threads. */
 static void keep_odd(struct replay *r, const struct name_hash *hash, const char *user, const struct user_state *view, bool mine)
 {
     pthread_mutex_lock(&r->odd);
@@ -82,7 +82,7 @@ void replay_view_user_state(struct replay *r, const struct name_hash *hash, cons
     bool mine = is_of_lane(r, user, view);
     const char *key = user && view ? view->alias : NULL;
 
-    if (!view && (mine || !user)) /* of whoever's hash it is: in any lane */
+    if (!view && (mine || !user)) /* without a name its lane is unknown: keep it in all */
         keep_odd(r, hash, user, NULL, mine);
     else if (mine && (!key || !key[0]))
         keep_odd(r, hash, user, view, true);
@@ -179,7 +179,7 @@ static void pass_redemption(const struct redemption *expected, struct redemption
     found->earlier = earlier;
 }
 
-/* What the checkpoint did not say is taken as the view has it. */
+/* Make the view agree where the checkpoint lacks the value. */
 static void pass_unknown(const struct user_state *expected, struct user_state *view, struct arena *a)
 {
     struct redemption *redemptions = arena_array(a, view->count + 1, sizeof *redemptions);
@@ -194,7 +194,7 @@ static void pass_unknown(const struct user_state *expected, struct user_state *v
     view->redemptions = redemptions;
 }
 
-/* Whoever came back after an erasure has the versions of before beneath: the ledger no longer says whose they were. */
+/* The version of a user who came back after an erasure continues from before it, and the ledger no longer tells by how much. */
 static void compare_user(struct replay *r, struct user *u)
 {
     struct user_state view = *u->view;
@@ -213,10 +213,10 @@ static void compare_user(struct replay *r, struct user *u)
     arena_free(&a);
 }
 
-/* The view, if it stands at seq, against what was told up to there. */
+/* If the view is at seq, compare it. */
 static void reach_user(struct replay *r, struct user *u, int64_t seq)
 {
-    /* of an erased user the ledger lacks what the view had before; that it is gone is asked for in the end */
+    /* an erased user's names are gone from the ledger; check_erased() later checks that the view is gone too */
     if (standing_passes(r, &u->standing, seq) && !u->nameless && !u->erased_seq)
         compare_user(r, u);
 }
@@ -233,7 +233,7 @@ static void close_users(struct replay *r, const struct batch *b)
     r->touched_users = NULL;
 }
 
-/* Names that the ledger no longer has, of users who were erased later: the view cannot be asked for them yet. */
+/* Ignore the view's names of users erased later: the ledger no longer has them to compare. */
 static void pass_names(const struct shelf *s)
 {
     for (int i = 0; i < BUCKET_SLOTS; i++) {
@@ -381,7 +381,7 @@ void replay_look_again(struct replay *r, name_stays_fn *stays, void *context)
 
 /* ---- the end ---- */
 
-/* An alias without a name is an erased user's; an erased user has no name, and no view by it. */
+/* Only an erased user's alias may lack the name; an erased user must have no name, and no view under it. */
 static void check_erased(struct replay *r, const struct user *u)
 {
     char where[WHERE_SIZE];
@@ -423,7 +423,7 @@ static void end_users(struct replay *r)
         end_odd(r, o);
 }
 
-/* What is left in the slots when all is told: a name, or that it was forgotten. */
+/* At the end each taken slot must have a name, or be forgotten. */
 static void end_slots(struct replay *r, const struct shelf *s)
 {
     char where[WHERE_SIZE];
@@ -439,7 +439,7 @@ static void end_slots(struct replay *r, const struct shelf *s)
     }
 }
 
-/* Each slot of a coupon with codes has one, whether or not anybody touched it. What is over may have been cleaned up. */
+/* If the coupon has codes, each slot must have one, touched or not. A retired slot's may have been cleaned up. */
 static void end_codes(struct replay *r)
 {
     int64_t b = part_first_bucket(&r->parts, r->part), end = bucket_of(r->codes_next_n + BUCKET_SLOTS - 1);

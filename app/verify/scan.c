@@ -1,4 +1,4 @@
-/* verify/scan.c -- see scan.h: tails, marks, checkpoints, lanes, coupons. A lane: scan_lane.c; codes: scan_codes.c. */
+/* verify/scan.c -- see scan.h: tails, marks, checkpoints, lanes, coupons. One lane: scan_lane.c; codes: scan_codes.c. */
 #include "verify/scan.h"
 
 #include <stdio.h>
@@ -88,7 +88,7 @@ struct looking {
     enum checkpoint_fault fault;
 };
 
-/* What the batch says is taken over, if it is the one that is known. */
+/* Read the known batch; if it is the same, take from it the definition (defines) or the head. */
 static enum store_status look_at(struct looking *l, const struct known_batch *known, bool defines)
 {
     struct buf scratch = BUF_INIT;
@@ -157,7 +157,7 @@ enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct lane_chec
 
 /* ---- several lanes ---- */
 
-/* A page of lane 0's batches after those told. */
+/* Read a page of lane 0's batches after those already summed. */
 static enum store_status read_rest(struct scan *v, struct lane_sums *zero, size_t *count)
 {
     struct batch *batches[PAGE_BATCHES];
@@ -202,7 +202,7 @@ enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t cou
 
 const struct drift drift_coupon_id = {"coupon", "id", "form", "1 to 64 letters, digits, _ and -", "another"};
 
-/* The least of what each collection has next. */
+/* Take the least of the next coupons of all collections. */
 enum store_status scan_next_coupon(struct scan *v, struct buf *id)
 {
     const char *after = id->len ? id->data : "", *least = NULL;
@@ -217,7 +217,7 @@ enum store_status scan_next_coupon(struct scan *v, struct buf *id)
         do
             s = mongo_next_coupon(v->session, collection, after, &a, &next);
         while (scan_again(s, &tries));
-        if (s == STORE_OK && next && strcmp(next, DIRECTORY_OF_CODES) == 0) /* no coupon: what comes after it? */
+        if (s == STORE_OK && next && strcmp(next, DIRECTORY_OF_CODES) == 0) /* not a coupon: skip it */
             s = mongo_next_coupon(v->session, collection, DIRECTORY_OF_CODES, &a, &next);
         if (s == STORE_OK && next && (!least || strcmp(next, least) < 0))
             least = next;

@@ -1,7 +1,7 @@
 /*
- * verify/scan_codes.c -- see scan.h: the codes of a coupon, bucket by bucket, against their look-ups.
+ * verify/scan_codes.c -- see scan.h: compares a coupon's codes with their look-ups, bucket by bucket.
  *
- * Why it suffices  a look-up names one slot: so if every code is looked up to its own slot, no two slots have the same
+ * Why it suffices  a look-up names one slot: so if each code's look-up names its own slot, no two slots have the same code
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ struct code_scan {
     struct stored_look_up *look_ups;
     struct code_finding *found; /* one per look-up */
     size_t count;
-    int64_t matched; /* look-ups that are right */
-    uint64_t *different; /* hashes of the codes whose look-ups name another slot: few, or much is broken */
+    int64_t matched; /* correct look-ups */
+    uint64_t *different; /* hashes of codes whose look-ups name another slot: few, unless much is broken */
     size_t different_count, different_capacity;
 };
 
@@ -56,7 +56,7 @@ static bool is_listed(const struct code_scan *c, const char *code, const char *l
     return form[0] && strcmp(form, listed) == 0;
 }
 
-/* True where slot n has the code that stands under this form; *s: whether that could be read. */
+/* True if slot n has the code with this form; *s: whether that could be read. */
 static bool slot_has(struct code_scan *c, int64_t n, form_fn *is, const char *form, enum store_status *s)
 {
     struct bucket_codes_read read = {.coupon = c->coupon->id, .b = bucket_of(n)};
@@ -68,7 +68,7 @@ static bool slot_has(struct code_scan *c, int64_t n, form_fn *is, const char *fo
     return *s == STORE_OK && is(c, read.codes[n % BUCKET_SLOTS], form);
 }
 
-/* The codes of a bucket, normalised, go to the page. */
+/* Add a bucket's codes, normalised, to the page. */
 static void add_bucket(struct code_scan *c, const struct stored_codes *bucket)
 {
     for (int i = 0; i < BUCKET_SLOTS; i++) {
@@ -135,7 +135,7 @@ static enum store_status check_look_ups(struct code_scan *c)
     return s;
 }
 
-/* In the service's directory codes stand in a form of its own, which two codes of a coupon may share. */
+/* The service's directory has its own form of codes, which two codes of a coupon may share. */
 static enum store_status check_directory(struct code_scan *c)
 {
     char form[CODE_MAX + 1];
@@ -193,7 +193,7 @@ static enum store_status check_codes(struct code_scan *c)
     return s;
 }
 
-/* Those of a page of look-ups whose slot has another code. */
+/* Report those of a page of look-ups whose slot has another code. */
 static enum store_status check_stale_page(struct code_scan *c, const struct stored_look_up *items, size_t count)
 {
     struct bucket_codes_read reads[PAGE_BUCKETS];
@@ -215,8 +215,8 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     return s;
 }
 
-/* Look-ups of announced slots that have another code: left over by whoever lost its turn. Only where there are too
- * many. */
+/* Find look-ups of existing slots that have another code, left over by a job that lost its turn. Only if there are more look-ups than
+ * codes account for. */
 static enum store_status check_stale(struct code_scan *c)
 {
     char after[CODE_MAX + 1] = "";

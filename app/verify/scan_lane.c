@@ -1,9 +1,9 @@
 /*
- * verify/scan_lane.c -- see scan.h: one lane, read once and told again.
+ * verify/scan_lane.c -- see scan.h: reads one lane once, and replays it.
  *
- * Steps    views; the ledger, page by page; then the parts. Of a small lane the replay is told directly
- * Views    in ranges of their keys; or users as the database keeps them, where most are this coupon's (README.md)
- * Threads  each reads, decodes and hashes pages of its own; batches are told in order, by whose turn it is
+ * Steps    views; the ledger, page by page; then the parts. A small lane goes to the replay directly
+ * Views    in ranges of their keys; or users in the server's order, if enough of them are this coupon's (README.md)
+ * Threads  each reads, decodes and hashes its own pages; batches are replayed in order, by the thread whose turn it is
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,9 +28,9 @@
 #define PAGE_USER_STATES 500
 #define PAGE_BUCKETS 200
 #define USER_STATE_RANGES 32    /* by the first byte of their hash */
-#define WALK_MOST 4 /* users that are walked, of all coupons, for each taking of this one */
+#define WALK_MOST 4 /* walk at most this many users, of all coupons, per taking of this one */
 #define BUCKET_RANGES 16
-#define LOOKS 5 /* for a name that is about to go */
+#define LOOKS 5 /* at a name that is about to be removed */
 #define LOOK_PAUSE_MS 200
 
 enum { VIEWS, LEDGER, PARTS, PHASES };
@@ -40,21 +40,21 @@ struct reading {
     const struct scan_lane *how;
     struct replay_parts parts;
     struct replay *whole;
-    struct spill *spill; /* NULL: there is one part */
+    struct spill *spill; /* NULL: one part */
     unsigned threads;
     struct store *sessions[THREADS_MOST];
     struct {
-        pthread_mutex_t lock; /* guards what follows, and sessions[0] while threads walk */
+        pthread_mutex_t lock; /* guards the rest, and sessions[0] while threads walk */
         int64_t cursor;
         bool begun, lost;
     } walk;
-    bool walked;              /* users were told */
-    struct head before, tail; /* the lane's last batch before, and after its views were read */
-    atomic_uint next;         /* range, page or part that nobody took yet */
-    pthread_mutex_t lock;     /* guards what follows, reports and progress */
+    bool walked;              /* the users were walked */
+    struct head before, tail; /* of the lane's last batch, before and after its views were read */
+    atomic_uint next;         /* the next range, page or part to take */
+    pthread_mutex_t lock;     /* guards the rest, reports and progress */
     pthread_cond_t turned;
-    unsigned turn;            /* the page that is to be told */
-    struct buf packed;        /* whose turn it is has it */
+    unsigned turn;            /* the page to be replayed next */
+    struct buf packed;        /* belongs to the thread whose turn it is */
     enum store_status status; /* the first failure */
     int phase;
     int64_t done;             /* in this phase, of phase_total() */
@@ -81,7 +81,7 @@ static bool has_failed(struct reading *g)
     return failed;
 }
 
-/* Each phase is as long as the lane has takings; at least one. */
+/* Count each phase as one step per taking of the lane, plus one. */
 static int64_t phase_total(const struct reading *g)
 {
     return head_takings(&g->before) + 1;
@@ -108,7 +108,7 @@ static void report(void *context, const struct drift *d)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* ---- putting away for the parts ---- */
+/* ---- storing for the parts ---- */
 
 static void put_away(struct reading *g, unsigned part, const struct buf *packed)
 {
@@ -182,7 +182,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Have all threads work until nothing is left to take. */
+/* Run fn in all threads, and wait for them. */
 static enum store_status run(struct reading *g, int phase, work_fn *fn)
 {
     struct worker workers[THREADS_MOST] = {{.reading = g, .work = fn}};
@@ -248,7 +248,7 @@ static void tell_stored(struct replay *whole, const struct stored_user_state *u)
         replay_view_user_state(whole, &u->hash, u->user, u->user_state);
 }
 
-/* Range `range` of USER_STATE_RANGES: the hashes whose first byte is [first, end). */
+/* Read range `range` of USER_STATE_RANGES: hashes whose first byte is in [first, end). */
 static enum store_status read_user_states(struct reading *g, struct store *session, unsigned range)
 {
     unsigned width = 256 / USER_STATE_RANGES, first = range * width, end = first + width;
@@ -284,7 +284,7 @@ static enum store_status read_user_states(struct reading *g, struct store *sessi
     return s;
 }
 
-/* Where range `range` of the lane's buckets begins; the last one goes on to the end of the lane. */
+/* The start of range `range` of the lane's buckets; the last range ends with the lane. */
 static int64_t bucket_range(const struct reading *g, unsigned range)
 {
     int64_t from = part_first_bucket(&g->parts, 0), made = bucket_of(g->before.next_n % LANE_SLOTS) + 1;
@@ -344,7 +344,7 @@ static enum store_status read_codes(struct reading *g, struct store *session, un
     return s;
 }
 
-/* A page of all users, the caller's to free; NULL: there is none any more, or something has failed. */
+/* The next page of all users, the caller's to free; NULL: none is left, or something has failed. */
 static struct user_state_page *next_page(struct reading *g)
 {
     struct user_state_page *page = NULL;
@@ -418,7 +418,7 @@ static void free_page(struct page *p)
         batch_free(p->batches[--p->count]);
 }
 
-/* The batches after `after` and up to `until`, with their hashes. */
+/* Read the batches after `after`, up to `until`, and hash them. */
 static enum store_status read_page(struct reading *g, struct store *session, int64_t after, int64_t until, struct buf *scratch,
                                    struct page *p)
 {
@@ -487,7 +487,7 @@ static void read_ledger(struct reading *g, struct store *session)
     free(p);
 }
 
-/* Who was erased while the ledger was read. */
+/* Find users erased while the ledger was read. */
 static enum store_status peek(struct reading *g)
 {
     struct batch *batches[PAGE_BATCHES];
@@ -514,7 +514,7 @@ static enum store_status peek(struct reading *g)
 
 /* ---- the end of the whole, and of each part ---- */
 
-/* An erasure empties the names right after it was appended: they are given a moment. */
+/* An erasure empties the names right after it is appended: give it a moment. */
 static bool name_stays(void *context, const char *alias, int64_t seq)
 {
     const struct reading *g = context;
@@ -535,7 +535,7 @@ static bool name_stays(void *context, const char *alias, int64_t seq)
     return stays;
 }
 
-/* What goes through the caller's own session, here and in its told(), goes one after another. */
+/* Serialise what uses the caller's own session, here and in its told(). */
 static void end_replay(struct reading *g, struct replay *r)
 {
     pthread_mutex_lock(&g->lock);
@@ -612,7 +612,7 @@ static unsigned parts_of(const struct reading *g, unsigned threads)
                                 : parts_for(head_takings(&g->before), g->before.next_n % LANE_SLOTS, threads);
 }
 
-/* A thread for each processor, as far as there are sessions. */
+/* Open up to `threads` sessions; each gets a thread. */
 static void open_sessions(struct reading *g, unsigned threads)
 {
     g->sessions[0] = g->scan->session;
@@ -621,7 +621,7 @@ static void open_sessions(struct reading *g, unsigned threads)
         g->threads++;
 }
 
-/* A mark by which totals can be judged, or where they are to be rebuilt whole. */
+/* The mark to compare totals by; the tail, if the mark is useless and totals are to be rebuilt. -1: unreadable. */
 static int64_t totals_seq(const struct stored_mark *mark, const struct head *tail, bool rebuild)
 {
     bool good = mark->is_there && mark->readable && mark->mark.seq <= tail->seq;
@@ -631,7 +631,7 @@ static int64_t totals_seq(const struct stored_mark *mark, const struct head *tai
     return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
 }
 
-/* Nothing was told yet. */
+/* Start the replay, and its temporary file, from scratch. */
 static bool begin(struct reading *g)
 {
     spill_free(g->spill);
@@ -664,7 +664,7 @@ static void divide(struct reading *g)
     open_sessions(g, parts > 1 ? threads : 1);
 }
 
-/* Users of other coupons are read, too: so it is worth it only where there are not too many. */
+/* Walking reads other coupons' users too: it pays only if there are not too many. */
 static enum store_status is_worth_walking(struct reading *g, bool *is)
 {
     int64_t all = 0, lanes = g->how->lanes > 1 ? g->how->lanes : 1;
@@ -678,7 +678,7 @@ static enum store_status is_worth_walking(struct reading *g, bool *is)
     return s;
 }
 
-/* A cursor that is lost, as in a fail-over, gives nothing more. Of users nothing was reported yet: so all of them are read again. */
+/* A lost cursor, as in a fail-over, yields nothing more. Nothing about users was reported yet, so read all of them again. */
 static enum store_status walk(struct reading *g)
 {
     int tries = 0;
@@ -718,7 +718,7 @@ static enum store_status tell_views(struct reading *g)
     return s == STORE_OK ? run(g, VIEWS, read_views) : s;
 }
 
-/* What the batches up to the checkpoint came to. */
+/* Start from the state at the checkpoint. */
 static void tell_checkpoint(struct reading *g)
 {
     struct buf record = BUF_INIT;

@@ -1,4 +1,4 @@
-/* verify/scan_removed.c -- see scan.h: a coupon that has left for its archive. */
+/* verify/scan_removed.c -- see scan.h: a coupon that was archived and removed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ struct look {
     struct scan *scan;
     drift_fn *report;
     void *context;
-    bool remains;    /* what it left behind is still to be there */
+    bool remains;    /* the _ids of removed documents must still exist */
     bool unfinished;
 };
 
@@ -34,7 +34,7 @@ static void expect(struct look *k, const char *view, int64_t lane, const char *f
 
 /* ---- the last batch ---- */
 
-/* Where the lane did not say yet that the database was restored, it says so first. */
+/* A restore that the lane had not recorded yet comes first. */
 static bool is_second_archive(const struct batch *b)
 {
     return b->head.archived == LANE_REMOVED && b->entries[b->count - 1].kind == ENTRY_ARCHIVE &&
@@ -49,7 +49,7 @@ static void check_last(struct look *k, const struct batch *b)
     batch_hash(b, &scratch, hash);
     if (memcmp(hash, b->head.hash, HASH_LEN) != 0)
         differs(k, "ledger", b->lane, "hash of the last batch", "that of its line", "another");
-    if (b->head.archived == LANE_CLOSED) /* the removal has not come to this lane yet */
+    if (b->head.archived == LANE_CLOSED) /* the removal has not reached this lane yet */
         k->unfinished = true;
     else if (!is_second_archive(b))
         differs(k, "ledger", b->lane, "last batch", "its second archive alone", "another");
@@ -68,14 +68,14 @@ static enum store_status check_marks(struct look *k, const struct batch *b)
 
         s = scan_mark(k->scan, b->lane, kinds[i], &m);
         if (s == STORE_OK && m.is_there && m.readable && m.mark.seq < b->head.seq)
-            k->unfinished = true; /* nothing leaves before it has come so far */
+            k->unfinished = true; /* nothing is removed before the mark gets there */
         else if (s == STORE_OK && (!m.is_there || !m.readable || m.mark.seq > b->head.seq))
             expect(k, "marks", b->lane, kinds[i], b->head.seq, m.is_there && m.readable ? m.mark.seq : 0);
     }
     return s;
 }
 
-/* ---- what it left behind ---- */
+/* ---- what remains of removed documents ---- */
 
 static enum store_status walk(struct look *k, struct leaving *l, int64_t *left)
 {
@@ -103,7 +103,8 @@ static enum store_status check_views(struct look *k)
     return s;
 }
 
-/* All before the last batch, without a gap; later the first alone, also where whoever archived again had the rest noted once more. */
+/* While _ids remain, those of all batches before the last, without a gap; later only the first one's, even if a repeated removal noted
+ * remains again. */
 static enum store_status check_ledger(struct look *k, const struct batch *last)
 {
     struct leaving l = {.kind = REMAINS_LEDGER, .lane = last->lane, .end = last->head.seq};

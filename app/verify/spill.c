@@ -20,7 +20,7 @@ struct part {
     pthread_mutex_t lock;
     char *block;
     size_t used;
-    off_t *blocks; /* where its full ones are */
+    off_t *blocks; /* offsets of its full ones */
     size_t count, capacity;
 };
 
