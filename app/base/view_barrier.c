@@ -102,6 +102,11 @@ void view_barrier_some_lost(void)
     know_lost(mono_now().ns);
 }
 
+int64_t view_barrier_master(void)
+{
+    return shared->began_ns;
+}
+
 void view_barrier_lost(void)
 {
     atomic_store(&shared->lost_ns, mono_now().ns);

@@ -30,6 +30,8 @@ int view_barrier_create(void) CPN_CHECKED;
  * views may be, and VIEWS_LOST_MS begin now, because nobody was there to write them. */
 void view_barrier_none_lost(void);
 void view_barrier_some_lost(void);
+/* Which master's memory this is: it differs from that of any other master on this machine. */
+int64_t view_barrier_master(void);
 /* In the master, before metrics_leave(): the process pid has ended. What it owed is lost. */
 void view_barrier_left(int slot, int pid);
 /* Some views may be lost, for whatever reason. */

@@ -40,6 +40,7 @@ void mongo_front_serves(struct store *s, const char *run_dir)
 {
     char id[FRONT_ID_SIZE];
     enum store_status status = STORE_FAILED;
+    int64_t master = view_barrier_master(), before_master = 0;
     bool found = true;
 
     front_id(run_dir, id);
@@ -48,16 +49,20 @@ void mongo_front_serves(struct store *s, const char *run_dir)
         AUTO_BCON command = BCON_NEW(
             "findAndModify", FRONTS,
             "query", "{", "_id", BCON_UTF8(id), "}",
-            "update", "{", "$set", "{", "serves", BCON_DATE_TIME(clock_now_ms()), "}", "}",
+            "update", "{", "$set", "{", "serves", BCON_DATE_TIME(clock_now_ms()), "master", BCON_INT64(master), "}", "}",
             "upsert", BCON_BOOL(true));
         /* clang-format on */
         AUTO_BSON reply;
         bson_t before;
 
         status = modify(s, command, &reply, &before, &found);
+        if (status == STORE_OK && found)
+            (void)find_exact(&before, "master", &before_master);
     }
     if (status != STORE_OK)
         log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
+    if (status == STORE_OK && before_master == master)
+        return; /* another process of this master came first, and knows */
     if (status == STORE_OK && !found)
         view_barrier_none_lost();
     else

@@ -2,9 +2,10 @@
  * store/fronts.h -- the active fronts: which receipt keys each has, so that couponctl doctor can compare them; and how a front asks the
  * others to write views.
  *
- * Shape    collection `fronts`: {_id: front_id(), serves, receipts, seen, heard, unsure}, and {_id: "-", asked, questions: [{n, keys}]}
- * Rows     each process writes `serves` of its front's row before it serves. The front's runner writes the rest periodically, and removes
- *          the row when the front stops, after the last worker
+ * Shape    collection `fronts`: {_id: front_id(), serves, master, receipts, seen, heard, unsure}, and
+ *          {_id: "-", asked, questions: [{n, keys}]}
+ * Rows     each process writes `serves` and `master` of its front's row before it serves. The front's runner writes the rest
+ *          periodically, and removes the row when the front stops, after the last worker
  * Asking   `asked` counts questions; the last ones are kept beside it, with the keys (base/view_barrier.h) that they ask for. A front that
  *          sees a question waits until its workers owe no views of these keys. It then stores the question's number in `heard`, and if
  *          they still owe some, in `unsure`. So once a front has heard a question and is sure of it, these views, read after that, miss

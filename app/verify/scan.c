@@ -202,6 +202,17 @@ enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t cou
 
 const struct drift drift_coupon_id = {"coupon", "id", "form", "1 to 64 letters, digits, _ and -", "another"};
 
+static enum store_status next_of(struct scan *v, const char *collection, const char *after, struct arena *a, const char **next)
+{
+    enum store_status s;
+    int tries = 0;
+
+    do
+        s = mongo_next_coupon(v->session, collection, after, a, next);
+    while (scan_again(s, &tries));
+    return s;
+}
+
 /* Take the least of the next coupons of all collections. */
 enum store_status scan_next_coupon(struct scan *v, struct buf *id)
 {
@@ -212,13 +223,10 @@ enum store_status scan_next_coupon(struct scan *v, struct buf *id)
     arena_init(&a, 0);
     for (size_t i = 0; i <= mongo_view_collections_count && s == STORE_OK; i++) {
         const char *collection = i < mongo_view_collections_count ? mongo_view_collections[i] : "ledger", *next = NULL;
-        int tries = 0;
 
-        do
-            s = mongo_next_coupon(v->session, collection, after, &a, &next);
-        while (scan_again(s, &tries));
+        s = next_of(v, collection, after, &a, &next);
         if (s == STORE_OK && next && strcmp(next, DIRECTORY_OF_CODES) == 0) /* not a coupon: skip it */
-            s = mongo_next_coupon(v->session, collection, DIRECTORY_OF_CODES, &a, &next);
+            s = next_of(v, collection, DIRECTORY_OF_CODES, &a, &next);
         if (s == STORE_OK && next && (!least || strcmp(next, least) < 0))
             least = next;
     }

@@ -87,6 +87,8 @@ static bool write_all(int fd, const char *bytes, size_t len, off_t at)
 
         if (n < 0 && errno == EINTR)
             continue;
+        if (n == 0)
+            errno = EIO;
         if (n <= 0)
             return false;
         bytes += n;
@@ -103,6 +105,8 @@ static bool read_all(int fd, char *bytes, size_t len, off_t at)
 
         if (n < 0 && errno == EINTR)
             continue;
+        if (n == 0)
+            errno = EIO;
         if (n <= 0)
             return false;
         bytes += n;

@@ -75,6 +75,40 @@ static void a_runner_removes_no_row_that_somebody_else_needs(void **state)
     assert_null(read_front(id));
 }
 
+/* As if another process of this master had just inserted its row, and did not know yet that it was the first. */
+static void insert_row(const char *id)
+{
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *fronts = mongoc_client_get_collection(client, config.mongodb_database, "fronts");
+    bson_t *row = BCON_NEW("_id", BCON_UTF8(id), "master", BCON_INT64(view_barrier_master()));
+
+    assert_true(mongoc_collection_insert_one(fronts, row, NULL, NULL, NULL));
+    bson_destroy(row);
+    mongoc_collection_destroy(fronts);
+    mongoc_client_destroy(client);
+}
+
+static void views_are_lost_if_another_master_left_the_row(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *run_dir = new_coupon();
+    const uint32_t key = VIEW_KEY_DEFINITIONS;
+    char id[FRONT_ID_SIZE];
+
+    front_id(run_dir, id);
+    assert_int_equal(view_barrier_create(), 0);
+    insert_row(id);
+    mongo_front_serves(session, run_dir);
+    assert_false(view_barrier(&key, 1));
+    view_barrier_none_lost(); /* the first process says so late */
+    assert_true(view_barrier(&key, 1));
+    assert_int_equal(view_barrier_create(), 0);
+    mongo_front_serves(session, run_dir);
+    view_barrier_none_lost();
+    assert_false(view_barrier(&key, 1));
+}
+
 static void questions_are_numbered_and_the_last_ones_kept(void **state)
 {
     NEEDS_SERVER();
@@ -105,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_front_is_read_as_it_was_told_of, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(a_runner_removes_no_row_that_somebody_else_needs, mongo_setup, mongo_teardown),
+        cmocka_unit_test_setup_teardown(views_are_lost_if_another_master_left_the_row, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(questions_are_numbered_and_the_last_ones_kept, mongo_setup, mongo_teardown),
     };
 
