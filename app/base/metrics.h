@@ -64,7 +64,8 @@ enum {
     X(REQUEST_TIME, HISTOGRAM, TIME, "coupons_request_duration_seconds", "From a request's arrival to its reply.")     \
     X(REQUESTS_IN_FLIGHT, GAUGE, NONE, "coupons_requests_in_flight", "Requests read and not yet answered.")            \
     X(DECISIONS, COUNTER, RESULT, "coupons_decisions_total", "Decided requests by outcome.")                           \
-    X(GUESSES, COUNTER, NONE, "coupons_codes_not_found_total", "Codes asked for that are unknown or belong to somebody else, except with ops keys.") \
+    X(GUESSES, COUNTER, NONE, "coupons_codes_not_found_total",                                                         \
+      "Codes asked for that are unknown or belong to somebody else, except with ops keys.")                            \
     X(GUESSES_REFUSED, COUNTER, NONE, "coupons_guesses_refused_total", "Requests refused because of too many such codes.") \
     X(BATCHES, COUNTER, NONE, "coupons_batches_total", "Batches appended to the ledger.")                              \
     X(BATCH_SIZE, HISTOGRAM, SIZE, "coupons_batch_requests", "Requests decided together.")                             \

@@ -26,7 +26,8 @@ static const char usage[] =
     "exit\n  -T        check it, print what is in force, and exit\n  -r        reload the one that runs "
     "in coupond.run_dir, and exit when all its\n            processes have the new settings, or with the reason why "
     "not\n  -p DIR    write the static pages that nginx "
-    "serves to DIR, and exit\n  -V        print the version (--version), and exit\nSignals: TERM drains and stops, HUP reloads, USR1 reopens the logs.\n";
+    "serves to DIR, and exit\n  -V        print the version (--version), and exit\n"
+    "Signals: TERM drains and stops, HUP reloads, USR1 reopens the logs.\n";
 
 int main(int argc, char **argv)
 {

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/view_barrier.h"
+#include "base/wake.h"
 #include "coupond/reload.h"
 #include "deliver/deliverer.h"
 #include "http/worker_main.h"
@@ -674,6 +675,8 @@ static int start_up(sigset_t *all)
         return give_up(EX_OSERR, "cannot create shared memory for the metrics: %s", strerror(errno));
     if (view_barrier_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the views: %s", strerror(errno));
+    if (wake_create() != 0)
+        return give_up(EX_OSERR, "cannot create an eventfd: %s", strerror(errno));
     if (guesses_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the guesses: %s", strerror(errno));
     return make_seats();

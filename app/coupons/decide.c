@@ -776,8 +776,8 @@ static bool has_changed(const struct user_state *u, const struct take *t)
 }
 
 /* Do all that comes before taking a slot. True: *out is the answer. */
-static bool resolve_without_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named, bool changed,
-                                 struct outcome *out, int64_t *discount_minor)
+static bool resolve_without_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
+                                 bool changed, struct outcome *out, int64_t *discount_minor)
 {
     const struct redemption *unspent;
 

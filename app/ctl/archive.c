@@ -294,7 +294,8 @@ static int archive(struct ctl *c, struct archiving *g, bool keep)
 }
 
 /* names: the file for them, or NULL. */
-static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *keys, const char *coupon, const char *path, const char *names)
+static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *keys, const char *coupon, const char *path,
+                       const char *names)
 {
     struct archiving *g = checked(calloc(1, sizeof *g));
     int code;

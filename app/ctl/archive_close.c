@@ -17,7 +17,8 @@ static int ask(struct ctl *c, struct call call)
 
 int coupon_end(struct ctl *c, const char *coupon)
 {
-    return ask(c, (struct call){.method = "PATCH", .path = client_path("/coupons/%s", coupon), .body = "{\"state\":\"ended\"}", .match = "*"});
+    return ask(c, (struct call){.method = "PATCH", .path = client_path("/coupons/%s", coupon), .body = "{\"state\":\"ended\"}",
+                                .match = "*"});
 }
 
 int archive_close(struct ctl *c, const char *coupon)

@@ -61,6 +61,7 @@ struct archive_result {
 
 /* Read the file, check its statement (with keys, if any) and replay its lanes. Faults are reported; *lane is the lane they concern, for the
  * caller's reports. CTL_OK; else the file cannot be read at all, which is printed. */
-int archive_check(const char *path, const struct jws_keys *keys, int64_t *lane, drift_fn *report, void *context, struct archive_result *out);
+int archive_check(const char *path, const struct jws_keys *keys, int64_t *lane, drift_fn *report, void *context,
+                  struct archive_result *out);
 
 #endif

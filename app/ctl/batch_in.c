@@ -1,8 +1,8 @@
 /*
  * ctl/batch_in.c -- see batch_in.h.
  *
- * Members   are read by the lists of batch.h, whatever the entry's kind. Only batch_line() knows which kind has which: at the end the batch is written
- *           again, and must equal the line that was read
+ * Members   are read by the lists of batch.h, whatever the entry's kind. Only batch_line() knows which kind has which: at the end the
+ *           batch is written again, and must equal the line that was read
  */
 #include "ctl/batch_in.h"
 

@@ -168,7 +168,8 @@ static int make_coupon(struct bench *b, int64_t slots)
     id_random(made, NAME_LEN);
     snprintf(b->coupon, sizeof b->coupon, "bench-%s", made);
     snprintf(body, sizeof body,
-             "{\"id\": \"%s\", \"title\": \"couponctl bench\", \"state\": \"active\", \"cap\": {\"total\": %" PRId64 "}, \"generate\": true}",
+             "{\"id\": \"%s\", \"title\": \"couponctl bench\", \"state\": \"active\", \"cap\": {\"total\": %" PRId64 "}, "
+             "\"generate\": true}",
              b->coupon, slots);
     code = call(b, "POST", client_path("/coupons"), body, NULL);
     if (code == CTL_OK && !ctl_json(b->ctl))

@@ -191,7 +191,8 @@ static bool check_sections(const struct opening *o, struct json_object *lanes, i
 static void check_statement(const struct opening *o, const struct buf *payload, int64_t end, int64_t lanes)
 {
     JSON_IN_AUTO struct json_object *statement = statement_parse(payload->data, payload->len);
-    struct json_object *list = statement_member(statement, "lanes", json_type_array), *coupon = statement_member(statement, "coupon", json_type_string);
+    struct json_object *list = statement_member(statement, "lanes", json_type_array);
+    struct json_object *coupon = statement_member(statement, "coupon", json_type_string);
     int64_t form = 0;
 
     o->file->lanes = list ? (int64_t)json_object_array_length(list) : 0;
@@ -209,7 +210,8 @@ static void check_statement(const struct opening *o, const struct buf *payload, 
 
 static enum store_status check_lane(const struct opening *o, int64_t lane, struct arena *a)
 {
-    static const char *const faults[] = {[CHECKPOINT_AHEAD] = "none: the ledger ends before it", [CHECKPOINT_DIFFERENT] = "another, or none"};
+    static const char *const faults[] = {[CHECKPOINT_AHEAD] = "none: the ledger ends before it",
+                                         [CHECKPOINT_DIFFERENT] = "another, or none"};
     struct lane_checkpoint *at = &o->file->sections[lane].at;
     enum checkpoint_fault fault = CHECKPOINT_GOOD;
     enum store_status s = scan_checkpoint(o->scan, lane, at, a, &fault);

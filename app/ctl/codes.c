@@ -356,7 +356,9 @@ int ctl_codes_export(struct ctl *c)
     char *path = client_path("/coupons/%s/codes", c->args.words[0]);
     const char *file = c->args.count > 1 ? c->args.words[1] : NULL;
 
-    return ctl_json(c) ? save_rows(c, path, file) : save_answer(c, (struct call){.method = "GET", .path = path, .accept = "text/csv"}, file);
+    if (ctl_json(c))
+        return save_rows(c, path, file);
+    return save_answer(c, (struct call){.method = "GET", .path = path, .accept = "text/csv"}, file);
 }
 
 /* ---- one code ---- */

@@ -150,8 +150,8 @@ void doctor_schema(struct doctor *d)
         doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " was written by a newer version; this one reads %d: install the newer one", version,
                     schema_newest_read);
     else if (version > 0 && version < schema_steps[0].version)
-        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " predates the first release and is not supported: use another database, or drop this one",
-                    version);
+        doctor_tell(d, DOCTOR_FAIL,
+                    "version %" PRId64 " predates the first release and is not supported: use another database, or drop this one", version);
     else if (version < known)
         doctor_tell(d, DOCTOR_WARN,
                     "version %" PRId64 ", this program has %" PRId64 ": make a backup; coupond upgrades when it starts", version,

@@ -281,7 +281,8 @@ int ctl_keys_create(struct ctl *c)
 
 static void print_keys(const struct api_key *keys, size_t count)
 {
-    static const char *const heads[] = {"ID", "ROLE", "CREATED", "EXPIRES", "REVOKED", "COUPONS", "RATE", "NETWORKS", "ORIGINS", "LABEL", NULL};
+    static const char *const heads[] = {"ID",   "ROLE",     "CREATED", "EXPIRES", "REVOKED", "COUPONS",
+                                        "RATE", "NETWORKS", "ORIGINS", "LABEL",   NULL};
     char text[CLOCK_TEXT_SIZE], rate[24];
     struct table t;
 

@@ -170,8 +170,8 @@ static const struct command commands[] = {
      "thousand.\nWith --checkpoints DIR, and --sign-key FILE as for verify, only coupons that need changes are read from the "
      "start.", NULL},
     {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "continue after restoring an older backup",
-     "Tell the service that the database was restored from an older backup: ids, ordinals and webhook-ids then continue "
-     "above any that the lost part may have given out. Without this, coupond does not start on a database that is older than "
+     "Prepare a database that was restored from an older backup: the service then goes on with ids, ordinals and webhook-ids "
+     "above any that the lost part can have used. Without this, coupond does not start on a database that is older than "
      "its high-water mark. Run it once, while the service is stopped on all machines; a repeat changes nothing. Each lane's "
      "next batch begins with an entry restored.\nWith FILEs it changes nothing, and may run at any time: it lists the "
      "redemptions, and what became of them, that are in the files but not in the ledger. A FILE, also compressed, has a line "

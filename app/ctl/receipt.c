@@ -467,7 +467,8 @@ int ctl_receipt_rotate(struct ctl *c)
     else if (announce && has_next(&k))
         ctl_complain("%s is already announced; run receipt rotate to sign with it", k.keys[1].kid);
     else if (announce ? !jws_keys_add(&k, false) : !change(&k))
-        ctl_complain("%s: holds %d keys: remove the last lines, whose receipts then no longer verify", config->receipts_seed_file, JWS_KEYS_MAX);
+        ctl_complain("%s: holds %d keys: remove the last lines, whose receipts then no longer verify", config->receipts_seed_file,
+                     JWS_KEYS_MAX);
     else if (replace(config->receipts_seed_file, &k))
         code = CTL_OK;
     if (code == CTL_OK)

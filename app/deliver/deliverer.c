@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/thread.h"
+#include "base/wake.h"
 #include "deliver/state.h"
 #include "store/schema_watch.h"
 
@@ -602,8 +603,12 @@ static void *post_thread(void *context)
     id_random(d->owner, HOOK_OWNER_LEN);
     d->look_at = d->flush_at = d->clean_at = mono_now();
     while (!stop_asked(&d->stop)) {
+        struct curl_waitfd call = {.fd = wake_fd(WAKE_DELIVERER), .events = CURL_WAIT_POLLIN};
+
         round_of(d, true);
-        curl_multi_poll(d->multi, NULL, 0, rest_ms(d), NULL);
+        curl_multi_poll(d->multi, &call, call.fd >= 0, rest_ms(d), NULL);
+        if (wake_take(WAKE_DELIVERER))
+            d->look_at = mono_now();
     }
     finish(d);
     d->session->ops->close(d->session);

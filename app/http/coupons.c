@@ -305,8 +305,8 @@ enum handled coupon_list(struct request *r)
         state = COUPON_ACTIVE;
     (void)view_wait_definitions(r);
     if (!nothing)
-        s = mongo_coupons(r->session, limits_prefix(r), state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons, &count,
-                          &next);
+        s = mongo_coupons(r->session, limits_prefix(r), state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons,
+                          &count, &next);
     if (s != STORE_OK)
         return reply_problem(r, s == STORE_NOT_FOUND ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
     j = list_items(r);

@@ -1,8 +1,8 @@
 /*
  * http/router.h -- the route table, and the general checks in the order of the HTTP contract, in one place.
  *
- * Order   unauthorized, forbidden, not_found, method_not_allowed, not_acceptable, unsupported_media_type, too_large, idempotency_key_required,
- *         coupon_not_found, precondition_required, (version_changed: the handler's), bad_request
+ * Order   unauthorized, forbidden, not_found, method_not_allowed, not_acceptable, unsupported_media_type, too_large,
+ *         idempotency_key_required, coupon_not_found, precondition_required, (version_changed: the handler's), bad_request
  * Twice   when nginx asks about the key before it reads a large body (KEY_ONLY), only the first two are checked: 204, and the request
  *         itself follows
  * Adding  a call: add a row and its handler

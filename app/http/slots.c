@@ -173,7 +173,8 @@ static bool read_page(struct request *r, const struct list *l, const struct made
 
     *count = 0;
     for (int64_t lane = lane_of_slot(*from * BUCKET_SLOTS); lane < lanes; lane++) {
-        int64_t first = bucket_of(lane * LANE_SLOTS), end = bucket_of(m->next_n[lane] + BUCKET_SLOTS - 1), most = (int64_t)(l->limit - *count);
+        int64_t first = bucket_of(lane * LANE_SLOTS), end = bucket_of(m->next_n[lane] + BUCKET_SLOTS - 1);
+        int64_t most = (int64_t)(l->limit - *count);
         bool all;
 
         first = first < *from ? *from : first;

@@ -120,9 +120,11 @@ static enum ending await_lane(struct archive *a, const struct batch *tail, struc
         if (find_behind(a, tail, &behind) == STORE_OK && !behind)
             return ENDING_DONE;
         if (mono_before(until, mono_now()))
-            return work_fail(w, CPN_BUSY, arena_printf(&w->keep, "Still behind the end of lane %" PRId64 ": %s. Nothing was removed. Run archive "
-                                                                 "again once it has caught up.",
-                                                       tail->lane, behind ? behind : "the database"));
+            return work_fail(w, CPN_BUSY,
+                             arena_printf(&w->keep,
+                                          "Still behind the end of lane %" PRId64 ": %s. Nothing was removed. Run archive again once it "
+                                          "has caught up.",
+                                          tail->lane, behind ? behind : "the database"));
         engine_catch_up(w->runner->engine, w->job->coupon, tail->lane, LOOK_MS);
         stop_rest(&w->runner->stop, LOOK_MS);
     }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/thread.h"
+#include "base/wake.h"
 #include "lanes/lanes.h"
 #include "runner/code_drafts.h"
 #include "runner/lease.h"
@@ -164,7 +165,7 @@ static void take_job(struct runner *r, struct store *session, struct arena *a, i
         run_job(r, session, job);
     } else if (s == STORE_NOT_FOUND) {
         *pause_ms = 0;
-        stop_rest(&r->stop, r->config->runner_poll_ms);
+        wake_await(WAKE_RUNNER, r->config->runner_poll_ms);
     } else {
         stop_back_off(&r->stop, pause_ms);
     }
@@ -199,6 +200,8 @@ static void run_threads(struct runner *r)
     log_event(LOG_INFO, "runner.started", "%s", "");
     stop_await_signal();
     stop_ask(&r->stop);
+    for (int i = 0; i < jobs; i++)
+        wake_process(WAKE_RUNNER);
     for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     log_event(LOG_INFO, "runner.stopped", "%s", "");

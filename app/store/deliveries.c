@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/wake.h"
 #include "store/bson_fields.h"
 #include "store/hooks.h"
 #include "store/session.h"
@@ -102,8 +103,11 @@ static enum store_status update(struct store *s, const char *id, const bson_t *u
 enum store_status mongo_delivery_ask(struct store *s, const char *id, int64_t now_ms)
 {
     AUTO_BCON u = BCON_NEW("$set", "{", "asked", BCON_DATE_TIME(now_ms), "}");
+    enum store_status status = update(s, id, u);
 
-    return update(s, id, u);
+    if (status == STORE_OK)
+        wake_process(WAKE_DELIVERER);
+    return status;
 }
 
 enum store_status mongo_delivery_made(struct store *s, const char *id)

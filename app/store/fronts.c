@@ -87,7 +87,8 @@ enum store_status mongo_fronts_ask(struct store *s, const uint32_t *keys, size_t
                 BCON_INT64(1), "]", "}", "}", "}",
             "{", "$set", "{", "questions", "{", "$slice", "[", "{", "$concatArrays", "[",
                 "{", "$ifNull", "[", "$questions", "[", "]", "]", "}",
-                "[", "{", "n", "$asked", "keys", BCON_ARRAY(&list), "}", "]", "]", "}", BCON_INT32(-QUESTIONS_KEPT), "]", "}", "}", "}", "]",
+                "[", "{", "n", "$asked", "keys", BCON_ARRAY(&list), "}", "]", "]", "}", BCON_INT32(-QUESTIONS_KEPT),
+                "]", "}", "}", "}", "]",
         "upsert", BCON_BOOL(true), "new", BCON_BOOL(true), "fields", "{", "asked", BCON_INT32(1), "}");
     /* clang-format on */
     AUTO_BSON reply;

@@ -5,6 +5,7 @@
  * Attempts   see store/deliveries.c
  */
 
+#include "base/wake.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/hooks.h"
@@ -114,6 +115,13 @@ static bool hook_row(const bson_t *doc, void *context)
 
 /* ---- subscriptions ---- */
 
+static enum store_status tell_deliverer(enum store_status status)
+{
+    if (status == STORE_OK)
+        wake_process(WAKE_DELIVERER);
+    return status;
+}
+
 enum store_status mongo_hook_insert(struct store *s, const struct hook *h)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -128,7 +136,7 @@ enum store_status mongo_hook_insert(struct store *s, const struct hook *h)
     BSON_APPEND_TIMESTAMP(&doc, "arrived", (uint32_t)(h->created_ms / 1000 - CLOCKS_APART_S), 1);
     bson_append_document_end(&list, &doc);
     bson_append_array_end(&command, &list);
-    return session_write(session_of(s), &command, NULL);
+    return tell_deliverer(session_write(session_of(s), &command, NULL));
 }
 
 enum store_status mongo_hook(struct store *s, const char *id, struct arena *a, struct hook **h)
@@ -214,7 +222,7 @@ enum store_status mongo_hook_change(struct store *s, const struct hook *h, int64
         }
         bson_append_document_end(&u, &unset);
     }
-    return update(s, filter, &u);
+    return tell_deliverer(update(s, filter, &u));
 }
 
 enum store_status mongo_hook_ask_test(struct store *s, const char *id, int64_t now_ms)
@@ -222,7 +230,7 @@ enum store_status mongo_hook_ask_test(struct store *s, const char *id, int64_t n
     AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id), "test", "{", "$exists", BCON_BOOL(false), "}");
     AUTO_BCON u = BCON_NEW("$set", "{", "test", BCON_DATE_TIME(now_ms), "}");
 
-    return update(s, filter, u);
+    return tell_deliverer(update(s, filter, u));
 }
 
 static enum store_status remove_all(struct store *s, const char *collection, const char *member, const char *value,
@@ -245,7 +253,7 @@ enum store_status mongo_hook_sweep(struct store *s, const char *id)
 enum store_status mongo_hook_remove(struct store *s, const char *id)
 {
     int64_t removed = 0;
-    enum store_status status = remove_all(s, HOOKS, "_id", id, &removed);
+    enum store_status status = tell_deliverer(remove_all(s, HOOKS, "_id", id, &removed));
 
     if (status != STORE_OK)
         return status;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wake.h"
 #include "store/bson_fields.h"
 #include "store/session.h"
 
@@ -144,8 +145,10 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
     AUTO_BSON reply;
     if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
-    if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
+    if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code)) {
+        wake_process(WAKE_RUNNER);
         return STORE_OK;
+    }
     if (code != CODE_DUPLICATE_KEY)
         return STORE_FAILED;
     /* the existing job is this one if an earlier try's reply was lost */

@@ -17,7 +17,8 @@ struct name_hash name_hash(const struct name_key *key, const char *name)
 {
     struct name_hash hash;
 
-    crypto_generichash(hash.bytes, sizeof hash.bytes, (const unsigned char *)name, strlen(name), key->secret.bytes, sizeof key->secret.bytes);
+    crypto_generichash(hash.bytes, sizeof hash.bytes, (const unsigned char *)name, strlen(name), key->secret.bytes,
+                       sizeof key->secret.bytes);
     return hash;
 }
 

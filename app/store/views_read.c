@@ -539,7 +539,8 @@ enum store_status views_touched(struct store *s, struct store_time after, struct
         struct touched_search *search = &searches[i];
 
         search->count = 0;
-        finds[i] = (struct joined_find){.by = "_id", .most = search->last ? 1 : search->most, .descending = search->last, .members = members};
+        finds[i] = (struct joined_find){.by = "_id", .most = search->last ? 1 : search->most, .descending = search->last,
+                                        .members = members};
         bson_init(&finds[i].filter);
         codec_bucket_range(&finds[i].filter, search->coupon, search->from, search->end);
         session_add_coupon(session, &finds[i].filter, search->coupon);

@@ -17,7 +17,8 @@
 /* How many parts keep those that all threads replay at a time below PARTS_MEMORY. */
 static inline unsigned parts_for(int64_t takings, int64_t slots, unsigned threads)
 {
-    int64_t bytes = takings * PART_USER_BYTES + slots * PART_SLOT_BYTES, parts = 1 + (bytes > PARTS_MEMORY ? bytes * threads / PARTS_MEMORY : 0);
+    int64_t bytes = takings * PART_USER_BYTES + slots * PART_SLOT_BYTES;
+    int64_t parts = 1 + (bytes > PARTS_MEMORY ? bytes * threads / PARTS_MEMORY : 0);
 
     return parts > 0 && parts < PARTS_MOST ? (unsigned)parts : PARTS_MOST;
 }

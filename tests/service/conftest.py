@@ -73,10 +73,12 @@ def nothing_dies(stack):
 
 
 # Begun first where files run side by side, so that what ends last is short.
-LONGEST = ("test_webhooks.py", "test_reports.py", "test_erasure.py", "test_dashboard.py", "test_lanes.py", "test_ops.py", "test_care.py",
-           "test_life.py", "test_crashes.py", "test_import.py", "test_races.py", "test_archive_removal.py", "test_crash_points.py",
-           "test_receipts.py", "test_clock.py", "test_metrics.py", "test_reconcile.py", "test_bad_input.py", "test_limits.py",
-           "test_checkpoints.py", "test_database.py", "test_ends.py")
+LONGEST = ("test_archive_removal.py", "test_webhooks.py", "test_erasure.py", "test_dashboard.py", "test_restored.py", "test_lanes.py",
+           "test_ops.py", "test_reports.py", "test_care.py", "test_crashes.py", "test_import.py", "test_life.py", "test_shop.py",
+           "test_fronts.py", "test_reconcile.py", "test_metrics.py", "test_ctl.py", "test_races.py", "test_receipts.py",
+           "test_crash_points.py", "test_codes.py", "test_policies.py", "test_checkpoints.py", "test_stock.py", "test_bad_input.py",
+           "test_commands.py", "test_rate.py", "test_jobs.py", "test_many.py", "test_holds.py", "test_clock.py", "test_limits.py",
+           "test_database.py", "test_ends.py")
 PLACES = {name: place for place, name in enumerate(LONGEST)}
 
 

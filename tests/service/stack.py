@@ -33,7 +33,6 @@ request_deadline_ms = 20000
 [mongodb]
 server_selection_timeout_ms = 20000
 [runner]
-poll_ms = 100
 lease_ms = 2000
 step_slots = 4096
 [reporter]
@@ -54,7 +53,6 @@ networks = 127.0.0.0/8
 timeout_ms = 15000
 retry_first_ms = 50
 retry_most_s = 1
-poll_ms = 100
 lease_ms = 1000
 """
 # Of the copy that most tests share, and with it one key and one address: together they may look for more codes than one caller.
