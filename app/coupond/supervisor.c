@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/guesses.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/rates.h"
 #include "base/view_barrier.h"
 #include "base/wake.h"
 #include "coupond/reload.h"
@@ -677,7 +677,7 @@ static int start_up(sigset_t *all)
         return give_up(EX_OSERR, "cannot create shared memory for the views: %s", strerror(errno));
     if (wake_create() != 0)
         return give_up(EX_OSERR, "cannot create an eventfd: %s", strerror(errno));
-    if (guesses_create() != 0)
+    if (rates_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the guesses: %s", strerror(errno));
     return make_seats();
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "deliver/backoff.h"
 #include "deliver/state.h"
 
 #define ASKED_MOST 20 /* redeliveries at a time */
@@ -111,8 +112,6 @@ static void judge(struct deliverer *d, struct endpoint *e, const struct post *p,
 
 static void go_on(struct deliverer *d, struct cursor *s, const struct post *p, const struct post_result *r)
 {
-    int64_t most = (int64_t)d->config->webhooks_retry_most_s * 1000, wait;
-
     if (r->succeeded) {
         cursor_taken(s);
         cursor_to(s, s->batch_at < s->batch_count || s->seq < s->tail ? CURSOR_READY : CURSOR_IDLE);
@@ -124,10 +123,7 @@ static void go_on(struct deliverer *d, struct cursor *s, const struct post *p, c
         cursor_to(s, CURSOR_READY);
         return;
     }
-    wait = post_backoff_ms(d->config, s->attempts);
-    if (wait < r->retry_after_ms)
-        wait = r->retry_after_ms < most ? r->retry_after_ms : most;
-    wait_until(s, clock_now_ms() + wait);
+    wait_until(s, clock_now_ms() + backoff_ms(d->config, s->attempts, r->retry_after_ms));
 }
 
 static void end_post(struct deliverer *d, struct post *p, CURLcode code)

@@ -2,7 +2,6 @@
 #include "deliver/post.h"
 
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #define RECEIVED_MAX (64 * 1024) /* most bytes of an answer; then we hang up */
 #define LOOKED_AT_MAX (3 * POST_SNIPPET_SIZE) /* searched for names: one that begins in the part kept ends within this */
 #define NOT_KEPT "(not kept: it repeats a name that was sent)"
-#define BACKOFF_FACTOR 3
 #define AGENT "coupons-webhooks/1"
 
 /* ---- the answer ---- */
@@ -255,15 +253,4 @@ void post_free(struct post *p)
     buf_free(&p->names);
     buf_free(&p->snippet);
     free(p);
-}
-
-int64_t post_backoff_ms(const struct config *config, int64_t failures)
-{
-    int64_t most = (int64_t)config->webhooks_retry_most_s * 1000, ms = config->webhooks_retry_first_ms;
-
-    for (int64_t i = 1; i < failures && ms < most; i++)
-        ms *= BACKOFF_FACTOR;
-    if (ms > most)
-        ms = most;
-    return ms + randombytes_uniform((uint32_t)(ms / 5 + 1));
 }

@@ -53,7 +53,4 @@ struct post *post_new_test(const struct config *config, const struct hook *h, in
 struct post_result post_end(struct post *p, CURLcode code);
 void post_free(struct post *p);
 
-/* How long to wait after this many failures, from 1; randomized. */
-int64_t post_backoff_ms(const struct config *config, int64_t failures);
-
 #endif

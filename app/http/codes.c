@@ -7,6 +7,7 @@
 #include "http/handlers.h"
 #include "http/job_body.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/reactor.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"

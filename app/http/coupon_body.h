@@ -4,7 +4,7 @@
 #ifndef HTTP_COUPON_BODY_H
 #define HTTP_COUPON_BODY_H
 
-#include "http/errors.h"
+#include "http/body_errors.h"
 #include "http/jsonc.h"
 
 /* Read o into *c, which holds the defaults (coupon_init); imported codes default to codes.claim present. Records every fault: types,

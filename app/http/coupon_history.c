@@ -13,6 +13,7 @@
 
 #include "http/handlers.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/reply.h"
 
 #define BATCHES_AT_ONCE 100

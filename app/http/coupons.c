@@ -3,12 +3,14 @@
 #include <time.h>
 
 #include "base/ids.h"
+#include "http/conditional.h"
 #include "http/coupon_body.h"
 #include "http/fields.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
-#include "http/limits.h"
+#include "http/key_limits.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/reply.h"
 #include "http/view_wait.h"
 

@@ -13,6 +13,7 @@
 
 #include "base/view_barrier.h"
 #include "http/handlers.h"
+#include "http/problem.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
 #include "http/view_wait.h"

@@ -13,6 +13,7 @@
 #include "http/csv.h"
 #include "http/handlers.h"
 #include "http/job_body.h"
+#include "http/problem.h"
 #include "http/reply.h"
 #include "http/router.h"
 

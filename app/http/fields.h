@@ -9,7 +9,7 @@
 #ifndef HTTP_FIELDS_H
 #define HTTP_FIELDS_H
 
-#include "http/errors.h"
+#include "http/body_errors.h"
 #include "http/jsonc.h"
 
 enum row_type {

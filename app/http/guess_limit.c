@@ -3,25 +3,26 @@
 
 #include <assert.h>
 
-#include "base/guesses.h"
 #include "base/metrics.h"
+#include "base/rates.h"
+#include "http/problem.h"
 #include "http/reply.h"
 
 struct guesser_of {
-    enum guesser kind;
+    enum rate kind;
     const char *name; /* the policy's name in RateLimit */
     const char *who;
     int per_minute;
 };
 
 /* Whom a request's guesses are charged to. */
-static void guessers_of(const struct request *r, struct guesser_of out[GUESSER_COUNT])
+static void guessers_of(const struct request *r, struct guesser_of out[RATE_CODES_COUNT])
 {
     const struct config *c = r->worker->config;
 
     /* a key embedded in pages is shared by all visitors */
-    out[GUESSER_KEY] = (struct guesser_of){GUESSER_KEY, "guesses-key", r->by, r->role == ROLE_PUBLIC ? 0 : c->guesses_per_key};
-    out[GUESSER_ADDRESS] = (struct guesser_of){GUESSER_ADDRESS, "guesses-address", r->header.remote_addr,
+    out[RATE_CODES_OF_KEY] = (struct guesser_of){RATE_CODES_OF_KEY, "guesses-key", r->by, r->role == ROLE_PUBLIC ? 0 : c->guesses_per_key};
+    out[RATE_CODES_OF_ADDRESS] = (struct guesser_of){RATE_CODES_OF_ADDRESS, "guesses-address", r->header.remote_addr,
                                                r->header.remote_addr ? c->guesses_per_address : 0};
 }
 
@@ -48,8 +49,8 @@ static int keys_per_minute(const struct request *r)
 
 bool guess_limit_key(struct request *r)
 {
-    const struct guesser_of g = {GUESSER_OF_KEYS, "keys-address", r->header.remote_addr, keys_per_minute(r)};
-    int64_t wait_ms = guesses_charge(g.kind, g.who, g.per_minute, 1);
+    const struct guesser_of g = {RATE_UNKNOWN_KEYS, "keys-address", r->header.remote_addr, keys_per_minute(r)};
+    int64_t wait_ms = rate_charge(g.kind, g.who, g.per_minute, 1);
 
     if (wait_ms)
         refuse(r, &g, wait_ms, "This address has sent too many invalid keys. Retry after the time in Retry-After.");
@@ -58,23 +59,23 @@ bool guess_limit_key(struct request *r)
 
 void guess_limit_key_end(struct request *r)
 {
-    guesses_settle(GUESSER_OF_KEYS, r->header.remote_addr, keys_per_minute(r), 1, 0);
+    rate_settle(RATE_UNKNOWN_KEYS, r->header.remote_addr, keys_per_minute(r), 1, 0);
 }
 
 bool guess_limit_may(struct request *r, int count)
 {
-    struct guesser_of guessers[GUESSER_COUNT];
+    struct guesser_of guessers[RATE_CODES_COUNT];
 
     if (!is_limited(r) || count <= 0)
         return true;
     guessers_of(r, guessers);
-    for (int i = 0; i < GUESSER_COUNT; i++) {
-        int64_t wait_ms = guesses_charge(guessers[i].kind, guessers[i].who, guessers[i].per_minute, count);
+    for (int i = 0; i < RATE_CODES_COUNT; i++) {
+        int64_t wait_ms = rate_charge(guessers[i].kind, guessers[i].who, guessers[i].per_minute, count);
 
         if (wait_ms == 0)
             continue;
         for (int k = 0; k < i; k++)
-            guesses_settle(guessers[k].kind, guessers[k].who, guessers[k].per_minute, count, 0);
+            rate_settle(guessers[k].kind, guessers[k].who, guessers[k].per_minute, count, 0);
         metrics_add(METRIC_GUESSES_REFUSED, 1);
         refuse(r, &guessers[i], wait_ms, "This key or address has sent too many unknown codes. Retry after the time "
                                          "in Retry-After.");
@@ -95,12 +96,12 @@ void guess_limit_failed(struct request *r, int count)
 
 void guess_limit_end(struct request *r)
 {
-    struct guesser_of guessers[GUESSER_COUNT];
+    struct guesser_of guessers[RATE_CODES_COUNT];
 
     if (!r->codes_charged)
         return;
     guessers_of(r, guessers);
-    for (int i = 0; i < GUESSER_COUNT; i++)
-        guesses_settle(guessers[i].kind, guessers[i].who, guessers[i].per_minute, r->codes_charged, r->codes_missed);
+    for (int i = 0; i < RATE_CODES_COUNT; i++)
+        rate_settle(guessers[i].kind, guessers[i].who, guessers[i].per_minute, r->codes_charged, r->codes_missed);
     r->codes_charged = r->codes_missed = 0;
 }

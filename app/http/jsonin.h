@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "http/errors.h"
+#include "http/body_errors.h"
 #include "http/jsonc.h"
 
 #define JSON_DEPTH_MAX 16

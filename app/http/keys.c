@@ -4,6 +4,7 @@
 
 #include "http/handlers.h"
 #include "http/list.h"
+#include "http/problem.h"
 
 static int newest_first(const void *a, const void *b)
 {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "http/problem.h"
 #include "store/secrets.h"
 
 #define CHECK_LEN 8

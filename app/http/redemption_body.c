@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "http/csv.h"
+#include "http/problem.h"
 #include "http/reply.h"
 
 #define LABEL_MAX 128

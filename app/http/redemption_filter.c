@@ -5,6 +5,7 @@
 
 #include "coupons/fold.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/reply.h"
 
 static const char *const state_names[] = {"issued", "reserved", "redeemed", "cancelled", "expired", "reversed", NULL};

@@ -18,6 +18,7 @@
 #include "coupons/fold.h"
 #include "http/handlers.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/redemption_body.h"
 #include "http/redemption_filter.h"
 #include "http/redemption_origin.h"

@@ -11,8 +11,9 @@
 
 #include "base/checked.h"
 #include "http/handlers.h"
-#include "http/limits.h"
+#include "http/key_limits.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/redemption_body.h"
 #include "http/redemption_filter.h"
 #include "http/reply.h"

@@ -2,16 +2,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/allowance.h"
+#include "http/conditional.h"
 #include "http/guess_limit.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/reactor.h"
 #include "http/receipt.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
 #include "http/router.h"
+#include "http/user_allowance.h"
 
 #define BATCH_ITEMS_MAX 1000
 #define BATCH_PORTION 250            /* items submitted at a time */

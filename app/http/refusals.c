@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "http/handlers.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/reply.h"
 
 void refusals_put(struct json *j, const struct refusal_counts *counts)

@@ -11,8 +11,9 @@
 #include <time.h>
 
 #include "http/handlers.h"
-#include "http/limits.h"
+#include "http/key_limits.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/refusals.h"
 #include "http/reply.h"
 #include "http/view_wait.h"

@@ -15,7 +15,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "http/errors.h"
+#include "http/body_errors.h"
 #include "http/fcgi_records.h"
 #include "http/path.h"
 #include "http/worker.h"

@@ -3,6 +3,7 @@
 
 #include "base/crash.h"
 #include "http/blocking_pool.h"
+#include "http/problem.h"
 #include "http/reactor.h"
 #include "http/reply.h"
 #include "http/route.h"

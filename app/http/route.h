@@ -25,7 +25,7 @@ enum route_flags {
     ROUTE_EMPTY = 8192,     /* no body */
     ROUTE_FILE = 16384,     /* a file, from nginx or a worker, whatever Accept says */
 
-    ROUTE_WITHIN = 32768    /* not about one coupon, but applies a key's limit to coupons (limits.h); without this, such a key is refused */
+    ROUTE_WITHIN = 32768    /* not about one coupon, but applies a key's limit to coupons (key_limits.h); otherwise such a key is refused */
 };
 
 enum body_type {

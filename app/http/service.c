@@ -3,9 +3,10 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
-#include "http/advice.h"
 #include "http/auth.h"
 #include "http/handlers.h"
+#include "http/problem.h"
+#include "http/problem_advice.h"
 #include "http/reply.h"
 #include "http/router.h"
 #include "http/static_pages.h"

@@ -9,6 +9,7 @@
 #include "http/handlers.h"
 #include "http/job_body.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/redemption_body.h"
 #include "http/redemption_origin.h"
 #include "http/reply.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "http/advice.h"
+#include "http/problem_advice.h"
 
 static void put_html(struct buf *out, const char *text)
 {

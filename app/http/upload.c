@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "coupons/code_list.h"
+#include "coupons/code_rows.h"
 
 void upload_begin(struct upload *u, struct store *session, bool csv)
 {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "http/handlers.h"
+#include "http/problem.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
 #include "http/view_wait.h"

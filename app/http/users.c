@@ -3,12 +3,14 @@
 #include <string.h>
 
 #include "base/view_barrier.h"
-#include "http/allowance.h"
+#include "http/conditional.h"
 #include "http/handlers.h"
-#include "http/limits.h"
+#include "http/key_limits.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
+#include "http/user_allowance.h"
 #include "http/view_wait.h"
 
 /* Most redemptions that an I/O thread writes (and signs) itself. More are read and written by blocking threads: so at most as many states

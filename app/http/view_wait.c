@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/view_barrier.h"
+#include "http/problem.h"
 #include "http/reply.h"
 #include "http/request_calls.h"
 #include "store/fronts.h"

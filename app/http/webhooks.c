@@ -9,8 +9,9 @@
 #include "http/fields.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
-#include "http/limits.h"
+#include "http/key_limits.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/reply.h"
 #include "store/hooks.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "coupons/code.h"
-#include "coupons/code_list.h"
+#include "coupons/code_rows.h"
 #include "runner/code_drafts.h"
 #include "runner/manifest.h"
 

@@ -1,8 +1,5 @@
 /*
- * store/ledger.c -- the ledger as a lane uses it: its mark, its batches, the append. (confirm.c: its tail)
- *
- * Append   one unordered insert; a batch whose seq is taken is read with majority, so ours or theirs is final. What the reply leaves open
- *          is UNKNOWN, never guessed
+ * store/ledger.c -- the ledger as a lane reads it: its mark and its batches. (append.c, confirm.c: its tail)
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -15,8 +12,6 @@
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/session.h"
-
-#define DUPLICATE_WAIT_MS_MAX 2000 /* until a batch that took our seq is visible to majority reads */
 
 /* ---- marks ---- */
 
@@ -270,159 +265,5 @@ enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size
         while (reads[i].status != STORE_OK && reads[i].count > 0)
             batch_free(reads[i].batches[--reads[i].count]);
     free(finds);
-    return status;
-}
-
-/* ---- append ---- */
-
-/* Appends; for those with APPEND_DUPLICATE, the batch that took their seq must be read. */
-struct duplicates {
-    struct append *appends;
-    size_t count;
-    size_t open; /* not resolved yet */
-};
-
-/* Not decided yet: the insert met a duplicate key. */
-#define APPEND_DUPLICATE ((enum append_result)(APPEND_THEIRS + 1))
-
-static bool duplicate_row(const bson_t *doc, void *context)
-{
-    struct duplicates *t = context;
-    const char *coupon, *id;
-    int64_t lane, seq;
-
-    if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_int(doc, "seq", &coupon, &seq) ||
-        !find_text(doc, "batch", &id))
-        return false;
-    for (size_t i = 0; i < t->count; i++) {
-        const struct batch *b = t->appends[i].batch;
-
-        if (t->appends[i].result != APPEND_DUPLICATE || b->lane != lane || b->head.seq != seq ||
-            strcmp(b->coupon, coupon) != 0)
-            continue;
-        t->appends[i].result = strcmp(b->id, id) == 0 ? APPEND_OURS : APPEND_THEIRS;
-        t->open--;
-    }
-    return true;
-}
-
-static const char *append_coupon(const void *context, size_t i)
-{
-    const struct append *appends = context;
-
-    return appends[i].batch->coupon;
-}
-
-static enum store_status read_duplicates(struct session *session, struct duplicates *t, struct store_time after)
-{
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, projection;
-    struct in_clause in;
-
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < t->count; i++) {
-        const struct batch *b = t->appends[i].batch;
-
-        if (t->appends[i].result == APPEND_DUPLICATE)
-            codec_ledger_id(&in.values, in_next(&in), b->coupon, b->lane, b->head.seq);
-    }
-    in_end(&in, &filter);
-    session_add_coupons(session, &filter, append_coupon, t->appends, t->count);
-    bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
-    BSON_APPEND_INT32(&projection, "batch", 1);
-    bson_append_document_end(&command, &projection);
-    session_read_options(session, &command, after, t->open);
-    return session_read(session, &command, duplicate_row, t);
-}
-
-/* A duplicate key can show before a majority has the document: read until it does. */
-static void resolve_duplicates(struct session *session, struct duplicates *t, struct store_time after)
-{
-    struct mono start = mono_now();
-    long wait_ms = 1;
-
-    while (t->open > 0 && mono_ms_between(start, mono_now()) < DUPLICATE_WAIT_MS_MAX) {
-        struct timespec pause = {0, wait_ms * 1000000};
-
-        if (read_duplicates(session, t, after) != STORE_OK)
-            break;
-        if (t->open > 0)
-            nanosleep(&pause, NULL);
-        wait_ms = wait_ms < 50 ? wait_ms * 2 : wait_ms;
-    }
-    for (size_t i = 0; i < t->count; i++)
-        if (t->appends[i].result == APPEND_DUPLICATE)
-            t->appends[i].result = APPEND_UNKNOWN;
-}
-
-/* Set the results of appends[0..count) from their insert's reply. */
-static void classify(struct session *session, struct append *appends, size_t count, const bson_t *reply)
-{
-    struct duplicates duplicates = {appends, count, 0};
-    struct store_time after = {0};
-    int64_t index, code;
-    bson_iter_t it;
-
-    if (!reply_is_clean(reply))
-        return;
-    for (size_t i = 0; i < count; i++)
-        appends[i].result = APPEND_OURS;
-    if (!reply_errors(reply, &it))
-        return;
-    while (reply_next_error(&it, &index, &code)) {
-        bool duplicate = code == CODE_DUPLICATE_KEY;
-
-        if (index < 0 || (uint64_t)index >= count) { /* we do not understand this reply */
-            for (size_t i = 0; i < count; i++)
-                appends[i].result = APPEND_UNKNOWN;
-            return;
-        }
-        appends[index].result = duplicate ? APPEND_DUPLICATE : APPEND_UNKNOWN;
-        duplicates.open += duplicate;
-        if (!duplicate)
-            log_event(LOG_ERROR, "store.append_refused", "coupon=%s code=%lld", appends[index].batch->coupon,
-                      (long long)code);
-    }
-    reply_time(reply, &after);
-    resolve_duplicates(session, &duplicates, after);
-}
-
-/* Insert as many as fit into one command; returns how many. */
-static size_t append_some(struct session *session, struct append *appends, size_t count)
-{
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t documents, doc;
-    char buffer[16];
-    size_t sent = 0;
-
-    BSON_APPEND_UTF8(&command, "insert", "ledger");
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
-    while (sent < count && documents.len < COMMAND_BYTES_MAX) {
-        bson_append_document_begin(&documents, array_key(sent, buffer), -1, &doc);
-        codec_batch_put(&doc, appends[sent].batch);
-        bson_append_document_end(&documents, &doc);
-        appends[sent++].result = APPEND_UNKNOWN;
-    }
-    bson_append_array_end(&command, &documents);
-
-    AUTO_BSON reply;
-    if (session_run(session, &command, &reply))
-        classify(session, appends, sent, &reply);
-    return sent;
-}
-
-enum store_status ledger_append(struct store *s, struct append *appends, size_t count)
-{
-    enum store_status status = STORE_OK;
-
-    for (size_t done = 0; done < count;)
-        done += append_some(session_of(s), appends + done, count - done);
-    for (size_t i = 0; i < count; i++)
-        if (appends[i].result == APPEND_UNKNOWN)
-            status = STORE_FAILED;
     return status;
 }

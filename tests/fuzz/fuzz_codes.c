@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "coupons/code.h"
-#include "coupons/code_list.h"
+#include "coupons/code_rows.h"
 #include "fuzz/fuzz.h"
 #include "store/mongo.h"
 

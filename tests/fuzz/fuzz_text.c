@@ -12,6 +12,7 @@
 #include "coupons/user_state.h"
 #include "fuzz/fuzz.h"
 #include "http/canonical.h"
+#include "http/conditional.h"
 #include "http/path.h"
 #include "http/reply.h"
 #include "http/router.h"

@@ -13,6 +13,7 @@ from erasure import erase, traces
 from halves import asleep
 from profiler import examined, profiled, shape
 from stack import wait_until
+from test_commands import marks, tails
 from test_coupons import walk
 from test_csv import rows_of, same, until_closed
 from test_erasure import views_are_refused
@@ -192,6 +193,7 @@ def test_views_of_before_are_told_by_verify_and_mended_by_reconcile(another_stac
         shop.take(coupon, "of-before", order=order).expect(201)
         shop.take(coupon, "without").expect(201)
     assert len(found(shop, order=order["id"])) == 2
+    wait_until("the marks, behind which views may be written once more", lambda: marks(stack) >= tails(stack))
     assert stack.database.users.update_many({"view.orders": {"$exists": True}}, {"$unset": {"view.orders": 1}}).modified_count == 2
     assert found(shop, order=order["id"]) == []
     assert len(found(shop, user="of-before", order=order["id"])) == 2, "by the name, all are"

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/allowance.h"
 #include "http/coupon_body.h"
 #include "http/jsonin.h"
 #include "http/redemption_body.h"
+#include "http/user_allowance.h"
 
 static struct arena arena;
 static struct errors errors;

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/metrics.h"
+#include "http/conditional.h"
 #include "http/list.h"
+#include "http/problem.h"
 #include "http/reply.h"
 #include "http/router.h"
 #include "store/session.h"

@@ -1,5 +1,5 @@
-/* http/errors.c -- see errors.h. */
-#include "http/errors.h"
+/* http/body_errors.c -- see body_errors.h. */
+#include "http/body_errors.h"
 
 #include <string.h>
 

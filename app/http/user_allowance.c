@@ -1,5 +1,5 @@
-/* http/allowance.c -- see allowance.h. */
-#include "http/allowance.h"
+/* http/user_allowance.c -- see user_allowance.h. */
+#include "http/user_allowance.h"
 
 static int64_t from_zero(int64_t value)
 {

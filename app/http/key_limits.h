@@ -1,13 +1,13 @@
 /*
- * http/limits.h -- limits of a key: source networks, origins, its own rate, and coupons by the prefix of their ids.
+ * http/key_limits.h -- limits of a key: source networks, origins, its own rate, and coupons by the prefix of their ids.
  *
  * Outside  a network or an origin: 403; above the rate: 429; a coupon: as if it did not exist. Calls about the whole service are refused to
  *          a key that is limited to certain coupons (403), except those that apply the limit themselves (ROUTE_WITHIN)
  * Origin   of the page, as a browser reports it. Other clients can claim any: it authenticates nobody
  * Rate     counted over all workers of a node; allows bursts of one second's worth. A batch is one request
  */
-#ifndef HTTP_LIMITS_H
-#define HTTP_LIMITS_H
+#ifndef HTTP_KEY_LIMITS_H
+#define HTTP_KEY_LIMITS_H
 
 #include <string.h>
 

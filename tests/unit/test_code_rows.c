@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "coupons/code_list.h"
+#include "coupons/code_rows.h"
 
 /* All rows of text as "line code\n" or "line !reason\n". */
 static void assert_rows(const char *text, int64_t first_line, int64_t column, const char *expected)

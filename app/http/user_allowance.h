@@ -1,10 +1,10 @@
 /*
- * http/allowance.h -- what a user has of a coupon now, and how much more the per-user caps allow.
+ * http/user_allowance.h -- what a user has of a coupon now, and how much more the per-user caps allow.
  *
  * Now   what has expired counts as ended, whether or not the ledger says so yet
  */
-#ifndef HTTP_ALLOWANCE_H
-#define HTTP_ALLOWANCE_H
+#ifndef HTTP_USER_ALLOWANCE_H
+#define HTTP_USER_ALLOWANCE_H
 
 #include "coupons/coupon.h"
 #include "coupons/user_state.h"

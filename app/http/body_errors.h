@@ -1,11 +1,11 @@
 /*
- * http/errors.h -- what is wrong with a body: a list of JSON pointers, each with a sentence.
+ * http/body_errors.h -- what is wrong with a body: a list of JSON pointers, each with a sentence.
  *
  * Shape   keeps at most ERRORS_MAX; the rest are only counted
  * Owns    nothing; rows and texts are in the arena
  */
-#ifndef HTTP_ERRORS_H
-#define HTTP_ERRORS_H
+#ifndef HTTP_BODY_ERRORS_H
+#define HTTP_BODY_ERRORS_H
 
 #include "base/arena.h"
 #include "base/json.h"

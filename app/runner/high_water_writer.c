@@ -1,5 +1,5 @@
 /*
- * runner/high_water.c -- a thread that keeps this front's high-water mark: see store/high_water.h.
+ * runner/high_water_writer.c -- a thread that keeps this front's high-water mark: see store/high_water.h.
  *
  * Older    if the database is replaced by an older one while the service runs, that is logged, once: the service is not stopped
  */

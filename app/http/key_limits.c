@@ -1,8 +1,9 @@
-/* http/limits.c -- see limits.h. */
-#include "http/limits.h"
+/* http/key_limits.c -- see key_limits.h. */
+#include "http/key_limits.h"
 
 #include "base/address.h"
-#include "base/guesses.h"
+#include "base/rates.h"
+#include "http/problem.h"
 #include "http/reply.h"
 #include "http/route.h"
 
@@ -16,7 +17,7 @@ static bool refuse(struct request *r, const char *detail)
 static bool pays(struct request *r)
 {
     int rate = (int)r->limits->rate;
-    int64_t wait_ms = r->header.key_only ? 0 : guesses_charge(GUESSER_CALLER, r->by, rate, 1);
+    int64_t wait_ms = r->header.key_only ? 0 : rate_charge(RATE_CALLS, r->by, rate, 1);
 
     if (wait_ms == 0)
         return true;

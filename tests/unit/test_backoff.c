@@ -1,4 +1,4 @@
-/* Unit tests of deliver/post: how long a receiver that fails is left alone. */
+/* Unit tests of deliver/backoff: how long a receiver that fails is left alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <sodium.h>
 
-#include "deliver/post.h"
+#include "deliver/backoff.h"
 
 #define HOUR_MS INT64_C(3600000)
 
@@ -26,7 +26,7 @@ static int setup(void **state)
 static void waits(int64_t failures, int64_t least_ms)
 {
     for (int i = 0; i < 200; i++) {
-        int64_t ms = post_backoff_ms(&defaults, failures);
+        int64_t ms = backoff_ms(&defaults, failures, 0);
 
         if (ms < least_ms || ms > least_ms + least_ms / 5)
             fail_msg("after %" PRId64 " failures %" PRId64 " ms, not %" PRId64, failures, ms, least_ms);
@@ -51,20 +51,28 @@ static void a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up(void 
 
     (void)state;
     while (waited_ms < (int64_t)defaults.webhooks_give_up_s * 1000)
-        waited_ms += post_backoff_ms(&defaults, ++failures);
+        waited_ms += backoff_ms(&defaults, ++failures, 0);
     assert_int_equal(defaults.webhooks_give_up_s, 5 * 24 * 3600);
     assert_in_range(failures, 24, 30);
 }
 
 static void waits_differ_so_that_receivers_are_not_asked_all_at_once(void **state)
 {
-    int64_t first = post_backoff_ms(&defaults, 5);
+    int64_t first = backoff_ms(&defaults, 5, 0);
     bool differs = false;
 
     (void)state;
     for (int i = 0; i < 100; i++)
-        differs = differs || post_backoff_ms(&defaults, 5) != first;
+        differs = differs || backoff_ms(&defaults, 5, 0) != first;
     assert_true(differs);
+}
+
+static void a_receiver_that_says_when_is_not_asked_before(void **state)
+{
+    (void)state;
+    assert_int_equal(backoff_ms(&defaults, 1, HOUR_MS), HOUR_MS);
+    assert_int_equal(backoff_ms(&defaults, 1, 7 * HOUR_MS), 6 * HOUR_MS);
+    assert_in_range(backoff_ms(&defaults, 1, 1), 5000, 6000);
 }
 
 int main(void)
@@ -73,7 +81,8 @@ int main(void)
         cmocka_unit_test(each_wait_is_three_times_the_last_up_to_six_hours),
         cmocka_unit_test(a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up),
         cmocka_unit_test(waits_differ_so_that_receivers_are_not_asked_all_at_once),
+        cmocka_unit_test(a_receiver_that_says_when_is_not_asked_before),
     };
 
-    return cmocka_run_group_tests_name("post", tests, setup, NULL);
+    return cmocka_run_group_tests_name("backoff", tests, setup, NULL);
 }

@@ -1,5 +1,5 @@
-/* http/advice.c -- see advice.h. One row per result; a unit test checks that none is missing. */
-#include "http/advice.h"
+/* http/problem_advice.c -- see problem_advice.h. One row per result; a unit test checks that none is missing. */
+#include "http/problem_advice.h"
 
 #include <assert.h>
 

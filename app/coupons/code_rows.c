@@ -1,5 +1,5 @@
-/* coupons/code_list.c -- see code_list.h. */
-#include "coupons/code_list.h"
+/* coupons/code_rows.c -- see code_rows.h. */
+#include "coupons/code_rows.h"
 
 #include <string.h>
 #include <strings.h>

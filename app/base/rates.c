@@ -1,5 +1,5 @@
-/* base/guesses.c -- see guesses.h. */
-#include "base/guesses.h"
+/* base/rates.c -- see rates.h. */
+#include "base/rates.h"
 
 #include <sodium.h>
 #include <stdatomic.h>
@@ -27,7 +27,7 @@ static struct entry *entries = private_entries;
 /* Secret, so that nobody can choose addresses that share an entry. */
 static unsigned char hash_key[crypto_shorthash_KEYBYTES];
 
-int guesses_create(void)
+int rates_create(void)
 {
     void *memory = mmap(NULL, sizeof *entries * ENTRIES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -38,13 +38,13 @@ int guesses_create(void)
     return 0;
 }
 
-static uint64_t owner_of(enum guesser kind, const char *who)
+static uint64_t owner_of(enum rate kind, const char *who)
 {
     char text[ADDRESS_OWNER_SIZE + 1] = {(char)('0' + kind)};
     unsigned char hash[crypto_shorthash_BYTES];
     uint64_t owner;
 
-    if (kind == GUESSER_ADDRESS || kind == GUESSER_OF_KEYS)
+    if (kind == RATE_CODES_OF_ADDRESS || kind == RATE_UNKNOWN_KEYS)
         address_owner(who, text + 1);
     else
         snprintf(text + 1, ADDRESS_OWNER_SIZE, "%s", who);
@@ -91,20 +91,20 @@ static struct entry *take(uint64_t owner)
     }
 }
 
-static int64_t window_us(enum guesser kind)
+static int64_t window_us(enum rate kind)
 {
-    return kind == GUESSER_CALLER ? SECOND_US : MINUTE_US;
+    return kind == RATE_CALLS ? SECOND_US : MINUTE_US;
 }
 
 /* The price of this many codes, or calls. */
-static int64_t price_us(enum guesser kind, int most, int count)
+static int64_t price_us(enum rate kind, int most, int count)
 {
     int64_t us = count * (window_us(kind) / most);
 
-    return us < GUESSES_WAIT_MAX_MS * INT64_C(1000) ? us : GUESSES_WAIT_MAX_MS * INT64_C(1000);
+    return us < RATE_WAIT_MAX_MS * INT64_C(1000) ? us : RATE_WAIT_MAX_MS * INT64_C(1000);
 }
 
-int64_t guesses_charge(enum guesser kind, const char *who, int most, int count)
+int64_t rate_charge(enum rate kind, const char *who, int most, int count)
 {
     struct entry *e;
     int64_t before, after, free_us, now = now_us();
@@ -122,7 +122,7 @@ int64_t guesses_charge(enum guesser kind, const char *who, int most, int count)
     return 0;
 }
 
-void guesses_settle(enum guesser kind, const char *who, int most, int count, int missed)
+void rate_settle(enum rate kind, const char *who, int most, int count, int missed)
 {
     struct entry *e = most > 0 && count > missed ? find(owner_of(kind, who)) : NULL;
 

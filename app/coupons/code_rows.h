@@ -1,5 +1,5 @@
 /*
- * coupons/code_list.h -- lists of codes as text: one per line, or CSV with a column `code`.
+ * coupons/code_rows.h -- lists of codes as text: one per line, or CSV with a column `code`.
  *
  * Lines    end with LF or CRLF; blank lines and a byte order mark at the start are skipped
  * CSV      as RFC 4180, but a row is one line: quotes may enclose commas and doubled quotes, but no line end. The first line
@@ -7,8 +7,8 @@
  * Spaces   and tabs around a code are removed
  * Owns     nothing; the text is borrowed
  */
-#ifndef COUPONS_CODE_LIST_H
-#define COUPONS_CODE_LIST_H
+#ifndef COUPONS_CODE_ROWS_H
+#define COUPONS_CODE_ROWS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,12 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/guesses.h"
+#include "base/rates.h"
 
 static int fresh(void **state)
 {
     (void)state;
-    return guesses_create();
+    return rates_create();
 }
 
 static void pause_ms(int ms)
@@ -26,18 +26,18 @@ static void pause_ms(int ms)
 }
 
 /* A look-up that finds nothing: charged, and never refunded. */
-static int64_t miss(enum guesser kind, const char *who, int per_minute, int count)
+static int64_t miss(enum rate kind, const char *who, int per_minute, int count)
 {
-    return guesses_charge(kind, who, per_minute, count);
+    return rate_charge(kind, who, per_minute, count);
 }
 
 /* How long `who` has to wait, without owing more for the question. */
-static int64_t wait_ms(enum guesser kind, const char *who, int per_minute)
+static int64_t wait_ms(enum rate kind, const char *who, int per_minute)
 {
-    int64_t ms = guesses_charge(kind, who, per_minute, 1);
+    int64_t ms = rate_charge(kind, who, per_minute, 1);
 
     if (ms == 0)
-        guesses_settle(kind, who, per_minute, 1, 0);
+        rate_settle(kind, who, per_minute, 1, 0);
     return ms;
 }
 
@@ -45,73 +45,73 @@ static void as_many_as_the_limit_may_fail_at_once(void **state)
 {
     (void)state;
     for (int i = 0; i < 60; i++)
-        assert_int_equal(miss(GUESSER_KEY, "k", 60, 1), 0);
-    assert_in_range(miss(GUESSER_KEY, "k", 60, 1), 1, 1000);
+        assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 1), 0);
+    assert_in_range(miss(RATE_CODES_OF_KEY, "k", 60, 1), 1, 1000);
 }
 
 static void a_rate_is_by_the_second_and_beside_what_is_guessed(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++)
-        assert_int_equal(guesses_charge(GUESSER_CALLER, "rated", 5, 1), 0);
-    assert_in_range(guesses_charge(GUESSER_CALLER, "rated", 5, 1), 1, 200);
-    assert_int_equal(guesses_charge(GUESSER_KEY, "rated", 5, 1), 0);
+        assert_int_equal(rate_charge(RATE_CALLS, "rated", 5, 1), 0);
+    assert_in_range(rate_charge(RATE_CALLS, "rated", 5, 1), 1, 200);
+    assert_int_equal(rate_charge(RATE_CODES_OF_KEY, "rated", 5, 1), 0);
     pause_ms(210);
-    assert_int_equal(guesses_charge(GUESSER_CALLER, "rated", 5, 1), 0);
+    assert_int_equal(rate_charge(RATE_CALLS, "rated", 5, 1), 0);
 }
 
 static void who_waited_may_look_again(void **state)
 {
     (void)state;
-    assert_int_equal(miss(GUESSER_KEY, "k", 60000, 63000), 0);
-    assert_in_range(wait_ms(GUESSER_KEY, "k", 60000), 1, 3001);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60000, 63000), 0);
+    assert_in_range(wait_ms(RATE_CODES_OF_KEY, "k", 60000), 1, 3001);
     pause_ms(3010);
-    assert_int_equal(wait_ms(GUESSER_KEY, "k", 60000), 0);
+    assert_int_equal(wait_ms(RATE_CODES_OF_KEY, "k", 60000), 0);
 }
 
 static void what_is_under_way_is_owed_and_what_is_found_forgiven(void **state)
 {
     (void)state;
-    assert_int_equal(miss(GUESSER_KEY, "k", 60, 1000), 0);
-    assert_in_range(miss(GUESSER_KEY, "k", 60, 1), 940000, 941000);
-    guesses_settle(GUESSER_KEY, "k", 60, 1000, 180);
-    assert_in_range(miss(GUESSER_KEY, "k", 60, 1000), 120000, 121000); /* and a refusal adds nothing */
-    assert_in_range(miss(GUESSER_KEY, "k", 60, 1000), 120000, 121000);
-    guesses_settle(GUESSER_KEY, "k", 60, 180, 0);
-    assert_int_equal(miss(GUESSER_KEY, "k", 60, 1), 0);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 1000), 0);
+    assert_in_range(miss(RATE_CODES_OF_KEY, "k", 60, 1), 940000, 941000);
+    rate_settle(RATE_CODES_OF_KEY, "k", 60, 1000, 180);
+    assert_in_range(miss(RATE_CODES_OF_KEY, "k", 60, 1000), 120000, 121000); /* and a refusal adds nothing */
+    assert_in_range(miss(RATE_CODES_OF_KEY, "k", 60, 1000), 120000, 121000);
+    rate_settle(RATE_CODES_OF_KEY, "k", 60, 180, 0);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 1), 0);
 }
 
 static void what_is_forgiven_late_is_no_credit(void **state)
 {
     (void)state;
-    assert_int_equal(miss(GUESSER_KEY, "k", 60000, 100), 0);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60000, 100), 0);
     pause_ms(110);
-    guesses_settle(GUESSER_KEY, "k", 60000, 100, 0);
-    assert_int_equal(miss(GUESSER_KEY, "k", 60, 60), 0);
-    assert_true(miss(GUESSER_KEY, "k", 60, 1) > 0);
+    rate_settle(RATE_CODES_OF_KEY, "k", 60000, 100, 0);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 60), 0);
+    assert_true(miss(RATE_CODES_OF_KEY, "k", 60, 1) > 0);
 }
 
 static void nobody_waits_longer_than_the_bound(void **state)
 {
     (void)state;
-    assert_int_equal(miss(GUESSER_KEY, "k", 60, 1000000), 0);
-    assert_in_range(wait_ms(GUESSER_KEY, "k", 60), GUESSES_WAIT_MAX_MS - 61000, GUESSES_WAIT_MAX_MS);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 1000000), 0);
+    assert_in_range(wait_ms(RATE_CODES_OF_KEY, "k", 60), RATE_WAIT_MAX_MS - 61000, RATE_WAIT_MAX_MS);
 }
 
 static void the_bound_forgives_nothing_that_was_missed(void **state)
 {
     (void)state;
-    assert_int_equal(miss(GUESSER_KEY, "k", 10, 1000), 0);
-    guesses_settle(GUESSER_KEY, "k", 10, 1000, 100);
-    assert_in_range(wait_ms(GUESSER_KEY, "k", 10), 540000, 546000 + 1);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 10, 1000), 0);
+    rate_settle(RATE_CODES_OF_KEY, "k", 10, 1000, 100);
+    assert_in_range(wait_ms(RATE_CODES_OF_KEY, "k", 10), 540000, 546000 + 1);
 }
 
 static void without_a_limit_nobody_waits(void **state)
 {
     (void)state;
-    assert_int_equal(miss(GUESSER_KEY, "k", 0, 1000), 0);
-    assert_int_equal(miss(GUESSER_KEY, "k", 0, 1), 0);
-    assert_int_equal(wait_ms(GUESSER_KEY, "k", 1), 0);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 0, 1000), 0);
+    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 0, 1), 0);
+    assert_int_equal(wait_ms(RATE_CODES_OF_KEY, "k", 1), 0);
 }
 
 static void who_counts_as_one(void **state)
@@ -131,11 +131,11 @@ static void who_counts_as_one(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_int_equal(guesses_create(), 0);
-        assert_int_equal(miss(GUESSER_ADDRESS, rows[i].guilty, 1, 5), 0);
-        if ((wait_ms(GUESSER_ADDRESS, rows[i].other, 1) > 0) != rows[i].same)
+        assert_int_equal(rates_create(), 0);
+        assert_int_equal(miss(RATE_CODES_OF_ADDRESS, rows[i].guilty, 1, 5), 0);
+        if ((wait_ms(RATE_CODES_OF_ADDRESS, rows[i].other, 1) > 0) != rows[i].same)
             fail_msg("%s failed: %s should%s wait", rows[i].guilty, rows[i].other, rows[i].same ? "" : " not");
-        assert_int_equal(wait_ms(GUESSER_KEY, rows[i].guilty, 1), 0);
+        assert_int_equal(wait_ms(RATE_CODES_OF_KEY, rows[i].guilty, 1), 0);
     }
 }
 
@@ -144,14 +144,14 @@ static void a_crowd_hides_nobody_who_owes_more(void **state)
     char address[32];
 
     (void)state;
-    assert_int_equal(miss(GUESSER_ADDRESS, "192.0.2.1", 60, 120), 0);
+    assert_int_equal(miss(RATE_CODES_OF_ADDRESS, "192.0.2.1", 60, 120), 0);
     for (int i = 0; i < 200000; i++) {
         snprintf(address, sizeof address, "10.%d.%d.%d", i >> 16, i >> 8 & 255, i & 255);
-        miss(GUESSER_ADDRESS, address, 60, 1);
+        miss(RATE_CODES_OF_ADDRESS, address, 60, 1);
     }
-    assert_true(wait_ms(GUESSER_ADDRESS, "192.0.2.1", 60) > 0);
-    assert_int_equal(miss(GUESSER_ADDRESS, "192.0.2.2", 60, 61), 0); /* and there is room for one more */
-    assert_true(wait_ms(GUESSER_ADDRESS, "192.0.2.2", 60) > 0);
+    assert_true(wait_ms(RATE_CODES_OF_ADDRESS, "192.0.2.1", 60) > 0);
+    assert_int_equal(miss(RATE_CODES_OF_ADDRESS, "192.0.2.2", 60, 61), 0); /* and there is room for one more */
+    assert_true(wait_ms(RATE_CODES_OF_ADDRESS, "192.0.2.2", 60) > 0);
 }
 
 /* Four processes that look for 250 codes each at a time: 100 are let in, all together. */
@@ -165,7 +165,7 @@ static void processes_count_together(void **state)
             int mine = 0;
 
             for (int k = 0; k < 250; k++)
-                mine += miss(GUESSER_KEY, "k", 100, 1) == 0;
+                mine += miss(RATE_CODES_OF_KEY, "k", 100, 1) == 0;
             _exit(mine);
         }
     for (int i = 0; i < 4; i++) {

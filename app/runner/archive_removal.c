@@ -1,5 +1,5 @@
 /*
- * runner/archive.c -- removes an archived coupon's data, once its archive is written (couponctl archive).
+ * runner/archive_removal.c -- removes an archived coupon's data, once its archive is written (couponctl archive).
  *
  * Fits     the job names the archived ledger by batch_tails_digest(); it is refused if anything was appended since
  * Order    views and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to that;

@@ -1,0 +1,34 @@
+/*
+ * http/problem.h -- problem documents: refusals and errors as JSON, with Retry-After where a repeat can help.
+ *
+ * Source  RFC 9457, the HTTP contract; base/result.h has the codes and texts
+ */
+#ifndef HTTP_PROBLEM_H
+#define HTTP_PROBLEM_H
+
+#include "http/request.h"
+
+/* Each answers the request, and returns ANSWERED. */
+
+/* A problem document. detail NULL: the table's explanation. r's errors are shown with 400 and 409. */
+enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail);
+/* The same with a Retry-After of ms milliseconds. */
+enum handled reply_problem_for(struct request *r, enum cpn_result result, int64_t ms, const char *detail);
+/* The same for r->op.outcome, with its retry and Retry-After. */
+enum handled reply_refusal(struct request *r);
+
+struct problem {
+    enum cpn_result result;
+    bool retry;
+    const char *detail;          /* NULL: the table's explanation */
+    const struct errors *errors; /* NULL: none */
+    struct misfit misfit;        /* of ORDER_NOT_ELIGIBLE */
+};
+/* If a worker that died may already have done what r asks, a refusal without a look at it becomes OUTCOME_UNKNOWN. */
+void problem_doubt(const struct request *r, struct problem *p);
+/* A problem document as a JSON object, for a reply or a batch item. */
+void problem_write(struct json *j, const char *request_id, const struct problem *p);
+/* The members reason and missing_minor, of ORDER_NOT_ELIGIBLE. */
+void misfit_write(struct json *j, const struct misfit *misfit);
+
+#endif
