@@ -28,7 +28,7 @@
 #define RETIRE_STEP 4096       /* slots retired in a batch */
 #define AGAIN_MS 2             /* slots are free, but their views are not readable yet */
 #define AGAIN_DAMAGED_MS 100   /* perhaps they are: the document that says so cannot be read */
-#define YIELDS 8                /* after another writer's batch: our own batches that are followed by its turn */
+#define YIELDS 4                /* after another writer's batch: our own batches that are followed by its turn */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
 
 struct zone_day {

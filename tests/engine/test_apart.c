@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "one_engine.h"
 
-#define DAMAGED_MS 20000 /* whose document is damaged waits for so long */
+#define DAMAGED_MS 5000 /* whose document is damaged waits for so long */
 #define COUPONS 5
 #define UNKNOWN 100
 #define CALLS_MOST 12 /* of the store, for all of them */
