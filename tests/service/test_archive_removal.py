@@ -12,6 +12,7 @@ import pytest
 
 import erasure
 from client import TIMEOUT_S, Direct
+from effort import in_full
 from halves import asleep
 from stack import PATIENCE_S, wait_until
 from test_archive import a_life, check, end, lines_of
@@ -43,7 +44,7 @@ def documents(stack, coupon):
     return [doc for name in HELD for doc in stack.database[name].find({"_id.c": coupon})]
 
 
-LIVES = [{}, {"lanes": 3}, {"codes": {"source": "generated", "unique": "service"}}]
+LIVES = [{}, in_full({"lanes": 3}), in_full({"codes": {"source": "generated", "unique": "service"}})]
 
 
 @pytest.mark.parametrize("members", LIVES, ids=["plain", "lanes", "codes"])
@@ -93,6 +94,7 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
     check(path)
 
 
+@pytest.mark.full
 def test_what_it_leaves_behind_goes_in_the_end(beside, tmp_path):
     stack = beside()
     coupon, ops = stack.coupon(slots=100, lanes=2), stack.client("ops")
@@ -143,6 +145,7 @@ def removal(stack, coupon, digest):
     return ended(stack, ask_for_removal(stack, coupon, digest))
 
 
+@pytest.mark.full
 def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_back(stack):
     """It has the coupon in memory, and views that are not written, when it falls asleep; a taking waits for it."""
     coupon = stack.coupon(slots=100)
@@ -174,6 +177,7 @@ def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_b
     assert told.returncode == 0, told.stdout
 
 
+@pytest.mark.full
 def test_a_code_of_what_left_is_not_given_again(stack, tmp_path):
     made = stack.coupon(codes={"source": "imported", "unique": "service"})
     stack.import_codes(made, ["WAS-HERE-ONCE"])
@@ -187,6 +191,7 @@ def test_a_code_of_what_left_is_not_given_again(stack, tmp_path):
     assert stack.client("ops").get("/coupons/-/codes?code=WAS-HERE-ONCE").ok()["items"] == []
 
 
+@pytest.mark.full
 def test_what_went_on_since_the_archive_stays(stack, tmp_path):
     """The job removes nothing but what the archive holds."""
     coupon, ops = stack.coupon(slots=10), stack.client("ops")
@@ -202,6 +207,7 @@ def test_what_went_on_since_the_archive_stays(stack, tmp_path):
     remove(stack, coupon, tmp_path / "a.gz")
 
 
+@pytest.mark.full
 def test_an_erasure_between_two_lanes_is_in_the_archive(beside, tmp_path):
     """The removal has read the lanes' ends, and waits for totals, when a user of lane 1 is erased: lane 0 is removed, and lane 1 refuses."""
     stack, path, taken = beside(), tmp_path / "a.gz", []
@@ -241,6 +247,7 @@ def hold_up(stack, name):
     return lambda: mongo.command("waitForFailPoint", "failCommand", timesEntered=before + 1, maxTimeMS=1000 * PATIENCE_S)
 
 
+@pytest.mark.full
 def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_whole(monkeypatch, another_stack, tmp_path):
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
     stack, path = another_stack("[runner]\nlease_ms = 1000\n"), tmp_path / "a.gz"
@@ -270,6 +277,7 @@ def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_w
     assert told.returncode == 0 and "its archive was already written" in told.stdout and not path.exists(), told.stdout
 
 
+@pytest.mark.full
 def test_what_ended_long_ago_is_archived_by_a_setting(beside):
     """One that is active by its state alone, one that is ended, and one of which something is held, which does not keep the others."""
     stack = beside("[archive]\nafter_days = 30\n")

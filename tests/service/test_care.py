@@ -166,6 +166,7 @@ def test_it_is_found_by_an_index_and_a_taking_without_an_order_is_in_none(stack,
     assert len(looked) == 1 and looked[0]["docsExamined"] == 1 and examined(looked[0]) < 150, looked  # a key of each part, and a seek to it
 
 
+@pytest.mark.full
 def test_what_another_worker_answered_is_found_before_its_views_are_written_or_the_read_says_busy(monkeypatch, another_stack, order):
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
     stack = another_stack()

@@ -12,6 +12,7 @@ from swarm import Swarm, by_code, take, taken
 ZONE = "Asia/Kathmandu"  # +05:45: its midnight is nobody else's
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_daily_caps_are_exact_across_midnight(beside):
     """Clients race a cap of 50 a day, and one of 2 a day for each user, from before the coupon's midnight until after it."""

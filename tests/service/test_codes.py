@@ -6,6 +6,7 @@ import urllib.parse
 
 import pytest
 
+from effort import in_full
 from stack import WORKERS, wait_until
 
 PLAIN = {"Content-Type": "text/plain"}
@@ -340,7 +341,7 @@ def test_another_source_brings_its_own_claim(stack, ops):
         assert stack.patch(coupon, {"codes": codes})["codes"]["claim"] == claim, codes
 
 
-@pytest.mark.parametrize("stored, claim", [({"$set": {"view.def.codes.claim": "any"}}, "any"), ({"$unset": {"view.def.codes.claim": 1}}, "any"),
+@pytest.mark.parametrize("stored, claim", [in_full({"$set": {"view.def.codes.claim": "any"}}, "any"), ({"$unset": {"view.def.codes.claim": 1}}, "any"),
                                            ({"$set": {"view.def.codes.claim": "present"}}, "present")])
 def test_a_definition_that_was_stored_before_keeps_its_claim(beside, stored, claim):
     stack = beside()

@@ -301,6 +301,7 @@ def profiled(another_stack, monkeypatch):
     stack.verify()
 
 
+@pytest.mark.full
 def test_commands_name_their_shard_and_their_concerns_and_none_starts_a_transaction(profiled):
     stack, stop = profiled
     with Receiver() as receiver:

@@ -18,7 +18,7 @@ POINTS = {"parsed": 60, "decided": 25, "appended": 25, "views": 5, "marked": 4, 
 OFTEN = "[worker]\nbucket_flush_ms = 50\n"
 
 
-@pytest.mark.parametrize("point", [in_full(point) if point in ("parsed", "marked") else point for point in POINTS])
+@pytest.mark.parametrize("point", [in_full(point) if point in ("parsed", "marked", "decided", "answering") else point for point in POINTS])
 def test_a_worker_that_dies_at_a_point_loses_nothing(monkeypatch, beside, point):
     """Every worker dies when it passes the point for the Nth time, and so do its successors."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", f"{point}:{POINTS[point]}")

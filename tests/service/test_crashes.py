@@ -153,6 +153,7 @@ def test_the_last_slots_are_sold_exactly_while_workers_die(stack):
         nothing_lost_nothing_doubled(stack, coupon, calls, 300)
 
 
+@pytest.mark.full
 def test_returns_survive_kills_too(stack):
     """A reverse that was acknowledged stays; one that was not is repeated, and counts once."""
     chance = random.Random(19)
@@ -276,6 +277,7 @@ def test_a_bad_configuration_keeps_the_old_one(beside):
     config.write_text(good)
 
 
+@pytest.mark.full
 def test_many_idle_connections_are_served_fairly(stack):
     """A thousand kept connections, of which each asks now and then: the slowest answer stays near those of the slowest twentieth,
     which are what the machine makes them wait when it stalls, or one of nginx's processes with its half of them."""
@@ -286,6 +288,7 @@ def test_many_idle_connections_are_served_fairly(stack):
     assert by_code(calls) == {"201": 8000} and waits[-1] < max(5, 5 * waits[len(waits) * 19 // 20]), waits[-1]
 
 
+@pytest.mark.full
 def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
     """Nobody has looked whether the worker that died had done it: of a call, and of a batch's items, the outcome is unknown."""
     stack = another_stack("[worker]\nrequest_deadline_ms = 3000\n[mongodb]\nserver_selection_timeout_ms = 3000\n")

@@ -149,6 +149,7 @@ def until_closed(stack, target, accept="text/csv"):
         return b"".join(iter(lambda: s.recv(1 << 20), b""))
 
 
+@pytest.mark.full
 def test_what_ends_early_does_not_look_whole(beside, tmp_path):
     """The oldest batch cannot be read: by then rows have been sent."""
     stack = beside()

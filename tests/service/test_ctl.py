@@ -69,6 +69,7 @@ def test_completion_offers_the_commands_that_there_are(stack):
     assert completed("fly", "") == completed("coupon", "fly", "") == completed("slots", "retire", "") == [], "names of files"
 
 
+@pytest.mark.full
 def test_completion_offers_the_options_that_a_command_has(stack):
     for command in ["", *commands(stack)]:
         told = subprocess.run([BUILD / "couponctl", *command.split(), "--help"], text=True, capture_output=True, check=True).stdout

@@ -43,6 +43,7 @@ def test_a_wrong_password_is_refused(stack, user, password, source):
         pymongo.MongoClient("127.0.0.1", int(port), directConnection=True, username=user, password=password, authSource=source).admin.command("ping")
 
 
+@pytest.mark.full
 def test_the_first_user_is_not_for_whoever_comes_first(tmp_path):
     """A fresh database, looked at from the moment its port is open, until the service is ready: each try is refused."""
     with Stack(SETTINGS) as s:
@@ -198,6 +199,7 @@ def test_a_database_stays_its_owner_s(reachable):
     assert mongod_uid(s) == NOBODY and owners(s) == {NOBODY}
 
 
+@pytest.mark.full
 def test_who_may_not_write_a_copy_s_place_is_told(reachable):
     s = reachable.start()
     s.script("stop")

@@ -233,6 +233,7 @@ def names_cannot_be_emptied(stack, how):
         "failCommands": ["update"], "namespace": f"{stack.database.name}.ledger", "errorCode": 96})
 
 
+@pytest.mark.full
 def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(monkeypatch, another_stack):
     """One is kept from its note; another is through, and the user takes again. Should the first erase that, too, and not empty the names,
     they are found though the user comes back once more."""
@@ -259,7 +260,7 @@ def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(monkeypatch, a
     stack.verify(coupon)
 
 
-@pytest.mark.parametrize("comes_back, lanes", [(False, 1), in_full(False, 2), in_full(True, 1), (True, 2)])
+@pytest.mark.parametrize("comes_back, lanes", [in_full(False, 1), in_full(False, 2), in_full(True, 1), (True, 2)])
 def test_an_erasure_that_nobody_asks_for_again_is_finished(monkeypatch, another_stack, lanes, comes_back):
     monkeypatch.setenv("COUPONS_TEST", "1")
     stack = another_stack()
@@ -300,6 +301,7 @@ def test_an_erasure_whose_worker_died_is_finished_though_the_user_came_back(monk
     stack.verify()
 
 
+@pytest.mark.full
 def test_an_erasure_whose_worker_died_before_there_was_a_view_is_finished_too(monkeypatch, beside):
     """Worker 0 dies when it has appended the user's taking, worker 1 when it has appended their erasure. Then the user takes again."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:6")
@@ -324,6 +326,7 @@ def test_an_erasure_whose_worker_died_before_there_was_a_view_is_finished_too(mo
     stack.verify()
 
 
+@pytest.mark.full
 def test_a_database_of_before_has_all_its_ledgers_read_once(beside, monkeypatch):
     """Its batches do not say when they arrived. Until the reporter has seen to it that views are written, nobody knows where to look."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:25")
@@ -403,6 +406,7 @@ def cost_of_nobody(stack):
     return sum(examined(entry) for entry in entries if "nobody" in str(entry["command"].get("pipeline")))
 
 
+@pytest.mark.full
 def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_it(another_stack, monkeypatch):
     """A worker dies before it has written the views of its last batch, which is damaged then: neither views nor totals of the lane can
     be written. What comes to others is not looked through for it, and whoever is in that batch alone is found all the same."""
@@ -446,6 +450,7 @@ def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_i
     stack.verify()
 
 
+@pytest.mark.full
 def test_a_coupon_whose_lanes_cannot_be_made_to_follow_is_named_until_they_can(beside):
     """One of them cannot be read, so nobody knows whether it follows."""
     stack = beside()

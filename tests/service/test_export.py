@@ -85,6 +85,7 @@ def test_an_export_has_the_rows_of_the_list(stack, ops, storefront):
     stack.verify(coupon)
 
 
+@pytest.mark.full
 def test_a_hundred_thousand_codes(stack, big):
     coupon, codes = big
     job = stack.job(ask(stack, coupon))

@@ -152,6 +152,7 @@ def test_what_is_taken_at_one_front_is_in_the_wallet_at_the_other_at_once(two, c
                 assert wallet(at, user) == {coupon: 1}, f"{user}, served by one front and asked for at the other"
 
 
+@pytest.mark.full
 def test_a_wallet_misses_nothing_that_a_killed_front_had_not_written():
     """Its workers cannot write views, and die. Until others have, the wallet is busy; not after it was started again, either."""
     with fronts(COUPONS_TEST="1") as (stays, dies):
@@ -265,6 +266,7 @@ def test_a_front_that_is_killed_is_followed_by_another_at_once(two, figure):
     assert home_of(two, coupon) is gone, "it leads again"
 
 
+@pytest.mark.full
 def test_a_front_whose_workers_are_gone_says_so_to_the_others(two, figure):
     """nginx lives, and coupond does not: nothing was sent to a worker, so the first front serves it, whatever the method."""
     entered, gone = two
@@ -393,6 +395,7 @@ def reporting(two):
     return front, two[1 - two.index(front)]
 
 
+@pytest.mark.full
 def test_one_front_reports_and_another_takes_over(two, coupons):
     at_work, _ = reporting(two)
     shop, users = two[0].client("storefront"), itertools.count()

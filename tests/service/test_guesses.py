@@ -241,6 +241,7 @@ def test_a_new_key_is_no_invented_one(guarded):
         Http(guarded.port, guarded.new_key("storefront"), source).get("/coupons?limit=1").expect(200)
 
 
+@pytest.mark.full
 def test_what_a_worker_had_done_when_it_died_is_not_told_as_refused(monkeypatch):
     """nginx asks its successor, which does not know the key, and looks for none from this address: it cannot say that nothing happened."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:4")

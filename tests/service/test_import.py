@@ -175,6 +175,7 @@ def test_two_imports_of_overlapping_lists_at_once(stack, coupon):
     assert_has(stack, name, codes)
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_an_import_whose_runner_is_killed_is_right_row_for_row(stack, ops, coupon):
     """kill -9 at random moments, and the list sent again: each row counts once, and says so."""
@@ -202,6 +203,7 @@ def test_an_import_whose_runner_is_killed_is_right_row_for_row(stack, ops, coupo
     assert_has(stack, name, codes)
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_a_runner_that_sleeps_past_its_lease_imports_nothing_twice(stack, ops, coupon):
     name, codes = coupon(), some_codes(80_000, seed=5)
@@ -229,6 +231,7 @@ def test_a_cancelled_import_says_what_it_did_and_leaves_the_coupon_free_for_othe
     assert counts_of(stack.job(send(stack, name, list_of(codes[imported:imported + 1000]))))[1] == 1000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("other", [False, True], ids=["alone", "while-another-waits"])
 def test_a_job_that_is_cancelled_while_it_is_put_off_gives_its_turn_back(stack, ops, coupon, other):
     """It had its turn when its runner died, and the next one put it back into the queue, having another job of this coupon."""
@@ -253,6 +256,7 @@ def test_a_job_that_is_cancelled_while_it_is_put_off_gives_its_turn_back(stack, 
     stack.verify(name)
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_a_killed_runner_generates_each_code_once(stack, ops):
     chance, count = random.Random(7), effort(50_000, 150_000)
@@ -315,6 +319,7 @@ def test_a_long_list_is_sent_in_several_requests(stack, coupon, tmp_path):
     assert_has(stack, name, codes)
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_a_list_whose_import_is_killed_and_then_run_twice_at_a_time_is_imported_once(stack, coupon, tmp_path):
     """The tool dies between two requests; two of it then begin at the first row, one of a file, one of its input."""

@@ -97,6 +97,7 @@ http {{
 """
 
 
+@pytest.mark.full
 def test_the_site_of_several_fronts_is_one(tmp_path):
     """nginx takes it; each coupon has a front, and each front that is gone has one that follows it, the same for all others."""
     followers = []

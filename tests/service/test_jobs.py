@@ -261,6 +261,7 @@ def test_a_killed_runner_retires_for_each_job_once(stack, ops, lanes):
     stack.verify(coupon)
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_a_killed_runner_makes_the_slots_of_all_lanes_once(stack, ops):
     """And a job that is cancelled stops there, too: what was made until then is what there is."""

@@ -262,6 +262,7 @@ def test_a_key_ends_when_it_expires(stack, coupons):
     assert expires.strftime("%Y-%m-%dT%H:%M:%S") in stack.couponctl("keys", "list").stdout
 
 
+@pytest.mark.full
 def test_a_key_ends_also_while_the_database_does_not_answer(another_stack):
     """What a worker knows of keys is good until it can read them again, but no longer than they are."""
     stack = another_stack()

@@ -193,6 +193,7 @@ def test_a_cap_of_the_day_is_exact_over_midnight(another_stack):
     assert sorted(days.values()) == [23, 23], days
 
 
+@pytest.mark.full
 def test_the_total_is_lowered_under_load_and_raised(stack, ops):
     coupon = laned(stack, 60_000, cap={"total": 60_000})
     crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in itertools.count()), connections=32, pause_s=0.005)
@@ -277,7 +278,8 @@ def test_a_check_does_not_promise_what_other_lanes_have_taken(stack, storefront,
 
 # ---- what goes on around it ----
 
-@pytest.mark.parametrize("point", [in_full("decided"), "appended"])
+@pytest.mark.full
+@pytest.mark.parametrize("point", ["decided", "appended"])
 def test_workers_die_in_the_midst_of_gifts_and_every_slot_still_goes_out(monkeypatch, beside, point):
     """All users are of one lane, so that most slots have to come from the others. Every worker dies at its 15th batch, and so do
     its successors: also between what one lane gives and another gets."""

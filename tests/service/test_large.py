@@ -111,6 +111,7 @@ def costs(stack, coupon):
     return found
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_what_a_call_costs_does_not_grow_with_the_takings(another_stack):
     stack = another_stack()

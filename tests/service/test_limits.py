@@ -245,6 +245,7 @@ def large_batch(coupon, number):
     return Call("POST", f"/coupons/{coupon}/redemptions/batch", body.ljust(4 * MIB))
 
 
+@pytest.mark.full
 def test_large_bodies_together_have_a_limit(another_stack):
     """A worker keeps 128 MiB of them while they wait, here for a database that sleeps; the next is told at once to come again."""
     stack, room, more = another_stack("[worker]\nrequest_deadline_ms = 60000\n"), 32, 8
@@ -417,6 +418,7 @@ def test_streams_that_nobody_reads_hold_up_no_lists(stack, of, accept):
         assert left.poll(0) == [], "the worker has given them up; others had to wait for that"
 
 
+@pytest.mark.full
 def test_ready_waits_behind_no_list(another_stack):
     """With a database that sleeps, all threads for lists wait; ready says so meanwhile."""
     stack = another_stack("[worker]\nrequest_deadline_ms = 60000\n[mongodb]\nsocket_timeout_ms = 300000\nconnect_timeout_ms = 60000\n"

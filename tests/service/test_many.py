@@ -86,6 +86,7 @@ def receiver():
         yield one
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_no_command_looks_at_all_coupons(another_stack, receiver):
     """Neither those of calls nor those of chores. A start runs each chore."""

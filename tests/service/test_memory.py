@@ -45,6 +45,7 @@ def test_checks_of_a_user_with_much_cost_little(stack, hoarder):
     assert peak < PEAK_MIB, f"{peak} MiB"
 
 
+@pytest.mark.full
 def test_a_user_with_much_is_read_by_few_at_a_time(stack, hoarder):
     calls = [Call("GET", f"/coupons/{hoarder}/users/hoarder") for _ in range(48)]
     peak, done = peaks_mib(stack, calls, connections=48)
@@ -70,6 +71,7 @@ def fattened(stack, which):
     stack.database.users.update_many(which, {"$push": {"view.redemptions": {"$each": [], "$slice": 1}}})
 
 
+@pytest.mark.full
 def test_a_list_holds_a_bounded_part_of_its_users(stack):
     coupon = stack.coupon(cap={"policy": "approximate", "total": 10**6, "per_user": REDEMPTIONS})
     items = [{"key": f"k{i}", "user": f"u{i}"} for i in range(MANY)]

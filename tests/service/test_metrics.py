@@ -235,6 +235,7 @@ def test_active_coupons_are_told_with_what_is_free_taken_and_refused(stack, stor
     await_told(stack, coupon, {})
 
 
+@pytest.mark.full
 def test_so_many_coupons_are_told_as_the_setting_says(beside):
     stack = beside("[metrics]\ncoupons = 2\n")
     coupons = [stack.coupon(slots=1, id=f"c-{i}") for i in range(4)]

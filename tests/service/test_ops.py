@@ -229,6 +229,7 @@ def test_top_says_when_nobody_answers(stack):
     assert run(stack, "top", "--interval", "0", status=2)
 
 
+@pytest.mark.full
 def test_bench_asks_before_it_disturbs_and_tidies_up(another_stack):
     stack = another_stack()
     text = run(stack, "bench", "--seconds", 1, "--connections", 4)

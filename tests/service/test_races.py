@@ -46,6 +46,7 @@ def test_ten_thousand_users_ask_at_once_for_five_thousand_slots(stack, figure):
     exact(stack, coupon, calls, 5000)
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_ten_thousand_users_past_nginx_at_both_workers(stack):
     coupon = stack.coupon(slots=5000)
@@ -183,6 +184,7 @@ def test_of_racing_changes_with_one_tag_one_wins(stack):
     stack.verify(coupon)
 
 
+@pytest.mark.full
 def test_who_asks_for_a_coupon_that_is_just_made_is_in_their_own_lane(stack):
     """Takings, and their coupon's creation between them, may come to be decided in one batch."""
     answered, made = collections.Counter(), []
@@ -200,6 +202,7 @@ def test_who_asks_for_a_coupon_that_is_just_made_is_in_their_own_lane(stack):
     stack.verify(*made)
 
 
+@pytest.mark.full
 def test_a_day_is_one_day_though_the_zone_changes_just_before(stack):
     """A change of the time zone, and the first takings behind it, may come to be decided in one batch."""
     hour = datetime.datetime.now(datetime.timezone.utc).hour
@@ -229,6 +232,7 @@ def test_a_redemption_is_there_while_its_user_is_erased(stack):
     assert answered == {("GET", 200): 40 * 30, ("DELETE", 204): 40}, answered
 
 
+@pytest.mark.full
 def test_a_hold_is_ended_by_who_cancels_it_while_its_user_is_erased(stack):
     """The cancelling and the erasure may come to be decided in one batch."""
     coupon, answered = stack.coupon(slots=40), collections.Counter()
@@ -260,6 +264,7 @@ def test_changes_and_a_deletion_at_the_same_moment_are_all_answered(stack):
     assert set(answered) <= {("PATCH", 200), ("PATCH", 404), ("DELETE", 204)} and answered["DELETE", 204] == 40, answered
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_many_coupons_at_two_workers_and_neither_side_starves(stack):
     """Both workers write every coupon; each call is answered, and neither worker waits much longer than the other."""
@@ -295,6 +300,7 @@ def test_many_coupons_at_two_workers_and_neither_side_starves(stack):
         stack.verify(*names[i:i + 50])
 
 
+@pytest.mark.full
 @pytest.mark.heavy
 def test_two_workers_that_meet_on_a_coupon_are_both_served(stack, figure):
     """As two fronts that do not reach each other: by the time the first has answered all its clients, the other has not been left behind."""

@@ -331,6 +331,7 @@ def test_couponctl_wants_a_receipt_and_a_key_for_it(stack, storefront, reporting
     assert stack.couponctl("receipt", "verify", token, "--url", "http://127.0.0.1:1").returncode == 3
 
 
+@pytest.mark.full
 def test_the_key_of_receipts_changes_and_old_receipts_and_lists_stay_good(beside, tmp_path):
     stack = beside()
     storefront, ops = stack.client("storefront"), stack.client("ops")

@@ -466,6 +466,7 @@ def test_online_leaves_alone_what_was_written_since_it_looked(quiet, what):
 
 # ---- while the service runs (last: it is started again) ----
 
+@pytest.mark.full
 def test_while_the_service_runs_only_online_is_done_and_does_no_harm(quiet):
     stack, coupon = quiet.stack, quiet.coupons[0]
     users = quiet.database.users

@@ -455,6 +455,7 @@ def test_a_hold_that_ran_out_is_no_change_by_itself(stack, storefront):
     assert taken.ok(201)["after"]["user"] == 1
 
 
+@pytest.mark.full
 def test_a_wallet_holds_what_was_taken_and_what_may_still_be(stack, storefront):
     user = "wallet-user"
     held, spent, open_ = stack.coupon(slots=5, cap={"total": 5, "per_user": 2}), stack.coupon(slots=5), stack.coupon(slots=5)

@@ -131,6 +131,7 @@ def test_what_is_sold_out_is_refilled(stack, lanes, before, change):
     stack.verify(coupon)
 
 
+@pytest.mark.full
 def test_what_was_refilled_is_not_refilled_again_for_what_was_seen_before(stack):
     """Many coupons of four lanes, whose slots come while a worker asks how many are left."""
     coupons = [stack.coupon(lanes=4, cap={"total": 10**5}, replenish={"below": 120, "add": 150}) for _ in range(effort(8, 24))]

@@ -453,6 +453,7 @@ def test_time_moves_on_over_several_quiet_coupons(stack, reporting):
                every=0.3)
 
 
+@pytest.mark.full
 def test_time_moves_on_over_many_coupons_a_few_at_a_time(beside):
     """However long nobody asked: one question has sixty at the most ticked, who stand farthest back, and none that are deleted."""
     stack = beside()
@@ -660,6 +661,7 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside):
     stack.verify()
 
 
+@pytest.mark.full
 def test_marks_that_the_database_does_not_give_are_asked_for_as_often_as_before(monkeypatch, another_stack):
     """That is no lane's failure: none is left alone for longer and longer, and all are looked after once it answers again."""
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
@@ -690,6 +692,7 @@ def stored(stack, coupon):
     return sum(row.get("redeemed", 0) for row in stack.database["totals"].find({"_id.c": coupon}))
 
 
+@pytest.mark.full
 def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(beside):
     """Damage in a row of totals: those coupons wait, which the log tells once; mended or removed, they are counted on."""
     left_s = QUARTER.total_seconds() - time.time() % QUARTER.total_seconds()

@@ -167,6 +167,7 @@ def test_an_older_database_is_refused_and_goes_on_above_what_it_lost(shop, tmp_p
     stack.client("ops").delete("/coupons/late").problem("coupon_in_use")
 
 
+@pytest.mark.full
 def test_a_database_that_is_not_older_is_left_as_it_is_unless_it_is_asked_for(shop):
     stack = shop.stack
     shop.define("exact")
@@ -188,6 +189,7 @@ def test_a_database_that_is_not_older_is_left_as_it_is_unless_it_is_asked_for(sh
     shop.stop()
 
 
+@pytest.mark.full
 def test_a_mark_of_another_database_judges_nobody(shop):
     stack = shop.stack
     shop.stop()
@@ -203,6 +205,7 @@ def test_a_mark_of_another_database_judges_nobody(shop):
     stack.start()
 
 
+@pytest.mark.full
 def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
     """One coupon was closed before the restore, one sells on after it; of a third something is issued before and held after."""
     stack, ops = shop.stack, shop.stack.client("ops")
@@ -245,6 +248,7 @@ def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
     assert f"{len(kept)} lines" in shop.restored(tmp_path / "receipts")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command, collection", [("update", "pulses"), ("find", "secrets"), ("find", "watermarks")])
 def test_a_start_has_patience_with_a_database_that_has_just_begun(another_stack, monkeypatch, command, collection):
     """As a new primary drops connections, or a slow machine lets them time out."""
@@ -259,6 +263,7 @@ def test_a_start_has_patience_with_a_database_that_has_just_begun(another_stack,
     assert stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")["count"] == drops
 
 
+@pytest.mark.full
 def test_a_restore_has_patience_too(another_stack, monkeypatch):
     """It is run as soon as the database is."""
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail

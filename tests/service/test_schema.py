@@ -42,6 +42,7 @@ def at_work(stack, program, name):
     assert process.returncode == 0, (place / "out").read_text()
 
 
+@pytest.mark.full
 @pytest.mark.timed
 def test_a_process_that_meets_a_newer_schema_ends_and_one_that_reads_it_goes_on(beside, tmp_path):
     stack = beside()

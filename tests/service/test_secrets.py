@@ -356,6 +356,7 @@ def test_files_and_sockets_are_for_those_they_are_for(guarded):
     assert not [path for path in (guarded.var / "nginx").rglob("body/**/*") if path.is_file()], "an import was left behind"
 
 
+@pytest.mark.full
 def test_who_is_not_of_the_sockets_group_cannot_reach_a_worker(guarded, tmp_path):
     path = guarded.var / "run" / "worker-0.sock"
     if os.getuid() != 0:

@@ -1,6 +1,8 @@
 """A worker that has a lane in memory while another goes on with it: what it reads to follow, and who sees to what ends."""
 import time
 
+import pytest
+
 from stack import wait_until
 from within import within
 
@@ -27,6 +29,7 @@ def read_of_ledger(stack, coupon):
     return sum(find["nreturned"] for find in finds if coupon in str(find["command"]))
 
 
+@pytest.mark.full
 def test_a_worker_that_was_away_for_long_reads_the_window_and_not_the_time_between(another_stack):
     stack = another_stack()
     busy, away = stack.direct(0), stack.direct(1)
@@ -48,6 +51,7 @@ def test_a_worker_that_was_away_for_long_reads_the_window_and_not_the_time_betwe
     stack.verify(coupon)
 
 
+@pytest.mark.full
 def test_a_hold_that_lapsed_while_nothing_ran_is_in_the_ledger_within_seconds(another_stack):
     """Nobody asks for the coupon; with several lanes, or without slots, neither."""
     stack = another_stack()

@@ -53,6 +53,7 @@ class Failing:
         self.times = self.admin.command("configureFailPoint", "failCommand", mode="off")["count"] - self.before
 
 
+@pytest.mark.full
 def test_a_cursor_that_is_lost_makes_no_drift_and_hides_none(taken):
     stack, coupon = taken
     with Failing(stack, {"times": 2}) as lost:
@@ -79,6 +80,7 @@ def test_a_server_that_loses_each_cursor_is_given_up(taken):
     assert lost.times > 2 and status not in (0, 1), said
 
 
+@pytest.mark.full
 def test_users_who_come_move_and_go_meanwhile_make_no_drift(taken):
     stack, coupon = taken
     ended, failed = threading.Event(), []

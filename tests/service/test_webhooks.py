@@ -14,7 +14,6 @@ import time
 
 import pytest
 
-from effort import in_full
 from ports import free_port
 from receiver import Receiver, assert_signed, is_signed
 from stack import PATIENCE_S, WEBHOOKS, WORKERS, wait_until
@@ -335,6 +334,7 @@ def watermark(stack, made):
     return stack.database["webhooks"].find_one({"_id": made["id"]}).get("arrived")
 
 
+@pytest.mark.full
 def test_what_came_while_there_was_no_deliverer_is_found_above_the_watermark(stack, storefront, receiver, hook):
     """Which has passed what was delivered; one of before has none, and every coupon is looked at."""
     coupons = [stack.coupon(9, cap={"per_user": 9}) for _ in range(2)]
@@ -357,7 +357,8 @@ def test_what_came_while_there_was_no_deliverer_is_found_above_the_watermark(sta
     stack.verify()
 
 
-@pytest.mark.parametrize("how", [in_full("unreadable"), "refused"])
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["unreadable", "refused"])
 def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how):
     """Its batch cannot be read, or its receiver refuses it: the watermark names the lane, and whoever comes next begins there, too."""
     stack = beside(WEBHOOKS)
@@ -392,6 +393,7 @@ def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how)
     stack.verify()
 
 
+@pytest.mark.full
 def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(monkeypatch, another_stack, receiver):
     """Its first read fails: it may not take for its own what the sweep before it was to look at."""
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
@@ -424,6 +426,7 @@ def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(monkey
     stack.verify()
 
 
+@pytest.mark.full
 def test_a_sweep_of_all_coupons_ends_though_one_cannot_be_read(beside, receiver):
     """A webhook of before has no watermark: it gets one, which holds the lane."""
     stack = beside(WEBHOOKS)
@@ -446,6 +449,7 @@ def test_a_sweep_of_all_coupons_ends_though_one_cannot_be_read(beside, receiver)
     stack.verify()
 
 
+@pytest.mark.full
 def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
     """A restart without a gap, and a reload: the next one is at work before the last one is gone."""
     coupon = stack.coupon(3000)
@@ -478,6 +482,7 @@ def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
     assert len(receiver.entries(coupon)) == len(taken) > 200
 
 
+@pytest.mark.full
 def test_when_a_reload_returns_every_worker_has_the_new_settings(beside):
     """Each round another answer, from the first request on, of all workers and of nginx with its kept connections."""
     stack = beside(WEBHOOKS)

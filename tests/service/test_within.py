@@ -23,6 +23,7 @@ def test_late_is_what_took_longer_than_the_machine_explains(passed_s, withheld_s
     assert clock.verdict(2, passed_s, withheld_s) == said
 
 
+@pytest.mark.full
 def test_time_is_withheld_from_who_is_ready_and_does_not_run():
     """Three busy processes on one processor: each waits most of the time; one that sleeps waits for nothing."""
     cpu = min(os.sched_getaffinity(0))
@@ -45,6 +46,7 @@ def test_time_is_withheld_from_who_is_ready_and_does_not_run():
     assert waited[str(sleeper)] < 0.1, waited
 
 
+@pytest.mark.full
 def test_what_is_late_by_itself_fails(monkeypatch):
     monkeypatch.setattr(clock, "stolen_s", lambda: 0.0)
     monkeypatch.setattr(clock, "delays_s", lambda pids: {})
@@ -53,6 +55,7 @@ def test_what_is_late_by_itself_fails(monkeypatch):
     assert not clock.not_measured
 
 
+@pytest.mark.full
 def test_what_could_not_be_measured_is_not_passed(tmp_path):
     """pytest counts it as skipped, and says why; an assertion that fails stays one."""
     (tmp_path / "test_it.py").write_text("""
