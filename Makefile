@@ -145,7 +145,7 @@ $(FUZZ_BIN): $(B)/%: $(B)/%.o $(call obj,$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC)) $(LI
 .SECONDARY: $(call obj,$(ALL_SRC))
 
 # Begun first, so that what ends last is short.
-LONGEST := $(addprefix %/test_,decide_model engine lanes mongo_failover mongo_store)
+LONGEST := $(addprefix %/test_,decide_model apart engine lanes mongo_connect mongo_failover mongo_store)
 longest_first = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 
 .PHONY: programs unit engine

@@ -4,6 +4,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "mongod.h"
@@ -59,6 +60,48 @@ void damage(const char *collection, const char *coupon, const char *name, int64_
     bson_destroy(change);
     mongoc_collection_destroy(c);
     mongoc_client_destroy(client);
+}
+
+bool fail_command(const char *command, int times, const char *how, int64_t value)
+{
+    mongoc_client_t *client = own_client();
+    bson_t *fail = BCON_NEW("configureFailPoint", "failCommand", "mode", "{", "times", BCON_INT32(times), "}", "data",
+                            "{", "failCommands", "[", BCON_UTF8(command), "]", "appName", "coupons", "}");
+    bson_t data, *whole = bson_new();
+    bson_iter_t it;
+    bool good;
+
+    bson_copy_to_excluding_noinit(fail, whole, "data", NULL);
+    bson_iter_init_find(&it, fail, "data");
+    BSON_APPEND_DOCUMENT_BEGIN(whole, "data", &data);
+    {
+        bson_iter_t inner;
+
+        bson_iter_recurse(&it, &inner);
+        while (bson_iter_next(&inner))
+            bson_append_iter(&data, NULL, 0, &inner);
+    }
+    if (strcmp(how, "closeConnection") == 0) {
+        BSON_APPEND_BOOL(&data, how, true);
+    } else if (strcmp(how, "writeConcernError") == 0) {
+        bson_t error;
+
+        BSON_APPEND_DOCUMENT_BEGIN(&data, how, &error);
+        BSON_APPEND_INT32(&error, "code", (int32_t)value);
+        BSON_APPEND_UTF8(&error, "errmsg", "by the test");
+        bson_append_document_end(&data, &error);
+    } else if (strcmp(how, "errorCode") == 0) {
+        BSON_APPEND_INT32(&data, how, (int32_t)value);
+    } else {
+        BSON_APPEND_BOOL(&data, "blockConnection", true);
+        BSON_APPEND_INT64(&data, how, value);
+    }
+    bson_append_document_end(whole, &data);
+    good = mongoc_client_command_simple(client, "admin", whole, NULL, NULL, NULL);
+    bson_destroy(whole);
+    bson_destroy(fail);
+    mongoc_client_destroy(client);
+    return good;
 }
 
 int mongo_group_teardown(void **state)

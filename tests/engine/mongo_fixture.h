@@ -27,6 +27,10 @@ int mongo_teardown(void **state);
 void damage(const char *collection, const char *coupon, const char *name, int64_t number, const char *text,
             const char *member);
 
+/* Have the server mistreat the next `times` commands of that name: "closeConnection"; "writeConcernError" or "errorCode" with the
+ * code; "blockTimeMS" with the time. False: it has no test commands. */
+bool fail_command(const char *command, int times, const char *how, int64_t value);
+
 /* A client beside the store's, the caller's to destroy. */
 mongoc_client_t *own_client(void);
 /* An id that no test had before, in the arena. */

@@ -26,49 +26,6 @@
 #define DAY INT64_C(1795132800000) /* 2026-11-20T00:00Z */
 #define QUARTER(k) (DAY + (k) * QUARTER_MS)
 
-/* Have the server mistreat the next `times` commands of that name. False: it has no test commands. */
-static bool fail_command(const char *command, int times, const char *how, int64_t value)
-{
-    mongoc_client_t *client = own_client();
-    bson_t *fail = BCON_NEW("configureFailPoint", "failCommand", "mode", "{", "times", BCON_INT32(times), "}", "data",
-                            "{", "failCommands", "[", BCON_UTF8(command), "]", "appName", "coupons", "}");
-    bson_t data, *whole = bson_new();
-    bson_iter_t it;
-    bool good;
-
-    bson_copy_to_excluding_noinit(fail, whole, "data", NULL);
-    bson_iter_init_find(&it, fail, "data");
-    BSON_APPEND_DOCUMENT_BEGIN(whole, "data", &data);
-    {
-        bson_iter_t inner;
-
-        bson_iter_recurse(&it, &inner);
-        while (bson_iter_next(&inner))
-            bson_append_iter(&data, NULL, 0, &inner);
-    }
-    if (strcmp(how, "closeConnection") == 0) {
-        BSON_APPEND_BOOL(&data, how, true);
-    } else if (strcmp(how, "writeConcernError") == 0) {
-        bson_t error;
-
-        BSON_APPEND_DOCUMENT_BEGIN(&data, how, &error);
-        BSON_APPEND_INT32(&error, "code", (int32_t)value);
-        BSON_APPEND_UTF8(&error, "errmsg", "by the test");
-        bson_append_document_end(&data, &error);
-    } else if (strcmp(how, "errorCode") == 0) {
-        BSON_APPEND_INT32(&data, how, (int32_t)value);
-    } else {
-        BSON_APPEND_BOOL(&data, "blockConnection", true);
-        BSON_APPEND_INT64(&data, how, value);
-    }
-    bson_append_document_end(whole, &data);
-    good = mongoc_client_command_simple(client, "admin", whole, NULL, NULL, NULL);
-    bson_destroy(whole);
-    bson_destroy(fail);
-    mongoc_client_destroy(client);
-    return good;
-}
-
 /* ---- makers ---- */
 
 static struct batch *make_batch(const char *coupon, int64_t lane, int64_t seq, const char *user)
@@ -139,109 +96,6 @@ static struct user_state *read_user_state(const char *coupon, const char *user, 
 
     assert_int_equal(session->ops->user_states(session, after, &arena, &read, 1), STORE_OK);
     return read.user_state;
-}
-
-/* ---- start ---- */
-
-static void a_second_preparing_changes_nothing(void **state)
-{
-    NEEDS_SERVER();
-
-    char message[1024];
-
-    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
-    assert_int_equal(mongo_ping(session, 60000), STORE_OK);
-}
-
-typedef struct mongo *opening(const struct config *config, char *message, size_t size);
-static opening *const openings[] = {mongo_open, mongo_open_single};
-#define OPENINGS (sizeof openings / sizeof *openings)
-
-/* In time: of a server that is to answer, on a machine that may have much other work. */
-static void says(const char *uri, const char *sentence, int time_ms)
-{
-    struct config other = config;
-
-    snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "%s", uri);
-    other.mongodb_server_selection_timeout_ms = time_ms;
-    for (size_t i = 0; i < OPENINGS; i++) {
-        char message[1024] = "";
-        struct mongo *m = openings[i](&other, message, sizeof message);
-
-        if (m) {
-            assert_int_equal(mongo_prepare(m, message, sizeof message), -1);
-            mongo_close(m);
-        }
-        if (!strstr(message, sentence))
-            fail_msg("\"%s\" is not in \"%s\"", sentence, message);
-    }
-}
-
-static void what_breaks_while_it_is_prepared_is_repeated(void **state)
-{
-    char message[1024];
-
-    NEEDS_SERVER();
-    if (!fail_command("create", 2, "closeConnection", 0))
-        skip();
-    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
-    fail_command("createIndexes", 2, "closeConnection", 0);
-    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
-}
-
-static void a_server_that_will_not_do_is_refused_with_what_to_do(void **state)
-{
-    NEEDS_SERVER();
-
-    char *uri;
-    int pid;
-
-    says("nonsense://x", "MONGODB_URI", 500);
-    says("mongodb://127.0.0.1:1/", "No MongoDB server answers at 127.0.0.1:1", 500);
-    uri = mongod_start(MONGOD_STANDALONE, &pid);
-    if (!uri)
-        skip();
-    says(uri, "is standalone", 60000);
-    mongod_stop(uri, pid);
-    uri = mongod_start(MONGOD_UNINITIATED, &pid);
-    says(uri, "rs.initiate()", 5000); /* all of it, until there is no primary */
-    mongod_stop(uri, pid);
-}
-
-static void a_server_that_is_gone_is_not_ready(void **state)
-{
-    NEEDS_SERVER();
-
-    struct config other = config;
-    char message[256];
-
-    snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "mongodb://127.0.0.1:1/");
-    other.mongodb_server_selection_timeout_ms = 300;
-    for (size_t i = 0; i < OPENINGS; i++) {
-        struct mongo *m = openings[i](&other, message, sizeof message);
-        struct store *d = mongo_session(m);
-
-        assert_int_equal(mongo_ping(d, 100), STORE_FAILED);
-        assert_int_equal(d->ops->now(d, &(int64_t){0}), STORE_FAILED);
-        d->ops->close(d);
-        mongo_close(m);
-    }
-}
-
-static void a_single_session_can_be_opened_again(void **state)
-{
-    NEEDS_SERVER();
-
-    char message[1024];
-    struct mongo *m = mongo_open_single(&config, message, sizeof message);
-
-    for (int i = 0; i < 2; i++) {
-        struct store *d = mongo_session(m);
-
-        assert_int_equal(mongo_ping(d, 60000), STORE_OK);
-        d->ops->close(d);
-    }
-    mongo_close(m);
 }
 
 /* ---- the ledger ---- */
@@ -2049,11 +1903,6 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
     const struct CMUnitTest tests[] = {
-        T(a_second_preparing_changes_nothing),
-        T(what_breaks_while_it_is_prepared_is_repeated),
-        T(a_server_that_will_not_do_is_refused_with_what_to_do),
-        T(a_server_that_is_gone_is_not_ready),
-        T(a_single_session_can_be_opened_again),
         T(a_batch_is_appended_once_and_recognised_again),
         T(lanes_in_one_insert_stand_or_fall_alone),
         T(a_write_concern_error_leaves_every_lane_unknown_until_asked_again),

@@ -1,0 +1,128 @@
+/* tests/engine/test_mongo_connect.c -- how the store connects and prepares, against a real mongod (see mongod.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "mongo_fixture.h"
+#include "mongod.h"
+
+static void a_second_preparing_changes_nothing(void **state)
+{
+    NEEDS_SERVER();
+
+    char message[1024];
+
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    assert_int_equal(mongo_ping(session, 60000), STORE_OK);
+}
+
+typedef struct mongo *opening(const struct config *config, char *message, size_t size);
+static opening *const openings[] = {mongo_open, mongo_open_single};
+#define OPENINGS (sizeof openings / sizeof *openings)
+
+/* In time: of a server that is to answer, on a machine that may have much other work. */
+static void says(const char *uri, const char *sentence, int time_ms)
+{
+    struct config other = config;
+
+    snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "%s", uri);
+    other.mongodb_server_selection_timeout_ms = time_ms;
+    for (size_t i = 0; i < OPENINGS; i++) {
+        char message[1024] = "";
+        struct mongo *m = openings[i](&other, message, sizeof message);
+
+        if (m) {
+            assert_int_equal(mongo_prepare(m, message, sizeof message), -1);
+            mongo_close(m);
+        }
+        if (!strstr(message, sentence))
+            fail_msg("\"%s\" is not in \"%s\"", sentence, message);
+    }
+}
+
+static void what_breaks_while_it_is_prepared_is_repeated(void **state)
+{
+    char message[1024];
+
+    NEEDS_SERVER();
+    if (!fail_command("create", 2, "closeConnection", 0))
+        skip();
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    fail_command("createIndexes", 2, "closeConnection", 0);
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+}
+
+static void a_server_that_will_not_do_is_refused_with_what_to_do(void **state)
+{
+    NEEDS_SERVER();
+
+    char *uri;
+    int pid;
+
+    says("nonsense://x", "MONGODB_URI", 500);
+    says("mongodb://127.0.0.1:1/", "No MongoDB server answers at 127.0.0.1:1", 500);
+    uri = mongod_start(MONGOD_STANDALONE, &pid);
+    if (!uri)
+        skip();
+    says(uri, "is standalone", 60000);
+    mongod_stop(uri, pid);
+    uri = mongod_start(MONGOD_UNINITIATED, &pid);
+    says(uri, "rs.initiate()", 5000); /* all of it, until there is no primary */
+    mongod_stop(uri, pid);
+}
+
+static void a_server_that_is_gone_is_not_ready(void **state)
+{
+    NEEDS_SERVER();
+
+    struct config other = config;
+    char message[256];
+
+    snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "mongodb://127.0.0.1:1/");
+    other.mongodb_server_selection_timeout_ms = 300;
+    for (size_t i = 0; i < OPENINGS; i++) {
+        struct mongo *m = openings[i](&other, message, sizeof message);
+        struct store *d = mongo_session(m);
+
+        assert_int_equal(mongo_ping(d, 100), STORE_FAILED);
+        assert_int_equal(d->ops->now(d, &(int64_t){0}), STORE_FAILED);
+        d->ops->close(d);
+        mongo_close(m);
+    }
+}
+
+static void a_single_session_can_be_opened_again(void **state)
+{
+    NEEDS_SERVER();
+
+    char message[1024];
+    struct mongo *m = mongo_open_single(&config, message, sizeof message);
+
+    for (int i = 0; i < 2; i++) {
+        struct store *d = mongo_session(m);
+
+        assert_int_equal(mongo_ping(d, 60000), STORE_OK);
+        d->ops->close(d);
+    }
+    mongo_close(m);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
+    const struct CMUnitTest tests[] = {
+        T(a_second_preparing_changes_nothing),
+        T(what_breaks_while_it_is_prepared_is_repeated),
+        T(a_server_that_will_not_do_is_refused_with_what_to_do),
+        T(a_server_that_is_gone_is_not_ready),
+        T(a_single_session_can_be_opened_again),
+    };
+
+    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
+}
