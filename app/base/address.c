@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/checked.h"
+
 #define NETWORK_SIZE 64 /* bytes of a network's text, with its NUL */
 
 /* Not public, though they look like unicast. IPv6 outside of 2000::/3 needs no rows. */
@@ -293,9 +295,7 @@ const char *address_url_fault(const char *url, const struct address_rules *rules
     slashes = strstr(url, "://"); /* libcurl accepts one or three, too */
     if (!slashes || slashes[3] == '/')
         return "must be an absolute URL with a host";
-    u = curl_url();
-    if (!u)
-        abort();
+    u = checked(curl_url());
     fault = curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK ? parts_fault(u, rules) : "must be an absolute URL";
     curl_url_cleanup(u);
     return fault;

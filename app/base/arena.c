@@ -64,7 +64,7 @@ static struct arena_block *grow(struct arena *a, size_t size)
     if (want < size)
         want = size;
     if (want > SIZE_MAX - sizeof *b || !(b = malloc(sizeof *b + want)))
-        abort();
+        out_of_memory();
     b->size = want;
     b->used = 0;
     b->next = a->blocks;
@@ -79,7 +79,7 @@ static void *take(struct arena *a, size_t size)
     void *p;
 
     if (size > SIZE_MAX - ALIGNMENT)
-        abort();
+        out_of_memory();
     size = (size + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     if (!b || b->size - b->used < size)
         b = grow(a, size);
@@ -96,7 +96,7 @@ void *arena_alloc(struct arena *a, size_t size)
 void *arena_array(struct arena *a, size_t count, size_t size)
 {
     if (size && count > SIZE_MAX / size)
-        abort();
+        out_of_memory();
     return arena_alloc(a, count * size);
 }
 

@@ -26,7 +26,7 @@ void buf_reserve(struct buf *b, size_t more)
     size_t need, cap = b->cap ? b->cap : 128;
 
     if (more > SIZE_MAX / 2 - b->len)
-        abort();
+        out_of_memory();
     need = b->len + more + 1;
     if (need <= b->cap)
         return;

@@ -7,11 +7,14 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Returns p, from malloc or a similar function; aborts if it is NULL. */
+/* Write "PROGRAM: out of memory" to standard error, which takes no memory, and abort. */
+_Noreturn void out_of_memory(void);
+
+/* Returns p, from malloc or a similar function; out_of_memory() if it is NULL. */
 static inline void *checked(void *p)
 {
     if (!p)
-        abort();
+        out_of_memory();
     return p;
 }
 

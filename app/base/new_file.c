@@ -7,22 +7,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/checked.h"
+
 bool new_file_open(struct new_file *f, const char *path)
 {
     int fd;
 
-    *f = (struct new_file){.path = strdup(path)};
-    if (!f->path || asprintf(&f->temporary, "%s.XXXXXX", path) < 0)
-        abort();
+    *f = (struct new_file){.path = checked(strdup(path))};
+    if (asprintf(&f->temporary, "%s.XXXXXX", path) < 0)
+        out_of_memory();
     fd = mkostemp(f->temporary, O_CLOEXEC); /* mode 0600 */
     if (fd < 0) {
         free(f->path);
         free(f->temporary);
         return false;
     }
-    f->to = fdopen(fd, "w");
-    if (!f->to)
-        abort();
+    f->to = checked(fdopen(fd, "w"));
     return true;
 }
 

@@ -341,7 +341,7 @@ void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LE
     buf_clear(scratch);
     batch_line(b, scratch, false);
     if (!EVP_Digest(scratch->data, scratch->len, hash, NULL, EVP_sha256(), NULL))
-        abort(); /* only out of memory */
+        out_of_memory();
 }
 
 void batch_tails_digest(const uint8_t (*hashes)[HASH_LEN], size_t lanes, uint8_t digest[FINGERPRINT_LEN])
@@ -349,7 +349,7 @@ void batch_tails_digest(const uint8_t (*hashes)[HASH_LEN], size_t lanes, uint8_t
     uint8_t whole[HASH_LEN];
 
     if (!EVP_Digest(hashes, lanes * HASH_LEN, whole, NULL, EVP_sha256(), NULL))
-        abort(); /* only out of memory */
+        out_of_memory();
     memcpy(digest, whole, FINGERPRINT_LEN);
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
+
 /* ---- user states ---- */
 
 static void move_to_day(struct user_state *u, int64_t day_ms)
@@ -525,8 +527,8 @@ static void set_slot(struct slot *s, enum slot_state state, const struct entry *
 {
     char *user = NULL;
 
-    if (state != SLOT_FREE && state != SLOT_RETIRED && e->user && !(user = strdup(e->user)))
-        abort();
+    if (state != SLOT_FREE && state != SLOT_RETIRED && e->user)
+        user = checked(strdup(e->user));
     free(s->user);
     s->user = user;
     s->state = (uint8_t)state;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
+
 static const char *const state_names[SLOT_STATE_COUNT] = {
     [SLOT_FREE] = "free",         [SLOT_ISSUED] = "issued",       [SLOT_RESERVED] = "reserved",
     [SLOT_REDEEMED] = "redeemed", [SLOT_RETIRED] = "retired",     [SLOT_CANCELLED] = "cancelled",
@@ -87,8 +89,8 @@ void bucket_copy(struct bucket *dst, const struct bucket *src)
     bucket_release(dst);
     *dst = *src;
     for (int i = 0; i < BUCKET_SLOTS; i++)
-        if (src->slots[i].user && !(dst->slots[i].user = strdup(src->slots[i].user)))
-            abort();
+        if (src->slots[i].user)
+            dst->slots[i].user = checked(strdup(src->slots[i].user));
 }
 
 int bucket_free_count(const struct bucket *k)

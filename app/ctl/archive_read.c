@@ -10,6 +10,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/checked.h"
 #include "ctl/archive_file.h"
 #include "ctl/batch_in.h"
 #include "ctl/statement.h"
@@ -331,12 +332,10 @@ static bool tell_lane(struct checking *c, struct told *t, int64_t lane, struct l
 
 static bool tell_lanes(struct checking *c, struct archive_result *out)
 {
-    struct lane_sums *sums = calloc(COUPON_LANES_MAX, sizeof *sums);
+    struct lane_sums *sums = checked(calloc(COUPON_LANES_MAX, sizeof *sums));
     struct told t = {.out = out};
     bool good = true;
 
-    if (!sums)
-        abort();
     rewind_lines(&c->lines);
     for (int64_t lane = 0; good && lane < c->manifest->lanes; lane++)
         good = tell_lane(c, &t, lane, &sums[lane]);
@@ -352,11 +351,9 @@ static bool tell_lanes(struct checking *c, struct archive_result *out)
 
 int archive_check(const char *path, const struct jws_keys *keys, int64_t *lane, drift_fn *report, void *context, struct archive_result *out)
 {
-    struct checking *c = calloc(1, sizeof *c);
+    struct checking *c = checked(calloc(1, sizeof *c));
     int code = CTL_OK;
 
-    if (!c)
-        abort();
     *out = (struct archive_result){.batches = 0};
     c->manifest = &out->manifest;
     c->keys = keys;

@@ -92,10 +92,8 @@ static long take(struct client *k, CURL *curl, size_t number)
 static void *run_client(void *context)
 {
     struct client *k = context;
-    CURL *curl = curl_easy_init();
+    CURL *curl = checked(curl_easy_init());
 
-    if (!curl)
-        abort();
     curl_easy_setopt(curl, CURLOPT_URL, k->bench->url);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, drop_body);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);

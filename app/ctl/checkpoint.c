@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/checked.h"
 #include "ctl/statement.h"
 
 #define SUFFIX ".checkpoint"
@@ -64,7 +65,7 @@ static char *path_of(const struct checkpoints *k, const char *coupon)
     char *path;
 
     if (asprintf(&path, "%s/%s" SUFFIX, k->dir, coupon) < 0)
-        abort();
+        out_of_memory();
     return path;
 }
 

@@ -84,9 +84,7 @@ char *client_path(const char *format, ...)
             buf_putc(&path, *format);
             continue;
         }
-        escaped = curl_easy_escape(NULL, va_arg(args, const char *), 0);
-        if (!escaped)
-            abort();
+        escaped = checked(curl_easy_escape(NULL, va_arg(args, const char *), 0));
         buf_puts(&path, escaped);
         curl_free(escaped);
         format++;
@@ -172,11 +170,9 @@ static struct curl_slist *add_header(struct curl_slist *list, const char *name, 
     if (!value)
         return list;
     if (asprintf(&line, "%s: %s", name, value) < 0)
-        abort();
-    list = curl_slist_append(list, line);
+        out_of_memory();
+    list = checked(curl_slist_append(list, line));
     free(line);
-    if (!list)
-        abort();
     return list;
 }
 
@@ -209,12 +205,10 @@ static void set_body(CURL *curl, const struct call *call)
 static CURLcode transfer(const struct call *call, const char *url, struct curl_slist *headers, struct answer *a,
                          char *details)
 {
-    CURL *curl = curl_easy_init();
+    CURL *curl = checked(curl_easy_init());
     struct exchange x = {call, a, curl};
     CURLcode result;
 
-    if (!curl)
-        abort();
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
@@ -249,7 +243,7 @@ int client_call(struct ctl *c, struct call call, struct answer *a)
         return CTL_USAGE;
     }
     if (asprintf(&url, "%s%s", base, call.path) < 0)
-        abort();
+        out_of_memory();
     free(call.path);
     snprintf(bearer, sizeof bearer, "Bearer %s", key);
     headers = add_header(headers, "Authorization", bearer);
@@ -371,7 +365,7 @@ static char *page_path(const char *path, const char *cursor)
     char *escaped = cursor ? client_path("%s", cursor) : NULL, *page = NULL;
 
     if (asprintf(&page, "%s%s%s", path, !cursor ? "" : strchr(path, '?') ? "&cursor=" : "?cursor=", cursor ? escaped : "") < 0)
-        abort();
+        out_of_memory();
     free(escaped);
     return page;
 }

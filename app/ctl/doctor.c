@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/checked.h"
 #include "ctl/client.h"
 #include "ctl/doctor.h"
 #include "ctl/print.h"
@@ -36,7 +37,7 @@ void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, 
 
     va_start(args, format);
     if (vasprintf(&line, format, args) < 0)
-        abort();
+        out_of_memory();
     va_end(args);
     if (ctl_json(d->ctl)) {
         json_object *o = json_object_new_object();

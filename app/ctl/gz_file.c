@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "ctl/ctl.h"
 
 bool gz_file_open(struct gz_file *f, const char *path)
@@ -18,9 +19,12 @@ bool gz_file_open(struct gz_file *f, const char *path)
         return false;
     }
     fd = fcntl(fileno(f->place.to), F_DUPFD_CLOEXEC, 0); /* gzclose() closes it */
-    f->file = fd >= 0 ? gzdopen(fd, "wb") : NULL;
-    if (!f->file)
-        abort();
+    if (fd < 0) {
+        ctl_complain("%s: %s", path, strerror(errno));
+        new_file_drop(&f->place);
+        return false;
+    }
+    f->file = checked(gzdopen(fd, "wb"));
     return true;
 }
 
@@ -48,11 +52,9 @@ bool gz_file_close(struct gz_file *f)
 
 bool gz_file_keep(struct gz_file *f)
 {
-    char *path = strdup(f->place.path);
+    char *path = checked(strdup(f->place.path));
     bool kept;
 
-    if (!path)
-        abort();
     kept = new_file_keep(&f->place);
     if (!kept)
         ctl_complain("%s: %s", path, strerror(errno));

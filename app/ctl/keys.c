@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/address.h"
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/new_file.h"
@@ -44,11 +45,9 @@ bool ctl_write_secret(const char *path, const char *text)
 /* True if the key's file can be written: no key must be stored that cannot be handed over. */
 static bool is_writable_place(const char *path)
 {
-    char *copy = strdup(path), *slash;
+    char *copy = checked(strdup(path)), *slash;
     bool ok;
 
-    if (!copy)
-        abort();
     slash = strrchr(copy, '/');
     if (slash)
         slash[slash == copy] = '\0';

@@ -203,7 +203,7 @@ void ctl_complain(const char *format, ...)
 
     va_start(args, format);
     if (vasprintf(&text, format, args) < 0)
-        abort();
+        out_of_memory();
     va_end(args);
     fputs("couponctl: ", stderr);
     print_safely(text, stderr);
@@ -228,7 +228,7 @@ const struct config *ctl_config(struct ctl *c)
     if (!path && access(DEFAULT_CONFIG, R_OK) == 0)
         path = DEFAULT_CONFIG;
     if (uri && setenv("MONGODB_URI", uri, 1) != 0)
-        abort();
+        out_of_memory();
     if (config_load(&c->config, path, NULL, message, sizeof message) != 0) {
         ctl_complain("%s", message);
         return NULL;
@@ -323,7 +323,7 @@ static const char *joined(const char *former, char *value)
     if (!former)
         return value;
     if (asprintf(&both, "%s, %s", former, value) < 0)
-        abort();
+        out_of_memory();
     return both;
 }
 

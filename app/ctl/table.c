@@ -28,9 +28,7 @@ void table_release(struct table *t)
 void table_add(struct table *t, const char *text)
 {
     t->cells = checked_grown(t->cells, t->count, &t->capacity, sizeof *t->cells);
-    t->cells[t->count] = strdup(text ? text : "-");
-    if (!t->cells[t->count++])
-        abort();
+    t->cells[t->count++] = checked(strdup(text ? text : "-"));
 }
 
 /* The number of UTF-8 characters, close enough to columns. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/json.h"
 #include "ctl/archive_verify.h"
 #include "ctl/checkpoint.h"
@@ -357,9 +358,7 @@ int ctl_verify(struct ctl *c)
     for (int i = 0; i < c->args.count; i++)
         if (archive_is_named(c->args.words[i]))
             return archive_verify(c);
-    v = calloc(1, sizeof *v);
-    if (!v)
-        abort();
+    v = checked(calloc(1, sizeof *v));
     if (!parts || ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked))
         code = checkpoints_open(c, &v->checkpoints);
     if (code == CTL_OK)

@@ -648,7 +648,7 @@ int deliverer_run(const struct config *config)
         return EX_CONFIG;
     }
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(d.multi = curl_multi_init()))
-        abort();
+        out_of_memory();
     stop_init(&d.stop);
     d.schema = schema_watch_start(d.mongo);
     run_threads(&d);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/ids.h"
 #include "base/signature.h"
 #include "base/utf8.h"
@@ -122,13 +123,9 @@ static void add_name(struct post *p, const char *name)
 static void add_header(struct post *p, const char *name, const char *value)
 {
     struct buf line = BUF_INIT;
-    struct curl_slist *grown;
 
     buf_printf(&line, "%s: %s", name, value);
-    grown = curl_slist_append(p->headers, line.data);
-    if (!grown)
-        abort();
-    p->headers = grown;
+    p->headers = checked(curl_slist_append(p->headers, line.data));
     buf_free(&line);
 }
 
@@ -179,12 +176,11 @@ static void set_options(struct post *p, const struct config *config, const char 
 struct post *post_new(const struct config *config, const struct hook *h, const struct batch *b, const struct event *e,
                       int64_t now_ms)
 {
-    struct post *p = calloc(1, sizeof *p);
+    struct post *p = checked(calloc(1, sizeof *p));
     struct delivery *delivery;
     struct buf id = BUF_INIT;
 
-    if (!p || !(p->curl = curl_easy_init()))
-        abort();
+    p->curl = checked(curl_easy_init());
     p->rules = (struct address_rules){config->webhooks_http != 0, config->webhooks_networks};
     delivery = &p->delivery;
     id_random(delivery->id, sizeof delivery->id - 1);

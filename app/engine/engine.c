@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/hash.h"
 #include "base/latch.h"
 #include "engine/committer.h"
@@ -35,10 +36,8 @@ static struct committer *owner(struct engine *e, const char *coupon)
 struct engine *engine_start(const struct engine_config *config, struct store_source *source,
                             const struct engine_hooks *hooks, multilane_start *multilane)
 {
-    struct engine *e = calloc(1, sizeof *e);
+    struct engine *e = checked(calloc(1, sizeof *e));
 
-    if (!e)
-        abort();
     e->config = *config;
     if (hooks)
         e->hooks = *hooks;

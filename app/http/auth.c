@@ -122,10 +122,8 @@ enum handled auth_wait(struct auth *a, struct request *r)
 
 static bool renew(struct auth *a, struct store *session)
 {
-    struct snapshot *fresh = calloc(1, sizeof *fresh), *old;
+    struct snapshot *fresh = checked(calloc(1, sizeof *fresh)), *old;
 
-    if (!fresh)
-        abort();
     arena_init(&fresh->arena, 0);
     if (mongo_keys(session, &fresh->arena, &fresh->keys, &fresh->count) != STORE_OK) {
         snapshot_free(fresh);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/json.h"
 
 #define INTEGER_MAX (INT64_C(1) << 53)
@@ -117,11 +118,9 @@ static const char *write_double(double value, struct json *j)
 static const char *write_object(struct json_object *o, struct json *j, size_t most)
 {
     size_t count = (size_t)json_object_object_length(o), i = 0;
-    const char **names = calloc(count + 1, sizeof *names);
+    const char **names = checked(calloc(count + 1, sizeof *names));
     const char *problem = NULL;
 
-    if (!names)
-        abort();
     JSONC_FOREACH(o, member)
         names[i++] = jsonc_name(member);
     qsort(names, count, sizeof *names, by_name);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/utf8.h"
 
 struct cursor {
@@ -318,9 +319,7 @@ struct json_object *json_in(const char *text, size_t len, struct errors *e)
         errors_add(e, "", "the body must be a JSON object");
         return NULL;
     }
-    t = json_tokener_new_ex(JSON_DEPTH_MAX + 2);
-    if (!t)
-        abort();
+    t = checked(json_tokener_new_ex(JSON_DEPTH_MAX + 2));
     json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
     o = json_tokener_parse_ex(t, text + scan.start, (int)(scan.end - scan.start));
     complete = json_tokener_get_error(t) == json_tokener_success;

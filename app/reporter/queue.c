@@ -3,13 +3,12 @@
 
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "base/cond.h"
 
 void queue_init(struct queue *in)
 {
-    *in = (struct queue){.ring = calloc(QUEUE_SIZE, sizeof *in->ring)};
-    if (!in->ring)
-        abort();
+    *in = (struct queue){.ring = checked(calloc(QUEUE_SIZE, sizeof *in->ring))};
     pthread_mutex_init(&in->lock, NULL);
     cond_init(&in->filled);
     cond_init(&in->emptied);

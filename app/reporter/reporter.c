@@ -666,12 +666,10 @@ static void *fold_thread(void *context)
     r->session = mongo_session(r->mongo);
     r->round_most = (size_t)r->config->reporter_fold_max;
     most = r->round_most;
-    r->batches = calloc(most, sizeof *r->batches);
-    r->runs = calloc(most, sizeof *r->runs);
-    r->writes = calloc(most, sizeof *r->writes);
-    r->marks = calloc(most, sizeof *r->marks);
-    if (!r->batches || !r->runs || !r->writes || !r->marks)
-        abort();
+    r->batches = checked(calloc(most, sizeof *r->batches));
+    r->runs = checked(calloc(most, sizeof *r->runs));
+    r->writes = checked(calloc(most, sizeof *r->writes));
+    r->marks = checked(calloc(most, sizeof *r->marks));
     while (!stop_asked(&r->stop))
         fold_once(r);
     r->session->ops->close(r->session);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "coupons/slot.h"
 
 /* ---- writing ---- */
@@ -198,9 +199,7 @@ static bool read_text(const bson_iter_t *it, char **value, struct arena *a)
 
     if (!get_text(it, &text))
         return false;
-    *value = a ? arena_strdup(a, text) : strdup(text);
-    if (!*value)
-        abort();
+    *value = a ? arena_strdup(a, text) : checked(strdup(text));
     return true;
 }
 

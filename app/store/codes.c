@@ -390,12 +390,10 @@ static bool loose_form(const char *code, char form[CODE_MAX + 1])
 static enum store_status look_in_coupon(struct session *session, struct store_time after, const struct coupon *c, int64_t next_n,
                                         const char *job, struct code_draft *codes, size_t count, struct look_up *items)
 {
-    struct look_up **claims = calloc(count + 1, sizeof *claims);
+    struct look_up **claims = checked(calloc(count + 1, sizeof *claims));
     enum store_status status;
     size_t claim_count = 0;
 
-    if (!claims)
-        abort();
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = c->id, .code = codes[i].normal};
     status = codes_find(session, after, items, count);
@@ -420,12 +418,10 @@ static enum store_status look_in_directory(struct session *session, struct store
                                            int64_t next_n, struct code_draft *codes, size_t count,
                                            struct look_up *items)
 {
-    char(*forms)[CODE_MAX + 1] = calloc(count + 1, sizeof *forms);
-    enum standing *standings = calloc(count + 1, sizeof *standings);
+    char(*forms)[CODE_MAX + 1] = checked(calloc(count + 1, sizeof *forms));
+    enum standing *standings = checked(calloc(count + 1, sizeof *standings));
     enum store_status status;
 
-    if (!forms || !standings)
-        abort();
     for (size_t i = 0; i < count; i++) {
         directory_form(codes[i].code, forms[i]);
         items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};
@@ -445,13 +441,11 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
                                    struct code_draft *codes, size_t count)
 {
     bool service = c->codes.unique == UNIQUE_SERVICE;
-    struct look_up *items = calloc(count + 1, sizeof *items);
+    struct look_up *items = checked(calloc(count + 1, sizeof *items));
     enum store_status status = STORE_OK;
     struct session *session = session_of(s);
     struct store_time after = {0};
 
-    if (!items)
-        abort();
     for (size_t i = 0; i < count; i++)
         codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
     if (count > 0 && (next_n > 0 || service) && !session_pulse(session, &after))

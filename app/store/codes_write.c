@@ -244,12 +244,10 @@ static enum store_status take_over(struct session *session, const struct documen
 static enum store_status settle_met(struct session *session, const struct documents *list, bool *elsewhere)
 {
     const struct draft *draft = list->draft;
-    struct look_up *met = calloc(list->found_count + 1, sizeof *met);
-    enum standing *standings = calloc(list->found_count + 1, sizeof *standings);
+    struct look_up *met = checked(calloc(list->found_count + 1, sizeof *met));
+    enum standing *standings = checked(calloc(list->found_count + 1, sizeof *standings));
     enum store_status status;
 
-    if (!met || !standings)
-        abort();
     for (size_t k = 0; k < list->found_count; k++)
         met[k] = draft->directory[list->found[k]];
     status = codes_find(session, list->when, met, list->found_count);
@@ -272,13 +270,11 @@ static enum store_status settle_met(struct session *session, const struct docume
 
 static enum store_status claim_directory(struct session *session, struct draft *draft, bool *elsewhere)
 {
-    struct look_up *items = calloc(draft->count + 1, sizeof *items);
-    char(*forms)[CODE_MAX + 1] = calloc(draft->count + 1, sizeof *forms);
+    struct look_up *items = checked(calloc(draft->count + 1, sizeof *items));
+    char(*forms)[CODE_MAX + 1] = checked(calloc(draft->count + 1, sizeof *forms));
     struct documents list;
     enum store_status status;
 
-    if (!items || !forms)
-        abort();
     for (size_t i = 0; i < draft->count; i++) {
         directory_form(draft->codes[i].code, forms[i]);
         items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "store/bson_fields.h"
 #include "store/codes.h"
 
@@ -69,12 +70,10 @@ static int by_owner(const void *a, const void *b)
 static enum store_status judge_owner(struct session *session, struct store_time after, const char *owner,
                                      const struct tail *tail, struct look_up **entries, size_t count)
 {
-    struct look_up **announced = calloc(count + 1, sizeof *announced);
+    struct look_up **announced = checked(calloc(count + 1, sizeof *announced));
     enum store_status status;
     size_t k = 0;
 
-    if (!announced)
-        abort();
     for (size_t i = 0; i < count; i++) {
         entries[i]->found = false;
         if (entries[i]->n < tail->next_n)
@@ -97,12 +96,10 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
 enum store_status directory_judge(struct session *session, struct store_time after, const char *coupon, int64_t next_n,
                                   struct look_up *items, enum standing *standings, size_t count)
 {
-    struct look_up **entries = calloc(count + 1, sizeof *entries);
+    struct look_up **entries = checked(calloc(count + 1, sizeof *entries));
     enum store_status status = STORE_OK;
     size_t found = 0;
 
-    if (!entries)
-        abort();
     for (size_t i = 0; i < count; i++) {
         standings[i] = STANDING_NONE;
         if (items[i].found)

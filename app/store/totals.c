@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/session.h"
@@ -162,11 +163,9 @@ static bool read_back(struct additions *g)
  * earlier ones count as done. */
 enum store_status mongo_totals_add(struct store *s, struct totals_write *writes, size_t count)
 {
-    struct additions g = {session_of(s), calloc(count + 1, sizeof(struct addition)), count};
+    struct additions g = {session_of(s), checked(calloc(count + 1, sizeof(struct addition))), count};
     bool good = true, left = count > 0;
 
-    if (!g.items)
-        abort();
     for (size_t i = 0; i < count; i++) {
         writes[i].applied = writes[i].unreadable = false;
         g.items[i] = (struct addition){&writes[i], TODO_UPDATE};

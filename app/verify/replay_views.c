@@ -140,8 +140,8 @@ void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SL
     s = replay_shelf_of(r, b);
     if (!s)
         return;
-    if (!s->codes && !(s->codes = calloc(BUCKET_SLOTS, sizeof *s->codes)))
-        abort();
+    if (!s->codes)
+        s->codes = checked(calloc(BUCKET_SLOTS, sizeof *s->codes));
     for (int i = 0; i < BUCKET_SLOTS; i++)
         s->codes[i] = codes[i] && b * BUCKET_SLOTS + i < r->codes_next_n ? replay_hash(codes[i]) : 0;
 }

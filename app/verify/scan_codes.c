@@ -252,10 +252,8 @@ enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_
     struct code_scan c = {.scan = v, .coupon = coupon, .next_n = next_n, .fn = fn, .context = context};
     enum store_status s;
 
-    c.look_ups = calloc(PAGE_CODES, sizeof *c.look_ups);
-    c.found = calloc(PAGE_CODES, sizeof *c.found);
-    if (!c.look_ups || !c.found)
-        abort();
+    c.look_ups = checked(calloc(PAGE_CODES, sizeof *c.look_ups));
+    c.found = checked(calloc(PAGE_CODES, sizeof *c.found));
     arena_init(&c.arena, 0);
     s = check_codes(&c);
     if (s == STORE_OK && stale)

@@ -1,10 +1,15 @@
-/* Unit tests of base/arena and base/checked: alignment, zeroing, growth, reuse. */
+/* Unit tests of base/arena and base/checked: alignment, zeroing, growth, reuse, out of memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/checked.h"
@@ -137,6 +142,34 @@ static void a_list_of_malloc_grows_likewise(void **state)
     free(large);
 }
 
+static void out_of_memory_says_so_and_aborts(void **state)
+{
+    char said[256] = "", expected[256];
+    size_t len = 0;
+    ssize_t n;
+    int ends[2], status;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL); /* cmocka's handler would report a failed test */
+        dup2(ends[1], STDERR_FILENO);
+        checked(NULL);
+        _exit(0);
+    }
+    close(ends[1]);
+    while ((n = read(ends[0], said + len, sizeof said - 1 - len)) > 0)
+        len += (size_t)n;
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    snprintf(expected, sizeof expected, "%s: out of memory\n", program_invocation_short_name);
+    assert_string_equal(said, expected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +180,7 @@ int main(void)
         cmocka_unit_test(copies_end_with_nul),
         cmocka_unit_test(a_list_grows_and_keeps_its_items),
         cmocka_unit_test(a_list_of_malloc_grows_likewise),
+        cmocka_unit_test(out_of_memory_says_so_and_aborts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
