@@ -158,36 +158,36 @@ static void begin_walk(struct lane *l, int64_t touched_end)
     DL_FOREACH(l->window, w)
         if (w->end_b > l->touched_end)
             l->touched_end = w->end_b;
-    l->walk = l->touched_end - first_bucket(l) > WALK_MOST ? l->touched_end : first_bucket(l);
-    l->walk_rest = l->walk;
-    l->walk_stop = INT64_MAX;
+    l->walk.next = l->touched_end - first_bucket(l) > WALK_MOST ? l->touched_end : first_bucket(l);
+    l->walk.rest = l->walk.next;
+    l->walk.stop = INT64_MAX;
 }
 
 void free_pool_look_from(struct lane *l, int64_t grows)
 {
-    if (l->touched_end < 0 || (l->walk >= 0 && l->walk <= grows && l->walk_stop == INT64_MAX))
+    if (l->touched_end < 0 || (l->walk.next >= 0 && l->walk.next <= grows && l->walk.stop == INT64_MAX))
         return;
-    if (l->walk < 0)
-        l->walk_rest = first_bucket(l);
-    else if (l->walk_stop < INT64_MAX)
-        l->walk_rest = l->walk_stop;
-    l->walk = grows;
-    l->walk_stop = INT64_MAX;
+    if (l->walk.next < 0)
+        l->walk.rest = first_bucket(l);
+    else if (l->walk.stop < INT64_MAX)
+        l->walk.rest = l->walk.stop;
+    l->walk.next = grows;
+    l->walk.stop = INT64_MAX;
 }
 
 /* *end: the end of the present stretch; after it comes the rest. False: the walk is over, all untouched buckets were seen. */
 static bool walks(struct lane *l, int64_t *end)
 {
-    *end = l->walk_stop < end_bucket(l) ? l->walk_stop : end_bucket(l);
-    if (l->walk >= 0 && l->walk < *end)
+    *end = l->walk.stop < end_bucket(l) ? l->walk.stop : end_bucket(l);
+    if (l->walk.next >= 0 && l->walk.next < *end)
         return true;
-    if (l->walk < 0 || l->walk_rest <= first_bucket(l)) {
-        l->walk = -1;
+    if (l->walk.next < 0 || l->walk.rest <= first_bucket(l)) {
+        l->walk.next = -1;
         return false;
     }
-    l->walk = first_bucket(l);
-    *end = l->walk_stop = l->walk_rest;
-    l->walk_rest = first_bucket(l);
+    l->walk.next = first_bucket(l);
+    *end = l->walk.stop = l->walk.rest;
+    l->walk.rest = first_bucket(l);
     return true;
 }
 
@@ -370,11 +370,11 @@ static void walk_on(const struct stretch *stretch, struct found_list *found)
     int64_t end = count == WALK_MOST ? touched->numbers[WALK_MOST - 1] + 1 : stretch->end;
     struct lane *l = t->lane;
 
-    for (; l->walk < end && t->found - before < l->topup; l->walk++) {
-        if (passed < count && touched->numbers[passed] == l->walk)
+    for (; l->walk.next < end && t->found - before < l->topup; l->walk.next++) {
+        if (passed < count && touched->numbers[passed] == l->walk.next)
             passed++;
         else
-            add_found(found, t, untouched_bucket(l, l->walk));
+            add_found(found, t, untouched_bucket(l, l->walk.next));
     }
 }
 
@@ -394,8 +394,8 @@ static enum store_status find_untouched(struct store *s, struct top_up **open, s
         if ((open[i]->found && lane_picks_at_random(l)) || !walks(l, &end))
             continue;
         stretches[walking] = (struct stretch){open[i], end, NULL};
-        if (l->walk < l->touched_end) {
-            searches[asked] = (struct touched_search){.coupon = l->coupon, .from = l->walk, .most = WALK_MOST,
+        if (l->walk.next < l->touched_end) {
+            searches[asked] = (struct touched_search){.coupon = l->coupon, .from = l->walk.next, .most = WALK_MOST,
                                                       .end = end < l->touched_end ? end : l->touched_end,
                                                       .numbers = numbers + asked * WALK_MOST};
             stretches[walking].touched = &searches[asked++];
@@ -440,6 +440,7 @@ static void top_up_once(struct store *s, struct top_up **open, size_t count, siz
         after = store_time_later(after, open[i]->lane->mark.when);
         open[i]->found = 0;
         open[i]->looks++;
+        open[i]->before = open[i]->lane->walk;
     }
     status = find_touched(s, open, count, most, after, &found);
     if (status == STORE_OK)
@@ -450,8 +451,11 @@ static void top_up_once(struct store *s, struct top_up **open, size_t count, siz
         status = read_codes(s, found.items, found.count);
     if (status == STORE_OK)
         add_all_found(&found);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         open[i]->status = status;
+        if (status != STORE_OK) /* what was found is not in the pool */
+            open[i]->lane->walk = open[i]->before;
+    }
     free(found.items);
 }
 

@@ -21,6 +21,7 @@ struct top_up {
     /* within */
     bool from_start, wrapped, searched; /* the touched buckets */
     size_t found, looks;
+    struct walk before; /* at the start of the last search */
 };
 /* Fill free pools of different lanes, all in the same reads. A bucket ahead of the tail makes its lane stale. */
 void free_pool_top_up(struct store *s, struct top_up *tops, size_t count);

@@ -21,6 +21,13 @@ struct cached_bucket;
 
 #define LANE_KEY_SIZE (COUPON_ID_MAX + 24)
 
+/* The search for untouched buckets. */
+struct walk {
+    int64_t next; /* where it goes on; -1: none left that was not in the free pool */
+    int64_t stop; /* up to here, or the lane's end; */
+    int64_t rest; /* then from the lane's first bucket up to here */
+};
+
 struct lane {
     char key[LANE_KEY_SIZE]; /* coupon, line feed, number: the committer's hash key */
     char coupon[COUPON_ID_MAX + 1];
@@ -52,9 +59,7 @@ struct lane {
     size_t free_pool_first, free_pool_count, free_pool_capacity;
     int64_t cursor;          /* bucket number, or pick, where the next top-up with touched buckets starts */
     int64_t touched_end;     /* no bucket from here on is touched; -1: not known */
-    int64_t walk;            /* where the search for untouched buckets goes on; -1: none left that was not in the free pool */
-    int64_t walk_stop;       /* up to here, or the lane's end; */
-    int64_t walk_rest;       /* then from the lane's first bucket up to here */
+    struct walk walk;
     size_t topup;            /* buckets to read next time: grows while they are used fast */
     struct mono topped_up;
     int64_t next_due_ms;     /* nothing expires before; INT64_MAX: nothing will; INT64_MIN: unknown, search again */

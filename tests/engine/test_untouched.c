@@ -207,6 +207,22 @@ static void what_is_retired_goes_out_to_nobody(void **state)
     assert_int_equal(taken, 1000 - 30 - 100);
 }
 
+/* A read that fails once slots were found does not lose them, wherever it was. */
+static void what_was_found_before_a_read_failed_is_found_again(void **state)
+{
+    int64_t n;
+
+    (void)state;
+    create(CODES_GENERATED, PICK_SEQUENTIAL);
+    make(20 * BUCKET_SLOTS);
+    fake_set_faults(one.fake, 30);
+    for (int i = 0; i < 10 * BUCKET_SLOTS; i++)
+        if (take(&n) == CPN_OK)
+            note_new(n);
+    fake_set_faults(one.fake, 0);
+    take_all();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +231,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(at_random_likewise, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(gaps_before_the_last_touched_one_are_found, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(what_is_retired_goes_out_to_nobody, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(what_was_found_before_a_read_failed_is_found_again, begin, one_engine_end),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
