@@ -80,7 +80,7 @@ static long take(struct client *k, CURL *curl, size_t number)
     snprintf(body, sizeof body, "{\"user\": \"%s-%d-%zu\"}", k->bench->coupon, k->number, number);
     snprintf(key, sizeof key, "Idempotency-Key: %s-%d-%zu", k->bench->coupon, k->number, number);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        headers = curl_slist_append(headers, lines[i]);
+        headers = checked(curl_slist_append(headers, lines[i]));
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
     if (curl_easy_perform(curl) == CURLE_OK)

@@ -159,7 +159,7 @@ static size_t take_header(char *data, size_t size, size_t count, void *context)
     while (at < len && data[at] == ' ')
         at++;
     free(a->location);
-    a->location = strndup(data + at, strcspn(data + at, "\r\n") < len - at ? strcspn(data + at, "\r\n") : len - at);
+    a->location = checked(strndup(data + at, strcspn(data + at, "\r\n") < len - at ? strcspn(data + at, "\r\n") : len - at));
     return len;
 }
 

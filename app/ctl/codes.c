@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "ctl/client.h"
 #include "ctl/job.h"
 #include "ctl/print.h"
@@ -286,7 +287,7 @@ static int import_slice(struct ctl *c, const struct list *l, const struct slice 
     if (!answer_ok(&a) || !json_text_at(a.json, "/id"))
         code = answer_code(&a);
     else
-        id = strdup(json_text_at(a.json, "/id"));
+        id = checked(strdup(json_text_at(a.json, "/id")));
     if (id && ctl_option(c, OPT_NO_WAIT)) {
         if (ctl_json(c))
             print_json(a.json, stdout);

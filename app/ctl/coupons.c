@@ -171,7 +171,7 @@ static char *definition_text(const struct ctl *c, const char *file)
     if (!o || !json_object_is_type(o, json_type_object))
         ctl_complain("%s does not hold a JSON object", file);
     else if (set_members(c, o))
-        text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
+        text = checked(strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN)));
     json_object_put(o);
     return text;
 }

@@ -34,7 +34,7 @@ static char *request_body(const struct ctl *c, int64_t count)
     json_object_object_add(o, ctl_option(c, OPT_UNTIL) ? "until" : "count", json_object_new_int64(count));
     if (not_before)
         json_object_object_add(o, "not_before", json_object_new_string(not_before));
-    text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
+    text = checked(strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN)));
     json_object_put(o);
     return text;
 }
