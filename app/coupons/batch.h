@@ -261,6 +261,12 @@ static inline bool entry_makes(enum entry_kind k)
     return k == ENTRY_ISSUE || k == ENTRY_RESERVE || k == ENTRY_REDEEM || k == ENTRY_HOLD;
 }
 
+/* When the redemption that e made, extended or kept expires; 0: never. */
+static inline int64_t entry_due(const struct entry *e)
+{
+    return e->reserved_until_ms ? e->reserved_until_ms : e->valid_until_ms;
+}
+
 struct batch {
     struct arena arena;
     const char *coupon;
@@ -316,8 +322,7 @@ const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t 
 /* True if the call it answers had a key. */
 bool entry_has_key(const struct entry *e);
 
-/* True if the entry ends its redemption (cancel, expire, reverse): the id goes into the indexed ended[]. A reversal also ends the issued
- * redemption beneath. */
+/* True if the entry ends its redemption (cancel, expire, reverse). A reversal also ends the issued redemption beneath. */
 bool entry_ends(const struct entry *e);
 
 #endif

@@ -161,7 +161,7 @@ static struct entry *add_entry(struct decision *d, const struct user_state *u, e
 
     memcpy(e->alias, u->alias, sizeof e->alias);
     e->user = arena_strdup(&d->batch->arena, u->user);
-    e->before = u->erased_ms || u->renamed ? 0 : u->seq; /* nothing links a new alias to an erased one */
+    e->before = u->seq; /* 0 after an erasure: nothing links a new alias to an erased one */
     return e;
 }
 
@@ -770,7 +770,7 @@ static void take_own(struct decision *d, struct user_state *u, const struct take
 static bool has_changed(const struct user_state *u, const struct take *t)
 {
     for (size_t i = 0; i < t->version_count && !u->touched; i++)
-        if (t->versions[i] == u->version)
+        if (t->versions[i] == u->seq)
             return false;
     return t->versions != NULL;
 }
@@ -1252,7 +1252,7 @@ static void forget(struct decision *d, struct user_state *u, const struct redemp
 void decide_erase(struct decision *d, struct user_state *u, const char *alias, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
-    if (!u->alias[0] || u->erased_ms || (u->seq == 0 && u->count == 0))
+    if (user_state_is_nobody(u))
         return;
     if ((alias && strcmp(u->alias, alias) != 0) || !slots_are_named(d, u)) {
         refuse(out, CPN_BUSY);

@@ -146,13 +146,12 @@ static void apply_end(struct user_state *u, struct redemption *r, const struct e
         u->today--;
 }
 
-static void apply_erasure(struct user_state *u, const struct head *head, int64_t lane)
+/* What comes after it has another alias, and nothing that links it to this one. */
+static void apply_erasure(struct user_state *u)
 {
     u->alias[0] = '\0';
-    u->total = u->today = 0;
+    u->seq = u->total = u->today = 0;
     u->count = 0;
-    u->erased_ms = head->at_ms;
-    u->erased_lane = lane;
 }
 
 void fold_user_state_entry(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
@@ -161,11 +160,8 @@ void fold_user_state_entry(struct user_state *u, const struct entry *e, const st
     struct redemption *r = has & HAS_SLOT ? user_state_by_slot(u, e->n, e->g) : NULL;
 
     u->touched = true;
-    if (has & HAS_USER) {
+    if (has & HAS_USER)
         memcpy(u->alias, e->alias, sizeof u->alias);
-        u->renamed = u->renamed || u->erased_ms;
-        u->erased_ms = u->erased_lane = 0;
-    }
     if (r)
         r->last_seq = head->seq;
     switch (e->kind) {
@@ -199,7 +195,7 @@ void fold_user_state_entry(struct user_state *u, const struct entry *e, const st
         apply_end(u, r, e, SLOT_REVERSED, head);
         break;
     case ENTRY_ERASE:
-        apply_erasure(u, head, lane);
+        apply_erasure(u);
         break;
     default:
         break;
@@ -215,9 +211,8 @@ void fold_user_state_done(struct user_state *u, const struct head *head)
 {
     size_t kept = 0;
 
-    u->seq = head->seq;
-    u->version++;
-    u->renamed = u->touched = false;
+    u->seq = u->alias[0] ? head->seq : 0;
+    u->touched = false;
     for (size_t i = 0; i < u->count; i++) {
         if (redemption_is_stale(&u->redemptions[i], head->at_ms))
             continue;

@@ -19,9 +19,9 @@
 #include "coupons/user_state.h"
 
 /* Apply entry e of a batch of `lane` (*head has its seq, time and day) to u. Strings are shared with e; new redemptions come from a. Leaves
- * u->seq and u->version to fold_user_state_done(). */
+ * u->seq to fold_user_state_done(). */
 void fold_user_state_entry(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a);
-/* Finish a batch for u: set seq, increment version, drop redemptions that ended more than 7 days before the batch. */
+/* Finish a batch for u: set seq, drop redemptions that ended more than 7 days before the batch. */
 void fold_user_state_done(struct user_state *u, const struct head *head);
 /* True if r ended more than 7 days before at_ms. */
 bool redemption_is_stale(const struct redemption *r, int64_t at_ms);

@@ -87,23 +87,21 @@ struct slot {
 
 struct bucket {
     int64_t b;
-    int64_t hops; /* 0: no bucket leaves its lane. Views are ordered by it before seq, so that one could */
     int64_t lane;
     int64_t seq;  /* of the last batch that touched it; 0: none */
     int64_t pick; /* for picking at random; set when first touched */
     int size;     /* existing slots, including retired ones: 0..64. Not stored: bucket_fit() */
-    bool stored;  /* it has a view */
-    int stored_free; /* the view's own bucket_free_count(), which searches use; -1: not read from a view */
+    bool stored;  /* it has a document */
+    int stored_free; /* the document's own bucket_free_count(), which searches use; -1: not read from one */
     struct slot slots[BUCKET_SLOTS];
 };
 
 /* Its fields, except the slots. See record.h. X(kind, member, stored, when, place), APART(kind, member, stored) */
 #define BUCKET_FIELDS(X, APART)                                                                                       \
     APART(INT, b,    "b") /* of its _id */                                                                            \
-    X(INT,     hops, "hops", ALWAYS, 0) /* first, with seq: they order views */                                       \
-    X(INT,     lane, "lane", ALWAYS, 2)                                                                               \
-    X(INT,     seq,  "seq",  ALWAYS, 1)                                                                               \
-    X(WIDE,    pick, "pick", ALWAYS, 3)
+    X(INT,     lane, "lane", ALWAYS, 1)                                                                               \
+    X(INT,     seq,  "seq",  ALWAYS, 0) /* first: it orders what is stored */                                         \
+    X(WIDE,    pick, "pick", ALWAYS, 2)
 
 /* Make it untouched, of size 0. */
 void bucket_init(struct bucket *k, int64_t b);

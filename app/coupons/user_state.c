@@ -14,6 +14,11 @@ void user_state_init(struct user_state *u, const char *user, const char *alias)
     memcpy(u->alias, alias, strlen(alias) + 1);
 }
 
+bool user_state_is_nobody(const struct user_state *u)
+{
+    return !u->alias[0] || (u->seq == 0 && u->count == 0);
+}
+
 struct user_state *user_state_copy(const struct user_state *u, struct arena *a, bool deep)
 {
     struct user_state *copy = arena_alloc(a, sizeof *copy);

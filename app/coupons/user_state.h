@@ -1,5 +1,5 @@
 /*
- * coupons/user_state.h -- what one user did with one coupon: a view of the ledger.
+ * coupons/user_state.h -- what one user did with one coupon: folded from the ledger, never stored.
  *
  * Shape   counts, and the redemptions in order of taking, each with what it takes to rebuild its first answer
  * Units   *_ms: UTC milliseconds since 1970
@@ -31,12 +31,6 @@ struct extension {
     uint8_t fingerprint[FINGERPRINT_LEN];
     int64_t until_ms; /* as answered */
 };
-
-/* See record.h. X(kind, member, stored, when) */
-#define EXTENSION_FIELDS(X)                                                                                           \
-    X(BYTES, key,         "key",   ALWAYS)                                                                            \
-    X(BYTES, fingerprint, "f",     ALWAYS)                                                                            \
-    X(TIME,  until_ms,    "until", ALWAYS)
 
 /* One generation of one slot, as its user sees it. */
 struct redemption {
@@ -76,75 +70,23 @@ struct redemption {
     const char *code;     /* or NULL */
 };
 
-/* Its fields, except the earlier extensions. See record.h. X(kind, member, stored, when), APART(kind, member, stored);
- * LIKE(kind, member, stored, other): the document has it only if it differs from the member `other` */
-#define REDEMPTION_FIELDS(X, LIKE, APART)                                                                             \
-    X(INT,      n,                    "n",              ALWAYS)                                                       \
-    X(U32,      g,                    "g",              ALWAYS)                                                       \
-    APART(INT,  from_n,               "from_n")                                                                       \
-    X(U32,      from,                 "from",           IF_SET)                                                       \
-    X(INT,      lane,                 "lane",           IF_SET)                                                       \
-    X(INT,      seq,                  "seq",            ALWAYS)                                                       \
-    LIKE(INT,   last_seq,             "last_seq",       seq)                                                          \
-    X(INT,      ordinal,              "ordinal",        IF_SET)                                                       \
-    X(TIME,     at_ms,                "at",             ALWAYS)                                                       \
-    X(TIME,     day_ms,               "counts_on",      ALWAYS)                                                       \
-    X(TIME,     ended_ms,             "ended",          IF_SET)                                                       \
-    X(TIME,     reserved_until_ms,    "until",          IF_SET)                                                       \
-    X(TIME,     valid_until_ms,       "valid",          IF_SET)                                                       \
-    X(INT,      discount_minor,       "discount",       IF_SET)                                                       \
-    X(STATE,    state,                "state",          ALWAYS)                                                       \
-    LIKE(STATE, first_state,          "first",          state)                                                        \
-    LIKE(TIME,  first_until_ms,       "first_until",    reserved_until_ms)                                            \
-    LIKE(INT,   first_discount_minor, "first_discount", discount_minor)                                               \
-    X(TEXT,     first_order,          "first_order",    IF_SET)                                                       \
-    X(WIDE,     left,                 "left",           ALWAYS)                                                       \
-    X(INT,      day,                  "day",            ALWAYS)                                                       \
-    X(INT,      user,                 "user",           ALWAYS)                                                       \
-    X(INT,      user_day,             "user_day",       ALWAYS)                                                       \
-    X(BYTES,    key,                  "key",            ALWAYS)                                                       \
-    X(BYTES,    fingerprint,          "f",              ALWAYS)                                                       \
-    X(BYTES,    extended_key,         "extended_key",   IF_SET)                                                       \
-    X(BYTES,    extended_fingerprint, "extended_f",     IF_SET)                                                       \
-    X(BYTES,    spent_key,            "spent_key",      IF_SET)                                                       \
-    X(BYTES,    spent_fingerprint,    "spent_f",        IF_SET)                                                       \
-    X(TEXT,     order,                "order",          IF_SET)                                                       \
-    X(TEXT,     metadata,             "metadata",       IF_SET)                                                       \
-    X(TEXT,     code,                 "code",           IF_SET)
-
 struct user_state {
     const char *user;
-    char alias[ID_ALIAS_LEN + 1];
-    int64_t version; /* grows by one with every batch that touches it; 0: none did. Its ETag */
-    int64_t seq;     /* of the last batch that touched it; 0: never */
+    char alias[ID_ALIAS_LEN + 1]; /* "": the user was erased, and did nothing since */
+    int64_t seq;     /* of the last batch that touched it, which never comes again: its ETag; 0: none did, or the erasure was the last */
     int64_t total;   /* takings that count */
     int64_t day_ms;  /* start of the day that `today` counts */
     int64_t today;
     struct redemption *redemptions;
     size_t count;
     size_t capacity;
-    bool stored;     /* read from a view: writing it is an update, not an insert */
-    bool orders_unfound;    /* not stored: it was read from a view that its orders do not lead to */
-    bool renamed;    /* not stored: its alias is new in the batch being applied */
-    bool touched;    /* not stored: by the batch being applied */
-    int64_t erased_ms; /* when the user was erased, if not back since; 0: not erased */
-    int64_t erased_lane; /* and in which lane: without the name nothing else tells */
+    bool touched;    /* by the batch being applied */
 };
-
-/* Its fields, except the redemptions. See record.h. X(kind, member, stored, when, place), APART(kind, member, stored) */
-#define USER_STATE_FIELDS(X, APART)                                                                                   \
-    APART(TEXT, user,        "user")                                                                                  \
-    X(CHARS,    alias,       "alias",       ALWAYS, 2)                                                                \
-    X(INT,      version,     "version",     ALWAYS, 1)                                                                \
-    X(INT,      seq,         "seq",         ALWAYS, 0) /* first: it orders views */                                   \
-    X(INT,      total,       "total",       ALWAYS, 3)                                                                \
-    X(TIME,     day_ms,      "day",         ALWAYS, 4)                                                                \
-    X(INT,      today,       "today",       ALWAYS, 5)                                                                \
-    X(TIME,     erased_ms,   "erased",      IF_SET, 6)                                                                \
-    X(INT,      erased_lane, "erased_lane", IF_SET, 7)
 
 /* The state of a user who never took anything; alias is random and given by the caller. */
 void user_state_init(struct user_state *u, const char *user, const char *alias);
+/* True if there is nothing of the user: they did nothing, or were erased since. */
+bool user_state_is_nobody(const struct user_state *u);
 /* Make a copy of u in a that may be changed; strings are shared with u, so must outlive it; deep: they are copied too. */
 struct user_state *user_state_copy(const struct user_state *u, struct arena *a, bool deep);
 /* Make a copy in a without the redemptions: small, however many there are. */

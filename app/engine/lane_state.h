@@ -89,12 +89,6 @@ static inline void lane_note_due(struct lane *l, int64_t due_ms)
         l->next_due_ms = due_ms;
 }
 
-/* When the redemption that e made, extended or kept expires; 0: never. */
-static inline int64_t entry_due(const struct entry *e)
-{
-    return e->reserved_until_ms ? e->reserved_until_ms : e->valid_until_ms;
-}
-
 static inline bool lane_has_codes(const struct lane *l)
 {
     return l->definition && l->definition->codes.source != CODES_NONE;

@@ -225,7 +225,7 @@ enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t
     session_read_options(session_of(s), command, (struct store_time){0}, 1);
     status = session_read(session_of(s), command, watermark_row, w);
     if (now) {
-        struct store_time when = session_time(session_of(s));
+        struct store_time when = session_seen(session_of(s));
 
         *now = status == STORE_OK ? (uint64_t)when.seconds << 32 | when.increment : 0;
     }

@@ -2,6 +2,7 @@
 #include "store/codec.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -29,14 +30,13 @@ void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t 
     bson_append_document_end(doc, &id);
 }
 
-void codec_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind)
+void codec_lane_id(bson_t *doc, const char *name, const char *coupon, int64_t lane)
 {
     bson_t id;
 
     bson_append_document_begin(doc, name, -1, &id);
     BSON_APPEND_UTF8(&id, "c", coupon);
     BSON_APPEND_INT64(&id, "l", lane);
-    BSON_APPEND_UTF8(&id, "kind", kind);
     bson_append_document_end(doc, &id);
 }
 
@@ -48,16 +48,6 @@ bool codec_mark_get(const bson_t *doc, struct mark *mark)
         return false;
     bson_iter_timestamp(&it, &mark->when.seconds, &mark->when.increment);
     return true;
-}
-
-void codec_user_state_id(bson_t *doc, const char *name, const char *coupon, const struct name_hash *hash)
-{
-    bson_t id;
-
-    bson_append_document_begin(doc, name, -1, &id);
-    bson_append_utf8(&id, "c", 1, coupon, -1);
-    bson_append_binary(&id, "h", 1, BSON_SUBTYPE_BINARY, hash->bytes, sizeof hash->bytes);
-    bson_append_document_end(doc, &id);
 }
 
 void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b)
@@ -80,43 +70,11 @@ void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_
     bson_append_document_end(filter, &range);
 }
 
-/* Match any part, or none; the index is still read part by part. */
-static void put_any_part(bson_t *filter)
-{
-    bson_t any;
-
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "view.part", &any);
-    BSON_APPEND_MINKEY(&any, "$gte");
-    bson_append_document_end(filter, &any);
-}
-
-void codec_user_filter(bson_t *filter, const struct name_hash *hash)
-{
-    put_any_part(filter);
-    BSON_APPEND_BINARY(filter, "_id.h", BSON_SUBTYPE_BINARY, hash->bytes, sizeof hash->bytes);
-}
-
-void codec_order_filter(bson_t *filter, const struct name_key *key, const char *order)
-{
-    const struct order_key orders = order_key(key);
-
-    put_any_part(filter);
-    BSON_APPEND_INT64(filter, "view.orders", order_hash(&orders, order));
-}
-
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text)
 {
     bson_t id;
 
     return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_text(&id, name, text);
-}
-
-bool codec_user_state_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash)
-{
-    static const struct bson_field rows[] = {BSON_FIELD("h", BSON_FIELD_BYTES, struct name_hash, bytes, false, 0)};
-    bson_t id;
-
-    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && bson_fields_read(&id, ROWS(rows), 0, hash, NULL);
 }
 
 bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int64_t *value)
@@ -191,29 +149,54 @@ static void put_entries(bson_t *doc, const struct batch *b)
     bson_append_array_end(doc, &array);
 }
 
-static void put_ended_id(bson_t *doc, bson_t *array, size_t *count, int64_t lane, int64_t n, uint32_t g)
+/* Absent if there are none. */
+static void put_values(bson_t *doc, const char *name, const int64_t *values, size_t count, bool times)
 {
-    char buffer[16], text[REDEMPTION_ID_SIZE];
+    char buffer[16];
+    bson_t array;
 
-    if (*count == 0)
-        bson_append_array_begin(doc, "ended", 5, array);
-    bson_append_utf8(array, array_key((*count)++, buffer), -1, redemption_id_text(n, g, lane, text), -1);
+    if (!count)
+        return;
+    bson_append_array_begin(doc, name, -1, &array);
+    for (size_t i = 0; i < count; i++)
+        if (times)
+            bson_append_date_time(&array, array_key(i, buffer), -1, values[i]);
+        else
+            bson_append_int64(&array, array_key(i, buffer), -1, values[i]);
+    bson_append_array_end(doc, &array);
 }
 
-/* Reversing a redemption that was held on an issued one ends the issued one too. */
-static void put_ended(bson_t *doc, const struct batch *b)
+void codec_terms_put(bson_t *doc, const struct batch *b, const struct term_key *key)
 {
+    int64_t *terms;
+    size_t count = terms_of_batch(key, b, &terms);
+
+    put_values(doc, "terms", terms, count, false);
+    free(terms);
+}
+
+void codec_due_put(bson_t *doc, const struct batch *b)
+{
+    int64_t *times;
+    size_t count = dues_of_batch(b, &times);
+
+    put_values(doc, "due", times, count, true);
+    free(times);
+}
+
+/* Aliases that the batch erases, whose names are still in the ledger. */
+static void put_erasing(bson_t *doc, const struct batch *b)
+{
+    char buffer[16];
     size_t count = 0;
     bson_t array;
 
     for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-
-        if (!entry_ends(e))
+        if (b->entries[i].kind != ENTRY_ERASE || !b->entries[i].user)
             continue;
-        put_ended_id(doc, &array, &count, b->lane, e->n, e->g);
-        if (e->kind == ENTRY_REVERSE && e->from)
-            put_ended_id(doc, &array, &count, b->lane, e->from_n, e->from);
+        if (count == 0)
+            bson_append_array_begin(doc, "erasing", 7, &array);
+        bson_append_utf8(&array, array_key(count++, buffer), -1, b->entries[i].alias, -1);
     }
     if (count)
         bson_append_array_end(doc, &array);
@@ -243,7 +226,7 @@ static void put_who(bson_t *doc, const struct batch *b)
         bson_append_array_end(doc, &array);
 }
 
-void codec_batch_put(bson_t *doc, const struct batch *b)
+void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *key)
 {
     bson_t sub;
 
@@ -258,12 +241,15 @@ void codec_batch_put(bson_t *doc, const struct batch *b)
     bson_fields_write(&sub, ROWS(day_rows), 0, &b->head);
     bson_append_document_end(doc, &sub);
     put_entries(doc, b);
-    put_ended(doc, b);
     bson_append_binary(doc, "prev", 4, BSON_SUBTYPE_BINARY, b->prev, HASH_LEN);
     bson_append_binary(doc, "hash", 4, BSON_SUBTYPE_BINARY, b->head.hash, HASH_LEN);
     if (b->lanes > 1)
         put_int(doc, "k", b->lanes);
     put_who(doc, b);
+    put_int(doc, "part", term_part(b->coupon));
+    codec_terms_put(doc, b, key);
+    codec_due_put(doc, b);
+    put_erasing(doc, b);
     bson_append_timestamp(doc, "arrived", 7, 0, 0); /* the server replaces it with its time */
 }
 
@@ -446,192 +432,74 @@ struct batch *codec_entries_get(const bson_t *doc)
     return end_batch(b, b && find_time(doc, "at", &b->head.at_ms) && get_entries(doc, b));
 }
 
-/* ---- user states ---- */
-
-#define USER_STATE(kind, member, stored, when, place) [place] = ROW(user_state, kind, member, 0, stored, when),
-#define REDEMPTION(kind, member, stored, when) ROW(redemption, kind, member, 0, stored, when),
-#define LIKE(kind, member, stored, other) BSON_FIELD_LIKE(stored, BSON_FIELD_##kind, struct redemption, member, other),
-#define EXTENSION(kind, member, stored, when) ROW(extension, kind, member, 0, stored, when),
-static const struct bson_field user_state_rows[] = {USER_STATE_FIELDS(USER_STATE, NONE)};
-static const struct bson_field redemption_rows[] = {REDEMPTION_FIELDS(REDEMPTION, LIKE, NONE)};
-static const struct bson_field extension_rows[] = {EXTENSION_FIELDS(EXTENSION)};
-PLACES(user_state_rows, USER_STATE_FIELDS(ONE, NONE));
-
-static void put_earlier(bson_t *doc, const struct redemption *r)
+/* Read the next row of who[]: at it, whose entry is the i-th. */
+static bool next_name(bson_iter_t *it, bson_t *row, int64_t *i, const char **user)
 {
-    bson_t array, row;
-    char buffer[16];
+    int64_t before = *i;
 
-    if (!r->earlier_count)
-        return;
-    bson_append_array_begin(doc, "earlier", 7, &array);
-    for (size_t i = 0; i < r->earlier_count; i++) {
-        bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
-        bson_fields_write(&row, ROWS(extension_rows), 0, &r->earlier[i]);
-        bson_append_document_end(&array, &row);
-    }
-    bson_append_array_end(doc, &array);
+    *user = NULL;
+    return get_document(it, row) && find_int(row, "i", i) && *i > before &&
+           (!bson_has_field(row, "u") || find_text(row, "u", user));
 }
 
-/* With slots, what expires is found by its bucket. */
-static int64_t due_without_slots(const struct user_state *u)
+bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
+                         bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user),
+                         void (*take)(void *context, const struct named_entry *named), void *context)
 {
-    for (size_t i = 0; i < u->count; i++)
-        if (u->redemptions[i].n < 0)
-            return user_state_due(u);
-    return 0;
-}
+    bson_t names, entries, day, row, entry;
+    struct named_entry named = {0};
+    int64_t i = -1, at = -1;
+    bson_iter_t who, e;
 
-/* The last member: of two views with the same seq the one that has it compares greater, and so replaces the other. */
-static void put_orders(bson_t *view, const struct user_state *u, const struct order_key *key)
-{
-    char buffer[16];
-    size_t count = 0;
-    bson_t array;
-
-    for (size_t i = 0; i < u->count; i++) {
-        if (!u->redemptions[i].order)
-            continue;
-        if (count == 0)
-            bson_append_array_begin(view, "orders", 6, &array);
-        bson_append_int64(&array, array_key(count++, buffer), -1, order_hash(key, u->redemptions[i].order));
-    }
-    if (count)
-        bson_append_array_end(view, &array);
-}
-
-static bool has_orders(const struct user_state *u)
-{
-    for (size_t i = 0; i < u->count; i++)
-        if (u->redemptions[i].order)
-            return true;
-    return false;
-}
-
-void codec_user_state_put(bson_t *view, const char *coupon, const struct user_state *u, const struct name_key *key)
-{
-    int64_t due_ms = due_without_slots(u);
-    struct order_key orders;
-    bson_t array, row;
-    char buffer[16];
-
-    bson_fields_write(view, ROWS(user_state_rows), 0, u);
-    put_int(view, "part", hash_part(coupon, USER_STATE_PARTS));
-    if (!u->erased_ms)
-        bson_append_utf8(view, "user", 4, u->user, -1);
-    if (due_ms)
-        bson_append_date_time(view, "due", 3, due_ms);
-    bson_append_array_begin(view, "redemptions", 11, &array);
-    for (size_t i = 0; i < u->count; i++) {
-        const struct redemption *r = &u->redemptions[i];
-
-        bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
-        bson_fields_write(&row, ROWS(redemption_rows), 0, r);
-        put_from_n(&row, r->from, r->from_n, r->n);
-        put_earlier(&row, r);
-        bson_append_document_end(&array, &row);
-    }
-    bson_append_array_end(view, &array);
-    if (has_orders(u)) {
-        orders = order_key(key);
-        put_orders(view, u, &orders);
-    }
-}
-
-bool codec_user_state_orders_fit(const bson_t *view, const struct user_state *u, const struct order_key *key)
-{
-    bson_t expected = BSON_INITIALIZER, stored, own;
-    bool has, fit;
-
-    put_orders(&expected, u, key);
-    has = find_array(&expected, "orders", &own);
-    fit = has ? find_array(view, "orders", &stored) && bson_equal(&own, &stored) : !bson_has_field(view, "orders");
-    bson_destroy(&expected);
-    return fit;
-}
-
-static bool get_earlier(const bson_t *doc, struct redemption *r, struct arena *a)
-{
-    struct extension *all;
-    bson_t array, row;
-    bson_iter_t it;
-
-    if (!bson_iter_init_find(&it, doc, "earlier"))
+    if (!get_ledger_id(doc, &named.coupon, &named.lane, &named.head.seq) || !find_time(doc, "at", &named.head.at_ms) ||
+        !find_document(doc, "day", &day) || !find_time(&day, "start", &named.head.day_ms))
+        return false;
+    if (!bson_has_field(doc, "who"))
         return true;
-    if (!get_array(&it, &array) || array_count(&array) >= USER_STATE_EXTENSIONS_MAX || !bson_iter_init(&it, &array))
+    if (!find_array(doc, "who", &names) || !find_array(doc, "e", &entries) || !bson_iter_init(&who, &names) || !bson_iter_init(&e, &entries))
         return false;
-    r->earlier = all = arena_array(a, USER_STATE_EXTENSIONS_MAX, sizeof *all);
-    while (bson_iter_next(&it))
-        if (!get_document(&it, &row) || !bson_fields_read(&row, ROWS(extension_rows), 0, &all[r->earlier_count++], a))
+    while (bson_iter_next(&who)) {
+        const char *user;
+
+        if (!next_name(&who, &row, &i, &user))
             return false;
-    return it.err_off == 0;
-}
-
-static bool get_redemption(const bson_t *row, struct redemption *r, struct arena *a)
-{
-    return bson_fields_read(row, ROWS(redemption_rows), 0, r, a) && get_from_n(row, r->from, &r->from_n, r->n) &&
-           get_earlier(row, r, a);
-}
-
-static bool get_redemptions(const bson_t *view, struct user_state *u, struct arena *a)
-{
-    bson_t array, row;
-    bson_iter_t it;
-
-    if (!find_array(view, "redemptions", &array) || !bson_iter_init(&it, &array))
-        return false;
-    u->capacity = array_count(&array);
-    u->redemptions = arena_array(a, u->capacity + 1, sizeof *u->redemptions);
-    while (bson_iter_next(&it))
-        if (!get_document(&it, &row) || !get_redemption(&row, &u->redemptions[u->count++], a))
+        do { /* to its entry */
+            if (!bson_iter_next(&e))
+                return false;
+            at++;
+        } while (!only && at < i);
+        if (!user || !wants(context, named.coupon, named.lane, user))
+            continue;
+        named.entry = (struct entry){0};
+        named.index = i;
+        if (!get_document(&e, &entry) || !get_entry(&entry, named.coupon, &named.entry, a) ||
+            !bson_fields_read(&row, ROWS(who_rows), 0, &named.entry, a))
             return false;
-    return it.err_off == 0;
+        take(context, &named);
+    }
+    return who.err_off == 0;
 }
 
-struct user_state *codec_user_state_view_get(const bson_t *view, const char *coupon, struct arena *a)
-{
-    const char *user = NULL;
-    int64_t part;
-    struct user_state *u;
-    bson_iter_t it;
+/* ---- checkpoints ---- */
 
-    if (!find_int(view, "part", &part) || part != hash_part(coupon, USER_STATE_PARTS))
-        return NULL;
-    u = arena_alloc(a, sizeof *u);
-    u->stored = true;
-    if (!bson_fields_read(view, ROWS(user_state_rows), 0, u, a) || !get_redemptions(view, u, a))
-        return NULL;
-    if (bson_iter_init_find(&it, view, "user") && !get_text(&it, &user))
-        return NULL;
-    if ((user != NULL) != (u->erased_ms == 0)) /* only a tombstone has no name */
-        return NULL;
-    u->user = arena_strdup(a, user);
-    return u;
+static const struct bson_field checkpoint_rows[] = {
+    BSON_FIELD("seq", BSON_FIELD_INT, struct checkpoint, seq, false, 0), /* these three: in order of age */
+    BSON_FIELD("swept", BSON_FIELD_TIME, struct checkpoint, swept_ms, false, 0),
+    BSON_FIELD("swept_seq", BSON_FIELD_INT, struct checkpoint, swept_seq, false, 0),
+    BSON_FIELD("due", BSON_FIELD_TIME, struct checkpoint, due_ms, true, 0),
+};
+
+void codec_checkpoint_put(bson_t *view, const struct checkpoint *c)
+{
+    bson_fields_write(view, ROWS(checkpoint_rows), 0, c);
 }
 
-struct user_state *codec_user_state_get(const bson_t *doc, struct arena *a, const char **coupon)
+bool codec_checkpoint_get(const bson_t *doc, struct checkpoint *c)
 {
-    struct user_state *u;
-    struct name_hash hash;
-    const char *c;
     bson_t view;
 
-    if (!codec_user_state_id_get(doc, &c, &hash) || !find_document(doc, "view", &view))
-        return NULL;
-    u = codec_user_state_view_get(&view, c, a);
-    if (u && coupon)
-        *coupon = arena_strdup(a, c);
-    return u;
-}
-
-struct user_state *codec_user_state_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon)
-{
-    struct user_state *u = codec_user_state_get(doc, a, coupon);
-
-    if (!u || (u->user && strcmp(u->user, user) != 0))
-        return NULL;
-    u->user = u->user ? u->user : arena_strdup(a, user);
-    return u;
+    *c = (struct checkpoint){0};
+    return find_document(doc, "view", &view) && bson_fields_read(&view, ROWS(checkpoint_rows), 0, c, NULL);
 }
 
 /* ---- buckets ---- */

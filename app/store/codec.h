@@ -5,18 +5,12 @@
  * Reading  false or NULL if the document is not one of ours; what was filled in by then is undefined
  * Ledger   {_id: {c, l, seq}, batch, at, v, totals: {slots, due, next_n, issued, reserved, redeemed, ordinal, discount, elsewhere,
  *          minor_elsewhere, turn, low_stock, sold_out, replenish, archived, epoch}, day: {start, taken, elsewhere},
- *          e: [{k, n, g, ...}], ended: [ids of redemptions] if any, prev, hash, k: the coupon's lanes if it has several,
- *          who: [{i: the entry's index, a, u, o, m, c, f}] if any, arrived}
- * Views    are one sub-document `view`, whose first members are its age, so that {$max: {view: ...}} keeps the newest (see views_write.c)
- * Users    {_id: {c, h}, view: {seq, version, alias, total, day, today, erased, erased_lane, part: the coupon's, user: the name, due: only
- *          without slots, redemptions: [...], orders: the hashes of their orders, if any}}. h is the name's hash (names.h). A tombstone,
- *          the emptied view of an erased user, has no name. A view that lacks the hashes was written by 1.0: verify reports it, and
- *          reconcile repairs it
- * Jobs     and accounts between lanes are stored among the users, under names of their own (names.h): step, turn, fence; given_*, got_*
- * Parts    coupons fall into USER_STATE_PARTS parts by their id, and users are found by part and hash. New users come in no order: by hash
- *          alone, each would dirty another page of an index of all users ever; by part, of only a part of it. A view without its part
- *          counts as unreadable
- * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, free, due, g: [generations up to the last that is not 0],
+ *          e: [{k, n, g, ...}], prev, hash, k: the coupon's lanes if it has several, who: [{i: the entry's index, a, u, o, m, c, f}] if any,
+ *          part, terms and due (terms.h), erasing: [aliases whose names this batch erases, until none is left], arrived}
+ * View     what is stored beside the ledger is one sub-document `view`, which begins with its seq, so that {$max: {view: ...}} keeps the
+ *          newest (see checkpoint_write.c)
+ * Lanes    {_id: {c, l}, view: {seq, swept, swept_seq, due}}: the lane's checkpoint
+ * Buckets  {_id: {c, b}, view: {seq, lane, pick, free, due, g: [generations up to the last that is not 0],
  *          t: [{i, s, u, at, due, from, issued, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, cleaned, view: {seq, version, changed, live, cleanup, def: the definition by coupon_fields[], metadata as
  *          text}, remains}. live: until when it is active, if its state says so; cleanup: when to clean it up, once it has an end;
@@ -37,19 +31,21 @@
 #include "store/bson_fields.h"
 #include "store/names.h"
 #include "store/store.h"
+#include "store/terms.h"
 #include "store/watermark.h"
-
-#define USER_STATE_PARTS 64 /* stored: must never change */
 
 /* Append an `_id`, under any name. The order of its fields is part of the key. */
 void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq);
-void codec_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind);
-void codec_user_state_id(bson_t *doc, const char *name, const char *coupon, const struct name_hash *hash);
+void codec_lane_id(bson_t *doc, const char *name, const char *coupon, int64_t lane);
 void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b);
 /* Append {_id: {$gte: {c, b: from}, $lt: {c, b: end}}} to a filter. */
 void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_t end);
 
-void codec_batch_put(bson_t *doc, const struct batch *b);
+/* key: for its terms. */
+void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *key);
+/* Append the members that are derived from entries and names: terms; due. Absent if empty. */
+void codec_terms_put(bson_t *doc, const struct batch *b, const struct term_key *key);
+void codec_due_put(bson_t *doc, const struct batch *b);
 /* The cluster time at which the server received it; 0: it is older than this member. */
 uint64_t codec_arrived_get(const bson_t *doc);
 /* The members arrived and held. A watermark that cannot be read counts as none (arrived 0): its owner looks at all lanes again. */
@@ -66,23 +62,22 @@ bool codec_heard_get(const bson_t *doc, struct heard *heard);
 /* A batch's head, without seq and hash, from at, v, totals and day alone. */
 bool codec_head_get(const bson_t *doc, struct head *h);
 
-/* Append a view's members, without _id. key: for the hashes of its orders. */
-void codec_user_state_put(bson_t *view, const char *coupon, const struct user_state *u, const struct name_key *key);
-/* True if the view has the hashes of u's orders; u was read from it. */
-bool codec_user_state_orders_fit(const bson_t *view, const struct user_state *u, const struct order_key *key);
-/* From a whole document, into a; also *coupon, unless coupon is NULL. A tombstone's user is NULL. */
-struct user_state *codec_user_state_get(const bson_t *doc, struct arena *a, const char **coupon);
-/* The same from the view alone, of one of the coupon's users. */
-struct user_state *codec_user_state_view_get(const bson_t *view, const char *coupon, struct arena *a);
-/* The same from a document under this user's hash: a tombstone gets the name. NULL also if it has another name. */
-struct user_state *codec_user_state_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon);
+/* An entry with a name, and what its batch adds. */
+struct named_entry {
+    const char *coupon; /* borrowed from the document */
+    int64_t lane, index;
+    struct head head;   /* seq, at_ms and day_ms alone */
+    struct entry entry; /* in the arena */
+};
+/* Give take() each entry of a batch's document that has a name which wants() wants. only: the document has the entries of these names, and
+ * no others. */
+bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
+                         bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user),
+                         void (*take)(void *context, const struct named_entry *named), void *context);
 
-/* Read into a. NULL: it cannot be read, or is not this job's. */
-void codec_job_put(bson_t *view, const char *coupon, const struct job_progress *j);
-struct job_progress *codec_job_get(const bson_t *doc, const char *job, struct arena *a);
-/* The same for an account. */
-void codec_account_put(bson_t *view, const char *coupon, const struct lane_account *account);
-struct lane_account *codec_account_get(const bson_t *doc, int64_t lane, int64_t peer, struct arena *a);
+/* A checkpoint's members, without _id; from a whole document. */
+void codec_checkpoint_put(bson_t *view, const struct checkpoint *c);
+bool codec_checkpoint_get(const bson_t *doc, struct checkpoint *c);
 
 void codec_bucket_put(bson_t *view, const struct bucket *k);
 /* From a whole document. Initialises k, and releases it again if false. */
@@ -96,22 +91,15 @@ void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t
 /* From a whole document. */
 struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq);
 
-/* Read a lane's mark, of any kind; false: it cannot be read. */
+/* How far a lane is in the totals; false: it cannot be read. */
 bool codec_mark_get(const bson_t *doc, struct mark *mark);
 
 /* The members of struct report_counts in a document of totals. */
 extern const struct bson_field report_members[];
 extern const size_t report_members_count;
 
-/* Filter for a user's documents, of any coupon: by the index users.user, in each of its parts. Includes those whose
- * part cannot be read: a search for a name must not miss such a view. */
-void codec_user_filter(bson_t *filter, const struct name_hash *hash);
-/* The same for those with an order, by the index users.order. Misses what 1.0 wrote; also matches an order with the same hash. */
-void codec_order_filter(bson_t *filter, const struct name_key *key, const char *order);
-
 /* Read a document's _id, {c, <name>}; texts are borrowed from it. */
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text);
-bool codec_user_state_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash);
 bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int64_t *value);
 
 #endif

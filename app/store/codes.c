@@ -128,7 +128,7 @@ enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t
 
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = reads[i].coupon, .code = reads[i].code};
-    status = codes_find(session, session_time(session), items, count);
+    status = codes_find(session, session_seen(session), items, count);
     for (size_t i = 0; i < count; i++) {
         reads[i].n = items[i].found ? items[i].n : -1;
         reads[i].status = items[i].status;
@@ -230,7 +230,7 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
     in_end(&in, &filter);
     session_add_coupons(session, &filter, bucket_codes_coupon, reads, count);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, session_time(session), count + 1);
+    session_read_options(session, &command, session_seen(session), count + 1);
     status = session_read(session, &command, bucket_codes_row, &list);
     SETTLE_READS(status, reads, count);
     return status;

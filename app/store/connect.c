@@ -30,18 +30,13 @@
 
 /* ---- collections and indexes: only what queries need, since each index is written with every document ---- */
 
-/* New users come in no order: each dirties another page of the indexes by hash, and once a coupon has many users, most new ones cost
- * a page write. With pages of 4 KiB instead of 16, an insert into millions takes MongoDB a quarter less processor time. Only a new
- * collection gets them. */
-#define SMALL_PAGES "{\"storageEngine\": {\"wiredTiger\": {\"configString\": \"leaf_page_max=4k\"}}}"
-
 static const struct collection_row collections[] = {
     {"ledger", "{\"_id.c\": \"hashed\"}", NULL},
     {"coupons", "{\"_id\": \"hashed\"}", NULL},
-    {"users", "{\"_id.c\": \"hashed\"}", SMALL_PAGES},
     {"buckets", "{\"_id.c\": \"hashed\"}", NULL},
     {"totals", "{\"_id.c\": \"hashed\"}", NULL},
     {"refusals", "{\"_id.c\": \"hashed\"}", NULL},
+    {"lanes", "{\"_id.c\": \"hashed\"}", NULL},
     {"marks", "{\"_id.c\": \"hashed\"}", NULL},
     {"codes", "{\"_id.c\": \"hashed\"}", NULL},
     {"code_buckets", "{\"_id.c\": \"hashed\"}", NULL},
@@ -59,8 +54,12 @@ static const struct collection_row collections[] = {
 };
 
 static const struct index_row indexes[] = {
-    /* ids of ended redemptions; omits batches that ended none */
-    {"ledger", "ended", "{\"_id.c\": 1, \"ended\": 1}", "{\"ended\": {\"$exists\": true}}", false},
+    /* what a user, an order, a redemption that ended, or a job did: see terms.h */
+    {"ledger", "terms", "{\"part\": 1, \"terms\": 1}", NULL, false},
+    /* when something without a slot ends; omits other batches */
+    {"ledger", "due", "{\"_id.c\": 1, \"_id.l\": 1, \"due\": 1, \"_id.seq\": 1}", "{\"due\": {\"$exists\": true}}", false},
+    /* erasures whose names are still there */
+    {"ledger", "erasing", "{\"erasing\": 1}", "{\"erasing\": {\"$exists\": true}}", false},
     /* what operators requested, in all lanes, by time; omits other batches */
     {"ledger", "asked", "{\"_id.c\": 1, \"at\": -1, \"_id.l\": -1, \"_id.seq\": -1}", "{\"e.by\": {\"$exists\": true}}", false},
     /* recent arrivals in all lanes, without reading the batches: see arrivals.c */
@@ -73,29 +72,20 @@ static const struct index_row indexes[] = {
     {"coupons", "cleanup", "{\"cleaned\": 1, \"view.cleanup\": 1}", "{\"view.cleanup\": {\"$exists\": true}}", false},
     /* archived coupons that left something behind */
     {"coupons", "remains", "{\"remains\": 1}", "{\"remains\": {\"$exists\": true}}", false},
-    /* the wallet, in parts: see codec.h */
-    {"users", "user", "{\"view.part\": 1, \"_id.h\": 1}", NULL, false},
-    /* the user of an order, likewise; omits views without orders */
-    {"users", "order", "{\"view.part\": 1, \"view.orders\": 1}", "{\"view.orders\": {\"$exists\": true}}", false},
-    /* what expires, in one coupon without slots and in all; tombstones. Few views are in these */
-    {"users", "due", "{\"_id.c\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
-    {"users", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
-    {"users", "erased", "{\"view.erased\": 1}", "{\"view.erased\": {\"$exists\": true}}", false},
-    /* unfinished erasures */
-    {"users", "erasing", "{\"erasing\": 1}", "{\"erasing\": {\"$exists\": true}}", false},
     /* the free pool, in order and at random */
     {"buckets", "free", "{\"_id.c\": 1, \"view.lane\": 1, \"_id.b\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
     {"buckets", "pick", "{\"_id.c\": 1, \"view.lane\": 1, \"view.pick\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
-    /* what expires, in one lane and in all */
+    /* what ends, in one lane */
     {"buckets", "due", "{\"_id.c\": 1, \"view.lane\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
-    {"buckets", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    /* lanes in which something ends */
+    {"lanes", "due", "{\"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
     /* codes typed at checkout */
     {"codes", "code", "{\"_id.code\": 1}", NULL, false},
     /* uploads no longer needed */
     {"parts", "at", "{\"at\": 1}", NULL, false},
     {"jobs", "upload", "{\"upload\": 1}", "{\"upload\": {\"$exists\": true}}", false},
     /* reports over all coupons: how far each lane is in the totals, and the totals */
-    {"marks", REPORT_MARKS, "{\"_id.kind\": 1, \"_id.c\": 1, \"_id.l\": 1}", "{\"_id.kind\": \"totals\"}", false},
+    {"marks", REPORT_MARKS, "{\"_id.c\": 1, \"_id.l\": 1}", NULL, false},
     {"totals", "at", "{\"_id.at\": 1}", NULL, false},
     {"totals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},
     {"refusals", "at", "{\"_id.at\": 1}", NULL, false},
@@ -109,13 +99,6 @@ static const struct index_row indexes[] = {
     {"deliveries", "asked", "{\"asked\": 1}", "{\"asked\": {\"$exists\": true}}", false},
     {"deliveries", "at", "{\"at\": 1}", NULL, false},
     {"webhook_positions", "hook", "{\"_id.h\": 1}", NULL, false},
-};
-
-/* Made by earlier versions, and no longer used. */
-static const struct {
-    const char *collection, *name;
-} old_indexes[] = {
-    {"marks", "views"},
 };
 
 size_t mongo_indexes(const struct index_row **rows)
@@ -141,28 +124,28 @@ static void log_driver(mongoc_log_level_t level, const char *domain, const char 
 }
 
 static const struct store_ops mongo_ops = {
-    .mark = ledger_mark,
+    .saw = session_saw,
+    .checkpoints = checkpoints_read,
     .marks = ledger_marks,
     .ledger = ledger_after,
     .ledgers = ledgers_after,
     .ended = ledger_ended,
-    .coupon = views_coupon,
-    .coupons = views_coupons,
-    .user_states = views_user_states,
-    .job = views_job,
-    .accounts = views_accounts,
-    .user_hash = views_user_hash,
-    .walk_users = views_walk_users,
-    .buckets = views_buckets,
-    .touched = views_touched,
-    .free_buckets = views_free_buckets,
-    .due_buckets = views_due_buckets,
-    .due_user_states = views_due_user_states,
+    .coupon = checkpoint_coupon_of,
+    .coupons = checkpoint_coupons,
+    .users = users_read,
+    .job = users_job,
+    .user_hash = users_hash,
+    .buckets = checkpoint_buckets,
+    .touched = checkpoint_touched,
+    .free_buckets = checkpoint_free_buckets,
+    .due_buckets = checkpoint_due_buckets,
+    .due_batches = ledger_due_batches,
     .codes = codes_look_up,
     .bucket_codes = codes_of_buckets,
     .append = ledger_append,
     .confirm = ledger_confirm,
-    .write_views = views_write,
+    .write_parts = checkpoint_write_parts,
+    .write_checkpoints = checkpoints_write,
     .write_marks = ledger_write_marks,
     .day = time_day,
     .hear = feed_hear,

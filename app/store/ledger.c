@@ -1,5 +1,5 @@
 /*
- * store/ledger.c -- the ledger as a lane reads it: its mark and its batches. (append.c, confirm.c: its tail)
+ * store/ledger.c -- the ledger as a lane reads it: its batches (append.c, confirm.c: its tail); and how far it is in the totals.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -23,12 +23,12 @@ struct mark_reads {
 static bool mark_row(const bson_t *doc, void *context)
 {
     const struct mark_reads *list = context;
-    const char *coupon, *kind;
     struct mark mark = {0};
+    const char *coupon;
     int64_t lane;
     bool good;
 
-    if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_text(doc, "kind", &coupon, &kind))
+    if (!codec_id_int(doc, "l", &coupon, &lane))
         return false;
     good = codec_mark_get(doc, &mark);
     if (!good)
@@ -36,7 +36,7 @@ static bool mark_row(const bson_t *doc, void *context)
     for (size_t i = 0; i < list->count; i++) {
         struct mark_read *r = &list->items[i];
 
-        if (r->lane != lane || strcmp(r->kind, kind) != 0 || strcmp(r->coupon, coupon) != 0)
+        if (r->lane != lane || strcmp(r->coupon, coupon) != 0)
             continue;
         r->mark = good ? mark : (struct mark){0};
         r->status = good ? STORE_OK : STORE_UNREADABLE;
@@ -65,11 +65,11 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
     BSON_APPEND_UTF8(&command, "find", "marks");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     if (count == 1) {
-        codec_mark_id(&filter, "_id", reads[0].coupon, reads[0].lane, reads[0].kind);
+        codec_lane_id(&filter, "_id", reads[0].coupon, reads[0].lane);
     } else {
         in_begin(&in, &filter, "_id");
         for (size_t i = 0; i < count; i++)
-            codec_mark_id(&in.values, in_next(&in), reads[i].coupon, reads[i].lane, reads[i].kind);
+            codec_lane_id(&in.values, in_next(&in), reads[i].coupon, reads[i].lane);
         in_end(&in, &filter);
         session_add_coupons(session, &filter, mark_coupon, reads, count);
     }
@@ -78,18 +78,9 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
         reads[i].mark = (struct mark){0};
         reads[i].status = STORE_OK;
     }
-    session_read_options(session, &command, (struct store_time){0}, count + 1);
+    session_read_options(session, &command, session_seen(session), count + 1);
     status = session_read(session, &command, mark_row, &list);
     SETTLE_READS(status, reads, count);
-    return status;
-}
-
-enum store_status ledger_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
-{
-    struct mark_read read = {.coupon = coupon, .lane = lane, .kind = kind};
-    enum store_status status = ledger_marks(s, &read, 1);
-
-    *mark = read.mark;
     return status;
 }
 
@@ -100,7 +91,7 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
 
     bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    codec_mark_id(&sub, "_id", w->coupon, w->lane, w->kind);
+    codec_lane_id(&sub, "_id", w->coupon, w->lane);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "seq", &inner);
     BSON_APPEND_INT64(&inner, "$lt", w->mark.seq);
     bson_append_document_end(&sub, &inner);
@@ -200,6 +191,65 @@ void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t afte
     bson_append_document_end(filter, &range);
 }
 
+/* From just after the place on, in the order of the index. */
+static void put_due_bounds(bson_t *command, const struct due_batches *search)
+{
+    bson_t bound;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "min", &bound);
+    BSON_APPEND_UTF8(&bound, "_id.c", search->coupon);
+    BSON_APPEND_INT64(&bound, "_id.l", search->lane);
+    BSON_APPEND_DATE_TIME(&bound, "due", search->after_ms);
+    BSON_APPEND_INT64(&bound, "_id.seq", search->after_seq + 1);
+    bson_append_document_end(command, &bound);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "max", &bound);
+    BSON_APPEND_UTF8(&bound, "_id.c", search->coupon);
+    BSON_APPEND_INT64(&bound, "_id.l", search->lane);
+    BSON_APPEND_MAXKEY(&bound, "due");
+    BSON_APPEND_MAXKEY(&bound, "_id.seq");
+    bson_append_document_end(command, &bound);
+    BSON_APPEND_UTF8(command, "hint", "due");
+}
+
+static bool due_row(const bson_t *doc, void *context)
+{
+    struct due_batches *search = context;
+    struct batch *b = search->count < search->most ? codec_batch_get(doc) : NULL;
+
+    if (b) {
+        search->batches[search->count++] = b;
+    } else {
+        search->left_out = true;
+        log_unreadable("ledger", doc);
+    }
+    return true;
+}
+
+enum store_status ledger_due_batches(struct store *s, struct due_batches *search)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *session = session_of(s);
+    enum store_status status;
+    bson_t filter, exists;
+
+    search->count = 0;
+    search->left_out = false;
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "due", &exists); /* as the index has it */
+    BSON_APPEND_BOOL(&exists, "$exists", true);
+    bson_append_document_end(&filter, &exists);
+    BSON_APPEND_UTF8(&filter, "_id.c", search->coupon);
+    bson_append_document_end(&command, &filter);
+    put_due_bounds(&command, search);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)search->most);
+    session_read_options(session, &command, session_seen(session), search->most);
+    status = session_read(session, &command, due_row, search);
+    while (status != STORE_OK && search->count > 0)
+        batch_free(search->batches[--search->count]);
+    return status;
+}
+
 enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
                               int direction, size_t most, struct batch **batches, size_t *count)
 {
@@ -219,7 +269,7 @@ enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane,
     BSON_APPEND_INT32(&sub, "_id", direction);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(session, &command, (struct store_time){0}, most);
+    session_read_options(session, &command, session_seen(session), most);
     return ledger_read(session, &command, batches, most, count);
 }
 
@@ -259,7 +309,7 @@ enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size
         ledger_range(&finds[i].filter, reads[i].coupon, reads[i].lane, reads[i].after, INT64_MAX);
         session_add_coupon(session, &finds[i].filter, reads[i].coupon);
     }
-    status = session_read_joined(session, "ledger", finds, count, (struct store_time){0}, ledgers_row, reads);
+    status = session_read_joined(session, "ledger", finds, count, session_seen(session), ledgers_row, reads);
     SETTLE_READS(status, reads, count);
     for (size_t i = 0; i < count; i++)
         while (reads[i].status != STORE_OK && reads[i].count > 0)

@@ -375,17 +375,36 @@ static enum store_status one_batch(struct session *session, bson_t *command, bso
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
+/* Few, or others whose ids have the same hash. */
+#define ENDED_MOST 4
+
 enum store_status ledger_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                struct batch **batch)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    char text[REDEMPTION_ID_SIZE];
+    struct session *session = session_of(s);
+    struct batch *found[ENDED_MOST];
+    enum store_status status;
+    size_t count;
     bson_t filter;
 
+    *batch = NULL;
+    if (!session_finds_names(session))
+        return STORE_FAILED;
     begin_find(&command, "ledger", &filter);
+    put_int(&filter, "part", term_part(coupon));
+    BSON_APPEND_INT64(&filter, "terms", term_of_redemption(&session->term_key, coupon, lane, n, g));
     BSON_APPEND_UTF8(&filter, "_id.c", coupon);
-    BSON_APPEND_UTF8(&filter, "ended", redemption_id_text(n, g, lane, text));
-    return one_batch(session_of(s), &command, &filter, batch);
+    end_find(session, &command, &filter, NULL, 0, ENDED_MOST);
+    BSON_APPEND_UTF8(&command, "hint", "terms");
+    status = ledger_read(session, &command, found, ENDED_MOST, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (!*batch && (n >= 0 || found[i]->lane == lane) && batch_find_end(found[i], n, g))
+            *batch = found[i];
+        else
+            batch_free(found[i]);
+    }
+    return status == STORE_OK && !*batch ? STORE_NOT_FOUND : status;
 }
 
 enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t lane, int64_t seq, struct batch **batch)

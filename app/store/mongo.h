@@ -312,6 +312,12 @@ enum store_status mongo_user_states(struct store *s, const char *user, int64_t a
  * a few without it. Tombstones are left out. take() copies what it keeps; if it returns false, the call stops with STORE_FAILED. */
 enum store_status mongo_each_user_state(struct store *s, const char *user, const char *order,
                                         bool (*take)(void *context, const char *coupon, const struct user_state *u), void *context);
+/* Give take() what a user did, in each coupon: whole, one at a time, in no order; or what each user with this order did, in each coupon in
+ * which they named it. after: as session reads are bounded. take() copies what it keeps; if it returns false, the call stops with
+ * STORE_FAILED. */
+typedef bool user_take(void *context, const char *coupon, const struct user_state *u);
+enum store_status mongo_user_everywhere(struct store *s, const char *user, struct store_time after, user_take *take, void *context);
+enum store_status mongo_order_everywhere(struct store *s, const char *order, struct store_time after, user_take *take, void *context);
 /* Batches with seq < before (INT64_MAX: from the tail), descending. Majority. */
 enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t lane, int64_t before, size_t most,
                                     struct batch **batches, size_t *count);

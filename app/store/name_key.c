@@ -20,6 +20,8 @@ enum store_status mongo_name_key(struct store *s, const struct name_key **key)
         return STORE_OK;
     status = secrets_read(s, NAMES, &session->name_key.secret);
     session->has_name_key = status == STORE_OK;
+    if (status == STORE_OK)
+        session->term_key = term_key(&session->name_key);
     if (status == STORE_NOT_FOUND)
         log_event(LOG_ERROR, "store.no_name_key", "database=%s collection=secrets", session->mongo->database);
     return status;

@@ -2,16 +2,10 @@
 #include "store/names.h"
 
 #include <sodium.h>
-#include <stdio.h>
 #include <string.h>
-
-#include "coupons/coupon.h"
-#include "coupons/lane_account.h"
 
 _Static_assert(SECRET_LEN == crypto_generichash_KEYBYTES, "libsodium's size");
 _Static_assert(NAME_HASH_LEN >= crypto_generichash_BYTES_MIN, "libsodium's size");
-_Static_assert(NAME_HASH_LEN == crypto_shorthash_KEYBYTES, "libsodium's size");
-_Static_assert(crypto_shorthash_BYTES == sizeof(int64_t), "libsodium's size");
 
 struct name_hash name_hash(const struct name_key *key, const char *name)
 {
@@ -20,60 +14,6 @@ struct name_hash name_hash(const struct name_key *key, const char *name)
     crypto_generichash(hash.bytes, sizeof hash.bytes, (const unsigned char *)name, strlen(name), key->secret.bytes,
                        sizeof key->secret.bytes);
     return hash;
-}
-
-#define ORDERS "\x01orders" /* no user's name: those have no control characters */
-
-struct order_key order_key(const struct name_key *key)
-{
-    const struct name_hash hash = name_hash(key, ORDERS);
-    struct order_key orders;
-
-    memcpy(orders.bytes, hash.bytes, sizeof orders.bytes);
-    return orders;
-}
-
-int64_t order_hash(const struct order_key *key, const char *order)
-{
-    uint8_t bytes[crypto_shorthash_BYTES];
-    uint64_t hash = 0;
-
-    crypto_shorthash(bytes, (const unsigned char *)order, strlen(order), key->bytes);
-    for (size_t i = sizeof bytes; i-- > 0;)
-        hash = hash << 8 | bytes[i];
-    return (int64_t)hash;
-}
-
-#define JOB "\x01job:"
-#define JOB_LEN (sizeof JOB - 1)
-
-char *name_of_job(const char *job, char name[STORED_NAME_SIZE])
-{
-    snprintf(name, STORED_NAME_SIZE, JOB "%s", job);
-    return name;
-}
-
-char *name_of_account(int64_t lane, int64_t peer, char name[STORED_NAME_SIZE])
-{
-    char account[ACCOUNT_NAME_SIZE];
-
-    return name_of_job(account_name(lane, peer, account), name);
-}
-
-struct named_key name_parse(const char *name)
-{
-    struct named_key key = {.kind = NAMED_USER};
-
-    if (strncmp(name, JOB, JOB_LEN) != 0)
-        return key;
-    for (key.lane = 0; key.lane < COUPON_LANES_MAX; key.lane++) {
-        key.peer = account_peer(name + JOB_LEN, key.lane, COUPON_LANES_MAX);
-        if (key.peer >= 0) {
-            key.kind = NAMED_ACCOUNT;
-            return key;
-        }
-    }
-    return (struct named_key){.kind = NAMED_JOB, .job = name + JOB_LEN};
 }
 
 bool name_hash_same(const struct name_hash *a, const struct name_hash *b)

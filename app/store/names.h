@@ -25,27 +25,6 @@ struct name_hash {
 };
 
 struct name_hash name_hash(const struct name_key *key, const char *name);
-/* Orders are found the same way, by 64 bits under a key derived from that one; whoever reads by them also checks the order itself.
- * SipHash-2-4: a user's view has one hash per order. */
-struct order_key {
-    uint8_t bytes[NAME_HASH_LEN];
-};
-struct order_key order_key(const struct name_key *key);
-int64_t order_hash(const struct order_key *key, const char *order);
 bool name_hash_same(const struct name_hash *a, const struct name_hash *b);
-
-/* Job states and lane accounts are stored among the users, under names that no user has: users' names have no control characters. Each
- * returns name. */
-#define STORED_NAME_SIZE 128
-char *name_of_job(const char *job, char name[STORED_NAME_SIZE]);
-char *name_of_account(int64_t lane, int64_t peer, char name[STORED_NAME_SIZE]);
-/* The reverse. job: points into name. */
-enum named { NAMED_USER, NAMED_JOB, NAMED_ACCOUNT };
-struct named_key {
-    enum named kind;
-    const char *job;
-    int64_t lane, peer;
-};
-struct named_key name_parse(const char *name);
 
 #endif

@@ -302,13 +302,20 @@ enum store_status session_read_until(struct session *session, const bson_t *comm
     return status;
 }
 
-struct store_time session_time(const struct session *session)
+struct store_time session_seen(const struct session *session)
 {
     struct store_time when = {0};
 
     if (session->session)
         mongoc_client_session_get_operation_time(session->session, &when.seconds, &when.increment);
-    return when;
+    return store_time_later(when, session->told);
+}
+
+void session_saw(struct store *s, struct store_time when)
+{
+    struct session *session = session_of(s);
+
+    session->told = store_time_later(session->told, when);
 }
 
 void session_read_concern(bson_t *command, struct store_time after)
@@ -384,23 +391,6 @@ void session_add_prefix(bson_t *filter, const char *member, const char *prefix)
     bson_append_document_begin(filter, member, -1, &range);
     BSON_APPEND_UTF8(&range, "$gte", prefix);
     BSON_APPEND_UTF8(&range, "$lt", end);
-    bson_append_document_end(filter, &range);
-}
-
-void session_add_users(bson_t *filter, const char *coupon, const struct name_hash *after)
-{
-    bson_t range, id;
-
-    if (!after) {
-        session_add_range(filter, coupon, "h", NULL, NULL);
-        return;
-    }
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
-    codec_user_state_id(&range, "$gt", coupon, after);
-    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
-    BSON_APPEND_UTF8(&id, "c", coupon);
-    BSON_APPEND_MAXKEY(&id, "h");
-    bson_append_document_end(&range, &id);
     bson_append_document_end(filter, &range);
 }
 

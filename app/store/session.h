@@ -16,6 +16,7 @@
 #include "base/config.h"
 #include "store/mongo.h"
 #include "store/names.h"
+#include "store/terms.h"
 
 #define CODE_NO_NAMESPACE 26
 #define CODE_DUPLICATE_KEY 11000
@@ -39,9 +40,11 @@ struct session {
     mongoc_client_session_t *session; /* NULL until the first command */
     bson_t *options;                  /* {sessionId} */
     struct feed *hearing;             /* NULL until the first hear() */
+    struct store_time told;           /* by session_saw() */
     uint32_t code;                    /* of the last command that failed */
     uint32_t number;                  /* random */
     struct name_key name_key;         /* valid if has_name_key */
+    struct term_key term_key;         /* likewise */
     bool has_name_key;
     struct secret cursor_key;         /* valid if has_cursor_key */
     bool has_cursor_key;
@@ -154,9 +157,10 @@ enum store_status session_read_joined(struct session *session, const char *colle
         }                                                                                                              \
     } while (0)
 
-/* The operation time of this session's last read or write: a majority read not before it misses nothing of that, also from another primary.
- * Zero: nothing was done yet. */
-struct store_time session_time(const struct session *session);
+/* What this session has seen: the operation time of its last read or write, or of what it was told of since by session_saw(). A majority
+ * read not before it misses nothing of that, also from another primary. Zero: nothing yet. */
+struct store_time session_seen(const struct session *session);
+void session_saw(struct store *s, struct store_time when);
 /* {readConcern: majority, not before `after`}. */
 void session_read_concern(bson_t *command, struct store_time after);
 /* The tail of a find: {readConcern: majority, not before `after`; maxTimeMS; batchSize}. */
@@ -187,9 +191,6 @@ void session_add_coupon(struct session *session, bson_t *filter, const char *cou
 /* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: one coupon's documents, in the order of `name`, after text. text NULL: from
  * *number on; both NULL: all. */
 void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number);
-/* {_id: {$gt: {c, h: after}, $lt: {c, h: MaxKey}}}: a coupon's users, in the order of their hashes; after NULL: all of them. */
-void session_add_users(bson_t *filter, const char *coupon, const struct name_hash *after);
-
 /* The index of marks that finds all lanes with totals. */
 #define REPORT_MARKS "totals"
 
@@ -247,36 +248,30 @@ enum store_status buckets_read(struct session *session, const bson_t *command, s
 void feed_stop_hearing(struct session *session);
 
 /* The operations of store.h, from the files that implement them. */
-enum store_status ledger_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
+enum store_status checkpoints_read(struct store *s, struct checkpoint_read *reads, size_t count);
+enum store_status checkpoints_write(struct store *s, const struct checkpoint_write *checkpoints, size_t count);
+enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads, size_t count);
+enum store_status checkpoint_touched(struct store *s, struct touched_search *searches, size_t count);
+enum store_status checkpoint_free_buckets(struct store *s, struct free_search *searches, size_t count);
+enum store_status checkpoint_due_buckets(struct store *s, struct due_search *searches, size_t count);
+enum store_status checkpoint_coupon_of(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq);
+enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads, size_t count);
+enum store_status checkpoint_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when);
 enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count);
+enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count);
 enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size_t count);
 enum store_status ledger_after(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                struct batch **batches, size_t *count);
 enum store_status ledger_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                struct batch **batch);
+enum store_status ledger_due_batches(struct store *s, struct due_batches *search);
 enum store_status ledger_append(struct store *s, struct append *appends, size_t count);
 enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size_t count);
-enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count);
-enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
-                               struct coupon **definition, int64_t *seq);
-enum store_status views_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count);
-enum store_status views_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
-                                    size_t count);
-enum store_status views_job(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
-                            struct job_progress **state);
-enum store_status views_accounts(struct store *s, struct store_time after, struct arena *a, struct account_read *reads, size_t count);
-enum store_status views_user_hash(struct store *s, const char *user, uint64_t *hash);
-enum store_status views_walk_users(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
-                                   size_t most, uint64_t *hashes, size_t *count);
-enum store_status views_buckets(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
-enum store_status views_touched(struct store *s, struct store_time after, struct touched_search *searches, size_t count);
-enum store_status views_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count);
-enum store_status views_due_buckets(struct store *s, struct store_time after, struct due_search *searches, size_t count);
-enum store_status views_due_user_states(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
-                                        struct user_state **user_states);
+enum store_status users_read(struct store *s, struct arena *a, struct user_read *reads, size_t count);
+enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a, struct job_progress **state);
+enum store_status users_hash(struct store *s, const char *user, uint64_t *hash);
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
-enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when);
 enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
 enum store_status time_now(struct store *s, int64_t *utc_ms);
 int feed_hear(struct store *s, struct heard *heard);

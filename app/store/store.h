@@ -3,7 +3,7 @@
  * against a fake with seeded faults.
  *
  * Shape    struct store: one thread's session. Every call blocks
- * Reads    see only what a majority has, and at least all up to `after` (the operation time of a mark), if given
+ * Reads    see only what a majority has, and at least all that this session has read and written, or was told of by saw()
  * Writes   are acknowledged by a majority, journalled
  * Errors   STORE_FAILED: the database gave no proper answer; repeat reads, for append see there. A call with several reads fails if any of
  *          them does, and each has its own status: STORE_UNREADABLE if only its own document is at fault
@@ -32,9 +32,9 @@ enum store_status {
     STORE_LEFT        /* of one read among several: the call reached its limit of memory before it. The call does not fail */
 };
 
-/* A user's view may have 1,000 redemptions of 4 kB each. A call that reads users' views stops after the one that exceeds this much memory:
- * it reads at least one. */
-#define STORE_USER_STATES_BYTES ((size_t)32 << 20)
+/* A user may have 1,000 redemptions of 4 kB each. A call that reads users stops after the one that exceeds this much memory: it reads at
+ * least one. */
+#define STORE_USERS_BYTES ((size_t)32 << 20)
 
 /* The database's operation time; {0, 0}: none. */
 struct store_time {
@@ -51,7 +51,28 @@ static inline struct store_time store_time_later(struct store_time a, struct sto
     return store_time_is_later(a, b) ? a : b;
 }
 
-/* The seq up to which a lane's views (kind "views"), or the reporter's totals ("totals"), are written. */
+/* What is stored of a lane beside its ledger: its buckets, and this. */
+struct checkpoint {
+    int64_t seq;       /* its buckets and its definition are written as of this batch; 0: no checkpoint */
+    int64_t due_ms;    /* nothing in the lane ends before; 0: nothing ends */
+    int64_t swept_ms;  /* without slots: all batches with a `due` up to this place (time, seq) were looked at, and what had ended by */
+    int64_t swept_seq; /* then is in the ledger */
+};
+
+struct checkpoint_read {
+    const char *coupon;
+    int64_t lane;
+    struct checkpoint checkpoint; /* out */
+    enum store_status status; /* out */
+};
+
+struct checkpoint_write {
+    const char *coupon;
+    int64_t lane;
+    struct checkpoint checkpoint;
+};
+
+/* How far the reporter's totals of a lane are written. */
 struct mark {
     int64_t seq;
     struct store_time when;
@@ -60,7 +81,6 @@ struct mark {
 struct mark_read {
     const char *coupon;
     int64_t lane;
-    const char *kind;
     struct mark mark; /* out; seq 0: none */
     enum store_status status; /* out */
 };
@@ -78,31 +98,19 @@ struct ledger_read {
 struct coupon_read {
     const char *coupon;
     struct arena *arena;
-    struct coupon *definition; /* out, in the arena; NULL: no view */
+    struct coupon *definition; /* out, in the arena; NULL: none */
     int64_t seq; /* out */
     enum store_status status; /* out */
 };
 
-struct user_state_read {
+/* What a user did in a coupon, from the ledger of the lane that is theirs. */
+struct user_read {
     const char *coupon;
+    int64_t lane;
     const char *user;
-    struct user_state *user_state; /* out, in the call's arena; NULL: no view */
+    struct user_state *user_state; /* out, in the call's arena; NULL: nothing, or they were erased since */
+    int64_t seq;              /* out: of the last batch that names them; 0: none does */
     enum store_status status; /* out */
-};
-
-/* One lane's account with another. */
-struct account_read {
-    const char *coupon;
-    int64_t lane, peer;
-    struct lane_account *account; /* out, in the call's arena; NULL: no view */
-    enum store_status status; /* out */
-};
-
-/* The position of a walk through a coupon's users. Zeroed: at the start. */
-struct user_walk {
-    uint8_t last[16]; /* the store's own */
-    bool begun;
-    bool done;        /* no more users */
 };
 
 struct bucket_read {
@@ -154,20 +162,30 @@ struct touched_search {
     size_t count;
 };
 
-/* What expires by at_ms, the earliest first; without these buckets, or users, whose views are known to be behind. */
+/* Buckets in which something ends by at_ms, the earliest first; without those that are known. */
 struct due_search {
     const char *coupon;
     int64_t lane;
     int64_t at_ms;
     size_t most;
     const int64_t *but_buckets;
-    const char *const *but_users;
     size_t but_count;
     /* out */
-    struct bucket *buckets; /* of due_buckets: as in a free_search */
+    struct bucket *buckets; /* as in a free_search */
     size_t count;
-    int64_t next_due_ms;    /* when the next one after these expires, by the views; 0: none does */
+    int64_t next_due_ms;    /* when the next one after these expires, as stored; 0: none does */
     bool left_out;          /* some cannot be decoded */
+};
+
+/* Batches of a lane without slots, by the times at which what they made ends: the first ones after a place (time, seq). */
+struct due_batches {
+    const char *coupon;
+    int64_t lane;
+    int64_t after_ms, after_seq;
+    size_t most;
+    struct batch **batches; /* room for `most`; out: each the caller's to free; by the first of their times after the place, then seq */
+    size_t count;           /* out */
+    bool left_out;          /* out: some cannot be decoded */
 };
 
 enum append_result {
@@ -188,25 +206,18 @@ struct confirm {
     bool unmoved; /* out: there is no batch tail + 1 */
 };
 
-enum view_kind { VIEW_USER_STATE, VIEW_JOB, VIEW_ACCOUNT, VIEW_BUCKET, VIEW_COUPON };
-
-/* A view to write whole, if the stored one is older (by seq; buckets: hops, seq). */
-struct view_write {
-    enum view_kind kind;
+/* A bucket, or a definition, to write whole, if the stored one is older. */
+struct part_write {
     const char *coupon;
-    const struct user_state *user_state;
-    const struct job_progress *job;
-    const struct lane_account *account;
-    const struct bucket *bucket;
+    const struct bucket *bucket; /* NULL: */
     const struct coupon *definition;
-    int64_t seq;  /* of the definition; the others carry their own */
+    int64_t seq;  /* of the definition; a bucket has its own */
     bool written; /* out: a majority has it, or a newer one */
 };
 
 struct mark_write {
     const char *coupon;
     int64_t lane;
-    const char *kind;
     struct mark mark;
     int64_t at_ms; /* of the batch it then points to; 0: not given */
 };
@@ -223,8 +234,11 @@ struct store;
 
 /* MongoDB's are mongo_ops, in connect.c. */
 struct store_ops {
-    /* The lane's mark of that kind; seq 0 if it has none. */
-    enum store_status (*mark)(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
+    /* From now on reads see all that was written by `when`, too. */
+    void (*saw)(struct store *s, struct store_time when);
+
+    /* Checkpoints of any lanes in one read; seq 0: none. */
+    enum store_status (*checkpoints)(struct store *s, struct checkpoint_read *reads, size_t count);
 
     /* Marks of any lanes in one read. */
     enum store_status (*marks)(struct store *s, struct mark_read *reads, size_t count);
@@ -236,53 +250,41 @@ struct store_ops {
     /* The same for several lanes in one read. */
     enum store_status (*ledgers)(struct store *s, struct ledger_read *reads, size_t count);
 
-    /* The batch that ended redemption (n, g) (the caller's to free), by the indexed ended[]; STORE_NOT_FOUND. lane matters
-     * only for redemptions without slots (n < 0). */
+    /* The batch that ended redemption (n, g) (the caller's to free), by its term; STORE_NOT_FOUND. lane matters only for redemptions without
+     * slots (n < 0). */
     enum store_status (*ended)(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                struct batch **batch);
 
-    /* The definition's view, into a; *definition NULL if there is none. A tombstone has state COUPON_DELETED. */
-    enum store_status (*coupon)(struct store *s, const char *coupon, struct store_time after, struct arena *a,
-                                struct coupon **definition, int64_t *seq);
+    /* The stored definition, into a; *definition NULL if there is none. A tombstone has state COUPON_DELETED. */
+    enum store_status (*coupon)(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq);
 
-    /* Definitions' views in one read. */
-    enum store_status (*coupons)(struct store *s, struct store_time after, struct coupon_read *reads, size_t count);
+    /* Stored definitions in one read. */
+    enum store_status (*coupons)(struct store *s, struct coupon_read *reads, size_t count);
 
-    /* Views of user states, of any coupons, in one read, up to STORE_USER_STATES_BYTES: the rest are STORE_LEFT. */
-    enum store_status (*user_states)(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
-                                     size_t count);
+    /* What users did, of any coupons, in one read where that is quick, up to STORE_USERS_BYTES: the rest are STORE_LEFT. Perhaps
+     * also what is in batches that this session has not seen: see seq. */
+    enum store_status (*users)(struct store *s, struct arena *a, struct user_read *reads, size_t count);
 
-    /* The view of a job's progress, into a; *state NULL: none. STORE_UNREADABLE. */
-    enum store_status (*job)(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
+    /* A job's progress in a lane, by its term, into a; *state NULL: none. STORE_UNREADABLE. */
+    enum store_status (*job)(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a,
                              struct job_progress **state);
 
-    /* Views of accounts between lanes in one read, into a. */
-    enum store_status (*accounts)(struct store *s, struct store_time after, struct arena *a, struct account_read *reads,
-                                  size_t count);
-
-    /* The user's hash, as walk_users() gives it: 64 bits, as good as random, and the same in every process. */
+    /* The user's hash: 64 bits, as good as random, and the same in every process. */
     enum store_status (*user_hash)(struct store *s, const char *user, uint64_t *hash);
 
-    /* The hashes of up to `most` more users with a view in the coupon, whatever it says: users of all its lanes, erased ones, jobs. A whole
-     * walk gives all that had one at `after`. STORE_FAILED: call again. */
-    enum store_status (*walk_users)(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
-                                    size_t most, uint64_t *hashes, size_t *count);
+    enum store_status (*buckets)(struct store *s, struct bucket_read *reads, size_t count);
 
-    enum store_status (*buckets)(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
-
-    /* Which buckets of each search have views, all in one read. The others, as far as their slots exist, were never touched. */
-    enum store_status (*touched)(struct store *s, struct store_time after, struct touched_search *searches, size_t count);
+    /* Which buckets of each search are stored, all in one read. The others, as far as their slots exist, were never touched. */
+    enum store_status (*touched)(struct store *s, struct touched_search *searches, size_t count);
 
     /* Each search's buckets of its lane with free slots, all in one read. STORE_FAILED: no search has any. */
-    enum store_status (*free_buckets)(struct store *s, struct store_time after, struct free_search *searches, size_t count);
+    enum store_status (*free_buckets)(struct store *s, struct free_search *searches, size_t count);
 
     /* The same for buckets in which something expires. */
-    enum store_status (*due_buckets)(struct store *s, struct store_time after, struct due_search *searches, size_t count);
+    enum store_status (*due_buckets)(struct store *s, struct due_search *searches, size_t count);
 
-    /* The same for coupons without slots, one lane at a time: user states, at most search->most, in a, whose redemptions were made in the
-     * lane. Up to STORE_USER_STATES_BYTES of them: the rest is due next. */
-    enum store_status (*due_user_states)(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
-                                         struct user_state **user_states);
+    /* The first batches after a place, by when what they made ends. STORE_FAILED: none. */
+    enum store_status (*due_batches)(struct store *s, struct due_batches *search);
 
     /* Look up codes, of any coupons, in one read (majority). */
     enum store_status (*codes)(struct store *s, struct code_read *reads, size_t count);
@@ -296,8 +298,11 @@ struct store_ops {
     /* Linearizable: fill unmoved for each. */
     enum store_status (*confirm)(struct store *s, struct confirm *confirms, size_t count);
 
-    /* Write views, unordered; fills each written. *when: the operation time, not earlier than any of the writes. */
-    enum store_status (*write_views)(struct store *s, struct view_write *views, size_t count, struct store_time *when);
+    /* Write buckets and definitions, unordered; fills each written. *when: not earlier than any of the writes. */
+    enum store_status (*write_parts)(struct store *s, struct part_write *parts, size_t count, struct store_time *when);
+
+    /* Write checkpoints, each if the stored one is older: after all parts of it. */
+    enum store_status (*write_checkpoints)(struct store *s, const struct checkpoint_write *checkpoints, size_t count);
 
     /* Move marks forward, never back: neither seq nor time. */
     enum store_status (*write_marks)(struct store *s, const struct mark_write *marks, size_t count);

@@ -1,0 +1,455 @@
+/*
+ * store/checkpoint_read.c -- reading what is stored of a lane beside its ledger: its checkpoint, its buckets, its coupon's definition.
+ * Writing it: checkpoint_write.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "store/bson_fields.h"
+#include "store/codec.h"
+#include "store/session.h"
+
+/* ---- checkpoints ---- */
+
+struct checkpoint_reads {
+    struct checkpoint_read *items;
+    size_t count;
+};
+
+static bool checkpoint_row(const bson_t *doc, void *context)
+{
+    const struct checkpoint_reads *list = context;
+    struct checkpoint checkpoint;
+    const char *coupon;
+    int64_t lane;
+    bool good;
+
+    if (!codec_id_int(doc, "l", &coupon, &lane))
+        return false;
+    good = codec_checkpoint_get(doc, &checkpoint);
+    if (!good)
+        log_unreadable("lanes", doc);
+    for (size_t i = 0; i < list->count; i++) {
+        struct checkpoint_read *r = &list->items[i];
+
+        if (r->lane != lane || strcmp(r->coupon, coupon) != 0)
+            continue;
+        if (good)
+            r->checkpoint = checkpoint;
+        else
+            r->status = STORE_UNREADABLE;
+    }
+    return true;
+}
+
+static const char *checkpoint_coupon(const void *context, size_t i)
+{
+    const struct checkpoint_read *reads = context;
+
+    return reads[i].coupon;
+}
+
+enum store_status checkpoints_read(struct store *s, struct checkpoint_read *reads, size_t count)
+{
+    struct checkpoint_reads list = {reads, count};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *session = session_of(s);
+    enum store_status status;
+    struct in_clause in;
+    bson_t filter;
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "lanes");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    if (count == 1) {
+        codec_lane_id(&filter, "_id", reads[0].coupon, reads[0].lane);
+    } else {
+        in_begin(&in, &filter, "_id");
+        for (size_t i = 0; i < count; i++)
+            codec_lane_id(&in.values, in_next(&in), reads[i].coupon, reads[i].lane);
+        in_end(&in, &filter);
+        session_add_coupons(session, &filter, checkpoint_coupon, reads, count);
+    }
+    bson_append_document_end(&command, &filter);
+    for (size_t i = 0; i < count; i++) {
+        reads[i].checkpoint = (struct checkpoint){0};
+        reads[i].status = STORE_OK;
+    }
+    session_read_options(session, &command, session_seen(session), count + 1);
+    status = session_read(session, &command, checkpoint_row, &list);
+    SETTLE_READS(status, reads, count);
+    return status;
+}
+
+/* ---- buckets ---- */
+
+struct bucket_reads {
+    struct bucket_read *items;
+    size_t count;
+};
+
+static bool bucket_row(const bson_t *doc, void *context)
+{
+    struct bucket_reads *list = context;
+    const char *coupon;
+    int64_t b;
+
+    if (!codec_id_int(doc, "b", &coupon, &b))
+        return false;
+    if (codec_has_left(doc))
+        return true;
+    for (size_t i = 0; i < list->count; i++) {
+        struct bucket_read *r = &list->items[i];
+
+        if (r->found || r->b != b || strcmp(r->coupon, coupon) != 0)
+            continue;
+        r->found = codec_bucket_get(doc, r->bucket);
+        if (r->found)
+            continue;
+        r->status = STORE_UNREADABLE;
+        log_unreadable("buckets", doc);
+    }
+    return true;
+}
+
+static const char *bucket_coupon(const void *context, size_t i)
+{
+    const struct bucket_read *reads = context;
+
+    return reads[i].coupon;
+}
+
+enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads, size_t count)
+{
+    struct session *session = session_of(s);
+    struct bucket_reads list = {reads, count};
+    AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+    struct in_clause in;
+    bson_t filter;
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "buckets");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    in_begin(&in, &filter, "_id");
+    for (size_t i = 0; i < count; i++) {
+        codec_bucket_id(&in.values, in_next(&in), reads[i].coupon, reads[i].b);
+        bucket_release(reads[i].bucket);
+        bucket_init(reads[i].bucket, reads[i].b);
+        reads[i].found = false;
+        reads[i].status = STORE_OK;
+    }
+    in_end(&in, &filter);
+    session_add_coupons(session, &filter, bucket_coupon, reads, count);
+    bson_append_document_end(&command, &filter);
+    session_read_options(session, &command, session_seen(session), count + 1);
+    status = session_read(session, &command, bucket_row, &list);
+    SETTLE_READS(status, reads, count);
+    return status;
+}
+
+struct bucket_list {
+    struct bucket *items;
+    size_t count, most;
+};
+
+static bool listed_bucket_row(const bson_t *doc, void *context)
+{
+    struct bucket_list *list = context;
+
+    if (list->count == list->most || codec_has_left(doc))
+        return true;
+    if (!codec_bucket_get(doc, &list->items[list->count]))
+        return false;
+    list->count++;
+    return true;
+}
+
+enum store_status buckets_read(struct session *session, const bson_t *command, struct bucket *buckets, size_t most,
+                               size_t *count)
+{
+    struct bucket_list list = {buckets, 0, most};
+    enum store_status status = session_read(session, command, listed_bucket_row, &list);
+
+    if (status != STORE_OK)
+        while (list.count > 0)
+            bucket_release(&list.items[--list.count]);
+    *count = list.count;
+    return status;
+}
+
+/* {name: {op: value}} */
+static void put_bound(bson_t *filter, const char *name, const char *op, int64_t value, bool is_time)
+{
+    bson_t sub;
+
+    bson_append_document_begin(filter, name, -1, &sub);
+    if (is_time)
+        bson_append_date_time(&sub, op, -1, value);
+    else
+        bson_append_int64(&sub, op, -1, value);
+    bson_append_document_end(filter, &sub);
+}
+
+struct free_list {
+    struct free_search *searches;
+    size_t *seen; /* rows of each */
+};
+
+/* Where the search continues after this document, of which the rest may be unreadable; 0: unknown. */
+static int64_t place_behind(const bson_t *doc, const struct free_search *search)
+{
+    int64_t place = 0;
+    bson_t view, id;
+
+    if (search->random ? !find_document(doc, "view", &view) || !find_int(&view, "pick", &place)
+                       : !find_document(doc, "_id", &id) || !find_int(&id, "b", &place))
+        return 0;
+    return place < INT64_MAX ? place + 1 : 0;
+}
+
+static bool free_row(const bson_t *doc, size_t find, void *context)
+{
+    struct free_list *list = context;
+    struct free_search *search = &list->searches[find];
+
+    search->next = place_behind(doc, search);
+    list->seen[find]++;
+    if (codec_bucket_get(doc, &search->buckets[search->count])) {
+        search->count++;
+    } else {
+        search->left_out = true;
+        log_unreadable("buckets", doc);
+    }
+    return true;
+}
+
+static void put_free_search(struct joined_find *find, const struct free_search *search)
+{
+    find->by = search->random ? "view.pick" : "_id.b";
+    find->most = search->most;
+    bson_init(&find->filter);
+    BSON_APPEND_UTF8(&find->filter, "_id.c", search->coupon);
+    BSON_APPEND_INT64(&find->filter, "view.lane", search->lane);
+    put_bound(&find->filter, find->by, "$gte", search->from, false);
+    put_bound(&find->filter, "view.free", "$gt", 0, false);
+}
+
+static void release_found(struct bucket *buckets, size_t *count)
+{
+    while (*count > 0)
+        bucket_release(&buckets[--*count]);
+}
+
+/* By the partial indexes on buckets with free slots: by number, or by their random pick. */
+enum store_status checkpoint_free_buckets(struct store *s, struct free_search *searches, size_t count)
+{
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
+    struct free_list list = {searches, checked(calloc(count + 1, sizeof *list.seen))};
+    struct session *session = session_of(s);
+    enum store_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        searches[i].count = 0;
+        searches[i].next = 0;
+        searches[i].left_out = false;
+        put_free_search(&finds[i], &searches[i]);
+    }
+    status = session_read_joined(session, "buckets", finds, count, session_seen(session), free_row, &list);
+    for (size_t i = 0; i < count; i++) {
+        if (list.seen[i] < searches[i].most)
+            searches[i].next = 0;
+        if (status != STORE_OK)
+            release_found(searches[i].buckets, &searches[i].count);
+    }
+    free(list.seen);
+    free(finds);
+    return status;
+}
+
+static bool touched_row(const bson_t *doc, size_t find, void *context)
+{
+    struct touched_search *search = (struct touched_search *)context + find;
+    const char *coupon;
+
+    return codec_id_int(doc, "b", &coupon, &search->numbers[search->count++]);
+}
+
+/* Reads only the index on _id. */
+enum store_status checkpoint_touched(struct store *s, struct touched_search *searches, size_t count)
+{
+    static const char *const members[] = {"_id", NULL};
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
+    struct session *session = session_of(s);
+    enum store_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        struct touched_search *search = &searches[i];
+
+        search->count = 0;
+        finds[i] = (struct joined_find){.by = "_id", .most = search->last ? 1 : search->most, .descending = search->last,
+                                        .members = members};
+        bson_init(&finds[i].filter);
+        codec_bucket_range(&finds[i].filter, search->coupon, search->from, search->end);
+        session_add_coupon(session, &finds[i].filter, search->coupon);
+    }
+    status = session_read_joined(session, "buckets", finds, count, session_seen(session), touched_row, searches);
+    free(finds);
+    return status;
+}
+
+/* ---- what expires: by the partial indexes on `due` ---- */
+
+/* Find the earliest with a due time, one more than wanted: the first left out says when the next one expires. */
+static void put_due_search(struct joined_find *find, const struct due_search *search)
+{
+    bson_t clause, list;
+    char buffer[16];
+
+    find->by = "view.due";
+    find->most = search->most + 1;
+    bson_init(&find->filter);
+    BSON_APPEND_UTF8(&find->filter, "_id.c", search->coupon);
+    BSON_APPEND_INT64(&find->filter, "view.lane", search->lane);
+    put_bound(&find->filter, "view.due", "$gt", 0, true);
+    if (search->but_count == 0)
+        return;
+    BSON_APPEND_DOCUMENT_BEGIN(&find->filter, "_id.b", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$nin", &list);
+    for (size_t i = 0; i < search->but_count; i++)
+        bson_append_int64(&list, array_key(i, buffer), -1, search->but_buckets[i]);
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(&find->filter, &clause);
+}
+
+/* False: due later, or one too many: it only tells when. */
+static bool is_wanted(const bson_t *doc, struct due_search *search)
+{
+    int64_t due_ms;
+    bson_t view;
+
+    if (!find_document(doc, "view", &view) || !find_time(&view, "due", &due_ms))
+        return true;
+    if (due_ms <= search->at_ms && search->count < search->most)
+        return true;
+    search->next_due_ms = search->next_due_ms ? search->next_due_ms : due_ms;
+    return false;
+}
+
+static bool due_bucket_row(const bson_t *doc, size_t find, void *context)
+{
+    struct due_search *search = (struct due_search *)context + find;
+
+    if (!is_wanted(doc, search))
+        return true;
+    if (codec_bucket_get(doc, &search->buckets[search->count])) {
+        search->count++;
+    } else {
+        search->left_out = true;
+        log_unreadable("buckets", doc);
+    }
+    return true;
+}
+
+enum store_status checkpoint_due_buckets(struct store *s, struct due_search *searches, size_t count)
+{
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
+    struct session *session = session_of(s);
+    enum store_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        searches[i].count = 0;
+        searches[i].next_due_ms = 0;
+        searches[i].left_out = false;
+        put_due_search(&finds[i], &searches[i]);
+    }
+    status = session_read_joined(session, "buckets", finds, count, session_seen(session), due_bucket_row, searches);
+    for (size_t i = 0; i < count && status != STORE_OK; i++)
+        release_found(searches[i].buckets, &searches[i].count);
+    free(finds);
+    return status;
+}
+
+/* ---- the definition ---- */
+
+struct definition_reads {
+    struct coupon_read *items;
+    size_t count;
+};
+
+/* Several lanes of a coupon may ask for it: each gets its own copy. */
+static bool definition_row(const bson_t *doc, void *context)
+{
+    const struct definition_reads *list = context;
+    bool failed = false;
+    const char *id;
+
+    if (!find_text(doc, "_id", &id))
+        return false;
+    for (size_t i = 0; i < list->count; i++) {
+        struct coupon_read *r = &list->items[i];
+
+        if (strcmp(r->coupon, id) != 0)
+            continue;
+        r->definition = codec_coupon_get(doc, r->arena, &r->seq);
+        if (r->definition)
+            continue;
+        r->seq = 0;
+        r->status = STORE_UNREADABLE;
+        failed = true;
+    }
+    if (failed)
+        log_unreadable("coupons", doc);
+    return true;
+}
+
+static void put_coupons(bson_t *filter, const struct coupon_read *reads, size_t count)
+{
+    struct in_clause in;
+
+    in_begin(&in, filter, "_id");
+    for (size_t i = 0; i < count; i++)
+        bson_append_utf8(&in.values, in_next(&in), -1, reads[i].coupon, -1);
+    in_end(&in, filter);
+}
+
+enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads, size_t count)
+{
+    struct definition_reads list = {reads, count};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *session = session_of(s);
+    enum store_status status;
+    bson_t filter;
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "coupons");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    if (count == 1)
+        BSON_APPEND_UTF8(&filter, "_id", reads[0].coupon);
+    else
+        put_coupons(&filter, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        reads[i].definition = NULL;
+        reads[i].seq = 0;
+        reads[i].status = STORE_OK;
+    }
+    bson_append_document_end(&command, &filter);
+    session_read_options(session, &command, session_seen(session), count + 1);
+    status = session_read(session, &command, definition_row, &list);
+    SETTLE_READS(status, reads, count);
+    return status;
+}
+
+enum store_status checkpoint_coupon_of(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
+{
+    struct coupon_read read = {.coupon = coupon, .arena = a};
+    enum store_status status = checkpoint_coupons(s, &read, 1);
+
+    *definition = read.definition;
+    *seq = read.seq;
+    return status;
+}
