@@ -462,6 +462,7 @@ static bool leaves_some(struct lane_work *p)
         return false;
     p->more = true;
     p->lane->next_due_ms = INT64_MIN;
+    stay_swept(p);
     return true;
 }
 

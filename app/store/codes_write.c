@@ -540,7 +540,7 @@ enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon
 
         from = l.next_b;
         l.count = 0;
-        code_buckets_find(l.session, &command, (struct store_time){0}, c->id, from, INT64_MAX,
+        code_buckets_find(l.session, &command, c->id, from, INT64_MAX,
                           CODES_PER_UPDATE / BUCKET_SLOTS);
         status = session_read(l.session, &command, leftovers_row, &l);
         if (status == STORE_OK && l.count > 0)

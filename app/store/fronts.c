@@ -210,7 +210,7 @@ enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **
         *questions = (struct front_questions){.asked = 0};
     else
         BCON_APPEND(command, "projection", "{", "questions", BCON_INT32(0), "}");
-    session_read_options(session_of(s), command, (struct store_time){0, 0}, 0);
+    session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, front_row, &list);
     *fronts = list.items;
     *count = status == STORE_OK ? list.count : 0;

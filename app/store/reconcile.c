@@ -83,7 +83,7 @@ static enum store_status find_sorted(struct session *session, bson_t *command, s
     bson_append_document_end(command, &sort);
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(session, command, (struct store_time){0}, most);
+    session_read_options(session, command, most);
     return session_read(session, command, row, context);
 }
 
@@ -181,7 +181,7 @@ static bool first_user_states(struct session *session, struct session_reply *rep
     BSON_APPEND_INT32(&hint, "$natural", 1);
     bson_append_document_end(&command, &hint);
     BSON_APPEND_INT32(&command, "batchSize", USER_STATES_OF_A_PAGE);
-    session_read_concern(&command, (struct store_time){0});
+    session_read_concern(session, &command);
     return session_reply_first(session, &command, reply);
 }
 
@@ -323,7 +323,7 @@ enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struc
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", coupon);
     bson_append_document_end(&command, &filter);
-    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), &command, 0);
     return session_read(session_of(s), &command, coupon_row, &read);
 }
 
@@ -385,7 +385,7 @@ enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     codec_mark_id(&filter, "_id", coupon, lane, kind);
     bson_append_document_end(&command, &filter);
-    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), &command, 0);
     return session_read(session_of(s), &command, mark_row, out);
 }
 

@@ -24,7 +24,6 @@ static const struct kind {
     [REMAINS_CODES] = {"codes", "code", true},
     [REMAINS_CODE_BUCKETS] = {"code_buckets", "b", true},
     [REMAINS_BUCKETS] = {"buckets", "b", false},
-    [REMAINS_USERS] = {"users", "h", false},
 };
 
 /* ---- a page ---- */
@@ -95,7 +94,7 @@ static enum store_status find_page(struct session *session, struct page *p)
     BSON_APPEND_INT32(&sub, "_id", 1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", PAGE_MOST);
-    session_read_options(session, &command, (struct store_time){0}, PAGE_MOST);
+    session_read_options(session, &command, PAGE_MOST);
     return session_read(session, &command, page_row, p);
 }
 
@@ -121,11 +120,7 @@ static bson_t *rest_of(enum remains_kind kind)
 {
     if (kind == REMAINS_LEDGER)
         return BCON_NEW("_id", "$_id", "batch", "$batch", "at", "$at", "k", "$k", "left", BCON_BOOL(true));
-    if (kind == REMAINS_BUCKETS)
-        return BCON_NEW("_id", "$_id", "view", "{", "hops", BCON_INT64(INT64_MAX), "seq", BCON_INT64(INT64_MAX), "}", "left",
-                        BCON_BOOL(true));
-    /* its part keeps its place in the index of users */
-    return BCON_NEW("_id", "$_id", "view", "{", "seq", BCON_INT64(INT64_MAX), "part", "$view.part", "}", "left", BCON_BOOL(true));
+    return BCON_NEW("_id", "$_id", "view", "{", "seq", BCON_INT64(INT64_MAX), "}", "left", BCON_BOOL(true));
 }
 
 static enum store_status empty_page(struct session *session, const struct page *p)
@@ -249,7 +244,7 @@ enum store_status mongo_remains_due(struct store *s, int64_t now_ms, size_t most
         "hint", "remains");
     /* clang-format on */
 
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, due_row, &list);
     *due = list.items;
     *count = status == STORE_OK ? list.count : 0;
