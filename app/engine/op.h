@@ -33,7 +33,7 @@ enum op_kind {
     OP_GENERATE,    /* job, step, count, until, turn -> outcome, made; head */
     OP_DUE,         /* job, step, count -> outcome, made */
     OP_RETIRE_ONE,  /* code -> outcome: CODE_NOT_FOUND, or what decide_retire_one() says */
-    OP_ERASE,       /* user, alias -> outcome: BUSY if they have another; user_state (as erased: its seq is where the erased names end) */
+    OP_ERASE,       /* user -> outcome: BUSY if their slots change */
     OP_SWEEP,       /* lane -> outcome: what has expired is in the ledger */
     OP_TICK,        /* lane -> outcome */
     OP_FOLLOW,      /* -> outcome: every lane has lane 0's definition, or is deleted like it */
@@ -66,7 +66,6 @@ struct op {
     void (*done)(struct op *op);
     void *context;           /* the caller's */
     const char *user;
-    const char *alias;       /* OP_ERASE: the user's, as read before; NULL: any */
     struct take take;        /* take.code as the caller gave it; code_n is the engine's */
     struct step redemption_step; /* of OP_STEP */
     const char *code;        /* as the caller gave it */

@@ -85,19 +85,19 @@ static bool fits(const struct archive *a)
 /* What has not caught up with a lane's last batch, or NULL. */
 static enum store_status find_behind(struct archive *a, const struct batch *tail, const char **behind)
 {
-    static const char *const kinds[] = {"views", "totals"};
     struct work *w = a->work;
-    enum store_status s = STORE_OK;
+    struct mark_read totals = {.coupon = w->job->coupon, .lane = tail->lane};
+    struct checkpoint_read checkpoint = {.coupon = w->job->coupon, .lane = tail->lane};
+    enum store_status s = w->session->ops->checkpoints(w->session, &checkpoint, 1);
     const char *hook = NULL;
 
     *behind = NULL;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && s == STORE_OK && !*behind; i++) {
-        struct mark mark;
-
-        s = w->session->ops->mark(w->session, w->job->coupon, tail->lane, kinds[i], &mark);
-        if (s == STORE_OK && mark.seq < tail->head.seq)
-            *behind = kinds[i];
-    }
+    if (s == STORE_OK)
+        s = w->session->ops->marks(w->session, &totals, 1);
+    if (s == STORE_OK && checkpoint.checkpoint.seq < tail->head.seq)
+        *behind = "checkpoint";
+    else if (s == STORE_OK && totals.mark.seq < tail->head.seq)
+        *behind = "totals";
     if (s != STORE_OK || *behind)
         return s;
     s = mongo_hook_behind(w->session, tail, &w->arena, &hook);
