@@ -29,6 +29,7 @@ static void answer(struct committer *c, struct op *op)
 {
     atomic_fetch_sub(&c->waiting, 1);
     c->answered++;
+    op->seen = c->store->ops->seen(c->store);
     if (c->hooks->decided && !op->inner)
         c->hooks->decided(op);
     op->done(op);

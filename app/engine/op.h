@@ -104,6 +104,7 @@ struct op {
     int64_t *seqs;                   /* OP_COUPON, several lanes: each lane's tail; NULL: one lane */
     int64_t due_ms;                  /* when the lane's next hold ends; 0: none, or not known */
     int64_t at_ms;                   /* when it was decided */
+    struct store_time seen;          /* what was seen for it: a read that follows on it must not see less */
     /* the engine's */
     struct op *next;
     struct loaded_user *loaded; /* its user, in this round; set when loaded */

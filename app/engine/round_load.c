@@ -589,6 +589,7 @@ static void look_back(struct committer *c, struct lane_work *p)
             op_list_add(&kept, op);
             continue;
         }
+        op->seen = c->store->ops->seen(c->store);
         hand_off(c);
         engine_look_back(c->engine, op);
     }

@@ -152,7 +152,7 @@ static int begin(void **state)
     count_calls();
     one.served = &t.counted;
     one.hooks = &hooks;
-    one.config.window_max = 200;
+    one.config.redo_max = 200;
     one_engine_start();
     return 0;
 }

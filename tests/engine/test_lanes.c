@@ -185,12 +185,12 @@ static void count_windows(int64_t more)
         t.held_most = held;
 }
 
-static int start_two(int windows_max)
+static int start_two(int redo_max_all)
 {
     static const struct engine_hooks counting = {.windows = count_windows};
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .window_max = 200,
-        .windows_max = windows_max, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200,
+        .redo_max_all = redo_max_all, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     memset(&t, 0, sizeof t);
@@ -996,7 +996,7 @@ static struct multilane *start_counted(struct engine *e, struct store_source *so
 static void what_several_lanes_need_is_not_asked_for_one(void **state)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .window_max = 200, .flush_ms = 3,
+        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200, .flush_ms = 3,
         .backoff_ms = 1, .patience_ms = 50,
     };
     struct op delete = {.kind = OP_DELETE};
