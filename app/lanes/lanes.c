@@ -198,18 +198,33 @@ static enum cpn_result follow(struct group *g, const struct coupon *definition)
     return quotas_settle(&g->quotas, definition);
 }
 
-/* Make the lanes follow lane 0; if the op's time runs out, it is unknown whether all do. */
-static void follow_or_unknown(struct group *g, struct op *op, const struct coupon *definition)
+/* Make the lanes follow this definition of lane 0's; if the op's time runs out first, that is its outcome. */
+static enum cpn_result follow_or(struct group *g, struct op *op, const struct coupon *definition, enum cpn_result late)
 {
     struct timespec pause = {0, FOLLOW_PAUSE_NS};
 
     while (follow(g, definition) != CPN_OK) {
         if (mono_before(op->deadline, mono_now()) || atomic_load(&g->all->stopping)) {
-            op->outcome = (struct outcome){.result = CPN_OUTCOME_UNKNOWN, .retry = true};
-            return;
+            op->outcome = (struct outcome){.result = late, .retry = true};
+            break;
         }
         nanosleep(&pause, NULL);
     }
+    return op->outcome.result;
+}
+
+/* op changed lane 0: it is unknown whether all lanes follow, if not in time. */
+static void follow_or_unknown(struct group *g, struct op *op)
+{
+    follow_or(g, op, op->coupon_now, CPN_OUTCOME_UNKNOWN);
+}
+
+/* Before lane 0 is changed: whoever changed it last may have died before the others followed. op->coupon_now: what they follow. */
+static enum cpn_result follow_first(struct group *g, struct op *op)
+{
+    enum cpn_result r = ask_as(g, op, OP_HEAD, 0);
+
+    return r == CPN_OK ? follow_or(g, op, op->coupon_now, CPN_BUSY) : r;
 }
 
 /* Give op the totals over all lanes, or the refusal of a lane. */
@@ -232,7 +247,7 @@ static void create(struct group *g, struct op *op, int64_t lanes)
     if (r != CPN_OK)
         return;
     know(g->all, op->coupon, lanes);
-    follow_or_unknown(g, op, op->coupon_now);
+    follow_or_unknown(g, op);
     if (op->count && op->outcome.result == CPN_OK)
         (void)quotas_spread(&g->quotas, op->coupon, lanes);
 }
@@ -276,18 +291,20 @@ static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
 
 static void change(struct group *g, struct op *op, int64_t lanes)
 {
-    enum cpn_result r = sum_heads(g, op, lanes); /* lets lane 0 hear of the others */
+    enum cpn_result r = follow_first(g, op);
 
+    if (r == CPN_OK)
+        r = sum_heads(g, op, lanes); /* lets lane 0 hear of the others */
     if (r == CPN_OK)
         r = ask_as(g, op, OP_CHANGE, 0);
     if (r == CPN_CAP_BELOW_TAKEN && op->outcome.lacks)
         r = lower_cap(g, op, lanes);
     if (r == CPN_OK)
-        follow_or_unknown(g, op, op->coupon_now);
+        follow_or_unknown(g, op);
 }
 
 /* Move the coupon from one state to the other, with all its lanes; again, if it was changed meanwhile. op gets the outcome. True if moved;
- * a coupon not in state `from` is left alone. */
+ * a coupon not in state `from` is left alone, and op->coupon_now is its definition. */
 static bool move_state(struct group *g, struct op *op, enum coupon_state from, enum coupon_state to)
 {
     enum cpn_result r;
@@ -301,7 +318,7 @@ static bool move_state(struct group *g, struct op *op, enum coupon_state from, e
         r = ask_as(g, op, OP_CHANGE, 0);
     } while (r == CPN_VERSION_CHANGED);
     if (r == CPN_OK)
-        follow_or_unknown(g, op, op->coupon_now);
+        follow_or_unknown(g, op);
     return r == CPN_OK;
 }
 
@@ -323,7 +340,8 @@ static void activate_again(struct group *g, struct op *op)
     op->outcome = refusal;
 }
 
-/* Delete it if no lane has a redemption. It is paused first, so that none is made while lanes are asked. */
+/* Delete it if no lane has a redemption. First all lanes follow a definition by which none is made, while they are asked; it is paused for
+ * that if it is active. */
 static void delete_coupon(struct group *g, struct op *op, int64_t lanes)
 {
     bool paused;
@@ -331,10 +349,12 @@ static void delete_coupon(struct group *g, struct op *op, int64_t lanes)
     if (ask_whether_used(g, op, lanes) != CPN_OK)
         return;
     paused = move_state(g, op, COUPON_ACTIVE, COUPON_PAUSED);
+    if (op->outcome.result == CPN_OK && !paused)
+        follow_or(g, op, op->coupon_now, CPN_BUSY);
     if (op->outcome.result == CPN_OK && ask_whether_used(g, op, lanes) == CPN_OK) {
         op->expected_version = op->coupon_now->version;
         if (ask_as(g, op, OP_DELETE, 0) == CPN_OK)
-            follow_or_unknown(g, op, op->coupon_now);
+            follow_or_unknown(g, op);
     }
     if (paused && op->outcome.result != CPN_OK)
         activate_again(g, op);
@@ -366,8 +386,7 @@ static void archive(struct group *g, struct op *op, int64_t lanes)
         op->outcome = (struct outcome){.result = CPN_VERSION_CHANGED};
         return;
     }
-    follow_or_unknown(g, op, op->coupon_now);
-    if (op->outcome.result != CPN_OK || sum_heads(g, op, lanes) != CPN_OK)
+    if (follow_or(g, op, op->coupon_now, CPN_BUSY) != CPN_OK || sum_heads(g, op, lanes) != CPN_OK)
         return;
     if (op->head.issued || op->head.reserved)
         op->outcome = (struct outcome){.result = CPN_COUPON_IN_USE,
@@ -401,10 +420,15 @@ static void retire(struct group *g, struct op *op, int64_t lanes)
 
 static void listen_to_others(struct lanes *s);
 
+static void refuse(struct lanes *s, struct op *op, enum cpn_result result)
+{
+    op->outcome = (struct outcome){.result = result, .retry = result_info(result)->retry};
+    finish(s, op);
+}
+
 static void busy(struct lanes *s, struct op *op)
 {
-    op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
-    finish(s, op);
+    refuse(s, op, CPN_BUSY);
 }
 
 /* Send it to its lane again. */
@@ -419,12 +443,13 @@ static void ask_again(struct group *g, struct op *op)
 }
 
 /* Ask every lane for its totals; from then on the listener reports changes. */
-static void hear_all(struct group *g, const char *coupon, int64_t lanes)
+static enum cpn_result hear_all(struct group *g, const char *coupon, int64_t lanes)
 {
     enum cpn_result r;
 
     listen_to_others(g->all);
     fanout_free(ask_heads(&g->asker, coupon, lanes, &r));
+    return r;
 }
 
 /* Settle what the first waiting op lacks, for all that lack the same; the rest stay. */
@@ -434,6 +459,7 @@ static void look_around(struct group *g)
     int64_t lanes = multilane_lanes(&g->all->multilane, g->coupon), lane = first->lane, due_ms = 0;
     enum quota quota = first->outcome.lacks;
     enum found found = FOUND_SOME;
+    enum cpn_result heard = CPN_OK;
     struct op_list rest = {0}, same = {0};
     bool raised;
 
@@ -442,15 +468,18 @@ static void look_around(struct group *g)
         op_list_add(op->outcome.lacks == quota && (op->lane == lane || quota != QUOTA_BUDGET) ? &same : &rest, op);
     g->lacking = rest;
     if (quota == QUOTA_NONE)
-        hear_all(g, g->coupon, lanes);
+        heard = hear_all(g, g->coupon, lanes);
     else
         found = quotas_fetch(&g->quotas, g->coupon, lanes, lane, &first->outcome, FETCH_TRIES, &due_ms);
     if (found == FOUND_NOTHING && quota == QUOTA_SLOTS)
         raise_events(g, g->coupon, lanes, &raised);
     while ((op = op_list_take(&same))) {
-        op->looked[quota] = found == FOUND_NOTHING || quota == QUOTA_NONE;
+        op->looked[quota] = quota == QUOTA_NONE || found == FOUND_NOTHING;
         op->others_due_ms = due_ms;
-        ask_again(g, op);
+        if (heard == CPN_OK)
+            ask_again(g, op);
+        else
+            refuse(g->all, op, heard == CPN_COUPON_NOT_FOUND ? heard : CPN_BUSY);
     }
 }
 
@@ -465,11 +494,11 @@ static void *listen_main(void *argument)
     while (!atomic_load(&s->stopping)) {
         int got = session->ops->hear(session, &heard);
 
+        if (got >= 0 && !atomic_load(&s->hearing))
+            lane_totals_missed(s->totals); /* what came before is not heard */
         atomic_store(&s->hearing, got >= 0);
         if (got > 0)
             lane_totals_note(s->totals, heard.coupon, heard.lane, &heard.head);
-        else if (got < 0)
-            lane_totals_missed(s->totals);
     }
     session->ops->close(session);
     return NULL;
@@ -519,7 +548,7 @@ static void do_op(struct group *g, struct op *op)
     case OP_FOLLOW:
         ask_as(g, op, OP_HEAD, 0);
         if (op->coupon_now) /* lane 0 was asked, and has or had a definition */
-            follow_or_unknown(g, op, op->coupon_now);
+            follow_or_unknown(g, op);
         break;
     default:
         assert(!"not for several lanes");
@@ -832,11 +861,11 @@ static bool belongs_elsewhere(const struct lane *l, const struct op *op)
     return is_of_all(op->kind) || op->kind == OP_COUPON || lane_for(op, l->definition->lanes) != l->number;
 }
 
-/* Without slots, a lane decides only once it has heard of all others. */
+/* Without slots, a lane decides only once it has heard of all others: by the listener, or because they were asked for this request. */
 static bool has_to_listen(struct lanes *s, const struct lane *l, const struct op *op)
 {
     return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[QUOTA_NONE] && !policy_of(l->definition)->slots &&
-           !lane_totals_all(s->totals, l->coupon);
+           !(atomic_load(&s->hearing) && lane_totals_all(s->totals, l->coupon));
 }
 
 static void sort(struct multilane *multilane, struct committer *c, struct lane_work *p)
