@@ -432,7 +432,7 @@ static void lines_are_as_ever(void **state)
         for (int form = 0; form < 3; form++)
             add_for_ever(b, (enum entry_kind)kind, form);
     batch_hash(b, &scratch, hash);
-    assert_string_equal(sodium_bin2hex(hex, sizeof hex, hash, sizeof hash), "898827cf9c4d999fb688b7de1bb3d6b890446dcff3e4f7a97cb8253d1c946a70");
+    assert_string_equal(sodium_bin2hex(hex, sizeof hex, hash, sizeof hash), "bc8237951510d257bf178ba1d91bfab25685cd803f850645ec47dd07da222641");
     b->count = 0;
     b->head = (struct head){.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .due = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
                             .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
