@@ -249,8 +249,6 @@ static enum store_status verify_whole(struct verify *v, const char *coupon)
         tell_coupon(v);
     end_checkpoint(v, s == STORE_OK);
     checkpoint_close(&v->from);
-    for (int64_t lane = 0; lane < v->lanes; lane++)
-        lane_sums_release(&v->sums[lane]);
     return s;
 }
 
