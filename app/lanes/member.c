@@ -7,7 +7,7 @@ enum store_status member_adopt(struct lane *l, struct store *store)
 {
     struct coupon *definition = NULL;
     int64_t seq;
-    enum store_status status = store->ops->coupon(store, l->coupon, l->mark.when, &l->definition_arena, &definition, &seq);
+    enum store_status status = store->ops->coupon(store, l->coupon, &l->definition_arena, &definition, &seq);
 
     l->definition = definition;
     return status == STORE_OK && !definition ? STORE_NOT_FOUND : status;
