@@ -729,7 +729,10 @@ static enum store_status fake_due_batches(struct store *store, struct due_batche
         }
         if (!best)
             break;
-        search->batches[search->count++] = copy_batch(best);
+        if (find_batch(f, best->coupon, best->lane, best->head.seq)->damaged)
+            search->left_out = true;
+        else
+            search->batches[search->count++] = copy_batch(best);
         ms = best_ms;
         seq = best->head.seq;
     }
@@ -1174,6 +1177,18 @@ void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b)
         write_part(f, &(struct part_write){.coupon = coupon, .bucket = &k});
         v = find_part(f, PART_BUCKET, coupon, b, 0);
     }
+    for (; v; v = v->older)
+        v->damaged = true;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_damage_definition(struct fake *f, const char *coupon)
+{
+    struct stored_part *v;
+
+    pthread_mutex_lock(&f->lock);
+    v = find_part(f, PART_DEFINITION, coupon, 0, 0);
+    assert(v);
     for (; v; v = v->older)
         v->damaged = true;
     pthread_mutex_unlock(&f->lock);

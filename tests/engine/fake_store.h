@@ -23,6 +23,8 @@ void fake_free(struct fake *f);
 void fake_set_faults(struct fake *f, int fault_percent);
 /* The bucket as it stands cannot be decoded any more, until it is written anew. */
 void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b);
+/* The definition as it stands, likewise. */
+void fake_damage_definition(struct fake *f, const char *coupon);
 /* The same of a batch in the ledger, for good. */
 void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq);
 /* The codes of a bucket cannot be decoded any more. */

@@ -49,9 +49,9 @@ static struct {
     int users;                     /* named so far */
     bool deletes;                  /* what the first engine does to lane 0 */
     _Atomic int64_t held, held_most; /* entries in the first engine's windows */
-    atomic_bool view_is_late;      /* of the definition: it is that of the first version */
+    atomic_bool definition_is_late;      /* of the definition: it is that of the first version */
     _Atomic int64_t unread;        /* no ledger of this lane can be read; 0: of all lanes it can */
-    _Atomic int64_t views_from_ns; /* of the monotonic clock: before, none can be written */
+    _Atomic int64_t parts_from_ns; /* of the monotonic clock: before, none can be written */
 } t;
 /* clang takes no NULL for an atomic pointer to a function. */
 static void (*const no_append_hook)(const struct batch *b) = NULL;
@@ -117,37 +117,36 @@ static enum store_status watched_ledgers(struct store *s, struct ledger_read *re
     return status;
 }
 
-static void let_view_be_late(struct coupon *definition)
+static void let_definition_be_late(struct coupon *definition)
 {
-    if (!t.view_is_late || !definition)
+    if (!t.definition_is_late || !definition)
         return;
     definition->version = 1;
     definition->title = "first";
 }
 
-static enum store_status watched_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count)
+static enum store_status watched_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
-    enum store_status status = t.plain->coupons(s, after, reads, count);
+    enum store_status status = t.plain->coupons(s, reads, count);
 
     for (size_t i = 0; i < count; i++)
-        let_view_be_late(reads[i].definition);
+        let_definition_be_late(reads[i].definition);
     return status;
 }
 
-static enum store_status watched_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
-                                        struct coupon **definition, int64_t *seq)
+static enum store_status watched_coupon(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
 {
-    enum store_status status = t.plain->coupon(s, coupon, after, a, definition, seq);
+    enum store_status status = t.plain->coupon(s, coupon, a, definition, seq);
 
-    let_view_be_late(*definition);
+    let_definition_be_late(*definition);
     return status;
 }
 
-static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
-    if (mono_now().ns < t.views_from_ns)
+    if (mono_now().ns < t.parts_from_ns)
         return STORE_FAILED;
-    return t.plain->write_views(s, views, count, when);
+    return t.plain->write_parts(s, parts, count, when);
 }
 
 #define HOUR_MS (INT64_C(3600) * 1000)
@@ -189,14 +188,14 @@ static void watch(void)
     t.ops.coupon = watched_coupon;
     t.ops.coupons = watched_coupons;
     t.ops.day = watched_day;
-    t.ops.write_views = watched_write_views;
+    t.ops.write_parts = watched_write_parts;
     t.watched.open = open_watched;
     session->ops->close(session);
 }
 
 /* ---- two engines, and what is asked of them ---- */
 
-static void count_windows(int64_t more)
+static void count_redo(int64_t more)
 {
     int64_t held = atomic_fetch_add(&t.held, more) + more;
 
@@ -206,7 +205,7 @@ static void count_windows(int64_t more)
 
 static int start_two(int redo_max_all)
 {
-    static const struct engine_hooks counting = {.windows = count_windows};
+    static const struct engine_hooks counting = {.redo = count_redo};
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200,
         .redo_max_all = redo_max_all, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
@@ -385,7 +384,8 @@ static void as_many_lanes_as_there_may_be_follow_though_queues_are_short(void **
 static void a_lane_waits_for_the_definition_that_it_follows(void **state)
 {
     struct filter_room room = {.bytes_max = 0};
-    struct lane *l = lane_new(COUPON, 1, &room);
+    struct user_cache users = {.bytes_max = 0};
+    struct lane *l = lane_new(COUPON, 1, &room, &users);
     struct lane_loading load = {.lane = l};
     struct store *session = t.watched.open(&t.watched);
 
@@ -394,11 +394,11 @@ static void a_lane_waits_for_the_definition_that_it_follows(void **state)
     assert_int_equal(retitle(0, "another"), CPN_OK);
     for (int64_t lane = 0; lane < 2; lane++)
         assert_int_equal(engine_catch_up(t.engines[0], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
-    t.view_is_late = true;
+    t.definition_is_late = true;
     lane_load(session, &load, 1);
     assert_int_equal(load.status, STORE_FAILED);
     assert_false(l->loaded);
-    t.view_is_late = false;
+    t.definition_is_late = false;
     lane_load(session, &load, 1);
     assert_int_equal(load.status, STORE_OK);
     assert_int_equal(l->definition->version, 2);
@@ -569,10 +569,10 @@ static void who_waits_for_views_that_cannot_be_written_is_answered(void **state)
     create(1, COUPON_NULL);
     generate(10);
     assert_int_equal(take(0, "ann"), CPN_OK); /* its bucket is at hand */
-    t.views_from_ns = INT64_MAX;
+    t.parts_from_ns = INT64_MAX;
     assert_int_equal(take(0, "bob"), CPN_OK);
     assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, WAITS_MS), STORE_FAILED);
-    t.views_from_ns = 0;
+    t.parts_from_ns = 0;
     assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, PATIENCE_MS), STORE_OK);
 }
 
@@ -643,14 +643,14 @@ static void windows_together_are_bounded_and_the_largest_waits_first(void **stat
         assert_int_equal(take(0, "first"), CPN_OK);
         assert_int_equal(engine_catch_up(t.engines[0], coupons[i], 0, PATIENCE_MS), STORE_OK);
     }
-    t.views_from_ns = INT64_MAX;
+    t.parts_from_ns = INT64_MAX;
     take_until_held("c1");
     t.coupon = "c2";
     assert_int_equal(take(0, "ann"), CPN_OK);
     for (int i = 0; i < COUPONS; i++)
         take_until_held(coupons[i]);
     assert_in_range(t.held_most, WINDOWS / 2, WINDOWS + ROUND);
-    t.views_from_ns = 0;
+    t.parts_from_ns = 0;
     for (int i = 0; i < COUPONS; i++) {
         t.coupon = coupons[i];
         assert_int_equal(take(0, "bob"), CPN_OK);
