@@ -2,8 +2,8 @@
  * runner/archive_removal.c -- removes an archived coupon's data, once its archive is written (couponctl archive).
  *
  * Fits     the job names the archived ledger by batch_tails_digest(); it is refused if anything was appended since
- * Order    views and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to that;
- *          a pause, until earlier readers have answered; then ledger, codes, buckets and users are removed
+ * Order    checkpoints and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to that;
+ *          a pause, until earlier readers have answered; then ledger, codes and buckets are removed
  * Cut off  at any point: a repeat, by this job or another, finishes it
  * Rest     what remains is noted before the removal, and deleted after REMAINS_KEPT_MS
  */
@@ -85,19 +85,19 @@ static bool fits(const struct archive *a)
 /* What has not caught up with a lane's last batch, or NULL. */
 static enum store_status find_behind(struct archive *a, const struct batch *tail, const char **behind)
 {
-    static const char *const kinds[] = {"views", "totals"};
     struct work *w = a->work;
-    enum store_status s = STORE_OK;
+    struct checkpoint_read checkpoint = {.coupon = w->job->coupon, .lane = tail->lane};
+    struct mark_read mark = {.coupon = w->job->coupon, .lane = tail->lane};
+    enum store_status s = w->session->ops->checkpoints(w->session, &checkpoint, 1);
     const char *hook = NULL;
 
     *behind = NULL;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && s == STORE_OK && !*behind; i++) {
-        struct mark mark;
-
-        s = w->session->ops->mark(w->session, w->job->coupon, tail->lane, kinds[i], &mark);
-        if (s == STORE_OK && mark.seq < tail->head.seq)
-            *behind = kinds[i];
-    }
+    if (s == STORE_OK)
+        s = w->session->ops->marks(w->session, &mark, 1);
+    if (s == STORE_OK && checkpoint.checkpoint.seq < tail->head.seq)
+        *behind = "the lane's checkpoint";
+    else if (s == STORE_OK && mark.mark.seq < tail->head.seq)
+        *behind = "totals";
     if (s != STORE_OK || *behind)
         return s;
     s = mongo_hook_behind(w->session, tail, &w->arena, &hook);
@@ -184,7 +184,6 @@ static enum ending leave(struct work *w, struct leaving *l)
     return e;
 }
 
-/* Users last: while a name is stored anywhere, an erasure must find the user. */
 static enum ending leave_all(struct archive *a, bool whole)
 {
     enum ending e = ENDING_DONE;

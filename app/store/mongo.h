@@ -229,7 +229,7 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);
 
 /* ---- removing what an archived coupon had: see removal.c ---- */
-enum remains_kind { REMAINS_LEDGER, REMAINS_CODES, REMAINS_CODE_BUCKETS, REMAINS_BUCKETS, REMAINS_USERS, REMAINS_KIND_COUNT };
+enum remains_kind { REMAINS_LEDGER, REMAINS_CODES, REMAINS_CODE_BUCKETS, REMAINS_BUCKETS, REMAINS_KIND_COUNT };
 #define REMAINS_ID_MOST 1024
 /* A walk through a coupon's documents of one kind; zeroed except for what the caller sets. */
 struct leaving {

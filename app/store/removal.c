@@ -1,10 +1,10 @@
 /*
  * store/removal.c -- of mongo.h: removes an archived coupon's documents, and later what remains of them.
  *
- * Leaves   the _id and `left` of users, buckets and batches; a batch's id, time and lanes; in views an age that nothing exceeds. So a
+ * Leaves   the _id and `left` of buckets and batches; a batch's id, time and lanes; in views an age that nothing exceeds. So a
  *          process that slept meanwhile finds the seq of its append taken, and by which batch, and its views newer. Codes are deleted at
  *          once. All of it goes a page at a time, by _id, and can be repeated
- * Stays    the definition, each lane's first _id (proof that the ledger existed), its last batch, marks, totals, refusals, and the
+ * Stays    the definition, each lane's first _id (proof that the ledger existed), its last batch, checkpoint and mark, totals, refusals, and the
  *          directory of codes that are unique in the service
  */
 #include <string.h>
@@ -24,7 +24,6 @@ static const struct kind {
     [REMAINS_CODES] = {"codes", "code", true},
     [REMAINS_CODE_BUCKETS] = {"code_buckets", "b", true},
     [REMAINS_BUCKETS] = {"buckets", "b", false},
-    [REMAINS_USERS] = {"users", "h", false},
 };
 
 /* ---- a page ---- */
@@ -121,11 +120,7 @@ static bson_t *rest_of(enum remains_kind kind)
 {
     if (kind == REMAINS_LEDGER)
         return BCON_NEW("_id", "$_id", "batch", "$batch", "at", "$at", "k", "$k", "left", BCON_BOOL(true));
-    if (kind == REMAINS_BUCKETS)
-        return BCON_NEW("_id", "$_id", "view", "{", "hops", BCON_INT64(INT64_MAX), "seq", BCON_INT64(INT64_MAX), "}", "left",
-                        BCON_BOOL(true));
-    /* its part keeps its place in the index of users */
-    return BCON_NEW("_id", "$_id", "view", "{", "seq", BCON_INT64(INT64_MAX), "part", "$view.part", "}", "left", BCON_BOOL(true));
+    return BCON_NEW("_id", "$_id", "view", "{", "seq", BCON_INT64(INT64_MAX), "}", "left", BCON_BOOL(true));
 }
 
 static enum store_status empty_page(struct session *session, const struct page *p)
