@@ -53,16 +53,17 @@
       "how long a request may take to be decided; past it: 503 (busy, or outcome_unknown once sent to the database)")  \
     X(worker, batch_max, INT, "512", 1, 1000, NULL, true, "requests committed together in one lane")                   \
     X(worker, lanes_max, INT, "10000", 1, 1000000, NULL, true, "lanes (coupons) kept in memory by one worker")         \
-    X(worker, window_max, INT, "100000", 1000, 10000000, NULL, true,                                                   \
-      "ledger entries of one lane that may wait for their views; past it appends wait")                                \
-    X(worker, windows_max, INT, "500000", 1000, 100000000, NULL, true,                                                 \
+    X(worker, redo_max, INT, "100000", 1000, 10000000, NULL, true,                                                     \
+      "ledger entries of one lane that may wait for its checkpoint; past it appends wait")                             \
+    X(worker, redo_max_all, INT, "500000", 1000, 100000000, NULL, true,                                                \
       "the same for all lanes of a process together; near it the lanes with the most wait first")                      \
-    X(worker, windows_mb, INT, "512", 64, 1000000, NULL, true,                                                         \
-      "the same in MiB: memory held by such entries and the states of their users")                                    \
+    X(worker, redo_mb, INT, "512", 64, 1000000, NULL, true, "the same in MiB of memory")                               \
+    X(worker, users_mb, INT, "64", 0, 65536, NULL, true,                                                               \
+      "MiB per process for what users did, so that those who come back need no read")                                  \
     X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
       "MiB per process to remember which users a coupon has, so that new users need no read; 0: read every user")      \
-    X(worker, bucket_flush_ms, INT, "1000", 1, 10000, NULL, true,                                                      \
-      "how long changes to buckets and marks are collected; views that a dead worker left behind are written after five times that") \
+    X(worker, checkpoint_ms, INT, "1000", 1, 10000, NULL, true,                                                        \
+      "how often a lane's checkpoint is written; one that a dead worker left behind is written after five times that") \
     X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
       "replica set or sharded cluster; empty: the one that scripts/run wrote to run_dir/mongodb_uri")                  \
     X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "name of the database")                                  \

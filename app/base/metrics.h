@@ -73,9 +73,12 @@ enum {
     X(LOAD_TIME, HISTOGRAM, TIME, "coupons_load_duration_seconds", "Time to read what a batch needs.")                      \
     X(COMMIT_TIME, HISTOGRAM, TIME, "coupons_commit_duration_seconds", "Time to append a batch with majority.")             \
     X(QUEUE, GAUGE, NONE, "coupons_queue_requests", "Requests waiting for their lane.")                                \
-    X(WINDOW_ENTRIES, GAUGE, NONE, "coupons_window_entries", "Ledger entries in memory that wait for their views.")    \
-    X(FILTER_BYTES, GAUGE, NONE, "coupons_user_filter_bytes", "Memory of the filters that know which users coupons have.")      \
-    X(USERS_UNREAD, COUNTER, NONE, "coupons_users_unread_total", "Users known to be new to a coupon, and so not read.") \
+    X(REDO_ENTRIES, GAUGE, NONE, "coupons_redo_entries", "Ledger entries in memory that wait for a checkpoint.")       \
+    X(FILTER_BYTES, GAUGE, NONE, "coupons_user_filter_bytes", "Memory of the filters that know which users coupons have.") \
+    X(USER_BYTES, GAUGE, NONE, "coupons_user_cache_bytes", "Memory of the users kept by workers.")                     \
+    X(USERS_CACHED, COUNTER, NONE, "coupons_users_cached_total", "Users of requests who were in memory.")              \
+    X(USERS_NEW, COUNTER, NONE, "coupons_users_new_total", "Users of requests known to be new to a coupon, and so not read.") \
+    X(USERS_READ, COUNTER, NONE, "coupons_users_read_total", "Users of requests who were read from the ledger.")       \
     X(CONFLICTS, COUNTER, NONE, "coupons_conflicts_total", "Batches decided again because another writer appended.")   \
     X(APPEND_RETRIES, COUNTER, NONE, "coupons_append_retries_total", "Appends repeated because the outcome was unknown.") \
     X(HOLDS_EXPIRED, COUNTER, NONE, "coupons_holds_expired_total", "Holds and issued slots that have expired.") \

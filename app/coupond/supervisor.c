@@ -22,7 +22,6 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/rates.h"
-#include "base/view_barrier.h"
 #include "base/wake.h"
 #include "coupond/reload.h"
 #include "deliver/deliverer.h"
@@ -482,13 +481,6 @@ static void on_seat_exit(struct seat *s, int status)
     s->respawn_at = mono_add_ms(now, s->backoff_ms);
 }
 
-/* In this order: once its views are no longer waited for, everyone knows whether some were lost. */
-static void note_end(int slot, pid_t pid)
-{
-    view_barrier_left(slot, pid);
-    metrics_leave(slot, pid);
-}
-
 static void on_exit_of(pid_t pid, int status)
 {
     if (pid == master.checker) {
@@ -498,7 +490,7 @@ static void on_exit_of(pid_t pid, int status)
     for (int i = 0; i < master.leaver_count; i++)
         if (master.leavers[i].pid == pid) {
             log_exit(master.leavers[i].seat->name, pid, status);
-            note_end(master.leavers[i].seat->slot, pid);
+            metrics_leave(master.leavers[i].seat->slot, pid);
             master.leavers[i] = master.leavers[--master.leaver_count];
             return;
         }
@@ -508,7 +500,7 @@ static void on_exit_of(pid_t pid, int status)
         if (s->pid != pid && s->successor != pid)
             continue;
         log_exit(s->name, pid, status);
-        note_end(s->slot, pid);
+        metrics_leave(s->slot, pid);
         if (s->pid == pid)
             on_seat_exit(s, status);
         else {
@@ -673,8 +665,6 @@ static int start_up(sigset_t *all)
     remove_file(RELOAD_FILE, ""); /* left by a killed master */
     if (metrics_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the metrics: %s", strerror(errno));
-    if (view_barrier_create() != 0)
-        return give_up(EX_OSERR, "cannot create shared memory for the views: %s", strerror(errno));
     if (wake_create() != 0)
         return give_up(EX_OSERR, "cannot create an eventfd: %s", strerror(errno));
     if (rates_create() != 0)

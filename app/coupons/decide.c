@@ -1249,12 +1249,12 @@ static void forget(struct decision *d, struct user_state *u, const struct redemp
     apply(d, u, e);
 }
 
-void decide_erase(struct decision *d, struct user_state *u, const char *alias, struct outcome *out)
+void decide_erase(struct decision *d, struct user_state *u, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
     if (user_state_is_nobody(u))
         return;
-    if ((alias && strcmp(u->alias, alias) != 0) || !slots_are_named(d, u)) {
+    if (!slots_are_named(d, u)) {
         refuse(out, CPN_BUSY);
         return;
     }

@@ -170,8 +170,8 @@ void decide_expire(struct decision *d, struct user_state *u, int64_t n, uint32_t
 void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, struct outcome *out);
 
 /* Erase the user: end what is issued or held, remove the name from redeemed slots, reset the user state. The slots that u holds must be
- * among the named, and alias, if any, must be u's: else BUSY. OK also if there is nothing to erase. */
-void decide_erase(struct decision *d, struct user_state *u, const char *alias, struct outcome *out);
+ * among the named: else BUSY. OK also if there is nothing to erase. */
+void decide_erase(struct decision *d, struct user_state *u, struct outcome *out);
 
 /* Slots requested with a new coupon. Stored in the entry that defines it. */
 struct wish {

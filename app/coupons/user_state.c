@@ -3,8 +3,10 @@
 
 #include <assert.h>
 #include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "coupons/coupon.h"
 
 void user_state_init(struct user_state *u, const char *user, const char *alias)
@@ -43,6 +45,68 @@ struct user_state *user_state_copy(const struct user_state *u, struct arena *a, 
                                 r->earlier_count * sizeof *r->earlier);
     }
     return copy;
+}
+
+/* Where the next string of a flat copy goes; NULL: only add up sizes. */
+struct flat {
+    char *at;
+    size_t bytes;
+};
+
+static const char *flat_text(struct flat *f, const char *text)
+{
+    size_t size = text ? strlen(text) + 1 : 0;
+    char *copy = f->at;
+
+    f->bytes += size;
+    if (!copy || !text)
+        return text;
+    memcpy(copy, text, size);
+    f->at += size;
+    return copy;
+}
+
+static void flat_texts(struct flat *f, struct redemption *r)
+{
+    r->order = flat_text(f, r->order);
+    r->first_order = flat_text(f, r->first_order);
+    r->metadata = flat_text(f, r->metadata);
+    r->code = flat_text(f, r->code);
+}
+
+/* The state, its redemptions, their extensions, then all strings: in the order of alignment. */
+struct user_state *user_state_flat(const struct user_state *u, size_t *bytes)
+{
+    size_t extensions = 0;
+    struct flat texts = {0};
+    struct extension *e;
+    struct user_state *flat;
+
+    flat_text(&texts, u->user);
+    for (size_t i = 0; i < u->count; i++) {
+        struct redemption r = u->redemptions[i];
+
+        flat_texts(&texts, &r);
+        extensions += r.earlier_count;
+    }
+    *bytes = sizeof *flat + u->count * sizeof *flat->redemptions + extensions * sizeof *e + texts.bytes;
+    flat = checked(malloc(*bytes));
+    *flat = *u;
+    flat->capacity = u->count;
+    flat->redemptions = (struct redemption *)(flat + 1);
+    e = (struct extension *)(flat->redemptions + u->count);
+    texts.at = (char *)(e + extensions);
+    flat->user = flat_text(&texts, u->user);
+    for (size_t i = 0; i < u->count; i++) {
+        struct redemption *r = &flat->redemptions[i];
+
+        *r = u->redemptions[i];
+        flat_texts(&texts, r);
+        if (r->earlier_count)
+            r->earlier = memcpy(e, r->earlier, r->earlier_count * sizeof *e);
+        e += r->earlier_count;
+    }
+    return flat;
 }
 
 struct user_state *user_state_without_redemptions(const struct user_state *u, struct arena *a)

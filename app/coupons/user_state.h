@@ -89,6 +89,8 @@ void user_state_init(struct user_state *u, const char *user, const char *alias);
 bool user_state_is_nobody(const struct user_state *u);
 /* Make a copy of u in a that may be changed; strings are shared with u, so must outlive it; deep: they are copied too. */
 struct user_state *user_state_copy(const struct user_state *u, struct arena *a, bool deep);
+/* A deep copy in one block of memory, the caller's to free(); *bytes: its size. */
+struct user_state *user_state_flat(const struct user_state *u, size_t *bytes);
 /* Make a copy in a without the redemptions: small, however many there are. */
 struct user_state *user_state_without_redemptions(const struct user_state *u, struct arena *a);
 /* The same, with total and today as they count at at_ms, on the day that starts at day_ms: without what has lapsed by then. */

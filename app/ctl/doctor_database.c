@@ -267,7 +267,7 @@ void doctor_receipts(struct doctor *d)
         buf_putc(&ours, '\0');
     jws_keys_forget(&keys);
     if (d->database->session->ops->now(d->database->session, &now_ms) != STORE_OK ||
-        mongo_fronts(d->database->session, &a, &fronts, &count, NULL) != STORE_OK) {
+        mongo_fronts(d->database->session, &a, &fronts, &count) != STORE_OK) {
         doctor_tell(d, DOCTOR_FAIL, "cannot list the fronts: check that the user of MONGODB_URI may read the database");
     } else {
         for (size_t i = 0; i < count; i++) {

@@ -4,11 +4,9 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "base/checked.h"
-#include "coupons/fold.h"
-#include "engine/window.h"
+#include "engine/redo_log.h"
 
 static void forget_bucket(struct lane *l, struct cached_bucket *c)
 {
@@ -43,23 +41,6 @@ static struct cached_bucket *add_bucket(struct lane *l, const struct bucket *k)
     return c;
 }
 
-/* Apply the window to k. */
-static void overlay_bucket(const struct lane *l, struct bucket *k)
-{
-    struct window_bucket *wb;
-    struct window_batch *w;
-
-    if (l->window_ranges) {
-        DL_FOREACH(l->window, w)
-            if (k->b >= w->first_b && k->b < w->end_b)
-                fold_bucket(k, w->batch);
-        return;
-    }
-    HASH_FIND(hh, l->window_buckets, &k->b, sizeof k->b, wb);
-    for (size_t i = 0; wb && i < wb->count; i++)
-        fold_bucket(k, wb->batches[i]->batch);
-}
-
 struct cached_bucket *cached_bucket_add(struct lane *l, struct bucket *k)
 {
     assert(!cached_bucket_find(l, k->b));
@@ -67,7 +48,7 @@ struct cached_bucket *cached_bucket_add(struct lane *l, struct bucket *k)
         bucket_release(k);
         return NULL;
     }
-    overlay_bucket(l, k);
+    redo_log_apply(l, k);
     bucket_fit(k, l->tail.next_n);
     return add_bucket(l, k);
 }

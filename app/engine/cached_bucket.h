@@ -1,7 +1,7 @@
 /*
  * engine/cached_bucket.h -- buckets that a lane keeps in memory, as of its tail.
  *
- * Rule     a bucket stays while its view is not written, or while it has slots in the free pool
+ * Rule     a bucket stays while it is not written, or while it has slots in the free pool
  * Threads  the lane's
  */
 #ifndef ENGINE_CACHED_BUCKET_H
@@ -12,14 +12,14 @@
 struct cached_bucket {
     struct bucket bucket;
     const char **codes; /* [BUCKET_SLOTS], one block of memory, owned; NULL: not read, or the coupon has none */
-    bool dirty;     /* its view has not been written yet */
+    bool dirty;     /* it has not been written yet */
     int free_pool_left; /* its slots in the free pool */
     UT_hash_handle hh; /* by bucket.b */
 };
 
 /* The cached bucket, or NULL. */
 struct cached_bucket *cached_bucket_find(struct lane *l, int64_t b);
-/* Apply the window to a bucket that was read, and cache it; takes it. NULL: it is ahead of the tail. */
+/* Apply the redo log to a bucket that was read, and cache it; takes it. NULL: it is ahead of the tail. */
 struct cached_bucket *cached_bucket_add(struct lane *l, struct bucket *k);
 /* The same for one that may be cached already; NULL: it is ahead of the tail, and the lane is now stale. */
 struct cached_bucket *cached_bucket_keep(struct lane *l, struct bucket *k);
@@ -27,7 +27,7 @@ struct cached_bucket *cached_bucket_keep(struct lane *l, struct bucket *k);
 bool cached_bucket_wants_codes(const struct lane *l, const struct cached_bucket *c);
 /* Keep a copy of the codes that were read. */
 void cached_bucket_set_codes(struct cached_bucket *c, const struct bucket_codes_read *read);
-/* Drop buckets whose views are written and that have nothing in the free pool. */
+/* Drop buckets that are written and that have nothing in the free pool. */
 void cached_bucket_evict(struct lane *l);
 void cached_bucket_forget_all(struct lane *l);
 

@@ -20,7 +20,8 @@
 #include "engine/round.h"
 
 #define YIELD_NS_MAX INT64_C(50000000)
-#define FLUSH_ENTRIES 4096 /* of a lane: with so many, its buckets and mark are written at once */
+#define FLUSH_ENTRIES 4096 /* of a lane's redo log: with so many, its checkpoint is written at once */
+#define TOGETHER_MS 50     /* deadlines fall on multiples of this, so that lanes are written together */
 
 /* ---- answering ---- */
 
@@ -99,7 +100,7 @@ static struct lane *find_lane(struct committer *c, const char *coupon, int64_t n
     snprintf(key, sizeof key, "%s\n%lld", coupon, (long long)number);
     HASH_FIND_STR(c->lanes, key, l);
     if (!l) {
-        l = lane_new(coupon, number, &c->filters);
+        l = lane_new(coupon, number, &c->filters, &c->users);
         HASH_ADD_STR(c->lanes, key, l);
     } else {
         DL_DELETE2(c->lru, l, lru_prev, lru_next);
@@ -137,9 +138,9 @@ static void enqueue(struct committer *c, struct op *op)
     make_ready(c, l);
 }
 
-/* ---- view jobs ---- */
+/* ---- checkpoints ---- */
 
-static void job_done(struct view_job *job)
+static void job_done(struct checkpoint_job *job)
 {
     struct committer *c = job->context;
 
@@ -151,46 +152,39 @@ static void job_done(struct view_job *job)
     pthread_mutex_unlock(&c->lock);
 }
 
-static struct view_job *new_job(struct committer *c, struct lane *l)
+static void set_deadline(struct committer *c, struct lane *l, int64_t ms)
 {
-    struct view_job *job = checked(calloc(1, sizeof *job));
+    struct mono at = mono_add_ms(mono_now(), ms);
 
-    job->lane = l;
-    job->context = c;
-    job->done = job_done;
-    job->after = l->mark.when;
-    arena_init(&job->arena, 1024);
-    l->jobs++;
-    return job;
+    if (ms > TOGETHER_MS)
+        at.ns -= at.ns % (TOGETHER_MS * INT64_C(1000000));
+    if (l->unflushed && !mono_before(at, l->flush_at))
+        return;
+    if (l->unflushed)
+        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
+    l->unflushed = true;
+    l->flush_at = at;
+    if (ms > TOGETHER_MS)
+        DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
+    else
+        DL_PREPEND2(c->unflushed, l, unflushed_prev, unflushed_next); /* the list is by deadline, but for those due at once */
 }
 
 void note_unflushed(struct committer *c, struct lane *l)
 {
-    if (l->unflushed)
-        return;
-    l->unflushed = true;
-    l->flush_at = mono_add_ms(mono_now(), c->config.flush_ms);
-    DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
+    bool at_once = l->definition_seq > l->definition_stored_seq || l->watchers.count || l->redo_entries >= FLUSH_ENTRIES;
+
+    set_deadline(c, l, at_once ? 0 : c->config.flush_ms);
 }
 
-/* Submit the users' views of the batch just committed, and the definition if it changed. */
-static void submit_own(struct committer *c, struct lane *l)
+static void leave_unflushed(struct committer *c, struct lane *l)
 {
-    struct view_job *job = new_job(c, l);
-
-    job->own = l->window->prev; /* the list's tail: the batch just committed */
-    job->own->refs++;
-    if (l->definition_seq == l->tail.seq) {
-        job->definition = coupon_copy(l->definition, &job->arena);
-        job->definition_seq = l->definition_seq;
-    }
-    job->wanted = job->definition != NULL;
-    view_writer_submit(c->views, job);
-    l->unflushed_entries += job->own->batch->count;
-    note_unflushed(c, l);
+    if (l->unflushed)
+        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
+    l->unflushed = false;
 }
 
-static void copy_dirty_buckets(struct lane *l, struct view_job *job)
+static void copy_dirty_buckets(struct lane *l, struct checkpoint_job *job)
 {
     struct cached_bucket *k, *next;
     size_t most = HASH_COUNT(l->buckets);
@@ -205,35 +199,68 @@ static void copy_dirty_buckets(struct lane *l, struct view_job *job)
     }
 }
 
-/* Submit everything not written yet; once it is, the mark moves to the present tail. wanted: somebody waits for it. */
-static void flush_lane(struct committer *c, struct lane *l, bool wanted)
+/* When the lane's next redemption ends, as the checkpoint has it: what has ended, and is not settled, counts as long ago. */
+static int64_t due_of(const struct lane *l)
 {
-    struct view_job *job = new_job(c, l);
-    struct window_batch *w;
-    size_t most = 0;
-    bool foreign = false;
+    return l->next_due_ms == INT64_MAX ? 0 : l->next_due_ms > 0 ? l->next_due_ms : 1;
+}
 
-    l->unflushed = false;
-    l->unflushed_entries = 0;
-    DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
-    DL_FOREACH(l->window, w) {
-        most++;
-        foreign = foreign || (!w->own && !w->ensured);
-    }
-    if (foreign) {
-        job->batches = checked(calloc(most, sizeof(struct window_batch *)));
-        DL_FOREACH(l->window, w) {
-            job->batches[job->batch_count++] = w;
-            w->refs++;
-            w->ensured = true;
-        }
-    }
+/* Have a checkpoint written that covers the tail. */
+static void submit_checkpoint(struct committer *c, struct lane *l)
+{
+    struct checkpoint_job *job = checked(calloc(1, sizeof *job));
+
+    job->lane = l;
+    job->context = c;
+    job->done = job_done;
+    arena_init(&job->arena, 1024);
     copy_dirty_buckets(l, job);
-    job->wanted = wanted || foreign;
-    job->upto = l->tail.seq;
+    if (l->definition_seq > l->definition_stored_seq) {
+        job->definition = coupon_copy(l->definition, &job->arena);
+        job->definition_seq = l->definition_seq;
+    }
+    l->checkpoint.due_ms = due_of(l);
+    l->checkpoint_late = false;
+    job->checkpoint = l->checkpoint;
+    job->checkpoint.seq = l->tail.seq;
     if (!l->pending) /* its batch will be applied to the buckets it read */
         cached_bucket_evict(l);
-    view_writer_submit(c->views, job);
+    l->flushing = true;
+    checkpoint_writer_submit(c->writer, job);
+}
+
+static void forget_lane(struct committer *c, struct lane *l);
+
+/* Others wrote a checkpoint that covers the tail, or more. */
+static void note_covered(struct committer *c, struct lane *l, int64_t seq)
+{
+    if (seq == l->tail.seq) {
+        lane_checkpointed(l, seq);
+        answer_watchers(c, l);
+        return;
+    }
+    l->checkpoint.seq = l->tail.seq;
+    answer_watchers(c, l);
+    if (!l->pending)
+        forget_lane(c, l);
+}
+
+/* The lane's deadline has come: what others appended is gathered first. If that fails, or takes longer, there is another deadline. */
+static void flush_lane(struct committer *c, struct lane *l)
+{
+    int64_t covered = 0;
+    bool more = false, has_gathered;
+
+    leave_unflushed(c, l);
+    if (l->flushing || (!l->redo_log && !l->checkpoint_late))
+        return; /* finish_job() sets a new deadline */
+    has_gathered = lane_gather(l, c->store, &more, &covered) == STORE_OK && !more && !l->stale;
+    if (covered)
+        note_covered(c, l, covered);
+    else if (has_gathered)
+        submit_checkpoint(c, l);
+    else
+        set_deadline(c, l, more ? 0 : c->config.backoff_ms);
 }
 
 void answer_watchers(struct committer *c, struct lane *l)
@@ -242,27 +269,42 @@ void answer_watchers(struct committer *c, struct lane *l)
     struct op *op;
 
     while ((op = op_list_take(&l->watchers))) {
-        if (l->mark.seq < op->until_seq) {
+        if (l->checkpoint.seq < op->until_seq) {
             op_list_add(&kept, op);
             continue;
         }
-        op->outcome = (struct outcome){.result = CPN_OK};
         answer(c, op);
     }
     l->watchers = kept;
 }
 
-static void count_window(struct committer *c, struct lane *l)
+/* Answer those who have waited long enough: what they asked for is in the ledger, but a reader may not see it yet. */
+static void answer_late_watchers(struct committer *c, struct lane *l)
 {
-    int64_t more = (int64_t)l->window_entries - (int64_t)l->counted_entries;
-    size_t bytes = l->window_bytes + (l->pending ? l->pending->arena.bytes : 0);
+    struct op_list kept = {0};
+    struct mono now = mono_now();
+    struct op *op;
 
-    c->window_bytes += (int64_t)bytes - (int64_t)l->counted_bytes;
+    while ((op = op_list_take(&l->watchers))) {
+        if (mono_before(op->deadline, now))
+            answer_unavailable(c, op, op->kind == OP_CATCH_UP ? CPN_BUSY : CPN_OUTCOME_UNKNOWN);
+        else
+            op_list_add(&kept, op);
+    }
+    l->watchers = kept;
+}
+
+static void count_redo(struct committer *c, struct lane *l)
+{
+    int64_t more = (int64_t)l->redo_entries - (int64_t)l->counted_entries;
+    size_t bytes = l->redo_bytes + (l->pending ? l->pending->arena.bytes : 0);
+
+    c->redo_bytes += (int64_t)bytes - (int64_t)l->counted_bytes;
     l->counted_bytes = bytes;
-    l->counted_entries = l->window_entries;
-    c->window_entries += more;
-    if (more && c->hooks->windows)
-        c->hooks->windows(more);
+    l->counted_entries = l->redo_entries;
+    c->redo_entries += more;
+    if (more && c->hooks->redo)
+        c->hooks->redo(more);
 }
 
 /* True if it exceeds what all may still add: so the largest waits first, and all stay within `most` (0: unbounded). */
@@ -271,54 +313,61 @@ static bool has_most(size_t own, int64_t all, int64_t most)
     return most && (int64_t)own > most - all;
 }
 
-/* True if the lane's appends must wait for views: its window is at its own bound, or at its part of the common one, in entries or in
- * memory. */
+/* True if the lane's appends must wait for its checkpoint: its redo log is at its own bound, or at its part of the common one, in entries
+ * or in memory. */
 static bool is_throttled(const struct committer *c, const struct lane *l)
 {
     const struct engine_config *most = &c->config;
 
-    return l->window_entries > (size_t)most->window_max ||
-           has_most(l->window_entries, c->window_entries, most->windows_max / most->committers) ||
-           has_most(l->window_bytes, c->window_bytes, ((int64_t)most->windows_mb << 20) / most->committers);
+    return l->redo_entries > (size_t)most->redo_max ||
+           has_most(l->redo_entries, c->redo_entries, most->redo_max_all / most->committers) ||
+           has_most(l->redo_bytes, c->redo_bytes, ((int64_t)most->redo_mb << 20) / most->committers);
 }
 
-/* Answer only late requests. Have the views written now, unless they are being written. */
+/* Answer only late requests. Have the checkpoint written now. */
 static void throttle(struct committer *c, struct lane *l)
 {
     answer_late(c, &l->queue, CPN_BUSY);
-    if (!l->window || (l->jobs && !l->unflushed))
-        return;
-    note_unflushed(c, l);
-    flush_lane(c, l, true);
+    if (l->redo_log)
+        set_deadline(c, l, 0);
 }
 
-static void finish_job(struct committer *c, struct view_job *job)
+static void finish_job(struct committer *c, struct checkpoint_job *job)
 {
     struct lane *l = job->lane;
 
-    if (job->own)
-        window_release(job->own);
-    for (size_t i = 0; i < job->batch_count; i++)
-        window_release(job->batches[i]);
-    if (job->upto) {
-        window_trim(l, &(struct mark){job->upto, job->when});
+    c->store->ops->saw(c->store, job->when); /* what was written is read by this session */
+    l->flushing = false;
+    if (job->written && l->loaded && job->checkpoint.seq <= l->tail.seq) {
+        if (job->definition && job->definition_seq > l->definition_stored_seq)
+            l->definition_stored_seq = job->definition_seq;
+        lane_checkpointed(l, job->checkpoint.seq);
         answer_watchers(c, l);
     }
-    count_window(c, l);
-    l->jobs--;
-    view_job_free(job);
+    if (l->redo_log || l->checkpoint_late)
+        note_unflushed(c, l);
+    count_redo(c, l);
+    checkpoint_job_free(job);
+}
+
+static void finish_jobs(struct committer *c, struct checkpoint_job *jobs)
+{
+    struct checkpoint_job *next;
+
+    for (; jobs; jobs = next) {
+        next = jobs->next;
+        finish_job(c, jobs);
+    }
 }
 
 /* ---- filters of users ---- */
-
-#define FILL_PAYS 16 /* users' _ids read in a scan in the time of one user read by name */
 
 /* Drop the filter of the least recently used lane that has one, if used less recently than l. False: none. */
 static bool give_up_filter(struct committer *c, const struct lane *l)
 {
     struct lane *other = c->lru;
 
-    while (other && other != l && !other->filter.users.bytes)
+    while (other && other != l && !other->filter.bytes)
         other = other->lru_next;
     if (!other || other == l)
         return false;
@@ -328,71 +377,21 @@ static bool give_up_filter(struct committer *c, const struct lane *l)
 
 void note_users(struct committer *c, struct lane *l)
 {
-    while (!window_note_users(l, c->store))
+    while (!redo_log_note_users(l, c->store))
         if (!give_up_filter(c, l))
             filter_drop(&l->filter);
 }
 
-static void fill_done(struct fill *fill)
+static void report_memory(struct committer *c)
 {
-    struct committer *c = fill->context;
+    int64_t filters = atomic_load(&c->filters.bytes), users = c->users.bytes;
 
-    pthread_mutex_lock(&c->lock);
-    LL_PREPEND(c->filled, fill);
-    if (c->sleeping)
-        pthread_cond_signal(&c->some);
-    pthread_mutex_unlock(&c->lock);
-}
-
-/* True if the filter has been silent so long that reading all users would have paid. A stale lane does not know its latest batches. */
-static bool wants_fill(const struct committer *c, const struct lane *l)
-{
-    const struct filter *f = &l->filter;
-
-    return f->state == FILTER_NONE && c->filters.bytes_max && l->loaded && !l->stale && l->definition &&
-           f->in_vain >= c->config.fill_after && f->in_vain * FILL_PAYS >= head_takings(&l->tail) * l->definition->lanes;
-}
-
-/* The views have the users named up to the mark, the window has the others. */
-static void begin_fill(struct committer *c, struct lane *l)
-{
-    struct fill *fill = fill_new(l->coupon, l->mark.when, &c->filters);
-
-    fill->lane = l;
-    fill->done = fill_done;
-    fill->context = c;
-    filter_begin_fill(&l->filter, l->mark.seq, fill);
-    note_users(c, l);
-    if (l->filter.fill)
-        fills_submit(c->fills, fill);
-    else
-        fill_free(fill); /* the window lacks some names */
-}
-
-static void finish_fill(struct committer *c, struct fill *fill)
-{
-    struct lane *l = fill->lane;
-    int64_t wanted = fill->state == FILL_NO_ROOM ? 2 * fill->users.bytes : 0;
-
-    if (l && fill->state == FILL_ALL)
-        filter_end_fill(&l->filter);
-    else if (l)
-        filter_drop(&l->filter);
-    fill_free(fill);
-    while (l && atomic_load(&c->filters.bytes) + wanted > c->filters.bytes_max && give_up_filter(c, l))
-        continue;
-}
-
-static void tell_filters(struct committer *c)
-{
-    int64_t bytes = atomic_load(&c->filters.bytes);
-
-    if (bytes != c->filter_bytes && c->hooks->filters)
-        c->hooks->filters(bytes - c->filter_bytes);
-    c->filter_bytes = bytes;
-    if (c->unread && c->hooks->unread)
-        c->hooks->unread(c->unread);
-    c->unread = 0;
+    if (filters != c->filter_bytes && c->hooks->filters)
+        c->hooks->filters(filters - c->filter_bytes);
+    if (users != c->user_bytes && c->hooks->users)
+        c->hooks->users(users - c->user_bytes);
+    c->filter_bytes = filters;
+    c->user_bytes = users;
 }
 
 /* ---- a round: what it is about ---- */
@@ -403,6 +402,17 @@ static void work_free_users(struct lane_work *p)
 
     HASH_ITER(hh, p->users, u, next)
         HASH_DEL(p->users, u);
+}
+
+/* All lanes of the round are decided: keep what was read of users, unless the batch changed it. */
+static void work_keep_users(struct lane_work *p)
+{
+    struct loaded_user *u, *next;
+
+    HASH_ITER(hh, p->users, u, next)
+        if (u->read && !u->changed) // cppcheck-suppress uninitvar
+            user_cache_keep(&p->lane->users, u->user_state);
+    work_free_users(p);
 }
 
 void defer(struct committer *c, struct lane_work *p, int64_t ms)
@@ -451,14 +461,7 @@ static bool has_chores(const struct lane *l)
     return l->loaded && !l->stale && (l->tail.due > 0 || l->next_due_ms <= clock_now_ms());
 }
 
-/* For a batch that is not in the ledger. */
-static void settle_views(const struct committer *c, const struct batch *b)
-{
-    if (c->hooks->views_settled)
-        c->hooks->views_settled(b);
-}
-
-/* The lane is so old that it cannot tell a seq or view that was never written from one since deleted. */
+/* The lane is so old that it cannot tell a seq that was never appended from one since deleted. */
 static bool is_too_old(const struct committer *c, const struct lane *l)
 {
     return l->loaded && c->config.trusted_ms && clock_boot_ms() - l->newest_ms > c->config.trusted_ms;
@@ -467,21 +470,19 @@ static bool is_too_old(const struct committer *c, const struct lane *l)
 /* Drop what it has in memory, as a kill would. */
 static void forget_lane(struct committer *c, struct lane *l)
 {
+    struct op *op;
+
     if (l->pending) {
         answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
-        if (c->hooks->views_lost)
-            c->hooks->views_lost(l->pending);
         batch_free(l->pending);
         l->pending = NULL;
     }
-    if (l->unflushed)
-        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
-    l->unflushed = false;
-    l->unflushed_entries = 0;
-    answer_each(c, &l->watchers, CPN_BUSY);
+    leave_unflushed(c, l);
+    while ((op = op_list_take(&l->watchers)))
+        answer_unavailable(c, op, op->kind == OP_CATCH_UP ? CPN_BUSY : CPN_OUTCOME_UNKNOWN);
     lane_unload(l);
     l->stale = false;
-    count_window(c, l);
+    count_redo(c, l);
 }
 
 /* Take a lane into the round. False: not now. */
@@ -537,15 +538,21 @@ static void pick(struct committer *c, struct round *r)
 
 /* ---- appending, confirming, settling ---- */
 
+/* Answer it once a checkpoint covers the tail. */
 static void watch(struct committer *c, struct lane *l, struct op *op)
 {
     op->until_seq = l->tail.seq;
     op_list_add(&l->watchers, op);
     answer_watchers(c, l);
-    if (!l->watchers.count)
-        return;
-    note_unflushed(c, l);
-    flush_lane(c, l, true);
+    if (l->watchers.count)
+        note_unflushed(c, l);
+}
+
+/* It may have changed the definition, which is then to be stored before the answer: a reader of definitions waits for nothing. */
+static bool waits_for_definition(const struct lane *l, const struct op *op)
+{
+    return l->definition_seq > l->definition_stored_seq && op->outcome.result == CPN_OK &&
+           (op->kind == OP_CREATE || op->kind == OP_CHANGE || op->kind == OP_DELETE);
 }
 
 static void answer_work(struct committer *c, struct lane_work *p)
@@ -555,7 +562,7 @@ static void answer_work(struct committer *c, struct lane_work *p)
 
     p->state = WORK_DONE;
     while ((op = op_list_take(&p->ops))) {
-        if (op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK)
+        if ((op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK) || waits_for_definition(l, op))
             watch(c, l, op);
         else if (!look_around(c, op))
             answer(c, op);
@@ -593,6 +600,18 @@ static void yield_lane(struct lane *l, const struct round *r)
     l->not_before = (struct mono){now.ns + (ns < YIELD_NS_MAX ? ns : YIELD_NS_MAX)};
 }
 
+/* What p found expired is in the ledger, or ended before. */
+static void note_swept(struct lane_work *p)
+{
+    struct lane *l = p->lane;
+
+    if (!p->sweeping)
+        return;
+    l->checkpoint.swept_ms = p->swept_ms;
+    l->checkpoint.swept_seq = p->swept_seq;
+    l->checkpoint_late = l->checkpoint_late || due_of(l) != l->checkpoint.due_ms;
+}
+
 static void work_committed(struct committer *c, const struct round *r, struct lane_work *p)
 {
     struct lane *l = p->lane;
@@ -602,15 +621,14 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     if (c->hooks->batch)
         c->hooks->batch((int)p->ops.count, (int)p->batch->count, r->append_us, r->load_us);
     count_expired(c, p->batch);
-    work_free_users(p);
+    work_keep_users(p);
+    note_swept(p);
     lane_commit(l, p->batch, p->d.free_pool_used);
     note_users(c, l);
     crash_at(CRASH_APPENDED);
     if (multilane_of(c, l))
         c->multilane->hooks->committed(c->multilane, l);
-    submit_own(c, l);
-    if (l->unflushed_entries >= FLUSH_ENTRIES)
-        flush_lane(c, l, false);
+    note_unflushed(c, l);
     answer_work(c, p);
 }
 
@@ -651,8 +669,6 @@ static void append_decided(struct committer *c, struct round *r)
             defer(c, p, 0);
             continue;
         }
-        if (p->state != WORK_RETRY && c->hooks->views_owed)
-            c->hooks->views_owed(p->batch);
         appends[count] = (struct append){.batch = p->batch, .result = APPEND_UNKNOWN};
         whose[count++] = p;
     }
@@ -668,7 +684,6 @@ static void append_decided(struct committer *c, struct round *r)
             whose[i]->lane->newest_ms = boot_ms;
             work_committed(c, r, whose[i]);
         } else if (appends[i].result == APPEND_THEIRS) {
-            settle_views(c, whose[i]->batch);
             work_lost(c, whose[i]);
         } else {
             work_unknown(c, whose[i]);
@@ -678,7 +693,10 @@ static void append_decided(struct committer *c, struct round *r)
 
 static void work_unchanged(struct committer *c, struct lane_work *p)
 {
-    work_free_users(p);
+    work_keep_users(p);
+    note_swept(p);
+    if (p->lane->checkpoint_late)
+        note_unflushed(c, p->lane);
     batch_free(p->batch);
     if (multilane_of(c, p->lane))
         c->multilane->hooks->confirmed(c->multilane, p->lane);
@@ -753,13 +771,10 @@ static void run_round(struct committer *c, struct round *r)
             decide_work(c, &r->work[i]);
     confirm_unchanged(c, r);
     append_decided(c, r);
-    for (size_t i = 0; i < r->count; i++) {
-        count_window(c, r->work[i].lane);
-        if (wants_fill(c, r->work[i].lane))
-            begin_fill(c, r->work[i].lane);
-    }
+    for (size_t i = 0; i < r->count; i++)
+        count_redo(c, r->work[i].lane);
     users_fit(c, r);
-    tell_filters(c);
+    report_memory(c);
     arena_reset(&r->arena);
     gather_answered(&c->gather, c->answered, atomic_load(&c->waiting), r->started, mono_now());
 }
@@ -774,19 +789,22 @@ static void flush_due(struct committer *c)
         if (is_too_old(c, c->unflushed))
             forget_lane(c, c->unflushed);
         else
-            flush_lane(c, c->unflushed, false);
+            flush_lane(c, c->unflushed);
     }
 }
 
-static void flush_all(struct committer *c)
+static bool is_flushing(const struct committer *c)
 {
-    while (c->unflushed)
-        flush_lane(c, c->unflushed, false);
+    bool any = false;
+
+    for (const struct lane *l = c->lanes; l && !any; l = l->hh.next)
+        any = l->flushing;
+    return any;
 }
 
 #define CHORES_EVERY_MS 500
 
-/* Look for lanes without requests in which redemptions expire, requests were set aside, or someone has waited long enough for views; and
+/* Look for lanes without requests in which redemptions expire, requests were set aside, or someone has waited long enough for a checkpoint; and
  * for lanes unused for too long. */
 static void look_for_chores(struct committer *c)
 {
@@ -800,7 +818,7 @@ static void look_for_chores(struct committer *c)
         if (is_too_old(c, l))
             forget_lane(c, l);
         if (l->watchers.count)
-            answer_late(c, &l->watchers, CPN_BUSY);
+            answer_late_watchers(c, l);
         op_list_prepend(&l->queue, &l->aside);
         if (l->queue.count || (!l->pending && has_chores(l)))
             make_ready(c, l);
@@ -860,15 +878,14 @@ static bool await_company(struct committer *c)
 static bool take_in(struct committer *c)
 {
     struct op_list queue;
-    struct view_job *finished;
-    struct fill *filled, *fill, *next;
+    struct checkpoint_job *finished;
     struct op *op;
     int64_t ms = idle_ms(c);
     struct mono until = mono_add_ms(mono_now(), ms);
     bool stop;
 
     pthread_mutex_lock(&c->lock);
-    if (!c->queue.count && !c->finished && !c->filled && !c->stop && ms > 0)
+    if (!c->queue.count && !c->finished && !c->stop && ms > 0)
         sleep_until_some(c, 0, until);
     else if (c->stop && !c->queue.count && ms > 0 && c->ready)
         sleep_until_some(c, 0, until);
@@ -876,21 +893,32 @@ static bool take_in(struct committer *c)
     c->queue = (struct op_list){0};
     finished = c->finished;
     c->finished = NULL;
-    filled = c->filled;
-    c->filled = NULL;
     stop = c->stop;
     pthread_mutex_unlock(&c->lock);
-    while (finished) {
-        struct view_job *job = finished;
-
-        finished = job->next;
-        finish_job(c, job);
-    }
-    LL_FOREACH_SAFE(filled, fill, next)
-        finish_fill(c, fill);
+    finish_jobs(c, finished);
     while ((op = op_list_take(&queue)))
         enqueue(c, op);
     return stop;
+}
+
+/* Told to stop: write what is to be written, while there is time. */
+static void flush_all(struct committer *c)
+{
+    while ((c->unflushed || is_flushing(c)) && mono_before(mono_now(), c->give_up)) {
+        struct checkpoint_job *finished;
+
+        for (struct lane *l = c->unflushed, *next; l; l = next) {
+            next = l->unflushed_next;
+            flush_lane(c, l);
+        }
+        pthread_mutex_lock(&c->lock);
+        if (!c->finished)
+            sleep_until_some(c, 0, mono_add_ms(mono_now(), CHORES_EVERY_MS));
+        finished = c->finished;
+        c->finished = NULL;
+        pthread_mutex_unlock(&c->lock);
+        finish_jobs(c, finished);
+    }
 }
 
 static void answer_all(struct committer *c)
@@ -925,8 +953,8 @@ static void *committer_main(void *argument)
         if (stop && mono_before(c->give_up, mono_now()))
             break;
     } while (!stop || c->ready);
-    answer_all(c);
     flush_all(c);
+    answer_all(c);
     arena_free(&r->arena);
     free(r);
     return NULL;
@@ -936,7 +964,7 @@ static void *committer_main(void *argument)
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
                                   const struct engine_hooks *hooks, struct engine *engine, struct multilane *multilane,
-                                  struct view_writer *views, struct fills *fills, int lanes_max)
+                                  struct checkpoint_writer *writer, int lanes_max)
 {
     struct committer *c = checked(calloc(1, sizeof *c));
 
@@ -944,8 +972,8 @@ struct committer *committer_start(const struct engine_config *config, struct sto
     c->hooks = hooks;
     c->engine = engine;
     c->multilane = multilane;
-    c->views = views;
-    c->fills = fills;
+    c->writer = writer;
+    c->users.bytes_max = config->user_bytes / config->committers;
     c->filters.bytes_max = config->filter_bytes / config->committers;
     c->lanes_max = lanes_max;
     gather_init(&c->gather, config->batch_max);
@@ -986,16 +1014,8 @@ void committer_free(struct committer *c)
 {
     struct lane *l, *next;
     struct zone_day *z, *next_z;
-    struct fill *fill, *next_fill;
 
-    LL_FOREACH_SAFE(c->filled, fill, next_fill)
-        finish_fill(c, fill);
-    while (c->finished) {
-        struct view_job *job = c->finished;
-
-        c->finished = job->next;
-        finish_job(c, job);
-    }
+    finish_jobs(c, c->finished);
     HASH_ITER(hh, c->lanes, l, next) {
         HASH_DEL(c->lanes, l);
         if (l->pending)

@@ -6,20 +6,19 @@
 #ifndef ENGINE_COMMITTER_H
 #define ENGINE_COMMITTER_H
 
-#include "engine/filter_fill.h"
+#include "engine/checkpoint_writer.h"
 #include "engine/multilane.h"
 #include "engine/op.h"
-#include "engine/view_writer.h"
 
 struct committer;
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
                                   const struct engine_hooks *hooks, struct engine *engine, struct multilane *multilane,
-                                  struct view_writer *views, struct fills *fills, int lanes_max);
+                                  struct checkpoint_writer *writer, int lanes_max);
 void committer_submit(struct committer *c, struct op *op);
-/* Decide what waits, for at most patience_ms; hand over the last views; end the thread. */
+/* Decide what waits, for at most patience_ms; hand over the last checkpoints; end the thread. */
 void committer_stop(struct committer *c, int patience_ms);
-/* After the view writer has stopped too. */
+/* After the checkpoint writer has stopped too. */
 void committer_free(struct committer *c);
 /* Requests waiting or under way. */
 int committer_waiting(const struct committer *c);

@@ -8,19 +8,17 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/latch.h"
+#include "engine/checkpoint_writer.h"
 #include "engine/committer.h"
-#include "engine/filter_fill.h"
 #include "engine/history.h"
 #include "engine/internal.h"
-#include "engine/view_writer.h"
 
 #define COMMITTERS_MOST 8
 
 struct engine {
     struct engine_config config;
     struct engine_hooks hooks;
-    struct view_writer *views;
-    struct fills *fills;
+    struct checkpoint_writer *writer;
     struct multilane *multilane; /* NULL: all coupons have one lane */
     struct history *history;
     struct committer *committers[COMMITTERS_MOST];
@@ -45,12 +43,11 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
         e->config.committers = 1;
     if (e->config.committers > COMMITTERS_MOST)
         e->config.committers = COMMITTERS_MOST;
-    e->views = view_writer_start(source, &e->hooks, e->config.backoff_ms);
-    e->fills = fills_start(source, e->config.backoff_ms);
+    e->writer = checkpoint_writer_start(source, e->config.backoff_ms);
     e->multilane = multilane ? multilane(e, source, &e->hooks) : NULL;
     e->history = history_start(e, source, &e->hooks, e->config.backoff_ms);
     for (int i = 0; i < e->config.committers; i++)
-        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->multilane, e->views, e->fills,
+        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->multilane, e->writer,
                                            e->config.lanes_max / e->config.committers + 1);
     return e;
 }
@@ -110,11 +107,9 @@ void engine_stop(struct engine *e)
     history_stop(e->history);
     for (int i = 0; i < e->config.committers; i++)
         committer_stop(e->committers[i], e->config.patience_ms);
-    view_writer_stop(e->views, e->config.patience_ms);
-    fills_stop(e->fills);
+    checkpoint_writer_stop(e->writer, e->config.patience_ms);
     for (int i = 0; i < e->config.committers; i++)
         committer_free(e->committers[i]);
-    fills_free(e->fills);
     if (e->multilane)
         e->multilane->hooks->free(e->multilane);
     history_free(e->history);

@@ -2,7 +2,7 @@
  * engine/engine.h -- group commit: requests in, decided batches in the ledger, answers out.
  *
  * Shape    one struct engine per process; one lane per coupon and lane number, loaded on first use;
- *          committer threads own the lanes; one thread writes views
+ *          committer threads own the lanes; one thread writes checkpoints
  * Usage    engine_start(); fill a struct op, engine_submit(); done() is called once, from one of the engine's threads, and must be quick
  *          and not block
  * Promise  a result other than OUTCOME_UNKNOWN and BUSY reflects what a majority of the database has
@@ -19,7 +19,7 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
                             const struct engine_hooks *hooks, multilane_start *multilane);
 /* OK, or BUSY: the queue is full, and done() will not be called. */
 enum cpn_result engine_submit(struct engine *e, struct op *op) CPN_CHECKED;
-/* Decide what waits, write views and marks, stop the threads. After the last submit. */
+/* Decide what waits, write checkpoints, stop the threads. After the last submit. */
 void engine_stop(struct engine *e);
 
 /* Submit and wait: for the job runner, tools and tests. Uses op->done and op->context. */
@@ -27,7 +27,7 @@ enum cpn_result engine_call(struct engine *e, struct op *op);
 /* The same with a deadline ms from now, if only the result is wanted: the op's memory is freed on return. */
 enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms);
 #define ENGINE_CATCH_UP_MS 30000 /* where no client waits */
-/* Load the lane and write every view that lags the ledger: the backstop. STORE_FAILED: not within ms, or somewhat more (checked twice a
+/* Load the lane, and have a checkpoint written that covers its ledger: the backstop. STORE_FAILED: not within ms, or somewhat more (checked twice a
  * second, between database calls); try again later. */
 enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane, int64_t ms);
 

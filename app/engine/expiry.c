@@ -7,39 +7,44 @@
 #include "base/checked.h"
 #include "coupons/fold.h"
 #include "engine/cached_bucket.h"
-#include "engine/window.h"
+#include "engine/redo_log.h"
 
 #define DUE_MOST 64    /* buckets, or users, searched in one round: the next one goes on */
 #define KNOWN_MOST 4096 /* of those already known */
-#define LISTED_MOST 2048 /* redemptions of users listed as due, except the last one's: they are loaded together */
+#define LISTED_MOST 1024 /* users listed as due, besides the last batch's: they are loaded together */
 
-/* Note the earliest end after at_ms in the cache and the window: the views may not have it yet. */
+/* The earliest of what ends after at_ms. */
+static void note_later(struct lane *l, int64_t due_ms, int64_t at_ms)
+{
+    if (due_ms > at_ms && due_ms < l->next_due_ms)
+        l->next_due_ms = due_ms;
+}
+
+/* Of the cache and the redo log: what is stored may not have it yet. */
 static void note_later_dues(struct lane *l, int64_t at_ms)
 {
     struct cached_bucket *c, *next;
-    struct window_batch *w;
+    struct redo_batch *w;
 
     HASH_ITER(hh, l->buckets, c, next)
         for (int i = 0; i < c->bucket.size; i++)
-            if (c->bucket.slots[i].due_ms > at_ms)
-                lane_note_due(l, c->bucket.slots[i].due_ms);
-    DL_FOREACH(l->window, w)
+            note_later(l, c->bucket.slots[i].due_ms, at_ms);
+    DL_FOREACH(l->redo_log, w)
         for (size_t i = 0; i < w->batch->count; i++)
-            if (entry_due(&w->batch->entries[i]) > at_ms)
-                lane_note_due(l, entry_due(&w->batch->entries[i]));
+            note_later(l, entry_due(&w->batch->entries[i]), at_ms);
 }
 
-/* Cache the buckets of due entries in the window: their views may not have them yet. */
-static enum store_status cache_due_of_window(struct store *s, struct expiry_look *k)
+/* Cache the buckets of due entries in the redo log: what is stored may not have them yet. */
+static enum store_status cache_due_of_redo_log(struct store *s, struct expiry_look *k)
 {
     struct bucket_read reads[DUE_MOST];
     struct bucket buckets[DUE_MOST];
     struct lane *l = k->lane;
     size_t count = 0;
-    struct window_batch *w;
+    struct redo_batch *w;
     enum store_status status = STORE_OK;
 
-    DL_FOREACH(l->window, w)
+    DL_FOREACH(l->redo_log, w)
         for (size_t i = 0; i < w->batch->count && !k->more; i++) {
             const struct entry *e = &w->batch->entries[i];
             bool due = entry_due(e) && entry_due(e) <= k->at_ms && e->n >= 0 && !cached_bucket_find(l, bucket_of(e->n));
@@ -54,7 +59,7 @@ static enum store_status cache_due_of_window(struct store *s, struct expiry_look
             count++;
         }
     if (count)
-        s->ops->buckets(s, l->mark.when, reads, count);
+        s->ops->buckets(s, reads, count);
     for (size_t i = 0; i < count; i++) {
         if (reads[i].status == STORE_OK) { // cppcheck-suppress uninitvar
             cached_bucket_keep(l, &buckets[i]);
@@ -69,7 +74,7 @@ static enum store_status cache_due_of_window(struct store *s, struct expiry_look
     return status;
 }
 
-/* The search before this one did not find all, and views may still show what it found. */
+/* The search before this one did not find all, and what is stored may still show what it found. */
 static bool looks_again(const struct lane *l)
 {
     return l->next_due_ms == INT64_MIN;
@@ -81,8 +86,10 @@ static void found_due(struct expiry_look *k, int64_t next_due_ms)
     struct lane *l = k->lane;
 
     k->more = k->more || k->damaged || (next_due_ms && next_due_ms <= k->at_ms);
+    k->swept_ms = k->more ? l->checkpoint.swept_ms : k->at_ms;
+    k->swept_seq = k->more ? l->checkpoint.swept_seq : 0;
     l->next_due_ms = k->more ? INT64_MIN : INT64_MAX;
-    lane_note_due(l, next_due_ms);
+    note_later(l, next_due_ms, k->at_ms);
     note_later_dues(l, k->at_ms);
 }
 
@@ -104,7 +111,7 @@ static void keep_due(struct store *s, struct expiry_look *k, const struct due_se
     for (size_t i = 0; i < search->count; i++)
         cached_bucket_keep(k->lane, &search->buckets[i]);
     k->damaged = search->left_out;
-    k->status = cache_due_of_window(s, k);
+    k->status = cache_due_of_redo_log(s, k);
     if (k->status == STORE_OK)
         found_due(k, search->next_due_ms);
 }
@@ -113,14 +120,11 @@ static void find_due_buckets(struct store *s, struct expiry_look **looks, size_t
 {
     struct due_search *searches = checked(calloc(count + 1, sizeof *searches));
     struct bucket *buckets = checked(malloc((count + 1) * DUE_MOST * sizeof *buckets));
-    struct store_time after = {0, 0};
     enum store_status status;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         begin_due_search(looks[i], &searches[i], buckets + i * DUE_MOST);
-        after = store_time_later(after, looks[i]->lane->mark.when);
-    }
-    status = s->ops->due_buckets(s, after, searches, count);
+    status = s->ops->due_buckets(s, searches, count);
     for (size_t i = 0; i < count; i++) {
         if (status == STORE_OK)
             keep_due(s, looks[i], &searches[i]);
@@ -131,66 +135,68 @@ static void find_due_buckets(struct store *s, struct expiry_look **looks, size_t
     free(searches);
 }
 
-/* The earliest end after at_ms among u's redemptions if before next_ms, else next_ms (0: none): u's view tells only the earliest of all,
- * which is being handled. */
-static int64_t later_due(const struct user_state *u, int64_t at_ms, int64_t next_ms)
-{
-    for (size_t i = 0; i < u->count; i++) {
-        int64_t due_ms = redemption_due(&u->redemptions[i]);
+/* ---- without slots: batches, by when what they made ends ---- */
 
-        if (due_ms > at_ms)
-            next_ms = sooner_ms(next_ms, due_ms);
+/* The first of b's ends after the place; INT64_MAX: none. */
+static int64_t first_due(const struct batch *b, int64_t after_ms, int64_t after_seq)
+{
+    int64_t first = INT64_MAX;
+
+    for (size_t i = 0; i < b->count; i++) {
+        int64_t due_ms = b->entries[i].n < 0 ? entry_due(&b->entries[i]) : 0;
+
+        if ((due_ms > after_ms || (due_ms == after_ms && b->head.seq > after_seq)) && due_ms < first)
+            first = due_ms;
     }
-    return next_ms;
+    return first;
 }
 
-/* Something of u's has expired, and its view may not say so yet. */
-static bool has_expired(const struct lane *l, const struct user_state *u)
+/* List the users of what b made and what ended by then; most of it may have ended before. */
+static void list_users(struct expiry_look *k, const struct batch *b, int64_t after_ms, size_t *capacity)
 {
-    for (size_t i = 0; i < u->count; i++)
-        if (u->redemptions[i].state == SLOT_EXPIRED && u->redemptions[i].last_seq > l->mark.seq)
-            return true;
-    return false;
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        if (!e->user || e->n >= 0 || !entry_due(e) || entry_due(e) < after_ms || entry_due(e) > k->at_ms)
+            continue;
+        k->users = arena_grown(k->arena, k->users, k->user_count, capacity, sizeof *k->users);
+        k->users[k->user_count++] = arena_strdup(k->arena, e->user);
+    }
 }
 
 static void find_due_users(struct store *s, struct expiry_look *k)
 {
     struct lane *l = k->lane;
-    struct due_search search = {.coupon = l->coupon, .lane = l->number, .at_ms = k->at_ms, .most = DUE_MOST};
-    struct user_state *user_states[DUE_MOST];
-    const char *known[KNOWN_MOST];
-    struct arena whole;
-    struct window_user *wu, *next;
-    size_t listed = 0;
+    struct batch *batches[DUE_MOST];
+    struct due_batches search = {.coupon = l->coupon, .lane = l->number, .after_ms = l->checkpoint.swept_ms,
+                                 .after_seq = l->checkpoint.swept_seq, .most = DUE_MOST, .batches = batches};
+    int64_t next_ms = INT64_MAX;
+    size_t capacity = 0;
 
-    search.but_users = known;
-    for (wu = l->users; looks_again(l) && wu && search.but_count < KNOWN_MOST; wu = wu->hh.next)
-        if (wu->state && has_expired(l, wu->state))
-            known[search.but_count++] = wu->user;
-    arena_init(&whole, 64 * 1024);
-    k->status = s->ops->due_user_states(s, l->mark.when, &search, &whole, user_states);
-    k->users = arena_array(k->arena, search.count + HASH_COUNT(l->users) + 1, sizeof *k->users);
-    for (size_t i = 0; k->status == STORE_OK && i < search.count && listed < LISTED_MOST; i++) {
-        k->users[k->user_count++] = arena_strdup(k->arena, user_states[i]->user);
-        listed += user_states[i]->count;
-        search.next_due_ms = later_due(user_states[i], k->at_ms, search.next_due_ms);
-    }
-    arena_free(&whole);
+    k->swept_ms = search.after_ms;
+    k->swept_seq = search.after_seq;
+    k->status = s->ops->due_batches(s, &search);
     if (k->status != STORE_OK)
         return;
-    HASH_ITER(hh, l->users, wu, next) {
-        int64_t due_ms = wu->state ? user_state_due(wu->state) : k->at_ms;
+    for (size_t i = 0; i < search.count; i++) {
+        const struct batch *b = batches[i]; // cppcheck-suppress uninitvar
+        int64_t due_ms = first_due(b, search.after_ms, search.after_seq), later_ms = first_due(b, k->at_ms, INT64_MAX);
 
-        if (!due_ms || due_ms > k->at_ms || listed >= LISTED_MOST) {
-            search.next_due_ms = sooner_ms(search.next_due_ms, due_ms);
+        next_ms = later_ms < next_ms ? later_ms : next_ms;
+        if (due_ms > k->at_ms || k->more)
             continue;
-        }
-        k->users[k->user_count++] = arena_strdup(k->arena, wu->user);
-        listed += wu->state ? wu->state->count : 1;
+        k->more = k->user_count >= LISTED_MOST;
+        if (k->more)
+            continue;
+        list_users(k, b, search.after_ms, &capacity);
+        k->swept_ms = due_ms;
+        k->swept_seq = b->head.seq;
     }
-    k->more = listed >= LISTED_MOST;
+    k->more = k->more || (search.count == DUE_MOST && first_due(batches[DUE_MOST - 1], search.after_ms, search.after_seq) <= k->at_ms);
     k->damaged = search.left_out;
-    found_due(k, search.next_due_ms);
+    l->next_due_ms = k->more || k->damaged ? INT64_MIN : next_ms;
+    for (size_t i = 0; i < search.count; i++)
+        batch_free(batches[i]);
 }
 
 #define DUE_TOGETHER 32 /* lanes whose buckets are searched at a time */

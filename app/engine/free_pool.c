@@ -1,7 +1,7 @@
 /*
  * engine/free_pool.c -- see free_pool.h.
  *
- * Where    in touched buckets, which the store finds by an index; in untouched ones, which have no view: a walk over bucket numbers,
+ * Where    in touched buckets, which the store finds by an index; in untouched ones, which have no document: a walk over bucket numbers,
  *          skipping touched ones; and, for coupons that pick at random, in some drawn at random
  */
 #include "engine/free_pool.h"
@@ -14,7 +14,7 @@
 
 #include "base/checked.h"
 #include "coupons/fold.h"
-#include "engine/window.h"
+#include "engine/redo_log.h"
 
 #define TOPUP_MOST 64
 #define TOPUP_FAST_MS 1000
@@ -135,7 +135,7 @@ void free_pool_spend(struct lane *l, size_t used)
     l->free_pool_count -= used;
 }
 
-/* ---- untouched buckets: without a view, and not named in the window ---- */
+/* ---- untouched buckets: without a document, and not named in the redo log ---- */
 
 #define WALK_MOST 256 /* touched buckets skipped at a time */
 
@@ -152,10 +152,10 @@ static int64_t end_bucket(const struct lane *l)
 /* Start the walk after the last touched bucket, since buckets there need not be read; then the rest. If those are few, simply by number. */
 static void begin_walk(struct lane *l, int64_t touched_end)
 {
-    struct window_batch *w;
+    struct redo_batch *w;
 
     l->touched_end = touched_end;
-    DL_FOREACH(l->window, w)
+    DL_FOREACH(l->redo_log, w)
         if (w->end_b > l->touched_end)
             l->touched_end = w->end_b;
     l->walk.next = l->touched_end - first_bucket(l) > WALK_MOST ? l->touched_end : first_bucket(l);
@@ -191,7 +191,7 @@ static bool walks(struct lane *l, int64_t *end)
     return true;
 }
 
-/* A bucket without a view, with the window applied. */
+/* A bucket without a document, with the redo log applied. */
 static struct cached_bucket *untouched_bucket(struct lane *l, int64_t b)
 {
     struct cached_bucket *c = cached_bucket_find(l, b);
@@ -255,7 +255,7 @@ static void add_found(struct found_list *found, struct top_up *t, struct cached_
 }
 
 /* Find touched buckets with free slots: the next ones of each lane, in one read. */
-static enum store_status find_touched(struct store *s, struct top_up **open, size_t count, size_t most, struct store_time after,
+static enum store_status find_touched(struct store *s, struct top_up **open, size_t count, size_t most,
                                       struct found_list *found)
 {
     struct free_search *searches = checked(calloc(count + 1, sizeof *searches));
@@ -274,7 +274,7 @@ static enum store_status find_touched(struct store *s, struct top_up **open, siz
                                                  .from = l->cursor, .most = l->topup, .buckets = buckets + given};
         given += l->topup;
     }
-    status = asked ? s->ops->free_buckets(s, after, searches, asked) : STORE_OK;
+    status = asked ? s->ops->free_buckets(s, searches, asked) : STORE_OK;
     asked = 0;
     for (size_t i = 0; status == STORE_OK && i < count; i++) {
         struct top_up *t = open[i];
@@ -320,8 +320,7 @@ static void draw(struct top_up *t, struct bucket_read *reads, struct top_up **wh
 }
 
 /* For lanes that pick at random: find slots where nobody can predict. Most buckets are untouched while a coupon is young. */
-static enum store_status find_drawn(struct store *s, struct top_up **open, size_t count, size_t most, struct store_time after,
-                                    struct found_list *found)
+static enum store_status find_drawn(struct store *s, struct top_up **open, size_t count, size_t most, struct found_list *found)
 {
     struct bucket_read *reads = checked(calloc(most + 1, sizeof *reads));
     struct bucket *buckets = checked(calloc(most + 1, sizeof *buckets));
@@ -336,7 +335,7 @@ static enum store_status find_drawn(struct store *s, struct top_up **open, size_
         if (lane_picks_at_random(open[i]->lane) && walks(open[i]->lane, &end))
             draw(open[i], reads, whose, &read_count, found);
     if (read_count)
-        s->ops->buckets(s, after, reads, read_count);
+        s->ops->buckets(s, reads, read_count);
     for (size_t i = 0; i < read_count; i++) {
         if (reads[i].status == STORE_OK) {
             add_found(found, whose[i], cached_bucket_keep(whose[i]->lane, &buckets[i]));
@@ -379,8 +378,7 @@ static void walk_on(const struct stretch *stretch, struct found_list *found)
 }
 
 /* Find untouched buckets: for each lane that needs them, the next stretch. Past the last touched bucket nothing is read. */
-static enum store_status find_untouched(struct store *s, struct top_up **open, size_t count, struct store_time after,
-                                        struct found_list *found)
+static enum store_status find_untouched(struct store *s, struct top_up **open, size_t count, struct found_list *found)
 {
     struct stretch *stretches = checked(calloc(count + 1, sizeof *stretches));
     struct touched_search *searches = checked(calloc(count + 1, sizeof *searches));
@@ -402,7 +400,7 @@ static enum store_status find_untouched(struct store *s, struct top_up **open, s
         }
         walking++;
     }
-    status = asked ? s->ops->touched(s, after, searches, asked) : STORE_OK;
+    status = asked ? s->ops->touched(s, searches, asked) : STORE_OK;
     for (size_t i = 0; status == STORE_OK && i < walking; i++)
         walk_on(&stretches[i], found);
     free(numbers);
@@ -433,20 +431,18 @@ static void add_all_found(const struct found_list *found)
 static void top_up_once(struct store *s, struct top_up **open, size_t count, size_t most)
 {
     struct found_list found = {checked(calloc(3 * most + 1, sizeof *found.items)), 0};
-    struct store_time after = {0, 0};
     enum store_status status;
 
     for (size_t i = 0; i < count; i++) {
-        after = store_time_later(after, open[i]->lane->mark.when);
         open[i]->found = 0;
         open[i]->looks++;
         open[i]->before = open[i]->lane->walk;
     }
-    status = find_touched(s, open, count, most, after, &found);
+    status = find_touched(s, open, count, most, &found);
     if (status == STORE_OK)
-        status = find_drawn(s, open, count, most, after, &found);
+        status = find_drawn(s, open, count, most, &found);
     if (status == STORE_OK)
-        status = find_untouched(s, open, count, after, &found);
+        status = find_untouched(s, open, count, &found);
     if (status == STORE_OK)
         status = read_codes(s, found.items, found.count);
     if (status == STORE_OK)
@@ -483,23 +479,21 @@ static bool find_ends(struct store *s, struct top_up **open, size_t count)
     struct touched_search *searches = checked(calloc(count + 1, sizeof *searches));
     int64_t *last = checked(calloc(count + 1, sizeof *last));
     struct lane **whose = checked(calloc(count + 1, sizeof(struct lane *)));
-    struct store_time after = {0, 0};
     enum store_status status;
     size_t asked = 0;
 
     for (size_t i = 0; i < count; i++) {
         struct lane *l = open[i]->lane;
 
-        if (l->touched_end < 0 && l->mark.seq == 0) { /* the window has everything */
+        if (l->touched_end < 0 && l->checkpoint.seq == 0) { /* the redo log has everything */
             begin_walk(l, first_bucket(l));
         } else if (l->touched_end < 0) {
             searches[asked] = (struct touched_search){.coupon = l->coupon, .from = first_bucket(l), .last = true, .most = 1,
                                                       .end = first_bucket(l) + LANE_SLOTS / BUCKET_SLOTS, .numbers = &last[asked]};
-            after = store_time_later(after, l->mark.when);
             whose[asked++] = l;
         }
     }
-    status = asked ? s->ops->touched(s, after, searches, asked) : STORE_OK;
+    status = asked ? s->ops->touched(s, searches, asked) : STORE_OK;
     for (size_t i = 0; status == STORE_OK && i < asked; i++)
         begin_walk(whose[i], searches[i].count ? last[i] + 1 : first_bucket(whose[i]));
     free(whose);

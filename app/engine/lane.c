@@ -14,11 +14,14 @@
 #include "engine/free_pool.h"
 
 #define LEDGER_CHUNK 256
-#define LOOK_FIRST 8 /* batches: a lane further behind first checks how far views are written */
+#define LOOK_FIRST 8 /* batches: a lane further behind first looks for a newer checkpoint */
+#define GATHER_MOST 512 /* buckets read at a time before a checkpoint */
+#define JOBS_MOST 16 /* whose progress is kept */
+#define JOB_ID_MOST 64
 
 /* ---- making and freeing ---- */
 
-struct lane *lane_new(const char *coupon, int64_t number, struct filter_room *room)
+struct lane *lane_new(const char *coupon, int64_t number, struct filter_room *room, struct user_cache *cache)
 {
     struct lane *l = checked(calloc(1, sizeof *l));
 
@@ -27,27 +30,80 @@ struct lane *lane_new(const char *coupon, int64_t number, struct filter_room *ro
     snprintf(l->key, sizeof l->key, "%s\n%lld", coupon, (long long)number);
     l->number = number;
     l->topup = FREE_POOL_TOPUP_FIRST;
-    l->next_due_ms = INT64_MIN;
+    l->next_due_ms = INT64_MAX;
     l->touched_end = -1;
+    l->users.cache = cache;
     arena_init(&l->definition_arena, 2048);
     filter_init(&l->filter, room);
     return l;
 }
 
+struct lane_job {
+    struct job_progress state;
+    char id[JOB_ID_MOST];
+    struct lane_job *prev, *next;
+};
+
+static void forget_job(struct lane *l, struct lane_job *j)
+{
+    DL_DELETE(l->known_jobs, j);
+    free(j);
+}
+
+static struct lane_job *find_job(const struct lane *l, const char *job)
+{
+    struct lane_job *j;
+
+    DL_FOREACH(l->known_jobs, j)
+        if (strcmp(j->id, job) == 0)
+            return j;
+    return NULL;
+}
+
+const struct job_progress *lane_known_job(const struct lane *l, const char *job)
+{
+    const struct lane_job *j = find_job(l, job);
+
+    return j ? &j->state : NULL;
+}
+
+void lane_keep_job(struct lane *l, const struct job_progress *state)
+{
+    struct lane_job *j = find_job(l, state->id);
+    int count;
+
+    if (strlen(state->id) >= sizeof j->id)
+        return;
+    if (j)
+        forget_job(l, j);
+    j = checked(calloc(1, sizeof *j));
+    j->state = *state;
+    memcpy(j->id, state->id, strlen(state->id) + 1);
+    j->state.id = j->id;
+    DL_PREPEND(l->known_jobs, j);
+    DL_COUNT(l->known_jobs, j, count);
+    if (count > JOBS_MOST)
+        forget_job(l, l->known_jobs->prev); /* the list's last */
+}
+
 void lane_unload(struct lane *l)
 {
-    window_clear(l);
+    redo_log_clear(l);
     cached_bucket_forget_all(l);
+    user_cache_forget_all(&l->users);
+    while (l->known_jobs)
+        forget_job(l, l->known_jobs);
     arena_free(&l->definition_arena);
     filter_restart(&l->filter);
-    l->next_due_ms = INT64_MIN;
+    l->next_due_ms = INT64_MAX;
     l->free_pool_first = l->free_pool_count = 0;
     l->definition = NULL;
-    l->definition_seq = 0;
+    l->definition_seq = l->definition_stored_seq = 0;
     l->cursor = 0;
     l->touched_end = -1;
     l->tail = (struct head){0};
-    l->mark = (struct mark){0};
+    l->checkpoint = (struct checkpoint){0};
+    l->checkpoint_late = false;
     l->loaded = false;
 }
 
@@ -76,7 +132,7 @@ static void move_definition(struct lane *l, const struct batch *b)
     arena_free(&l->definition_arena);
     l->definition_arena = fresh;
     l->definition = next;
-    if (l->number == 0) /* the definition's view is written in lane 0's order */
+    if (l->number == 0) /* the stored definition is lane 0's */
         l->definition_seq = b->head.seq;
 }
 
@@ -89,7 +145,7 @@ static bool move_bucket(struct cached_bucket *c, const struct batch *b)
 }
 
 /* Apply w's batch to the cached buckets that it touches; true if any. */
-static bool move_buckets(struct lane *l, const struct window_batch *w)
+static bool move_buckets(struct lane *l, const struct redo_batch *w)
 {
     const struct batch *b = w->batch;
     struct cached_bucket *c, *next;
@@ -97,7 +153,7 @@ static bool move_buckets(struct lane *l, const struct window_batch *w)
 
     if (w->end_b == 0)
         return false;
-    if (window_has_ranges(b)) {
+    if (batch_has_ranges(b)) {
         HASH_ITER(hh, l->buckets, c, next)
             if (c->bucket.b >= w->first_b && c->bucket.b < w->end_b)
                 any = move_bucket(c, b) || any;
@@ -134,7 +190,7 @@ static void move_tail(struct lane *l, const struct head *h)
     free_pool_look_from(l, grows);
 }
 
-/* The buckets that an own batch touches must be cached, or their views would never be written, and the mark pass them. */
+/* The buckets that an own batch touches must be cached, or they would never be written, and the checkpoint pass them. */
 static bool own_buckets_laid(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
@@ -154,11 +210,14 @@ static bool own_buckets_laid(struct lane *l, const struct batch *b)
 
 void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
 {
-    struct window_batch *w;
+    struct redo_batch *w;
 
     assert(b->head.seq == l->tail.seq + 1);
     free_pool_spend(l, free_pool_used);
-    w = window_add(l, b, true);
+    user_cache_apply(&l->users, b, true);
+    for (size_t i = 0; i < b->job_count; i++)
+        lane_keep_job(l, b->jobs[i]);
+    w = redo_log_add(l, b, true);
     move_buckets(l, w);
     assert(own_buckets_laid(l, b));
     free_pool_note_named(l, b);
@@ -167,10 +226,23 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     free_pool_add_received(l, b);
 }
 
+/* Another writer's batch has progress of these: it is read when it is needed. */
+static void drop_jobs(struct lane *l, const struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        struct lane_job *j = b->entries[i].job ? find_job(l, b->entries[i].job) : NULL;
+
+        if (j)
+            forget_job(l, j);
+    }
+}
+
 static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed)
 {
-    struct window_batch *w = window_add(l, b, false);
+    struct redo_batch *w = redo_log_add(l, b, false);
 
+    user_cache_apply(&l->users, b, false);
+    drop_jobs(l, b);
     *free_pool_changed = move_buckets(l, w) || *free_pool_changed;
     move_definition(l, b);
     move_tail(l, &b->head);
@@ -224,11 +296,20 @@ static bool has_left(const struct lane *l, const struct batch *next)
     return next->left || (next->head.archived == LANE_REMOVED && next->head.seq > l->tail.seq + 1);
 }
 
+static enum store_status read_checkpoint(struct lane *l, struct store *s, struct checkpoint *checkpoint)
+{
+    struct checkpoint_read read = {.coupon = l->coupon, .lane = l->number};
+    enum store_status status = s->ops->checkpoints(s, &read, 1);
+
+    *checkpoint = read.checkpoint;
+    return status;
+}
+
 enum store_status lane_refresh(struct lane *l, struct store *s)
 {
     struct lane_loading load = {.lane = l};
     struct batch *batches[LOOK_FIRST];
-    struct mark mark = {0};
+    struct checkpoint checkpoint;
     size_t count = 0;
     enum store_status status = s->ops->ledger(s, l->coupon, l->number, l->tail.seq, LOOK_FIRST, batches, &count);
     bool left = status == STORE_OK && count && has_left(l, batches[0]);
@@ -240,19 +321,120 @@ enum store_status lane_refresh(struct lane *l, struct store *s)
         status = lay_all(l, batches, count);
     if (status != STORE_OK || !(left || count == LOOK_FIRST))
         return status;
-    status = s->ops->mark(s, l->coupon, l->number, "views", &mark);
+    status = read_checkpoint(l, s, &checkpoint);
     if (status != STORE_OK)
         return status;
-    if (mark.seq <= l->tail.seq)
+    if (checkpoint.seq <= l->tail.seq)
         return read_to_end(l, s);
-    lane_unload(l); /* nothing is owed: whoever moved the mark wrote our batches' views too */
+    lane_unload(l); /* whoever wrote it wrote what our batches touched, too */
     lane_load(s, &load, 1);
     return load.status;
 }
 
+/* ---- checkpoints ---- */
+
+void lane_checkpointed(struct lane *l, int64_t seq)
+{
+    struct cached_bucket *c, *next;
+
+    assert(seq <= l->tail.seq);
+    redo_log_trim(l, seq);
+    if (seq > l->checkpoint.seq)
+        l->checkpoint.seq = seq;
+    if (seq < l->tail.seq)
+        return;
+    l->definition_stored_seq = l->definition_seq;
+    HASH_ITER(hh, l->buckets, c, next)
+        c->dirty = false;
+}
+
+/* List a bucket that is to be read, unless it is cached or listed. False: there are too many. */
+static bool want_bucket(struct lane *l, struct bucket_read *reads, struct bucket *buckets, size_t *count, int64_t b)
+{
+    bool wanted = !cached_bucket_find(l, b);
+
+    for (size_t i = *count; wanted && i-- > 0;)
+        wanted = reads[i].b != b;
+    if (!wanted)
+        return true;
+    if (*count == GATHER_MOST)
+        return false;
+    bucket_init(&buckets[*count], b);
+    reads[*count] = (struct bucket_read){.coupon = l->coupon, .b = b, .bucket = &buckets[*count]};
+    ++*count;
+    return true;
+}
+
+/* The same for all that w touches. */
+static bool want_buckets_of(struct lane *l, struct bucket_read *reads, struct bucket *buckets, size_t *count, const struct redo_batch *w)
+{
+    bool fits = true;
+
+    for (size_t i = 0; i < w->batch->count && fits; i++) {
+        int64_t first, end;
+
+        if (!entry_buckets(&w->batch->entries[i], &first, &end))
+            continue;
+        for (int64_t b = first; b < end && fits; b++)
+            fits = want_bucket(l, reads, buckets, count, b);
+    }
+    return fits;
+}
+
+static enum store_status read_wanted(struct lane *l, struct store *s, struct bucket_read *reads, struct bucket *buckets, size_t count)
+{
+    enum store_status status = count ? s->ops->buckets(s, reads, count) : STORE_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        struct cached_bucket *c = NULL;
+
+        if (reads[i].status == STORE_OK)
+            c = cached_bucket_keep(l, &buckets[i]);
+        else
+            bucket_release(&buckets[i]);
+        if (c)
+            c->dirty = true;
+    }
+    return status;
+}
+
+enum store_status lane_gather(struct lane *l, struct store *s, bool *more, int64_t *covered)
+{
+    struct bucket_read *reads;
+    struct checkpoint stored;
+    enum store_status status;
+    struct bucket *buckets;
+    struct redo_batch *w;
+    size_t count = 0;
+
+    *more = false;
+    *covered = 0;
+    for (w = l->redo_log; w && w->cached; w = w->next)
+        ;
+    if (!w)
+        return STORE_OK;
+    status = read_checkpoint(l, s, &stored); /* whoever appended has normally written one, too */
+    if (status != STORE_OK)
+        return status;
+    if (stored.seq >= l->tail.seq) {
+        *covered = stored.seq;
+        return STORE_OK;
+    }
+    reads = checked(calloc(GATHER_MOST, sizeof *reads));
+    buckets = checked(calloc(GATHER_MOST, sizeof *buckets));
+    for (; w && !*more; w = w->next)
+        *more = !w->cached && !want_buckets_of(l, reads, buckets, &count, w);
+    status = read_wanted(l, s, reads, buckets, count);
+    for (w = l->redo_log; w && !*more && status == STORE_OK && !l->stale; w = w->next)
+        w->cached = true;
+    free(buckets);
+    free(reads);
+    return status;
+}
+
 /* ---- loading ---- */
 
-#define LOADED_FIRST (LOOK_FIRST + 1) /* batches per lane: the one at the mark, and those after it. Few have more */
+#define LOADED_FIRST (LOOK_FIRST + 1) /* batches per lane: the one of the checkpoint, and those after it. Few have more */
 
 /* List the loads[] that have not failed; returns how many. */
 static size_t list_open(struct lane_loading *loads, size_t count, struct lane_loading **open)
@@ -265,16 +447,19 @@ static size_t list_open(struct lane_loading *loads, size_t count, struct lane_lo
     return left;
 }
 
-static void load_marks(struct store *s, struct lane_loading **open, size_t count)
+static void load_checkpoints(struct store *s, struct lane_loading **open, size_t count)
 {
-    struct mark_read *reads = checked(calloc(count + 1, sizeof *reads));
+    struct checkpoint_read *reads = checked(calloc(count + 1, sizeof *reads));
 
     for (size_t i = 0; i < count; i++)
-        reads[i] = (struct mark_read){.coupon = open[i]->lane->coupon, .lane = open[i]->lane->number, .kind = "views"};
+        reads[i] = (struct checkpoint_read){.coupon = open[i]->lane->coupon, .lane = open[i]->lane->number};
     if (count)
-        s->ops->marks(s, reads, count);
+        s->ops->checkpoints(s, reads, count);
     for (size_t i = 0; i < count; i++) {
-        open[i]->lane->mark = reads[i].mark;
+        struct lane *l = open[i]->lane;
+
+        l->checkpoint = reads[i].checkpoint;
+        l->next_due_ms = l->checkpoint.due_ms ? l->checkpoint.due_ms : INT64_MAX;
         open[i]->status = reads[i].status;
     }
     free(reads);
@@ -283,30 +468,28 @@ static void load_marks(struct store *s, struct lane_loading **open, size_t count
 static void load_definitions(struct store *s, struct lane_loading **open, size_t count)
 {
     struct coupon_read *reads = checked(calloc(count + 1, sizeof *reads));
-    struct store_time after = {0, 0};
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         reads[i] = (struct coupon_read){.coupon = open[i]->lane->coupon, .arena = &open[i]->lane->definition_arena};
-        after = store_time_later(after, open[i]->lane->mark.when);
-    }
     if (count)
-        s->ops->coupons(s, after, reads, count);
+        s->ops->coupons(s, reads, count);
     for (size_t i = 0; i < count; i++) {
         open[i]->status = reads[i].status;
         open[i]->lane->definition = reads[i].definition;
         open[i]->lane->definition_seq = open[i]->lane->number > 0 ? 0 : reads[i].seq;
+        open[i]->lane->definition_stored_seq = open[i]->lane->definition_seq;
     }
     free(reads);
 }
 
-/* The batch at the mark, if any, is the tail that the window starts from. Takes it, and those after it. */
+/* The batch of the checkpoint, if any, is the tail that the redo log starts from. Takes it, and those after it. */
 static enum store_status lay_first(struct lane *l, struct batch **batches, size_t count)
 {
-    size_t base = l->mark.seq > 0;
+    size_t base = l->checkpoint.seq > 0;
 
-    if (base && (!count || batches[0]->head.seq != l->mark.seq || batches[0]->left)) {
-        log_event(LOG_ERROR, "lane.no_batch_at_mark", "coupon=%s lane=%lld mark=%lld", l->coupon,
-                  (long long)l->number, (long long)l->mark.seq);
+    if (base && (!count || batches[0]->head.seq != l->checkpoint.seq || batches[0]->left)) {
+        log_event(LOG_ERROR, "lane.no_batch_at_checkpoint", "coupon=%s lane=%lld seq=%lld", l->coupon,
+                  (long long)l->number, (long long)l->checkpoint.seq);
         while (count > 0)
             batch_free(batches[--count]);
         return STORE_FAILED;
@@ -326,7 +509,7 @@ static void load_ledgers(struct store *s, struct lane_loading **open, size_t cou
     for (size_t i = 0; i < count; i++) {
         const struct lane *l = open[i]->lane;
 
-        reads[i] = (struct ledger_read){.coupon = l->coupon, .lane = l->number, .after = l->mark.seq ? l->mark.seq - 1 : 0,
+        reads[i] = (struct ledger_read){.coupon = l->coupon, .lane = l->number, .after = l->checkpoint.seq ? l->checkpoint.seq - 1 : 0,
                                         .most = LOADED_FIRST, .batches = batches + i * LOADED_FIRST};
     }
     if (count)
@@ -350,9 +533,9 @@ static int64_t definition_version(const struct lane *l)
 static enum store_status finish_load(struct lane *l, int64_t boot_ms)
 {
     if (l->definition_seq > l->tail.seq)
-        return STORE_FAILED; /* the view is newer than our read of the ledger: read again */
+        return STORE_FAILED; /* it is newer than our read of the ledger: read again */
     if (l->number > 0 && definition_version(l) < l->tail.version)
-        return STORE_FAILED; /* the view is older than the definition that the lane follows: it will be written */
+        return STORE_FAILED; /* the stored one is older than the definition that the lane follows: it will be written */
     if (lane_picks_at_random(l))
         randombytes_buf(&l->cursor, sizeof l->cursor);
     if (l->cursor < 0)
@@ -362,17 +545,17 @@ static enum store_status finish_load(struct lane *l, int64_t boot_ms)
     return STORE_OK;
 }
 
-/* Definitions before ledgers: batches newer than a definition's view are applied to it. */
+/* Definitions before ledgers: batches newer than a stored definition are applied to it. */
 void lane_load(struct store *s, struct lane_loading *loads, size_t count)
 {
     struct lane_loading **open = checked(calloc(count + 1, sizeof(struct lane_loading *)));
     int64_t boot_ms = clock_boot_ms();
 
     for (size_t i = 0; i < count; i++) {
-        assert(!loads[i].lane->loaded && !loads[i].lane->window && !loads[i].lane->pending);
+        assert(!loads[i].lane->loaded && !loads[i].lane->redo_log && !loads[i].lane->pending);
         loads[i].status = STORE_OK;
     }
-    load_marks(s, open, list_open(loads, count, open));
+    load_checkpoints(s, open, list_open(loads, count, open));
     load_definitions(s, open, list_open(loads, count, open));
     load_ledgers(s, open, list_open(loads, count, open));
     for (size_t i = 0; i < count; i++) {
@@ -386,7 +569,7 @@ void lane_load(struct store *s, struct lane_loading *loads, size_t count)
 
 void lane_load_none(struct lane *l)
 {
-    assert(!l->loaded && !l->window && l->number == 0);
+    assert(!l->loaded && !l->redo_log && l->number == 0);
     l->loaded = true;
     l->newest_ms = clock_boot_ms();
 }

@@ -1,5 +1,6 @@
 /*
- * engine/lane_state.h -- what a lane has in memory: its tail, its definition, the window, cached buckets, free slots, its queues.
+ * engine/lane_state.h -- what a lane has in memory: its tail, its definition, its checkpoint and redo log, cached buckets, users, free slots,
+ * its queues.
  *
  * Owns     each part by the file that is named for it; lane.c the rest
  * Threads  a lane belongs to one committer thread; nothing here is shared
@@ -12,12 +13,13 @@
 #include "base/clock.h"
 #include "engine/filter.h"
 #include "engine/op_list.h"
+#include "engine/user_cache.h"
 #include "store/store.h"
 
-struct window_batch;
-struct window_user;
-struct window_bucket;
+struct redo_batch;
+struct redo_bucket;
 struct cached_bucket;
+struct lane_job;
 
 #define LANE_KEY_SIZE (COUPON_ID_MAX + 24)
 
@@ -42,17 +44,20 @@ struct lane {
     const struct coupon *definition; /* NULL: none yet */
     struct arena definition_arena;
     int64_t definition_seq;
+    int64_t definition_stored_seq; /* that of the stored one: if lower, it is to be written */
 
-    struct window_batch *window; /* ascending */
-    size_t window_entries;
-    size_t window_bytes;         /* memory that its batches hold */
+    struct checkpoint checkpoint;  /* as stored, or as far as is known; its time and place of sweeping: the present ones */
+    bool checkpoint_late;          /* `due` or the place moved without a batch: to be written */
+    struct redo_batch *redo_log;   /* the batches after it, ascending */
+    size_t redo_entries;
+    size_t redo_bytes;           /* memory that they hold */
     size_t counted_entries;      /* as last counted by the committer */
     size_t counted_bytes;        /* likewise, including `pending` */
-    struct window_user *users;
-    struct window_bucket *window_buckets;
-    size_t window_ranges;        /* batches in the window that touch ranges of slots: not in window_buckets */
-    struct mark mark;            /* views up to mark.seq are written */
+    struct redo_bucket *redo_buckets;
+    size_t redo_ranges;          /* of them, those that touch ranges of slots: not in redo_buckets */
     struct filter filter;        /* users certainly new to it */
+    struct lane_users users;     /* those in the cache */
+    struct lane_job *known_jobs; /* the progress of some jobs, the last used first */
 
     struct cached_bucket *buckets;
     struct free_slot *free_pool; /* [free_pool_first, free_pool_first + free_pool_count) */
@@ -62,11 +67,11 @@ struct lane {
     struct walk walk;
     size_t topup;            /* buckets to read next time: grows while they are used fast */
     struct mono topped_up;
-    int64_t next_due_ms;     /* nothing expires before; INT64_MAX: nothing will; INT64_MIN: unknown, search again */
+    int64_t next_due_ms;     /* nothing expires before; INT64_MAX: nothing will; INT64_MIN: something has, search again */
 
     struct op_list queue;    /* waiting, in order of arrival */
     struct op_list aside;    /* requests whose data cannot be read: retried now and then, and block nobody */
-    struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
+    struct op_list watchers; /* decided; answered once the checkpoint covers op->until_seq */
     struct batch *pending;   /* sent, outcome unknown: sent again until it is known */
     struct op_list pending_ops;
     size_t pending_free_pool_used;
@@ -75,18 +80,23 @@ struct lane {
     struct lane *ready_prev, *ready_next;
     struct mono not_before;  /* not before this time: back-off, or another writer's turn */
     int yields;              /* after so many more of our batches, another writer gets a turn */
-    bool unflushed;          /* batches since the last flush */
+    bool unflushed;          /* in the committer's list of lanes with something to write: */
     struct lane *unflushed_prev, *unflushed_next;
-    struct mono flush_at;
-    size_t unflushed_entries; /* of own batches since the last flush */
-    int jobs;                /* view jobs under way */
+    struct mono flush_at;    /* its deadline */
+    bool flushing;           /* a checkpoint is being written */
 };
 
-/* Something expires at due_ms; 0: nothing does. */
-static inline void lane_note_due(struct lane *l, int64_t due_ms)
+/* What e, of batch seq, made expires then. */
+static inline void lane_note_due(struct lane *l, const struct entry *e, int64_t seq)
 {
+    int64_t due_ms = entry_due(e);
+
     if (due_ms && due_ms < l->next_due_ms)
         l->next_due_ms = due_ms;
+    if (due_ms && e->n < 0 && (due_ms < l->checkpoint.swept_ms || (due_ms == l->checkpoint.swept_ms && seq <= l->checkpoint.swept_seq))) {
+        l->checkpoint.swept_ms = due_ms - 1; /* another writer's clock is behind */
+        l->checkpoint.swept_seq = INT64_MAX - 1;
+    }
 }
 
 static inline bool lane_has_codes(const struct lane *l)
@@ -101,7 +111,7 @@ static inline bool lane_picks_at_random(const struct lane *l)
 
 static inline bool lane_idle(const struct lane *l)
 {
-    return !l->queue.count && !l->aside.count && !l->watchers.count && !l->pending && !l->window && !l->jobs && !l->ready && !l->unflushed;
+    return !l->queue.count && !l->aside.count && !l->watchers.count && !l->pending && !l->redo_log && !l->flushing && !l->ready && !l->unflushed;
 }
 
 #endif

@@ -33,7 +33,7 @@ enum op_kind {
     OP_GENERATE,    /* job, step, count, until, turn -> outcome, made; head */
     OP_DUE,         /* job, step, count -> outcome, made */
     OP_RETIRE_ONE,  /* code -> outcome: CODE_NOT_FOUND, or what decide_retire_one() says */
-    OP_ERASE,       /* user, alias -> outcome: BUSY if they have another; user_state (as erased: its seq is where the erased names end) */
+    OP_ERASE,       /* user -> outcome: BUSY if their slots change */
     OP_SWEEP,       /* lane -> outcome: what has expired is in the ledger */
     OP_TICK,        /* lane -> outcome */
     OP_FOLLOW,      /* -> outcome: every lane has lane 0's definition, or is deleted like it */
@@ -43,7 +43,7 @@ enum op_kind {
     OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot, code_now */
     OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that exists */
-    OP_CATCH_UP,    /* lane: the views of everything in its ledger are written */
+    OP_CATCH_UP,    /* lane: a checkpoint covers everything in its ledger */
     /* between lanes, sent by lanes/ */
     OP_HEAD,        /* lane -> coupon_now, its tombstone if deleted; head */
     OP_GIVE,        /* lane, peer, gift -> outcome, account */
@@ -66,7 +66,6 @@ struct op {
     void (*done)(struct op *op);
     void *context;           /* the caller's */
     const char *user;
-    const char *alias;       /* OP_ERASE: the user's, as read before; NULL: any */
     struct take take;        /* take.code as the caller gave it; code_n is the engine's */
     struct step redemption_step; /* of OP_STEP */
     const char *code;        /* as the caller gave it */
@@ -111,7 +110,7 @@ struct op {
     struct user_state *working; /* that user's state, set when decided; if it has ended, set when loaded */
     struct job_progress *working_job; /* of a request about a job: the job's state */
     int64_t named_n;            /* the slot it names, by id or code; -1: none */
-    int64_t until_seq;          /* OP_CATCH_UP: the mark it waits for */
+    int64_t until_seq;          /* the batch that a checkpoint must cover before it is answered */
     bool sought;                /* the ledger was searched for the redemption it names: */
     const char *holder;         /* whose it is, or was; NULL: nobody's, or erased */
     struct user_state *ended;   /* if it has ended: a user state with only it and the one beneath it. Read-only */
@@ -127,14 +126,14 @@ struct engine_config {
     int queue_max;       /* waiting requests per lane */
     int requests_max;    /* waiting requests in all */
     int lanes_max;       /* lanes kept in memory */
-    int window_max;      /* entries of one lane that wait for their views */
-    int windows_max;     /* the same for all lanes together; 0: unbounded */
-    int windows_mb;      /* the same in MiB of their batches' memory; 0: unbounded */
+    int redo_max;        /* entries of one lane that wait for its checkpoint */
+    int redo_max_all;    /* the same for all lanes together; 0: unbounded */
+    int redo_mb;         /* the same in MiB of their batches' memory; 0: unbounded */
     int64_t filter_bytes; /* bytes for all lanes' filters of users (filter.h); 0: none */
-    int fill_after;      /* users read in vain before a filter is filled from the views; more if there are many users */
+    int64_t user_bytes;   /* bytes for all users kept in memory (user_cache.h) */
     int64_t trusted_ms;  /* a lane whose tail was not seen in the ledger for this long is reloaded; 0: never. Far shorter than
                             the ids of removed documents are kept (store/removal.c) */
-    int flush_ms;        /* how long changes to buckets are gathered before views and mark are written */
+    int flush_ms;        /* how old the redo log gets before a checkpoint is written */
     int backoff_ms;      /* after the database failed */
     int patience_ms;     /* how long engine_stop() tries to finish while the database fails */
 };
@@ -147,16 +146,10 @@ struct engine_hooks {
     void (*conflict)(void);
     void (*retry)(void);
     void (*queue)(int waiting);
-    void (*windows)(int64_t more); /* entries waiting for their views: change by this many */
+    void (*redo)(int64_t more);    /* entries waiting for a checkpoint: change by this many */
     void (*filters)(int64_t more); /* bytes of users' filters: change by this many */
-    void (*unread)(int users);     /* users certainly new, so not read */
-    /* A batch is about to be sent: the views of its users, and the definition's if it changes that, are owed. Settled: they are written, or
-     * the batch is not in the ledger. */
-    void (*views_owed)(const struct batch *b);
-    void (*views_settled)(const struct batch *b);
-    void (*views_lost)(const struct batch *b); /* no longer written here, though the batch may be in the ledger */
-    bool (*views_asked)(void);   /* somebody began to wait for views since the last call */
-    bool (*views_awaited)(const struct batch *b); /* somebody waits for this batch's */
+    void (*users)(int64_t more);   /* bytes of users in the cache: likewise */
+    void (*looked_up)(int cached, int fresh, int read); /* users of a round: in the cache, surely new, read from the ledger */
 };
 
 #endif

@@ -3,7 +3,7 @@
  *
  * Path     committer.c picks lanes and requests; round_load.c reads what they need; round_decide.c decides each lane; committer.c appends,
  *          confirms and answers. A lane that cannot go on is deferred: its requests go back to it
- * Memory   a round reads at most STORE_USER_STATES_BYTES of users: requests about the rest wait for the next round, which is smaller
+ * Memory   a round reads at most STORE_USERS_BYTES of users: requests about the rest wait for the next round, which is smaller
  *          (users_fit())
  * Damage   requests that need something unreadable are set aside; the others of their lane continue
  * Threads  the committer's
@@ -14,19 +14,18 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/filter_fill.h"
+#include "engine/checkpoint_writer.h"
 #include "engine/gather.h"
 #include "engine/lane.h"
 #include "engine/multilane.h"
 #include "engine/op.h"
-#include "engine/view_writer.h"
 
 #define ROUND_LANES_MAX 512    /* lanes in a round */
 #define ROUND_OPS_MAX 2048     /* requests in a round */
 #define ROUND_COLD_MAX 256     /* lanes in a round that are not in memory */
 #define ROUND_LOADS_MAX 32     /* of which loaded, so that cold lanes do not hold up warm ones */
 #define RETIRE_STEP 4096       /* slots retired in a batch */
-#define AGAIN_MS 2             /* slots are free, but their views are not readable yet */
+#define AGAIN_MS 2             /* slots are free, but none is found */
 #define AGAIN_DAMAGED_MS 100   /* perhaps they are: the document that says so cannot be read */
 #define YIELDS 4                /* after another writer's batch: our own batches that are followed by its turn */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
@@ -43,17 +42,16 @@ struct committer {
     struct store *store;
     struct engine *engine;
     struct multilane *multilane;
-    struct view_writer *views;
-    struct fills *fills;
+    struct checkpoint_writer *writer;
     struct filter_room filters;
+    struct user_cache users;
     int lanes_max;
     pthread_t thread;
     /* under lock */
     pthread_mutex_t lock;
     pthread_cond_t some;
     struct op_list queue;
-    struct view_job *finished;
-    struct fill *filled;
+    struct checkpoint_job *finished;
     bool sleeping, stop;
     int awaited;             /* sleeps until so many requests wait; 0: until any comes */
     struct mono give_up;
@@ -63,9 +61,10 @@ struct committer {
     struct lane *lru; /* least recently used first */
     struct lane *ready;
     struct lane *unflushed;
-    int64_t window_entries; /* of all lanes, as last counted */
-    int64_t window_bytes;   /* likewise, with batches of unknown outcome */
-    int64_t filter_bytes;    /* as last reported */
+    int64_t redo_entries; /* of all lanes, as last counted */
+    int64_t redo_bytes;   /* likewise, with batches of unknown outcome */
+    int64_t filter_bytes;    /* as last reported, like: */
+    int64_t user_bytes;
     int unread;              /* users of this round who were certainly new */
     struct zone_day *zones;
     struct buf scratch;
@@ -82,6 +81,7 @@ struct loaded_user {
     struct user_state *user_state; /* current, shared by all requests about it; NULL until loaded */
     bool writable;   /* some may write: then a copy in the batch's memory. Else valid for the round */
     bool changed;
+    bool read;       /* from the ledger, so it can be cached */
     UT_hash_handle hh;
 };
 
@@ -114,6 +114,7 @@ struct lane_work {
     struct lane_account **accounts; /* copies, by the other lane; NULL: not loaded, or none */
     const char **due_users; /* policies without slots: users whose redemptions may have expired */
     size_t due_user_count;
+    int64_t swept_ms, swept_seq; /* likewise: the place up to which that is so; the lane's, once that is in the ledger */
     bool sweeping;          /* the lane was searched for what has expired */
     bool more;              /* and there is more: what seems taken may be free */
     bool damaged;           /* because a document cannot be read: searching again soon does not help */
@@ -140,15 +141,22 @@ static inline struct multilane *multilane_of(const struct committer *c, const st
 void hand_off(struct committer *c);
 /* Give the requests back to their lane, to be decided in another round, ms from now. */
 void defer(struct committer *c, struct lane_work *p, int64_t ms);
-/* The lane has changes whose views are to be written soon. */
+/* The lane has something to write: its checkpoint's deadline is set, unless it was. */
 void note_unflushed(struct committer *c, struct lane *l);
 /* The lane's tail has moved: update its filter of users, or drop it. If there is no room, the least recently used give up theirs. */
 void note_users(struct committer *c, struct lane *l);
-/* Answer watchers whose views are written by now. */
+/* Answer watchers whose batches a checkpoint covers by now. */
 void answer_watchers(struct committer *c, struct lane *l);
 /* A read failed. If nothing can be read now, or no particular request needs it, the lane waits. */
 typedef bool about(const struct lane_work *p, const struct op *op, const void *what);
 void miss(struct committer *c, struct lane_work *p, enum store_status status, about *is_about, const void *what);
+/* What was found expired is not all settled by this round: the next search begins where this one did. */
+static inline void stay_swept(struct lane_work *p)
+{
+    p->swept_ms = p->lane->checkpoint.swept_ms;
+    p->swept_seq = p->lane->checkpoint.swept_seq;
+}
+
 /* Read everything that the open requests need. */
 void load_round(struct committer *c, struct round *r);
 /* The user as loaded for p; NULL: not loaded. */

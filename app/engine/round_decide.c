@@ -77,7 +77,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
             op->outcome = (struct outcome){.result = CPN_CODE_NOT_FOUND};
         break;
     case OP_ERASE:
-        decide_erase(d, op->working, op->alias, &op->outcome);
+        decide_erase(d, op->working, &op->outcome);
         break;
     case OP_TURN:
         decide_turn(d, op->working_job, op->fence, &op->turn, &op->outcome);
@@ -462,6 +462,7 @@ static bool leaves_some(struct lane_work *p)
         return false;
     p->more = true;
     p->lane->next_due_ms = INT64_MIN;
+    stay_swept(p);
     return true;
 }
 

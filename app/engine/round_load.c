@@ -139,7 +139,7 @@ static void load_cold(struct committer *c, struct round *r)
         struct lane *l = whose[i]->lane;
 
         l->stale = l->stale && !l->loaded;
-        if (l->loaded && l->window)
+        if (l->loaded && l->redo_log)
             note_unflushed(c, l);
         if (!l->loaded)
             defer(c, whose[i], c->config.backoff_ms);
@@ -157,7 +157,7 @@ static void follow_others(struct committer *c, struct lane_work *p)
         status = lane_refresh(l, c->store);
         if (l->tail.seq > seq)
             l->yields = YIELDS;
-        if (l->window)
+        if (l->redo_log)
             note_unflushed(c, l);
         answer_watchers(c, l);
     }
@@ -294,6 +294,8 @@ static void take_due(struct committer *c, struct lane_work *p, const struct expi
 {
     p->due_users = look->users;
     p->due_user_count = look->user_count;
+    p->swept_ms = look->swept_ms;
+    p->swept_seq = look->swept_seq;
     p->more = look->more;
     p->damaged = p->damaged || look->damaged;
     if (look->status != STORE_OK)
@@ -432,16 +434,11 @@ static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, cons
 static void read_wanted(struct committer *c, struct round *r, struct wanted_bucket *wanted, size_t count)
 {
     struct bucket_read *reads = arena_array(&r->arena, count + 1, sizeof *reads);
-    struct store_time after = {0, 0};
 
-    for (size_t i = 0; i < count; i++) {
-        const struct lane *l = wanted[i].work->lane;
-
-        reads[i] = (struct bucket_read){.coupon = l->coupon, .b = wanted[i].bucket.b, .bucket = &wanted[i].bucket};
-        after = store_time_later(after, l->mark.when);
-    }
+    for (size_t i = 0; i < count; i++)
+        reads[i] = (struct bucket_read){.coupon = wanted[i].work->lane->coupon, .b = wanted[i].bucket.b, .bucket = &wanted[i].bucket};
     if (count)
-        c->store->ops->buckets(c->store, after, reads, count);
+        c->store->ops->buckets(c->store, reads, count);
     cache_wanted(c, wanted, reads, count);
 }
 
@@ -526,6 +523,11 @@ static void check_codes(struct round *r)
 }
 
 /* ---- users ---- */
+
+/* How users were found. */
+struct looked_up {
+    int cached, fresh;
+};
 
 static struct loaded_user *want_user(struct lane_work *p, const char *user, bool writable)
 {
@@ -658,15 +660,23 @@ static bool is_of_user(const struct lane_work *p, const struct op *op, const voi
     return op->loaded == loaded;
 }
 
-/* A user's view was not read. Something of theirs may have expired: that is not settled, and what seems taken may be free. */
+/* Something of this user's may have expired: that is not settled, and what seems taken may be free. */
+static void leave_unsettled(struct lane_work *p)
+{
+    p->more = true;
+    p->lane->next_due_ms = INT64_MIN;
+    stay_swept(p);
+}
+
+/* A user was not read. */
 static void miss_user(struct committer *c, struct lane_work *p, struct loaded_user *u, enum store_status status)
 {
     if (status != STORE_UNREADABLE || !p->sweeping) {
         miss(c, p, status, is_of_user, u);
     } else {
         set_aside(p, is_of_user, u);
-        p->more = p->damaged = true;
-        p->lane->next_due_ms = INT64_MIN;
+        p->damaged = true;
+        leave_unsettled(p);
     }
     if (p->state == WORK_OPEN)
         HASH_DEL(p->users, u);
@@ -680,91 +690,75 @@ static void leave_user(struct committer *c, struct round *r, struct lane_work *p
         defer(c, p, 0);
         return;
     }
-    if (p->sweeping) { /* perhaps something of this user's expired */
-        p->more = true;
-        p->lane->next_due_ms = INT64_MIN;
-    }
+    if (p->sweeping)
+        leave_unsettled(p);
     HASH_DEL(p->users, u);
 }
 
-/* Apply the window to what was read: the working copy. If it may be written, it owns all that it points to: the window's batches may be
- * freed before the batch decided now. */
-static void overlay_user_state(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u,
-                               struct user_state_read *read, bool shared)
+/* A user of whom there is nothing; the alias is for what comes. */
+static void make_new_user(struct lane_work *p, struct loaded_user *u)
 {
-    struct arena *a = &p->batch->arena;
-    struct user_state *user_state = read->user_state;
     char alias[ID_ALIAS_LEN + 1];
-    int64_t seq;
 
+    id_random(alias, ID_ALIAS_LEN);
+    u->user_state = arena_alloc(&p->batch->arena, sizeof *u->user_state);
+    user_state_init(u->user_state, u->user, alias);
+}
+
+/* Take what was read. It is the working copy, unless the arena it is in is not the batch's, which `shared` says: a batch may be kept. */
+static void take_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, const struct user_read *read, bool shared)
+{
     if (p->state != WORK_OPEN)
         return;
     if (read->status == STORE_LEFT) {
         leave_user(c, r, p, u);
-        return;
-    }
-    if (read->status != STORE_OK) {
+    } else if (read->status != STORE_OK) {
         miss_user(c, p, u, read->status);
-        return;
-    }
-    if (!user_state) {
-        user_state = arena_alloc(a, sizeof *user_state);
-        user_state_init(user_state, u->user, "");
-    }
-    seq = user_state->seq;
-    if (!window_overlay_user_state(p->lane, user_state, a)) {
+    } else if (read->seq > p->lane->tail.seq) {
         p->lane->stale = true;
         defer(c, p, 0);
-        return;
+    } else if (!read->user_state) {
+        make_new_user(p, u);
+    } else {
+        u->user_state = shared ? user_state_copy(read->user_state, &p->batch->arena, true) : read->user_state;
+        u->read = true;
     }
-    u->user_state = u->writable && (shared || user_state->seq != seq) ? user_state_copy(user_state, a, true) : user_state;
-    if (user_state->seq)
-        return;
-    id_random(alias, ID_ALIAS_LEN);
-    memcpy(u->user_state->alias, alias, sizeof alias);
 }
 
 struct user_reads {
-    struct user_state_read *reads;
+    struct user_read *reads;
     struct loaded_user **loaded;
     struct lane_work **whose;
     size_t count;
-    struct store_time after;
 };
 
-/* List the users to be read: not those that the window knows, nor the certainly new ones. */
-static void list_reads(struct committer *c, struct round *r, struct lane_work *p, struct user_reads *list)
+/* List the users to be read: not those in the cache, nor the certainly new ones. */
+static void list_reads(struct committer *c, struct lane_work *p, struct user_reads *list, struct looked_up *looked)
 {
     struct loaded_user *u, *next;
 
     HASH_ITER(hh, p->users, u, next) {
-        const struct user_state *known = window_known_user_state(p->lane, u->user); // cppcheck-suppress uninitvar
+        const struct user_state *known = user_cache_find(&p->lane->users, u->user); // cppcheck-suppress uninitvar
 
-        if (known && u->writable) {
-            u->user_state = user_state_copy(known, &p->batch->arena, true);
-            u->user_state->stored = true; /* it will be: views are written in order */
-            continue;
-        }
         if (known) {
-            u->user_state = arena_alloc(&p->batch->arena, sizeof *u->user_state);
-            *u->user_state = *known; /* the window's redemptions: read-only */
-            continue;
+            looked->cached++;
+            u->user_state = u->writable ? user_state_copy(known, &p->batch->arena, true)
+                                        : memcpy(arena_alloc(&p->batch->arena, sizeof *known), known, sizeof *known);
+        } else if (filter_lacks(&p->lane->filter, c->store, p->lane->tail.seq, u->user)) {
+            looked->fresh++;
+            make_new_user(p, u);
+        } else {
+            list->reads[list->count] = (struct user_read){.coupon = p->lane->coupon, .lane = p->lane->number, .user = u->user};
+            list->loaded[list->count] = u;
+            list->whose[list->count++] = p;
         }
-        if (filter_lacks(&p->lane->filter, c->store, p->lane->tail.seq, u->user)) {
-            overlay_user_state(c, r, p, u, &(struct user_state_read){.status = STORE_OK}, false);
-            c->unread++;
-            continue;
-        }
-        list->reads[list->count] = (struct user_state_read){.coupon = p->lane->coupon, .user = u->user};
-        list->loaded[list->count] = u;
-        list->whose[list->count++] = p;
-        list->after = store_time_later(list->after, p->lane->mark.when);
     }
 }
 
 static void load_users(struct committer *c, struct round *r)
 {
     struct user_reads list = {.count = 0};
+    struct looked_up looked = {0};
     struct lane_work *only = NULL;
     struct arena *a;
     size_t most = 0;
@@ -780,17 +774,17 @@ static void load_users(struct committer *c, struct round *r)
     list.whose = arena_array(&r->arena, most + 1, sizeof(struct lane_work *));
     for (size_t i = 0; i < r->count; i++)
         if (r->work[i].state == WORK_OPEN)
-            list_reads(c, r, &r->work[i], &list);
+            list_reads(c, &r->work[i], &list, &looked);
+    if (c->hooks->looked_up && (looked.cached || looked.fresh || list.count))
+        c->hooks->looked_up(looked.cached, looked.fresh, (int)list.count);
     if (!list.count)
         return;
     /* with one lane, read into the arena of that lane, to save a copy */
     only = list.whose[0] == list.whose[list.count - 1] ? list.whose[0] : NULL;
     a = only ? &only->batch->arena : &r->arena;
-    c->store->ops->user_states(c->store, list.after, a, list.reads, list.count);
-    for (size_t i = 0; i < list.count; i++) {
-        list.whose[i]->lane->filter.in_vain += list.reads[i].status == STORE_OK && !list.reads[i].user_state;
-        overlay_user_state(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
-    }
+    c->store->ops->users(c->store, a, list.reads, list.count);
+    for (size_t i = 0; i < list.count; i++)
+        take_user(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
 }
 
 /* ---- jobs: few, and of few requests ---- */
@@ -803,26 +797,26 @@ static bool is_of_job(const struct lane_work *p, const struct op *op, const void
 
 static void load_job(struct committer *c, struct lane_work *p, const char *job)
 {
-    const struct job_progress *known = window_known_job(p->lane, job);
+    const struct job_progress *known = lane_known_job(p->lane, job);
     struct arena *a = &p->batch->arena;
     struct job_progress *read = NULL;
     struct loaded_job *j;
     enum store_status status = STORE_OK;
 
     if (!known)
-        status = c->store->ops->job(c->store, p->lane->coupon, job, p->lane->mark.when, a, &read);
+        status = c->store->ops->job(c->store, p->lane->coupon, p->lane->number, job, a, &read);
     if (status != STORE_OK) {
         miss(c, p, status, is_of_job, job);
+        return;
+    }
+    if (read && read->seq > p->lane->tail.seq) {
+        p->lane->stale = true;
+        defer(c, p, 0);
         return;
     }
     j = arena_alloc(a, sizeof *j);
     j->state = known ? *known : read ? *read : (struct job_progress){0};
     j->state.id = arena_strdup(a, job);
-    if (!known && !window_overlay_job(p->lane, &j->state)) {
-        p->lane->stale = true;
-        defer(c, p, 0);
-        return;
-    }
     j->next = p->jobs;
     p->jobs = j;
 }

@@ -12,7 +12,6 @@
 #include "http/list.h"
 #include "http/problem.h"
 #include "http/reply.h"
-#include "http/view_wait.h"
 
 #define CHANGE_TRIES 16 /* attempts of a PATCH with If-Match: * that loses to others */
 #define SLOTS_MAX INT64_C(1000000000)
@@ -305,7 +304,8 @@ enum handled coupon_list(struct request *r)
     nothing = r->role == ROLE_STOREFRONT && state >= 0 && state != COUPON_ACTIVE;
     if (r->role == ROLE_STOREFRONT)
         state = COUPON_ACTIVE;
-    (void)view_wait_definitions(r);
+    if (mongo_see_all(r->session) != STORE_OK) /* lists what finished calls have made */
+        return reply_problem(r, CPN_BUSY, NULL);
     if (!nothing)
         s = mongo_coupons(r->session, limits_prefix(r), state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons,
                           &count, &next);

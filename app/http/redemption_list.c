@@ -2,19 +2,18 @@
  * http/redemption_list.c -- GET /coupons/{id}/redemptions: by time of taking, newest first; holds are redemptions too.
  *
  * With user   the list is the user's state. Otherwise the ledger is walked backward: constant cost per page, however long it is. Each
- *             taking is shown as of now, from its user's view; if it is no longer there, from the entry that ended it
+ *             taking is shown as of now, by what its user did since; if it is no longer there, by the entry that ended it
  * Lanes       are merged by the times of their batches, which never decrease within a lane. The cursor has each lane's position; and for
  *             the one batch that is under way, how much of it is left
  * CSV         is the whole list, streamed: a walk without a limit, over what was taken before it began
  * Bounds      a page looks at LOOKED_AT_MAX takings and batches at most, counting each look-up in the ledger of one that has ended, and
  *             ends with the TAKINGS_AT_ONCE in which it passes that; with a filter it may be short, or empty, and still have a next. At
- *             most STORE_USER_STATES_BYTES of users' views are in memory at a time
+ *             most STORE_USERS_BYTES of users' states are in memory at a time
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/view_barrier.h"
 #include "coupons/fold.h"
 #include "http/handlers.h"
 #include "http/list.h"
@@ -152,7 +151,6 @@ struct walk {
     struct lane_walk *lanes;
     int64_t lane_count;
     int64_t lane, index; /* index > 0: this lane's next batch has entries below index to go; 0: all batches are whole */
-    bool views_late; /* a page waited for views in vain */
     bool failed;         /* the database did not answer, or the client is gone */
     struct taking *takings;
     size_t count;
@@ -195,9 +193,9 @@ static bool find_ordinal(struct walk *w, struct taking *t)
     return s != STORE_FAILED;
 }
 
-/* Its user's view does not have it (any more). Either it ended long ago, or the user was erased: that cancelled what was issued or held, so
- * what did not end is redeemed. read: the view is as new as the taking. */
-static void find_ended(struct walk *w, struct taking *t, bool read)
+/* Its user's state does not have it (any more). Either it ended long ago, or the user was erased: that cancelled what was issued or held, so
+ * what did not end is redeemed. */
+static void find_ended(struct walk *w, struct taking *t)
 {
     struct request *r = w->request;
     struct redemption *redemption = &t->redemption;
@@ -206,7 +204,7 @@ static void find_ended(struct walk *w, struct taking *t, bool read)
     enum store_status s = r->session->ops->ended(r->session, r->coupon, redemption->lane, redemption->n, redemption->g, &b);
 
     w->looked_at++;
-    if (s == STORE_NOT_FOUND && read) {
+    if (s == STORE_NOT_FOUND) {
         redemption->state = SLOT_REDEEMED;
         t->user = NULL;
     }
@@ -218,7 +216,7 @@ static void find_ended(struct walk *w, struct taking *t, bool read)
         w->failed = true;
 }
 
-/* Set a taking's present state, by its user's view. u NULL: there is none. */
+/* Set a taking's present state, by its user's. u NULL: there is none. */
 static void stand(struct walk *w, struct taking *t, const struct user_state *u)
 {
     const struct redemption *now = u ? user_state_by_slot(u, t->redemption.n, t->redemption.g) : NULL;
@@ -226,22 +224,23 @@ static void stand(struct walk *w, struct taking *t, const struct user_state *u)
     if (now)
         set_redemption(t, now, &w->arena);
     else
-        find_ended(w, t, !t->user || (u && u->seq >= t->redemption.seq));
+        find_ended(w, t);
 }
 
-/* Set the present state of the takings whose users' views are read at once; the rest become the first *count. */
+/* Set the present state of the takings whose users are read at once; the rest become the first *count. Their batches are mostly the same
+ * few, which are read once. */
 static void stand_some(struct walk *w, struct taking **takings, size_t *count)
 {
     struct request *r = w->request;
-    struct user_state_read *reads;
+    struct user_read *reads;
     struct arena a;
     size_t left = 0;
 
     arena_init(&a, 64 * 1024);
     reads = arena_array(&a, *count, sizeof *reads);
     for (size_t i = 0; i < *count; i++)
-        reads[i] = (struct user_state_read){.coupon = r->coupon, .user = takings[i]->user};
-    if (r->session->ops->user_states(r->session, (struct store_time){0, 0}, &a, reads, *count) != STORE_OK)
+        reads[i] = (struct user_read){.coupon = r->coupon, .lane = takings[i]->redemption.lane, .user = takings[i]->user};
+    if (r->session->ops->users(r->session, &a, reads, *count) != STORE_OK)
         w->failed = true;
     for (size_t i = 0; i < *count && !w->failed; i++) {
         if (reads[i].status == STORE_LEFT)
@@ -270,19 +269,7 @@ static void send_csv(struct walk *w)
     buf_clear(&w->csv);
 }
 
-/* Wait until the views reflect earlier calls about these. A page waits in vain at most once; a stream has caught up before it began. */
-static void await_users(struct walk *w, struct taking *const *takings, size_t count)
-{
-    uint32_t keys[TAKINGS_AT_ONCE];
-
-    if (!w->json || w->views_late || !count)
-        return;
-    for (size_t i = 0; i < count; i++)
-        keys[i] = view_key_of_user(takings[i]->user);
-    w->views_late = !view_barrier(keys, count);
-}
-
-/* Set the takings' present states, with as few reads of users' views as possible, and write those that pass. */
+/* Set the takings' present states, with as few reads of users as possible, and write those that pass. */
 static void settle(struct walk *w)
 {
     struct request *r = w->request;
@@ -295,7 +282,6 @@ static void settle(struct walk *w)
         else
             stand(w, &w->takings[i], NULL);
     }
-    await_users(w, named, count);
     while (count && !w->failed)
         stand_some(w, named, &count);
     for (size_t i = 0; i < w->count && !w->failed; i++) {
@@ -525,8 +511,6 @@ static enum handled csv_of_all(struct request *r, const struct redemption_filter
 {
     struct walk w;
 
-    if (!request_catch_up_all(r))
-        return reply_problem(r, CPN_BUSY, NULL);
     w = new_walk(r, f);
     w.room = w.looked_at_max = SIZE_MAX;
     begin_walk(&w);

@@ -1,7 +1,7 @@
 /*
  * http/redemption_search.c -- GET /coupons/-/redemptions: a user's takings, or an order's, over all coupons, newest first.
  *
- * Source  users' views: by the hash of the user's name, or of the order. What ended more than USER_STATE_KEY_KEPT_MS ago is not in them
+ * Source  the ledger, by the user's term or the order's. What ended more than USER_STATE_KEY_KEPT_MS ago is left out
  * Pages   each looks at everything found, and keeps the newest after the cursor, as text: as many as fit
  * CSV     is the whole list, streamed page by page
  */
@@ -17,7 +17,6 @@
 #include "http/redemption_body.h"
 #include "http/redemption_filter.h"
 #include "http/reply.h"
-#include "http/view_wait.h"
 
 struct found {
     int64_t at_ms, lane, n; /* these, in this order, give its place in the list */
@@ -126,8 +125,13 @@ static void drop_items(struct search *s)
 /* Find the page after the last one. False: the database did not answer. */
 static bool find_page(struct search *s)
 {
+    struct store *session = s->request->session;
+    enum store_status status;
+
     drop_items(s);
-    return mongo_each_user_state(s->request->session, s->filter.user, s->filter.order, take_user_state, s) == STORE_OK;
+    status = s->filter.user ? mongo_user_everywhere(session, s->filter.user, take_user_state, s)
+                            : mongo_order_everywhere(session, s->filter.order, take_user_state, s);
+    return status == STORE_OK;
 }
 
 /* True if there is a page after this one. */
@@ -235,8 +239,8 @@ enum handled redemption_search(struct request *r)
     if (!s.csv && !list_begin(r, &l))
         return ANSWERED;
     reply_header(r, "Vary", "Accept");
-    if (!view_wait_all(r, s.filter.user, s.filter.order))
-        return ANSWERED;
+    if (mongo_see_all(r->session) != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
     s.now_ms = clock_now_ms();
     s.limit = l.limit;
     s.items = checked(calloc(s.limit + 1, sizeof *s.items));

@@ -3,7 +3,7 @@
  * request for their data: one line each.
  *
  * Lines   for each coupon: the state, its redemptions, the slots that name the user, and the user's entries in the ledger, newest first.
- *         Those are a chain (entry.before), walked back from the view's batch
+ *         Those are a chain (entry.before), walked back from the last
  * Not     what an earlier erasure left: it names nobody. An unfinished erasure still has names that nothing else can find: it is finished
  *         first
  * Memory  one user state, and one batch, at a time
@@ -15,7 +15,6 @@
 #include "http/problem.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
-#include "http/view_wait.h"
 
 #define SENT_AT_ONCE ((size_t)64 * 1024)
 
@@ -69,7 +68,6 @@ static void write_user_state(struct lines *l)
 
     json_key_string(&j, "user", l->user_state->user);
     json_key_string(&j, "alias", l->user_state->alias);
-    json_key_int(&j, "version", l->user_state->version);
     json_key_int(&j, "seq", l->user_state->seq);
     json_key_int(&j, "total", l->user_state->total);
     json_key_time_or_null(&j, "day", l->user_state->day_ms);
@@ -145,7 +143,7 @@ static void write_slots(struct lines *l)
             continue;
         read.b = bucket_of(n);
         s = &k.slots[n % BUCKET_SLOTS];
-        if (r->session->ops->buckets(r->session, (struct store_time){0, 0}, &read, 1) != STORE_OK)
+        if (r->session->ops->buckets(r->session, &read, 1) != STORE_OK)
             l->failed = true;
         else if (s->user && strcmp(s->user, l->user) == 0)
             write_slot(l, n, s);
@@ -199,38 +197,31 @@ static void write_entries(struct lines *l, int64_t lane)
 
 /* ---- all ---- */
 
-static void write_coupon(struct lines *l)
+static bool write_coupon(void *lines, const char *coupon, const struct user_state *u)
 {
+    struct lines *l = lines;
     struct request *r = l->request;
-    struct user_state_read read = {.coupon = l->coupon, .user = l->user};
     int64_t lanes = 1;
-    struct arena a;
 
-    arena_init(&a, 0);
-    if (r->session->ops->user_states(r->session, (struct store_time){0, 0}, &a, &read, 1) != STORE_OK ||
-        mongo_coupon_lanes(r->session, l->coupon, &lanes) != STORE_OK)
+    if (mongo_coupon_lanes(r->session, coupon, &lanes) != STORE_OK)
         l->failed = true;
-    l->user_state = read.user_state;
-    if (!l->failed && l->user_state && !l->user_state->erased_ms) {
-        r->coupon = l->coupon;
+    r->coupon = l->coupon = coupon;
+    l->user_state = u;
+    if (!l->failed)
         write_user_state(l);
-        for (size_t i = l->user_state->count; i-- > 0;)
-            write_redemption(l, &l->user_state->redemptions[i]);
-        write_slots(l);
-        write_entries(l, coupon_lane_of(l->user, lanes));
-        r->coupon = NULL;
-    }
-    arena_free(&a);
+    for (size_t i = u->count; i-- > 0 && !l->failed;)
+        write_redemption(l, &u->redemptions[i]);
+    write_slots(l);
+    write_entries(l, coupon_lane_of(l->user, lanes));
+    r->coupon = NULL;
+    return !l->failed;
 }
 
-static bool send_lines(struct request *r, const char *user, const char *const *coupons, size_t count)
+static bool send_lines(struct request *r, const char *user)
 {
     struct lines l = {.request = r, .user = user, .out = BUF_INIT};
 
-    for (size_t i = 0; i < count && !l.failed; i++) {
-        l.coupon = coupons[i];
-        write_coupon(&l);
-    }
+    l.failed = mongo_user_everywhere(r->session, user, write_coupon, &l) != STORE_OK;
     send(&l);
     buf_free(&l.out);
     return !l.failed;
@@ -239,22 +230,16 @@ static bool send_lines(struct request *r, const char *user, const char *const *c
 static enum handled export_user(struct request *r, const char *user)
 {
     struct erasure *unfinished;
-    const char **coupons;
-    struct user_state **user_states;
     size_t count;
 
-    if (!view_wait_all(r, user, NULL))
-        return ANSWERED;
-    if (mongo_erasures(r->session, user, &r->arena, &unfinished, &count) != STORE_OK)
+    if (mongo_see_all(r->session) != STORE_OK || mongo_erasures(r->session, user, 1, &r->arena, &unfinished, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     if (count)
         return reply_problem(r, CPN_BUSY, "An erasure of this user has begun and is not finished: repeat it until it answers 204.");
-    if (mongo_user_states(r->session, user, clock_now_ms(), &r->arena, &coupons, &user_states, &count) != STORE_OK)
-        return reply_problem(r, CPN_BUSY, NULL);
     reply_text(r, 200, TYPE_NDJSON);
     reply_header(r, "Cache-Control", "no-store");
     reply_send(r, true);
-    if (!r->head && !send_lines(r, user, coupons, count))
+    if (!r->head && !send_lines(r, user))
         r->reply.cut = true; /* a truncated export must not look complete */
     return ANSWERED;
 }

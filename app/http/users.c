@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/view_barrier.h"
 #include "http/conditional.h"
 #include "http/handlers.h"
 #include "http/key_limits.h"
@@ -11,7 +10,6 @@
 #include "http/redemption_body.h"
 #include "http/reply.h"
 #include "http/user_allowance.h"
-#include "http/view_wait.h"
 
 /* Most redemptions that an I/O thread writes (and signs) itself. More are read and written by blocking threads: so at most as many states
  * as these threads are in memory, however many callers ask. */
@@ -48,7 +46,7 @@ static enum handled write_user(struct request *r)
         redemption_write_at(&j, r, r->op.user, &u->redemptions[i], r->op.at_ms);
     json_end_array(&j);
     json_end_object(&j);
-    reply_etag(r, r->op.user_state->version);
+    reply_etag(r, r->op.user_state->seq);
     reply_header(r, "Cache-Control", "no-cache");
     return reply_json(r, 200);
 }
@@ -57,8 +55,8 @@ static enum handled got(struct request *r)
 {
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    if (is_settled(r) && reply_not_modified(r, r->op.user_state->version)) {
-        reply_etag(r, r->op.user_state->version);
+    if (is_settled(r) && reply_not_modified(r, r->op.user_state->seq)) {
+        reply_etag(r, r->op.user_state->seq);
         return ANSWERED;
     }
     return write_user(r);
@@ -93,13 +91,19 @@ enum handled user_get(struct request *r)
 
 /* ---- the wallet: first coupons of which the user has something, by id; then active ones that they may still take ---- */
 
+/* What the user has of a coupon. */
+struct held {
+    const char *coupon;
+    const struct user_state *counts; /* without redemptions */
+};
+
 struct wallet {
     struct request *request;
     struct json *json;
-    const char **ids; /* of user_states[] */
-    struct user_state **user_states; /* only their counts */
-    size_t count;
+    struct held *held; /* by coupon */
+    size_t count, capacity;
     size_t room;
+    int64_t now_ms;
     bool failed, misplaced; /* misplaced: invalid position */
 };
 
@@ -113,7 +117,7 @@ static bool is_open(const struct coupon *c, int64_t now_ms)
 static void write_item(struct wallet *w, const struct coupon *c, const struct user_state *u, bool all)
 {
     struct store *session = w->request->session;
-    int64_t now_ms = clock_now_ms(), start_ms = 0, end_ms;
+    int64_t now_ms = w->now_ms, start_ms = 0, end_ms;
     struct allowance left = {.total = u->total};
 
     if (is_open(c, now_ms)) {
@@ -144,25 +148,25 @@ static const char *write_held(struct wallet *w, const char *after)
         struct coupon *c = NULL;
         int64_t seq;
 
-        if (strcmp(w->ids[i], after) <= 0 || w->user_states[i]->total <= 0 || !limits_cover(r, w->ids[i]))
+        if (strcmp(w->held[i].coupon, after) <= 0 || w->held[i].counts->total <= 0 || !limits_cover(r, w->held[i].coupon))
             continue;
-        if (r->session->ops->coupon(r->session, w->ids[i], (struct store_time){0, 0}, &r->arena, &c, &seq) != STORE_OK)
+        if (r->session->ops->coupon(r->session, w->held[i].coupon, &r->arena, &c, &seq) != STORE_OK)
             w->failed = true;
         else if (c && c->state != COUPON_DELETED)
-            write_item(w, c, w->user_states[i], true);
+            write_item(w, c, w->held[i].counts, true);
         if (w->room == 0)
-            return w->ids[i];
+            return w->held[i].coupon;
     }
     return NULL;
 }
 
-static const struct user_state *user_state_of(const struct wallet *w, const char *coupon)
+static const struct user_state *counts_of(const struct wallet *w, const char *coupon)
 {
     static const struct user_state none = {.total = 0};
 
     for (size_t i = 0; i < w->count; i++)
-        if (strcmp(w->ids[i], coupon) == 0)
-            return w->user_states[i];
+        if (strcmp(w->held[i].coupon, coupon) == 0)
+            return w->held[i].counts;
     return &none;
 }
 
@@ -184,7 +188,7 @@ static const char *write_active(struct wallet *w, const char *position)
             return NULL;
         }
         for (size_t i = 0; i < count && !w->failed; i++) {
-            const struct user_state *u = user_state_of(w, coupons[i]->id);
+            const struct user_state *u = counts_of(w, coupons[i]->id);
 
             if (u->total <= 0)
                 write_item(w, coupons[i], u, false);
@@ -193,48 +197,38 @@ static const char *write_active(struct wallet *w, const char *position)
     return next;
 }
 
-static int by_id(const void *a, const void *b, void *context)
+static bool take_held(void *wallet, const char *coupon, const struct user_state *u)
 {
-    const struct wallet *w = context;
+    struct wallet *w = wallet;
+    struct arena *a = &w->request->arena;
 
-    return strcmp(w->ids[*(const size_t *)a], w->ids[*(const size_t *)b]);
+    w->held = arena_grown(a, w->held, w->count, &w->capacity, sizeof *w->held);
+    w->held[w->count++] = (struct held){arena_strdup(a, coupon), user_state_counts(u, w->now_ms, u->day_ms, a)};
+    return true;
 }
 
-static void sort(struct wallet *w, struct arena *a)
+static int by_coupon(const void *a, const void *b)
 {
-    size_t *order = arena_array(a, w->count + 1, sizeof *order);
-    const char **ids = arena_array(a, w->count + 1, sizeof *ids);
-    struct user_state **user_states = arena_array(a, w->count + 1, sizeof *user_states);
+    const struct held *x = a, *y = b;
 
-    for (size_t i = 0; i < w->count; i++)
-        order[i] = i;
-    qsort_r(order, w->count, sizeof *order, by_id, w);
-    for (size_t i = 0; i < w->count; i++) {
-        ids[i] = w->ids[order[i]];
-        user_states[i] = w->user_states[order[i]];
-    }
-    w->ids = ids;
-    w->user_states = user_states;
+    return strcmp(x->coupon, y->coupon);
 }
 
 enum handled user_wallet(struct request *r)
 {
     struct json j;
-    struct wallet w = {.request = r, .json = &j};
+    struct wallet w = {.request = r, .json = &j, .now_ms = clock_now_ms()};
     const char *position, *last = NULL;
-    uint32_t keys[] = {0, VIEW_KEY_DEFINITIONS};
     struct list l;
 
     if (!coupon_user_valid(r->params[0]))
         return reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
     if (!list_begin(r, &l))
         return ANSWERED;
-    keys[0] = view_key_of_user(r->params[0]);
-    if (!view_wait(r, keys, sizeof keys / sizeof *keys) && !view_wait_all(r, r->params[0], NULL))
-        return ANSWERED;
-    if (mongo_user_states(r->session, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.user_states, &w.count) != STORE_OK)
+    if (mongo_see_all(r->session) != STORE_OK || mongo_user_everywhere(r->session, r->params[0], take_held, &w) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
-    sort(&w, &r->arena);
+    if (w.count)
+        qsort(w.held, w.count, sizeof *w.held, by_coupon);
     w.room = l.limit;
     position = l.position ? l.position : "h"; /* h<id>: those the user has, after id; a<position>: active ones from there */
     j = list_items(r);

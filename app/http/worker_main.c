@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/stop.h"
-#include "base/view_barrier.h"
 #include "engine/engine.h"
 #include "http/auth.h"
 #include "http/blocking_pool.h"
@@ -22,12 +21,10 @@
 #include "http/refusal_counter.h"
 #include "http/router.h"
 #include "lanes/lanes.h"
-#include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 20
-#define FILL_AFTER 8 /* reads of new users of a coupon before all its users are read */
 #define STREAM_THREADS 3
 #define STREAMS_OF_ONE_KEY 2 /* leaves one: a long export by one key holds up no other */
 #define MALLOC_ARENAS 4 /* glibc's default is one per thread, each keeping what it ever held */
@@ -78,46 +75,9 @@ static void on_queue(int waiting)
     metrics_set(METRIC_QUEUE, waiting);
 }
 
-/* The definition's view is lane 0's. */
-static bool has_definition(const struct batch *b)
+static void on_redo(int64_t more)
 {
-    return b->lane == 0 && batch_defines(b);
-}
-
-static void on_views_owed(const struct batch *b)
-{
-    if (has_definition(b))
-        view_barrier_owe(VIEW_KEY_DEFINITIONS);
-    for (size_t i = 0; i < b->user_state_count; i++)
-        view_barrier_owe(view_key_of_user(b->user_states[i]->user));
-}
-
-static void on_views_settled(const struct batch *b)
-{
-    if (has_definition(b))
-        view_barrier_settle(VIEW_KEY_DEFINITIONS);
-    for (size_t i = 0; i < b->user_state_count; i++)
-        view_barrier_settle(view_key_of_user(b->user_states[i]->user));
-}
-
-static void on_views_lost(const struct batch *b)
-{
-    view_barrier_lost();
-    on_views_settled(b);
-}
-
-static bool is_awaited(const struct batch *b)
-{
-    bool awaited = has_definition(b) && view_barrier_awaited(VIEW_KEY_DEFINITIONS);
-
-    for (size_t i = 0; i < b->user_state_count && !awaited; i++)
-        awaited = view_barrier_awaited(view_key_of_user(b->user_states[i]->user));
-    return awaited;
-}
-
-static void on_windows(int64_t more)
-{
-    metrics_add(METRIC_WINDOW_ENTRIES, more);
+    metrics_add(METRIC_REDO_ENTRIES, more);
 }
 
 static void on_filters(int64_t more)
@@ -125,15 +85,21 @@ static void on_filters(int64_t more)
     metrics_add(METRIC_FILTER_BYTES, more);
 }
 
-static void on_unread(int users)
+static void on_users(int64_t more)
 {
-    metrics_add(METRIC_USERS_UNREAD, users);
+    metrics_add(METRIC_USER_BYTES, more);
+}
+
+static void on_looked_up(int cached, int fresh, int read)
+{
+    metrics_add(METRIC_USERS_CACHED, cached);
+    metrics_add(METRIC_USERS_NEW, fresh);
+    metrics_add(METRIC_USERS_READ, read);
 }
 
 static const struct engine_hooks hooks = {
     .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
-    .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .views_owed = on_views_owed,
-    .views_settled = on_views_settled, .views_lost = on_views_lost, .views_asked = view_barrier_asked, .views_awaited = is_awaited,
+    .queue = on_queue, .redo = on_redo, .filters = on_filters, .users = on_users, .looked_up = on_looked_up,
 };
 
 /* ---- starting ---- */
@@ -146,15 +112,6 @@ static void read_receipt_keys(struct worker *w)
         log_event(LOG_WARNING, "receipts.off", "path=\"%s\" reason=\"%s\"", path, message);
 }
 
-/* Announce this front before any call is answered, so that other fronts know whom to ask. */
-static void tell_of_front(const struct worker *w)
-{
-    struct store *session = mongo_session(w->mongo);
-
-    mongo_front_serves(session, w->config->coupond_run_dir);
-    session->ops->close(session);
-}
-
 static struct engine *start_engine(struct worker *w)
 {
     const struct config *c = w->config;
@@ -164,13 +121,13 @@ static struct engine *start_engine(struct worker *w)
         .queue_max = c->worker_queue_max,
         .requests_max = c->worker_requests_max,
         .lanes_max = c->worker_lanes_max,
-        .window_max = c->worker_window_max,
-        .windows_max = c->worker_windows_max,
-        .windows_mb = c->worker_windows_mb,
+        .redo_max = c->worker_redo_max,
+        .redo_max_all = c->worker_redo_max_all,
+        .redo_mb = c->worker_redo_mb,
         .filter_bytes = (int64_t)c->worker_filters_mb << 20,
-        .fill_after = FILL_AFTER,
+        .user_bytes = (int64_t)c->worker_users_mb << 20,
         .trusted_ms = DAY_MS,
-        .flush_ms = c->worker_bucket_flush_ms,
+        .flush_ms = c->worker_checkpoint_ms,
         .backoff_ms = BACKOFF_MS,
         .patience_ms = c->coupond_drain_s * 1000 / 4,
     };
@@ -220,7 +177,6 @@ int worker_run(const struct config *config, int index, int listen_fd)
     }
     w.schema = schema_watch_start(w.mongo);
     refusals = refusal_counter_start(w.mongo);
-    tell_of_front(&w);
     w.engine = start_engine(&w);
     w.auth = auth_start(&w);
     w.blocking_pool = blocking_pool_start(&w, config->worker_aux_threads, config->worker_aux_threads, "http-aux");

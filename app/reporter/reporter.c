@@ -24,7 +24,7 @@
 #include "reporter/batch_counts.h"
 #include "reporter/definition_sync.h"
 #include "reporter/queue.h"
-#include "reporter/view_lag.h"
+#include "reporter/checkpoint_lag.h"
 #include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
@@ -42,8 +42,6 @@
 #define LEASE_MS 5000       /* then another front's reporter takes over */
 #define RENEW_MS 1000
 #define WORKERS 3           /* threads run under the lease */
-#define VIEWS "views"
-#define TOTALS "totals"
 
 /* A lane in the fold's table. */
 struct known {
@@ -64,7 +62,7 @@ struct reporter {
     struct schema_watch *schema;
     struct engine *engine;
     struct queue queue;
-    struct view_lag *view_lag;
+    struct checkpoint_lag *checkpoint_lag;
     struct stop stop;
     struct definition_sync *definition_sync;
     pthread_t workers[WORKERS]; /* only the lease thread's */
@@ -323,7 +321,7 @@ static bool fold_round(struct reporter *r, size_t count)
             continue;
         k->moved = false;
         r->marks[mark_count++] = (struct mark_write){
-            .coupon = k->lane.coupon, .lane = k->lane.lane, .kind = TOTALS, .mark = {.seq = k->lane.folded},
+            .coupon = k->lane.coupon, .lane = k->lane.lane, .mark = {.seq = k->lane.folded},
             .at_ms = k->at_ms};
     }
     write_marks(r, mark_count);
@@ -357,13 +355,13 @@ static void claim(struct reporter *r, struct batch_counts *t)
 /* Read the seq from which k must be read. False: not now. */
 static bool read_mark(struct reporter *r, struct known *k)
 {
-    struct mark mark;
+    struct mark_read read = {.coupon = k->lane.coupon, .lane = k->lane.lane};
 
     if (k->lane.folded >= 0)
         return true;
-    if (r->session->ops->mark(r->session, k->lane.coupon, k->lane.lane, TOTALS, &mark) != STORE_OK)
+    if (r->session->ops->marks(r->session, &read, 1) != STORE_OK)
         return false;
-    k->lane.folded = mark.seq;
+    k->lane.folded = read.mark.seq;
     return true;
 }
 
@@ -400,7 +398,7 @@ static bool read_on(struct reporter *r, struct known *k)
             return true; /* stopping */
     } while (count > 0 && !k->behind && !stop_asked(&r->stop));
     if (k->lane.folded > 0)
-        view_lag_seen(r->view_lag, k->lane.coupon, k->lane.lane, k->lane.folded, mono_now());
+        checkpoint_lag_seen(r->checkpoint_lag, k->lane.coupon, k->lane.lane, k->lane.folded, mono_now());
     return true;
 }
 
@@ -592,9 +590,9 @@ static bool hold_behind(struct reporter *r, struct watermark *w)
 /* The awaited views are written: hold the lanes whose views cannot be. False: too many, or some are still to be written. */
 static bool hold_unwritten(const struct reporter *r, struct watermark *w)
 {
-    struct view_lag_due failed[HELD_MOST];
+    struct checkpoint_lag_due failed[HELD_MOST];
     size_t count;
-    bool good = view_lag_is_done(r->view_lag, failed, HELD_MOST, &count);
+    bool good = checkpoint_lag_is_done(r->checkpoint_lag, failed, HELD_MOST, &count);
 
     for (size_t i = 0; good && i < count; i++)
         good = watermark_hold(w, failed[i].coupon, failed[i].lane);
@@ -611,7 +609,7 @@ static void aim_watermark(struct reporter *r)
         return;
     r->next = next;
     r->next_at = mono_add_ms(mono_now(), LATE_MS);
-    view_lag_begin(r->view_lag);
+    checkpoint_lag_begin(r->checkpoint_lag);
 }
 
 /* Move the watermark once those views are written too, and nothing that arrived earlier can still appear. */
@@ -639,7 +637,7 @@ static void fold_once(struct reporter *r)
     count = queue_take(&r->queue, r->batches, r->round_most, r->sweeping ? 0 : QUEUE_WAIT_MS, &asked);
     now = mono_now();
     for (size_t i = 0; i < count; i++) {
-        view_lag_seen(r->view_lag, r->batches[i].coupon, r->batches[i].lane, r->batches[i].seq, now);
+        checkpoint_lag_seen(r->checkpoint_lag, r->batches[i].coupon, r->batches[i].lane, r->batches[i].seq, now);
         note_arrival(r, r->batches[i].arrived);
         claim(r, &r->batches[i]);
     }
@@ -693,26 +691,26 @@ static void free_fold(struct reporter *r)
 
 /* ---- backstop thread ---- */
 
-static void look_after(struct reporter *r, struct store *session, const struct view_lag_due *due)
+static void look_after(struct reporter *r, struct store *session, const struct checkpoint_lag_due *due)
 {
-    struct mark_read read = {.coupon = due->coupon, .lane = due->lane, .kind = VIEWS};
-    const struct mark *mark = &read.mark;
+    struct checkpoint_read read = {.coupon = due->coupon, .lane = due->lane};
+    const struct checkpoint *found = &read.checkpoint;
 
-    if (session->ops->marks(session, &read, 1) != STORE_OK) {
+    if (session->ops->checkpoints(session, &read, 1) != STORE_OK) {
         if (read.status == STORE_UNREADABLE) /* otherwise it is the database: no lane waits longer for that */
-            view_lag_failed(r->view_lag, due->coupon, due->lane, mono_now());
+            checkpoint_lag_failed(r->checkpoint_lag, due->coupon, due->lane, mono_now());
         return;
     }
-    if (!view_lag_marked(r->view_lag, due->coupon, due->lane, mark->seq, mono_now()))
+    if (!checkpoint_lag_marked(r->checkpoint_lag, due->coupon, due->lane, found->seq, mono_now()))
         return;
     if (engine_catch_up(r->engine, due->coupon, due->lane, ENGINE_CATCH_UP_MS) == STORE_OK) {
         metrics_add(METRIC_BACKSTOPS, 1);
         log_event(LOG_INFO, "backstop.written", "coupon=%s lane=%" PRId64 " from=%" PRId64, due->coupon, due->lane,
-                  mark->seq);
+                  found->seq);
     } else {
-        view_lag_failed(r->view_lag, due->coupon, due->lane, mono_now());
+        checkpoint_lag_failed(r->checkpoint_lag, due->coupon, due->lane, mono_now());
         log_event(LOG_WARNING, "backstop.failed", "coupon=%s lane=%" PRId64 " from=%" PRId64, due->coupon, due->lane,
-                  mark->seq);
+                  found->seq);
     }
 }
 
@@ -737,10 +735,10 @@ static void *backstop_thread(void *context)
 {
     struct reporter *r = context;
     struct store *session = mongo_session(r->mongo);
-    struct view_lag_due due[BACKSTOP_LANES];
+    struct checkpoint_lag_due due[BACKSTOP_LANES];
 
     while (!stop_asked(&r->stop)) {
-        size_t count = view_lag_due(r->view_lag, mono_now(), due, BACKSTOP_LANES);
+        size_t count = checkpoint_lag_due(r->checkpoint_lag, mono_now(), due, BACKSTOP_LANES);
         struct mono next = mono_add_ms(mono_now(), r->config->reporter_backstop_ms);
 
         for (size_t i = 0; i < count && !stop_asked(&r->stop); i++)
@@ -809,8 +807,8 @@ int reporter_run(const struct config *config)
 {
     const struct engine_config engine_config = {
         .committers = 1, .batch_max = config->worker_batch_max, .queue_max = 16, .requests_max = 16, .lanes_max = 100,
-        .window_max = config->worker_window_max, .windows_max = config->worker_windows_max,
-        .windows_mb = config->worker_windows_mb, .trusted_ms = DAY_MS, .flush_ms = config->worker_bucket_flush_ms, .backoff_ms = BACKOFF_MS,
+        .redo_max = config->worker_redo_max, .redo_max_all = config->worker_redo_max_all,
+        .redo_mb = config->worker_redo_mb, .trusted_ms = DAY_MS, .flush_ms = config->worker_checkpoint_ms, .backoff_ms = BACKOFF_MS,
         .patience_ms = config->coupond_drain_s * 1000 / 2,
     };
     struct reporter r = {.config = config};
@@ -824,14 +822,14 @@ int reporter_run(const struct config *config)
     }
     stop_init(&r.stop);
     queue_init(&r.queue);
-    r.view_lag = view_lag_new(config->worker_bucket_flush_ms);
+    r.checkpoint_lag = checkpoint_lag_new(config->worker_checkpoint_ms);
     r.definition_sync = definition_sync_new();
     r.schema = schema_watch_start(r.mongo);
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), NULL, lanes_start);
     run_threads(&r);
     engine_stop(r.engine);
     definition_sync_free(r.definition_sync);
-    view_lag_free(r.view_lag);
+    checkpoint_lag_free(r.checkpoint_lag);
     queue_release(&r.queue);
     stop_release(&r.stop);
     free_fold(&r);

@@ -2,8 +2,8 @@
  * runner/archive_removal.c -- removes an archived coupon's data, once its archive is written (couponctl archive).
  *
  * Fits     the job names the archived ledger by batch_tails_digest(); it is refused if anything was appended since
- * Order    checkpoints and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to that;
- *          a pause, until earlier readers have answered; then ledger, codes and buckets are removed
+ * Order    checkpoints and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to
+ *          that; a pause, until earlier readers have answered; then ledger, codes and buckets are removed
  * Cut off  at any point: a repeat, by this job or another, finishes it
  * Rest     what remains is noted before the removal, and deleted after REMAINS_KEPT_MS
  */
@@ -86,17 +86,17 @@ static bool fits(const struct archive *a)
 static enum store_status find_behind(struct archive *a, const struct batch *tail, const char **behind)
 {
     struct work *w = a->work;
+    struct mark_read totals = {.coupon = w->job->coupon, .lane = tail->lane};
     struct checkpoint_read checkpoint = {.coupon = w->job->coupon, .lane = tail->lane};
-    struct mark_read mark = {.coupon = w->job->coupon, .lane = tail->lane};
     enum store_status s = w->session->ops->checkpoints(w->session, &checkpoint, 1);
     const char *hook = NULL;
 
     *behind = NULL;
     if (s == STORE_OK)
-        s = w->session->ops->marks(w->session, &mark, 1);
+        s = w->session->ops->marks(w->session, &totals, 1);
     if (s == STORE_OK && checkpoint.checkpoint.seq < tail->head.seq)
-        *behind = "the lane's checkpoint";
-    else if (s == STORE_OK && mark.mark.seq < tail->head.seq)
+        *behind = "checkpoint";
+    else if (s == STORE_OK && totals.mark.seq < tail->head.seq)
         *behind = "totals";
     if (s != STORE_OK || *behind)
         return s;

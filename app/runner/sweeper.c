@@ -7,8 +7,8 @@
  * Coupons  that ended long enough ago get a cleanup job, once for each end
  * Archived coupons leave _ids behind; a job finally deletes these
  * Metrics  get free and taken counts of active coupons, while somebody reads them
- * Old      data is deleted: texts of uploads interrupted a day ago, or whose job ended a month ago; day-old tombstones of erased users;
- *          counts of refusals after refusals.keep_days
+ * Old      data is deleted: texts of uploads interrupted a day ago, or whose job ended a month ago; counts
+ *          of refusals after refusals.keep_days
  */
 #include <inttypes.h>
 
@@ -21,7 +21,7 @@
 #define ROUND_MS 1000
 #define OWNER_FIRST_MS 2000 /* time for the lane's own rounds to expire what is due */
 #define ERASURES_MS 2000
-#define SWEEP_MOST 100      /* coupons per round */
+#define SWEEP_MOST 100      /* lanes, erasures or coupons per round */
 #define SWEEP_DEADLINE_MS 5000
 #define MANIFEST_KEPT_MS (30 * DAY_MS) /* an import's bad rows are kept this long; its sums for good */
 
@@ -43,85 +43,33 @@ static void sweep_lane(struct sweeper *s, const char *coupon, int64_t lane)
                   result_info(result)->name);
 }
 
-/* By the views, something in the lane expired before then: its owner has not handled it. */
-static enum store_status is_due(struct sweeper *s, const char *coupon, int64_t lane, int64_t before_ms, bool *due)
-{
-    struct bucket bucket;
-    struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = before_ms, .most = 1, .buckets = &bucket};
-    struct store_time any = {0, 0};
-    struct user_state *user_state;
-    enum store_status status;
-
-    status = s->session->ops->due_buckets(s->session, any, &search, 1);
-    *due = search.count || search.left_out;
-    if (search.count)
-        bucket_release(&bucket);
-    if (status != STORE_OK || *due)
-        return status;
-    status = s->session->ops->due_user_states(s->session, any, &search, &s->arena, &user_state);
-    *due = search.count || search.left_out;
-    return status;
-}
-
-static bool sweep_coupon(struct sweeper *s, const char *coupon, int64_t before_ms)
-{
-    int64_t lanes;
-
-    if (mongo_coupon_lanes(s->session, coupon, &lanes) != STORE_OK)
-        return false;
-    for (int64_t lane = 0; lane < lanes && !stop_asked(&s->runner->stop); lane++) {
-        bool due;
-
-        if (is_due(s, coupon, lane, before_ms, &due) != STORE_OK)
-            return false;
-        if (due)
-            sweep_lane(s, coupon, lane);
-    }
-    return true;
-}
-
 static bool sweep_due(struct sweeper *s, int64_t now_ms)
 {
-    int64_t before_ms = now_ms - OWNER_FIRST_MS;
-    const char **ids = NULL;
+    struct due_lane lanes[SWEEP_MOST];
     size_t count = 0;
-    bool fine = true;
 
-    if (mongo_due_coupons(s->session, before_ms, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
+    if (mongo_due_lanes(s->session, now_ms - OWNER_FIRST_MS, SWEEP_MOST, &s->arena, lanes, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
-        fine = sweep_coupon(s, ids[i], before_ms) && fine;
+        sweep_lane(s, lanes[i].coupon, lanes[i].lane);
     if (count)
         metrics_add(METRIC_SWEEPS, 1);
-    return fine;
+    return true;
 }
 
 /* ---- interrupted erasures ---- */
 
-/* The note does not name the lane: it is the one in which the batch has the alias. */
-static bool finish_erasure(struct sweeper *s, const struct erasure *e)
-{
-    enum store_status status = STORE_NOT_FOUND;
-    int64_t lanes;
-
-    if (mongo_coupon_lanes(s->session, e->coupon, &lanes) != STORE_OK)
-        return false;
-    for (int64_t lane = 0; lane < lanes && status == STORE_NOT_FOUND; lane++)
-        status = mongo_erasure_empty(s->session, lane, e);
-    return status == STORE_OK && mongo_erasure_end(s->session, e) == STORE_OK;
-}
-
 static bool finish_erasures(struct sweeper *s, int64_t now_ms)
 {
-    struct erasure *left;
+    struct erasure *noted;
     size_t count;
     bool fine = true;
 
     (void)now_ms;
-    if (mongo_erasures_left(s->session, &s->arena, &left, &count) != STORE_OK)
+    if (mongo_erasures(s->session, NULL, SWEEP_MOST, &s->arena, &noted, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
-        fine = finish_erasure(s, &left[i]) && fine;
+        fine = mongo_erase_names(s->session, &noted[i]) == STORE_OK && fine;
     return fine;
 }
 
@@ -182,11 +130,6 @@ static bool clean_chunks(struct sweeper *s, int64_t now_ms)
     return mongo_chunks_clean(s->session, now_ms - DAY_MS, now_ms - MANIFEST_KEPT_MS) == STORE_OK;
 }
 
-static bool clean_tombstones(struct sweeper *s, int64_t now_ms)
-{
-    return mongo_tombstones_clean(s->session, now_ms - DAY_MS) == STORE_OK;
-}
-
 static bool clean_refusals(struct sweeper *s, int64_t now_ms)
 {
     return mongo_refusals_clean(s->session, now_ms - s->runner->config->refusals_keep_days * DAY_MS) == STORE_OK;
@@ -221,7 +164,6 @@ static const struct duty {
     {find_remains, "remains", INT64_C(10) * 1000},
     {tell_stocks, "stocks", INT64_C(10) * 1000},
     {clean_chunks, "parts", INT64_C(600) * 1000},
-    {clean_tombstones, "tombstones", INT64_C(600) * 1000},
     {clean_refusals, "refusals", INT64_C(600) * 1000},
 };
 #define DUTIES (sizeof duties / sizeof *duties)

@@ -53,7 +53,7 @@ static const char *append_coupon(const void *context, size_t i)
     return appends[i].batch->coupon;
 }
 
-static enum store_status read_duplicates(struct session *session, struct duplicates *t, struct store_time after)
+static enum store_status read_duplicates(struct session *session, struct duplicates *t)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, projection;
@@ -74,12 +74,12 @@ static enum store_status read_duplicates(struct session *session, struct duplica
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
     BSON_APPEND_INT32(&projection, "batch", 1);
     bson_append_document_end(&command, &projection);
-    session_read_options(session, &command, after, t->open);
+    session_read_options(session, &command, t->open);
     return session_read(session, &command, duplicate_row, t);
 }
 
 /* A duplicate key can show before a majority has the document: read until it does. */
-static void resolve_duplicates(struct session *session, struct duplicates *t, struct store_time after)
+static void resolve_duplicates(struct session *session, struct duplicates *t)
 {
     struct mono start = mono_now();
     long wait_ms = 1;
@@ -87,7 +87,7 @@ static void resolve_duplicates(struct session *session, struct duplicates *t, st
     while (t->open > 0 && mono_ms_between(start, mono_now()) < DUPLICATE_WAIT_MS_MAX) {
         struct timespec pause = {0, wait_ms * 1000000};
 
-        if (read_duplicates(session, t, after) != STORE_OK)
+        if (read_duplicates(session, t) != STORE_OK)
             break;
         if (t->open > 0)
             nanosleep(&pause, NULL);
@@ -102,7 +102,6 @@ static void resolve_duplicates(struct session *session, struct duplicates *t, st
 static void classify(struct session *session, struct append *appends, size_t count, const bson_t *reply)
 {
     struct duplicates duplicates = {appends, count, 0};
-    struct store_time after = {0};
     int64_t index, code;
     bson_iter_t it;
 
@@ -126,8 +125,7 @@ static void classify(struct session *session, struct append *appends, size_t cou
             log_event(LOG_ERROR, "store.append_refused", "coupon=%s code=%lld", appends[index].batch->coupon,
                       (long long)code);
     }
-    reply_time(reply, &after);
-    resolve_duplicates(session, &duplicates, after);
+    resolve_duplicates(session, &duplicates);
 }
 
 /* Insert as many as fit into one command; returns how many. */

@@ -70,7 +70,7 @@ enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct
         "cursor", "{", "batchSize", BCON_INT64((int64_t)most), "}");
     /* clang-format on */
 
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, arrival_row, &list);
     *arrivals = list.items;
     *count = status == STORE_OK ? list.count : 0;
@@ -104,108 +104,8 @@ enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t l
     /* clang-format on */
 
     *seq = 0;
-    session_read_options(session_of(s), command, (struct store_time){0}, 1);
+    session_read_options(session_of(s), command, 1);
     return session_read(session_of(s), command, tail_row, seq);
-}
-
-/* ---- users who are in the ledger, but perhaps in no view yet ---- */
-
-struct coupon_list {
-    const char **ids; /* room for `most` */
-    size_t count, most;
-    struct arena *arena;
-};
-
-static bool coupon_row(const bson_t *doc, void *context)
-{
-    struct coupon_list *list = context;
-    const char *id;
-
-    if (!find_text(doc, "_id", &id))
-        return false;
-    if (list->count < list->most)
-        list->ids[list->count++] = arena_strdup(list->arena, id);
-    return true;
-}
-
-#define MARK_ID "{", "c", "$$c", "l", "$$l", "kind", "views", "}"
-#define LEDGER_ID(seq) "{", "c", "$$c", "l", "$$l", "seq", seq, "}"
-
-/* Append the held lanes as rows for find_behind(): they may be behind, whatever their marks say. */
-static void put_held(bson_t *rows, const struct watermark *w)
-{
-    char buffer[16];
-    bson_t row, id;
-
-    for (size_t i = 0; i < w->held_count; i++) {
-        bson_append_document_begin(rows, array_key(i, buffer), -1, &row);
-        BSON_APPEND_DOCUMENT_BEGIN(&row, "_id", &id);
-        BSON_APPEND_UTF8(&id, "c", w->held[i].coupon);
-        BSON_APPEND_INT64(&id, "l", w->held[i].lane);
-        bson_append_document_end(&row, &id);
-        BSON_APPEND_INT64(&row, "seq", INT64_MAX);
-        bson_append_document_end(rows, &row);
-    }
-}
-
-/* Find coupons of which a batch after its lane's mark names the user, or the order: in lanes with later arrivals, and in held ones. */
-static enum store_status find_behind(struct session *session, const struct watermark *w, const char *user, const char *order,
-                                     struct coupon_list *list)
-{
-    AUTO_BSON held = BSON_INITIALIZER;
-
-    put_held(&held, w);
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "aggregate", "ledger",
-        "pipeline", "[",
-            "{", "$match", "{", "arrived", "{", "$gte",
-                BCON_TIMESTAMP((uint32_t)(w->arrived >> 32), (uint32_t)w->arrived), "}", "}", "}",
-            "{", "$group", "{", "_id", "{", "c", "$_id.c", "l", "$_id.l", "}", "seq", "{", "$max", "$_id.seq", "}", "}", "}",
-            "{", "$unionWith", "{", "pipeline", "[", "{", "$documents", BCON_ARRAY(&held), "}", "]", "}", "}",
-            "{", "$lookup", "{", "from", "marks", "as", "mark",
-                "let", "{", "c", "$_id.c", "l", "$_id.l", "}",
-                "pipeline", "[",
-                    "{", "$match", "{", "$expr", "{", "$and", "[",
-                        "{", "$eq", "[", "$_id.c", "$$c", "]", "}",
-                        "{", "$eq", "[", "$_id", MARK_ID, "]", "}", "]", "}", "}", "}",
-                "]", "}", "}",
-            "{", "$set", "{", "mark", "{", "$ifNull", "[", "{", "$first", "$mark.seq", "}", BCON_INT64(0), "]", "}", "}", "}",
-            "{", "$match", "{", "$expr", "{", "$lt", "[", "$mark", "$seq", "]", "}", "}", "}",
-            "{", "$lookup", "{", "from", "ledger", "as", "behind",
-                "let", "{", "c", "$_id.c", "l", "$_id.l", "mark", "$mark", "}",
-                "pipeline", "[",
-                    "{", "$match", "{", "$expr", "{", "$and", "[",
-                        "{", "$eq", "[", "$_id.c", "$$c", "]", "}",
-                        "{", "$gt", "[", "$_id", LEDGER_ID("$$mark"), "]", "}",
-                        "{", "$lt", "[", "$_id", LEDGER_ID(BCON_MAXKEY), "]", "}", "]", "}", "}", "}",
-                    "{", "$match", "{", user ? "who.u" : "who.o", BCON_UTF8(user ? user : order), "}", "}",
-                    "{", "$limit", BCON_INT32(1), "}",
-                    "{", "$project", "{", "_id", BCON_INT32(1), "}", "}",
-                "]", "}", "}",
-            "{", "$match", "{", "behind", "{", "$ne", "[", "]", "}", "}", "}",
-            "{", "$group", "{", "_id", "$_id.c", "}", "}",
-            "{", "$limit", BCON_INT64((int64_t)list->most), "}",
-        "]",
-        "cursor", "{", "}");
-    /* clang-format on */
-
-    session_read_options(session, command, (struct store_time){0}, 0);
-    return session_read(session, command, coupon_row, list);
-}
-
-enum store_status mongo_unseen(struct store *s, const char *user, const char *order, size_t most, struct arena *a,
-                               const char ***ids, size_t *count)
-{
-    struct coupon_list list = {arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
-    struct watermark w;
-    enum store_status status = mongo_watermark(s, &w, NULL);
-
-    if (status == STORE_OK && most > 0)
-        status = find_behind(session_of(s), &w, user, order, &list);
-    *ids = list.ids;
-    *count = status == STORE_OK ? list.count : 0;
-    return status == STORE_OK ? STORE_OK : STORE_FAILED;
 }
 
 /* ---- the watermark ---- */
@@ -222,7 +122,7 @@ enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t
     enum store_status status;
 
     *w = (struct watermark){.arrived = 0};
-    session_read_options(session_of(s), command, (struct store_time){0}, 1);
+    session_read_options(session_of(s), command, 1);
     status = session_read(session_of(s), command, watermark_row, w);
     if (now) {
         struct store_time when = session_seen(session_of(s));
@@ -318,7 +218,7 @@ enum store_status mongo_watermark_begin(struct store *s)
 
     if (status != STORE_NOT_FOUND)
         return status;
-    session_read_options(session_of(s), command, (struct store_time){0}, 1);
+    session_read_options(session_of(s), command, 1);
     status = session_read(session_of(s), command, any_row, &any);
     if (status != STORE_OK || any)
         return status;

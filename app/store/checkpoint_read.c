@@ -77,7 +77,7 @@ enum store_status checkpoints_read(struct store *s, struct checkpoint_read *read
         reads[i].checkpoint = (struct checkpoint){0};
         reads[i].status = STORE_OK;
     }
-    session_read_options(session, &command, session_seen(session), count + 1);
+    session_read_options(session, &command, count + 1);
     status = session_read(session, &command, checkpoint_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
@@ -145,7 +145,7 @@ enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads,
     in_end(&in, &filter);
     session_add_coupons(session, &filter, bucket_coupon, reads, count);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, session_seen(session), count + 1);
+    session_read_options(session, &command, count + 1);
     status = session_read(session, &command, bucket_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
@@ -258,7 +258,7 @@ enum store_status checkpoint_free_buckets(struct store *s, struct free_search *s
         searches[i].left_out = false;
         put_free_search(&finds[i], &searches[i]);
     }
-    status = session_read_joined(session, "buckets", finds, count, session_seen(session), free_row, &list);
+    status = session_read_joined(session, "buckets", finds, count, free_row, &list);
     for (size_t i = 0; i < count; i++) {
         if (list.seen[i] < searches[i].most)
             searches[i].next = 0;
@@ -296,7 +296,7 @@ enum store_status checkpoint_touched(struct store *s, struct touched_search *sea
         codec_bucket_range(&finds[i].filter, search->coupon, search->from, search->end);
         session_add_coupon(session, &finds[i].filter, search->coupon);
     }
-    status = session_read_joined(session, "buckets", finds, count, session_seen(session), touched_row, searches);
+    status = session_read_joined(session, "buckets", finds, count, touched_row, searches);
     free(finds);
     return status;
 }
@@ -366,7 +366,7 @@ enum store_status checkpoint_due_buckets(struct store *s, struct due_search *sea
         searches[i].left_out = false;
         put_due_search(&finds[i], &searches[i]);
     }
-    status = session_read_joined(session, "buckets", finds, count, session_seen(session), due_bucket_row, searches);
+    status = session_read_joined(session, "buckets", finds, count, due_bucket_row, searches);
     for (size_t i = 0; i < count && status != STORE_OK; i++)
         release_found(searches[i].buckets, &searches[i].count);
     free(finds);
@@ -438,7 +438,7 @@ enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads,
         reads[i].status = STORE_OK;
     }
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, session_seen(session), count + 1);
+    session_read_options(session, &command, count + 1);
     status = session_read(session, &command, definition_row, &list);
     SETTLE_READS(status, reads, count);
     return status;

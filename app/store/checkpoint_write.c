@@ -68,7 +68,7 @@ static bool read_at(struct group *g, const char *coupon, int64_t seq, int64_t *a
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
     BSON_APPEND_INT32(&sub, "at", 1);
     bson_append_document_end(&command, &sub);
-    session_read_options(g->session, &command, (struct store_time){0}, 0);
+    session_read_options(g->session, &command, 0);
     return session_read(g->session, &command, at_row, at_ms) == STORE_OK;
 }
 

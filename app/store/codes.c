@@ -86,7 +86,7 @@ static void put_look_filter(struct session *session, bson_t *filter, const struc
     session_add_coupons(session, filter, look_coupon, items, count);
 }
 
-static enum store_status find_some(struct session *session, struct store_time after, struct look_up *items, size_t count)
+static enum store_status find_some(struct session *session, struct look_up *items, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct look_table table = {.items = items};
@@ -97,7 +97,7 @@ static enum store_status find_some(struct session *session, struct store_time af
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     put_look_filter(session, &filter, items, count);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, after, count + 1);
+    session_read_options(session, &command, count + 1);
     hash_index_init(&table.index, count);
     for (size_t i = 0; i < count; i++)
         hash_index_add(&table.index, look_hash(items[i].coupon, items[i].code), i);
@@ -107,14 +107,14 @@ static enum store_status find_some(struct session *session, struct store_time af
     return status;
 }
 
-enum store_status codes_find(struct session *session, struct store_time after, struct look_up *items, size_t count)
+enum store_status codes_find(struct session *session, struct look_up *items, size_t count)
 {
     enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = items[i].coupon, .code = items[i].code, .status = STORE_OK};
     for (size_t done = 0; done < count; done += CODES_PER_COMMAND)
-        if (find_some(session, after, items + done, count - done < CODES_PER_COMMAND ? count - done : CODES_PER_COMMAND) != STORE_OK)
+        if (find_some(session, items + done, count - done < CODES_PER_COMMAND ? count - done : CODES_PER_COMMAND) != STORE_OK)
             status = STORE_FAILED;
     return status;
 }
@@ -128,7 +128,7 @@ enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t
 
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = reads[i].coupon, .code = reads[i].code};
-    status = codes_find(session, session_seen(session), items, count);
+    status = codes_find(session, items, count);
     for (size_t i = 0; i < count; i++) {
         reads[i].n = items[i].found ? items[i].n : -1;
         reads[i].status = items[i].status;
@@ -153,7 +153,7 @@ bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS])
     return it.err_off == 0;
 }
 
-void code_buckets_find(struct session *session, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
+void code_buckets_find(struct session *session, bson_t *command, const char *coupon, int64_t from_b,
                        int64_t to_b, size_t limit)
 {
     bson_t filter, sort;
@@ -167,7 +167,7 @@ void code_buckets_find(struct session *session, bson_t *command, struct store_ti
     BSON_APPEND_INT32(&sort, "_id", 1);
     bson_append_document_end(command, &sort);
     BSON_APPEND_INT64(command, "limit", (int64_t)limit);
-    session_read_options(session, command, after, limit);
+    session_read_options(session, command, limit);
 }
 
 struct bucket_codes_list {
@@ -230,7 +230,7 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
     in_end(&in, &filter);
     session_add_coupons(session, &filter, bucket_codes_coupon, reads, count);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, session_seen(session), count + 1);
+    session_read_options(session, &command, count + 1);
     status = session_read(session, &command, bucket_codes_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
@@ -282,16 +282,15 @@ enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t 
     struct all_codes all = {next_n, take, context, 0};
     int64_t end = bucket_of(next_n + BUCKET_SLOTS - 1), from = -1;
     enum store_status status = STORE_OK;
-    struct store_time after = {0};
     struct session *session = session_of(s);
 
-    if (end > 0 && !session_pulse(session, &after))
+    if (end > 0 && !session_pulse(session))
         return STORE_FAILED;
     while (status == STORE_OK && all.next_b < end && from != all.next_b) { /* no progress: the rest was cleaned up */
         AUTO_BSON command = BSON_INITIALIZER;
 
         from = all.next_b;
-        code_buckets_find(session, &command, after, coupon, from, end, BUCKETS_PER_READ);
+        code_buckets_find(session, &command, coupon, from, end, BUCKETS_PER_READ);
         status = session_read(session, &command, all_codes_row, &all);
     }
     return status;
@@ -346,7 +345,7 @@ static bool claims_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status codes_check(struct session *session, struct store_time after, const char *coupon, code_form *form,
+enum store_status codes_check(struct session *session, const char *coupon, code_form *form,
                               struct look_up **items, size_t count)
 {
     struct claims claims = {form, items, count};
@@ -373,7 +372,7 @@ enum store_status codes_check(struct session *session, struct store_time after, 
     in_end(&in, &filter);
     session_add_coupon(session, &filter, coupon);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, after, in.count + 1);
+    session_read_options(session, &command, in.count + 1);
     return session_read(session, &command, claims_row, &claims);
 }
 
@@ -387,7 +386,7 @@ static bool loose_form(const char *code, char form[CODE_MAX + 1])
     return code_normalise(code, MATCH_LOOSE, form);
 }
 
-static enum store_status look_in_coupon(struct session *session, struct store_time after, const struct coupon *c, int64_t next_n,
+static enum store_status look_in_coupon(struct session *session, const struct coupon *c, int64_t next_n,
                                         const char *job, struct code_draft *codes, size_t count, struct look_up *items)
 {
     struct look_up **claims = checked(calloc(count + 1, sizeof *claims));
@@ -396,14 +395,14 @@ static enum store_status look_in_coupon(struct session *session, struct store_ti
 
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = c->id, .code = codes[i].normal};
-    status = codes_find(session, after, items, count);
+    status = codes_find(session, items, count);
     for (size_t i = 0; i < count; i++) {
         items[i].found = items[i].found && items[i].n >= 0 && items[i].n < next_n;
         if (items[i].found)
             claims[claim_count++] = &items[i];
     }
     if (status == STORE_OK)
-        status = codes_check(session, after, c->id, c->codes.match == MATCH_LOOSE ? loose_form : exact_form, claims,
+        status = codes_check(session, c->id, c->codes.match == MATCH_LOOSE ? loose_form : exact_form, claims,
                              claim_count);
     free(claims);
     for (size_t i = 0; i < count; i++) {
@@ -414,7 +413,7 @@ static enum store_status look_in_coupon(struct session *session, struct store_ti
     return status;
 }
 
-static enum store_status look_in_directory(struct session *session, struct store_time after, const struct coupon *c,
+static enum store_status look_in_directory(struct session *session, const struct coupon *c,
                                            int64_t next_n, struct code_draft *codes, size_t count,
                                            struct look_up *items)
 {
@@ -426,9 +425,9 @@ static enum store_status look_in_directory(struct session *session, struct store
         directory_form(codes[i].code, forms[i]);
         items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};
     }
-    status = codes_find(session, after, items, count);
+    status = codes_find(session, items, count);
     if (status == STORE_OK)
-        status = directory_judge(session, after, c->id, next_n, items, standings, count);
+        status = directory_judge(session, c->id, next_n, items, standings, count);
     for (size_t i = 0; i < count; i++)
         codes[i].elsewhere = standings[i] == STANDING_ELSEWHERE;
     free(standings);
@@ -444,16 +443,15 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
     struct look_up *items = checked(calloc(count + 1, sizeof *items));
     enum store_status status = STORE_OK;
     struct session *session = session_of(s);
-    struct store_time after = {0};
 
     for (size_t i = 0; i < count; i++)
         codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
-    if (count > 0 && (next_n > 0 || service) && !session_pulse(session, &after))
+    if (count > 0 && (next_n > 0 || service) && !session_pulse(session))
         status = STORE_FAILED;
     if (status == STORE_OK && count > 0 && next_n > 0)
-        status = look_in_coupon(session, after, c, next_n, job, codes, count, items);
+        status = look_in_coupon(session, c, next_n, job, codes, count, items);
     if (status == STORE_OK && count > 0 && service)
-        status = look_in_directory(session, after, c, next_n, codes, count, items);
+        status = look_in_directory(session, c, next_n, codes, count, items);
     free(items);
     return status;
 }
@@ -502,7 +500,7 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
     bson_append_document_end(&filter, &sub);
     bson_append_document_end(&command, &filter);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most * 2); /* one coupon may have both forms */
-    session_read_options(session, &command, (struct store_time){0}, most * 2);
+    session_read_options(session, &command, most * 2);
     status = session_read(session, &command, coupon_id_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;

@@ -44,18 +44,18 @@ static inline int64_t turn_of(int64_t writing)
 void codes_put_id(bson_t *doc, const char *name, const char *coupon, const char *code);
 
 /* Fill items by reads not before `after`. */
-enum store_status codes_find(struct session *session, struct store_time after, struct look_up *items, size_t count);
+enum store_status codes_find(struct session *session, struct look_up *items, size_t count);
 
 /* The texts of a code bucket, borrowed from doc; NULL: none. False: not a code bucket. */
 bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS]);
 
 /* Write a find for code buckets [from_b, to_b) of the coupon, ascending. */
-void code_buckets_find(struct session *session, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
+void code_buckets_find(struct session *session, bson_t *command, const char *coupon, int64_t from_b,
                        int64_t to_b, size_t limit);
 
 /* Set `found` for each item: true if the code bucket of the coupon's slot n has the code, in that form. Sorts items by n. */
 typedef bool code_form(const char *code, char form[CODE_MAX + 1]);
-enum store_status codes_check(struct session *session, struct store_time after, const char *coupon, code_form *form,
+enum store_status codes_check(struct session *session, const char *coupon, code_form *form,
                               struct look_up **items, size_t count);
 
 /* ---- the directory ---- */
@@ -72,7 +72,7 @@ enum standing {
 };
 
 /* What the entries found by codes_find() mean for a coupon that has announced the codes of slots below next_n. */
-enum store_status directory_judge(struct session *session, struct store_time after, const char *coupon, int64_t next_n,
+enum store_status directory_judge(struct session *session, const char *coupon, int64_t next_n,
                                   struct look_up *items, enum standing *standings, size_t count);
 
 #endif

@@ -55,7 +55,6 @@ struct documents {
     const struct draft *draft;
     size_t count;
     size_t *found, found_count;
-    struct store_time when; /* not before any of their writes */
 };
 
 static void documents_init(struct documents *list, const struct document_type *type, const struct draft *draft,
@@ -71,7 +70,6 @@ static bool note_found(struct documents *list, const bson_t *reply, size_t first
     int64_t index, code;
     bson_iter_t errors;
 
-    reply_time(reply, &list->when);
     if (!reply_errors(reply, &errors))
         return true;
     while (reply_next_error(&errors, &index, &code)) {
@@ -250,9 +248,9 @@ static enum store_status settle_met(struct session *session, const struct docume
 
     for (size_t k = 0; k < list->found_count; k++)
         met[k] = draft->directory[list->found[k]];
-    status = codes_find(session, list->when, met, list->found_count);
+    status = codes_find(session, met, list->found_count);
     if (status == STORE_OK)
-        status = directory_judge(session, list->when, draft->coupon->id, draft->next_n, met, standings, list->found_count);
+        status = directory_judge(session, draft->coupon->id, draft->next_n, met, standings, list->found_count);
     for (size_t k = 0; status == STORE_OK && k < list->found_count; k++) {
         if (standings[k] == STANDING_NONE)
             status = STORE_FAILED; /* deleted in the meantime */
@@ -540,7 +538,7 @@ enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon
 
         from = l.next_b;
         l.count = 0;
-        code_buckets_find(l.session, &command, (struct store_time){0}, c->id, from, INT64_MAX,
+        code_buckets_find(l.session, &command, c->id, from, INT64_MAX,
                           CODES_PER_UPDATE / BUCKET_SLOTS);
         status = session_read(l.session, &command, leftovers_row, &l);
         if (status == STORE_OK && l.count > 0)

@@ -21,7 +21,7 @@
 #define HELPERS 15 /* linearizable reads at a time, besides the caller's own */
 #define PULSES 256 /* documents to write to: bounded, and enough that sessions seldom share one */
 
-static bool pulse_once(struct session *session, struct store_time *after)
+static bool pulse_once(struct session *session)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t updates, update, sub, inner;
@@ -44,20 +44,58 @@ static bool pulse_once(struct session *session, struct store_time *after)
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
-        return false;
-    reply_time(&reply, after);
-    return after->seconds != 0;
+    return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
 }
 
 /* Tries twice, since two sessions may race to insert their document. */
-bool session_pulse(struct session *session, struct store_time *after)
+bool session_pulse(struct session *session)
 {
     bool taken = false;
 
     for (int i = 0; !taken && i < 2; i++)
-        taken = pulse_once(session, after);
+        taken = pulse_once(session);
     return taken;
+}
+
+/* One write serves all who wait for one that begins after they came. */
+bool session_see_all(struct session *session)
+{
+    struct pulses *p = &session->mongo->pulses;
+    uint64_t mine;
+    bool seen;
+
+    pthread_mutex_lock(&p->lock);
+    mine = p->begun + 1;
+    while (p->done < mine) {
+        uint64_t round = p->begun + 1;
+
+        if (p->running) {
+            pthread_cond_wait(&p->ended, &p->lock);
+            continue;
+        }
+        p->begun = round;
+        p->running = true;
+        pthread_mutex_unlock(&p->lock);
+        seen = session_pulse(session);
+        pthread_mutex_lock(&p->lock);
+        p->running = false;
+        p->done = round;
+        if (seen) {
+            p->good = round;
+            p->when = session_seen(session);
+        }
+        pthread_cond_broadcast(&p->ended);
+    }
+    seen = p->good >= mine;
+    if (seen)
+        session_saw(&session->store, p->when);
+    pthread_mutex_unlock(&p->lock);
+    return seen;
+}
+
+enum store_status mongo_see_all(struct store *s)
+{
+    return session_see_all(session_of(s)) ? STORE_OK : STORE_FAILED;
 }
 
 struct confirms {
@@ -180,7 +218,6 @@ enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size
 {
     struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
-    struct store_time after = {0};
 
     for (size_t i = 0; i < count; i++)
         confirms[i].unmoved = false;
@@ -190,9 +227,9 @@ enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size
         return STORE_FAILED;
     if (session->mongo->sharded)
         return confirm_each(session, confirms, count);
-    if (!session_pulse(session, &after))
+    if (!session_pulse(session))
         return STORE_FAILED;
     put_followers(&command, confirms, count);
-    session_read_options(session, &command, after, count + 1);
+    session_read_options(session, &command, count + 1);
     return find_followers(session, &command, confirms, count);
 }

@@ -31,26 +31,26 @@
 /* ---- collections and indexes: only what queries need, since each index is written with every document ---- */
 
 static const struct collection_row collections[] = {
-    {"ledger", "{\"_id.c\": \"hashed\"}", NULL},
-    {"coupons", "{\"_id\": \"hashed\"}", NULL},
-    {"buckets", "{\"_id.c\": \"hashed\"}", NULL},
-    {"totals", "{\"_id.c\": \"hashed\"}", NULL},
-    {"refusals", "{\"_id.c\": \"hashed\"}", NULL},
-    {"lanes", "{\"_id.c\": \"hashed\"}", NULL},
-    {"marks", "{\"_id.c\": \"hashed\"}", NULL},
-    {"codes", "{\"_id.c\": \"hashed\"}", NULL},
-    {"code_buckets", "{\"_id.c\": \"hashed\"}", NULL},
-    {"pulses", NULL, NULL}, /* written to confirm a tail: see confirm.c */
-    {"jobs", NULL, NULL},
-    {"parts", NULL, NULL},
-    {"keys", NULL, NULL},
-    {"webhooks", NULL, NULL},
-    {"webhook_positions", NULL, NULL},
-    {"deliveries", NULL, NULL},
-    {"secrets", NULL, NULL}, /* see secrets.h */
-    {"schema", NULL, NULL},
-    {"fronts", NULL, NULL},
-    {"watermarks", NULL, NULL}, /* see arrivals.c */
+    {"ledger", "{\"_id.c\": \"hashed\"}"},
+    {"coupons", "{\"_id\": \"hashed\"}"},
+    {"buckets", "{\"_id.c\": \"hashed\"}"},
+    {"totals", "{\"_id.c\": \"hashed\"}"},
+    {"refusals", "{\"_id.c\": \"hashed\"}"},
+    {"lanes", "{\"_id.c\": \"hashed\"}"},
+    {"marks", "{\"_id.c\": \"hashed\"}"},
+    {"codes", "{\"_id.c\": \"hashed\"}"},
+    {"code_buckets", "{\"_id.c\": \"hashed\"}"},
+    {"pulses", NULL}, /* written to confirm a tail: see confirm.c */
+    {"jobs", NULL},
+    {"parts", NULL},
+    {"keys", NULL},
+    {"webhooks", NULL},
+    {"webhook_positions", NULL},
+    {"deliveries", NULL},
+    {"secrets", NULL}, /* see secrets.h */
+    {"schema", NULL},
+    {"fronts", NULL},
+    {"watermarks", NULL}, /* see arrivals.c */
 };
 
 static const struct index_row indexes[] = {
@@ -229,6 +229,8 @@ static struct mongo *open_as(bool single, const struct config *config, char *mes
         return NULL;
     }
     m->source.open = source_open;
+    pthread_mutex_init(&m->pulses.lock, NULL);
+    pthread_cond_init(&m->pulses.ended, NULL);
     m->server_limit_ms = config->mongodb_socket_timeout_ms * INT64_C(4) / 5;
     memcpy(m->database, config->mongodb_database, sizeof m->database);
     return m;
@@ -363,27 +365,12 @@ static void append_json(bson_t *doc, const char *name, const char *json)
     bson_append_document(doc, name, -1, parsed);
 }
 
-/* Not every hosted MongoDB accepts options for its storage engine. */
-static bool refuses_option(const struct collection_row *row, const bson_error_t *error)
-{
-    static const uint32_t codes[] = {2, 9, 72, 115, 8000}; /* BadValue, FailedToParse, InvalidOptions, CommandNotSupported, Atlas's own */
-
-    for (size_t i = 0; row->index_defaults && i < sizeof codes / sizeof *codes; i++)
-        if (error->code == codes[i]) {
-            log_event(LOG_WARNING, "store.option_refused", "collection=%s reason=\"%s\"", row->name, error->message);
-            return true;
-        }
-    return false;
-}
-
-static bool create_collection(struct session *session, const char *name, const char *index_defaults, bson_error_t *error)
+static bool create_collection(struct session *session, const char *name, bson_error_t *error)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     AUTO_BSON reply;
 
     BSON_APPEND_UTF8(&command, "create", name);
-    if (index_defaults)
-        append_json(&command, "indexOptionDefaults", index_defaults);
     return session_run_on(session, session->mongo->database, &command, &reply, error) || error->code == CODE_NAMESPACE_EXISTS;
 }
 
@@ -392,8 +379,7 @@ static bool make_collection(struct session *session, const struct collection_row
     AUTO_BSON shard = BSON_INITIALIZER;
     char name[sizeof session->mongo->database + 16];
     bson_t reply;
-    bool good = create_collection(session, row->name, row->index_defaults, error) ||
-                (refuses_option(row, error) && create_collection(session, row->name, NULL, error));
+    bool good = create_collection(session, row->name, error);
 
     if (!good || !session->mongo->sharded || !row->shard_key)
         return good;
@@ -471,17 +457,6 @@ static bool ensure_index(struct session *session, const struct index_row *row, s
     return true;
 }
 
-/* Nothing depends on it: if one fails, the next start tries again. */
-static void drop_old_indexes(struct session *session)
-{
-    bson_error_t error = {0};
-
-    for (size_t i = 0; i < sizeof old_indexes / sizeof *old_indexes; i++)
-        if (!drop_index(session, old_indexes[i].collection, old_indexes[i].name, &error))
-            log_event(LOG_WARNING, "store.index_left", "collection=%s index=%s reason=\"%s\"", old_indexes[i].collection,
-                      old_indexes[i].name, error.message);
-}
-
 /* The key was made with the database: if it is missing, somebody has lost it. */
 static int check_name_key(struct session *session, struct mono until, char *message, size_t size)
 {
@@ -535,7 +510,6 @@ int mongo_prepare(struct mongo *m, char *message, size_t size)
             status = -1;
         }
     if (status == 0)
-        drop_old_indexes(session);
     if (status == 0)
         status = begin_watermark(session, until, message, size);
     session_close(&session->store);

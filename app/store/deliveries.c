@@ -133,7 +133,7 @@ static enum store_status find(struct store *s, bson_t *command, struct delivery_
     enum store_status status;
 
     BSON_APPEND_INT64(command, "limit", (int64_t)list->most);
-    session_read_options(session_of(s), command, (struct store_time){0}, list->most);
+    session_read_options(session_of(s), command, list->most);
     status = session_read(session_of(s), command, delivery_row, list);
     if (status != STORE_OK)
         list->count = 0;

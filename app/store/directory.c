@@ -37,7 +37,7 @@ static bool tail_row(const bson_t *doc, void *context)
            (find_int(&totals, "archived", &tail->archived) || !bson_has_field(&totals, "archived"));
 }
 
-static enum store_status read_tail(struct session *session, struct store_time after, const char *coupon, struct tail *tail)
+static enum store_status read_tail(struct session *session, const char *coupon, struct tail *tail)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
@@ -55,7 +55,7 @@ static enum store_status read_tail(struct session *session, struct store_time af
     BSON_APPEND_INT32(&sub, "_id", -1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(session, &command, after, 1);
+    session_read_options(session, &command, 1);
     return session_read(session, &command, tail_row, tail);
 }
 
@@ -67,7 +67,7 @@ static int by_owner(const void *a, const void *b)
 }
 
 /* Judge the entries of one owner: `found` then says which were announced. */
-static enum store_status judge_owner(struct session *session, struct store_time after, const char *owner,
+static enum store_status judge_owner(struct session *session, const char *owner,
                                      const struct tail *tail, struct look_up **entries, size_t count)
 {
     struct look_up **announced = checked(calloc(count + 1, sizeof *announced));
@@ -79,7 +79,7 @@ static enum store_status judge_owner(struct session *session, struct store_time 
         if (entries[i]->n < tail->next_n)
             announced[k++] = entries[i];
     }
-    status = codes_check(session, after, owner, directory_form, announced, k);
+    status = codes_check(session, owner, directory_form, announced, k);
     free(announced);
     return status;
 }
@@ -93,7 +93,7 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
     return entry->found || turn_of(entry->writing) == tail->turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
 }
 
-enum store_status directory_judge(struct session *session, struct store_time after, const char *coupon, int64_t next_n,
+enum store_status directory_judge(struct session *session, const char *coupon, int64_t next_n,
                                   struct look_up *items, enum standing *standings, size_t count)
 {
     struct look_up **entries = checked(calloc(count + 1, sizeof *entries));
@@ -114,9 +114,9 @@ enum store_status directory_judge(struct session *session, struct store_time aft
         for (end = first; end < found && strcmp(entries[end]->owner, owner) == 0; end++)
             ;
         if (!own)
-            status = read_tail(session, after, owner, &tail);
+            status = read_tail(session, owner, &tail);
         if (status == STORE_OK)
-            status = judge_owner(session, after, owner, &tail, entries + first, end - first);
+            status = judge_owner(session, owner, &tail, entries + first, end - first);
         for (size_t i = first; i < end; i++)
             standings[entries[i] - items] = standing_of(entries[i], own, &tail);
     }

@@ -1,146 +1,289 @@
 /*
- * store/erasure.c -- erasing a user's name from the ledger, and the erasures that are not finished.
+ * store/erasure.c -- removing an erased user's names and terms from the ledger.
  *
- * Unfinished  noted in the user's document, beside the view: {_id: {c, h}, view, erasing: [{a: alias, seq}]}. Nothing else
- *             leads to the alias of a user who took again before their erasure was finished
- * Finished    by the caller who asked, by the user's next erasure, or by the sweeper
+ * Note     the batch with the `erase` entry lists the alias in `erasing` from its append on (codec.c), so whoever finds it there can finish.
+ *          It is the last to be emptied, in one update with the note
+ * Writes   are conditional on the terms that were read: another user's erasure may empty the same batch at the same time
+ * Repeats  change nothing
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/checked.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/session.h"
 
-/* ---- the ledger ---- */
+#define AT_ONCE 64     /* batches in one command */
+#define ROUNDS_MAX 100 /* without progress, while others write the same batches */
 
-/* Erase the names from rows with this alias, in the batches that match filter. The fingerprint goes too: it would confirm a guess of the
- * request. */
-static enum store_status erase_names(struct session *session, const bson_t *filter, const char *alias, bool many)
-{
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "update", "ledger",
-        "updates", "[", "{",
-            "q", BCON_DOCUMENT(filter),
-            "u", "{", "$unset", "{", "who.$[x].u", BCON_INT32(1), "who.$[x].o", BCON_INT32(1), "who.$[x].m", BCON_INT32(1),
-                "who.$[x].c", BCON_INT32(1), "who.$[x].f", BCON_INT32(1), "}", "}",
-            "arrayFilters", "[", "{", "x.a", BCON_UTF8(alias), "}", "]",
-            "multi", BCON_BOOL(many),
-        "}", "]");
-    /* clang-format on */
+/* ---- what to empty ---- */
 
-    return session_write(session, command, NULL);
-}
-
-/* In all batches after seq, which the server must scan. */
-static enum store_status erase_names_after(struct session *session, const char *coupon, int64_t lane, int64_t seq, const char *alias)
-{
-    AUTO_BSON filter = BSON_INITIALIZER;
-
-    ledger_range(&filter, coupon, lane, seq, INT64_MAX);
-    session_add_coupon(session, &filter, coupon);
-    BSON_APPEND_UTF8(&filter, "who.a", alias);
-    return erase_names(session, &filter, alias, true);
-}
-
+/* One batch to empty, with the members as read that a write compares. */
 struct emptying {
-    struct session *session;
-    const char *alias;
+    struct batch *batch;
+    bson_t terms;   /* {terms: [...]}, or {} */
+    bson_t erasing; /* {erasing: [...]}, or {} */
 };
 
-static enum store_status erase_names_of(void *emptying, const struct batch *b)
-{
-    const struct emptying *of = emptying;
-    AUTO_BSON filter = BSON_INITIALIZER;
+struct emptyings {
+    const char *alias;
+    struct emptying items[AT_ONCE];
+    size_t count;
+};
 
-    codec_ledger_id(&filter, "_id", b->coupon, b->lane, b->head.seq);
-    BSON_APPEND_UTF8(&filter, "who.a", of->alias);
-    return erase_names(of->session, &filter, of->alias, false);
+static void copy_member(const bson_t *doc, const char *name, bson_t *copy)
+{
+    bson_iter_t it;
+
+    bson_init(copy);
+    if (bson_iter_init_find(&it, doc, name))
+        bson_append_iter(copy, name, -1, &it);
 }
 
-enum store_status mongo_erasure_empty(struct store *s, int64_t lane, const struct erasure *e)
+static bool emptying_row(const bson_t *doc, void *context)
 {
-    struct emptying of = {session_of(s), e->alias};
-    enum store_status status = mongo_chain(s, e->coupon, lane, e->seq, e->alias, erase_names_of, &of);
+    struct emptyings *list = context;
+    struct batch *b = codec_batch_get(doc);
+    struct emptying *e = &list->items[list->count];
 
-    return status == STORE_OK ? erase_names_after(of.session, e->coupon, lane, e->seq, e->alias) : status;
+    if (!b)
+        return false;
+    e->batch = b;
+    copy_member(doc, "terms", &e->terms);
+    copy_member(doc, "erasing", &e->erasing);
+    list->count++;
+    return true;
+}
+
+static void emptyings_free(struct emptyings *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        batch_free(list->items[i].batch);
+        bson_destroy(&list->items[i].terms);
+        bson_destroy(&list->items[i].erasing);
+    }
+    list->count = 0;
+}
+
+static const char *name_of(const struct batch *b, const char *alias)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].user && strcmp(b->entries[i].alias, alias) == 0)
+            return b->entries[i].user;
+    return NULL;
+}
+
+/* ---- emptying ---- */
+
+/* Equal to what was read, or absent like it. */
+static void put_as_read(bson_t *filter, const char *name, const bson_t *member)
+{
+    bson_t absent;
+
+    if (!bson_empty(member)) {
+        bson_concat(filter, member);
+        return;
+    }
+    bson_append_document_begin(filter, name, -1, &absent);
+    BSON_APPEND_BOOL(&absent, "$exists", false);
+    bson_append_document_end(filter, &absent);
+}
+
+/* The aliases of the note but this one: absent if there are none. */
+static void put_other_aliases(bson_t *doc, const bson_t *erasing, const char *alias)
+{
+    bson_t array, others;
+    char buffer[16];
+    size_t count = 0;
+    bson_iter_t it;
+
+    if (!find_array(erasing, "erasing", &array) || !bson_iter_init(&it, &array))
+        return;
+    bson_init(&others);
+    while (bson_iter_next(&it))
+        if (!BSON_ITER_HOLDS_UTF8(&it) || strcmp(bson_iter_utf8(&it, NULL), alias) != 0)
+            bson_append_iter(&others, array_key(count++, buffer), -1, &it);
+    if (count)
+        bson_append_array(doc, "erasing", 7, &others);
+    bson_destroy(&others);
+}
+
+static void put_update(bson_t *updates, size_t k, const struct emptying *e, const char *alias, const struct term_key *key, bool last)
+{
+    static const char *const names[] = {"who.$[x].u", "who.$[x].o", "who.$[x].m", "who.$[x].c", "who.$[x].f"};
+    bson_t update, sub, set = BSON_INITIALIZER, unset, filters, filter;
+    const struct batch *b = e->batch;
+    char buffer[16];
+
+    for (size_t i = 0; i < b->count; i++)
+        if ((entry_members[b->entries[i].kind] & HAS_USER) && strcmp(b->entries[i].alias, alias) == 0)
+            b->entries[i].user = b->entries[i].order = b->entries[i].metadata = b->entries[i].code = NULL;
+    codec_terms_put(&set, b, key);
+    if (last)
+        put_other_aliases(&set, &e->erasing, alias);
+    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    codec_ledger_id(&sub, "_id", b->coupon, b->lane, b->head.seq);
+    BSON_APPEND_UTF8(&sub, "who.a", alias);
+    put_as_read(&sub, "terms", &e->terms);
+    if (last)
+        put_as_read(&sub, "erasing", &e->erasing);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
+    if (!bson_empty(&set))
+        BSON_APPEND_DOCUMENT(&sub, "$set", &set);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &unset);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        BSON_APPEND_INT32(&unset, names[i], 1);
+    if (!bson_has_field(&set, "terms"))
+        BSON_APPEND_INT32(&unset, "terms", 1);
+    if (last && !bson_has_field(&set, "erasing"))
+        BSON_APPEND_INT32(&unset, "erasing", 1);
+    bson_append_document_end(&sub, &unset);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_ARRAY_BEGIN(&update, "arrayFilters", &filters);
+    BSON_APPEND_DOCUMENT_BEGIN(&filters, "0", &filter);
+    BSON_APPEND_UTF8(&filter, "x.a", alias);
+    bson_append_document_end(&filters, &filter);
+    bson_append_array_end(&update, &filters);
+    bson_append_document_end(updates, &update);
+    bson_destroy(&set);
+}
+
+/* The fingerprint goes too: it would confirm a guess of the request. */
+static enum store_status empty_all(struct session *session, const struct emptyings *list, bool last)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t updates;
+
+    BSON_APPEND_UTF8(&command, "update", "ledger");
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    for (size_t i = 0; i < list->count; i++)
+        put_update(&updates, i, &list->items[i], list->alias, &session->term_key, last);
+    bson_append_array_end(&command, &updates);
+    return session_write(session, &command, NULL);
+}
+
+/* ---- finding ---- */
+
+static void put_named(bson_t *filter, const char *alias)
+{
+    bson_t names, one, named;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "who", &names);
+    BSON_APPEND_DOCUMENT_BEGIN(&names, "$elemMatch", &one);
+    BSON_APPEND_UTF8(&one, "a", alias);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "u", &named);
+    BSON_APPEND_BOOL(&named, "$exists", true);
+    bson_append_document_end(&one, &named);
+    bson_append_document_end(&names, &one);
+    bson_append_document_end(filter, &names);
+}
+
+/* Read some of the batches that still name the alias, but for batch seq: by the user's term. */
+static enum store_status find_named(struct session *session, const struct erasure *e, const char *user, struct emptyings *list)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, other;
+
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    put_int(&filter, "part", term_part(e->coupon));
+    BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
+    BSON_APPEND_UTF8(&filter, "_id.c", e->coupon);
+    BSON_APPEND_INT64(&filter, "_id.l", e->lane);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.seq", &other);
+    BSON_APPEND_INT64(&other, "$ne", e->seq);
+    bson_append_document_end(&filter, &other);
+    put_named(&filter, e->alias);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_UTF8(&command, "hint", "terms");
+    BSON_APPEND_INT64(&command, "limit", AT_ONCE);
+    session_read_options(session, &command, AT_ONCE);
+    return session_read(session, &command, emptying_row, list);
+}
+
+/* Read the erasure's own batch, if it notes the alias. */
+static enum store_status find_noted(struct session *session, const struct erasure *e, struct emptyings *list)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter;
+
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    codec_ledger_id(&filter, "_id", e->coupon, e->lane, e->seq);
+    BSON_APPEND_UTF8(&filter, "erasing", e->alias);
+    bson_append_document_end(&command, &filter);
+    session_read_options(session, &command, 1);
+    return session_read(session, &command, emptying_row, list);
+}
+
+/* Empty all batches but the erasure's own. */
+static enum store_status empty_others(struct session *session, const struct erasure *e, const char *user)
+{
+    struct emptyings list = {.alias = e->alias};
+    enum store_status status = STORE_OK;
+
+    for (int i = 0; i < ROUNDS_MAX && status == STORE_OK; i++) {
+        status = find_named(session, e, user, &list);
+        if (status == STORE_OK && list.count == 0)
+            return STORE_OK;
+        if (status == STORE_OK)
+            status = empty_all(session, &list, false);
+        i = list.count == AT_ONCE ? 0 : i; /* that many were not seen before */
+        emptyings_free(&list);
+    }
+    emptyings_free(&list);
+    return STORE_FAILED;
+}
+
+enum store_status mongo_erase_names(struct store *s, const struct erasure *e)
+{
+    struct session *session = session_of(s);
+    struct emptyings own = {.alias = e->alias};
+    enum store_status status = STORE_FAILED;
+    const char *user;
+
+    if (!session_finds_names(session))
+        return STORE_FAILED;
+    for (int i = 0; i < ROUNDS_MAX; i++) {
+        status = find_noted(session, e, &own);
+        if (status != STORE_OK || own.count == 0)
+            break;
+        user = name_of(own.items[0].batch, e->alias);
+        status = user ? empty_others(session, e, user) : STORE_OK;
+        if (status == STORE_OK)
+            status = empty_all(session, &own, true);
+        emptyings_free(&own);
+        if (status != STORE_OK)
+            break;
+    }
+    emptyings_free(&own);
+    return status;
 }
 
 /* ---- unfinished erasures ---- */
 
-enum store_status mongo_erasure_begin(struct store *s, const char *user, struct erasure *e, bool *noted)
-{
-    AUTO_BSON filter = BSON_INITIALIZER;
-    enum store_status status;
-    int64_t matched = 0;
-
-    *noted = false;
-    if (!session_finds_names(session_of(s)))
-        return STORE_FAILED;
-    e->user = session_name_hash(session_of(s), user);
-    codec_user_state_id(&filter, "_id", e->coupon, &e->user);
-    BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}"); /* nothing to erase in what has left */
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "update", "users",
-        "updates", "[", "{",
-            "q", BCON_DOCUMENT(&filter),
-            "u", "{", "$addToSet", "{", "erasing", "{", "a", BCON_UTF8(e->alias), "seq", BCON_INT64(e->seq), "}", "}", "}",
-        "}", "]");
-    /* clang-format on */
-
-    status = session_write(session_of(s), command, &matched);
-    *noted = matched > 0;
-    return status;
-}
-
-enum store_status mongo_erasure_end(struct store *s, const struct erasure *e)
-{
-    AUTO_BSON filter = BSON_INITIALIZER;
-
-    codec_user_state_id(&filter, "_id", e->coupon, &e->user);
-    BSON_APPEND_UTF8(&filter, "erasing.a", e->alias);
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "update", "users",
-        "updates", "[", "{",
-            "q", BCON_DOCUMENT(&filter),
-            "u", "[", "{", "$set", "{", "erasing", "{", "$let", "{",
-                "vars", "{", "left", "{", "$filter", "{",
-                    "input", "$erasing", "cond", "{", "$ne", "[", "$$this.a", BCON_UTF8(e->alias), "]", "}", "}", "}", "}",
-                "in", "{", "$cond", "[", "{", "$eq", "[", "$$left", "[", "]", "]", "}", "$$REMOVE", "$$left", "]", "}",
-            "}", "}", "}", "}", "]",
-        "}", "]");
-    /* clang-format on */
-
-    return session_write(session_of(s), command, NULL);
-}
-
 struct erasure_list {
+    struct arena *arena;
     struct erasure *items;
     size_t count, capacity;
-    struct arena *arena;
 };
 
 static bool erasure_row(const bson_t *doc, void *context)
 {
     struct erasure_list *list = context;
     struct erasure e;
-    bson_t erasing, one;
+    bson_t erasing;
     bson_iter_t it;
 
-    if (!bson_has_field(doc, "erasing"))
-        return true;
-    if (!codec_user_state_id_get(doc, &e.coupon, &e.user) || !find_array(doc, "erasing", &erasing) || !bson_iter_init(&it, &erasing))
+    if (!codec_id_int(doc, "l", &e.coupon, &e.lane) || !codec_id_int(doc, "seq", &e.coupon, &e.seq) ||
+        !find_array(doc, "erasing", &erasing) || !bson_iter_init(&it, &erasing))
         return false;
     e.coupon = arena_strdup(list->arena, e.coupon);
     while (bson_iter_next(&it)) {
-        const uint8_t *data;
-        uint32_t len;
-
-        if (!BSON_ITER_HOLDS_DOCUMENT(&it))
-            return false;
-        bson_iter_document(&it, &len, &data);
-        if (!bson_init_static(&one, data, len) || !find_text(&one, "a", &e.alias) || !find_exact(&one, "seq", &e.seq))
+        if (!get_text(&it, &e.alias))
             return false;
         e.alias = arena_strdup(list->arena, e.alias);
         list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
@@ -149,145 +292,33 @@ static bool erasure_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status mongo_erasures(struct store *s, const char *user, struct arena *a, struct erasure **erasures, size_t *count)
+enum store_status mongo_erasures(struct store *s, const char *user, size_t most, struct arena *a, struct erasure **erasures, size_t *count)
 {
     struct erasure_list list = {.arena = a};
-    AUTO_BSON filter = BSON_INITIALIZER;
+    struct session *session = session_of(s);
+    AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
-    struct name_hash hash;
+    bson_t filter, sub;
 
     *count = 0;
-    if (!session_finds_names(session_of(s)))
+    if (!session_finds_names(session))
         return STORE_FAILED;
-    hash = session_name_hash(session_of(s), user);
-    codec_user_filter(&filter, &hash);
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "find", "users",
-        "filter", BCON_DOCUMENT(&filter),
-        "projection", "{", "erasing", BCON_INT32(1), "}");
-    /* clang-format on */
-
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
-    status = session_read(session_of(s), command, erasure_row, &list);
-    *erasures = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
-}
-
-/* ---- of all users ---- */
-
-/* Keep those whose alias has been erased, by the view: it says so, or it is later than the note and has another alias. */
-static bool left_row(const bson_t *doc, void *context)
-{
-    struct erasure_list *list = context;
-    size_t count = list->count;
-    const char *alias;
-    bson_t view;
-    int64_t seq;
-
-    if (codec_has_left(doc))
-        return true;
-    if (!erasure_row(doc, list) || !find_document(doc, "view", &view) || !find_exact(&view, "seq", &seq) ||
-        !find_text(&view, "alias", &alias))
-        return false;
-    for (size_t i = list->count; i-- > count;) {
-        struct erasure *e = &list->items[i];
-        bool same = strcmp(e->alias, alias) == 0;
-
-        if (same ? !bson_has_field(&view, "erased") : seq <= e->seq)
-            *e = list->items[--list->count];
-        else if (same)
-            e->seq = seq; /* the erasure's: the alias does not occur after it */
-    }
-    return true;
-}
-
-enum store_status mongo_erasures_left(struct store *s, struct arena *a, struct erasure **erasures, size_t *count)
-{
-    struct erasure_list list = {.arena = a};
-    enum store_status status;
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "find", "users",
-        "filter", "{", "erasing", "{", "$exists", BCON_BOOL(true), "}", "}",
-        "projection", "{", "erasing", BCON_INT32(1), "left", BCON_INT32(1), "view.seq", BCON_INT32(1), "view.alias", BCON_INT32(1),
-            "view.erased", BCON_INT32(1), "}",
-        "hint", "erasing");
-    /* clang-format on */
-
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
-    status = session_read(session_of(s), command, left_row, &list);
-    *erasures = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
-}
-
-static bool any_row(const bson_t *doc, void *context)
-{
-    (void)doc;
-    *(bool *)context = true;
-    return true;
-}
-
-/* *erased: the lane's ledger has the erasure of this alias. */
-static enum store_status is_erased(struct session *session, const struct erasure *e, int64_t lane, bool *erased)
-{
-    AUTO_BSON filter = BSON_INITIALIZER, command = BSON_INITIALIZER;
-    bson_t entries, entry, projection;
-
-    *erased = false;
-    ledger_range(&filter, e->coupon, lane, 0, INT64_MAX);
-    session_add_coupon(session, &filter, e->coupon);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "e", &entries);
-    BSON_APPEND_DOCUMENT_BEGIN(&entries, "$elemMatch", &entry);
-    BSON_APPEND_UTF8(&entry, "k", entry_kind_name(ENTRY_ERASE));
-    BSON_APPEND_UTF8(&entry, "a", e->alias);
-    bson_append_document_end(&entries, &entry);
-    bson_append_document_end(&filter, &entries);
     BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT(&command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
-    BSON_APPEND_INT32(&projection, "_id", 1);
-    bson_append_document_end(&command, &projection);
-    BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(session, &command, (struct store_time){0}, 1);
-    return session_read(session, &command, any_row, erased);
-}
-
-static enum store_status finish(struct store *s, const struct erasure *e)
-{
-    int64_t lanes = 1;
-    enum store_status status = mongo_coupon_lanes(s, e->coupon, &lanes);
-
-    for (int64_t lane = 0; lane < lanes && status == STORE_OK; lane++) {
-        bool erased;
-
-        status = is_erased(session_of(s), e, lane, &erased);
-        if (status == STORE_OK && erased)
-            status = erase_names_after(session_of(s), e->coupon, lane, 0, e->alias);
-    }
-    return status;
-}
-
-enum store_status mongo_erasures_finish(struct store *s)
-{
-    struct erasure_list list = {0};
-    enum store_status status;
-    struct arena a;
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "find", "users",
-        "filter", "{", "erasing", "{", "$exists", BCON_BOOL(true), "}", "}",
-        "projection", "{", "erasing", BCON_INT32(1), "}");
-    /* clang-format on */
-
-    arena_init(&a, 0);
-    list.arena = &a;
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
-    status = session_read(session_of(s), command, erasure_row, &list);
-    for (size_t i = 0; i < list.count && status == STORE_OK; i++)
-        status = finish(s, &list.items[i]);
-    arena_free(&a);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "erasing", &sub);
+    BSON_APPEND_BOOL(&sub, "$exists", true);
+    bson_append_document_end(&filter, &sub);
+    if (user)
+        BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
+    BSON_APPEND_INT32(&sub, "erasing", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_UTF8(&command, "hint", "erasing");
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    session_read_options(session, &command, most);
+    status = session_read(session, &command, erasure_row, &list);
+    *erasures = list.items;
+    *count = status == STORE_OK ? list.count : 0;
     return status;
 }

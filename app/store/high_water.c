@@ -33,7 +33,7 @@ enum store_status mongo_epoch(struct store *s, int64_t *epoch)
     AUTO_BCON command = BCON_NEW("find", SCHEMA, "filter", "{", "_id", RESTORED, "}");
 
     *epoch = 0;
-    session_read_options(session_of(s), command, (struct store_time){0, 0}, 1);
+    session_read_options(session_of(s), command, 1);
     return session_read(session_of(s), command, epoch_row, epoch);
 }
 
@@ -60,7 +60,7 @@ static bool arrived_row(const bson_t *doc, void *context)
     return true;
 }
 
-static enum store_status newest_arrival(struct store *s, struct store_time after, uint64_t *arrived)
+static enum store_status newest_arrival(struct store *s, uint64_t *arrived)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -70,7 +70,7 @@ static enum store_status newest_arrival(struct store *s, struct store_time after
     /* clang-format on */
 
     *arrived = 0;
-    session_read_options(session_of(s), command, after, 1);
+    session_read_options(session_of(s), command, 1);
     return session_read(session_of(s), command, arrived_row, arrived);
 }
 
@@ -88,14 +88,13 @@ static enum store_status read_database(struct store *s, char database[HIGH_WATER
     return STORE_OK;
 }
 
-/* The newest arrival is read not before `after`. */
-static enum store_status read_mark(struct store *s, struct store_time after, struct high_water *w)
+static enum store_status read_mark(struct store *s, struct high_water *w)
 {
     enum store_status status = read_database(s, w->database);
 
     if (status == STORE_OK)
         status = mongo_epoch(s, &w->epoch);
-    return status == STORE_OK ? newest_arrival(s, after, &w->arrived) : status;
+    return status == STORE_OK ? newest_arrival(s, &w->arrived) : status;
 }
 
 char *high_water_text(const struct high_water *w, char text[HIGH_WATER_TEXT_SIZE])
@@ -186,14 +185,12 @@ enum store_status high_water_look(struct store *s, const char *path, struct high
                                   enum high_water_found *found)
 {
     struct mono until = mono_add_ms(mono_now(), START_PATIENCE_MS);
-    struct store_time after;
     bool read;
 
     /* A new primary does not know at once what a majority has, so write first: see confirm.c. */
     do {
         *file = *now = (struct high_water){.epoch = 0};
-        after = (struct store_time){0, 0};
-        read = session_pulse(session_of(s), &after) && read_mark(s, after, now) == STORE_OK;
+        read = session_pulse(session_of(s)) && read_mark(s, now) == STORE_OK;
     } while (!read && session_wait(until));
     if (!read)
         return STORE_FAILED;
@@ -238,7 +235,7 @@ bool high_water_note(struct store *s, const char *path)
     struct high_water file, now = {.epoch = 0};
     enum high_water_found found;
 
-    if (read_mark(s, (struct store_time){0, 0}, &now) != STORE_OK)
+    if (read_mark(s, &now) != STORE_OK)
         return true;
     found = read_file(path, &file);
     if (found == HIGH_WATER_LEVEL)

@@ -146,7 +146,7 @@ enum store_status mongo_hook(struct store *s, const char *id, struct arena *a, s
     enum store_status status;
 
     *h = NULL;
-    session_read_options(session_of(s), command, (struct store_time){0}, 1);
+    session_read_options(session_of(s), command, 1);
     status = session_read(session_of(s), command, hook_row, &list);
     return status == STORE_OK && !*h ? STORE_NOT_FOUND : status;
 }
@@ -174,7 +174,7 @@ enum store_status mongo_hooks(struct store *s, const char *before, size_t most, 
     BSON_APPEND_INT32(&sub, "_id", -1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(session_of(s), &command, (struct store_time){0}, most);
+    session_read_options(session_of(s), &command, most);
     status = session_read(session_of(s), &command, hook_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -410,7 +410,7 @@ enum store_status mongo_positions(struct store *s, const char *hook, struct aren
     AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id.h", BCON_UTF8(hook), "}");
     enum store_status status;
 
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, position_row, &list);
     *p = list.items;
     *count = status == STORE_OK ? list.count : 0;
@@ -433,7 +433,7 @@ static enum store_status read_position(struct session *session, const char *hook
                                  BCON_INT64(lane), "}", "}");
 
     *seq = 0;
-    session_read_options(session, command, (struct store_time){0}, 0);
+    session_read_options(session, command, 0);
     return session_read(session, command, seq_row, seq);
 }
 

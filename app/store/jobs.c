@@ -104,7 +104,7 @@ static enum store_status find_one(struct store *s, bson_t *command, struct arena
 
     *job = NULL;
     BSON_APPEND_INT64(command, "limit", 1);
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, job_row, &list);
     return status == STORE_OK && !*job ? STORE_NOT_FOUND : status;
 }
@@ -232,7 +232,7 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
     BSON_APPEND_INT32(&sub, "_id", -1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(session, &command, (struct store_time){0}, most);
+    session_read_options(session, &command, most);
     status = session_read(session, &command, job_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;

@@ -35,8 +35,7 @@ static int32_t direction(const struct joined_find *find)
     return find->descending ? -1 : 1;
 }
 
-static void put_find(struct session *session, bson_t *command, const char *collection, const struct joined_find *find,
-                     struct store_time after)
+static void put_find(struct session *session, bson_t *command, const char *collection, const struct joined_find *find)
 {
     BSON_APPEND_UTF8(command, "find", collection);
     BSON_APPEND_DOCUMENT(command, "filter", &find->filter);
@@ -44,7 +43,7 @@ static void put_find(struct session *session, bson_t *command, const char *colle
     if (find->members)
         put_members(command, "projection", find->members);
     BSON_APPEND_INT64(command, "limit", (int64_t)find->most);
-    session_read_options(session, command, after, find->most);
+    session_read_options(session, command, find->most);
 }
 
 /* Append the stages of one find, from stages[*at] on; they mark its rows with `number`. */
@@ -74,8 +73,7 @@ static void put_stages(bson_t *stages, size_t *at, const struct joined_find *fin
     bson_append_document_end(stages, &stage);
 }
 
-static void put_joined(struct session *session, bson_t *command, const char *collection, const struct joined_find *finds, size_t count,
-                       struct store_time after)
+static void put_joined(struct session *session, bson_t *command, const char *collection, const struct joined_find *finds, size_t count)
 {
     bson_t stages, stage, with, inner, cursor;
     size_t at = 0, rows = finds[0].most;
@@ -101,7 +99,7 @@ static void put_joined(struct session *session, bson_t *command, const char *col
     BSON_APPEND_DOCUMENT_BEGIN(command, "cursor", &cursor);
     BSON_APPEND_INT64(&cursor, "batchSize", (int64_t)rows + 1);
     bson_append_document_end(command, &cursor);
-    session_read_options(session, command, after, 0);
+    session_read_options(session, command, 0);
 }
 
 struct joined_rows {
@@ -120,8 +118,7 @@ static bool hand_row(const bson_t *doc, void *context)
     return rows->row(doc, rows->first + (size_t)number, rows->context);
 }
 
-enum store_status session_read_joined(struct session *session, const char *collection, struct joined_find *finds, size_t count,
-                                      struct store_time after, joined_row *row, void *context)
+enum store_status session_read_joined(struct session *session, const char *collection, struct joined_find *finds, size_t count, joined_row *row, void *context)
 {
     enum store_status status = STORE_OK;
 
@@ -130,9 +127,9 @@ enum store_status session_read_joined(struct session *session, const char *colle
         AUTO_BSON command = BSON_INITIALIZER;
 
         if (rows.count == 1)
-            put_find(session, &command, collection, &finds[first], after);
+            put_find(session, &command, collection, &finds[first]);
         else
-            put_joined(session, &command, collection, finds + first, rows.count, after);
+            put_joined(session, &command, collection, finds + first, rows.count);
         status = session_read(session, &command, hand_row, &rows);
     }
     for (size_t i = 0; i < count; i++)

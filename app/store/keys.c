@@ -171,7 +171,7 @@ enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **
     BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sort);
     BSON_APPEND_INT32(&sort, "_id", 1);
     bson_append_document_end(&command, &sort);
-    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), &command, 0);
     status = session_read(session_of(s), &command, key_row, &list);
     *keys = list.items;
     *count = status == STORE_OK ? list.count : 0;

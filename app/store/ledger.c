@@ -78,7 +78,7 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
         reads[i].mark = (struct mark){0};
         reads[i].status = STORE_OK;
     }
-    session_read_options(session, &command, session_seen(session), count + 1);
+    session_read_options(session, &command, count + 1);
     status = session_read(session, &command, mark_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
@@ -243,7 +243,7 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
     bson_append_document_end(&command, &filter);
     put_due_bounds(&command, search);
     BSON_APPEND_INT64(&command, "limit", (int64_t)search->most);
-    session_read_options(session, &command, session_seen(session), search->most);
+    session_read_options(session, &command, search->most);
     status = session_read(session, &command, due_row, search);
     while (status != STORE_OK && search->count > 0)
         batch_free(search->batches[--search->count]);
@@ -269,7 +269,7 @@ enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane,
     BSON_APPEND_INT32(&sub, "_id", direction);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(session, &command, session_seen(session), most);
+    session_read_options(session, &command, most);
     return ledger_read(session, &command, batches, most, count);
 }
 
@@ -309,7 +309,7 @@ enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size
         ledger_range(&finds[i].filter, reads[i].coupon, reads[i].lane, reads[i].after, INT64_MAX);
         session_add_coupon(session, &finds[i].filter, reads[i].coupon);
     }
-    status = session_read_joined(session, "ledger", finds, count, session_seen(session), ledgers_row, reads);
+    status = session_read_joined(session, "ledger", finds, count, ledgers_row, reads);
     SETTLE_READS(status, reads, count);
     for (size_t i = 0; i < count; i++)
         while (reads[i].status != STORE_OK && reads[i].count > 0)

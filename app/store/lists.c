@@ -1,4 +1,4 @@
-/* store/lists.c -- look-ups across documents: coupons, a user's wallet, buckets, the ledger backwards, a coupon's history. */
+/* store/lists.c -- look-ups across documents: coupons, buckets, the ledger backwards, a coupon's history. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void end_find(struct session *session, bson_t *command, bson_t *filter, c
     }
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(session, command, (struct store_time){0}, most);
+    session_read_options(session, command, most);
 }
 
 /* ---- coupons ---- */
@@ -192,7 +192,7 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
     BSON_APPEND_INT32(&sort, "_id", -1);
     bson_append_document_end(&command, &sort);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most + 1);
-    session_read_options(session, &command, (struct store_time){0}, most + 1);
+    session_read_options(session, &command, most + 1);
 
     status = session_read(session, &command, coupon_row, &list);
     if (status != STORE_OK)
@@ -212,115 +212,6 @@ enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_
     *lanes = count && first->lanes > 1 ? first->lanes : 1;
     if (count)
         batch_free(first);
-    return status;
-}
-
-/* ---- user states ---- */
-
-struct user_state_list {
-    const char *user;
-    struct user_state **user_states;
-    const char **coupons;
-    size_t count, capacity, coupon_capacity;
-    int64_t at_ms;
-    struct arena *arena;
-    struct arena whole; /* one user state, with its redemptions */
-};
-
-static bool user_state_row(const bson_t *doc, void *context)
-{
-    struct user_state_list *list = context;
-    const char *coupon;
-    const struct user_state *u;
-
-    if (codec_has_left(doc))
-        return true;
-    u = codec_user_state_of(doc, list->user, &list->whole, &coupon);
-    if (!u)
-        return false;
-    list->user_states = arena_grown(list->arena, list->user_states, list->count, &list->capacity, sizeof *list->user_states);
-    list->coupons = arena_grown(list->arena, list->coupons, list->count, &list->coupon_capacity, sizeof *list->coupons);
-    list->coupons[list->count] = arena_strdup(list->arena, coupon);
-    list->user_states[list->count++] = user_state_counts(u, list->at_ms, u->day_ms, list->arena);
-    arena_reset(&list->whole);
-    return true;
-}
-
-enum store_status mongo_user_states(struct store *s, const char *user, int64_t at_ms, struct arena *a, const char ***coupon_ids,
-                                    struct user_state ***user_states, size_t *count)
-{
-    struct user_state_list list = {.user = user, .at_ms = at_ms, .arena = a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    enum store_status status = STORE_OK;
-    struct name_hash hash;
-    bson_t filter, without;
-
-    arena_init(&list.whole, 0);
-    if (!session_finds_names(session)) {
-        status = STORE_FAILED;
-    } else if (name_parse(user).kind == NAMED_USER) {
-        hash = session_name_hash(session, user);
-        begin_find(&command, "users", &filter);
-        codec_user_filter(&filter, &hash);
-        end_find(session, &command, &filter, NULL, 0, 0);
-        BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &without);
-        BSON_APPEND_INT32(&without, "view.redemptions.metadata", 0);
-        bson_append_document_end(&command, &without);
-        status = session_read(session, &command, user_state_row, &list);
-    }
-    arena_free(&list.whole);
-    *user_states = list.user_states;
-    *coupon_ids = list.coupons;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
-}
-
-struct each_user_state {
-    const char *user; /* NULL: any */
-    bool (*take)(void *context, const char *coupon, const struct user_state *u);
-    void *context;
-    struct arena whole; /* one user state, with its redemptions */
-};
-
-static bool each_row(const bson_t *doc, void *context)
-{
-    struct each_user_state *each = context;
-    const struct user_state *u;
-    const char *coupon;
-    bool good;
-
-    if (codec_has_left(doc))
-        return true;
-    u = each->user ? codec_user_state_of(doc, each->user, &each->whole, &coupon) : codec_user_state_get(doc, &each->whole, &coupon);
-    good = u && (!u->user || u->erased_ms || each->take(each->context, coupon, u));
-    arena_reset(&each->whole);
-    return good;
-}
-
-enum store_status mongo_each_user_state(struct store *s, const char *user, const char *order,
-                                        bool (*take)(void *context, const char *coupon, const struct user_state *u), void *context)
-{
-    struct each_user_state each = {.user = user, .take = take, .context = context};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    enum store_status status;
-    struct name_hash hash;
-    bson_t filter;
-
-    if (!session_finds_names(session))
-        return STORE_FAILED;
-    begin_find(&command, "users", &filter);
-    if (user) {
-        hash = session_name_hash(session, user);
-        codec_user_filter(&filter, &hash);
-    } else {
-        codec_order_filter(&filter, &session->name_key, order);
-    }
-    end_find(session, &command, &filter, NULL, 0, 0);
-    arena_init(&each.whole, 0);
-    status = session_read(session, &command, each_row, &each);
-    arena_free(&each.whole);
     return status;
 }
 
@@ -547,7 +438,7 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
     BSON_APPEND_DOCUMENT(&command, "projection", theirs);
     put_newest_first(&command);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(session, &command, (struct store_time){0}, most);
+    session_read_options(session, &command, most);
     status = session_read(session, &command, history_row, &read);
     while (status != STORE_OK && read.count > 0)
         batch_free(batches[--read.count]);
@@ -571,7 +462,7 @@ enum store_status mongo_defined(struct store *s, const char *coupon, int64_t ver
     bson_append_document_end(&command, &filter);
     put_newest_first(&command);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(session, &command, (struct store_time){0}, 1);
+    session_read_options(session, &command, 1);
     status = ledger_read(session, &command, batch, 1, &count);
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
@@ -616,7 +507,7 @@ static enum store_status next_coupon(struct session *session, const char *last, 
     BSON_APPEND_INT32(&sub, "_id", 1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(session, &command, (struct store_time){0}, 1);
+    session_read_options(session, &command, 1);
     return session_read(session, &command, id_row, read);
 }
 

@@ -36,7 +36,7 @@ struct store *mongo_session(struct mongo *m);
 /* Check that the server answers, is new enough, and is a replica set or sharded cluster (not standalone). 0, or -1 with one sentence that
  * says what is wrong and what to do. */
 int mongo_check(struct store *s, char *message, size_t size);
-/* The same, and that the stored data is not of a newer version; upgrade it (schema.h), and create collections and indexes. */
+/* The same, and that the stored data is of this form; upgrade it (schema.h), and create collections and indexes. */
 int mongo_prepare(struct mongo *m, char *message, size_t size);
 /* The same, and that the database is not older than it was (high_water.h); by URI alone, in a process that has not used mongoc yet (the
  * master calls it in a short-lived child). */
@@ -44,6 +44,10 @@ int store_check(const struct config *config, char *message, size_t size);
 /* STORE_OK if a primary answers within timeout_ms; after mongo_open_single(): if one is found within mongodb.server_selection_timeout_ms,
  * and then answers within timeout_ms. */
 enum store_status mongo_ping(struct store *s, int timeout_ms);
+
+/* From here on the session reads all that was acknowledged before the call, on any front: by one small majority write, which concurrent
+ * callers share. (On a sharded cluster: what another shard acknowledged within the clocks' difference may be missed.) */
+enum store_status mongo_see_all(struct store *s);
 
 /* ---- keys ---- */
 enum role { ROLE_NONE, ROLE_STOREFRONT, ROLE_REPORTING, ROLE_OPS, ROLE_PUBLIC, ROLE_COUNT };
@@ -208,9 +212,12 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
 enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, bool *more);
 
 /* ---- for the sweeper, across coupons ---- */
-/* Coupons with something that expired before before_ms, by the views. */
-enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, const char ***ids,
-                                    size_t *count);
+/* Lanes in which something may have expired before before_ms, by their checkpoints; into[most], in a. */
+struct due_lane {
+    const char *coupon;
+    int64_t lane;
+};
+enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct due_lane *into, size_t *count);
 /* A coupon that ended (state, or ends_at), and when to clean it up: cleanup_after_s later. */
 struct over_coupon {
     const char *id;
@@ -225,9 +232,6 @@ enum store_status mongo_over_seen(struct store *s, const struct over_coupon *ove
 /* Handled ones that were to be cleaned up before before_ms, and that are not archived, the oldest first. */
 enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                     size_t *count);
-/* Delete the tombstones of users erased before before_ms. */
-enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);
-
 /* ---- removing what an archived coupon had: see removal.c ---- */
 enum remains_kind { REMAINS_LEDGER, REMAINS_CODES, REMAINS_CODE_BUCKETS, REMAINS_BUCKETS, REMAINS_KIND_COUNT };
 #define REMAINS_ID_MOST 1024
@@ -269,33 +273,17 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
 /* The last batch of lane 0 not after at_ms in which an operator made this version of the coupon's definition; STORE_NOT_FOUND. */
 enum store_status mongo_defined(struct store *s, const char *coupon, int64_t version, int64_t at_ms, struct batch **batch);
 
-/* ---- erasing a user's name from the ledger ---- */
-/* At most `most` coupons in which a batch after the mark of its lane's views names the user (user NULL: the order): their views may not
- * show it. In all others, views that are read after this do. Searches the lanes with arrivals since the watermark, and those that it holds.
- * STORE_FAILED also if there is no watermark yet. */
-enum store_status mongo_unseen(struct store *s, const char *user, const char *order, size_t most, struct arena *a,
-                               const char ***ids, size_t *count);
-/* An unfinished erasure: the names beside this alias, in batch seq and in others, must go. */
+/* ---- erasing a user's name from the ledger: see erasure.c ---- */
+/* An erasure in a lane: batch seq has its entry, and notes the alias until no name is left. */
 struct erasure {
     const char *coupon, *alias;
-    struct name_hash user;
-    int64_t seq;
+    int64_t lane, seq;
 };
-/* Record it beside the user's view, before it begins; sets e->user to the hash of user. *noted: false if no view is written yet. Whoever
- * records it erases: no alias is erased without a record, so an interrupted erasure is found again. */
-enum store_status mongo_erasure_begin(struct store *s, const char *user, struct erasure *e, bool *noted);
-/* Empty names, orders, metadata, codes and fingerprints in all rows of who[] with the alias (majority). STORE_NOT_FOUND: batch seq of this
- * lane has none of it. */
-enum store_status mongo_erasure_empty(struct store *s, int64_t lane, const struct erasure *e);
-/* Delete the record, once no name is left. */
-enum store_status mongo_erasure_end(struct store *s, const struct erasure *e);
-/* All of the user's, in a. */
-enum store_status mongo_erasures(struct store *s, const char *user, struct arena *a, struct erasure **erasures, size_t *count);
-/* Of all users: those whose alias has been erased, by the user's view. */
-enum store_status mongo_erasures_left(struct store *s, struct arena *a, struct erasure **erasures, size_t *count);
-/* Finish all recorded erasures, of all users: empty the names beside each alias that has been erased. An alias that has not is still its
- * user's, and the next erasure records it again. Call while nothing else writes, and before the records go with the users' documents. */
-enum store_status mongo_erasures_finish(struct store *s);
+/* Empty names, orders, metadata, codes, fingerprints and terms beside the alias, in all batches of the lane; last in batch seq, with the
+ * note. OK also if that is done already. */
+enum store_status mongo_erase_names(struct store *s, const struct erasure *e);
+/* At most `most` that are noted, of all users, or of those with this name's hash, in a. */
+enum store_status mongo_erasures(struct store *s, const char *user, size_t most, struct arena *a, struct erasure **erasures, size_t *count);
 
 /* ---- lists and look-ups across documents ---- */
 /* Coupons, newest (last created) first; after: opaque position from *next, or NULL. state -1: any. prefix: what their ids begin with, or
@@ -304,20 +292,12 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next);
 /* How many lanes a coupon has, by its ledger's first batch: the definition's view may not be written yet. */
 enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_t *lanes);
-/* Every state of a user, in all coupons: the wallet. coupon_ids[i] belongs to user_states[i]. Includes tombstones of an erased user:
- * erased_ms. Redemptions are left out, and counts are those at at_ms: see user_state_counts(). */
-enum store_status mongo_user_states(struct store *s, const char *user, int64_t at_ms, struct arena *a, const char ***coupon_ids,
-                                    struct user_state ***user_states, size_t *count);
-/* Give take() every state of a user, in all coupons, whole, one at a time, in no order; user NULL: every state with this order, and perhaps
- * a few without it. Tombstones are left out. take() copies what it keeps; if it returns false, the call stops with STORE_FAILED. */
-enum store_status mongo_each_user_state(struct store *s, const char *user, const char *order,
-                                        bool (*take)(void *context, const char *coupon, const struct user_state *u), void *context);
 /* Give take() what a user did, in each coupon: whole, one at a time, in no order; or what each user with this order did, in each coupon in
- * which they named it. after: as session reads are bounded. take() copies what it keeps; if it returns false, the call stops with
+ * which they named it. take() copies what it keeps; if it returns false, the call stops with
  * STORE_FAILED. */
 typedef bool user_take(void *context, const char *coupon, const struct user_state *u);
-enum store_status mongo_user_everywhere(struct store *s, const char *user, struct store_time after, user_take *take, void *context);
-enum store_status mongo_order_everywhere(struct store *s, const char *order, struct store_time after, user_take *take, void *context);
+enum store_status mongo_user_everywhere(struct store *s, const char *user, user_take *take, void *context);
+enum store_status mongo_order_everywhere(struct store *s, const char *order, user_take *take, void *context);
 /* Batches with seq < before (INT64_MAX: from the tail), descending. Majority. */
 enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t lane, int64_t before, size_t most,
                                     struct batch **batches, size_t *count);

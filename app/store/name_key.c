@@ -55,28 +55,10 @@ enum store_status mongo_name_key_put(struct store *s, const struct name_key *key
     return status == STORE_OK && memcmp(&there, &key->secret, sizeof there) != 0 ? STORE_EXISTS : status;
 }
 
-static bool any_row(const bson_t *doc, void *context)
-{
-    (void)doc;
-    *(bool *)context = true;
-    return true;
-}
-
 enum store_status names_make_key(struct store *s)
 {
-    const struct name_key fresh = name_key_random(), *found;
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW("find", "users", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
-    /* clang-format on */
-    bool any = false;
-    enum store_status status;
+    const struct name_key fresh = name_key_random();
+    enum store_status status = mongo_name_key_put(s, &fresh);
 
-    session_read_options(session_of(s), command, (struct store_time){0, 0}, 1);
-    status = session_read(session_of(s), command, any_row, &any);
-    if (status != STORE_OK)
-        return status;
-    if (any) /* another key would find none of those users */
-        return mongo_name_key(s, &found);
-    status = mongo_name_key_put(s, &fresh);
-    return status == STORE_EXISTS ? STORE_OK : status; /* another process was first */
+    return status == STORE_EXISTS ? STORE_OK : status; /* it has one already, or another process was first */
 }

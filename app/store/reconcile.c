@@ -83,7 +83,7 @@ static enum store_status find_sorted(struct session *session, bson_t *command, s
     bson_append_document_end(command, &sort);
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(session, command, session_seen(session), most);
+    session_read_options(session, command, most);
     return session_read(session, command, row, context);
 }
 
@@ -182,7 +182,7 @@ static enum store_status find_of_lane(struct session *session, const char *colle
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     codec_lane_id(&filter, "_id", coupon, lane);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, (struct store_time){0}, 0);
+    session_read_options(session, &command, 0);
     return session_read(session, &command, row, context);
 }
 
@@ -299,7 +299,7 @@ enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struc
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", coupon);
     bson_append_document_end(&command, &filter);
-    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), &command, 0);
     return session_read(session_of(s), &command, coupon_row, &read);
 }
 
@@ -768,7 +768,7 @@ static enum store_status mend_index(struct session *session, const struct mend *
     BSON_APPEND_DOCUMENT_BEGIN(&find, "filter", &filter);
     codec_ledger_id(&filter, "_id", m->coupon, m->lane, m->seq);
     bson_append_document_end(&find, &filter);
-    session_read_options(session, &find, session_seen(session), 1);
+    session_read_options(session, &find, 1);
     status = session_read(session, &find, indexing_row, &x);
     if (status == STORE_OK && bson_count_keys(&x.update)) {
         BSON_APPEND_UTF8(&command, "update", "ledger");

@@ -106,6 +106,6 @@ enum store_status mongo_refusals(struct store *s, const char *coupon, int64_t fr
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     quarters_filter(&filter, &coupon, 1, from_ms, to_ms);
     bson_append_document_end(&command, &filter);
-    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), &command, 0);
     return session_read(session_of(s), &command, counted_row, counts);
 }

@@ -94,7 +94,7 @@ static enum store_status find_page(struct session *session, struct page *p)
     BSON_APPEND_INT32(&sub, "_id", 1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", PAGE_MOST);
-    session_read_options(session, &command, (struct store_time){0}, PAGE_MOST);
+    session_read_options(session, &command, PAGE_MOST);
     return session_read(session, &command, page_row, p);
 }
 
@@ -244,7 +244,7 @@ enum store_status mongo_remains_due(struct store *s, int64_t now_ms, size_t most
         "hint", "remains");
     /* clang-format on */
 
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, due_row, &list);
     *due = list.items;
     *count = status == STORE_OK ? list.count : 0;

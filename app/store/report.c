@@ -79,7 +79,7 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
     bson_append_document_end(&command, &filter);
     put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
     put_flag(&command, "sort", by_id, 1);
-    session_read_options(session, &command, (struct store_time){0}, BATCH_ROWS);
+    session_read_options(session, &command, BATCH_ROWS);
     status = session_read(session, &command, coupon_row, &list);
     *coupons = list.items;
     *coupon_count = status == STORE_OK ? list.count : 0;
@@ -136,7 +136,7 @@ static enum store_status read_marks(struct session *session, const char *const *
     put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
     put_flag(&command, "sort", count ? by_id : by_lane, count ? 1 : 2);
     BSON_APPEND_UTF8(&command, "hint", count ? "_id_" : REPORT_MARKS);
-    session_read_options(session, &command, (struct store_time){0}, BATCH_ROWS);
+    session_read_options(session, &command, BATCH_ROWS);
     return session_read(session, &command, mark_row, list);
 }
 
@@ -200,7 +200,7 @@ static enum store_status read_stands(struct session *session, struct lane_list *
     session_add_coupons(session, &filter, silent_coupon, silent, silent->count);
     bson_append_document_end(&command, &filter);
     put_flag(&command, "projection", fields, 1);
-    session_read_options(session, &command, (struct store_time){0}, silent->count + 1);
+    session_read_options(session, &command, silent->count + 1);
     return session_read(session, &command, stand_row, list);
 }
 
@@ -246,7 +246,7 @@ enum store_status mongo_report_oldest(struct store *s, const char *const *ids, s
     put_flag(&command, "projection", fields, 1);
     put_flag(&command, "sort", by_at, 1);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(session, &command, (struct store_time){0}, 0);
+    session_read_options(session, &command, 0);
     return session_read(session, &command, oldest_row, at_ms);
 }
 

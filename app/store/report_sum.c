@@ -145,7 +145,7 @@ static enum store_status read_quarters(struct slice *s, const char *collection, 
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     quarters_filter(&filter, q->ids, q->count, s->from_ms, s->to_ms);
     bson_append_document_end(&command, &filter);
-    session_read_options(s->session, &command, (struct store_time){0}, BATCH_ROWS);
+    session_read_options(s->session, &command, BATCH_ROWS);
     return session_read(s->session, &command, row, s);
 }
 

@@ -15,14 +15,14 @@
 
 /* For tests: builds ahead of this one. See tests/service/test_schema.py. */
 #ifndef SCHEMA_NEWEST_READ
-#define SCHEMA_NEWEST_READ 4
+#define SCHEMA_NEWEST_READ 2
 #endif
 #ifndef SCHEMA_STEPS_AHEAD
 #define SCHEMA_STEPS_AHEAD
 #endif
 
 const struct schema_step schema_steps[] = {
-    {4, "a key to find users by", names_make_key},
+    {2, "a key for terms", names_make_key},
     SCHEMA_STEPS_AHEAD
 };
 const size_t schema_steps_count = sizeof schema_steps / sizeof *schema_steps;
@@ -30,7 +30,8 @@ const int schema_newest_read = SCHEMA_NEWEST_READ;
 
 static bool version_row(const bson_t *doc, void *context)
 {
-    return find_int(doc, "version", context);
+    find_int(doc, "form", context);
+    return true;
 }
 
 enum store_status schema_version(struct store *s, int64_t *version)
@@ -44,7 +45,7 @@ enum store_status schema_version(struct store *s, int64_t *version)
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", SCHEMA);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, (struct store_time){0, 0}, 1);
+    session_read_options(session, &command, 1);
     return session_read(session, &command, version_row, version);
 }
 
@@ -57,7 +58,7 @@ static bool note_version(struct store *s, int version)
         "update", SCHEMA,
         "updates", "[", "{",
             "q", "{", "_id", SCHEMA, "}",
-            "u", "{", "$max", "{", "version", BCON_INT32(version), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
+            "u", "{", "$max", "{", "form", BCON_INT32(version), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
     /* clang-format on */
@@ -73,28 +74,26 @@ static bool note_version(struct store *s, int version)
     return false;
 }
 
-static bool user_row(const bson_t *doc, void *context)
+static bool any_row(const bson_t *doc, void *context)
 {
-    struct name_hash hash;
-    const char *coupon;
-
-    *(bool *)context = !codec_user_state_id_get(doc, &coupon, &hash);
+    (void)doc;
+    *(bool *)context = true;
     return true;
 }
 
-/* The database's version; 0: it has nothing that depends on one. The first programs wrote no version, but other _ids of users: then 1. */
+/* The database's form; 0: it is new. What the first programs wrote has no form: then 1. */
 static enum store_status stored_version(struct store *s, int64_t *version)
 {
     /* clang-format off */
-    AUTO_BCON command = BCON_NEW("find", "users", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
+    AUTO_BCON command = BCON_NEW("find", "ledger", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
     /* clang-format on */
     bool old = false;
     enum store_status status = schema_version(s, version);
 
     if (status != STORE_OK || *version > 0)
         return status;
-    session_read_options(session_of(s), command, (struct store_time){0, 0}, 1);
-    status = session_read(session_of(s), command, user_row, &old);
+    session_read_options(session_of(s), command, 1);
+    status = session_read(session_of(s), command, any_row, &old);
     *version = old;
     return status;
 }

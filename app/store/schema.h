@@ -1,7 +1,7 @@
 /*
  * store/schema.h -- the version of the stored data, the steps that upgrade it, and what couponctl doctor asks a database.
  *
- * Shape    collection `schema`: {_id: "schema", version, at}; the first programs wrote none, and their data is version 1
+ * Shape    collection `schema`: {_id: "schema", form: the version, at}; a ledger without a form is of version 1
  * Steps    rows of schema_steps[], one per version, ascending without gaps. The last one is what this program writes and reads; data older
  *          than the first one is not read: version 1 was never released.
  *          A step may run twice, or in two processes at once, and while the predecessor's workers are still running
@@ -25,7 +25,7 @@ extern const size_t schema_steps_count;
 /* The newest version that this program reads: the last step's, or the next one. */
 extern const int schema_newest_read;
 
-/* The stored version; 0: none, the database is new or as the first programs left it. */
+/* The stored version; 0: none. */
 enum store_status schema_version(struct store *s, int64_t *version);
 
 /* Upgrade the database to the last step's version. 0; or -1, nothing changed by the step that failed, and message (size bytes) says what is

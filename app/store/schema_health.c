@@ -240,6 +240,6 @@ enum store_status server_totals_faults(struct store *s, char *text, size_t size)
     BSON_APPEND_INT32(&projection, "_id", 1);
     bson_append_document_end(&command, &projection);
     BSON_APPEND_INT64(&command, "limit", FAULTS_MOST);
-    session_read_options(session_of(s), &command, (struct store_time){0}, FAULTS_MOST);
+    session_read_options(session_of(s), &command, FAULTS_MOST);
     return session_read(session_of(s), &command, fault_row, &list);
 }

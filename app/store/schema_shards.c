@@ -16,7 +16,7 @@ static bool read_config(struct session *session, const char *collection, const b
 
     BSON_APPEND_UTF8(&command, "find", collection);
     BSON_APPEND_DOCUMENT(&command, "filter", filter);
-    session_read_options(session, &command, (struct store_time){0}, 1000);
+    session_read_options(session, &command, 1000);
     return session_run_on(session, "config", &command, reply, &error) && find_document(reply, "cursor", &cursor) &&
            find_array(&cursor, "firstBatch", documents);
 }

@@ -36,7 +36,7 @@ enum store_status secrets_read(struct store *s, const char *id, struct secret *s
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", id);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, (struct store_time){0, 0}, 1);
+    session_read_options(session, &command, 1);
     status = session_read(session, &command, secret_row, &reading);
     return status == STORE_OK && !reading.found ? STORE_NOT_FOUND : status;
 }

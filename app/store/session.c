@@ -318,8 +318,9 @@ void session_saw(struct store *s, struct store_time when)
     session->told = store_time_later(session->told, when);
 }
 
-void session_read_concern(bson_t *command, struct store_time after)
+void session_read_concern(const struct session *session, bson_t *command)
 {
+    const struct store_time after = session_seen(session);
     bson_t concern;
 
     BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &concern);
@@ -329,9 +330,9 @@ void session_read_concern(bson_t *command, struct store_time after)
     bson_append_document_end(command, &concern);
 }
 
-void session_read_options(struct session *session, bson_t *command, struct store_time after, size_t most)
+void session_read_options(struct session *session, bson_t *command, size_t most)
 {
-    session_read_concern(command, after);
+    session_read_concern(session, command);
     BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
     if (most)
         BSON_APPEND_INT64(command, "batchSize", (int64_t)most);

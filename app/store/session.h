@@ -10,6 +10,7 @@
 #define STORE_SESSION_H
 
 #include <mongoc/mongoc.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -23,6 +24,15 @@
 #define CODE_UNKNOWN_ZONE 40485
 #define COMMAND_BYTES_MAX (8u << 20) /* writes are split beyond this size; every document is smaller */
 
+/* Majority writes of this process, in turn: see session_see_all(). */
+struct pulses {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool running;
+    uint64_t begun, done, good; /* numbers of the last that began, ended, was acknowledged */
+    struct store_time when;     /* of that */
+};
+
 struct mongo {
     struct store_source source; /* first: the source is the mongo */
     mongoc_client_pool_t *pool; /* NULL: opened by mongo_open_single() */
@@ -30,6 +40,7 @@ struct mongo {
     char database[CONFIG_TEXT_SIZE];
     int64_t server_limit_ms; /* for maxTimeMS and wtimeout: the server gives up before our socket does */
     mongoc_uri_t *uri;
+    struct pulses pulses;
     atomic_bool sharded; /* behind mongos: known once a session is ready. Filters by $in or range then also name _id.c */
 };
 
@@ -54,7 +65,6 @@ struct session {
 struct collection_row {
     const char *name;
     const char *shard_key; /* on a sharded cluster; NULL: stays on one shard */
-    const char *index_defaults; /* of its indexes, if the server accepts them; NULL: the server's */
 };
 
 size_t mongo_collections(const struct collection_row **rows);
@@ -142,7 +152,7 @@ struct joined_find {
 /* Like session_row; find: the one that found the document. The rows of each find come in its order. */
 typedef bool joined_row(const bson_t *doc, size_t find, void *context);
 enum store_status session_read_joined(struct session *session, const char *collection, struct joined_find *finds, size_t count,
-                                      struct store_time after, joined_row *row, void *context);
+                                      joined_row *row, void *context);
 
 /* After a session_read() for several reads, whose rows set `status` if they cannot be decoded: the reads fail with the call, and the call
  * with any of them, except with STORE_LEFT. */
@@ -161,10 +171,10 @@ enum store_status session_read_joined(struct session *session, const char *colle
  * read not before it misses nothing of that, also from another primary. Zero: nothing yet. */
 struct store_time session_seen(const struct session *session);
 void session_saw(struct store *s, struct store_time when);
-/* {readConcern: majority, not before `after`}. */
-void session_read_concern(bson_t *command, struct store_time after);
-/* The tail of a find: {readConcern: majority, not before `after`; maxTimeMS; batchSize}. */
-void session_read_options(struct session *session, bson_t *command, struct store_time after, size_t most);
+/* {readConcern: majority, not before what the session has seen}. */
+void session_read_concern(const struct session *session, bson_t *command);
+/* The tail of a find: {readConcern, maxTimeMS, batchSize}. */
+void session_read_options(struct session *session, bson_t *command, size_t most);
 /* The tail of a write: {ordered: false, writeConcern}. */
 void session_write_options(struct session *session, bson_t *command);
 void session_write_concern(struct session *session, bson_t *command);
@@ -178,8 +188,10 @@ void session_add_prefix(bson_t *filter, const char *member, const char *prefix);
 /* Append to a filter: what follows the document of this time and id in a list, the newest first. */
 void session_add_older(bson_t *filter, const char *time, int64_t ms, const char *id);
 
-/* Write with majority: a read not before *after sees all that was acknowledged before the call (confirm.c). */
-bool session_pulse(struct session *session, struct store_time *after);
+/* Write with majority: what this session reads from here on shows all that was acknowledged before the call, anywhere (confirm.c). */
+bool session_pulse(struct session *session);
+/* The same, sharing the write with others who ask at the same time. */
+bool session_see_all(struct session *session);
 
 /* Behind mongos, the filter {_id: {$in: [...]}} must also name the shard key: append "_id.c" for those coupons. coupon(context, i) is the
  * i-th of count. */

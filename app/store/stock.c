@@ -76,7 +76,7 @@ enum store_status mongo_stocks(struct store *s, int64_t now_ms, size_t most, str
         }
     }
     if (status == STORE_OK)
-        status = session_read_joined(session, "ledger", finds, lane_count, (struct store_time){0}, head_row, lanes);
+        status = session_read_joined(session, "ledger", finds, lane_count, head_row, lanes);
     *count = status == STORE_OK ? keep_whole(into, *count, lanes, lane_count) : 0;
     free(finds);
     free(lanes);

@@ -152,7 +152,7 @@ static bool read_back(struct additions *g)
     in_end(&in, &filter);
     session_add_coupons(g->session, &filter, addition_coupon, g->items, g->count);
     bson_append_document_end(&command, &filter);
-    session_read_options(g->session, &command, (struct store_time){0}, in.count + 1);
+    session_read_options(g->session, &command, in.count + 1);
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
             g->items[i].todo = TODO_INSERT; /* unless there is a row */

@@ -6,65 +6,42 @@
 #include "store/bson_fields.h"
 #include "store/codes.h"
 
-/* ---- ids of coupons, from aggregations whose rows are {_id: id} ---- */
+/* ---- lanes in which something is due ---- */
 
-struct id_list {
-    const char **items; /* room for `most` */
+struct due_lanes {
+    struct due_lane *items; /* room for `most` */
     size_t count, most;
     struct arena *arena;
 };
 
-static bool id_row(const bson_t *doc, void *context)
+static bool due_row(const bson_t *doc, void *context)
 {
-    struct id_list *list = context;
-    const char *id;
+    struct due_lanes *list = context;
+    const char *coupon;
+    int64_t lane;
 
-    if (!find_text(doc, "_id", &id))
+    if (list->count == list->most || !codec_id_int(doc, "l", &coupon, &lane))
         return false;
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->items[i], id) == 0)
-            return true;
-    if (list->count < list->most)
-        list->items[list->count++] = arena_strdup(list->arena, id);
+    list->items[list->count++] = (struct due_lane){arena_strdup(list->arena, coupon), lane};
     return true;
 }
 
-static void id_list_init(struct id_list *list, size_t most, struct arena *a)
+enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct due_lane *into, size_t *count)
 {
-    *list = (struct id_list){arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
-}
-
-/* In one kind of view: buckets for coupons with slots, user states for those without. By the indexes due_all. */
-static enum store_status find_due(struct session *session, const char *collection, int64_t before_ms, struct id_list *list)
-{
+    struct due_lanes list = {into, 0, most, a};
+    enum store_status status = STORE_OK;
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
-        "aggregate", BCON_UTF8(collection),
-        "pipeline", "[",
-            "{", "$match", "{", "view.due", "{",
-                "$gt", BCON_DATE_TIME(0), "$lt", BCON_DATE_TIME(before_ms), "}", "}", "}",
-            "{", "$group", "{", "_id", "$_id.c", "}", "}",
-            "{", "$limit", BCON_INT64((int64_t)list->most), "}",
-        "]",
-        "cursor", "{", "}", "hint", "due_all");
+        "find", "lanes",
+        "filter", "{", "view.due", "{", "$gt", BCON_DATE_TIME(0), "$lt", BCON_DATE_TIME(before_ms), "}", "}",
+        "projection", "{", "_id", BCON_INT32(1), "}",
+        "sort", "{", "view.due", BCON_INT32(1), "}",
+        "limit", BCON_INT64((int64_t)most));
     /* clang-format on */
 
-    session_read_options(session, command, (struct store_time){0}, 0);
-    return session_read(session, command, id_row, list);
-}
-
-enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, const char ***ids,
-                                    size_t *count)
-{
-    enum store_status status = STORE_OK;
-    struct id_list list;
-
-    id_list_init(&list, most, a);
+    session_read_options(session_of(s), command, most);
     if (most > 0)
-        status = find_due(session_of(s), "buckets", before_ms, &list);
-    if (status == STORE_OK && most > 0)
-        status = find_due(session_of(s), "users", before_ms, &list);
-    *ids = list.items;
+        status = session_read(session_of(s), command, due_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
@@ -106,7 +83,7 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
         "limit", BCON_INT64((int64_t)most));
     /* clang-format on */
 
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), command, 0);
     if (most > 0)
         status = session_read(session_of(s), command, over_row, &list);
     *coupons = list.items;
@@ -129,7 +106,7 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
         "hint", "cleanup");
     /* clang-format on */
 
-    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, over_row, &list);
     *coupons = list.items;
     *count = status == STORE_OK ? list.count : 0;
@@ -152,21 +129,6 @@ enum store_status mongo_over_seen(struct store *s, const struct over_coupon *ove
 }
 
 /* ---- erased users ---- */
-
-/* The filter sees each document as it is when deleted: a user who came back has a view without `erased`. */
-enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms)
-{
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "delete", "users",
-        "deletes", "[", "{",
-            "q", "{", "view.erased", "{", "$lt", BCON_DATE_TIME(before_ms), "}",
-                "erasing", "{", "$exists", BCON_BOOL(false), "}", "}", "limit", BCON_INT32(0),
-        "}", "]");
-    /* clang-format on */
-
-    return session_write(session_of(s), command, NULL);
-}
 
 /* ---- the codes of a coupon that is over ---- */
 
@@ -303,7 +265,7 @@ static enum store_status clean_buckets(struct session *session, struct cleaning 
     bson_init(&c->look_ups);
     bson_init(&c->updates);
     bson_init(&c->deletes);
-    code_buckets_find(session, &command, (struct store_time){0}, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
+    code_buckets_find(session, &command, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
     status = session_read(session, &command, cleaning_row, c);
     if (status == STORE_OK)
         status = run_statements(session, "delete", "codes", "deletes", &c->look_ups, c->look_up_count);
@@ -337,6 +299,6 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     free(buckets);
     if (status != STORE_OK)
         return status;
-    code_buckets_find(session, &command, (struct store_time){0}, coupon, to_b, INT64_MAX, 1);
+    code_buckets_find(session, &command, coupon, to_b, INT64_MAX, 1);
     return session_read(session, &command, one_more_row, more);
 }

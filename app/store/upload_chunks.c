@@ -130,7 +130,7 @@ enum store_status mongo_chunk(struct store *s, const char *upload, int64_t chunk
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     put_id(&filter, upload, chunk);
     bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, (struct store_time){0}, 0);
+    session_read_options(session, &command, 0);
     status = session_read(session, &command, part_row, &read);
     return status == STORE_OK && !read.found ? STORE_NOT_FOUND : status;
 }
@@ -180,7 +180,7 @@ static enum store_status find_old_uploads(struct session *session, int64_t befor
         "cursor", "{", "}");
     /* clang-format on */
 
-    session_read_options(session, command, (struct store_time){0}, 0);
+    session_read_options(session, command, 0);
     return session_read(session, command, upload_row, list);
 }
 

@@ -204,14 +204,14 @@ static void put_hint(bson_t *command)
 }
 
 /* Read whole batches, until there are too many: *left. */
-static enum store_status gather_whole(struct session *session, const bson_t *filter, struct store_time after, struct gathered *g, bool *left)
+static enum store_status gather_whole(struct session *session, const bson_t *filter, struct gathered *g, bool *left)
 {
     AUTO_BSON command = BSON_INITIALIZER;
 
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT(&command, "filter", filter);
     put_hint(&command);
-    session_read_options(session, &command, after, g->most + 1);
+    session_read_options(session, &command, g->most + 1);
     return session_read_until(session, &command, gather_row, has_enough, g, left);
 }
 
@@ -239,8 +239,7 @@ static bool stream_row(const bson_t *doc, void *context)
 }
 
 /* Read only the entries that name the user, in order. The server may sort on disk. */
-static enum store_status stream_user(struct session *session, const bson_t *filter, struct store_time after, const char *user,
-                                     state_take *take, void *context)
+static enum store_status stream_user(struct session *session, const bson_t *filter, const char *user, state_take *take, void *context)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -263,7 +262,7 @@ static enum store_status stream_user(struct session *session, const bson_t *filt
     gather_init(&of.gathered, 0, is_streamed, &of);
     of.gathered.only = true;
     put_hint(command);
-    session_read_concern(command, after);
+    session_read_concern(session, command);
     BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
     status = session_read(session, command, stream_row, &of);
     if (status == STORE_OK && !(fold_gathered(&of.folding, &of.gathered) && fold_end(&of.folding)))
@@ -366,7 +365,7 @@ static enum store_status read_each(struct session *session, struct users *t, siz
             continue;
         put_reads(session, &filter, r, 1);
         BSON_APPEND_INT64(&filter, "_id.l", r->lane);
-        status = stream_user(session, &filter, session_seen(session), r->user, take_read, t);
+        status = stream_user(session, &filter, r->user, take_read, t);
         r->status = status;
     }
     return status;
@@ -391,7 +390,7 @@ enum store_status users_read(struct store *s, struct arena *a, struct user_read 
     gather_init(&g, count, is_read, &t);
     if (session_finds_names(session)) {
         put_reads(session, &filter, reads, count);
-        status = gather_whole(session, &filter, session_seen(session), &g, &left);
+        status = gather_whole(session, &filter, &g, &left);
     }
     if (status == STORE_OK && left) {
         status = read_each(session, &t, count);
@@ -425,7 +424,7 @@ static bool take_each(void *context, const char *coupon, int64_t lane, const cha
     return !u || each->take(each->context, coupon, u);
 }
 
-enum store_status mongo_user_everywhere(struct store *s, const char *user, struct store_time after, user_take *take, void *context)
+enum store_status mongo_user_everywhere(struct store *s, const char *user, user_take *take, void *context)
 {
     struct session *session = session_of(s);
     struct each each = {take, context};
@@ -439,9 +438,9 @@ enum store_status mongo_user_everywhere(struct store *s, const char *user, struc
     put_part(&filter, NULL);
     BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
     gather_init(&of.gathered, 0, is_streamed, &of);
-    status = gather_whole(session, &filter, after, &of.gathered, &left);
+    status = gather_whole(session, &filter, &of.gathered, &left);
     if (status == STORE_OK && left) {
-        status = stream_user(session, &filter, after, user, take_each, &each);
+        status = stream_user(session, &filter, user, take_each, &each);
     } else if (status == STORE_OK) {
         sort_gathered(&of.gathered);
         status = fold_gathered(&of.folding, &of.gathered) && fold_end(&of.folding) ? STORE_OK : STORE_FAILED;
@@ -488,7 +487,7 @@ static bool order_row(const bson_t *doc, void *context)
     return it.err_off == 0;
 }
 
-enum store_status mongo_order_everywhere(struct store *s, const char *order, struct store_time after, user_take *take, void *context)
+enum store_status mongo_order_everywhere(struct store *s, const char *order, user_take *take, void *context)
 {
     struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
@@ -511,7 +510,7 @@ enum store_status mongo_order_everywhere(struct store *s, const char *order, str
     BSON_APPEND_INT32(&members, "who.u", 1);
     bson_append_document_end(&command, &members);
     put_hint(&command);
-    session_read_options(session, &command, after, 0);
+    session_read_options(session, &command, 0);
     status = session_read(session, &command, order_row, &o);
     for (size_t done = 0; done < o.count && status == STORE_OK;) {
         size_t some = o.count - done < ORDER_USERS ? o.count - done : ORDER_USERS;
@@ -573,7 +572,7 @@ enum store_status users_job(struct store *s, const char *coupon, int64_t lane, c
         "cursor", "{", "}");
     /* clang-format on */
     put_hint(command);
-    session_read_concern(command, session_seen(session));
+    session_read_concern(session, command);
     BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
     status = session_read(session, command, job_row, &rows);
     *state = status == STORE_OK && rows.state->seq ? rows.state : NULL;

@@ -10,7 +10,7 @@
 #include "reporter/batch_counts.h"
 #include "reporter/definition_sync.h"
 #include "reporter/queue.h"
-#include "reporter/view_lag.h"
+#include "reporter/checkpoint_lag.h"
 
 static struct counted_lane hot = {.coupon = "hot"}, cold = {.coupon = "cold"};
 
@@ -196,175 +196,175 @@ static void lanes_are_made_to_follow_once_and_again_where_that_failed(void **sta
 
 static void a_quiet_lane_whose_mark_stands_still_for_three_ages_is_behind(void **state)
 {
-    struct view_lag *w = view_lag_new(AGE_MS);
-    struct view_lag_due due[4];
+    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
+    struct checkpoint_lag_due due[4];
 
     (void)state;
-    view_lag_seen(w, "hot", 0, 7, at(0));
-    assert_int_equal(view_lag_due(w, at(1900), due, 4), 0);
-    assert_int_equal(view_lag_due(w, at(2000), due, 4), 1);
+    checkpoint_lag_seen(w, "hot", 0, 7, at(0));
+    assert_int_equal(checkpoint_lag_due(w, at(1900), due, 4), 0);
+    assert_int_equal(checkpoint_lag_due(w, at(2000), due, 4), 1);
     assert_string_equal(due[0].coupon, "hot");
-    assert_false(view_lag_marked(w, "hot", 0, 5, at(2000)));
-    assert_int_equal(view_lag_due(w, at(5000), due, 4), 0);
-    assert_int_equal(view_lag_due(w, at(5001), due, 4), 1);
-    assert_true(view_lag_marked(w, "hot", 0, 5, at(5001)));
-    assert_int_equal(view_lag_due(w, at(8002), due, 4), 1);
-    assert_false(view_lag_marked(w, "hot", 0, 7, at(8002)));
-    assert_int_equal(view_lag_due(w, at(100000000), due, 4), 0);
-    view_lag_free(w);
+    assert_false(checkpoint_lag_marked(w, "hot", 0, 5, at(2000)));
+    assert_int_equal(checkpoint_lag_due(w, at(5000), due, 4), 0);
+    assert_int_equal(checkpoint_lag_due(w, at(5001), due, 4), 1);
+    assert_true(checkpoint_lag_marked(w, "hot", 0, 5, at(5001)));
+    assert_int_equal(checkpoint_lag_due(w, at(8002), due, 4), 1);
+    assert_false(checkpoint_lag_marked(w, "hot", 0, 7, at(8002)));
+    assert_int_equal(checkpoint_lag_due(w, at(100000000), due, 4), 0);
+    checkpoint_lag_free(w);
 }
 
 static void however_young_marks_move_a_lane_is_left_alone_for_a_moment(void **state)
 {
-    struct view_lag *w = view_lag_new(1);
-    struct view_lag_due due[4];
+    struct checkpoint_lag *w = checkpoint_lag_new(1);
+    struct checkpoint_lag_due due[4];
 
     (void)state;
-    view_lag_seen(w, "hot", 0, 7, at(0));
-    assert_int_equal(view_lag_due(w, at(399), due, 4), 0);
-    assert_int_equal(view_lag_due(w, at(400), due, 4), 1);
-    assert_false(view_lag_marked(w, "hot", 0, 5, at(400)));
-    assert_int_equal(view_lag_due(w, at(1400), due, 4), 0);
-    assert_int_equal(view_lag_due(w, at(1401), due, 4), 1);
-    assert_true(view_lag_marked(w, "hot", 0, 5, at(1401)));
-    view_lag_free(w);
+    checkpoint_lag_seen(w, "hot", 0, 7, at(0));
+    assert_int_equal(checkpoint_lag_due(w, at(399), due, 4), 0);
+    assert_int_equal(checkpoint_lag_due(w, at(400), due, 4), 1);
+    assert_false(checkpoint_lag_marked(w, "hot", 0, 5, at(400)));
+    assert_int_equal(checkpoint_lag_due(w, at(1400), due, 4), 0);
+    assert_int_equal(checkpoint_lag_due(w, at(1401), due, 4), 1);
+    assert_true(checkpoint_lag_marked(w, "hot", 0, 5, at(1401)));
+    checkpoint_lag_free(w);
 }
 
 static void a_mark_that_moves_is_not_behind(void **state)
 {
-    struct view_lag *w = view_lag_new(AGE_MS);
-    struct view_lag_due due[4];
+    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
+    struct checkpoint_lag_due due[4];
 
     (void)state;
-    view_lag_seen(w, "slow", 0, 90, at(0));
+    checkpoint_lag_seen(w, "slow", 0, 90, at(0));
     for (int64_t look = 1; look < 20; look++) {
-        assert_int_equal(view_lag_due(w, at(3001 * look), due, 4), 1);
-        assert_false(view_lag_marked(w, "slow", 0, look, at(3001 * look)));
+        assert_int_equal(checkpoint_lag_due(w, at(3001 * look), due, 4), 1);
+        assert_false(checkpoint_lag_marked(w, "slow", 0, look, at(3001 * look)));
     }
-    view_lag_free(w);
+    checkpoint_lag_free(w);
 }
 
 static void a_busy_lane_is_left_alone_while_its_mark_moves(void **state)
 {
-    struct view_lag *w = view_lag_new(AGE_MS);
-    struct view_lag_due due[4];
+    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
+    struct checkpoint_lag_due due[4];
     int64_t ms;
 
     (void)state;
     for (ms = 0; ms <= 10000; ms += 100) {
-        view_lag_seen(w, "hot", 0, 10 + ms, at(ms));
-        assert_int_equal(view_lag_due(w, at(ms), due, 4), 0);
+        checkpoint_lag_seen(w, "hot", 0, 10 + ms, at(ms));
+        assert_int_equal(checkpoint_lag_due(w, at(ms), due, 4), 0);
     }
-    view_lag_seen(w, "hot", 0, 10 + ms, at(ms));
-    assert_int_equal(view_lag_due(w, at(ms), due, 4), 1);
-    assert_false(view_lag_marked(w, "hot", 0, 9000, at(ms)));
+    checkpoint_lag_seen(w, "hot", 0, 10 + ms, at(ms));
+    assert_int_equal(checkpoint_lag_due(w, at(ms), due, 4), 1);
+    assert_false(checkpoint_lag_marked(w, "hot", 0, 9000, at(ms)));
     for (int64_t end = ms + 10000; ms < end; ms += 100)
-        view_lag_seen(w, "hot", 0, 10 + ms, at(ms));
-    assert_int_equal(view_lag_due(w, at(ms + 1), due, 4), 1);
-    assert_true(view_lag_marked(w, "hot", 0, 9000, at(ms + 1)));
-    view_lag_free(w);
+        checkpoint_lag_seen(w, "hot", 0, 10 + ms, at(ms));
+    assert_int_equal(checkpoint_lag_due(w, at(ms + 1), due, 4), 1);
+    assert_true(checkpoint_lag_marked(w, "hot", 0, 9000, at(ms + 1)));
+    checkpoint_lag_free(w);
 }
 
 static void a_lane_that_cannot_be_written_is_tried_less_and_less_often(void **state)
 {
-    struct view_lag *w = view_lag_new(AGE_MS);
-    struct view_lag_due due[4];
+    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
+    struct checkpoint_lag_due due[4];
 
     (void)state;
-    view_lag_seen(w, "hot", 0, 7, at(0));
-    assert_int_equal(view_lag_due(w, at(2000), due, 4), 1);
-    view_lag_failed(w, "hot", 0, at(2000));
-    assert_int_equal(view_lag_due(w, at(7900), due, 4), 0);
-    assert_int_equal(view_lag_due(w, at(8001), due, 4), 1);
-    view_lag_failed(w, "hot", 0, at(8001));
-    assert_int_equal(view_lag_due(w, at(19900), due, 4), 0);
-    view_lag_seen(w, "hot", 0, 8, at(19900));
-    assert_int_equal(view_lag_due(w, at(21900), due, 4), 1);
-    view_lag_free(w);
+    checkpoint_lag_seen(w, "hot", 0, 7, at(0));
+    assert_int_equal(checkpoint_lag_due(w, at(2000), due, 4), 1);
+    checkpoint_lag_failed(w, "hot", 0, at(2000));
+    assert_int_equal(checkpoint_lag_due(w, at(7900), due, 4), 0);
+    assert_int_equal(checkpoint_lag_due(w, at(8001), due, 4), 1);
+    checkpoint_lag_failed(w, "hot", 0, at(8001));
+    assert_int_equal(checkpoint_lag_due(w, at(19900), due, 4), 0);
+    checkpoint_lag_seen(w, "hot", 0, 8, at(19900));
+    assert_int_equal(checkpoint_lag_due(w, at(21900), due, 4), 1);
+    checkpoint_lag_free(w);
 }
 
 static void many_lanes_are_looked_at_in_turns(void **state)
 {
-    struct view_lag *w = view_lag_new(AGE_MS);
-    struct view_lag_due due[2];
+    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
+    struct checkpoint_lag_due due[2];
     char seen[5] = "";
 
     (void)state;
     for (int64_t lane = 0; lane < 4; lane++)
-        view_lag_seen(w, "many", lane, 1, at(0));
+        checkpoint_lag_seen(w, "many", lane, 1, at(0));
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(view_lag_due(w, at(2000 + round), due, 2), 2);
+        assert_int_equal(checkpoint_lag_due(w, at(2000 + round), due, 2), 2);
         for (int i = 0; i < 2; i++)
             seen[due[i].lane] = 'x';
     }
     assert_memory_equal(seen, "xxxx", 4);
-    view_lag_free(w);
+    checkpoint_lag_free(w);
 }
 
 /* None failed. */
-static bool views_are_written(struct view_lag *w)
+static bool views_are_written(struct checkpoint_lag *w)
 {
-    struct view_lag_due failed[2];
+    struct checkpoint_lag_due failed[2];
     size_t count;
 
-    return view_lag_is_done(w, failed, 2, &count) && count == 0;
+    return checkpoint_lag_is_done(w, failed, 2, &count) && count == 0;
 }
 
 static void what_was_behind_when_a_wait_began_is_waited_for_and_nothing_later(void **state)
 {
-    struct view_lag *w = view_lag_new(AGE_MS);
+    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
 
     (void)state;
-    view_lag_begin(w);
+    checkpoint_lag_begin(w);
     assert_true(views_are_written(w));
-    view_lag_seen(w, "hot", 0, 7, at(0));
-    view_lag_seen(w, "cold", 0, 3, at(0));
+    checkpoint_lag_seen(w, "hot", 0, 7, at(0));
+    checkpoint_lag_seen(w, "cold", 0, 3, at(0));
     assert_true(views_are_written(w));
-    view_lag_begin(w);
-    view_lag_seen(w, "hot", 0, 9, at(100));
-    view_lag_seen(w, "late", 0, 1, at(100));
-    assert_false(view_lag_marked(w, "hot", 0, 6, at(500)));
-    assert_false(view_lag_marked(w, "cold", 0, 3, at(500)));
+    checkpoint_lag_begin(w);
+    checkpoint_lag_seen(w, "hot", 0, 9, at(100));
+    checkpoint_lag_seen(w, "late", 0, 1, at(100));
+    assert_false(checkpoint_lag_marked(w, "hot", 0, 6, at(500)));
+    assert_false(checkpoint_lag_marked(w, "cold", 0, 3, at(500)));
     assert_false(views_are_written(w));
-    assert_false(view_lag_marked(w, "hot", 0, 7, at(500)));
+    assert_false(checkpoint_lag_marked(w, "hot", 0, 7, at(500)));
     assert_true(views_are_written(w));
-    view_lag_begin(w); /* for hot, 9, and late, 1 */
-    assert_false(view_lag_marked(w, "late", 0, 1, at(600)));
+    checkpoint_lag_begin(w); /* for hot, 9, and late, 1 */
+    assert_false(checkpoint_lag_marked(w, "late", 0, 1, at(600)));
     assert_false(views_are_written(w));
-    view_lag_begin(w);
-    assert_false(view_lag_marked(w, "hot", 0, 9, at(600)));
+    checkpoint_lag_begin(w);
+    assert_false(checkpoint_lag_marked(w, "hot", 0, 9, at(600)));
     assert_true(views_are_written(w));
-    view_lag_free(w);
+    checkpoint_lag_free(w);
 }
 
 static void views_that_cannot_be_written_are_not_waited_for_but_named(void **state)
 {
-    struct view_lag *w = view_lag_new(AGE_MS);
-    struct view_lag_due failed[2];
+    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
+    struct checkpoint_lag_due failed[2];
     size_t count;
 
     (void)state;
     for (int64_t lane = 0; lane < 3; lane++)
-        view_lag_seen(w, "hurt", lane, 7, at(0));
-    view_lag_seen(w, "well", 0, 7, at(0));
-    view_lag_begin(w);
-    view_lag_failed(w, "hurt", 1, at(100));
-    view_lag_failed(w, "hurt", 2, at(100));
-    assert_false(view_lag_marked(w, "hurt", 0, 7, at(500)));
-    assert_false(view_lag_is_done(w, failed, 2, &count)); /* well */
-    assert_false(view_lag_marked(w, "well", 0, 7, at(500)));
-    assert_true(view_lag_is_done(w, failed, 2, &count));
+        checkpoint_lag_seen(w, "hurt", lane, 7, at(0));
+    checkpoint_lag_seen(w, "well", 0, 7, at(0));
+    checkpoint_lag_begin(w);
+    checkpoint_lag_failed(w, "hurt", 1, at(100));
+    checkpoint_lag_failed(w, "hurt", 2, at(100));
+    assert_false(checkpoint_lag_marked(w, "hurt", 0, 7, at(500)));
+    assert_false(checkpoint_lag_is_done(w, failed, 2, &count)); /* well */
+    assert_false(checkpoint_lag_marked(w, "well", 0, 7, at(500)));
+    assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
     assert_int_equal(count, 2);
     assert_true(failed[0].lane + failed[1].lane == 3 && strcmp(failed[0].coupon, "hurt") == 0);
-    assert_false(view_lag_is_done(w, failed, 1, &count));
-    view_lag_seen(w, "hurt", 1, 8, at(600)); /* what comes on top mends nothing */
-    assert_true(view_lag_is_done(w, failed, 2, &count));
-    assert_false(view_lag_marked(w, "hurt", 1, 6, at(700))); /* but who writes again may come to the end */
-    assert_false(view_lag_is_done(w, failed, 2, &count));
-    assert_false(view_lag_marked(w, "hurt", 1, 7, at(800)));
-    assert_true(view_lag_is_done(w, failed, 2, &count));
+    assert_false(checkpoint_lag_is_done(w, failed, 1, &count));
+    checkpoint_lag_seen(w, "hurt", 1, 8, at(600)); /* what comes on top mends nothing */
+    assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
+    assert_false(checkpoint_lag_marked(w, "hurt", 1, 6, at(700))); /* but who writes again may come to the end */
+    assert_false(checkpoint_lag_is_done(w, failed, 2, &count));
+    assert_false(checkpoint_lag_marked(w, "hurt", 1, 7, at(800)));
+    assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
     assert_true(count == 1 && failed[0].lane == 2);
-    view_lag_free(w);
+    checkpoint_lag_free(w);
 }
 
 /* None failed. */

@@ -1,5 +1,5 @@
 /*
- * reporter/view_lag.h -- which lanes may have views left behind: those whose mark "views" is below their last seq.
+ * reporter/checkpoint_lag.h -- which lanes may have views left behind: those whose mark "views" is below their last seq.
  *
  * Rule     marks move at a certain age. Once a lane has been quiet for twice that, its mark is read, then every three ages; a lane that
  *          stays busy has a working writer, and is checked every ten seconds. If a mark has not moved for three ages, its views were left
@@ -23,27 +23,27 @@
 #define WATCH_BUSY_MS 10000
 #define WATCH_RETRY_MOST_MS 60000
 
-struct view_lag;
+struct checkpoint_lag;
 
-struct view_lag_due {
+struct checkpoint_lag_due {
     char coupon[COUPON_ID_MAX + 1];
     int64_t lane;
 };
 
 /* age_ms: the age at which marks move. */
-struct view_lag *view_lag_new(int64_t age_ms);
-void view_lag_free(struct view_lag *w);
+struct checkpoint_lag *checkpoint_lag_new(int64_t age_ms);
+void checkpoint_lag_free(struct checkpoint_lag *w);
 /* The lane has a batch `seq`. */
-void view_lag_seen(struct view_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
+void checkpoint_lag_seen(struct checkpoint_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
 /* The lanes to check now, into due[most]; if there are more, the next call goes on. */
-size_t view_lag_due(struct view_lag *w, struct mono now, struct view_lag_due *due, size_t most);
+size_t checkpoint_lag_due(struct checkpoint_lag *w, struct mono now, struct checkpoint_lag_due *due, size_t most);
 /* The lane's mark was read. True: it does not move, so its views must be written. */
-bool view_lag_marked(struct view_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
+bool checkpoint_lag_marked(struct checkpoint_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
 /* From now on wait for the views not known to be written now. */
-void view_lag_begin(struct view_lag *w);
+void checkpoint_lag_begin(struct checkpoint_lag *w);
 /* True if they are, except for failed[*count], whose last writes failed. False: others are pending, or more than `most` failed. */
-bool view_lag_is_done(struct view_lag *w, struct view_lag_due *failed, size_t most, size_t *count);
+bool checkpoint_lag_is_done(struct checkpoint_lag *w, struct checkpoint_lag_due *failed, size_t most, size_t *count);
 /* Writing them failed: wait longer before the lane is due again. */
-void view_lag_failed(struct view_lag *w, const char *coupon, int64_t lane, struct mono now);
+void checkpoint_lag_failed(struct checkpoint_lag *w, const char *coupon, int64_t lane, struct mono now);
 
 #endif

@@ -1,5 +1,5 @@
-/* reporter/view_lag.c -- see view_lag.h. */
-#include "reporter/view_lag.h"
+/* reporter/checkpoint_lag.c -- see checkpoint_lag.h. */
+#include "reporter/checkpoint_lag.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/checked.h"
 
 struct row {
-    struct view_lag_due who; /* the key: zeroed beyond the text */
+    struct checkpoint_lag_due who; /* the key: zeroed beyond the text */
     int64_t seen;         /* last known seq of the ledger */
     int64_t marked;       /* mark, as last read; -1: never */
     int64_t awaited;      /* `seen` when the wait began; 0: its views are written */
@@ -21,7 +21,7 @@ struct row {
     UT_hash_handle hh;
 };
 
-struct view_lag {
+struct checkpoint_lag {
     int64_t quiet_ms, still_ms;
     pthread_mutex_t lock;
     struct row *rows;
@@ -33,9 +33,9 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-struct view_lag *view_lag_new(int64_t age_ms)
+struct checkpoint_lag *checkpoint_lag_new(int64_t age_ms)
 {
-    struct view_lag *w = checked(calloc(1, sizeof *w));
+    struct checkpoint_lag *w = checked(calloc(1, sizeof *w));
 
     w->quiet_ms = larger(WATCH_QUIET_AGES * age_ms, WATCH_QUIET_LEAST_MS);
     w->still_ms = larger(WATCH_STILL_AGES * age_ms, WATCH_STILL_LEAST_MS);
@@ -43,20 +43,20 @@ struct view_lag *view_lag_new(int64_t age_ms)
     return w;
 }
 
-static void stop_awaiting(struct view_lag *w, struct row *row)
+static void stop_awaiting(struct checkpoint_lag *w, struct row *row)
 {
     w->awaited -= row->awaited > 0;
     row->awaited = 0;
 }
 
-static void forget(struct view_lag *w, struct row *row)
+static void forget(struct checkpoint_lag *w, struct row *row)
 {
     stop_awaiting(w, row);
     HASH_DEL(w->rows, row);
     free(row);
 }
 
-void view_lag_free(struct view_lag *w)
+void checkpoint_lag_free(struct checkpoint_lag *w)
 {
     struct row *row, *next;
 
@@ -68,9 +68,9 @@ void view_lag_free(struct view_lag *w)
     free(w);
 }
 
-static struct row *find(struct view_lag *w, const char *coupon, int64_t lane)
+static struct row *find(struct checkpoint_lag *w, const char *coupon, int64_t lane)
 {
-    struct view_lag_due who;
+    struct checkpoint_lag_due who;
     struct row *row;
 
     memset(&who, 0, sizeof who);
@@ -80,7 +80,7 @@ static struct row *find(struct view_lag *w, const char *coupon, int64_t lane)
     return row;
 }
 
-static struct row *add(struct view_lag *w, const char *coupon, int64_t lane, struct mono now)
+static struct row *add(struct checkpoint_lag *w, const char *coupon, int64_t lane, struct mono now)
 {
     struct row *row = checked(calloc(1, sizeof *row));
 
@@ -92,7 +92,7 @@ static struct row *add(struct view_lag *w, const char *coupon, int64_t lane, str
     return row;
 }
 
-void view_lag_seen(struct view_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now)
+void checkpoint_lag_seen(struct checkpoint_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now)
 {
     struct row *row;
 
@@ -108,7 +108,7 @@ void view_lag_seen(struct view_lag *w, const char *coupon, int64_t lane, int64_t
     pthread_mutex_unlock(&w->lock);
 }
 
-static bool is_due(const struct view_lag *w, const struct row *row, struct mono now)
+static bool is_due(const struct checkpoint_lag *w, const struct row *row, struct mono now)
 {
     bool quiet = mono_ms_between(row->seen_at, now) >= w->quiet_ms;
 
@@ -117,7 +117,7 @@ static bool is_due(const struct view_lag *w, const struct row *row, struct mono 
     return quiet && row->failures == 0 && mono_ms_between(now, row->look_at) > w->still_ms;
 }
 
-size_t view_lag_due(struct view_lag *w, struct mono now, struct view_lag_due *due, size_t most)
+size_t checkpoint_lag_due(struct checkpoint_lag *w, struct mono now, struct checkpoint_lag_due *due, size_t most)
 {
     struct row *row, *next;
     size_t count = 0, rows; /* each is looked at once: due ones go to the end */
@@ -138,7 +138,7 @@ size_t view_lag_due(struct view_lag *w, struct mono now, struct view_lag_due *du
     return count;
 }
 
-bool view_lag_marked(struct view_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now)
+bool checkpoint_lag_marked(struct checkpoint_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now)
 {
     struct row *row;
     bool behind = false;
@@ -164,7 +164,7 @@ bool view_lag_marked(struct view_lag *w, const char *coupon, int64_t lane, int64
     return behind;
 }
 
-void view_lag_begin(struct view_lag *w)
+void checkpoint_lag_begin(struct checkpoint_lag *w)
 {
     pthread_mutex_lock(&w->lock);
     for (struct row *row = w->rows; row; row = row->hh.next)
@@ -173,7 +173,7 @@ void view_lag_begin(struct view_lag *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-bool view_lag_is_done(struct view_lag *w, struct view_lag_due *failed, size_t most, size_t *count)
+bool checkpoint_lag_is_done(struct checkpoint_lag *w, struct checkpoint_lag_due *failed, size_t most, size_t *count)
 {
     bool done;
 
@@ -190,7 +190,7 @@ bool view_lag_is_done(struct view_lag *w, struct view_lag_due *failed, size_t mo
     return done;
 }
 
-void view_lag_failed(struct view_lag *w, const char *coupon, int64_t lane, struct mono now)
+void checkpoint_lag_failed(struct checkpoint_lag *w, const char *coupon, int64_t lane, struct mono now)
 {
     struct row *row;
 

@@ -1,0 +1,265 @@
+/* engine/checkpoint_writer.c -- see checkpoint_writer.h. */
+#include "engine/checkpoint_writer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cond.h"
+#include "base/crash.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+#define CLOCK_EVERY_MS 5000
+#define IDLE_MS 900
+#define WRITE_CHUNK 1024
+#define BACKOFF_MS_MAX 1000
+
+struct checkpoint_writer {
+    struct store *store;
+    int backoff_ms;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    struct checkpoint_job *submitted; /* under the lock, like stop */
+    bool stop;
+    struct mono give_up; /* when stop is set */
+    /* the thread's own */
+    struct checkpoint_job *jobs; /* not written yet */
+    bool stopping;
+    struct mono clock_read;
+};
+
+void checkpoint_job_free(struct checkpoint_job *job)
+{
+    for (size_t i = 0; i < job->bucket_count; i++)
+        bucket_release(&job->buckets[i]);
+    free(job->buckets);
+    arena_free(&job->arena);
+    free(job);
+}
+
+/* ---- writing ---- */
+
+/* The jobs that are due, out of the writer's list. */
+static struct checkpoint_job *take_due(struct checkpoint_writer *w)
+{
+    struct checkpoint_job *due = NULL, *kept = NULL, *job, *next;
+    struct mono now = mono_now();
+
+    for (job = w->jobs; job; job = next) {
+        struct checkpoint_job **to = !w->stopping && mono_before(now, job->not_before) ? &kept : &due;
+
+        next = job->next;
+        job->next = *to;
+        *to = job;
+    }
+    w->jobs = kept;
+    return due;
+}
+
+static size_t part_count(const struct checkpoint_job *job)
+{
+    return job->bucket_count + (job->definition != NULL);
+}
+
+static void put_parts(struct part_write *parts, const struct checkpoint_job *job)
+{
+    const char *coupon = job->lane->coupon;
+
+    for (size_t i = 0; i < job->bucket_count; i++)
+        *parts++ = (struct part_write){.coupon = coupon, .bucket = &job->buckets[i]};
+    if (job->definition)
+        *parts = (struct part_write){.coupon = coupon, .definition = job->definition, .seq = job->definition_seq};
+}
+
+static void write_parts(struct checkpoint_writer *w, struct part_write *parts, size_t count, struct store_time *when)
+{
+    for (size_t first = 0; first < count; first += WRITE_CHUNK) {
+        size_t some = count - first < WRITE_CHUNK ? count - first : WRITE_CHUNK;
+        struct store_time time = {0};
+
+        w->store->ops->write_parts(w->store, parts + first, some, &time);
+        *when = store_time_later(*when, time);
+    }
+}
+
+static bool is_written(const struct checkpoint_job *job, const struct part_write *parts)
+{
+    for (size_t i = 0; i < part_count(job); i++)
+        if (!parts[job->first_part + i].written)
+            return false;
+    return true;
+}
+
+static void give_back(struct checkpoint_job *job, bool written, struct store_time when)
+{
+    job->written = written;
+    job->when = when;
+    job->done(job);
+}
+
+static void try_again(struct checkpoint_writer *w, struct checkpoint_job *job)
+{
+    int64_t ms = w->backoff_ms;
+
+    for (int i = 0; i < job->failures && ms < BACKOFF_MS_MAX; i++)
+        ms *= 2;
+    if (job->failures++ == 0)
+        log_event(LOG_WARNING, "checkpoint.failed", "coupon=%s lane=%lld", job->lane->coupon, (long long)job->lane->number);
+    job->not_before = mono_add_ms(mono_now(), ms < BACKOFF_MS_MAX ? ms : BACKOFF_MS_MAX);
+    job->next = w->jobs;
+    w->jobs = job;
+}
+
+/* Write these jobs' parts; then the checkpoints of those whose parts are written. */
+static void write_jobs(struct checkpoint_writer *w, struct checkpoint_job *jobs)
+{
+    struct checkpoint_write *checkpoints;
+    struct checkpoint_job *job, *next;
+    struct part_write *parts;
+    size_t part = 0, count = 0;
+    struct store_time when = {0};
+    bool good;
+
+    for (job = jobs; job; job = job->next) {
+        job->first_part = part;
+        part += part_count(job);
+        count++;
+    }
+    parts = checked(calloc(part + 1, sizeof *parts));
+    checkpoints = checked(calloc(count + 1, sizeof *checkpoints));
+    for (job = jobs; job; job = job->next)
+        put_parts(parts + job->first_part, job);
+    if (crash_armed(CRASH_PARTS) && part > 1) {
+        write_parts(w, parts, part / 2, &when);
+        crash_at(CRASH_PARTS);
+    }
+    write_parts(w, parts, part, &when);
+    count = 0;
+    for (job = jobs; job; job = job->next)
+        if (is_written(job, parts))
+            checkpoints[count++] = (struct checkpoint_write){job->lane->coupon, job->lane->number, job->checkpoint};
+    good = !count || w->store->ops->write_checkpoints(w->store, checkpoints, count) == STORE_OK;
+    if (count && good)
+        crash_at(CRASH_CHECKPOINT);
+    for (job = jobs; job; job = next) {
+        next = job->next;
+        if (good && is_written(job, parts))
+            give_back(job, true, when);
+        else
+            try_again(w, job);
+    }
+    free(checkpoints);
+    free(parts);
+}
+
+/* ---- the thread ---- */
+
+static void read_clock(struct checkpoint_writer *w)
+{
+    struct mono before = mono_now();
+    int64_t utc_ms;
+
+    if (w->clock_read.ns && mono_ms_between(w->clock_read, before) < CLOCK_EVERY_MS)
+        return;
+    w->clock_read = before;
+    if (w->store->ops->now(w->store, &utc_ms) == STORE_OK)
+        clock_set(utc_ms, before, mono_now());
+}
+
+/* When the next job is due. */
+static struct mono next_work(const struct checkpoint_writer *w)
+{
+    struct mono at = mono_add_ms(mono_now(), IDLE_MS);
+
+    for (const struct checkpoint_job *job = w->jobs; job; job = job->next)
+        if (mono_before(job->not_before, at))
+            at = job->not_before;
+    return at;
+}
+
+/* Take what was submitted; wait if nothing is due. False: told to stop, and nothing is left. */
+static bool take_in(struct checkpoint_writer *w)
+{
+    struct mono at = next_work(w);
+    struct checkpoint_job *jobs, *next;
+
+    pthread_mutex_lock(&w->lock);
+    if (!w->submitted && mono_before(mono_now(), at) && !(w->stop && !w->jobs))
+        cond_wait_until(&w->some, &w->lock, at);
+    jobs = w->submitted;
+    w->submitted = NULL;
+    w->stopping = w->stop;
+    pthread_mutex_unlock(&w->lock);
+    for (; jobs; jobs = next) {
+        next = jobs->next;
+        jobs->next = w->jobs;
+        w->jobs = jobs;
+    }
+    return w->jobs || !w->stopping;
+}
+
+/* Told to stop while the database keeps failing, and time is up: the next process that loads these lanes writes what is missing. */
+static void give_up(struct checkpoint_writer *w)
+{
+    struct checkpoint_job *job;
+
+    while ((job = w->jobs)) {
+        w->jobs = job->next;
+        give_back(job, false, (struct store_time){0});
+    }
+}
+
+static void *writer_main(void *argument)
+{
+    struct checkpoint_writer *w = argument;
+
+    while (take_in(w)) {
+        struct checkpoint_job *due = take_due(w);
+
+        if (due)
+            write_jobs(w, due);
+        if (w->stopping && mono_before(w->give_up, mono_now()))
+            give_up(w);
+        read_clock(w);
+    }
+    return NULL;
+}
+
+struct checkpoint_writer *checkpoint_writer_start(struct store_source *source, int backoff_ms)
+{
+    struct checkpoint_writer *w = checked(calloc(1, sizeof *w));
+
+    w->store = source->open(source);
+    w->backoff_ms = backoff_ms;
+    pthread_mutex_init(&w->lock, NULL);
+    cond_init(&w->some);
+    read_clock(w);
+    thread_start(&w->thread, writer_main, w, "checkpoints");
+    return w;
+}
+
+void checkpoint_writer_submit(struct checkpoint_writer *w, struct checkpoint_job *job)
+{
+    pthread_mutex_lock(&w->lock);
+    job->next = w->submitted;
+    w->submitted = job;
+    pthread_cond_signal(&w->some);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void checkpoint_writer_stop(struct checkpoint_writer *w, int patience_ms)
+{
+    pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    w->give_up = mono_add_ms(mono_now(), patience_ms);
+    pthread_cond_signal(&w->some);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    w->store->ops->close(w->store);
+    pthread_cond_destroy(&w->some);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}

@@ -1,0 +1,36 @@
+/*
+ * engine/user_cache.h -- states of users, as of their lane's tail, that a committer keeps in memory; the least recently used go first.
+ *
+ * Rule     exact: a lane's own batches bring the new states, and users whom another writer's batch touches are dropped
+ * Bound    bytes_max, over all lanes of the committer
+ * Threads  the committer's
+ */
+#ifndef ENGINE_USER_CACHE_H
+#define ENGINE_USER_CACHE_H
+
+#include <stdint.h>
+
+#include "coupons/batch.h"
+
+struct cached_user;
+
+struct user_cache {
+    struct cached_user *lru; /* least recently used first */
+    int64_t bytes, bytes_max;
+};
+
+/* A lane's part of it. Zeroed, but for the cache: empty. */
+struct lane_users {
+    struct user_cache *cache;
+    struct cached_user *by_name;
+};
+
+/* The user's state; NULL: not in the cache. Read-only, and valid until the next batch of any lane is applied. */
+const struct user_state *user_cache_find(struct lane_users *u, const char *user);
+/* Apply a batch of the lane's: own: it brings the new states. */
+void user_cache_apply(struct lane_users *u, const struct batch *b, bool own);
+/* Keep a state that was read. */
+void user_cache_keep(struct lane_users *u, const struct user_state *state);
+void user_cache_forget_all(struct lane_users *u);
+
+#endif
