@@ -185,10 +185,6 @@ static const struct command commands[] = {
      "Check the setup of this machine: database, replica set, majority, indexes, clock, disks, processes, sockets, limits, "
      "keys. Each check prints a line: ok, warn or fail, and what to do about it. Exit code 1 if any fails. Run it where "
      "coupond runs, with its configuration and COUPONS_VAR.", NULL},
-    {"bench", NULL, ctl_bench, "", 0, 0, ctl_bench_options, "run a small load on its own coupon",
-     "Redeem slots of its own coupon as fast as the connections allow, and print the rate and latencies. The "
-     "redemptions stay in the ledger; the coupon is ended, and its free slots are retired. If the service has other "
-     "coupons, --yes is required, because customers would notice the load.", NULL},
     {"config", NULL, show_config, "", 0, 0, NULL, "print the settings in force", "Print the settings in force.", NULL},
     {"replset-init", NULL, NULL, "", 0, 0, NULL, "", "", ctl_replset_init},
 };

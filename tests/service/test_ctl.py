@@ -430,8 +430,6 @@ def test_every_command_prints_json(beside, tmp_path):
     settings.read_string(run(stack, "config"))
     assert {section: {name: str(value) for name, value in told.items()} for section, told in lines.one("config").items()} == {
         section: dict(settings[section]) for section in settings.sections()}
-    bench = lines.one("bench", "--yes", "--seconds", 30, "--slots", 50, "--connections", 2)
-    assert (bench["takings"], bench["sold_out"], bench["failed"]) == (50, True, 0) and bench["latency_ms"]["p50"] > 0, bench
     assert lines.seen == set(commands(stack)), "commands that were not tried, or do not exist"
 
 
