@@ -195,7 +195,8 @@ static void print_result(const struct archiving *g, const struct archive_result 
 static int check_and_commit(struct archiving *g, bool json, struct archive_result *result)
 {
     int64_t drifts;
-    int code = archive_check_printing(g->file.file.place.temporary, g->path, g->keys, json, result, &drifts);
+    int code = archive_check_printing(g->file.file.place.temporary, g->path,
+                                      &(struct archive_proof){g->keys, &(struct anchors){.count = 0}}, json, result, &drifts);
 
     fflush(stdout);
     if (code == CTL_REFUSED)

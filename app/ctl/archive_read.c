@@ -25,6 +25,7 @@
 struct lines {
     gzFile file;
     struct buf line; /* without the line feed */
+    const struct anchors *anchors;
     char piece[PIECE];
     size_t at, end;
     bool bad; /* incomplete gzip, a line that is too long, or a last one without a line feed */
@@ -232,6 +233,39 @@ static bool check_statement(struct checking *c)
         return false;
     }
     if (memcmp(sha256, c->sha256, HASH_LEN) != 0)
+static void pass_anchors(struct checking *c, const struct batch *b, struct archive_result *out)
+{
+    size_t count;
+    struct anchor *a = anchors_of(c->anchors, c->manifest->coupon, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (a[i].lane != b->lane || a[i].seq != b->head.seq)
+            continue;
+        a[i].seen = true;
+        if (memcmp(a[i].hash, b->head.hash, HASH_LEN) == 0)
+            out->passed++;
+        else
+            anchor_report(&a[i], b->head.hash, tell, c);
+    }
+}
+
+/* Those that no batch had. */
+static void end_anchors(struct checking *c, struct archive_result *out)
+{
+    size_t count;
+    struct anchor *a = anchors_of(c->anchors, c->manifest->coupon, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        *c->lane = a[i].lane;
+        if (!a[i].seen && a[i].seq > c->manifest->lane[a[i].lane].seq)
+            out->beyond++;
+        else if (!a[i].seen)
+            anchor_report(&a[i], NULL, tell, c);
+        a[i].seen = false;
+    }
+    *c->lane = 0;
+}
+
         refuse(c, "file", "sha256", "that of its manifest", "another");
     if (c->batches != c->manifest->batches)
         refuse_count(c, "batches", c->manifest->batches, c->batches);
@@ -260,6 +294,7 @@ static struct batch *read_batch(struct checking *c, int64_t lane, int64_t after,
         return b;
     batch_free(b);
     return NULL;
+        pass_anchors(c, b, t->out);
 }
 
 /* The manifest's number of slots in the lane bounds the memory for them; entries beyond it are not replayed. */
@@ -287,6 +322,8 @@ struct told {
 };
 
 /* Replay the rest of this lane. False: a temporary file failed, which the caller reports. */
+    if (good)
+        end_anchors(c, out);
 static bool tell_lane(struct checking *c, struct told *t, int64_t lane, struct lane_sums *sums)
 {
     const struct archive_lane *l = &c->manifest->lane[lane];
@@ -349,14 +386,16 @@ static bool tell_lanes(struct checking *c, struct archive_result *out)
     return good;
 }
 
-int archive_check(const char *path, const struct jws_keys *keys, int64_t *lane, drift_fn *report, void *context, struct archive_result *out)
+int archive_check(const char *path, const struct archive_proof *proof, int64_t *lane, drift_fn *report, void *context,
+                  struct archive_result *out)
 {
     struct checking *c = checked(calloc(1, sizeof *c));
     int code = CTL_OK;
 
     *out = (struct archive_result){.batches = 0};
     c->manifest = &out->manifest;
-    c->keys = keys;
+    c->keys = proof->keys;
+    c->anchors = proof->anchors;
     c->lane = lane;
     c->report = report;
     c->context = context;

@@ -6,8 +6,6 @@
  * Online   writes a view only if it is still as read; leaves those that the service is about to write; does not touch marks. Wrong views in
  *          a process's memory are not repaired
  * No key   to find users by: all users are written under a new one, once every ledger is known to be whole
- * Shorter  from a checkpoint it can tell whether anything must change, but not write it, since old names and orders are not in there: such
- *          a coupon is replayed from the start
  * Never    changes the ledger (except names of erased users, without a key) or code buckets; trusts a ledger whose chain is broken; moves
  *          forward the mark of totals, which tells the reporter what to fold next -- unless there is none
  */
@@ -18,7 +16,6 @@
 
 #include "base/checked.h"
 #include "base/json.h"
-#include "ctl/checkpoint.h"
 #include "ctl/ctl.h"
 #include "ctl/direct.h"
 #include "ctl/print.h"
@@ -33,7 +30,6 @@
 const struct argp_option ctl_reconcile_options[] = {
     {"apply", OPT_APPLY, NULL, 0, "Make the changes (default: only report them)", 0},
     {"online", OPT_ONLINE, NULL, 0, "Make the changes that are safe while the service runs", 0},
-    CHECKPOINT_OPTIONS,
     {"parts", OPT_PARTS, "N", 0, "Process users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
     {0},
 };
@@ -57,12 +53,9 @@ struct reconcile {
     bool apply, online;
     bool looking; /* only for broken ledgers: nothing else is reported */
     bool json;
-    struct checkpoints checkpoints;
     /* of the current coupon */
     struct finding found[OF_COUNT][FAULT_COUNT];
     int64_t changes, lost, broken;
-    struct checkpoint from;        /* for a replay from there, to see whether anything must change; or unusable */
-    int64_t drifts;                /* found by the way */
     int64_t lane, broken_before;   /* the current lane; broken: in those before it */
     struct head tail;              /* of the lane replayed last */
     struct coupon *definition;     /* from lane 0's ledger; NULL: none */
@@ -147,7 +140,6 @@ static void print_result(struct reconcile *v)
     json_key_int(&j, "changed", (int64_t)v->done);
     json_key_int(&j, "codes_lost", v->lost);
     json_key_int(&j, "ledger_faults", v->broken);
-    checkpoint_put_json(&v->from, &j);
     json_end_object(&j);
     print_json_text(line.data, stdout);
     buf_free(&line);
@@ -163,16 +155,6 @@ static void free_findings(struct reconcile *v)
                 free(f->names[i]);
             *f = (struct finding){.count = 0};
         }
-}
-
-static void say_nothing(struct reconcile *v)
-{
-    struct buf line = BUF_INIT;
-
-    buf_puts(&line, "nothing to change");
-    checkpoint_say(&v->from, &line);
-    say(v, line.data);
-    buf_free(&line);
 }
 
 /* Print the coupon's result in sentences. */
@@ -191,7 +173,7 @@ static void say_result(struct reconcile *v)
     } else if (v->looking) {
         progress_end(&v->progress);
     } else if (!v->changes) {
-        say_nothing(v);
+        say(v, "nothing to change");
     } else if (!v->apply) {
         snprintf(text, sizeof text, "%" PRId64 " to change; --apply changes them", v->changes);
         say(v, text);
@@ -303,10 +285,8 @@ static void take_repair(void *context, const struct repair *p)
 /* Contradictions within the ledger are for verify to report. */
 static void pass_drift(void *context, const struct drift *d)
 {
-    struct reconcile *v = context;
-
+    (void)context;
     (void)d;
-    v->drifts++;
 }
 
 /* A part of the lane was replayed, or finally the lane itself. */
@@ -359,17 +339,10 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     return v->status;
 }
 
-static bool next_record(void *context, struct buf *record)
-{
-    struct reconcile *v = context;
-
-    return checkpoint_next(&v->from, record);
-}
-
 static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, int64_t lanes)
 {
-    const struct scan_lane how = {.lane = lane, .lanes = lanes, .rebuild = !v->online, .from = checkpoint_lane(&v->from, lane),
-                                  .record = next_record, .report = pass_drift, .told = note_told, .context = v};
+    const struct scan_lane how = {.lane = lane, .lanes = lanes, .rebuild = !v->online, .report = pass_drift, .told = note_told,
+                                  .context = v};
     enum store_status s;
 
     v->lane = lane;
@@ -477,28 +450,6 @@ static void tell_refusal(void *context, const struct drift *d)
     v->any_left = true;
 }
 
-/* True: nothing needs to change, as far as the checkpoint shows. Else replay from the start. */
-static bool is_settled(struct reconcile *v, int64_t lanes, enum store_status *s)
-{
-    bool apply = v->apply, settled;
-
-    if (v->looking || v->db.without_key)
-        return false;
-    *s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, lanes, &v->arena, tell_refusal, v);
-    if (*s != STORE_OK || v->from.status != CHECKPOINT_USED)
-        return false;
-    v->apply = false;
-    *s = reconcile_lanes(v, lanes);
-    v->apply = apply;
-    settled = *s == STORE_OK && !v->changes && !v->lost && !v->broken && !v->drifts;
-    if (settled)
-        return true;
-    v->from.status = CHECKPOINT_NONE;
-    free_findings(v);
-    v->changes = v->lost = v->broken = v->drifts = 0;
-    return false;
-}
-
 static enum store_status reconcile_coupon(struct reconcile *v, const char *coupon, bool named)
 {
     struct head tail = {.seq = 0};
@@ -507,9 +458,8 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
 
     v->scan.coupon = coupon;
     v->definition = NULL;
-    v->changes = v->lost = v->broken = v->drifts = 0;
+    v->changes = v->lost = v->broken = 0;
     v->sent = v->done = v->mend_count = 0;
-    v->from = (struct checkpoint){.status = CHECKPOINT_NONE};
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);
@@ -525,10 +475,9 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     arena_init(&v->codes, 0);
     if (s == STORE_OK)
         s = scan_lanes(&v->scan, &lanes);
-    if (s == STORE_OK && !is_settled(v, lanes, &s) && s == STORE_OK)
+    if (s == STORE_OK)
         s = reconcile_lanes(v, lanes);
     tell_coupon(v);
-    checkpoint_close(&v->from);
     arena_free(&v->codes);
     arena_free(&v->arena);
     return s;
@@ -644,9 +593,7 @@ int ctl_reconcile(struct ctl *c)
         free(v);
         return CTL_USAGE;
     }
-    code = checkpoints_open(c, &v->checkpoints);
-    if (code == CTL_OK)
-        code = direct_open(c, &v->db);
+    code = direct_open(c, &v->db);
     if (code == CTL_OK)
         code = direct_names(&v->db);
     if (code == CTL_OK) {
@@ -666,7 +613,6 @@ int ctl_reconcile(struct ctl *c)
     }
     if (code == CTL_OK && (v->any_left || (v->any_change && !v->apply)))
         code = CTL_REFUSED;
-    checkpoints_close(&v->checkpoints);
     free(v);
     return code;
 }

@@ -5,7 +5,7 @@
 #include <endian.h>
 #include <string.h>
 
-enum kind { PACKED_ENTRY, PACKED_USER_STATE, PACKED_BUCKET, PACKED_UNREADABLE_BUCKET, PACKED_CODES, PACKED_RECORD };
+enum kind { PACKED_ENTRY, PACKED_USER_STATE, PACKED_BUCKET, PACKED_UNREADABLE_BUCKET, PACKED_CODES };
 
 #define WORD 8
 #define TYPICAL 1024 /* more than most users need */
@@ -252,25 +252,6 @@ static void unpack_codes(struct input *in, unsigned part, const struct replay_si
     sink->codes(sink->context, part, b, codes);
 }
 
-/* ---- records of a checkpoint ---- */
-
-void pack_record(struct buf *out, const char *bytes, size_t len)
-{
-    buf_putc(out, PACKED_RECORD);
-    put_struct(out, &len, sizeof len);
-    buf_put(out, bytes, len);
-}
-
-static void unpack_record(struct input *in, unsigned part, const struct replay_sink *sink)
-{
-    size_t len;
-
-    get_struct(in, &len, sizeof len);
-    assert(len <= (size_t)(in->end - in->at));
-    sink->record(sink->context, part, (const char *)in->at, len);
-    in->at += len;
-}
-
 /* ---- all of it ---- */
 
 void unpack_all(const char *bytes, size_t len, unsigned part, const struct replay_sink *sink)
@@ -291,8 +272,6 @@ void unpack_all(const char *bytes, size_t len, unsigned part, const struct repla
             unpack_user_state(&in, part, sink);
         else if (kind == PACKED_CODES)
             unpack_codes(&in, part, sink);
-        else if (kind == PACKED_RECORD)
-            unpack_record(&in, part, sink);
         else
             unpack_bucket(&in, part, sink, kind == PACKED_BUCKET);
         arena_reset(&a);

@@ -15,8 +15,6 @@ void pack_entry(struct buf *out, const struct told_entry *t);
 void pack_user_state(struct buf *out, const struct name_hash *hash, const char *user, const struct user_state *view);
 /* view NULL: it cannot be read. */
 void pack_bucket(struct buf *out, int64_t b, const struct bucket *view);
-/* A checkpoint's record. */
-void pack_record(struct buf *out, const char *bytes, size_t len);
 void pack_codes(struct buf *out, int64_t b, const char *const codes[BUCKET_SLOTS]);
 
 /* Send all that was packed to sink, in order, for the part. */

@@ -151,7 +151,6 @@ static void replay_slot(struct replay *r, const struct batch *b, const struct en
     fold_one(s, b, e);
     s->owners[i] = s->bucket.slots[i].state == SLOT_FREE ? 0 : replay_hash(e->alias);
     s->forgotten = e->kind == ENTRY_FORGET ? s->forgotten | bit : s->forgotten & ~bit;
-    s->unnamed = e->kind == ENTRY_EXTEND ? s->unnamed : s->unnamed & ~bit;
     standing_touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
@@ -382,29 +381,6 @@ static void check_batch(struct replay *r, const struct batch *b, const uint8_t h
     r->sums.broken += r->sums.drifts - before;
 }
 
-/* Note what a checkpoint must know of this batch. */
-static void note_batch(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
-{
-    bool erases = false;
-
-    for (size_t i = 0; i < b->count; i++) {
-        struct known_batch *known = b->entries[i].kind == ENTRY_DEFINE   ? &r->defined
-                                    : b->entries[i].kind == ENTRY_DELETE ? &r->deleted
-                                                                         : NULL;
-
-        erases = erases || b->entries[i].kind == ENTRY_ERASE;
-        if (!known)
-            continue;
-        known->seq = b->head.seq;
-        memcpy(known->hash, hash, HASH_LEN);
-    }
-    if (!erases)
-        return;
-    r->erasures_told = arena_grown(&r->arena, r->erasures_told, r->erasures_told_count, &r->erasures_told_capacity,
-                                   sizeof *r->erasures_told);
-    r->erasures_told[r->erasures_told_count++] = (struct told_erasure){b->head.seq, b->head.at_ms};
-}
-
 void replay_hashed(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
 {
     r->sums.batches++;
@@ -415,7 +391,6 @@ void replay_hashed(struct replay *r, const struct batch *b, const uint8_t hash[H
     replay_entries(r, b, b->head.seq == r->head.seq + 1);
     replay_views_batch(r, b);
     totals_batch(r, b);
-    note_batch(r, b, hash);
     if (r->lane_sums)
         lane_sums_batch(r->lane_sums, b);
     r->head = b->head;

@@ -35,7 +35,7 @@ struct job_row *job_row_of(struct replay *r, const char *job)
 
 struct account_row *account_row_of(struct replay *r, int64_t lane, int64_t peer)
 {
-    struct account_row **end = &r->accounts; /* in order of creation, as in a checkpoint */
+    struct account_row **end = &r->accounts; /* in order of creation */
 
     while (*end && ((*end)->account.lane != lane || (*end)->account.peer != peer))
         end = &(*end)->next;
@@ -166,20 +166,6 @@ void jobs_batch(struct replay *r, const struct batch *b)
     for (struct standing *s = r->touched_accounts; s; s = s->next_touched)
         reach_account(r, (struct account_row *)s, b->head.seq);
     r->touched_jobs = r->touched_accounts = NULL;
-}
-
-/* ---- from a checkpoint ---- */
-
-void jobs_go_on(struct replay *r, struct job_row *row)
-{
-    row->standing.touched = row->progress.seq;
-    reach_job(r, row, row->progress.seq);
-}
-
-void accounts_go_on(struct replay *r, struct account_row *row)
-{
-    row->standing.touched = row->account.seq;
-    reach_account(r, row, row->account.seq);
 }
 
 /* ---- the end ---- */

@@ -35,10 +35,6 @@ int64_t jobs_count(const struct replay *r);
 void replay_view_job(struct replay *r, const char *job, const struct job_progress *view);
 void replay_view_account(struct replay *r, int64_t lane, int64_t peer, const struct lane_account *view);
 
-/* ---- from a checkpoint ---- */
-void jobs_go_on(struct replay *r, struct job_row *row);
-void accounts_go_on(struct replay *r, struct account_row *row);
-
 /* ---- batch by batch ---- */
 void jobs_entry(struct replay *r, const struct batch *b, const struct entry *e);
 void jobs_batch(struct replay *r, const struct batch *b);

@@ -77,21 +77,13 @@ static void repair_user(const struct telling *t, struct user *u)
     struct odd_view *odd;
     char where[WHERE_SIZE];
 
-    if (u->resumed && !u->user_state.user && s.stored)
-        u->user_state.user = u->view->user; /* nothing else tells the name */
     if (s.stored && (u->erased_seq || !s.touched || !u->user_state.user || strcmp(u->view->user, u->user_state.user) != 0)) {
         stored = name_hash(t->replay->name_key, u->view->user);
         tell_superfluous_user_state(t, &stored, u->view->user, u->view->alias, s.view_seq);
         s.stored = false; /* not this user's own */
     }
-    if (u->erased_seq || !s.touched || (!u->user_state.user && !u->resumed)) /* without a name nothing can be written */
+    if (u->erased_seq || !s.touched || !u->user_state.user) /* without a name nothing can be written */
         return;
-    if (!u->user_state.user) {
-        repair.fault = fault_of(&s, t->all);
-        repair.where = replay_user_place(where, u, NULL);
-        tell_one(t, &repair);
-        return;
-    }
     repair.hash = name_hash(t->replay->name_key, u->user_state.user);
     repair.fault = fault_of(&s, t->all);
     repair.found_seq = found_seq(&s);

@@ -32,7 +32,7 @@ typedef void repair_fn(void *context, const struct repair *repair);
 
 /* After replay_end(): tell what must be done, superfluous views first. all: whatever is not as of the tail; else only what is wrong, or
  * missing up to the mark: the service writes the rest. With parts: call it for each part, then for the whole, which has what no part
- * claimed. After a checkpoint: only count them, since earlier names and orders are missing. */
+ * claimed. */
 void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context);
 
 /* What is wrong with the mark of a lane whose last batch is `tail`; catch_up: also if it is behind. A mark with another cluster's time

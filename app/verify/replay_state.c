@@ -9,9 +9,6 @@
 #include "base/checked.h"
 #include "base/hash.h"
 
-const char replay_unknown[] = "\x01unknown";
-const uint8_t replay_unknown_fingerprint[FINGERPRINT_LEN] = "\x01unknown       "; /* no request has this hash */
-
 /* ---- reporting ---- */
 
 void replay_drift(struct replay *r, const char *what, const char *where, const char *field, const char *expected,

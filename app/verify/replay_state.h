@@ -15,7 +15,6 @@
 #include "store/mongo.h"
 #include "store/names.h"
 #include "verify/drift.h"
-#include "verify/lane_checkpoint.h"
 #include "verify/part.h"
 
 #define WHERE_SIZE 192
@@ -42,7 +41,6 @@ struct user {
     bool nameless;       /* the ledger has entries of this user without the name */
     int64_t named_seq;   /* the last batch with the name; 0: none */
     bool maybe_back;     /* somebody was erased before its first entry: this may be the same person, whose version continued */
-    bool resumed;        /* from a checkpoint, which has no names, orders or fingerprints: see replay_unknown */
     UT_hash_handle hh;
 };
 
@@ -53,7 +51,6 @@ struct shelf {
     struct bucket *view;
     uint64_t owners[BUCKET_SLOTS]; /* hash of the alias that has the slot; 0: none */
     uint64_t forgotten;            /* bit i: slot i is redeemed, and its user was erased */
-    uint64_t unnamed;              /* bit i: slot i is taken, by a user whose name the checkpoint lacks */
     uint64_t *codes;               /* hash of each slot's code, 0: none; NULL: no codes were read */
     UT_hash_handle hh;
 };
@@ -77,24 +74,14 @@ struct totals_repair {
     struct totals_repair *next;
 };
 
-/* A quarter hour, from its batches. */
-struct told_quarter {
-    int64_t quarter_ms;
-    int64_t last, end; /* its last seq with something to count; its last seq */
-    struct report_counts sum;
-};
-
 struct totals_state {
     struct totals_row *rows; /* by quarter hour; counts NULL: unreadable */
     size_t count, next;      /* next: the first row that the replay has not passed */
     int64_t quarter_ms;      /* the current one; -1: none yet */
     int64_t needed, last;    /* its last seq with something to count: up to the mark; of all */
-    int64_t end;             /* its last seq */
     struct report_counts sum, sum_needed, sum_row; /* all; up to needed; up to the row's seq */
     bool compared, differs;
     struct totals_repair *repairs, **repairs_end;
-    struct told_quarter *quarters; /* the closed ones, in order */
-    size_t quarter_count, quarter_capacity;
 };
 
 struct lane_sums;
@@ -117,17 +104,12 @@ struct replay_sink {
     void (*user_state)(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct user_state *view);
     void (*bucket)(void *context, unsigned part, int64_t b, const struct bucket *view);
     void (*codes)(void *context, unsigned part, int64_t b, const char *const codes[BUCKET_SLOTS]);
-    void (*record)(void *context, unsigned part, const char *bytes, size_t len); /* a checkpoint's */
     void *context;
 };
 
 struct replay_sums {
     int64_t batches, entries, users, buckets, drifts; /* users and buckets: in this part */
     int64_t broken; /* drifts in the ledger's chain: nothing that follows from it can be trusted */
-};
-
-struct told_erasure {
-    int64_t seq, at_ms;
 };
 
 struct replay {
@@ -154,10 +136,7 @@ struct replay {
     int64_t codes_next_n;
     const char *turn_job; /* the job with the turn at making codes; NULL: none */
     int64_t turn_fence;
-    struct known_batch defined, deleted; /* the last batches that did so */
     int64_t erasures;
-    struct told_erasure *erasures_told; /* by batch */
-    size_t erasures_told_count, erasures_told_capacity;
     struct user *users;
     struct shelf *shelves;
     struct job_row *jobs; /* of the trunk: see replay_jobs.h */
@@ -177,10 +156,6 @@ struct replay {
     struct replay_sums sums;
     struct lane_sums *lane_sums; /* or NULL */
 };
-
-/* What a checkpoint lacks: equals whatever the view has. */
-extern const char replay_unknown[];
-extern const uint8_t replay_unknown_fingerprint[FINGERPRINT_LEN];
 
 /* ---- reporting ---- */
 void replay_drift(struct replay *r, const char *what, const char *where, const char *field, const char *expected,

@@ -148,69 +148,18 @@ void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SL
 
 /* ---- when a batch reaches them ---- */
 
-static void pass_text(const char *expected, const char **found)
-{
-    if (expected == replay_unknown)
-        *found = expected;
-}
-
-static void pass_fingerprint(const uint8_t *expected, uint8_t *found)
-{
-    if (memcmp(expected, replay_unknown_fingerprint, FINGERPRINT_LEN) == 0)
-        memcpy(found, expected, FINGERPRINT_LEN);
-}
-
-static void pass_redemption(const struct redemption *expected, struct redemption *found, struct arena *a)
-{
-    struct extension *earlier = arena_array(a, found->earlier_count + 1, sizeof *earlier);
-
-    pass_text(expected->first_order, &found->first_order);
-    pass_text(expected->order, &found->order);
-    pass_text(expected->metadata, &found->metadata);
-    pass_text(expected->code, &found->code);
-    pass_fingerprint(expected->fingerprint, found->fingerprint);
-    pass_fingerprint(expected->extended_fingerprint, found->extended_fingerprint);
-    pass_fingerprint(expected->spent_fingerprint, found->spent_fingerprint);
-    for (size_t i = 0; i < found->earlier_count; i++) {
-        earlier[i] = found->earlier[i];
-        if (i < expected->earlier_count)
-            pass_fingerprint(expected->earlier[i].fingerprint, earlier[i].fingerprint);
-    }
-    found->earlier = earlier;
-}
-
-/* Make the view agree where the checkpoint lacks the value. */
-static void pass_unknown(const struct user_state *expected, struct user_state *view, struct arena *a)
-{
-    struct redemption *redemptions = arena_array(a, view->count + 1, sizeof *redemptions);
-
-    if (!expected->user)
-        view->user = NULL;
-    for (size_t i = 0; i < view->count; i++) {
-        redemptions[i] = view->redemptions[i];
-        if (i < expected->count)
-            pass_redemption(&expected->redemptions[i], &redemptions[i], a);
-    }
-    view->redemptions = redemptions;
-}
-
 /* The version of a user who came back after an erasure continues from before it, and the ledger no longer tells by how much. */
 static void compare_user(struct replay *r, struct user *u)
 {
     struct user_state view = *u->view;
     char where[WHERE_SIZE];
     struct place place = {r, "users", where, false};
-    struct arena a;
 
-    arena_init(&a, 0);
     replay_user_place(where, u, u->view->user);
-    if (u->resumed)
-        pass_unknown(&u->user_state, &view, &a);
     if (u->maybe_back && view.version > u->user_state.version)
         view.version = u->user_state.version;
     compare_user_state(&u->user_state, &view, replay_differ, &place);
     u->standing.differs = place.differed;
-    arena_free(&a);
 }
 
 /* If the view is at seq, compare it. */
@@ -322,33 +271,6 @@ void replay_views_batch(struct replay *r, const struct batch *b)
     close_definition(r, b);
 }
 
-/* ---- from a checkpoint ---- */
-
-void replay_views_go_on_user(struct replay *r, struct user *u)
-{
-    u->standing.touched = u->user_state.seq;
-    reach_user(r, u, u->user_state.seq);
-}
-
-void replay_views_go_on_shelf(struct replay *r, struct shelf *s)
-{
-    s->standing.touched = s->bucket.seq;
-    reach_shelf(r, s, s->bucket.seq);
-}
-
-void replay_views_go_on_definition(struct replay *r)
-{
-    int64_t seq = r->defined.seq > r->deleted.seq ? r->defined.seq : r->deleted.seq;
-
-    if (r->lane == 0 && seq)
-        reach_definition(r, seq);
-}
-
-void replay_views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms)
-{
-    settle_tombstones(r, seq, at_ms);
-}
-
 /* ---- users who are erased meanwhile ---- */
 
 void replay_peek(struct replay *r, const struct batch *b)
@@ -432,7 +354,7 @@ static void end_slots(struct replay *r, const struct shelf *s)
         const struct slot *slot = &s->bucket.slots[i];
         bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
 
-        if (!taken || slot->user || r->trunk->nameless || (s->forgotten | s->unnamed) >> i & 1 || is_erased_later(r, s->owners[i]))
+        if (!taken || slot->user || r->trunk->nameless || s->forgotten >> i & 1 || is_erased_later(r, s->owners[i]))
             continue;
         snprintf(where, sizeof where, "slot %" PRId64, s->b * BUCKET_SLOTS + i);
         replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");

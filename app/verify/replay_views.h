@@ -26,14 +26,6 @@ void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_the
 void replay_codes_until(struct replay *r, int64_t next_n);
 void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS]);
 
-/* ---- from a checkpoint: as of its seq ---- */
-struct user;
-struct shelf;
-void replay_views_go_on_user(struct replay *r, struct user *u);
-void replay_views_go_on_shelf(struct replay *r, struct shelf *s);
-void replay_views_go_on_definition(struct replay *r);
-void replay_views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms);
-
 /* ---- batch by batch ---- */
 /* After b's entries were folded: compare the views that are at its seq. */
 void replay_views_batch(struct replay *r, const struct batch *b);

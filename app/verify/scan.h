@@ -14,7 +14,6 @@
 #include "base/buf.h"
 #include "store/mongo.h"
 #include "store/reconcile.h"
-#include "verify/checkpoint.h"
 #include "verify/drift.h"
 #include "verify/part.h"
 
@@ -40,6 +39,8 @@ bool scan_again(enum store_status status, int *tries);
 
 /* The lane's last batch, the caller's to free; NULL: it has none. */
 enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last);
+/* The hash of the lane's batch at seq, as it is stored; *is_there false: none. */
+enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t hash[HASH_LEN], bool *is_there);
 /* The totals of the lane's last batch; all zero: it has none. */
 enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail);
 enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, struct stored_mark *mark);
@@ -52,24 +53,11 @@ struct scan_lane {
     int64_t lane, lanes;
     bool rebuild;           /* if the totals' mark is useless, require totals up to the tail */
     struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
-    const struct lane_checkpoint *from; /* found good by scan_checkpoint(); NULL: from the start */
-    bool (*record)(void *context, struct buf *record); /* get its next record; false: that was all */
     drift_fn *report;
     /* Called with each part once ended, then with the replay itself; or NULL. This and report are called one at a time. */
     void (*told)(void *context, struct replay *r);
     void *context;
 };
-/* Why a lane cannot be replayed from a checkpoint. */
-enum checkpoint_fault {
-    CHECKPOINT_GOOD,
-    CHECKPOINT_AHEAD,     /* the ledger ends before it */
-    CHECKPOINT_DIFFERENT, /* one of its batches is missing, or different */
-    CHECKPOINT_MARKS      /* views or totals are not written up to it, which is no error */
-};
-/* Read the batches that c names and check them; if they agree, set its head and, in a, its definition. */
-enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct lane_checkpoint *c, struct arena *a,
-                                  enum checkpoint_fault *fault);
-
 /* Replay the lane, and compare its views. */
 enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
 

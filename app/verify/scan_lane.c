@@ -154,15 +154,6 @@ static void spill_codes(void *context, unsigned part, int64_t b, const char *con
     buf_free(&packed);
 }
 
-static void spill_record(void *context, unsigned part, const char *bytes, size_t len)
-{
-    struct buf packed = BUF_INIT;
-
-    pack_record(&packed, bytes, len);
-    put_away(context, part, &packed);
-    buf_free(&packed);
-}
-
 /* ---- threads ---- */
 
 typedef void work_fn(struct reading *g, struct store *session);
@@ -461,12 +452,11 @@ static void read_ledger(struct reading *g, struct store *session)
 {
     struct page *p = checked(calloc(1, sizeof *p));
     struct buf scratch = BUF_INIT;
-    int64_t start = g->how->from ? g->how->from->tail.seq : 0;
     bool good = true;
 
     while (good) {
         unsigned page = g->next++;
-        int64_t after = start + (int64_t)page * PAGE_BATCHES, until = after + PAGE_BATCHES;
+        int64_t after = (int64_t)page * PAGE_BATCHES, until = after + PAGE_BATCHES;
         enum store_status s;
 
         if (until > g->tail.seq)
@@ -481,7 +471,7 @@ static void read_ledger(struct reading *g, struct store *session)
             replay_hashed(g->whole, p->batches[i], p->hashes[i]);
         end_turn(g);
         free_page(p);
-        advance(g, (until - after) * phase_total(g) / (g->tail.seq - start));
+        advance(g, (until - after) * phase_total(g) / g->tail.seq);
     }
     buf_free(&scratch);
     free(p);
@@ -572,12 +562,6 @@ static void tell_codes(void *context, unsigned part, int64_t b, const char *cons
     replay_codes(context, b, codes);
 }
 
-static void tell_record(void *context, unsigned part, const char *bytes, size_t len)
-{
-    (void)part;
-    replay_record(context, bytes, len);
-}
-
 static void tell_parts(struct reading *g, struct store *session)
 {
     (void)session;
@@ -596,7 +580,7 @@ static void tell_parts(struct reading *g, struct store *session)
             return;
         }
         r = replay_part(g->whole, part, report, g);
-        unpack_all(bytes, len, part, &(struct replay_sink){tell_entry, tell_user_state, tell_bucket, tell_codes, tell_record, r});
+        unpack_all(bytes, len, part, &(struct replay_sink){tell_entry, tell_user_state, tell_bucket, tell_codes, r});
         free(bytes);
         end_replay(g, r);
         replay_free(r);
@@ -648,7 +632,7 @@ static bool begin(struct reading *g)
     }
     g->whole = replay_new(g->parts, g->scan->name_key, report, g);
     replay_sum(g->whole, g->how->sums);
-    replay_send(g->whole, &(struct replay_sink){spill_entry, spill_user_state, spill_bucket, spill_codes, spill_record, g});
+    replay_send(g->whole, &(struct replay_sink){spill_entry, spill_user_state, spill_bucket, spill_codes, g});
     replay_codes_until(g->whole, g->before.next_n);
     return true;
 }
@@ -718,24 +702,10 @@ static enum store_status tell_views(struct reading *g)
     return s == STORE_OK ? run(g, VIEWS, read_views) : s;
 }
 
-/* Start from the state at the checkpoint. */
-static void tell_checkpoint(struct reading *g)
-{
-    struct buf record = BUF_INIT;
-
-    replay_go_on(g->whole, g->how->from);
-    while (g->how->record(g->how->context, &record) && !has_failed(g))
-        replay_record(g->whole, record.data, record.len);
-    buf_free(&record);
-}
-
 static enum store_status tell_ledger(struct reading *g)
 {
-    enum store_status s;
+    enum store_status s = run(g, LEDGER, read_ledger);
 
-    if (g->how->from)
-        tell_checkpoint(g);
-    s = run(g, LEDGER, read_ledger);
     return s == STORE_OK ? peek(g) : s;
 }
 

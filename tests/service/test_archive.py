@@ -403,7 +403,7 @@ def test_what_is_asked_wrongly_is_said(stack, tmp_path):
     assert "no such coupon" in archive(stack, "../a", tmp_path / "a.gz", status=1)
     assert "No such file or directory" in archive(stack, coupon, tmp_path / "none" / "a.gz", status=2)
     assert "must be two files" in archive(stack, coupon, tmp_path / "a.gz", "--names", tmp_path / "a.gz", status=2)
-    assert "cannot be combined" in check(tmp_path / "a.gz", "--from-start", status=2)
+    assert "cannot be combined" in check(tmp_path / "a.gz", "--sign", tmp_path / "key", status=2)
     assert "is a coupon" in check(tmp_path / "a.gz", coupon, status=2)
     assert "is a coupon" in check(coupon, tmp_path / "a.gz", status=2)
     assert not list(tmp_path.iterdir())

@@ -386,7 +386,7 @@ def json_of_what_is_stored(stack, lines, tmp_path):
         ("coded", True, 0), ("one", True, 0), ("two", True, 0)], "a deleted one has its ledger"
     settled(stack, "one")
     assert lines("reconcile", "one", "--online") == [
-        {"coupon": "one", "found": [], "to_change": 0, "changed": 0, "codes_lost": 0, "ledger_faults": 0, "checkpoint": None}]
+        {"coupon": "one", "found": [], "to_change": 0, "changed": 0, "codes_lost": 0, "ledger_faults": 0}]
     stack.database.users.update_one({"_id.c": "one", "view.user": "u 1"}, {"$inc": {"view.total": 7}})
     drift, result = lines("verify", "one", status=1, silent=True)
     assert (drift["coupon"], drift["lane"], drift["what"], drift["where"], drift["field"]) == ("one", 0, "users", "u 1", "total"), drift

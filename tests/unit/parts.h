@@ -4,7 +4,6 @@
 #ifndef UNIT_PARTS_H
 #define UNIT_PARTS_H
 
-#include "verify/checkpoint.h"
 #include "verify/pack.h"
 #include "verify/replay.h"
 #include "verify/replay_repair.h"
@@ -37,16 +36,10 @@ static inline void parts_keep_codes(void *context, unsigned part, int64_t b, con
     pack_codes(&((struct parts *)context)->packed[part], b, codes);
 }
 
-static inline void parts_keep_record(void *context, unsigned part, const char *bytes, size_t len)
-{
-    pack_record(&((struct parts *)context)->packed[part], bytes, len);
-}
-
 static inline void parts_begin(struct parts *p, struct replay *whole)
 {
     *p = (struct parts){.packed = {BUF_INIT}};
-    replay_send(whole, &(struct replay_sink){parts_keep_entry, parts_keep_user_state, parts_keep_bucket, parts_keep_codes,
-                                             parts_keep_record, p});
+    replay_send(whole, &(struct replay_sink){parts_keep_entry, parts_keep_user_state, parts_keep_bucket, parts_keep_codes, p});
 }
 
 static inline void parts_tell_entry(void *context, unsigned part, const struct told_entry *t)
@@ -74,12 +67,6 @@ static inline void parts_tell_codes(void *context, unsigned part, int64_t b, con
     replay_codes(context, b, codes);
 }
 
-static inline void parts_tell_record(void *context, unsigned part, const char *bytes, size_t len)
-{
-    (void)part;
-    replay_record(context, bytes, len);
-}
-
 /* Tell and end each part; tell (or NULL) gets its repairs. The drifts that the parts found. */
 static inline int64_t parts_end(struct parts *p, struct replay *whole, drift_fn *report, void *context, name_stays_fn *stays,
                                 bool all, repair_fn *tell)
@@ -90,8 +77,7 @@ static inline int64_t parts_end(struct parts *p, struct replay *whole, drift_fn 
         struct replay *r = replay_part(whole, i, report, context);
 
         unpack_all(p->packed[i].data, p->packed[i].len, i,
-                   &(struct replay_sink){parts_tell_entry, parts_tell_user_state, parts_tell_bucket, parts_tell_codes, parts_tell_record,
-                                         r});
+                   &(struct replay_sink){parts_tell_entry, parts_tell_user_state, parts_tell_bucket, parts_tell_codes, r});
         buf_free(&p->packed[i]);
         if (stays)
             replay_look_again(r, stays, NULL);
