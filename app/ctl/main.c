@@ -445,6 +445,7 @@ int main(int argc, char **argv)
     int code;
 
     mongo_drop_counters();
+    print_on_terminal();
     argp_program_version = "couponctl " COUPONS_VERSION;
     argp_err_exit_status = CTL_USAGE;
     if (log_init(NULL, LOG_ERROR) != 0)

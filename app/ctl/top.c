@@ -294,7 +294,7 @@ int ctl_top(struct ctl *c)
         if (code != CTL_OK)
             break;
         if (terminal && !once && !ctl_json(c))
-            fputs(CLEAR, stdout);
+            print_raw(CLEAR);
         if (ctl_json(c))
             print_json_frame(c, &before, &now);
         else
