@@ -2,85 +2,30 @@
  * ctl/archive_read.c -- see archive_file.h: reading and checking.
  *
  * Steps    the file is read twice: for its SHA-256 and its last line, the statement; then lane by lane, as that says
- * Trust    the file may come from anywhere, be of any size and claim anything: memory is bounded, except for one line
+ * Trust    the file may come from anywhere, be of any size and claim anything: memory is bounded (bounded.h)
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "base/checked.h"
 #include "ctl/archive_file.h"
 #include "ctl/batch_in.h"
+#include "ctl/bounded.h"
 #include "ctl/statement.h"
 #include "verify/alone.h"
 
-#define LINE_MOST ((size_t)64 << 20) /* a batch's document has at most 16 MB */
-#define PIECE (64 << 10)
+#define STATEMENT_MOST (64 << 10) /* with 64 lanes it has some 40 KiB */
 #define ORDINAL_MOST ((EPOCH_MOST + 1) * EPOCH_ORDINALS)
-
-/* ---- lines ---- */
-
-struct lines {
-    gzFile file;
-    struct buf line; /* without the line feed */
-    const struct anchors *anchors;
-    char piece[PIECE];
-    size_t at, end;
-    bool bad; /* incomplete gzip, a line that is too long, or a last one without a line feed */
-};
-
-static bool fill(struct lines *l)
-{
-    int got = gzread(l->file, l->piece, PIECE), code = Z_OK;
-
-    l->at = 0;
-    l->end = got > 0 ? (size_t)got : 0;
-    if (got < PIECE)
-        gzerror(l->file, &code);
-    l->bad = l->bad || got < 0 || (code != Z_OK && code != Z_STREAM_END);
-    return l->end > 0;
-}
-
-/* False: the end, or l->bad. */
-static bool next_line(struct lines *l)
-{
-    buf_clear(&l->line);
-    for (;;) {
-        const char *start, *feed;
-        size_t some;
-
-        if (l->at == l->end && !fill(l)) {
-            l->bad = l->bad || l->line.len > 0;
-            return false;
-        }
-        start = l->piece + l->at;
-        feed = memchr(start, '\n', l->end - l->at);
-        some = feed ? (size_t)(feed - start) : l->end - l->at;
-        if (l->line.len + some > LINE_MOST) {
-            l->bad = true;
-            return false;
-        }
-        buf_put(&l->line, start, some);
-        l->at += some + (feed != NULL);
-        if (feed)
-            return true;
-    }
-}
-
-static void rewind_lines(struct lines *l)
-{
-    l->at = l->end = 0;
-    l->bad = gzrewind(l->file) != 0;
-}
 
 /* ---- the statement ---- */
 
 struct checking {
-    struct lines lines;
+    struct bounded_lines lines;
     struct archive_manifest *manifest;
     const struct jws_keys *keys;
+    const struct anchors *anchors;
     uint8_t sha256[HASH_LEN]; /* of all lines but the last */
     int64_t batches;          /* how many they are */
     struct buf statement;     /* the last line */
@@ -118,7 +63,7 @@ static bool read_through(struct checking *c)
     crypto_hash_sha256_state state;
 
     crypto_hash_sha256_init(&state);
-    while (next_line(&c->lines)) {
+    while (bounded_next(&c->lines)) {
         if (c->statement.data) {
             crypto_hash_sha256_update(&state, (const unsigned char *)c->statement.data, c->statement.len);
             crypto_hash_sha256_update(&state, (const unsigned char *)"\n", 1);
@@ -128,10 +73,11 @@ static bool read_through(struct checking *c)
         buf_put(&c->statement, c->lines.line.data, c->lines.line.len);
     }
     crypto_hash_sha256_final(&state, c->sha256);
-    if (!c->lines.bad && c->statement.len)
-        return true;
-    refuse(c, "file", "form", "an archive's", "another, or not whole");
-    return false;
+    if (c->lines.fault)
+        refuse(c, "file", "form", "an archive's", c->lines.fault);
+    else if (c->lines.open_end || !c->statement.len || c->statement.len > STATEMENT_MOST)
+        refuse(c, "file", "form", "an archive's", "another, or not whole");
+    return !c->found_any;
 }
 
 static bool get_text(struct json_object *o, const char *name, char *to, size_t size)
@@ -233,6 +179,60 @@ static bool check_statement(struct checking *c)
         return false;
     }
     if (memcmp(sha256, c->sha256, HASH_LEN) != 0)
+        refuse(c, "file", "sha256", "that of its manifest", "another");
+    if (c->batches != c->manifest->batches)
+        refuse_count(c, "batches", c->manifest->batches, c->batches);
+    return true;
+}
+
+/* ---- the lanes ---- */
+
+/* Parse the current line as a batch of this coupon and lane. NULL: a fault, which is reported; or a later lane's, if *later is set. */
+static struct batch *read_batch(struct checking *c, int64_t lane, int64_t after, bool *later)
+{
+    struct batch *b = batch_in(c->lines.line.data ? c->lines.line.data : "", c->lines.line.len);
+    char where[64];
+
+    snprintf(where, sizeof where, "after seq %" PRId64, after);
+    if (b)
+        b->lanes = c->manifest->lanes; /* it is not covered by the hash */
+    *later = b && b->lane > lane;
+    if (!b)
+        refuse(c, where, "line", "a batch", "another");
+    else if (strcmp(b->coupon, c->manifest->coupon) != 0)
+        refuse(c, where, "coupon", c->manifest->coupon, b->coupon);
+    else if (b->lane < lane)
+        refuse(c, where, "lane", "in order", "another");
+    else if (!*later)
+        return b;
+    batch_free(b);
+    return NULL;
+}
+
+/* The manifest's number of slots in the lane bounds the memory for them; entries beyond it are not replayed. */
+static bool fits(struct checking *c, const struct archive_lane *l, const struct batch *b)
+{
+    char where[64];
+
+    snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+        bool makes = e->kind == ENTRY_GENERATE || e->kind == ENTRY_GET;
+
+        if (makes && e->count && (e->n < 0 || e->count < 0 || e->count > l->slots || e->n % LANE_SLOTS > l->slots - e->count)) {
+            refuse(c, where, "made", "at most what its manifest says", "more");
+            return false;
+        }
+    }
+    return true;
+}
+
+struct told {
+    int64_t lines; /* lines read, over all lanes */
+    bool at_hand;  /* the current line is a later lane's */
+    struct archive_result *out;
+};
+
 static void pass_anchors(struct checking *c, const struct batch *b, struct archive_result *out)
 {
     size_t count;
@@ -266,64 +266,7 @@ static void end_anchors(struct checking *c, struct archive_result *out)
     *c->lane = 0;
 }
 
-        refuse(c, "file", "sha256", "that of its manifest", "another");
-    if (c->batches != c->manifest->batches)
-        refuse_count(c, "batches", c->manifest->batches, c->batches);
-    return true;
-}
-
-/* ---- the lanes ---- */
-
-/* Parse the current line as a batch of this coupon and lane. NULL: a fault, which is reported; or a later lane's, if *later is set. */
-static struct batch *read_batch(struct checking *c, int64_t lane, int64_t after, bool *later)
-{
-    struct batch *b = batch_in(c->lines.line.data ? c->lines.line.data : "", c->lines.line.len);
-    char where[64];
-
-    snprintf(where, sizeof where, "after seq %" PRId64, after);
-    if (b)
-        b->lanes = c->manifest->lanes; /* it is not covered by the hash */
-    *later = b && b->lane > lane;
-    if (!b)
-        refuse(c, where, "line", "a batch", "another");
-    else if (strcmp(b->coupon, c->manifest->coupon) != 0)
-        refuse(c, where, "coupon", c->manifest->coupon, b->coupon);
-    else if (b->lane < lane)
-        refuse(c, where, "lane", "in order", "another");
-    else if (!*later)
-        return b;
-    batch_free(b);
-    return NULL;
-        pass_anchors(c, b, t->out);
-}
-
-/* The manifest's number of slots in the lane bounds the memory for them; entries beyond it are not replayed. */
-static bool fits(struct checking *c, const struct archive_lane *l, const struct batch *b)
-{
-    char where[64];
-
-    snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-        bool makes = e->kind == ENTRY_GENERATE || e->kind == ENTRY_GET;
-
-        if (makes && e->count && (e->n < 0 || e->count < 0 || e->count > l->slots || e->n % LANE_SLOTS > l->slots - e->count)) {
-            refuse(c, where, "made", "at most what its manifest says", "more");
-            return false;
-        }
-    }
-    return true;
-}
-
-struct told {
-    int64_t lines; /* lines read, over all lanes */
-    bool at_hand;  /* the current line is a later lane's */
-    struct archive_result *out;
-};
-
 /* Replay the rest of this lane. False: a temporary file failed, which the caller reports. */
-    if (good)
-        end_anchors(c, out);
 static bool tell_lane(struct checking *c, struct told *t, int64_t lane, struct lane_sums *sums)
 {
     const struct archive_lane *l = &c->manifest->lane[lane];
@@ -335,7 +278,7 @@ static bool tell_lane(struct checking *c, struct told *t, int64_t lane, struct l
     if (!a)
         return false;
     *c->lane = lane;
-    while (t->at_hand || (t->lines < c->batches && next_line(&c->lines))) {
+    while (t->at_hand || (t->lines < c->batches && bounded_next(&c->lines))) {
         bool later;
         struct batch *b;
 
@@ -351,6 +294,7 @@ static bool tell_lane(struct checking *c, struct told *t, int64_t lane, struct l
             break;
         }
         alone_batch(a, b);
+        pass_anchors(c, b, t->out);
         seq = b->head.seq;
         if (lane == 0 && seq == c->manifest->first)
             lane_sums_rest(sums);
@@ -373,11 +317,13 @@ static bool tell_lanes(struct checking *c, struct archive_result *out)
     struct told t = {.out = out};
     bool good = true;
 
-    rewind_lines(&c->lines);
+    bounded_rewind(&c->lines);
     for (int64_t lane = 0; good && lane < c->manifest->lanes; lane++)
         good = tell_lane(c, &t, lane, &sums[lane]);
     if (good && (t.at_hand || t.lines < c->batches))
         refuse(c, "file", "lines", "of the lanes that the manifest names", "others");
+    if (good)
+        end_anchors(c, out);
     if (good && c->manifest->lanes > 1)
         lane_sums_compare(sums, (size_t)c->manifest->lanes, c->manifest->still, tell, c);
     for (size_t i = 0; i < COUPON_LANES_MAX; i++)
@@ -400,18 +346,14 @@ int archive_check(const char *path, const struct archive_proof *proof, int64_t *
     c->report = report;
     c->context = context;
     *lane = 0;
-    errno = 0;
-    c->lines.file = gzopen(path, "rbe");
-    if (!c->lines.file) {
+    if (!bounded_open(&c->lines, path)) {
         ctl_complain("%s: %s", path, strerror(errno));
         code = CTL_USAGE;
     } else if (read_through(c) && check_statement(c) && !tell_lanes(c, out)) {
         ctl_complain("a temporary file cannot be written in TMPDIR or /var/tmp: %s", strerror(errno));
         code = CTL_UNREACHABLE;
     }
-    if (c->lines.file)
-        gzclose(c->lines.file);
-    buf_free(&c->lines.line);
+    bounded_close(&c->lines);
     buf_free(&c->statement);
     free(c);
     return code;
