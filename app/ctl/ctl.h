@@ -87,10 +87,6 @@ const struct config *ctl_config(struct ctl *c);
 /* Parse text as an integer in min..max into *value; false, with an error about `what` printed: it is not one. */
 bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 
-/* Write text, and a line feed, to a new file beside path, readable only by its owner, then rename it to path: nobody sees half a key.
- * False, with the error printed: failed. */
-bool ctl_write_secret(const char *path, const char *text);
-
 /* The subcommands, by file. */
 int ctl_coupon_create(struct ctl *c);
 int ctl_coupon_clone(struct ctl *c);

@@ -10,9 +10,10 @@
 
 #include "base/buf.h"
 #include "base/jws.h"
+#include "base/new_file.h"
 #include "coupons/user_state.h"
-#include "ctl/client.h"
 #include "ctl/bounded.h"
+#include "ctl/client.h"
 #include "ctl/print.h"
 
 #define TOKEN_MOST 65536
@@ -326,7 +327,7 @@ static const char *look_up(struct wanted *w, struct chain *c)
 static int verify_ledger(json_object *claims, const char *path)
 {
     struct wanted w = {.claims = claims};
-    struct chain c = {.file = fopen(path, "re")};
+    struct chain c = {.before = ""};
     const char *id = json_text_at(claims, "/id"), *fault = NULL;
     int64_t lane;
 
@@ -412,7 +413,6 @@ static bool change(struct jws_keys *k)
     return true;
 }
 
-/* Replace the file; as root, keep its owner. */
 /* Write text and a line feed to a new file beside path, readable only by its owner, which then takes its place: nobody sees half a key. */
 static bool write_secret(const char *path, const char *text)
 {
@@ -425,6 +425,7 @@ static bool write_secret(const char *path, const char *text)
     return true;
 }
 
+/* Replace the file; as root, keep its owner. */
 static bool replace(const char *path, const struct jws_keys *k)
 {
     struct buf text = BUF_INIT;
