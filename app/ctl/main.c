@@ -135,8 +135,9 @@ static const struct command commands[] = {
     {"archive", NULL, ctl_archive, "[COUPON]", 0, 1, ctl_archive_options, "move a coupon that has ended into a file",
      "Close a coupon that has ended for good, write its ledger to a compressed file that can be checked without a database "
      "(couponctl verify FILE), and have the service remove ledger, users, slots and codes. Nothing of it may still be issued "
-     "or held. This cannot be undone: only its definition, counts and reports can be read afterwards. If it is interrupted, "
-     "run it again: it continues from there. With --keep it only writes the file, of any coupon, even an active one.\nWith "
+     "or held. It asks before anything is removed, and without a terminal wants --yes. This cannot be undone: only its "
+     "definition, counts and reports can be read afterwards. If it is interrupted, run it again: it continues from there.\nWith "
+     "--keep it only writes the file, of any coupon, even an active one.\nWith "
      "--due it archives all coupons whose cleanup (their end and cleanup_after_s) was archive.after_days ago (a setting), "
      "each to a file in archive.directory; one that is refused does not stop the others.\nThe file is gzip, with a line of "
      "JSON for each batch, as GET /coupons/COUPON/ledger has them, and a last one, the manifest. It is read back and "
@@ -444,8 +445,8 @@ int main(int argc, char **argv)
     bool group_exists;
     int code;
 
-    mongo_drop_counters();
     print_on_terminal();
+    mongo_drop_counters();
     argp_program_version = "couponctl " COUPONS_VERSION;
     argp_err_exit_status = CTL_USAGE;
     if (log_init(NULL, LOG_ERROR) != 0)

@@ -397,7 +397,7 @@ def test_a_ledger_with_a_difference_is_not_archived(stack, tmp_path):
 
 def test_what_is_asked_wrongly_is_said(stack, tmp_path):
     coupon = stack.coupon(slots=10)
-    done = stack.couponctl("archive", "--output", tmp_path / "a.gz", coupon)
+    done = stack.couponctl("archive", "--yes", "--output", tmp_path / "a.gz", coupon)
     assert done.returncode == 1 and "coupon_in_use" in done.stdout, done.stdout
     assert "no such coupon" in archive(stack, "never-made", tmp_path / "a.gz", status=1)
     assert "no such coupon" in archive(stack, "../a", tmp_path / "a.gz", status=1)
