@@ -368,7 +368,7 @@ enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, str
 
     for (size_t i = 0; i < count; i++)
         found[i] = (struct look_up){.coupon = coupon, .code = items[i].code};
-    status = codes_find(session_of(s), (struct store_time){0}, found, count);
+    status = codes_find(session_of(s), found, count);
     for (size_t i = 0; i < count; i++) {
         items[i].n = found[i].found ? found[i].n : -1;
         items[i].is_there = found[i].found;

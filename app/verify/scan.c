@@ -89,6 +89,22 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
     return s;
 }
 
+enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t hash[HASH_LEN], bool *is_there)
+{
+    struct batch *b = NULL;
+    int tries = 0;
+    enum store_status s;
+
+    do
+        s = mongo_ledger_at(v->session, v->coupon, lane, seq, &b);
+    while (scan_again(s, &tries));
+    *is_there = s == STORE_OK;
+    if (s == STORE_OK)
+        memcpy(hash, b->head.hash, HASH_LEN);
+    batch_free(b);
+    return s == STORE_NOT_FOUND ? STORE_OK : s;
+}
+
 /* ---- several lanes ---- */
 
 /* Read a page of lane 0's batches after those already summed. */

@@ -41,6 +41,8 @@ bool scan_again(enum store_status status, int *tries);
 enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last);
 /* The totals of the lane's last batch; all zero: it has none. */
 enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail);
+/* The hash of the lane's batch at seq, as it is stored; *is_there false: none. */
+enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t hash[HASH_LEN], bool *is_there);
 enum store_status scan_mark(struct scan *v, int64_t lane, struct stored_mark *mark);
 enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct arena *a, struct stored_checkpoint *found);
 
@@ -50,12 +52,13 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes);
 /* How to scan a lane. */
 struct scan_lane {
     int64_t lane, lanes;
-    bool rebuild;           /* if the checkpoint, or the mark, is useless, require views, or totals, up to the tail */
+    bool rebuild;           /* if the mark is useless, require totals up to the tail */
     struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
     drift_fn *report;
     /* Called with each part once ended; false: the others need not be read. Or NULL. This and report are called one at a time. */
     bool (*told)(void *context, struct replay *r);
-    /* Called after the last part. Or NULL: what is wrong with the checkpoint is reported. */
+    /* Called after the last part, to repair the checkpoint: if that is useless, buckets are required up to the tail. Or NULL: what is wrong
+     * with it is reported. */
     void (*ended)(void *context, const struct lane_ends *ends);
     void *context;
 };

@@ -433,13 +433,13 @@ static int64_t totals_seq(const struct reading *g)
     return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
 }
 
-/* Likewise; unreadable: none. */
+/* Likewise, if it is to be repaired; unreadable: none. */
 static int64_t checkpoint_seq(const struct reading *g)
 {
     const struct stored_checkpoint *c = &g->ends.found;
     bool useless = c->is_there && (!c->readable || c->checkpoint.seq > g->tail.seq);
 
-    return g->how->rebuild && useless ? g->tail.seq : c->checkpoint.seq;
+    return g->how->ended && useless ? g->tail.seq : c->checkpoint.seq;
 }
 
 static enum store_status tell_views(struct reading *g)
