@@ -266,8 +266,6 @@ static enum store_status verify_whole(struct verify *v)
         s = check_anchors(v, false);
     if (s == STORE_OK)
         tell_coupon(v, NULL);
-    for (int64_t lane = 0; lane < v->lanes; lane++)
-        lane_sums_release(&v->sums[lane]);
     return s;
 }
 

@@ -43,6 +43,9 @@ static struct cached_bucket *add_bucket(struct lane *l, const struct bucket *k)
 
 struct cached_bucket *cached_bucket_add(struct lane *l, struct bucket *k)
 {
+    int64_t stored_seq = k->seq;
+    struct cached_bucket *c;
+
     assert(!cached_bucket_find(l, k->b));
     if (k->seq > l->tail.seq) {
         bucket_release(k);
@@ -50,7 +53,9 @@ struct cached_bucket *cached_bucket_add(struct lane *l, struct bucket *k)
     }
     redo_log_apply(l, k);
     bucket_fit(k, l->tail.next_n);
-    return add_bucket(l, k);
+    c = add_bucket(l, k);
+    c->dirty = k->seq > stored_seq;
+    return c;
 }
 
 bool cached_bucket_wants_codes(const struct lane *l, const struct cached_bucket *c)

@@ -12,7 +12,7 @@
 struct cached_bucket {
     struct bucket bucket;
     const char **codes; /* [BUCKET_SLOTS], one block of memory, owned; NULL: not read, or the coupon has none */
-    bool dirty;     /* it has not been written yet */
+    bool dirty;     /* what is stored is older, or may be */
     int free_pool_left; /* its slots in the free pool */
     UT_hash_handle hh; /* by bucket.b */
 };

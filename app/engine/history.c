@@ -149,6 +149,7 @@ static enum store_status look(struct store *s, struct op *op)
     enum store_status status = STORE_OK;
     bool ended = true;
 
+    s->ops->saw(s, op->seen);
     if (n < 0)
         status = find_maker(s, op, n, g, &ended);
     if (status == STORE_OK && ended)

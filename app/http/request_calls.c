@@ -40,7 +40,10 @@ enum handled request_submit(struct request *r, handler *then)
 
 enum cpn_result request_call(struct request *r)
 {
-    return engine_call(r->worker->engine, &r->op);
+    enum cpn_result result = engine_call(r->worker->engine, &r->op);
+
+    r->session->ops->saw(r->session, r->op.seen);
+    return result;
 }
 
 bool request_coupon(struct request *r)

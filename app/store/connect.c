@@ -124,6 +124,7 @@ static void log_driver(mongoc_log_level_t level, const char *domain, const char 
 }
 
 static const struct store_ops mongo_ops = {
+    .seen = session_seen_of,
     .saw = session_saw,
     .checkpoints = checkpoints_read,
     .marks = ledger_marks,

@@ -311,6 +311,11 @@ struct store_time session_seen(const struct session *session)
     return store_time_later(when, session->told);
 }
 
+struct store_time session_seen_of(const struct store *s)
+{
+    return session_seen((const struct session *)(const void *)s);
+}
+
 void session_saw(struct store *s, struct store_time when)
 {
     struct session *session = session_of(s);

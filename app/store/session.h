@@ -170,6 +170,7 @@ enum store_status session_read_joined(struct session *session, const char *colle
 /* What this session has seen: the operation time of its last read or write, or of what it was told of since by session_saw(). A majority
  * read not before it misses nothing of that, also from another primary. Zero: nothing yet. */
 struct store_time session_seen(const struct session *session);
+struct store_time session_seen_of(const struct store *s);
 void session_saw(struct store *s, struct store_time when);
 /* {readConcern: majority, not before what the session has seen}. */
 void session_read_concern(const struct session *session, bson_t *command);

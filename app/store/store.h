@@ -234,7 +234,8 @@ struct store;
 
 /* MongoDB's are mongo_ops, in connect.c. */
 struct store_ops {
-    /* From now on reads see all that was written by `when`, too. */
+    /* What this session has seen; from now on reads see all that another one has seen, too. */
+    struct store_time (*seen)(const struct store *s);
     void (*saw)(struct store *s, struct store_time when);
 
     /* Checkpoints of any lanes in one read; seq 0: none. */

@@ -80,7 +80,7 @@ struct gathered {
     struct named_entry **items;
     size_t count, capacity, most, rows;
     struct arena arena; /* of the entries */
-    bool only;
+    bool only, unreadable; /* unreadable: some batch was */
     bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user);
     void *context;
     const char *coupon; /* of the last row, in the arena */
@@ -111,7 +111,11 @@ static bool gather_row(const bson_t *doc, void *context)
     struct gathered *g = context;
 
     g->rows++;
-    return codec_has_left(doc) || codec_named_entries(doc, g->only, &g->arena, is_wanted, keep_entry, g);
+    if (codec_named_entries(doc, g->only, &g->arena, is_wanted, keep_entry, g))
+        return true;
+    g->unreadable = true;
+    log_unreadable("ledger", doc);
+    return true;
 }
 
 static bool has_enough(const void *context)
@@ -265,7 +269,9 @@ static enum store_status stream_user(struct session *session, const bson_t *filt
     session_read_concern(session, command);
     BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
     status = session_read(session, command, stream_row, &of);
-    if (status == STORE_OK && !(fold_gathered(&of.folding, &of.gathered) && fold_end(&of.folding)))
+    if (status == STORE_OK && of.gathered.unreadable)
+        status = STORE_UNREADABLE;
+    else if (status == STORE_OK && !(fold_gathered(&of.folding, &of.gathered) && fold_end(&of.folding)))
         status = STORE_FAILED;
     fold_free(&of.folding);
     gather_free(&of.gathered);
@@ -365,8 +371,11 @@ static enum store_status read_each(struct session *session, struct users *t, siz
             continue;
         put_reads(session, &filter, r, 1);
         BSON_APPEND_INT64(&filter, "_id.l", r->lane);
-        status = stream_user(session, &filter, r->user, take_read, t);
-        r->status = status;
+        r->status = stream_user(session, &filter, r->user, take_read, t);
+        if (r->status == STORE_UNREADABLE)
+            r->user_state = NULL;
+        else
+            status = r->status;
     }
     return status;
 }
@@ -392,7 +401,7 @@ enum store_status users_read(struct store *s, struct arena *a, struct user_read 
         put_reads(session, &filter, reads, count);
         status = gather_whole(session, &filter, &g, &left);
     }
-    if (status == STORE_OK && left) {
+    if (status == STORE_OK && (left || g.unreadable)) { /* one batch that cannot be read is a matter of those whom it names */
         status = read_each(session, &t, count);
     } else if (status == STORE_OK) {
         struct folding f = {.take = take_read, .context = &t};
@@ -439,8 +448,10 @@ enum store_status mongo_user_everywhere(struct store *s, const char *user, user_
     BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
     gather_init(&of.gathered, 0, is_streamed, &of);
     status = gather_whole(session, &filter, &of.gathered, &left);
-    if (status == STORE_OK && left) {
-        status = stream_user(session, &filter, user, take_each, &each);
+    if (status == STORE_OK && of.gathered.unreadable) {
+        status = STORE_FAILED;
+    } else if (status == STORE_OK && left) {
+        status = stream_user(session, &filter, user, take_each, &each) == STORE_OK ? STORE_OK : STORE_FAILED;
     } else if (status == STORE_OK) {
         sort_gathered(&of.gathered);
         status = fold_gathered(&of.folding, &of.gathered) && fold_end(&of.folding) ? STORE_OK : STORE_FAILED;

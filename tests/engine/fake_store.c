@@ -10,11 +10,10 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "coupons/fold.h"
 
 #define HEAR_WAIT_MS 5 /* a database waits for as long as a second */
-#define AGED_PERCENT 40 /* of views that may be read as they stood before */
-#define WALK_MOST 3     /* users that a call tells of, so that walks take several */
-#define WALK_MS 2       /* and others come between */
+#define AGED_PERCENT 40 /* of reads that see a moment before the present one */
 
 /* A batch in the ledger; until a majority has it, it is seen by no read, and can roll back. */
 struct stored_batch {
@@ -22,32 +21,32 @@ struct stored_batch {
     bool majority;
     bool damaged;
     uint64_t told; /* its place in the stream of those that a majority has; 0: not yet */
+    uint32_t time; /* since when a majority has it */
     struct stored_batch *next;
 };
 
-/* A view as it stood from `time` on. */
-struct stored_view {
-    enum view_kind kind;
+enum part_kind { PART_BUCKET, PART_DEFINITION, PART_CHECKPOINT };
+
+/* A part of a checkpoint, as it stood from `time` on. */
+struct stored_part {
+    enum part_kind kind;
     uint32_t time;
     char *coupon;
-    char *user; /* or the job's id, or the account's name */
     struct bucket bucket;
     struct arena arena;
-    struct user_state *user_state;
-    struct job_progress job;
-    struct lane_account account;
     struct coupon *definition;
+    int64_t lane;
+    struct checkpoint checkpoint;
     int64_t seq;
     bool damaged;
     bool left; /* with an archived coupon */
-    struct stored_view *older;       /* what stood before */
-    const struct stored_view *shown; /* of the newest: the version that a search sees */
-    struct stored_view *next;        /* of the newest: another view */
+    struct stored_part *older;       /* what stood before */
+    const struct stored_part *shown; /* of the newest: the version that a search sees */
+    struct stored_part *next;        /* of the newest: another part */
 };
 
 struct stored_mark {
     char *coupon;
-    char *kind;
     int64_t lane;
     struct mark mark;
     struct stored_mark *next;
@@ -73,7 +72,7 @@ struct fake {
     int faults;
     int64_t epoch;
     struct stored_batch *ledger;
-    struct stored_view *views;
+    struct stored_part *parts;
     struct stored_mark *marks;
     struct late_write *late;
     struct damaged_codes *damaged_codes;
@@ -92,6 +91,7 @@ struct fake_session {
     struct fake_source *source;
     bool hearing;
     uint64_t heard; /* place in the stream of the last batch that it heard */
+    uint32_t seen;  /* no read sees a moment before this */
 };
 
 static uint32_t next_random(struct fake *f)
@@ -170,6 +170,7 @@ static void make_safe(struct fake *f, struct stored_batch *s)
         return;
     s->majority = true;
     s->told = ++f->told;
+    s->time = ++f->time;
 }
 
 static struct stored_batch *store_batch(struct fake *f, const struct batch *b, bool majority)
@@ -237,12 +238,31 @@ static enum store_status leave(struct fake *f, enum store_status status)
     return status;
 }
 
+static void see(struct store *store, uint32_t time)
+{
+    struct fake_session *session = (struct fake_session *)store;
+
+    if (time > session->seen)
+        session->seen = time;
+}
+
+/* The moment that a read sees: the present one, or one before that the session has not seen. */
+static uint32_t moment(struct fake *f, struct store *store)
+{
+    uint32_t seen = ((struct fake_session *)store)->seen, at = f->time;
+
+    if (seen < at && chance(f, AGED_PERCENT))
+        at = seen + next_random(f) % (at - seen + 1);
+    see(store, at);
+    return at;
+}
+
 static bool is_cut(const struct store *store)
 {
     return ((const struct fake_session *)store)->source->cut;
 }
 
-static enum append_result append_one(struct fake *f, const struct batch *b)
+static enum append_result append_one(struct fake *f, struct store *store, const struct batch *b)
 {
     struct stored_batch *there = find_batch(f, b->coupon, b->lane, b->head.seq);
     struct late_write *w;
@@ -251,15 +271,20 @@ static enum append_result append_one(struct fake *f, const struct batch *b)
         if (fault(f))
             return APPEND_UNKNOWN;
         make_safe(f, there);
+        see(store, there->time);
         return APPEND_OURS;
     }
     if (there && !there->majority)
         return APPEND_UNKNOWN; /* whose it is cannot be said until it is safe */
-    if (there)
-        return fault(f) ? APPEND_UNKNOWN : APPEND_THEIRS;
+    if (there && fault(f))
+        return APPEND_UNKNOWN;
+    if (there) {
+        see(store, there->time);
+        return APPEND_THEIRS;
+    }
     assert(may_stand(f, b));
     if (!fault(f)) {
-        store_batch(f, b, true);
+        see(store, store_batch(f, b, true)->time);
         return APPEND_OURS;
     }
     switch (next_random(f) % 4) {
@@ -287,7 +312,7 @@ static enum store_status fake_append(struct store *store, struct append *appends
     enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < count; i++) {
-        appends[i].result = is_cut(store) ? APPEND_UNKNOWN : append_one(f, appends[i].batch);
+        appends[i].result = is_cut(store) ? APPEND_UNKNOWN : append_one(f, store, appends[i].batch);
         if (appends[i].result == APPEND_UNKNOWN)
             status = STORE_FAILED;
     }
@@ -307,16 +332,17 @@ static enum store_status fake_confirm(struct store *store, struct confirm *confi
             make_safe(f, s); /* a linearizable read waits for the majority */
         confirms[i].unmoved = !s;
     }
+    see(store, f->time);
     return leave(f, STORE_OK);
 }
 
-static enum store_status read_ledger(struct fake *f, struct ledger_read *r)
+static enum store_status read_ledger(struct fake *f, struct ledger_read *r, uint32_t at)
 {
     r->count = 0;
     while (r->count < r->most) {
         struct stored_batch *s = find_batch(f, r->coupon, r->lane, r->after + 1 + (int64_t)r->count);
 
-        if (!s || !s->majority)
+        if (!s || !s->majority || s->time > at)
             return STORE_OK;
         if (s->damaged)
             break;
@@ -334,10 +360,11 @@ static enum store_status fake_ledgers(struct store *store, struct ledger_read *r
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
     enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
         reads[i].count = 0;
-        reads[i].status = failed ? STORE_FAILED : read_ledger(f, &reads[i]);
+        reads[i].status = failed ? STORE_FAILED : read_ledger(f, &reads[i], at);
         if (reads[i].status != STORE_OK)
             status = STORE_FAILED;
     }
@@ -358,11 +385,12 @@ static enum store_status fake_ended(struct store *store, const char *coupon, int
                                     struct batch **batch)
 {
     struct fake *f = enter(store);
+    uint32_t at = moment(f, store);
 
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
     for (struct stored_batch *s = f->ledger; s; s = s->next) {
-        if (!s->majority || s->batch->lane != lane || strcmp(s->batch->coupon, coupon) != 0 ||
+        if (!s->majority || s->time > at || s->batch->lane != lane || strcmp(s->batch->coupon, coupon) != 0 ||
             !batch_find_end(s->batch, n, g))
             continue;
         *batch = copy_batch(s->batch);
@@ -419,115 +447,153 @@ static int fake_hear(struct store *store, struct heard *heard)
     return result;
 }
 
-/* ---- views ---- */
+/* ---- what is stored beside the ledger ---- */
 
-static struct stored_view *find_view(struct fake *f, enum view_kind kind, const char *coupon, const char *user, int64_t b)
+/* b: of a bucket; lane: of a checkpoint. */
+static struct stored_part *find_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t b, int64_t lane)
 {
-    struct stored_view *v = f->views;
+    struct stored_part *v = f->parts;
 
-    while (v && !(v->kind == kind && strcmp(v->coupon, coupon) == 0 &&
-                  (!v->user || strcmp(v->user, user) == 0) && (kind != VIEW_BUCKET || v->bucket.b == b)))
+    while (v && !(v->kind == kind && strcmp(v->coupon, coupon) == 0 && (kind != PART_BUCKET || v->bucket.b == b) &&
+                  (kind != PART_CHECKPOINT || v->lane == lane)))
         v = v->next;
     return v;
 }
 
 /* Put v before what stood until now, which may be nothing. */
-static void supersede(struct fake *f, struct stored_view *v, struct stored_view *old)
+static void supersede(struct fake *f, struct stored_part *v, struct stored_part *old)
 {
-    struct stored_view **p = &f->views;
+    struct stored_part **p = &f->parts;
 
     while (old && *p != old)
         p = &(*p)->next;
-    v->next = old ? old->next : f->views;
+    v->next = old ? old->next : f->parts;
     v->older = old;
     *p = v;
 }
 
-/* The version that a read not before `after` gets: any that is not older than what stood then. NULL: none yet. */
-static const struct stored_view *seen(struct fake *f, const struct stored_view *v, struct store_time after)
+/* The version that stood then; NULL: none. */
+static const struct stored_part *as_of(const struct stored_part *v, uint32_t at)
 {
-    while (v && v->time > after.seconds && chance(f, AGED_PERCENT))
+    while (v && v->time > at)
         v = v->older;
     return v && v->left ? NULL : v;
 }
 
 /* What a search, which looks at all of them, sees of each. */
-static void show_views(struct fake *f, struct store_time after)
+static void show_parts(struct fake *f, uint32_t at)
 {
-    for (struct stored_view *v = f->views; v; v = v->next)
-        v->shown = seen(f, v, after);
+    for (struct stored_part *v = f->parts; v; v = v->next)
+        v->shown = as_of(v, at);
 }
 
-static int64_t seq_of_view(const struct view_write *w)
+static struct stored_part *new_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t seq, struct stored_part *old)
 {
-    return w->kind == VIEW_USER_STATE       ? w->user_state->seq
-           : w->kind == VIEW_JOB     ? w->job->seq
-           : w->kind == VIEW_ACCOUNT ? w->account->seq
-           : w->kind == VIEW_BUCKET  ? w->bucket->seq
-                                     : w->seq;
-}
+    struct stored_part *v = calloc(1, sizeof *v);
 
-static const char *user_of_view(const struct view_write *w, char account[ACCOUNT_NAME_SIZE])
-{
-    return w->kind == VIEW_USER_STATE       ? w->user_state->user
-           : w->kind == VIEW_JOB     ? w->job->id
-           : w->kind == VIEW_ACCOUNT ? account_name(w->account->lane, w->account->peer, account)
-                                     : NULL;
-}
-
-static void write_view(struct fake *f, const struct view_write *w)
-{
-    char account[ACCOUNT_NAME_SIZE];
-    const char *user = user_of_view(w, account);
-    int64_t seq = seq_of_view(w);
-    struct stored_view *old = find_view(f, w->kind, w->coupon, user, w->kind == VIEW_BUCKET ? w->bucket->b : 0);
-    struct stored_view *v;
-
-    if (old && old->seq >= seq)
-        return;
-    v = calloc(1, sizeof *v);
     assert(v);
-    v->kind = w->kind;
+    v->kind = kind;
     v->time = f->time;
-    v->coupon = strdup(w->coupon);
-    v->user = user ? strdup(user) : NULL;
+    v->coupon = strdup(coupon);
     v->seq = seq;
     arena_init(&v->arena, 1024);
     supersede(f, v, old);
-    if (w->kind == VIEW_BUCKET)
-        bucket_copy(&v->bucket, w->bucket);
-    if (w->kind == VIEW_USER_STATE) {
-        v->user_state = user_state_copy(w->user_state, &v->arena, true);
-        v->user_state->stored = true;
-    } else if (w->kind == VIEW_JOB) {
-        v->job = *w->job;
-        v->job.id = v->user;
-    } else if (w->kind == VIEW_ACCOUNT) {
-        v->account = *w->account;
-    } else if (w->kind == VIEW_COUPON) {
-        v->definition = coupon_copy(w->definition, &v->arena);
-    }
+    return v;
 }
 
-static enum store_status fake_write_views(struct store *store, struct view_write *views, size_t count,
-                                          struct store_time *when)
+static void write_part(struct fake *f, const struct part_write *w)
+{
+    enum part_kind kind = w->bucket ? PART_BUCKET : PART_DEFINITION;
+    int64_t seq = w->bucket ? w->bucket->seq : w->seq;
+    struct stored_part *old = find_part(f, kind, w->coupon, w->bucket ? w->bucket->b : 0, 0), *v;
+
+    if (old && old->seq >= seq)
+        return;
+    v = new_part(f, kind, w->coupon, seq, old);
+    if (w->bucket)
+        bucket_copy(&v->bucket, w->bucket);
+    else
+        v->definition = coupon_copy(w->definition, &v->arena);
+}
+
+static enum store_status fake_write_parts(struct store *store, struct part_write *parts, size_t count, struct store_time *when)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
 
     f->time++;
     for (size_t i = 0; i < count; i++) {
-        views[i].written = false;
+        parts[i].written = false;
         if (is_cut(store) || (failed && chance(f, 50)))
             continue;
-        write_view(f, &views[i]);
-        views[i].written = !failed;
+        write_part(f, &parts[i]);
+        parts[i].written = !failed;
     }
     *when = (struct store_time){f->time, 1};
+    if (!failed)
+        see(store, f->time);
     return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
 
-static enum store_status read_of(const struct stored_view *v, enum store_status *call)
+static bool is_older(const struct checkpoint *a, const struct checkpoint *b)
+{
+    if (a->seq != b->seq)
+        return a->seq < b->seq;
+    if (a->swept_ms != b->swept_ms)
+        return a->swept_ms < b->swept_ms;
+    return a->swept_seq != b->swept_seq ? a->swept_seq < b->swept_seq : a->due_ms < b->due_ms;
+}
+
+static enum store_status fake_write_checkpoints(struct store *store, const struct checkpoint_write *checkpoints, size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+
+    f->time++;
+    for (size_t i = 0; i < count; i++) {
+        const struct checkpoint_write *w = &checkpoints[i];
+        struct stored_part *old = find_part(f, PART_CHECKPOINT, w->coupon, 0, w->lane), *v;
+
+        if (is_cut(store) || (failed && chance(f, 50)) || (old && !is_older(&old->checkpoint, &w->checkpoint)))
+            continue;
+        v = new_part(f, PART_CHECKPOINT, w->coupon, w->checkpoint.seq, old);
+        v->lane = w->lane;
+        v->checkpoint = w->checkpoint;
+    }
+    if (!failed)
+        see(store, f->time);
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
+}
+
+static enum store_status fake_checkpoints(struct store *store, struct checkpoint_read *reads, size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+    uint32_t at = moment(f, store);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct stored_part *v = failed ? NULL : as_of(find_part(f, PART_CHECKPOINT, reads[i].coupon, 0, reads[i].lane), at);
+
+        reads[i].checkpoint = v ? v->checkpoint : (struct checkpoint){0};
+        reads[i].status = failed ? STORE_FAILED : STORE_OK;
+    }
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
+}
+
+static void fake_saw(struct store *store, struct store_time when)
+{
+    struct fake *f = enter(store);
+
+    see(store, when.seconds);
+    leave(f, STORE_OK);
+}
+
+static struct store_time fake_seen(const struct store *store)
+{
+    return (struct store_time){((const struct fake_session *)store)->seen, 0};
+}
+
+static enum store_status read_of(const struct stored_part *v, enum store_status *call)
 {
     bool damaged = v && v->damaged;
 
@@ -536,68 +602,141 @@ static enum store_status read_of(const struct stored_view *v, enum store_status 
     return damaged ? STORE_UNREADABLE : STORE_OK;
 }
 
-static enum store_status fake_user_states(struct store *store, struct store_time after, struct arena *a, struct user_state_read *reads,
-                                          size_t count)
+/* ---- what users and jobs did ---- */
+
+static bool names(const struct batch *b, const char *user)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].user && strcmp(b->entries[i].user, user) == 0)
+            return true;
+    return false;
+}
+
+/* Batches of a lane as of a moment, in order: the one after seq; NULL: none. */
+static const struct stored_batch *batch_after(struct fake *f, const char *coupon, int64_t lane, int64_t seq, uint32_t at)
+{
+    const struct stored_batch *next = NULL;
+
+    for (const struct stored_batch *s = f->ledger; s; s = s->next)
+        if (s->majority && s->time <= at && s->batch->lane == lane && s->batch->head.seq > seq && strcmp(s->batch->coupon, coupon) == 0 &&
+            (!next || s->batch->head.seq < next->batch->head.seq))
+            next = s;
+    return next;
+}
+
+static enum store_status read_user(struct fake *f, struct user_read *r, uint32_t at, struct arena *a)
+{
+    struct user_state *u = NULL;
+    struct arena whole;
+    bool damaged = false;
+
+    arena_init(&whole, 0);
+    for (const struct stored_batch *s = batch_after(f, r->coupon, r->lane, 0, at); s;
+         s = batch_after(f, r->coupon, r->lane, s->batch->head.seq, at)) {
+        if (!names(s->batch, r->user))
+            continue;
+        damaged = damaged || s->damaged;
+        if (!u) {
+            u = arena_alloc(&whole, sizeof *u);
+            user_state_init(u, r->user, "");
+        }
+        fold_user_state(u, s->batch, &whole);
+        r->seq = s->batch->head.seq;
+    }
+    r->user_state = u && !damaged && !user_state_is_nobody(u) ? user_state_copy(u, a, true) : NULL;
+    arena_free(&whole);
+    return damaged ? STORE_UNREADABLE : STORE_OK;
+}
+
+static enum store_status fake_users(struct store *store, struct arena *a, struct user_read *reads, size_t count)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
     enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    uint32_t at = moment(f, store);
     size_t before = a->bytes;
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_view *v;
+        struct user_read *r = &reads[i];
 
-        if (a->bytes - before >= STORE_USER_STATES_BYTES) {
-            reads[i].status = failed ? STORE_FAILED : STORE_LEFT;
-            reads[i].user_state = NULL;
-            continue;
-        }
-        v = seen(f, find_view(f, VIEW_USER_STATE, reads[i].coupon, reads[i].user, 0), after);
-        reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
-        reads[i].user_state = v && reads[i].status == STORE_OK ? user_state_copy(v->user_state, a, true) : NULL;
+        r->user_state = NULL;
+        r->seq = 0;
+        if (failed)
+            r->status = STORE_FAILED;
+        else if (a->bytes - before >= STORE_USERS_BYTES)
+            r->status = STORE_LEFT;
+        else
+            r->status = read_user(f, r, at, a);
+        if (r->status == STORE_UNREADABLE)
+            status = STORE_FAILED;
     }
     return leave(f, status);
 }
 
-static enum store_status fake_job(struct store *store, const char *coupon, const char *job, struct store_time after, struct arena *a,
+static enum store_status fake_job(struct store *store, const char *coupon, int64_t lane, const char *job, struct arena *a,
                                   struct job_progress **progress)
 {
     struct fake *f = enter(store);
-    enum store_status status = is_cut(store) || fault(f) ? STORE_FAILED : STORE_OK, call;
-    const struct stored_view *v = seen(f, find_view(f, VIEW_JOB, coupon, job, 0), after);
+    struct job_progress *j = arena_alloc(a, sizeof *j);
+    uint32_t at = moment(f, store);
 
     *progress = NULL;
-    if (status == STORE_OK)
-        status = read_of(v, &call);
-    if (v && status == STORE_OK) {
-        *progress = arena_alloc(a, sizeof **progress);
-        **progress = v->job;
-        (*progress)->id = arena_strdup(a, job);
-    }
-    return leave(f, status);
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    j->id = arena_strdup(a, job);
+    for (const struct stored_batch *s = batch_after(f, coupon, lane, 0, at); s; s = batch_after(f, coupon, lane, s->batch->head.seq, at))
+        fold_job(j, s->batch);
+    *progress = j->seq ? j : NULL;
+    return leave(f, STORE_OK);
 }
 
-static enum store_status fake_accounts(struct store *store, struct store_time after, struct arena *a, struct account_read *reads,
-                                       size_t count)
+/* The first of b's ends after the place; INT64_MAX: none. */
+static int64_t first_due(const struct batch *b, int64_t after_ms, int64_t after_seq)
+{
+    int64_t first = INT64_MAX;
+
+    for (size_t i = 0; i < b->count; i++) {
+        int64_t due_ms = (entry_members[b->entries[i].kind] & HAS_SLOT) && b->entries[i].n < 0 ? entry_due(&b->entries[i]) : 0;
+
+        if ((due_ms > after_ms || (due_ms == after_ms && b->head.seq > after_seq)) && due_ms < first)
+            first = due_ms;
+    }
+    return first;
+}
+
+static enum store_status fake_due_batches(struct store *store, struct due_batches *search)
 {
     struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
-    enum store_status status = failed ? STORE_FAILED : STORE_OK;
-    char name[ACCOUNT_NAME_SIZE];
+    int64_t ms = search->after_ms, seq = search->after_seq;
+    uint32_t at = moment(f, store);
 
-    for (size_t i = 0; i < count; i++) {
-        struct account_read *r = &reads[i];
-        const struct stored_view *v =
-            seen(f, find_view(f, VIEW_ACCOUNT, r->coupon, account_name(r->lane, r->peer, name), 0), after);
+    search->count = 0;
+    search->left_out = false;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    while (search->count < search->most) {
+        const struct batch *best = NULL;
+        int64_t best_ms = INT64_MAX;
 
-        r->status = failed ? STORE_FAILED : read_of(v, &status);
-        r->account = NULL;
-        if (!v || r->status != STORE_OK)
-            continue;
-        r->account = arena_alloc(a, sizeof *r->account);
-        *r->account = v->account;
+        for (const struct stored_batch *s = batch_after(f, search->coupon, search->lane, 0, at); s;
+             s = batch_after(f, search->coupon, search->lane, s->batch->head.seq, at)) {
+            int64_t due_ms = first_due(s->batch, search->after_ms, search->after_seq);
+
+            if (due_ms == INT64_MAX || due_ms < ms || (due_ms == ms && s->batch->head.seq <= seq) || due_ms >= best_ms)
+                continue;
+            best = s->batch;
+            best_ms = due_ms;
+        }
+        if (!best)
+            break;
+        if (find_batch(f, best->coupon, best->lane, best->head.seq)->damaged)
+            search->left_out = true;
+        else
+            search->batches[search->count++] = copy_batch(best);
+        ms = best_ms;
+        seq = best->head.seq;
     }
-    return leave(f, status);
+    return leave(f, STORE_OK);
 }
 
 static uint64_t hash_of(const char *user)
@@ -612,54 +751,15 @@ static enum store_status fake_user_hash(struct store *store, const char *user, u
     return STORE_OK;
 }
 
-/* The first after `last` in the order of the hashes; false: none. */
-static bool next_user(const struct fake *f, const char *coupon, const uint64_t *last, uint64_t *next)
-{
-    bool found = false;
-
-    for (const struct stored_view *v = f->views; v; v = v->next) {
-        uint64_t hash = v->shown && v->kind == VIEW_USER_STATE && strcmp(v->coupon, coupon) == 0 ? hash_of(v->user) : 0;
-
-        if (!hash || (last && hash <= *last) || (found && hash >= *next))
-            continue;
-        *next = hash;
-        found = true;
-    }
-    return found;
-}
-
-static enum store_status fake_walk_users(struct store *store, const char *coupon, struct store_time after, struct user_walk *walk,
-                                         size_t most, uint64_t *hashes, size_t *count)
-{
-    struct timespec pause = {0, WALK_MS * 1000000L};
-    struct fake *f;
-    uint64_t last;
-
-    nanosleep(&pause, NULL);
-    f = enter(store);
-    *count = 0;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    show_views(f, after);
-    most = most < WALK_MOST ? most : WALK_MOST;
-    memcpy(&last, walk->last, sizeof last);
-    while (*count < most && next_user(f, coupon, walk->begun ? &last : NULL, &hashes[*count])) {
-        last = hashes[(*count)++];
-        walk->begun = true;
-    }
-    memcpy(walk->last, &last, sizeof last);
-    walk->done = *count < most;
-    return leave(f, STORE_OK);
-}
-
-static enum store_status fake_buckets(struct store *store, struct store_time after, struct bucket_read *reads, size_t count)
+static enum store_status fake_buckets(struct store *store, struct bucket_read *reads, size_t count)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
     enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_view *v = seen(f, find_view(f, VIEW_BUCKET, reads[i].coupon, NULL, reads[i].b), after);
+        const struct stored_part *v = as_of(find_part(f, PART_BUCKET, reads[i].coupon, reads[i].b, 0), at);
 
         reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
         reads[i].found = v && reads[i].status == STORE_OK;
@@ -675,19 +775,19 @@ static const struct bucket *first_bucket(const struct fake *f, const char *coupo
 {
     const struct bucket *best = NULL;
 
-    for (const struct stored_view *newest = f->views; newest; newest = newest->next) {
-        const struct stored_view *v = newest->shown;
+    for (const struct stored_part *newest = f->parts; newest; newest = newest->next) {
+        const struct stored_part *v = newest->shown;
 
-        if (v && v->kind == VIEW_BUCKET && v->bucket.lane == lane && strcmp(v->coupon, coupon) == 0 &&
+        if (v && v->kind == PART_BUCKET && v->bucket.lane == lane && strcmp(v->coupon, coupon) == 0 &&
             key(&v->bucket) >= from && (!best || key(&v->bucket) < key(best)))
             best = &v->bucket;
     }
     return best;
 }
 
-static const struct stored_view *shown_bucket(struct fake *f, const char *coupon, int64_t b)
+static const struct stored_part *shown_bucket(struct fake *f, const char *coupon, int64_t b)
 {
-    return find_view(f, VIEW_BUCKET, coupon, NULL, b)->shown;
+    return find_part(f, PART_BUCKET, coupon, b, 0)->shown;
 }
 
 static void list_bucket(const struct bucket *k, struct bucket *buckets, size_t *count)
@@ -714,12 +814,12 @@ static void find_touched(const struct fake *f, struct touched_search *search)
     }
 }
 
-static enum store_status fake_touched(struct store *store, struct store_time after, struct touched_search *searches, size_t count)
+static enum store_status fake_touched(struct store *store, struct touched_search *searches, size_t count)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
 
-    show_views(f, after);
+    show_parts(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
         searches[i].count = 0;
         if (!failed)
@@ -762,12 +862,12 @@ static void find_free(struct fake *f, struct free_search *search)
         search->next = 0;
 }
 
-static enum store_status fake_free_buckets(struct store *store, struct store_time after, struct free_search *searches, size_t count)
+static enum store_status fake_free_buckets(struct store *store, struct free_search *searches, size_t count)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
 
-    show_views(f, after);
+    show_parts(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
         searches[i].count = 0;
         searches[i].next = 0;
@@ -802,12 +902,12 @@ static void find_due(struct fake *f, struct due_search *search)
     }
 }
 
-static enum store_status fake_due_buckets(struct store *store, struct store_time after, struct due_search *searches, size_t count)
+static enum store_status fake_due_buckets(struct store *store, struct due_search *searches, size_t count)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
 
-    show_views(f, after);
+    show_parts(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
         searches[i].count = 0;
         searches[i].next_due_ms = 0;
@@ -816,47 +916,6 @@ static enum store_status fake_due_buckets(struct store *store, struct store_time
             find_due(f, &searches[i]);
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);
-}
-
-static bool is_of_lane(const struct user_state *u, int64_t lane)
-{
-    return u->count > 0 && u->redemptions[0].lane == lane;
-}
-
-static bool is_known_user(const struct due_search *search, const char *user)
-{
-    for (size_t i = 0; i < search->but_count; i++)
-        if (strcmp(search->but_users[i], user) == 0)
-            return true;
-    return false;
-}
-
-static enum store_status fake_due_user_states(struct store *store, struct store_time after, struct due_search *search, struct arena *a,
-                                              struct user_state **user_states)
-{
-    struct fake *f = enter(store);
-    size_t before = a->bytes;
-
-    search->count = 0;
-    search->next_due_ms = 0;
-    search->left_out = false;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    show_views(f, after);
-    for (const struct stored_view *newest = f->views; newest; newest = newest->next) {
-        const struct stored_view *v = newest->shown;
-        bool wanted = v && v->kind == VIEW_USER_STATE && strcmp(v->coupon, search->coupon) == 0 &&
-                      is_of_lane(v->user_state, search->lane) && !is_known_user(search, v->user);
-        int64_t due_ms = wanted ? user_state_due(v->user_state) : 0;
-
-        if (!due_ms || due_ms > search->at_ms || search->count == search->most || a->bytes - before >= STORE_USER_STATES_BYTES)
-            search->next_due_ms = sooner_ms(search->next_due_ms, due_ms);
-        else if (v->damaged)
-            search->left_out = true;
-        else
-            user_states[search->count++] = user_state_copy(v->user_state, a, true);
-    }
-    return leave(f, STORE_OK);
 }
 
 /* Every slot's code says its number, announced or not: the engine has to know which are. */
@@ -899,14 +958,15 @@ static enum store_status fake_bucket_codes(struct store *store, struct arena *a,
     return leave(f, status);
 }
 
-static enum store_status fake_coupons(struct store *store, struct store_time after, struct coupon_read *reads, size_t count)
+static enum store_status fake_coupons(struct store *store, struct coupon_read *reads, size_t count)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
     enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_view *v = seen(f, find_view(f, VIEW_COUPON, reads[i].coupon, NULL, 0), after);
+        const struct stored_part *v = as_of(find_part(f, PART_DEFINITION, reads[i].coupon, 0, 0), at);
 
         reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
         if (reads[i].status != STORE_OK)
@@ -917,11 +977,10 @@ static enum store_status fake_coupons(struct store *store, struct store_time aft
     return leave(f, status);
 }
 
-static enum store_status fake_coupon(struct store *store, const char *coupon, struct store_time after, struct arena *a,
-                                     struct coupon **definition, int64_t *seq)
+static enum store_status fake_coupon(struct store *store, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
 {
     struct coupon_read read = {.coupon = coupon, .arena = a};
-    enum store_status status = fake_coupons(store, after, &read, 1);
+    enum store_status status = fake_coupons(store, &read, 1);
 
     *definition = read.definition;
     *seq = read.seq;
@@ -930,11 +989,11 @@ static enum store_status fake_coupon(struct store *store, const char *coupon, st
 
 /* ---- marks, days, time ---- */
 
-static struct stored_mark *find_mark(struct fake *f, const char *coupon, int64_t lane, const char *kind)
+static struct stored_mark *find_mark(struct fake *f, const char *coupon, int64_t lane)
 {
     struct stored_mark *m = f->marks;
 
-    while (m && !(m->lane == lane && strcmp(m->coupon, coupon) == 0 && strcmp(m->kind, kind) == 0))
+    while (m && !(m->lane == lane && strcmp(m->coupon, coupon) == 0))
         m = m->next;
     return m;
 }
@@ -945,21 +1004,12 @@ static enum store_status fake_marks(struct store *store, struct mark_read *reads
     bool failed = is_cut(store) || fault(f);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_mark *m = failed ? NULL : find_mark(f, reads[i].coupon, reads[i].lane, reads[i].kind);
+        const struct stored_mark *m = failed ? NULL : find_mark(f, reads[i].coupon, reads[i].lane);
 
         reads[i].mark = m ? m->mark : (struct mark){0};
         reads[i].status = failed ? STORE_FAILED : STORE_OK;
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);
-}
-
-static enum store_status fake_mark(struct store *store, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
-{
-    struct mark_read read = {.coupon = coupon, .lane = lane, .kind = kind};
-    enum store_status status = fake_marks(store, &read, 1);
-
-    *mark = read.mark;
-    return status;
 }
 
 static enum store_status fake_write_marks(struct store *store, const struct mark_write *marks, size_t count)
@@ -968,7 +1018,7 @@ static enum store_status fake_write_marks(struct store *store, const struct mark
     bool failed = is_cut(store) || fault(f);
 
     for (size_t i = 0; i < count; i++) {
-        struct stored_mark *m = find_mark(f, marks[i].coupon, marks[i].lane, marks[i].kind);
+        struct stored_mark *m = find_mark(f, marks[i].coupon, marks[i].lane);
 
         if (is_cut(store) || (failed && chance(f, 50)))
             continue;
@@ -976,7 +1026,6 @@ static enum store_status fake_write_marks(struct store *store, const struct mark
             m = calloc(1, sizeof *m);
             assert(m);
             m->coupon = strdup(marks[i].coupon);
-            m->kind = strdup(marks[i].kind);
             m->lane = marks[i].lane;
             m->next = f->marks;
             f->marks = m;
@@ -1026,14 +1075,12 @@ static void fake_close(struct store *store)
 static struct store *open_session(struct store_source *source)
 {
     static const struct store_ops ops = {
-        .mark = fake_mark, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers, .ended = fake_ended,
-        .coupon = fake_coupon, .coupons = fake_coupons, .user_states = fake_user_states, .job = fake_job, .accounts = fake_accounts,
-        .user_hash = fake_user_hash, .walk_users = fake_walk_users,
-        .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
-        .due_buckets = fake_due_buckets, .due_user_states = fake_due_user_states,
-        .codes = fake_codes, .bucket_codes = fake_bucket_codes, .append = fake_append, .confirm = fake_confirm,
-        .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day,
-        .hear = fake_hear, .now = fake_now, .epoch = fake_epoch, .close = fake_close,
+        .seen = fake_seen, .saw = fake_saw, .checkpoints = fake_checkpoints, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers,
+        .ended = fake_ended, .coupon = fake_coupon, .coupons = fake_coupons, .users = fake_users, .job = fake_job,
+        .user_hash = fake_user_hash, .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
+        .due_buckets = fake_due_buckets, .due_batches = fake_due_batches, .codes = fake_codes, .bucket_codes = fake_bucket_codes,
+        .append = fake_append, .confirm = fake_confirm, .write_parts = fake_write_parts, .write_checkpoints = fake_write_checkpoints,
+        .write_marks = fake_write_marks, .day = fake_day, .hear = fake_hear, .now = fake_now, .epoch = fake_epoch, .close = fake_close,
     };
     struct fake_session *session = calloc(1, sizeof *session);
 
@@ -1055,9 +1102,9 @@ struct fake *fake_new(uint32_t seed, int fault_percent)
 }
 
 /* All its versions. */
-static void remove_view(struct fake *f, struct stored_view *v)
+static void remove_part(struct fake *f, struct stored_part *v)
 {
-    struct stored_view **p = &f->views, *older;
+    struct stored_part **p = &f->parts, *older;
 
     while (*p != v)
         p = &(*p)->next;
@@ -1067,7 +1114,6 @@ static void remove_view(struct fake *f, struct stored_view *v)
         bucket_release(&v->bucket);
         arena_free(&v->arena);
         free(v->coupon);
-        free(v->user);
         free(v);
     }
 }
@@ -1083,14 +1129,13 @@ void fake_free(struct fake *f)
         batch_free(w->batch);
         free(w);
     }
-    while (f->views)
-        remove_view(f, f->views);
+    while (f->parts)
+        remove_part(f, f->parts);
     while (f->marks) {
         struct stored_mark *m = f->marks;
 
         f->marks = m->next;
         free(m->coupon);
-        free(m->kind);
         free(m);
     }
     while (f->damaged_codes) {
@@ -1118,20 +1163,31 @@ void fake_set_faults(struct fake *f, int fault_percent)
     pthread_mutex_unlock(&f->lock);
 }
 
-void fake_damage(struct fake *f, enum view_kind kind, const char *coupon, const char *user, int64_t b)
+void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b)
 {
-    struct stored_view *v;
+    struct stored_part *v;
 
     pthread_mutex_lock(&f->lock);
-    v = find_view(f, kind, coupon, user, b);
-    if (!v && kind == VIEW_BUCKET) { /* nobody has touched it */
+    v = find_part(f, PART_BUCKET, coupon, b, 0);
+    if (!v) { /* nobody has touched it */
         struct bucket k;
 
         bucket_init(&k, b);
         k.seq = 1;
-        write_view(f, &(struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = &k});
-        v = find_view(f, kind, coupon, user, b);
+        write_part(f, &(struct part_write){.coupon = coupon, .bucket = &k});
+        v = find_part(f, PART_BUCKET, coupon, b, 0);
     }
+    for (; v; v = v->older)
+        v->damaged = true;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_damage_definition(struct fake *f, const char *coupon)
+{
+    struct stored_part *v;
+
+    pthread_mutex_lock(&f->lock);
+    v = find_part(f, PART_DEFINITION, coupon, 0, 0);
     assert(v);
     for (; v; v = v->older)
         v->damaged = true;
@@ -1176,20 +1232,12 @@ static void let_batch_leave(struct stored_batch *s)
     s->batch = rest;
 }
 
-static void let_view_leave(struct fake *f, struct stored_view *old)
+static void let_part_leave(struct fake *f, struct stored_part *old)
 {
-    struct stored_view *v = calloc(1, sizeof *v);
+    struct stored_part *v = new_part(f, old->kind, old->coupon, INT64_MAX, old);
 
-    assert(v);
-    v->kind = old->kind;
-    v->time = f->time;
-    v->coupon = strdup(old->coupon);
-    v->user = old->user ? strdup(old->user) : NULL;
-    v->seq = INT64_MAX;
     v->left = true;
-    arena_init(&v->arena, 0);
     bucket_init(&v->bucket, old->bucket.b);
-    supersede(f, v, old);
 }
 
 void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_t lanes)
@@ -1199,10 +1247,10 @@ void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_
     for (struct stored_batch *s = f->ledger; s; s = s->next)
         if (strcmp(s->batch->coupon, coupon) == 0 && s->batch->lane < lanes && s->batch->head.seq < tails[s->batch->lane])
             let_batch_leave(s);
-    for (struct stored_view *v = f->views, *next; v; v = next) {
+    for (struct stored_part *v = f->parts, *next; v; v = next) {
         next = v->next;
-        if (v->kind != VIEW_COUPON && strcmp(v->coupon, coupon) == 0)
-            let_view_leave(f, v);
+        if (v->kind == PART_BUCKET && strcmp(v->coupon, coupon) == 0)
+            let_part_leave(f, v);
     }
     pthread_mutex_unlock(&f->lock);
 }
@@ -1215,10 +1263,10 @@ void fake_leave_nothing(struct fake *f, const char *coupon)
         if (s->batch->left && s->batch->head.seq > 1 && strcmp(s->batch->coupon, coupon) == 0)
             remove_batch(f, s);
     }
-    for (struct stored_view *v = f->views, *next; v; v = next) {
+    for (struct stored_part *v = f->parts, *next; v; v = next) {
         next = v->next;
         if (v->left && strcmp(v->coupon, coupon) == 0)
-            remove_view(f, v);
+            remove_part(f, v);
     }
     pthread_mutex_unlock(&f->lock);
 }
@@ -1234,13 +1282,13 @@ int fake_batches(struct fake *f, const char *coupon)
     return count;
 }
 
-int fake_whole_views(struct fake *f, const char *coupon)
+int fake_whole_parts(struct fake *f, const char *coupon)
 {
     int count = 0;
 
     pthread_mutex_lock(&f->lock);
-    for (struct stored_view *v = f->views; v; v = v->next)
-        count += v->kind != VIEW_COUPON && !v->left && strcmp(v->coupon, coupon) == 0;
+    for (struct stored_part *v = f->parts; v; v = v->next)
+        count += v->kind != PART_DEFINITION && !v->left && strcmp(v->coupon, coupon) == 0;
     pthread_mutex_unlock(&f->lock);
     return count;
 }

@@ -2,8 +2,8 @@
  * tests/engine/fake_store.h -- a database in memory with the faults of a real one, by a seed.
  *
  * Faults   replies lost before and after the write; writes that land after their caller gave up; batches that are
- *          written but can still roll back, and do; views written in part, late, in the wrong order; reads that fail
- * Age      a read gets any version of a view that is not older than what stood at its `after`
+ *          written but can still roll back, and do; checkpoints written in part, late, in the wrong order; reads that fail
+ * Age      a read sees everything as of one moment, any that is not before what its session has seen
  * Stream   hear() tells of batches in the order in which a majority got them; broken, it has missed what came until the
  *          next call
  * Threads  any number of sessions; one lock
@@ -21,8 +21,10 @@ struct fake;
 struct fake *fake_new(uint32_t seed, int fault_percent);
 void fake_free(struct fake *f);
 void fake_set_faults(struct fake *f, int fault_percent);
-/* The view (of a user state, or of a bucket) as it stands cannot be decoded any more, until it is written anew. */
-void fake_damage(struct fake *f, enum view_kind kind, const char *coupon, const char *user, int64_t b);
+/* The bucket as it stands cannot be decoded any more, until it is written anew. */
+void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b);
+/* The definition as it stands, likewise. */
+void fake_damage_definition(struct fake *f, const char *coupon);
 /* The same of a batch in the ledger, for good. */
 void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq);
 /* The codes of a bucket cannot be decoded any more. */
@@ -32,8 +34,8 @@ void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_
 /* And what that left behind, but for each lane's first batch. */
 void fake_leave_nothing(struct fake *f, const char *coupon);
 int fake_batches(struct fake *f, const char *coupon);
-/* Views of its users, buckets, jobs and accounts that say anything. */
-int fake_whole_views(struct fake *f, const char *coupon);
+/* Its buckets and checkpoints that say anything. */
+int fake_whole_parts(struct fake *f, const char *coupon);
 bool fake_has_taking(struct fake *f, const char *coupon, const char *user);
 /* A process's connection; when it is cut, all its calls fail from then on and change nothing. */
 struct store_source *fake_connect(struct fake *f);

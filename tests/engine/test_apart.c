@@ -44,10 +44,10 @@ static void count_call(void)
         nanosleep(&pause, NULL);
 }
 
-static enum store_status counted_marks(struct store *s, struct mark_read *reads, size_t count)
+static enum store_status counted_checkpoints(struct store *s, struct checkpoint_read *reads, size_t count)
 {
     count_call();
-    return t.plain->marks(s, reads, count);
+    return t.plain->checkpoints(s, reads, count);
 }
 
 static enum store_status counted_ledgers(struct store *s, struct ledger_read *reads, size_t count)
@@ -63,10 +63,10 @@ static enum store_status counted_ledger(struct store *s, const char *coupon, int
     return t.plain->ledger(s, coupon, lane, after, most, batches, count);
 }
 
-static enum store_status counted_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count)
+static enum store_status counted_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
     count_call();
-    return t.plain->coupons(s, after, reads, count);
+    return t.plain->coupons(s, reads, count);
 }
 
 static enum store_status counted_confirm(struct store *s, struct confirm *confirms, size_t count)
@@ -75,23 +75,22 @@ static enum store_status counted_confirm(struct store *s, struct confirm *confir
     return t.plain->confirm(s, confirms, count);
 }
 
-static enum store_status counted_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
-                                             size_t count)
+static enum store_status counted_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
 {
     count_call();
-    return t.plain->user_states(s, after, a, reads, count);
+    return t.plain->users(s, a, reads, count);
 }
 
-static enum store_status counted_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count)
+static enum store_status counted_free_buckets(struct store *s, struct free_search *searches, size_t count)
 {
     count_call();
-    return t.plain->free_buckets(s, after, searches, count);
+    return t.plain->free_buckets(s, searches, count);
 }
 
-static enum store_status counted_due_buckets(struct store *s, struct store_time after, struct due_search *searches, size_t count)
+static enum store_status counted_due_buckets(struct store *s, struct due_search *searches, size_t count)
 {
     count_call();
-    return t.plain->due_buckets(s, after, searches, count);
+    return t.plain->due_buckets(s, searches, count);
 }
 
 static enum store_status counted_bucket_codes(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count)
@@ -121,12 +120,12 @@ static void count_calls(void)
 
     t.plain = session->ops;
     t.ops = *session->ops;
-    t.ops.marks = counted_marks;
+    t.ops.checkpoints = counted_checkpoints;
     t.ops.ledgers = counted_ledgers;
     t.ops.ledger = counted_ledger;
     t.ops.coupons = counted_coupons;
     t.ops.confirm = counted_confirm;
-    t.ops.user_states = counted_user_states;
+    t.ops.users = counted_users;
     t.ops.free_buckets = counted_free_buckets;
     t.ops.due_buckets = counted_due_buckets;
     t.ops.bucket_codes = counted_bucket_codes;
@@ -152,7 +151,7 @@ static int begin(void **state)
     count_calls();
     one.served = &t.counted;
     one.hooks = &hooks;
-    one.config.window_max = 200;
+    one.config.redo_max = 200;
     one_engine_start();
     return 0;
 }
@@ -245,19 +244,23 @@ static void take(const char *coupon, const char *user, const char *key)
 
 /* ---- damage ---- */
 
-/* "ann" took from the first coupon before; her document is damaged. Nobody else waits for her: neither other coupons' users, nor
- * those of hers. */
-static void whose_document_is_damaged_waits_alone(void **state)
+/* "ann" took from the first coupon before; the batch that says so is damaged, and a checkpoint is past it. Nobody else waits for her:
+ * neither other coupons' users, nor those of hers. */
+static void whose_batch_is_damaged_waits_alone(void **state)
 {
     struct asked asked[COUPONS * 2] = {0};
     struct mono began;
+    int damaged;
 
     (void)state;
     for (size_t i = 0; i < COUPONS; i++)
         create(coupon_id(i), 100);
     take(coupon_id(0), "ann", "k1");
+    damaged = fake_batches(one.fake, coupon_id(0));
+    take(coupon_id(0), "eve", "k0");
     assert_int_equal(engine_catch_up(one.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
-    fake_damage(one.fake, VIEW_USER_STATE, coupon_id(0), "ann", 0);
+    one_engine_restart();
+    fake_damage_batch(one.fake, coupon_id(0), 0, damaged);
     latch_init(&all, COUPONS * 2);
     began = mono_now();
     for (size_t i = 0; i < COUPONS * 2; i++)
@@ -283,7 +286,7 @@ static void a_damaged_bucket_is_in_the_way_of_its_own_slots_only(void **state)
     create(coupon_id(0), 2 * BUCKET_SLOTS);
     assert_int_equal(engine_catch_up(one.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
     one_engine_restart();
-    fake_damage(one.fake, VIEW_BUCKET, coupon_id(0), NULL, 0);
+    fake_damage_bucket(one.fake, coupon_id(0), 0);
     latch_init(&all, 2);
     submit(&asked[0], coupon_id(0), DAMAGED_MS);
     submit(&asked[1], coupon_id(0), PATIENCE_MS);
@@ -371,7 +374,7 @@ static void whose_definition_is_damaged_is_loaded_in_vain_alone(void **state)
 
     (void)state;
     make_cold(false);
-    fake_damage(one.fake, VIEW_COUPON, coupon_id(1), NULL, 0);
+    fake_damage_definition(one.fake, coupon_id(1));
     check_that_the_second_waits_alone(asked);
 }
 
@@ -447,7 +450,7 @@ static void coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them(v
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(whose_document_is_damaged_waits_alone, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(whose_batch_is_damaged_waits_alone, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(a_damaged_bucket_is_in_the_way_of_its_own_slots_only, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(those_with_codes_too, begin, one_engine_end),

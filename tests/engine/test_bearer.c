@@ -60,7 +60,7 @@ static int set_up(void **state)
     one_engine_connect();
     one.config.batch_max = 512;
     one.config.queue_max = one.config.requests_max = 2 * HOLDS;
-    one.config.window_max = 8 * HOLDS;
+    one.config.redo_max = 8 * HOLDS;
     one_engine_start();
     coupon_init(&coupon);
     coupon.id = COUPON;

@@ -104,7 +104,7 @@ static void what_is_free_behind_damaged_buckets_is_taken(void **state)
     create(&c);
     one_engine_restart_written(COUPON);
     for (int64_t b = 0; b < 4; b++)
-        fake_damage(one.fake, VIEW_BUCKET, COUPON, NULL, b);
+        fake_damage_bucket(one.fake, COUPON, b);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         assert_int_equal(take_as("ann", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
         assert_true(n >= 4 * BUCKET_SLOTS);
@@ -125,7 +125,7 @@ static void at_random_too(void **state)
     create(&c);
     one_engine_restart_written(COUPON);
     for (int64_t b = 1; b < 5; b++)
-        fake_damage(one.fake, VIEW_BUCKET, COUPON, NULL, b);
+        fake_damage_bucket(one.fake, COUPON, b);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         assert_int_equal(take_as("ann", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
         assert_true(n < BUCKET_SLOTS);
@@ -167,7 +167,7 @@ static void a_lapsed_hold_beside_a_damaged_bucket_goes_back(void **state)
         take("eve", SLOT_REDEEMED);
     take("bob", SLOT_RESERVED);
     one_engine_restart_written(COUPON);
-    fake_damage(one.fake, VIEW_BUCKET, COUPON, NULL, 0);
+    fake_damage_bucket(one.fake, COUPON, 0);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT); /* no time has passed yet */
     let_holds_lapse();
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
@@ -175,18 +175,20 @@ static void a_lapsed_hold_beside_a_damaged_bucket_goes_back(void **state)
     assert_int_equal(take_as("dan", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY); /* ann's may be free */
 }
 
-static void without_slots_beside_a_damaged_user(void **state)
+static void without_slots_beside_a_damaged_batch(void **state)
 {
     struct coupon c;
+    int damaged;
 
     (void)state;
     define(&c, 2);
     c.cap.policy = CAP_APPROXIMATE;
     create(&c);
     take("ann", SLOT_RESERVED);
+    damaged = fake_batches(one.fake, COUPON);
     take("bob", SLOT_RESERVED);
     one_engine_restart_written(COUPON);
-    fake_damage(one.fake, VIEW_USER_STATE, COUPON, "ann", 0);
+    fake_damage_batch(one.fake, COUPON, 0, damaged);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
     let_holds_lapse();
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_OK);
@@ -200,7 +202,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(at_random_too, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(slots_whose_codes_are_damaged_are_left_and_others_are_taken, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(a_lapsed_hold_beside_a_damaged_bucket_goes_back, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(without_slots_beside_a_damaged_user, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(without_slots_beside_a_damaged_batch, begin, one_engine_end),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

@@ -2,7 +2,8 @@
  * tests/engine/test_engine.c -- two engines on one fake database that fails, conflicts and loses replies by a seed.
  *
  * Each seed: clients take, repeat, return, change the cap and read through either engine; one engine is cut off half way;
- * afterwards the ledger is replayed and compared with what the clients were told, and with every view.
+ * afterwards the ledger is replayed and compared with what the clients were told, with what each engine says of each user, and with the
+ * checkpoints.
  *
  * A seed mostly waits, so several processes share the seeds, a group at a time.
  *
@@ -24,6 +25,7 @@
 #include <sodium.h>
 
 #include "base/log.h"
+#include "coupons/lane_move.h"
 #include "coupons/fold.h"
 #include "engine/engine.h"
 #include "fake_store.h"
@@ -37,9 +39,8 @@
 #define SLOTS_AT_FIRST 150 /* every other seed: three buckets, then a cap lowered to SLOTS */
 #define PER_USER 3
 #define LANES 3
-#define PER_DAY 18 /* of coupons with several lanes */
 #define TRIES_MAX 3000
-#define VIEWS_MS 100 /* time enough for views to be written, mostly */
+#define CHECKPOINT_MS 100 /* time enough for a checkpoint, mostly */
 #define ERASED (USERS - 1) /* the user who is erased now and then: what they were told is not compared */
 #define GROUP 20 /* seeds to a line of the report (TAP) */
 #define PROCESSES 6
@@ -86,7 +87,7 @@ struct shared {
     atomic_uint next; /* seed that nobody has begun */
     atomic_bool failed;
     atomic_int busy; /* answers that were not asked for again */
-    atomic_int unread; /* users who were surely new, and not read */
+    atomic_int cached, fresh, read; /* users: in the cache, surely new, read from the ledger */
     atomic_size_t kinds[ENTRY_KIND_COUNT]; /* in all ledgers */
 };
 
@@ -355,24 +356,27 @@ static void *client_main(void *argument)
 
 /* ---- set-up ---- */
 
-static void on_unread(int users)
+static void on_looked_up(int cached, int fresh, int read)
 {
-    atomic_fetch_add(&shared->unread, users);
+    atomic_fetch_add(&shared->cached, cached);
+    atomic_fetch_add(&shared->fresh, fresh);
+    atomic_fetch_add(&shared->read, read);
 }
 
 /* A coupon with one lane needs nothing of lanes/. */
 static struct engine *start(const struct scenario *s, struct store_source *source)
 {
-    static const struct engine_hooks hooks = {.unread = on_unread};
+    static const struct engine_hooks hooks = {.looked_up = on_looked_up};
+    static const int64_t user_bytes[] = {0, 4000, 1 << 20};
     struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .window_max = 200,
-        .filter_bytes = 1 << 16, .fill_after = 1, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .redo_max = 200,
+        .filter_bytes = s->seed % 5 ? 1 << 16 : 0, .user_bytes = user_bytes[s->seed / 2 % 3], .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     return engine_start(&config, source, &hooks, s->flavour.lanes > 1 ? lanes_start : NULL);
 }
 
-/* Twice: a step is made once, also where the window has forgotten it and no user is known yet. With codes the job takes its turn
+/* Twice: a step is made once, also where the redo log has forgotten it and no user is known yet. With codes the job takes its turn
  * first, and another cannot have it meanwhile. */
 static void generate(struct client *c, struct arena *a, int64_t n, int64_t count)
 {
@@ -392,7 +396,7 @@ static void generate(struct client *c, struct arena *a, int64_t n, int64_t count
         if (r != CPN_OK)
             fail(c->s->seed, "generate step %lld: %s", (long long)n, result_info(r)->name);
         for (int64_t lane = 0; c->s->seed % 2 && repeat == 0 && lane < c->s->flavour.lanes; lane++)
-            (void)engine_catch_up(c->s->engines[lane % 2], COUPON, lane, VIEWS_MS);
+            (void)engine_catch_up(c->s->engines[lane % 2], COUPON, lane, CHECKPOINT_MS);
     }
 }
 
@@ -416,8 +420,6 @@ static void set_up_coupon(struct scenario *s)
     coupon.cap.per_user = PER_USER;
     coupon.low_stock = SLOTS / 2;
     coupon.lanes = s->flavour.lanes;
-    if (s->flavour.lanes > 1)
-        coupon.cap.per_day = PER_DAY;
     if (s->flavour.slotless)
         coupon.cap.policy = CAP_APPROXIMATE;
     if (s->flavour.codes) {
@@ -443,7 +445,6 @@ struct replay {
     struct batch **batches; /* of one lane after the other */
     size_t count;
     size_t starts[LANES + 1]; /* lane i has batches[starts[i]] and on, to starts[i + 1] */
-    struct store_time when[LANES]; /* of its mark */
     struct arena arena;
 };
 
@@ -493,7 +494,7 @@ static bool same_text(const char *a, const char *b)
 static void check_operator(const struct scenario *s, const struct batch *b, const struct entry *e)
 {
     bool free_choice = entry_members[e->kind] & HAS_KEY || (e->kind == ENTRY_CANCEL && !e->by); /* the user's own */
-    bool theirs = entry_members[e->kind] & HAS_BY && e->kind != ENTRY_RETIRE && (b->lane == 0 || entry_members[e->kind] & HAS_USER);
+    bool theirs = entry_members[e->kind] & HAS_BY && e->kind != ENTRY_RETIRE && !job_moves(e->job) && (b->lane == 0 || entry_members[e->kind] & HAS_USER);
 
     if (!free_choice && !same_text(e->by, theirs ? OPERATOR : NULL))
         fail(s->seed, "batch %lld: %s is by %s", (long long)b->head.seq, entry_kind_name(e->kind), e->by ? e->by : "nobody");
@@ -548,7 +549,7 @@ static void check_lane(const struct scenario *s, const struct replay *r, size_t 
         if (!s->flavour.slotless && (head_taken(&r->batches[i]->head) > SLOTS || head_free(&r->batches[i]->head) < 0))
             fail(s->seed, "batch %lld: more taken than there are", (long long)r->batches[i]->head.seq);
         events += count_kind(r->batches[i], ENTRY_LOW_STOCK);
-        additions += count_kind(r->batches[i], ENTRY_GENERATE) + count_kind(r->batches[i], ENTRY_GET);
+        additions += count_kind(r->batches[i], ENTRY_GENERATE);
         for (size_t k = 0; k < r->batches[i]->count; k++)
             check_operator(s, r->batches[i], &r->batches[i]->entries[k]);
         for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++)
@@ -560,10 +561,10 @@ static void check_lane(const struct scenario *s, const struct replay *r, size_t 
     buf_free(&scratch);
 }
 
-/* The lanes together keep to the caps, and nothing was lost or doubled between them. */
+/* The lanes together keep to the cap, and nothing was lost or doubled between them. */
 static void check_lanes(const struct scenario *s, const struct replay *r)
 {
-    int64_t taken = 0, today = 0, elsewhere = 0, day_elsewhere = 0, under_way = 0, day_ms = 0;
+    int64_t taken = 0, elsewhere = 0, under_way = 0;
     const struct head *middle = &r->batches[r->starts[1] - 1]->head;
 
     for (int64_t lane = 0; lane < s->flavour.lanes; lane++) {
@@ -572,27 +573,19 @@ static void check_lanes(const struct scenario *s, const struct replay *r)
         taken += head_taken(h);
         elsewhere += h->elsewhere;
         under_way -= lane ? head_taken(h) + head_free(h) : 0;
-        day_ms = h->day_ms > day_ms ? h->day_ms : day_ms;
-    }
-    for (int64_t lane = 0; lane < s->flavour.lanes; lane++) {
-        const struct head *h = &r->batches[r->starts[lane + 1] - 1]->head;
-
-        today += h->day_ms == day_ms ? h->day_taken : 0;
-        day_elsewhere += h->day_ms == day_ms ? h->day_elsewhere : 0;
     }
     if (s->flavour.slotless)
         return;
     under_way += middle->elsewhere;
-    if (taken > SLOTS || today > PER_DAY)
-        fail(s->seed, "%lld taken, %lld today", (long long)taken, (long long)today);
-    if (elsewhere < 0 || day_elsewhere < 0 || under_way != elsewhere)
-        fail(s->seed, "between the lanes are %lld slots and %lld of the day; lane 0 misses %lld", (long long)elsewhere,
-             (long long)day_elsewhere, (long long)under_way);
+    if (taken > SLOTS)
+        fail(s->seed, "%lld taken", (long long)taken);
+    if (elsewhere < 0 || under_way != elsewhere)
+        fail(s->seed, "between the lanes are %lld slots; lane 0 misses %lld", (long long)elsewhere, (long long)under_way);
 }
 
 static void compare_user_state(const struct scenario *s, const struct user_state *want, const struct user_state *have, int64_t at_ms)
 {
-    bool same = have && have->version == want->version && have->seq == want->seq && have->total == want->total &&
+    bool same = have && have->seq == want->seq && have->total == want->total &&
                 have->today == want->today && have->count == want->count && strcmp(have->alias, want->alias) == 0;
 
     for (size_t i = 0; same && i < want->count; i++) {
@@ -613,26 +606,50 @@ static void compare_user_state(const struct scenario *s, const struct user_state
         fail(s->seed, "%s has %lld", want->user, (long long)want->total);
 }
 
-static void check_user_states(const struct scenario *s, struct replay *r, struct store *session)
-{
-    for (int u = 0; u < USERS; u++) {
-        char name[16];
-        struct user_state want;
-        struct user_state_read read = {.coupon = COUPON, .user = name};
-        int64_t lane;
+/* What an engine said of each user, while all was quiet. */
+struct said {
+    struct arena arena;
+    struct op ops[USERS];
+    char names[USERS][16];
+    bool asked;
+};
 
-        snprintf(name, sizeof name, "u%d", u);
-        lane = coupon_lane_of(name, s->flavour.lanes);
-        user_state_init(&want, name, "");
-        for (size_t i = 0; i < r->count; i++)
-            if (r->batches[i]->lane == lane)
-                fold_user_state(&want, r->batches[i], &r->arena);
-        session->ops->user_states(session, r->when[lane], &r->arena, &read, 1);
-        if (want.seq)
-            compare_user_state(s, &want, read.user_state, r->batches[r->starts[lane + 1] - 1]->head.at_ms);
-        else if (read.user_state)
-            fail(s->seed, "a view of %s, of whom the ledger knows nothing", name);
+static void ask_of_users(const struct scenario *s, struct engine *e, struct said *said)
+{
+    arena_init(&said->arena, 0);
+    said->asked = true;
+    for (int u = 0; u < USERS; u++) {
+        struct op *op = &said->ops[u];
+        enum cpn_result r = CPN_BUSY;
+
+        snprintf(said->names[u], sizeof said->names[u], "u%d", u);
+        for (int tries = 0; r == CPN_BUSY && tries < TRIES_MAX; tries++) {
+            *op = (struct op){.kind = OP_USER_STATE, .coupon = COUPON, .arena = &said->arena, .user = said->names[u],
+                              .deadline = mono_add_ms(mono_now(), 1000)};
+            r = engine_call(e, op);
+        }
+        if (r != CPN_OK)
+            fail(s->seed, "user %s, at the end: %s", said->names[u], result_info(r)->name);
     }
+}
+
+static void check_user_states(const struct scenario *s, struct replay *r, struct said *said)
+{
+    for (int u = 0; said->asked && u < USERS; u++) {
+        const struct op *op = &said->ops[u];
+        int64_t lane = coupon_lane_of(said->names[u], s->flavour.lanes);
+        struct user_state want;
+
+        user_state_init(&want, said->names[u], "");
+        for (size_t i = 0; i < r->count; i++)
+            if (r->batches[i]->lane == lane && r->batches[i]->head.seq <= op->seq)
+                fold_user_state(&want, r->batches[i], &r->arena);
+        if (!user_state_is_nobody(&want))
+            compare_user_state(s, &want, op->user_state, r->batches[r->starts[lane + 1] - 1]->head.at_ms);
+        else if (!user_state_is_nobody(op->user_state))
+            fail(s->seed, "a state of %s, of whom the ledger knows nothing", said->names[u]);
+    }
+    arena_free(&said->arena);
 }
 
 static void check_bucket(const struct scenario *s, const struct replay *r, struct store *session, int64_t b)
@@ -645,7 +662,7 @@ static void check_bucket(const struct scenario *s, const struct replay *r, struc
     for (size_t i = 0; i < r->count; i++)
         if (r->batches[i]->lane == lane_of_slot(b * BUCKET_SLOTS))
             fold_bucket(&want, r->batches[i]);
-    session->ops->buckets(session, r->when[lane_of_slot(b * BUCKET_SLOTS)], &read, 1);
+    session->ops->buckets(session, &read, 1);
     if (read.found != (want.seq > 0) || have.seq != want.seq || have.pick != want.pick)
         fail(s->seed, "bucket %lld: have %s of seq %lld, want seq %lld", (long long)b, read.found ? "a view" : "none", (long long)have.seq,
              (long long)want.seq);
@@ -663,19 +680,41 @@ static void check_bucket(const struct scenario *s, const struct replay *r, struc
     bucket_release(&have);
 }
 
-/* The ledger and the mark of a lane, after its views were written and every engine was stopped: a lane that is loaded may
+/* Nothing ends before the time that the checkpoint says. */
+static void check_due(const struct scenario *s, struct batch **batches, size_t count, const struct checkpoint *checkpoint)
+{
+    int64_t due_ms = 0;
+    struct arena a;
+
+    arena_init(&a, 0);
+    for (int u = 0; u < USERS; u++) {
+        struct user_state state;
+        char name[16];
+
+        snprintf(name, sizeof name, "u%d", u);
+        user_state_init(&state, name, "");
+        for (size_t i = 0; i < count; i++)
+            fold_user_state(&state, batches[i], &a);
+        due_ms = sooner_ms(due_ms, user_state_due(&state));
+    }
+    arena_free(&a);
+    if (due_ms && (!checkpoint->due_ms || checkpoint->due_ms > due_ms))
+        fail(s->seed, "something ends at %lld, and the checkpoint says %lld", (long long)due_ms, (long long)checkpoint->due_ms);
+}
+
+/* The ledger and the checkpoint of a lane, after every engine was stopped: a lane that is loaded may
  * still retire slots that it gave away. */
 static void read_lane(const struct scenario *s, struct store *session, struct replay *r, int64_t lane)
 {
-    struct mark mark;
+    struct checkpoint_read read = {.coupon = COUPON, .lane = lane};
     size_t count = 0;
 
     r->starts[lane] = r->count;
     session->ops->ledger(session, COUPON, lane, 0, 4096, r->batches + r->count, &count);
-    session->ops->mark(session, COUPON, lane, "views", &mark);
-    if (!count || mark.seq != r->batches[r->count + count - 1]->head.seq)
-        fail(s->seed, "the mark of lane %lld is %lld of %zu batches", (long long)lane, (long long)mark.seq, count);
-    r->when[lane] = mark.when;
+    session->ops->checkpoints(session, &read, 1);
+    if (!count || read.checkpoint.seq != r->batches[r->count + count - 1]->head.seq)
+        fail(s->seed, "the checkpoint of lane %lld is of %lld, of %zu batches", (long long)lane, (long long)read.checkpoint.seq, count);
+    check_due(s, r->batches + r->count, count, &read.checkpoint);
     r->count += count;
     r->starts[lane + 1] = r->count;
 }
@@ -687,7 +726,7 @@ static void check_buckets(const struct scenario *s, const struct replay *r, stru
             check_bucket(s, r, session, bucket_of(n));
 }
 
-static void check(struct scenario *s)
+static void check(struct scenario *s, struct said said[2])
 {
     struct store_source *source = fake_connect(s->fake);
     struct store *session = source->open(source);
@@ -695,6 +734,7 @@ static void check(struct scenario *s)
     struct replay r = {.batches = calloc(4096 * LANES, sizeof *r.batches)};
 
     arena_init(&r.arena, 0);
+    session->ops->saw(session, (struct store_time){UINT32_MAX, 0});
     for (int64_t lane = 0; lane < s->flavour.lanes; lane++)
         if (engine_catch_up(fresh, COUPON, lane, ENGINE_CATCH_UP_MS) != STORE_OK)
             fail(s->seed, "catch up of lane %lld failed", (long long)lane);
@@ -706,7 +746,8 @@ static void check(struct scenario *s)
     if (s->flavour.lanes > 1)
         check_lanes(s, &r);
     check_told(s, &r);
-    check_user_states(s, &r, session);
+    for (int i = 0; i < 2; i++)
+        check_user_states(s, &r, &said[i]);
     check_buckets(s, &r, session);
     for (size_t i = 0; i < r.count; i++)
         batch_free(r.batches[i]);
@@ -739,9 +780,10 @@ static void run_clients(struct scenario *s)
 static int run(uint32_t seed)
 {
     struct scenario *s = calloc(1, sizeof *s);
+    struct said *said = calloc(2, sizeof *said);
     int faults;
 
-    assert(s);
+    assert(s && said);
     s->seed = seed;
     s->flavour = (struct flavour){.codes = seed % 3 == 1, .slotless = seed % 7 == 5 && seed % 3 != 1,
                                   .lanes = seed % 3 != 1 && seed % 5 < 2 ? LANES : 1,
@@ -756,15 +798,19 @@ static int run(uint32_t seed)
     }
     set_up_coupon(s);
     run_clients(s);
-    for (int i = 0; i < 2; i++)
-        engine_stop(s->engines[i]);
     faults = fake_faults(s->fake);
     fake_set_faults(s->fake, 0);
-    check(s);
+    for (int i = 0; i < 2; i++)
+        if (atomic_load(&s->alive) & (1 << i))
+            ask_of_users(s, s->engines[i], &said[i]);
+    for (int i = 0; i < 2; i++)
+        engine_stop(s->engines[i]);
+    check(s, said);
     for (int i = 0; i < 2; i++)
         fake_disconnect(s->sources[i]);
     fake_free(s->fake);
     pthread_mutex_destroy(&s->lock);
+    free(said);
     free(s);
     return faults;
 }
@@ -784,8 +830,9 @@ static bool everything_happened(void)
             all = false;
         }
     }
-    if (!atomic_load(&shared->unread)) {
-        fprintf(stderr, "everybody was read\n");
+    if (!atomic_load(&shared->cached) || !atomic_load(&shared->fresh) || !atomic_load(&shared->read)) {
+        fprintf(stderr, "users: %d in the cache, %d new, %d read\n", atomic_load(&shared->cached), atomic_load(&shared->fresh),
+                atomic_load(&shared->read));
         all = false;
     }
     if (!atomic_load(&shared->busy)) {

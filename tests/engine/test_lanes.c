@@ -18,7 +18,9 @@
 #include "base/clock.h"
 #include "base/latch.h"
 #include "base/log.h"
+#include "coupons/lane_move.h"
 #include "engine/engine.h"
+#include "engine/internal.h"
 #include "engine/lane.h"
 #include "engine/round.h"
 #include "fake_store.h"
@@ -44,9 +46,12 @@ static struct {
     atomic_int lost;               /* of its batches */
     enum cpn_result between;       /* of what the second engine did */
     int taken;                     /* by the second engine */
+    int users;                     /* named so far */
+    bool deletes;                  /* what the first engine does to lane 0 */
     _Atomic int64_t held, held_most; /* entries in the first engine's windows */
-    atomic_bool view_is_late;      /* of the definition: it is that of the first version */
-    _Atomic int64_t views_from_ns; /* of the monotonic clock: before, none can be written */
+    atomic_bool definition_is_late;      /* of the definition: it is that of the first version */
+    _Atomic int64_t unread;        /* no ledger of this lane can be read; 0: of all lanes it can */
+    _Atomic int64_t parts_from_ns; /* of the monotonic clock: before, none can be written */
 } t;
 /* clang takes no NULL for an atomic pointer to a function. */
 static void (*const no_append_hook)(const struct batch *b) = NULL;
@@ -86,6 +91,10 @@ static enum store_status watched_ledger(struct store *s, const char *coupon, int
 
     if (before)
         before(lane);
+    if (t.unread && lane == t.unread) {
+        *count = 0;
+        return STORE_UNREADABLE;
+    }
     return t.plain->ledger(s, coupon, lane, after, most, batches, count);
 }
 
@@ -93,42 +102,51 @@ static enum store_status watched_ledgers(struct store *s, struct ledger_read *re
 {
     void (*before)(int64_t lane) = t.before_ledger;
 
+    enum store_status status;
+
     for (size_t i = 0; i < count && before; i++)
         before(reads[i].lane);
-    return t.plain->ledgers(s, reads, count);
+    status = t.plain->ledgers(s, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        if (!t.unread || reads[i].lane != t.unread)
+            continue;
+        while (reads[i].count)
+            batch_free(reads[i].batches[--reads[i].count]);
+        reads[i].status = STORE_UNREADABLE;
+    }
+    return status;
 }
 
-static void let_view_be_late(struct coupon *definition)
+static void let_definition_be_late(struct coupon *definition)
 {
-    if (!t.view_is_late || !definition)
+    if (!t.definition_is_late || !definition)
         return;
     definition->version = 1;
     definition->title = "first";
 }
 
-static enum store_status watched_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count)
+static enum store_status watched_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
-    enum store_status status = t.plain->coupons(s, after, reads, count);
+    enum store_status status = t.plain->coupons(s, reads, count);
 
     for (size_t i = 0; i < count; i++)
-        let_view_be_late(reads[i].definition);
+        let_definition_be_late(reads[i].definition);
     return status;
 }
 
-static enum store_status watched_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
-                                        struct coupon **definition, int64_t *seq)
+static enum store_status watched_coupon(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
 {
-    enum store_status status = t.plain->coupon(s, coupon, after, a, definition, seq);
+    enum store_status status = t.plain->coupon(s, coupon, a, definition, seq);
 
-    let_view_be_late(*definition);
+    let_definition_be_late(*definition);
     return status;
 }
 
-static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
-    if (mono_now().ns < t.views_from_ns)
+    if (mono_now().ns < t.parts_from_ns)
         return STORE_FAILED;
-    return t.plain->write_views(s, views, count, when);
+    return t.plain->write_parts(s, parts, count, when);
 }
 
 #define HOUR_MS (INT64_C(3600) * 1000)
@@ -170,14 +188,14 @@ static void watch(void)
     t.ops.coupon = watched_coupon;
     t.ops.coupons = watched_coupons;
     t.ops.day = watched_day;
-    t.ops.write_views = watched_write_views;
+    t.ops.write_parts = watched_write_parts;
     t.watched.open = open_watched;
     session->ops->close(session);
 }
 
 /* ---- two engines, and what is asked of them ---- */
 
-static void count_windows(int64_t more)
+static void count_redo(int64_t more)
 {
     int64_t held = atomic_fetch_add(&t.held, more) + more;
 
@@ -185,12 +203,12 @@ static void count_windows(int64_t more)
         t.held_most = held;
 }
 
-static int start_two(int windows_max)
+static int start_two(int redo_max_all)
 {
-    static const struct engine_hooks counting = {.windows = count_windows};
+    static const struct engine_hooks counting = {.redo = count_redo};
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .window_max = 200,
-        .windows_max = windows_max, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200,
+        .redo_max_all = redo_max_all, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     memset(&t, 0, sizeof t);
@@ -233,12 +251,17 @@ static int stop_engines(void **state)
     return 0;
 }
 
-static enum cpn_result call(int engine, struct op *op)
+static enum cpn_result call_within(int engine, struct op *op, int64_t ms)
 {
     op->coupon = t.coupon;
     op->arena = &t.arenas[engine];
-    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    op->deadline = mono_add_ms(mono_now(), ms);
     return engine_call(t.engines[engine], op);
+}
+
+static enum cpn_result call(int engine, struct op *op)
+{
+    return call_within(engine, op, PATIENCE_MS);
 }
 
 static void create_with(int64_t lanes, int64_t per_day, enum codes_source source)
@@ -293,6 +316,54 @@ static enum cpn_result take(int engine, const char *user)
     return call(engine, &op);
 }
 
+static void one_done(struct op *op)
+{
+    latch_down(op->context);
+}
+
+/* Of op->lane alone, as if whoever asked it died then. */
+static enum cpn_result call_lane(int engine, struct op *op)
+{
+    struct latch done;
+
+    latch_init(&done, 1);
+    op->coupon = t.coupon;
+    op->arena = &t.arenas[engine];
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    op->done = one_done;
+    op->context = &done; // cppcheck-suppress autoVariables
+    engine_ask(t.engines[engine], op);
+    latch_wait(&done);
+    op->context = NULL;
+    return op->outcome.result;
+}
+
+/* Another one each time. */
+static const char *user_of_lane(int engine, int64_t lane, int64_t lanes)
+{
+    const char *user;
+
+    do
+        user = arena_printf(&t.arenas[engine], "user-%d", t.users++);
+    while (coupon_lane_of(user, lanes) != lane);
+    return user;
+}
+
+static void create_approximate(int64_t lanes, int64_t total)
+{
+    struct coupon coupon;
+    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+
+    coupon_init(&coupon);
+    coupon.id = t.coupon;
+    coupon.title = "first";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.policy = CAP_APPROXIMATE;
+    coupon.cap.total = total;
+    coupon.lanes = lanes;
+    assert_int_equal(call(0, &op), CPN_OK);
+}
+
 /* ---- following ---- */
 
 static void as_many_lanes_as_there_may_be_follow_though_queues_are_short(void **state)
@@ -301,7 +372,7 @@ static void as_many_lanes_as_there_may_be_follow_though_queues_are_short(void **
     struct op op = {.kind = OP_FOLLOW};
 
     (void)state;
-    create(COUPON_LANES_MAX, 100);
+    create(COUPON_LANES_MAX, COUPON_NULL);
     generate(10 * COUPON_LANES_MAX);
     for (size_t i = 0; i < sizeof users / sizeof *users; i++)
         assert_int_equal(take(0, users[i]), CPN_OK);
@@ -313,7 +384,8 @@ static void as_many_lanes_as_there_may_be_follow_though_queues_are_short(void **
 static void a_lane_waits_for_the_definition_that_it_follows(void **state)
 {
     struct filter_room room = {.bytes_max = 0};
-    struct lane *l = lane_new(COUPON, 1, &room);
+    struct user_cache users = {.bytes_max = 0};
+    struct lane *l = lane_new(COUPON, 1, &room, &users);
     struct lane_loading load = {.lane = l};
     struct store *session = t.watched.open(&t.watched);
 
@@ -322,11 +394,11 @@ static void a_lane_waits_for_the_definition_that_it_follows(void **state)
     assert_int_equal(retitle(0, "another"), CPN_OK);
     for (int64_t lane = 0; lane < 2; lane++)
         assert_int_equal(engine_catch_up(t.engines[0], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
-    t.view_is_late = true;
+    t.definition_is_late = true;
     lane_load(session, &load, 1);
     assert_int_equal(load.status, STORE_FAILED);
     assert_false(l->loaded);
-    t.view_is_late = false;
+    t.definition_is_late = false;
     lane_load(session, &load, 1);
     assert_int_equal(load.status, STORE_OK);
     assert_int_equal(l->definition->version, 2);
@@ -497,10 +569,10 @@ static void who_waits_for_views_that_cannot_be_written_is_answered(void **state)
     create(1, COUPON_NULL);
     generate(10);
     assert_int_equal(take(0, "ann"), CPN_OK); /* its bucket is at hand */
-    t.views_from_ns = INT64_MAX;
+    t.parts_from_ns = INT64_MAX;
     assert_int_equal(take(0, "bob"), CPN_OK);
     assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, WAITS_MS), STORE_FAILED);
-    t.views_from_ns = 0;
+    t.parts_from_ns = 0;
     assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, PATIENCE_MS), STORE_OK);
 }
 
@@ -571,14 +643,14 @@ static void windows_together_are_bounded_and_the_largest_waits_first(void **stat
         assert_int_equal(take(0, "first"), CPN_OK);
         assert_int_equal(engine_catch_up(t.engines[0], coupons[i], 0, PATIENCE_MS), STORE_OK);
     }
-    t.views_from_ns = INT64_MAX;
+    t.parts_from_ns = INT64_MAX;
     take_until_held("c1");
     t.coupon = "c2";
     assert_int_equal(take(0, "ann"), CPN_OK);
     for (int i = 0; i < COUPONS; i++)
         take_until_held(coupons[i]);
     assert_in_range(t.held_most, WINDOWS / 2, WINDOWS + ROUND);
-    t.views_from_ns = 0;
+    t.parts_from_ns = 0;
     for (int i = 0; i < COUPONS; i++) {
         t.coupon = coupons[i];
         assert_int_equal(take(0, "bob"), CPN_OK);
@@ -621,13 +693,13 @@ static void slots_that_come_before_they_are_asked_for_are_not_asked_for_again(vo
 
 #define STOCK 300
 #define LOWERED 5
-#define TAKEN_MEANWHILE_MOST 100 /* what lanes gave each other once, and the takings between */
+#define TAKEN_MEANWHILE_MOST 100 /* what was moved, and the takings between */
 
 static void take_before_slots_move(const struct batch *b)
 {
     static const char *const users[] = {"ann", "bob", "cyd"}; /* of all lanes */
 
-    if (b->entries[0].kind != ENTRY_GIVE && b->entries[0].kind != ENTRY_GET)
+    if (!job_moves(b->entries[0].job))
         return;
     for (size_t i = 0; i < sizeof users / sizeof *users; i++)
         t.taken += take(1, arena_printf(&t.arenas[1], "%s-%d", users[i], t.taken)) == CPN_OK;
@@ -640,6 +712,8 @@ static void a_cap_that_is_passed_while_slots_come_is_refused_at_once(void **stat
     (void)state;
     create(3, COUPON_NULL);
     generate(STOCK);
+    for (int64_t lane = 0; lane < 3; lane++, t.taken++) /* each lane has some */
+        assert_int_equal(take(1, user_of_lane(1, lane, 3)), CPN_OK);
     op.definition = coupon_copy(look(0), &t.arenas[0]);
     op.definition->cap.total = LOWERED;
     op.expected_version = 1;
@@ -782,6 +856,102 @@ static void what_is_taken_before_it_can_be_deleted_leaves_it_active(void **state
     assert_int_equal(take(1, "bob"), CPN_OK);
 }
 
+/* Whoever did it died before the other lanes followed. */
+static void set_state_of_lane_0(enum coupon_state state)
+{
+    struct op op = {.kind = OP_CHANGE, .definition = coupon_copy(look(0), &t.arenas[0])};
+
+    op.definition->state = state;
+    op.expected_version = op.definition->version;
+    assert_int_equal(call_lane(0, &op), CPN_OK);
+}
+
+static void take_before_lane_0_is_changed(const struct batch *b)
+{
+    if (b->lane != 0 || b->entries[0].kind != (t.deletes ? ENTRY_DELETE : ENTRY_DEFINE))
+        return;
+    t.before_append = no_append_hook;
+    t.between = take(1, user_of_lane(1, 1, 3));
+}
+
+/* Both engines have all lanes in memory. */
+static void create_with_lane_0_ahead(enum coupon_state state)
+{
+    create_approximate(3, 100);
+    assert_non_null(look(1));
+    set_state_of_lane_0(state);
+    t.between = CPN_BUSY;
+    t.before_append = take_before_lane_0_is_changed;
+}
+
+static void lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(enum coupon_state state, enum cpn_result refusal)
+{
+    struct op op = {.kind = OP_DELETE};
+
+    t.deletes = true;
+    create_with_lane_0_ahead(state);
+    assert_int_equal(call(0, &op), CPN_OK);
+    assert_int_equal(t.between, refusal);
+}
+
+static void what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell(void **state)
+{
+    (void)state;
+    lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(COUPON_PAUSED, CPN_COUPON_NOT_ACTIVE);
+}
+
+static void what_ended_in_lane_0_alone_is_not_deleted_while_others_sell(void **state)
+{
+    (void)state;
+    lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(COUPON_ENDED, CPN_COUPON_ENDED);
+}
+
+static void a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell(void **state)
+{
+    struct op op = {.kind = OP_CHANGE};
+
+    (void)state;
+    create_with_lane_0_ahead(COUPON_PAUSED);
+    op.definition = coupon_copy(look(0), &t.arenas[0]);
+    op.definition->time_zone = EARLIER_ZONE;
+    op.expected_version = op.definition->version;
+    assert_int_equal(call(0, &op), CPN_OK);
+    assert_int_equal(t.between, CPN_COUPON_NOT_ACTIVE);
+}
+
+/* ---- approximate caps ---- */
+
+#define CAP 6
+#define MOMENT_MS 100
+
+static void who_changed_an_approximate_coupon_hears_what_others_take(void **state)
+{
+    (void)state;
+    create_approximate(2, CAP);
+    assert_int_equal(retitle(0, "another"), CPN_OK); /* in all lanes of this engine */
+    for (int i = 0; i < CAP; i++)
+        assert_int_equal(take(1, user_of_lane(1, 1, 2)), CPN_OK);
+    assert_int_equal(take(0, user_of_lane(0, 0, 2)), CPN_SOLD_OUT);
+}
+
+static void a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid(void **state)
+{
+    struct op op = {.kind = OP_TAKE};
+
+    (void)state;
+    create_approximate(2, CAP);
+    for (int i = 0; i < CAP; i++)
+        assert_int_equal(take(1, user_of_lane(1, 1, 2)), CPN_OK);
+    t.unread = 1;
+    for (int i = 0; i < 3; i++) {
+        op.user = user_of_lane(0, 0, 2);
+        op.take = (struct take){.key = op.user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+        assert_int_equal(call_within(0, &op, MOMENT_MS), CPN_BUSY);
+    }
+    t.unread = 0;
+    assert_int_equal(take(0, user_of_lane(0, 0, 2)), CPN_SOLD_OUT);
+}
+
 /* ---- closing ---- */
 
 static enum cpn_result set_state(int engine, enum coupon_state state)
@@ -831,7 +1001,7 @@ static void take_in_each(int engine, int64_t lanes, enum cpn_result expected)
 static void who_slept_while_it_was_closed_is_told_by_every_lane(void **state)
 {
     (void)state;
-    create(3, 100);
+    create(3, COUPON_NULL);
     generate(30);
     take_in_each(0, 3, CPN_OK);
     assert_int_equal(archive(1, look(1)->version), CPN_COUPON_IN_USE);
@@ -865,16 +1035,16 @@ static void what_opens_again_before_it_is_closed_stays_open(void **state)
 /* Who closed lane 0 may have died then. */
 static void a_repeat_closes_the_lanes_that_are_left(void **state)
 {
-    struct op inner = {.kind = OP_ARCHIVE, .inner = true, .lane = 0};
+    struct op op = {.kind = OP_ARCHIVE};
 
     (void)state;
     create(3, COUPON_NULL);
     generate(30);
     assert_int_equal(set_state(0, COUPON_ENDED), CPN_OK);
-    inner.expected_version = look(0)->version;
-    assert_int_equal(call(0, &inner), CPN_OK); /* lane 0 alone */
+    op.expected_version = look(0)->version;
+    assert_int_equal(call_lane(0, &op), CPN_OK);
     assert_int_equal(set_state(1, COUPON_ACTIVE), CPN_COUPON_ARCHIVED);
-    assert_int_equal(archive(1, inner.expected_version), CPN_OK);
+    assert_int_equal(archive(1, op.expected_version), CPN_OK);
     take_in_each(0, 3, CPN_COUPON_ARCHIVED);
 }
 
@@ -938,22 +1108,10 @@ static void counted_sort(struct multilane *s, struct committer *c, struct lane_w
     hooks_behind->sort(s, c, p);
 }
 
-static void counted_load(struct multilane *s, struct committer *c, struct lane_work *p)
-{
-    count_hook(p->lane->coupon);
-    hooks_behind->load(s, c, p);
-}
-
 static void counted_begin(struct multilane *s, struct lane_work *p)
 {
     count_hook(p->lane->coupon);
     hooks_behind->begin(s, p);
-}
-
-static void counted_end(struct multilane *s, struct lane_work *p)
-{
-    count_hook(p->lane->coupon);
-    hooks_behind->end(s, p);
 }
 
 static void counted_committed(struct multilane *s, const struct lane *l)
@@ -983,9 +1141,7 @@ static struct multilane *start_counted(struct engine *e, struct store_source *so
     counted = *s->hooks;
     counted.takes = counted_takes;
     counted.sort = counted_sort;
-    counted.load = counted_load;
     counted.begin = counted_begin;
-    counted.end = counted_end;
     counted.committed = counted_committed;
     counted.confirmed = counted_confirmed;
     counted.lacks = counted_lacks;
@@ -996,7 +1152,7 @@ static struct multilane *start_counted(struct engine *e, struct store_source *so
 static void what_several_lanes_need_is_not_asked_for_one(void **state)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .window_max = 200, .flush_ms = 3,
+        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200, .flush_ms = 3,
         .backoff_ms = 1, .patience_ms = 50,
     };
     struct op delete = {.kind = OP_DELETE};
@@ -1038,6 +1194,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_always_free_in_some_lane_is_never_sold_out, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_change_that_comes_between_is_not_in_the_way_of_a_deletion, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_taken_before_it_can_be_deleted_leaves_it_active, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(who_changed_an_approximate_coupon_hears_what_others_take, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(who_slept_while_it_was_closed_is_told_by_every_lane, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_opens_again_before_it_is_closed_stays_open, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_repeat_closes_the_lanes_that_are_left, two_engines, stop_engines),

@@ -174,7 +174,7 @@ static void start(int engine, struct store_source *source)
 {
     static const struct engine_hooks hooks = {.views_owed = note_owed, .views_settled = note_settled, .views_lost = note_settled};
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 200, .flush_ms = 3,
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = 200, .flush_ms = 3,
         .backoff_ms = 1, .patience_ms = 5000, .trusted_ms = t.long_sleep && engine == 0 ? TRUSTED_MS : 0,
     };
 

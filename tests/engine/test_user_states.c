@@ -56,7 +56,7 @@ static struct redemption take(int k)
 static int start(void **state)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = ASKED, .queue_max = 2 * ASKED, .requests_max = 2 * ASKED, .lanes_max = 8, .window_max = 200,
+        .committers = 1, .batch_max = ASKED, .queue_max = 2 * ASKED, .requests_max = 2 * ASKED, .lanes_max = 8, .redo_max = 200,
         .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     struct coupon coupon;
@@ -281,8 +281,8 @@ static int start_with_users_of(int redemptions)
 {
     static const struct engine_hooks counting = {.windows = count_windows};
     const struct engine_config config = {
-        .committers = 1, .batch_max = USERS, .queue_max = 2 * USERS, .requests_max = 2 * USERS, .lanes_max = 8, .window_max = 200,
-        .windows_mb = WINDOWS_MB, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .committers = 1, .batch_max = USERS, .queue_max = 2 * USERS, .requests_max = 2 * USERS, .lanes_max = 8, .redo_max = 200,
+        .redo_mb = WINDOWS_MB, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     t.fake = fake_new(1, 0);

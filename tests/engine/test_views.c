@@ -169,7 +169,7 @@ static struct engine *start_with(int flush_ms)
         .views_owed = note_owed, .views_settled = note_settled, .views_asked = is_asked, .views_awaited = is_awaited,
     };
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 10 * USERS,
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = 10 * USERS,
         .flush_ms = flush_ms, .backoff_ms = 1, .patience_ms = 50,
     };
 
