@@ -72,7 +72,7 @@ packages_missing() {
         version=$(clang -dumpversion 2> /dev/null || say 14)
         [ -e "$(clang -print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2> /dev/null)" ] ||
             say "libclang-rt-${version%%.*}-dev"
-        for pair in chromium:chromium chromedriver:chromium-driver logrotate:logrotate jq:jq promtool:prometheus; do
+        for pair in chromium:chromium chromedriver:chromium-driver logrotate:logrotate jq:jq promtool:prometheus wrk:wrk; do
             have "${pair%%:*}" || say "${pair#*:}"
         done
     fi

@@ -40,6 +40,7 @@ const struct argp_option ctl_archive_options[] = {
     {"keep", OPT_KEEP, NULL, 0, "Only write the file: the coupon stays open, and nothing is removed", 0},
     {"due", OPT_DUE, NULL, 0, "Archive all coupons whose cleanup was archive.after_days ago", 0},
     {"output", OPT_OUTPUT, "FILE", 0, "Write it to FILE (default: COUPON" SUFFIX ")", 0},
+    {"yes", OPT_YES, NULL, 0, "Do not ask before anything is removed", 0},
     {"names", OPT_NAMES, "FILE", 0, "Write names, orders, metadata and codes to FILE", 0},
     SIGN_KEY_OPTION,
     {0},
@@ -195,7 +196,8 @@ static void print_result(const struct archiving *g, const struct archive_result 
 static int check_and_commit(struct archiving *g, bool json, struct archive_result *result)
 {
     int64_t drifts;
-    int code = archive_check_printing(g->file.file.place.temporary, g->path, g->keys, json, result, &drifts);
+    int code = archive_check_printing(g->file.file.place.temporary, g->path,
+                                      &(struct archive_proof){g->keys, &(struct anchors){.count = 0}}, json, result, &drifts);
 
     fflush(stdout);
     if (code == CTL_REFUSED)
@@ -408,6 +410,28 @@ static int check_words(const struct ctl *c, char own_path[OWN_PATH_SIZE])
     return CTL_OK;
 }
 
+/* True: it may be removed. Without a terminal nobody can be asked. */
+static bool may_remove(const struct ctl *c)
+{
+    const char *coupon = c->args.words[0];
+    char answer[16] = "";
+
+    if (ctl_option(c, OPT_KEEP) || ctl_option(c, OPT_YES))
+        return true;
+    if (!isatty(STDIN_FILENO)) {
+        ctl_complain("this removes %s from the database for good: use --yes, or --keep to write only the file",
+                     coupon ? coupon : "every coupon that is due");
+        return false;
+    }
+    fputs("Remove ", stderr);
+    print_safely(coupon ? coupon : "every coupon that is due", stderr);
+    fputs(" from the database for good, once its archive is written and checked? [y/N] ", stderr);
+    if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
+        return true;
+    ctl_complain("nothing was done");
+    return false;
+}
+
 int ctl_archive(struct ctl *c)
 {
     struct jws_keys keys = {.count = 0};
@@ -416,7 +440,7 @@ int ctl_archive(struct ctl *c)
     struct direct db;
     int code = check_words(c, own_path);
 
-    if (code == CTL_OK && !statement_keys(ctl_option(c, OPT_SIGN_KEY), &keys))
+    if (code == CTL_OK && (!may_remove(c) || !statement_keys(ctl_option(c, OPT_SIGN_KEY), &keys)))
         code = CTL_USAGE;
     if (code == CTL_OK)
         code = direct_open(c, &db);

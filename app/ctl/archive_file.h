@@ -15,6 +15,7 @@
 
 #include "base/jws.h"
 #include "coupons/batch.h"
+#include "ctl/anchors.h"
 #include "ctl/ctl.h"
 #include "ctl/gz_file.h"
 #include "verify/drift.h"
@@ -57,11 +58,18 @@ void archive_release(struct archive_writer *w);
 struct archive_result {
     struct archive_manifest manifest; /* coupon "": could not be read */
     int64_t batches, entries;         /* replayed */
+    int64_t passed, beyond;           /* anchors that the chain passes through; those of batches after its end */
 };
 
-/* Read the file, check its statement (with keys, if any) and replay its lanes. Faults are reported; *lane is the lane they concern, for the
- * caller's reports. CTL_OK; else the file cannot be read at all, which is printed. */
-int archive_check(const char *path, const struct jws_keys *keys, int64_t *lane, drift_fn *report, void *context,
+/* What an archive must agree with. */
+struct archive_proof {
+    const struct jws_keys *keys;   /* may be none; else one of them signed it */
+    const struct anchors *anchors; /* may be none */
+};
+
+/* Read the file, check its statement and replay its lanes. Faults are reported; *lane is the lane they concern, for the caller's reports.
+ * CTL_OK; else the file cannot be read at all, which is printed. */
+int archive_check(const char *path, const struct archive_proof *proof, int64_t *lane, drift_fn *report, void *context,
                   struct archive_result *out);
 
 #endif

@@ -1,91 +1,41 @@
 /*
  * ctl/archive_read.c -- see archive_file.h: reading and checking.
  *
- * Steps    the file is read twice: for its SHA-256 and its last line, the statement; then lane by lane, as that says
- * Trust    the file may come from anywhere, be of any size and claim anything: memory is bounded, except for one line
+ * Steps    the file is read for its SHA-256 and its last line, the statement; then lane by lane, as that says, once for each part that a lane
+ *          needs (verify/part.h)
+ * Trust    the file may come from anywhere, be of any size and claim anything: memory is bounded (bounded.h)
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "base/checked.h"
 #include "ctl/archive_file.h"
 #include "ctl/batch_in.h"
+#include "ctl/bounded.h"
 #include "ctl/statement.h"
-#include "verify/alone.h"
+#include "verify/replay.h"
+#include "verify/replay_lanes.h"
 
-#define LINE_MOST ((size_t)64 << 20) /* a batch's document has at most 16 MB */
-#define PIECE (64 << 10)
+#define STATEMENT_MOST (64 << 10) /* with 64 lanes it has some 40 KiB */
 #define ORDINAL_MOST ((EPOCH_MOST + 1) * EPOCH_ORDINALS)
-
-/* ---- lines ---- */
-
-struct lines {
-    gzFile file;
-    struct buf line; /* without the line feed */
-    char piece[PIECE];
-    size_t at, end;
-    bool bad; /* incomplete gzip, a line that is too long, or a last one without a line feed */
-};
-
-static bool fill(struct lines *l)
-{
-    int got = gzread(l->file, l->piece, PIECE), code = Z_OK;
-
-    l->at = 0;
-    l->end = got > 0 ? (size_t)got : 0;
-    if (got < PIECE)
-        gzerror(l->file, &code);
-    l->bad = l->bad || got < 0 || (code != Z_OK && code != Z_STREAM_END);
-    return l->end > 0;
-}
-
-/* False: the end, or l->bad. */
-static bool next_line(struct lines *l)
-{
-    buf_clear(&l->line);
-    for (;;) {
-        const char *start, *feed;
-        size_t some;
-
-        if (l->at == l->end && !fill(l)) {
-            l->bad = l->bad || l->line.len > 0;
-            return false;
-        }
-        start = l->piece + l->at;
-        feed = memchr(start, '\n', l->end - l->at);
-        some = feed ? (size_t)(feed - start) : l->end - l->at;
-        if (l->line.len + some > LINE_MOST) {
-            l->bad = true;
-            return false;
-        }
-        buf_put(&l->line, start, some);
-        l->at += some + (feed != NULL);
-        if (feed)
-            return true;
-    }
-}
-
-static void rewind_lines(struct lines *l)
-{
-    l->at = l->end = 0;
-    l->bad = gzrewind(l->file) != 0;
-}
 
 /* ---- the statement ---- */
 
 struct checking {
-    struct lines lines;
+    struct bounded_lines lines;
     struct archive_manifest *manifest;
     const struct jws_keys *keys;
+    const struct anchors *anchors;
     uint8_t sha256[HASH_LEN]; /* of all lines but the last */
     int64_t batches;          /* how many they are */
     struct buf statement;     /* the last line */
     int64_t *lane;
     drift_fn *report;
     void *context;
+    unsigned part, parts; /* that is replayed; of the lane with most parts */
+    bool lies; /* the numbers in the manifest are wrong: they must not say how often the file is read */
     bool found_any;
 };
 
@@ -97,9 +47,11 @@ static void tell(void *context, const struct drift *d)
     c->report(c->context, d);
 }
 
+/* A fault of the file itself, which is the same in each part. */
 static void refuse(struct checking *c, const char *where, const char *field, const char *expected, const char *found)
 {
-    tell(c, &(struct drift){"archive", where, field, expected, found});
+    if (c->part == 0)
+        tell(c, &(struct drift){"archive", where, field, expected, found});
 }
 
 static void refuse_count(struct checking *c, const char *field, int64_t expected, int64_t found)
@@ -117,7 +69,7 @@ static bool read_through(struct checking *c)
     crypto_hash_sha256_state state;
 
     crypto_hash_sha256_init(&state);
-    while (next_line(&c->lines)) {
+    while (bounded_next(&c->lines)) {
         if (c->statement.data) {
             crypto_hash_sha256_update(&state, (const unsigned char *)c->statement.data, c->statement.len);
             crypto_hash_sha256_update(&state, (const unsigned char *)"\n", 1);
@@ -127,10 +79,11 @@ static bool read_through(struct checking *c)
         buf_put(&c->statement, c->lines.line.data, c->lines.line.len);
     }
     crypto_hash_sha256_final(&state, c->sha256);
-    if (!c->lines.bad && c->statement.len)
-        return true;
-    refuse(c, "file", "form", "an archive's", "another, or not whole");
-    return false;
+    if (c->lines.fault)
+        refuse(c, "file", "form", "an archive's", c->lines.fault);
+    else if (c->lines.open_end || !c->statement.len || c->statement.len > STATEMENT_MOST)
+        refuse(c, "file", "form", "an archive's", "another, or not whole");
+    return !c->found_any;
 }
 
 static bool get_text(struct json_object *o, const char *name, char *to, size_t size)
@@ -285,20 +238,46 @@ struct told {
     struct archive_result *out;
 };
 
-/* Replay the rest of this lane. False: a temporary file failed, which the caller reports. */
-static bool tell_lane(struct checking *c, struct told *t, int64_t lane, struct lane_sums *sums)
+static void pass_anchors(struct checking *c, const struct batch *b, struct archive_result *out)
 {
-    const struct archive_lane *l = &c->manifest->lane[lane];
-    struct alone *a = alone_begin(lane, c->manifest->lanes, l->takings, l->slots, sums, tell, c);
-    struct head tail = {.seq = 0};
-    int64_t seq = 0, entries;
-    char where[64];
+    size_t count;
+    struct anchor *a = anchors_of(c->anchors, c->manifest->coupon, &count);
 
-    if (!a)
-        return false;
-    *c->lane = lane;
-    while (t->at_hand || (t->lines < c->batches && next_line(&c->lines))) {
-        bool later;
+    for (size_t i = 0; i < count; i++) {
+        if (a[i].lane != b->lane || a[i].seq != b->head.seq)
+            continue;
+        a[i].seen = true;
+        if (memcmp(a[i].hash, b->head.hash, HASH_LEN) == 0)
+            out->passed++;
+        else
+            anchor_report(&a[i], b->head.hash, tell, c);
+    }
+}
+
+/* Those that no batch had. */
+static void end_anchors(struct checking *c, struct archive_result *out)
+{
+    size_t count;
+    struct anchor *a = anchors_of(c->anchors, c->manifest->coupon, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        *c->lane = a[i].lane;
+        if (!a[i].seen && a[i].seq > c->manifest->lane[a[i].lane].seq)
+            out->beyond++;
+        else if (!a[i].seen)
+            anchor_report(&a[i], NULL, tell, c);
+        a[i].seen = false;
+    }
+    *c->lane = 0;
+}
+
+/* Give the rest of this lane to r; NULL: only pass it. */
+static void tell_batches(struct checking *c, struct told *t, int64_t lane, struct replay *r, struct lane_sums *sums)
+{
+    int64_t seq = 0;
+
+    while (t->at_hand || (t->lines < c->batches && bounded_next(&c->lines))) {
+        bool later, fit;
         struct batch *b;
 
         t->lines += !t->at_hand;
@@ -308,68 +287,100 @@ static bool tell_lane(struct checking *c, struct told *t, int64_t lane, struct l
             break;
         if (!b)
             continue;
-        if (!fits(c, l, b)) {
-            batch_free(b);
-            break;
+        fit = fits(c, &c->manifest->lane[lane], b);
+        if (fit && r)
+            replay_batch(r, b);
+        if (fit && c->part == 0) {
+            pass_anchors(c, b, t->out);
+            if (lane == 0 && b->head.seq == c->manifest->first)
+                lane_sums_rest(sums);
+            t->out->batches++;
         }
-        alone_batch(a, b);
         seq = b->head.seq;
-        if (lane == 0 && seq == c->manifest->first)
-            lane_sums_rest(sums);
-        t->out->batches++;
         batch_free(b);
+        if (!fit)
+            break;
     }
-    if (!alone_end(a, &tail, &entries))
-        return false;
-    t->out->entries += entries;
-    snprintf(where, sizeof where, "seq %" PRId64, l->seq);
-    if (tail.seq != l->seq || memcmp(tail.hash, l->hash, HASH_LEN) != 0)
-        refuse(c, where, "last batch", "the one that the manifest names", "another, or none");
-    *c->lane = 0;
-    return true;
 }
 
-static bool tell_lanes(struct checking *c, struct archive_result *out)
+/* Replay one part of this lane. */
+static void tell_lane(struct checking *c, struct told *t, int64_t lane, struct lane_sums *sums)
+{
+    const struct archive_lane *l = &c->manifest->lane[lane];
+    unsigned parts = parts_for(l->takings, l->slots);
+    const struct part part = part_of(c->part, parts, l->slots, lane, c->manifest->lanes);
+    struct replay *r = c->part < parts ? replay_new(&part, tell, c) : NULL;
+    const struct head *tail;
+    char where[64];
+
+    *c->lane = lane;
+    c->parts = parts > c->parts ? parts : c->parts;
+    if (r) {
+        replay_nameless(r);
+        replay_sum(r, sums);
+    }
+    tell_batches(c, t, lane, r, sums);
+    if (r) {
+        replay_end(r);
+        t->out->entries += replay_sums(r).entries;
+        tail = replay_tail(r);
+        snprintf(where, sizeof where, "seq %" PRId64, l->seq);
+        if (tail->seq != l->seq || memcmp(tail->hash, l->hash, HASH_LEN) != 0)
+            refuse(c, where, "last batch", "the one that the manifest names", "another, or none");
+        if (c->part == 0)
+            c->lies = c->lies || replay_sums(r).broken || head_takings(tail) != l->takings || tail->next_n % LANE_SLOTS != l->slots;
+        replay_free(r);
+    }
+    *c->lane = 0;
+}
+
+/* Users and buckets that do not fit in memory are replayed in parts: the file is read once for each. */
+static void tell_part(struct checking *c, struct archive_result *out, struct lane_sums *sums)
+{
+    struct told t = {.out = out};
+
+    bounded_rewind(&c->lines);
+    for (int64_t lane = 0; lane < c->manifest->lanes; lane++)
+        tell_lane(c, &t, lane, &sums[lane]);
+    if (t.at_hand || t.lines < c->batches)
+        refuse(c, "file", "lines", "of the lanes that the manifest names", "others");
+}
+
+static void tell_lanes(struct checking *c, struct archive_result *out)
 {
     struct lane_sums *sums = checked(calloc(COUPON_LANES_MAX, sizeof *sums));
-    struct told t = {.out = out};
-    bool good = true;
 
-    rewind_lines(&c->lines);
-    for (int64_t lane = 0; good && lane < c->manifest->lanes; lane++)
-        good = tell_lane(c, &t, lane, &sums[lane]);
-    if (good && (t.at_hand || t.lines < c->batches))
-        refuse(c, "file", "lines", "of the lanes that the manifest names", "others");
-    if (good && c->manifest->lanes > 1)
+    c->parts = 1;
+    for (c->part = 0; c->part < c->parts && !c->lies; c->part++)
+        tell_part(c, out, sums);
+    c->part = 0;
+    end_anchors(c, out);
+    if (c->manifest->lanes > 1)
         lane_sums_compare(sums, (size_t)c->manifest->lanes, c->manifest->still, tell, c);
     free(sums);
-    return good;
 }
 
-int archive_check(const char *path, const struct jws_keys *keys, int64_t *lane, drift_fn *report, void *context, struct archive_result *out)
+int archive_check(const char *path, const struct archive_proof *proof, int64_t *lane, drift_fn *report, void *context,
+                  struct archive_result *out)
 {
     struct checking *c = checked(calloc(1, sizeof *c));
     int code = CTL_OK;
 
     *out = (struct archive_result){.batches = 0};
     c->manifest = &out->manifest;
-    c->keys = keys;
+    c->keys = proof->keys;
+    c->anchors = proof->anchors;
     c->lane = lane;
     c->report = report;
     c->context = context;
     *lane = 0;
-    errno = 0;
-    c->lines.file = gzopen(path, "rbe");
-    if (!c->lines.file) {
+    if (!bounded_open(&c->lines, path)) {
         ctl_complain("%s: %s", path, strerror(errno));
         code = CTL_USAGE;
-    } else if (read_through(c) && check_statement(c) && !tell_lanes(c, out)) {
-        ctl_complain("a temporary file cannot be written in TMPDIR or /var/tmp: %s", strerror(errno));
-        code = CTL_UNREACHABLE;
+    } else if (read_through(c) && check_statement(c)) {
+        tell_lanes(c, out);
     }
-    if (c->lines.file)
-        gzclose(c->lines.file);
-    buf_free(&c->lines.line);
+    bounded_close(&c->lines);
     buf_free(&c->statement);
     free(c);
     return code;

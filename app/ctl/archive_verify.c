@@ -37,17 +37,17 @@ static void print_drift(void *context, const struct drift *d)
     finding_print(name_of(p->result, p->name), p->lane, d, p->json);
 }
 
-int archive_check_printing(const char *path, const char *name, const struct jws_keys *keys, bool json, struct archive_result *out,
+int archive_check_printing(const char *path, const char *name, const struct archive_proof *proof, bool json, struct archive_result *out,
                            int64_t *drifts)
 {
     struct printing p = {.name = name, .result = out, .json = json};
-    int code = archive_check(path, keys, &p.lane, print_drift, &p, out);
+    int code = archive_check(path, proof, &p.lane, print_drift, &p, out);
 
     *drifts = p.drifts;
     return code != CTL_OK ? code : p.drifts ? CTL_REFUSED : CTL_OK;
 }
 
-static void put_json(const char *path, const struct archive_result *r, int64_t drifts, struct buf *line)
+static void put_json(const char *path, const struct archive_result *r, int64_t drifts, bool anchored, struct buf *line)
 {
     const struct archive_manifest *m = &r->manifest;
     struct json j = json_to(line);
@@ -64,10 +64,17 @@ static void put_json(const char *path, const struct archive_result *r, int64_t d
     json_key_string(&j, "kid", m->kid[0] ? m->kid : NULL);
     json_key_bool(&j, "checked", m->checked);
     json_end_object(&j);
+    if (anchored) {
+        json_key(&j, "anchors");
+        json_begin_object(&j);
+        json_key_int(&j, "passed", r->passed);
+        json_key_int(&j, "beyond", r->beyond);
+        json_end_object(&j);
+    }
     json_end_object(&j);
 }
 
-static void put_text(const char *path, const struct archive_result *r, int64_t drifts, struct buf *line)
+static void put_text(const char *path, const struct archive_result *r, int64_t drifts, bool anchored, struct buf *line)
 {
     const struct archive_manifest *m = &r->manifest;
 
@@ -75,24 +82,23 @@ static void put_text(const char *path, const struct archive_result *r, int64_t d
                drifts ? "DRIFT" : "ok", r->batches, r->entries, drifts, drifts == 1 ? "" : "s", m->kid[0] ? "" : "unsigned ", path);
     if (m->kid[0])
         buf_printf(line, ", signed by %s%s", m->kid, m->checked ? "" : ", which was not checked: no --sign-key");
+    if (anchored)
+        buf_printf(line, ", passes %" PRId64 " anchor%s", r->passed, r->passed == 1 ? "" : "s");
+    if (r->beyond)
+        buf_printf(line, "; %" PRId64 " of batches after its end", r->beyond);
 }
 
-static void print_result(const char *path, const struct archive_result *r, int64_t drifts, bool json)
-{
-    struct buf line = BUF_INIT;
-
-    (json ? put_json : put_text)(path, r, drifts, &line);
-    print_line(&line, json);
-}
-
-static int verify_file(const char *path, const struct jws_keys *keys, bool json)
+static int verify_file(const char *path, const struct archive_proof *proof, bool anchored, bool json)
 {
     struct archive_result result;
+    struct buf line = BUF_INIT;
     int64_t drifts;
-    int code = archive_check_printing(path, path, keys, json, &result, &drifts);
+    int code = archive_check_printing(path, path, proof, json, &result, &drifts);
 
-    if (code == CTL_OK || code == CTL_REFUSED)
-        print_result(path, &result, drifts, json);
+    if (code != CTL_OK && code != CTL_REFUSED)
+        return code;
+    (json ? put_json : put_text)(path, &result, drifts, anchored, &line);
+    print_line(&line, json);
     return code;
 }
 
@@ -101,7 +107,7 @@ static bool are_files(const struct ctl *c)
     static const struct {
         enum opt opt;
         const char *name;
-    } of_coupons[] = {{OPT_CHECKPOINTS, "--checkpoints"}, {OPT_FROM_START, "--from-start"}, {OPT_PARTS, "--parts"}};
+    } of_coupons[] = {{OPT_SIGN, "--sign"}, {OPT_PARTS, "--parts"}};
 
     for (size_t i = 0; i < sizeof of_coupons / sizeof *of_coupons; i++)
         if (ctl_option(c, of_coupons[i].opt)) {
@@ -119,15 +125,19 @@ static bool are_files(const struct ctl *c)
 int archive_verify(struct ctl *c)
 {
     struct jws_keys keys = {.count = 0};
-    int worst = CTL_OK;
+    struct anchors anchors;
+    bool anchored;
+    int worst;
 
     if (!are_files(c) || !statement_keys(ctl_option(c, OPT_SIGN_KEY), &keys))
         return CTL_USAGE;
-    for (int i = 0; i < c->args.count; i++) {
-        int code = verify_file(c->args.words[i], &keys, ctl_json(c));
+    worst = anchors_options(c, &anchors, &anchored);
+    for (int i = 0, fit = worst == CTL_OK; fit && i < c->args.count; i++) {
+        int code = verify_file(c->args.words[i], &(struct archive_proof){&keys, &anchors}, anchored, ctl_json(c));
 
         worst = code > worst ? code : worst;
     }
+    anchors_release(&anchors);
     jws_keys_forget(&keys);
     return worst;
 }

@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "ctl/bounded.h"
 #include "ctl/print.h"
 #include "ctl/table.h"
 
 #define CONNECT_TIMEOUT_S 5L
 #define TIMEOUT_S 120L
+#define ANSWER_MOST ((size_t)32 << 20) /* bytes; a list of 1,000 items with metadata has some 5 MiB */
+#define ROWS_MOST 100000 /* of a table, which is in memory */
 #define STALLED_S 60L /* long bodies may take any time as long as they progress */
 
 /* ---- address and key ---- */
@@ -100,6 +103,7 @@ struct exchange {
     const struct call *call;
     struct answer *answer;
     CURL *curl;
+    bool too_long;
 };
 
 static size_t take_body(char *data, size_t size, size_t count, void *context)
@@ -110,6 +114,9 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
     curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
     if (x->call->save && status >= 200 && status < 300)
         return fwrite(data, size, count, x->call->save) * size;
+    x->too_long = x->answer->body.len + size * count > ANSWER_MOST;
+    if (x->too_long)
+        return 0; /* which ends the transfer */
     buf_put(&x->answer->body, data, size * count);
     return size * count;
 }
@@ -206,7 +213,7 @@ static CURLcode transfer(const struct call *call, const char *url, struct curl_s
                          char *details)
 {
     CURL *curl = checked(curl_easy_init());
-    struct exchange x = {call, a, curl};
+    struct exchange x = {call, a, curl, false};
     CURLcode result;
 
     curl_easy_setopt(curl, CURLOPT_URL, url);
@@ -227,7 +234,20 @@ static CURLcode transfer(const struct call *call, const char *url, struct curl_s
     result = curl_easy_perform(curl);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &a->status);
     curl_easy_cleanup(curl);
+    if (x.too_long)
+        snprintf(details, CURL_ERROR_SIZE, "its answer is longer than %zu MiB", ANSWER_MOST >> 20);
     return result;
+}
+
+/* The answer's object; NULL: it is something else, or more than an answer can be. */
+static json_object *object_of(const struct buf *body)
+{
+    json_object *o = body->len && bounded_values(body->data, body->len) ? json_tokener_parse(body->data) : NULL;
+
+    if (json_object_is_type(o, json_type_object))
+        return o;
+    json_object_put(o);
+    return NULL;
 }
 
 int client_call(struct ctl *c, struct call call, struct answer *a)
@@ -261,7 +281,7 @@ int client_call(struct ctl *c, struct call call, struct answer *a)
         answer_release(a);
         return CTL_UNREACHABLE;
     }
-    a->json = a->body.len ? json_tokener_parse(a->body.data) : NULL;
+    a->json = object_of(&a->body);
     return CTL_OK;
 }
 
@@ -279,11 +299,8 @@ static void tell_errors(json_object *problem)
 {
     json_object *errors = json_at(problem, "/errors");
 
-    if (!errors || !json_object_is_type(errors, json_type_array))
-        return;
-    for (size_t i = 0; i < json_object_array_length(errors); i++) {
+    for (size_t i = 0; i < json_count(errors); i++) {
         json_object *e = json_object_array_get_idx(errors, i);
-
         const char *pointer = json_text_at(e, "/pointer");
 
         ctl_complain("  %s: %s", pointer && *pointer ? pointer : "body", json_text_at(e, "/detail"));
@@ -370,9 +387,23 @@ static char *page_path(const char *path, const char *cursor)
     return page;
 }
 
+/* The next page's cursor, ours to free; NULL: this was the last page, or it leads to itself, which is printed. */
+static char *next_cursor(const struct answer *a, const char *cursor, int *code)
+{
+    const char *next = json_text_at(a->json, "/next");
+
+    if (!next)
+        return NULL;
+    if (!cursor || strcmp(next, cursor) != 0)
+        return checked(strdup(next));
+    ctl_complain("the list has no end: a page is followed by itself; check --url");
+    *code = CTL_REFUSED;
+    return NULL;
+}
+
 int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *context, json_object *item), void *context)
 {
-    char *cursor = NULL;
+    char *cursor = NULL, *next;
     int64_t told = 0;
     struct answer a;
     int code;
@@ -380,9 +411,8 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *cont
     do {
         json_object *items;
 
+        next = NULL;
         code = client_call(c, (struct call){.method = "GET", .path = page_path(path, cursor)}, &a);
-        free(cursor);
-        cursor = NULL;
         if (code != CTL_OK)
             break;
         if (!answer_ok(&a))
@@ -390,10 +420,13 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *cont
         items = json_at(a.json, "/items");
         for (size_t i = 0; code == CTL_OK && i < json_count(items) && (most == 0 || told < most); i++, told++)
             tell(context, json_object_array_get_idx(items, i));
-        if (code == CTL_OK && (most == 0 || told < most) && json_text_at(a.json, "/next"))
-            cursor = checked(strdup(json_text_at(a.json, "/next")));
+        if (code == CTL_OK && (most == 0 || told < most))
+            next = next_cursor(&a, cursor, &code);
         answer_release(&a);
+        free(cursor);
+        cursor = next;
     } while (cursor);
+    free(cursor);
     free(path);
     return code;
 }
@@ -403,12 +436,14 @@ struct item_table {
     add_item *add;
     const char *const *columns; /* for add */
     bool json;
+    int64_t count;
 };
 
 static void tell_item(void *context, json_object *item)
 {
     struct item_table *t = context;
 
+    t->count++;
     if (t->json)
         print_json(item, stdout);
     else
@@ -420,8 +455,12 @@ int client_tell_rows(struct ctl *c, char *path, int64_t most, const char *const 
     struct item_table t = {.add = add, .columns = columns, .json = ctl_json(c)};
     int code;
 
+    if (!most && !t.json)
+        most = ROWS_MOST;
     table_init(&t.table, heads);
     code = client_each(c, path, most, tell_item, &t);
+    if (most == ROWS_MOST && t.count == ROWS_MOST)
+        ctl_complain("these are the first %d; --json lists all", ROWS_MOST);
     if (code == CTL_OK && !t.json)
         table_print(&t.table, stdout);
     table_release(&t.table);

@@ -20,7 +20,7 @@
 struct answer {
     long status;
     struct buf body;
-    json_object *json;  /* NULL: the body is not JSON */
+    json_object *json;  /* an object; NULL: the body is something else */
     char *location;     /* or NULL */
 };
 
@@ -69,7 +69,7 @@ json_object *json_at(json_object *o, const char *pointer);
 /* Its text (numbers too), or NULL. Borrowed from o. */
 const char *json_text_at(json_object *o, const char *pointer);
 int64_t json_int_at(json_object *o, const char *pointer);
-/* The number of its items; 0: not an array. */
+/* The number of its items; 0: not an array. json-c aborts if asked for the length, or an item, of something else. */
 size_t json_count(json_object *items);
 
 /* Make the call, and print the answer: with --json its body, if any, on one line; else by tell, or (NULL) the object. */

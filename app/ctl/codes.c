@@ -237,7 +237,9 @@ static void tell_bad_rows(const struct ctl *c, struct sums *sums, json_object *j
         json_object *row = json_object_array_get_idx(bad, i);
         int64_t line = s->line - 1 + json_int_at(row, "/line") - s->headed;
 
-        fprintf(stderr, "line %" PRId64 ": %s: ", line, json_text_at(row, "/kind"));
+        fprintf(stderr, "line %" PRId64 ": ", line);
+        print_safely(json_text_at(row, "/kind"), stderr);
+        fputs(": ", stderr);
         print_safely(json_text_at(row, "/reason"), stderr);
         fputc('\n', stderr);
     }

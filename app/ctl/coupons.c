@@ -204,7 +204,7 @@ static int create(struct ctl *c, const char *body)
         if (ctl_json(c)) {
             print_json(a.json, stdout);
         } else {
-            print_safely(json_text_at(a.json, "/id") ? json_text_at(a.json, "/id") : "", stdout);
+            print_safely(json_text_at(a.json, "/id"), stdout);
             putchar('\n');
         }
         fflush(stdout);
@@ -254,6 +254,9 @@ int ctl_coupon_clone(struct ctl *c)
         return code;
     if (!answer_ok(&a)) {
         code = answer_code(&a);
+    } else if (!a.json) {
+        ctl_complain("the answer is not a coupon; check --url");
+        code = CTL_REFUSED;
     } else {
         json_object_object_del(a.json, "id");
         json_object_object_add(a.json, "state", json_object_new_string("draft"));

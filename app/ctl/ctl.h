@@ -37,8 +37,8 @@ enum opt {
     OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV, OPT_GROUP,
     OPT_EVENTS,
     OPT_KEYS, OPT_LEDGER, OPT_ANNOUNCE,
-    OPT_PARTS, OPT_APPLY, OPT_ONLINE, OPT_CHECKPOINTS, OPT_SIGN_KEY, OPT_FROM_START, OPT_KEEP, OPT_NAMES,
-    OPT_DUE, OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES, OPT_FORCE,
+    OPT_PARTS, OPT_APPLY, OPT_ONLINE, OPT_SIGN, OPT_ANCHORS, OPT_PUBLIC_KEY, OPT_SIGN_KEY, OPT_KEEP, OPT_NAMES,
+    OPT_DUE, OPT_ONCE, OPT_INTERVAL, OPT_YES, OPT_FORCE,
     OPT_END
 };
 
@@ -87,10 +87,6 @@ const struct config *ctl_config(struct ctl *c);
 /* Parse text as an integer in min..max into *value; false, with an error about `what` printed: it is not one. */
 bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 
-/* Write text, and a line feed, to a new file beside path, readable only by its owner, then rename it to path: nobody sees half a key.
- * False, with the error printed: failed. */
-bool ctl_write_secret(const char *path, const char *text);
-
 /* The subcommands, by file. */
 int ctl_coupon_create(struct ctl *c);
 int ctl_coupon_clone(struct ctl *c);
@@ -137,12 +133,11 @@ int ctl_reconcile(struct ctl *c);
 int ctl_restored(struct ctl *c);
 int ctl_top(struct ctl *c);
 int ctl_doctor(struct ctl *c);
-int ctl_bench(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_change_options[], ctl_coupon_list_options[],
     ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[],
     ctl_redemptions_list_options[], ctl_redemptions_export_options[], ctl_jobs_list_options[], ctl_keys_create_options[],
     ctl_receipt_verify_options[], ctl_receipt_rotate_options[], ctl_report_options[], ctl_verify_options[], ctl_archive_options[],
-    ctl_reconcile_options[], ctl_restored_options[], ctl_top_options[], ctl_bench_options[], ctl_webhooks_create_options[],
+    ctl_reconcile_options[], ctl_restored_options[], ctl_top_options[], ctl_webhooks_create_options[],
     ctl_webhooks_deliveries_options[];
 
 #endif

@@ -1,6 +1,7 @@
 /* ctl/keys.c -- couponctl keys create, list, revoke: directly on the database, so that a first key can be made. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,6 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/new_file.h"
 #include "coupons/coupon.h"
 #include "ctl/ctl.h"
 #include "ctl/direct.h"
@@ -27,35 +27,30 @@ const struct argp_option ctl_keys_create_options[] = {
     {"networks", OPT_NETWORKS, "LIST", 0, "Only from these addresses or networks, such as 10.0.0.0/8,2001:db8::/32; may be repeated", 0},
     {"origin", OPT_ORIGIN, "ORIGIN", 0, "For the role public: only for pages of ORIGIN, such as https://shop.example; may be repeated", 0},
     {"rate", OPT_RATE, "N", 0, "At most N requests per second, on each machine that runs the service", 0},
-    {"output", OPT_OUTPUT, "FILE", 0, "Write the key to FILE, readable by its owner only, instead of printing it", 0},
+    {"output", OPT_OUTPUT, "FILE", 0, "Write the key to FILE, a new file readable by its owner only, instead of printing it", 0},
     {0},
 };
 
-bool ctl_write_secret(const char *path, const char *text)
+/* The key's new file, open: no key must be stored that cannot be handed over, and no file of another key be lost. NULL: printed. */
+static FILE *new_output(const char *path)
 {
-    struct new_file f;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
-    if (!new_file_open(&f, path) || (fprintf(f.to, "%s\n", text), !new_file_keep(&f))) {
+    if (fd < 0 && errno == EEXIST)
+        ctl_complain("%s exists, and is never overwritten: name another file", path);
+    else if (fd < 0)
         ctl_complain("%s: %s", path, strerror(errno));
-        return false;
-    }
-    return true;
+    return fd < 0 ? NULL : checked(fdopen(fd, "w"));
 }
 
-/* True if the key's file can be written: no key must be stored that cannot be handed over. */
-static bool is_writable_place(const char *path)
+/* False, with the error printed: the key was not written. */
+static bool write_output(FILE *f, const char *path, const char *text)
 {
-    char *copy = checked(strdup(path)), *slash;
-    bool ok;
+    bool good = fprintf(f, "%s\n", text) > 0 && fflush(f) == 0 && fsync(fileno(f)) == 0;
 
-    slash = strrchr(copy, '/');
-    if (slash)
-        slash[slash == copy] = '\0';
-    ok = access(slash ? copy : ".", W_OK | X_OK) == 0;
-    if (!ok)
+    if (!good)
         ctl_complain("%s: %s", path, strerror(errno));
-    free(copy);
-    return ok;
+    return good;
 }
 
 /* A time, or a duration from now: "90d". */
@@ -259,22 +254,27 @@ int ctl_keys_create(struct ctl *c)
     const char *output = ctl_option(c, OPT_OUTPUT);
     struct api_key key = {.role = ROLE_NONE};
     struct direct d;
+    FILE *file = NULL;
     char text[64];
     int code;
 
-    if (!read_key(c, &key) || (output && !is_writable_place(output)))
+    if (!read_key(c, &key) || (output && !(file = new_output(output))))
         return CTL_USAGE;
     code = direct_open(c, &d);
-    if (code != CTL_OK)
-        return code;
-    if (mongo_key_create(d.session, &key, text) != STORE_OK)
-        code = direct_failed();
-    else if (output && !ctl_write_secret(output, text))
-        code = CTL_REFUSED;
-    else
-        tell_created(&key, ctl_json(c), output ? NULL : text);
-    explicit_bzero(text, sizeof text);
-    direct_close(&d);
+    if (code == CTL_OK) {
+        if (mongo_key_create(d.session, &key, text) != STORE_OK)
+            code = direct_failed();
+        else if (file && !write_output(file, output, text))
+            code = CTL_REFUSED;
+        else
+            tell_created(&key, ctl_json(c), file ? NULL : text);
+        explicit_bzero(text, sizeof text);
+        direct_close(&d);
+    }
+    if (file)
+        fclose(file);
+    if (file && code != CTL_OK)
+        unlink(output);
     return code;
 }
 

@@ -135,13 +135,14 @@ static const struct command commands[] = {
     {"archive", NULL, ctl_archive, "[COUPON]", 0, 1, ctl_archive_options, "move a coupon that has ended into a file",
      "Close a coupon that has ended for good, write its ledger to a compressed file that can be checked without a database "
      "(couponctl verify FILE), and have the service remove ledger, users, slots and codes. Nothing of it may still be issued "
-     "or held. This cannot be undone: only its definition, counts and reports can be read afterwards. If it is interrupted, "
-     "run it again: it continues from there. With --keep it only writes the file, of any coupon, even an active one.\nWith "
+     "or held. It asks before anything is removed, and without a terminal wants --yes. This cannot be undone: only its "
+     "definition, counts and reports can be read afterwards. If it is interrupted, run it again: it continues from there.\nWith "
+     "--keep it only writes the file, of any coupon, even an active one.\nWith "
      "--due it archives all coupons whose cleanup (their end and cleanup_after_s) was archive.after_days ago (a setting), "
      "each to a file in archive.directory; one that is refused does not stop the others.\nThe file is gzip, with a line of "
      "JSON for each batch, as GET /coupons/COUPON/ledger has them, and a last one, the manifest. It is read back and "
      "replayed before it gets its name; if anything differs, no file is left. It holds aliases; names, orders, metadata and "
-     "codes go to the --names file, if one is given. --sign-key FILE signs the manifest: make the key as for verify.\nReads "
+     "codes go to the --names file, if one is given. --sign-key FILE signs the manifest: make the key as for verify --sign.\nReads "
      "the database directly.", NULL},
     {"verify", NULL, ctl_verify, "[COUPON...|FILE...]", 0, ARGS_MOST, ctl_verify_options, "check everything stored against "
                                                                                   "the ledger",
@@ -150,12 +151,13 @@ static const struct command commands[] = {
      "directly, changes nothing, and may run while the service does. It replays the ledger from the first batch: sequence, "
      "hashes, chain and running totals, every slot's moves and owner, the caps and window in force, users' chains, events, "
      "turns and codes. Then it compares users, buckets, definitions, the reporter's totals, marks and the code directory "
-     "with the replay. Each difference is one line: coupon, what, where, field, expected, found.\nWith --checkpoints DIR the "
-     "state of each coupon without a difference is kept in DIR, where the service must not be able to write, and the next "
-     "run continues from there: it reads all views, but only the batches that came after. --from-start reads everything: run "
-     "it now and then, because only that finds changes to batches before a checkpoint. A checkpoint that does not agree is a "
-     "difference; to start over, remove its file. --sign-key FILE signs checkpoints and refuses others; make the key with "
-     "(umask 077; openssl rand -hex 32 > FILE), as a user that the service does not run as.\nMemory: less than 512 MiB; "
+     "with the replay. Each difference is one line: coupon, what, where, field, expected, found.\nWhoever can "
+     "write to the database can rewrite a whole history so that it agrees with itself. Against that, keep anchors elsewhere: "
+     "verify --sign KEY > FILE writes, of each lane of each coupon without a difference, seq and hash of its last batch, "
+     "signed; all else goes to standard error, the public key too. Later verify --anchors FILE --public-key X says whether "
+     "each chain still passes through them. Of a deleted coupon the chain stays. The batches of an archived one are in its "
+     "archive: name it, too, as in verify --anchors FILE --public-key X ARCHIVE. Make the key with (umask 077; openssl rand -hex "
+     "32 > KEY), as a user that the service does not run as.\nMemory: less than 512 MiB; "
      "users and buckets of a large coupon are processed in parts (--parts).", NULL},
     {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild everything "
                                                                                            "stored from the ledger",
@@ -167,8 +169,7 @@ static const struct command commands[] = {
      "--online a view is written only if it has not changed since it was read; marks, and what the service is about to "
      "write, are left to the service. Processes keep a wrong view in memory: reload coupond (SIGHUP) and verify "
      "afterwards.\nMemory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few "
-     "thousand.\nWith --checkpoints DIR, and --sign-key FILE as for verify, only coupons that need changes are read from the "
-     "start.", NULL},
+     "thousand.", NULL},
     {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "continue after restoring an older backup",
      "Prepare a database that was restored from an older backup: the service then goes on with ids, ordinals and webhook-ids "
      "above any that the lost part can have used. Without this, coupond does not start on a database that is older than "
@@ -185,10 +186,6 @@ static const struct command commands[] = {
      "Check the setup of this machine: database, replica set, majority, indexes, clock, disks, processes, sockets, limits, "
      "keys. Each check prints a line: ok, warn or fail, and what to do about it. Exit code 1 if any fails. Run it where "
      "coupond runs, with its configuration and COUPONS_VAR.", NULL},
-    {"bench", NULL, ctl_bench, "", 0, 0, ctl_bench_options, "run a small load on its own coupon",
-     "Redeem slots of its own coupon as fast as the connections allow, and print the rate and latencies. The "
-     "redemptions stay in the ledger; the coupon is ended, and its free slots are retired. If the service has other "
-     "coupons, --yes is required, because customers would notice the load.", NULL},
     {"config", NULL, show_config, "", 0, 0, NULL, "print the settings in force", "Print the settings in force.", NULL},
     {"replset-init", NULL, NULL, "", 0, 0, NULL, "", "", ctl_replset_init},
 };
@@ -448,6 +445,7 @@ int main(int argc, char **argv)
     bool group_exists;
     int code;
 
+    print_on_terminal();
     mongo_drop_counters();
     argp_program_version = "couponctl " COUPONS_VERSION;
     argp_err_exit_status = CTL_USAGE;

@@ -3,39 +3,113 @@
 
 #include <json-c/json.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-/* The unsafe character that text begins with, its length in *len; else 0, and 1. */
-static unsigned unsafe_at(const char *text, size_t *len)
+#include "base/checked.h"
+#include "base/utf8.h"
+
+#define INVALID 0xfffd /* U+FFFD, the replacement character */
+
+/* The unsafe character that text begins with, its length in *len; else 0. A byte that is not UTF-8 counts as INVALID. */
+static unsigned unsafe_at(const char *text, const char *end, size_t *len)
 {
-    const unsigned char *c = (const unsigned char *)text;
-    unsigned value;
+    int32_t c = INVALID;
 
-    *len = 1;
-    if (c[0] < 0x20 || c[0] == 0x7f)
-        return c[0];
-    if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f) {
-        *len = 2;
-        return c[1];
+    *len = utf8_character((const unsigned char *)text, (const unsigned char *)end, &c);
+    if (*len == 0) {
+        *len = 1;
+        return INVALID;
     }
-    if (c[0] != 0xe2 || (c[1] & 0xc0) != 0x80 || (c[2] & 0xc0) != 0x80)
-        return 0;
-    value = 0x2000u | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
-    if ((value < 0x2028 || value > 0x202e) && (value < 0x2066 || value > 0x2069))
-        return 0;
-    *len = 3;
-    return value;
+    if (c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+        (c >= 0x2066 && c <= 0x2069))
+        return (unsigned)c;
+    return 0;
 }
 
 void print_safely(const char *text, FILE *out)
 {
+    if (!text)
+        text = "-";
     for (size_t len; *text; text += len)
-        fputc(unsafe_at(text, &len) ? '?' : *text, out);
+        if (unsafe_at(text, NULL, &len))
+            fputc('?', out);
+        else
+            fwrite(text, 1, len, out);
 }
+
+/* ---- a terminal ---- */
+
+/* What is printed on a terminal, and the bytes of a character whose end has not come yet. */
+struct terminal {
+    FILE *out;
+    struct buf held;
+};
+
+static FILE *raw; /* NULL: standard output is no terminal */
+
+/* True if what is left begins a character, and may be continued by what is written next. */
+static bool is_cut(const char *at, const char *end)
+{
+    unsigned char first = (unsigned char)*at;
+    ptrdiff_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 1;
+
+    return end - at < length;
+}
+
+static ssize_t write_terminal(void *context, const char *bytes, size_t len)
+{
+    struct terminal *t = context;
+    const char *at, *end;
+    size_t length;
+
+    buf_put(&t->held, bytes, len);
+    end = t->held.data + t->held.len;
+    for (at = t->held.data; at < end; at += length) {
+        unsigned c = unsafe_at(at, end, &length);
+
+        if (c == INVALID && is_cut(at, end))
+            break;
+        if (c && c != '\n' && c != '\t')
+            fputc('?', t->out);
+        else
+            fwrite(at, 1, length, t->out);
+    }
+    t->held.len = (size_t)(end - at);
+    memmove(t->held.data, at, t->held.len);
+    return fflush(t->out) == 0 ? (ssize_t)len : 0;
+}
+
+void print_on_terminal(void)
+{
+    struct terminal *t;
+
+    if (!isatty(STDOUT_FILENO))
+        return;
+    t = checked(calloc(1, sizeof *t)); /* until the end of the process */
+    t->out = raw = stdout;
+    stdout = checked(fopencookie(t, "w", (cookie_io_functions_t){.write = write_terminal}));
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+}
+
+void print_raw(const char *text)
+{
+    FILE *to = raw ? raw : stdout;
+
+    fflush(stdout);
+    fputs(text, to);
+    fflush(to);
+}
+
+/* ---- lines ---- */
 
 void print_fact(const char *subject, const char *fact)
 {
     print_safely(subject, stdout);
-    printf(" is %s\n", fact);
+    fputs(" is ", stdout);
+    print_safely(fact, stdout);
+    putchar('\n');
 }
 
 /* Below U+0020, JSON's strings are escaped already; outside strings these characters are line breaks. */
@@ -44,12 +118,12 @@ void print_json_text(const char *json, FILE *out)
     size_t len;
 
     for (const char *text = json; *text; text += len) {
-        unsigned c = unsafe_at(text, &len);
+        unsigned c = unsafe_at(text, NULL, &len);
 
         if (c > 0x20)
             fprintf(out, "\\u%04x", c);
         else
-            fputc(*text, out);
+            fwrite(text, 1, len, out);
     }
     fputc('\n', out);
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ctl/print.h"
+
 #define BAR_WIDTH 30
 #define TERMINAL_PAUSE_MS 100
 #define PLAIN_PAUSE_MS 2000
@@ -53,9 +55,10 @@ void progress_show(struct progress *p, int64_t done, int64_t total)
         return;
     progress_line(line, p->what, p->unit, done, total, took_ms > 0 ? (done - p->first) * 1000 / took_ms : 0);
     if (p->terminal)
-        fprintf(stderr, "\r\033[K%s", line);
-    else
-        fprintf(stderr, "%s\n", line);
+        fputs("\r\033[K", stderr);
+    print_safely(line, stderr);
+    if (!p->terminal)
+        fputc('\n', stderr);
     fflush(stderr);
     p->shown = now;
     p->any = true;

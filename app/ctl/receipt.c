@@ -10,7 +10,9 @@
 
 #include "base/buf.h"
 #include "base/jws.h"
+#include "base/new_file.h"
 #include "coupons/user_state.h"
+#include "ctl/bounded.h"
 #include "ctl/client.h"
 #include "ctl/print.h"
 
@@ -115,7 +117,7 @@ static bool find_key(json_object *set, const char *token, struct jws_key *key)
 
     header = jws_header(token, &text) ? json_tokener_parse(text.data) : NULL;
     kid = has_text(header, "/alg", "EdDSA") && !json_at(header, "/crit") ? json_text_at(header, "/kid") : NULL;
-    for (size_t i = 0; kid && !found && keys && i < json_object_array_length(keys); i++) {
+    for (size_t i = 0; kid && !found && i < json_count(keys); i++) {
         json_object *jwk = json_object_array_get_idx(keys, i);
 
         x = json_text_at(jwk, "/x");
@@ -137,9 +139,7 @@ struct line {
 };
 
 struct chain {
-    FILE *file;
-    char *text;
-    size_t size;
+    struct bounded_lines lines;
     struct line now;
     char before[HASH_TEXT_LEN + 1]; /* hash of the line before; "": none read */
 };
@@ -147,9 +147,7 @@ struct chain {
 static void chain_release(struct chain *c)
 {
     json_object_put(c->now.batch);
-    free(c->text);
-    if (c->file)
-        fclose(c->file);
+    bounded_close(&c->lines);
 }
 
 /* Cut the member "hash" out of the line, where RFC 8785 puts it: the rest is what was hashed. */
@@ -184,21 +182,21 @@ static bool is_hash_of(const char *hash, const char *text)
 /* Read the next line. False at the end, *fault NULL; or *fault says where the chain breaks. */
 static bool chain_next(struct chain *c, const char **fault)
 {
-    ssize_t len = getline(&c->text, &c->size, c->file);
+    char *text;
     int64_t seq;
 
-    *fault = NULL;
     json_object_put(c->now.batch);
     c->now.batch = NULL;
-    if (len < 0)
+    if (!bounded_next(&c->lines)) {
+        *fault = c->lines.fault;
         return false;
-    if (c->text[len - 1] == '\n')
-        c->text[len - 1] = '\0';
+    }
+    text = c->lines.line.data;
     *fault = "a line of the ledger is malformed";
-    if (!cut_hash(c->text, c->now.hash) || !(c->now.batch = json_tokener_parse(c->text)))
+    if (!text || !cut_hash(text, c->now.hash) || !(c->now.batch = json_tokener_parse(text)))
         return false;
     *fault = "a batch of the ledger does not match its hash";
-    if (!is_hash_of(c->now.hash, c->text))
+    if (!is_hash_of(c->now.hash, text))
         return false;
     *fault = "the ledger's batches do not form a chain";
     seq = json_int_at(c->now.batch, "/seq");
@@ -313,7 +311,8 @@ static const char *look_up(struct wanted *w, struct chain *c)
         return fault ? fault : differs;
     if (!w->entry)
         return "the ledger does not contain its batch";
-    if (fseeko(c->file, 0, SEEK_SET) != 0)
+    bounded_rewind(&c->lines);
+    if (c->lines.fault)
         return "the ledger cannot be read twice; use a regular file";
     c->before[0] = '\0';
     while (!ordinal && chain_next(c, &fault) && c->now.seq <= seq)
@@ -328,11 +327,11 @@ static const char *look_up(struct wanted *w, struct chain *c)
 static int verify_ledger(json_object *claims, const char *path)
 {
     struct wanted w = {.claims = claims};
-    struct chain c = {.file = fopen(path, "re")};
+    struct chain c = {.before = ""};
     const char *id = json_text_at(claims, "/id"), *fault = NULL;
     int64_t lane;
 
-    if (!c.file) {
+    if (!bounded_open(&c.lines, path)) {
         ctl_complain("%s: %s", path, strerror(errno));
         return CTL_USAGE;
     }
@@ -414,6 +413,18 @@ static bool change(struct jws_keys *k)
     return true;
 }
 
+/* Write text and a line feed to a new file beside path, readable only by its owner, which then takes its place: nobody sees half a key. */
+static bool write_secret(const char *path, const char *text)
+{
+    struct new_file f;
+
+    if (!new_file_open(&f, path) || (fprintf(f.to, "%s\n", text), !new_file_keep(&f))) {
+        ctl_complain("%s: %s", path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
 /* Replace the file; as root, keep its owner. */
 static bool replace(const char *path, const struct jws_keys *k)
 {
@@ -427,7 +438,7 @@ static bool replace(const char *path, const struct jws_keys *k)
     }
     jws_keys_put(k, &text);
     text.data[--text.len] = '\0'; /* the last line feed is added by the writer */
-    good = ctl_write_secret(path, text.data);
+    good = write_secret(path, text.data);
     sodium_memzero(text.data, text.len);
     buf_free(&text);
     if (good && geteuid() == 0 && chown(path, s.st_uid, s.st_gid) != 0) {

@@ -1,14 +1,13 @@
 /*
- * ctl/reconcile.c -- couponctl reconcile: rewrites the views from the ledger (and code look-ups from the code buckets).
+ * ctl/reconcile.c -- couponctl reconcile: rewrites from the ledger what is stored beside it and with it (and code look-ups from the code
+ * buckets).
  *
- * Order    lane by lane and part by part: deletes superfluous views, then writes the others; then look-ups of codes; then marks, so that
- *          none claims more than is there
- * Online   writes a view only if it is still as read; leaves those that the service is about to write; does not touch marks. Wrong views in
- *          a process's memory are not repaired
- * No key   to find users by: all users are written under a new one, once every ledger is known to be whole
- * Shorter  from a checkpoint it can tell whether anything must change, but not write it, since old names and orders are not in there: such
- *          a coupon is replayed from the start
- * Never    changes the ledger (except names of erased users, without a key) or code buckets; trusts a ledger whose chain is broken; moves
+ * Order    lane by lane and part by part: deletes superfluous views, then writes the others; then look-ups of codes; then the checkpoint and
+ *          the mark, so that neither claims more than is there
+ * Online   writes only what is still as read; leaves what the service is about to write; does not touch marks. Wrong buckets in a process's
+ *          memory are not repaired
+ * No key   of the ledger's terms: all are written under a new one, once every ledger is known to be whole
+ * Never    changes what is hashed, or code buckets; trusts a ledger whose chain is broken; removes anything from a batch's `erasing`; moves
  *          forward the mark of totals, which tells the reporter what to fold next -- unless there is none
  */
 #include <inttypes.h>
@@ -18,12 +17,12 @@
 
 #include "base/checked.h"
 #include "base/json.h"
-#include "ctl/checkpoint.h"
 #include "ctl/ctl.h"
 #include "ctl/direct.h"
 #include "ctl/print.h"
 #include "ctl/progress.h"
 #include "verify/replay.h"
+#include "verify/replay_ends.h"
 #include "verify/replay_repair.h"
 #include "verify/scan.h"
 
@@ -33,13 +32,12 @@
 const struct argp_option ctl_reconcile_options[] = {
     {"apply", OPT_APPLY, NULL, 0, "Make the changes (default: only report them)", 0},
     {"online", OPT_ONLINE, NULL, 0, "Make the changes that are safe while the service runs", 0},
-    CHECKPOINT_OPTIONS,
-    {"parts", OPT_PARTS, "N", 0, "Process users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
+    {"parts", OPT_PARTS, "N", 0, "Check users and buckets in N parts, reading the ledger for each (default: as many as memory needs)", 0},
     {0},
 };
 
-enum view_of { OF_USERS, OF_BUCKETS, OF_COUPONS, OF_TOTALS, OF_MARKS, OF_CODES, OF_COUNT };
-static const char *const view_names[OF_COUNT] = {"users", "buckets", "coupons", "totals", "marks", "codes"};
+enum view_of { OF_LEDGER, OF_LANES, OF_BUCKETS, OF_COUPONS, OF_TOTALS, OF_MARKS, OF_CODES, OF_COUNT };
+static const char *const view_names[OF_COUNT] = {"ledger", "lanes", "buckets", "coupons", "totals", "marks", "codes"};
 static const char *const fault_names[FAULT_COUNT] = {
     [FAULT_MISSING] = "missing", [FAULT_BEHIND] = "behind", [FAULT_DIFFERENT] = "different",
     [FAULT_SUPERFLUOUS] = "superfluous",
@@ -57,13 +55,11 @@ struct reconcile {
     bool apply, online;
     bool looking; /* only for broken ledgers: nothing else is reported */
     bool json;
-    struct checkpoints checkpoints;
     /* of the current coupon */
     struct finding found[OF_COUNT][FAULT_COUNT];
     int64_t changes, lost, broken;
-    struct checkpoint from;        /* for a replay from there, to see whether anything must change; or unusable */
-    int64_t drifts;                /* found by the way */
-    int64_t lane, broken_before;   /* the current lane; broken: in those before it */
+    int64_t kept;                  /* wrong, and left as it is */
+    int64_t lane;                  /* the current one */
     struct head tail;              /* of the lane replayed last */
     struct coupon *definition;     /* from lane 0's ledger; NULL: none */
     struct mend mends[MENDS_MOST]; /* pending; what they point to stays until they are done */
@@ -146,8 +142,8 @@ static void print_result(struct reconcile *v)
     json_key_int(&j, "to_change", v->changes);
     json_key_int(&j, "changed", (int64_t)v->done);
     json_key_int(&j, "codes_lost", v->lost);
+    json_key_int(&j, "kept", v->kept);
     json_key_int(&j, "ledger_faults", v->broken);
-    checkpoint_put_json(&v->from, &j);
     json_end_object(&j);
     print_json_text(line.data, stdout);
     buf_free(&line);
@@ -163,16 +159,6 @@ static void free_findings(struct reconcile *v)
                 free(f->names[i]);
             *f = (struct finding){.count = 0};
         }
-}
-
-static void say_nothing(struct reconcile *v)
-{
-    struct buf line = BUF_INIT;
-
-    buf_puts(&line, "nothing to change");
-    checkpoint_say(&v->from, &line);
-    say(v, line.data);
-    buf_free(&line);
 }
 
 /* Print the coupon's result in sentences. */
@@ -191,13 +177,17 @@ static void say_result(struct reconcile *v)
     } else if (v->looking) {
         progress_end(&v->progress);
     } else if (!v->changes) {
-        say_nothing(v);
+        say(v, "nothing to change");
     } else if (!v->apply) {
         snprintf(text, sizeof text, "%" PRId64 " to change; --apply changes them", v->changes);
         say(v, text);
     } else {
         snprintf(text, sizeof text, "%zu changed%s", v->done,
                  v->done < v->sent ? "; the others changed meanwhile: run it again" : "");
+        say(v, text);
+    }
+    if (v->kept && !v->looking) {
+        snprintf(text, sizeof text, "%" PRId64 " members that nothing explains are left as they are: see couponctl verify", v->kept);
         say(v, text);
     }
     if (v->lost && !v->looking) {
@@ -215,7 +205,7 @@ static void tell_coupon(struct reconcile *v)
         print_result(v);
     free_findings(v);
     v->any_change = v->any_change || v->changes;
-    v->any_left = v->any_left || v->broken || v->lost || v->done < v->sent;
+    v->any_left = v->any_left || v->broken || v->lost || v->kept || v->done < v->sent;
     v->any_undone = v->any_undone || v->broken || v->done < v->sent;
 }
 
@@ -277,18 +267,16 @@ static enum view_of view_of(const char *what)
 
 static void take_repair(void *context, const struct repair *p)
 {
-    static const enum mend_kind kinds[] = {
-        [OF_USERS] = MEND_USER_STATE, [OF_BUCKETS] = MEND_BUCKET, [OF_COUPONS] = MEND_COUPON, [OF_TOTALS] = MEND_TOTALS};
     struct reconcile *v = context;
     enum view_of of = view_of(p->what);
-    struct mend m = {.kind = kinds[of], .remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq,
-                     .hash = p->hash, .alias = p->alias, .b = p->b, .quarter_ms = p->quarter_ms, .user_state = p->user_state,
-                     .job = p->job,
-                     .name_key = v->scan.name_key, .bucket = p->bucket, .definition = p->definition, .seq = p->seq,
-                     .created_ms = p->created_ms, .changed_ms = p->changed_ms};
+    struct mend m = {.remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq, .lane = v->lane, .b = p->b,
+                     .quarter_ms = p->quarter_ms, .bucket = p->bucket, .definition = p->definition, .seq = p->seq,
+                     .created_ms = p->created_ms, .changed_ms = p->changed_ms, .alias = p->erasing, .term_key = &v->scan.term_key};
 
-    if (p->job)
-        m.kind = MEND_JOB;
+    if (of == OF_LEDGER)
+        m.kind = p->index ? MEND_INDEX : MEND_ERASING;
+    else
+        m.kind = of == OF_BUCKETS ? MEND_BUCKET : of == OF_COUPONS ? MEND_COUPON : MEND_TOTALS;
     if (p->totals) {
         m.lane = p->totals->lane;
         m.counts = p->totals->counts;
@@ -301,41 +289,23 @@ static void take_repair(void *context, const struct repair *p)
 /* Contradictions within the ledger are for verify to report. */
 static void pass_drift(void *context, const struct drift *d)
 {
-    struct reconcile *v = context;
-
+    (void)context;
     (void)d;
-    v->drifts++;
-}
-
-/* A part of the lane was replayed, or finally the lane itself. */
-static void note_told(void *context, struct replay *r)
-{
-    struct reconcile *v = context;
-
-    v->broken = v->broken_before + replay_broken(r);
-    if (!v->broken && v->status == STORE_OK) {
-        replay_repairs(r, !v->online, take_repair, v);
-        flush(v, NULL); /* they point into the replay */
-    }
-    if (!replay_is_trunk(r))
-        return;
-    v->tail = *replay_tail(r);
-    if (v->lane == 0 && replay_definition(r))
-        v->definition = coupon_copy(replay_definition(r), &v->arena);
 }
 
 /* ---- marks ---- */
 
-/* If views were written, the mark gets a time not before that. */
-static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const char *kind, int64_t tail,
-                                        bool catch_up)
+/* The reporter moves it forward. */
+static enum store_status reconcile_mark(struct reconcile *v, const struct replay *r)
 {
+    const struct head *tail = replay_tail(r);
     struct stored_mark found;
     struct store_time now = {0, 0};
-    enum store_status s = scan_mark(&v->scan, lane, kind, &found);
+    enum store_status s = scan_mark(&v->scan, v->lane, &found);
     int tries = 0;
     char where[64];
     enum fault fault;
+    bool keeps;
 
     if (s != STORE_OK)
         return s;
@@ -344,41 +314,65 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     while (scan_again(s, &tries));
     if (s != STORE_OK)
         return s;
-    fault = repair_of_mark(&found, tail, catch_up, now);
+    fault = repair_of_mark(&found, r, now);
     if (!fault)
         return STORE_OK;
-    snprintf(where, sizeof where, lane ? "%s of lane %" PRId64 : "%s", kind, lane);
+    snprintf(where, sizeof where, v->lane ? "totals of lane %" PRId64 : "totals", v->lane);
     note(v, OF_MARKS, fault, where);
-    if (!catch_up && found.readable && found.mark.seq <= tail)
-        tail = found.mark.seq;
-    mend(v, (struct mend){.kind = MEND_MARK, .lane = lane, .mark_kind = kind, .seq = tail,
-                          .at_ms = tail == v->tail.seq ? v->tail.at_ms : 0, .when = now});
+    keeps = found.readable && found.mark.seq <= tail->seq;
+    mend(v, (struct mend){.kind = MEND_MARK, .lane = v->lane, .seq = keeps ? found.mark.seq : tail->seq, .at_ms = keeps ? r->mark_ms : tail->at_ms,
+                          .when = now});
     flush(v, NULL);
     return v->status;
 }
 
-static bool next_record(void *context, struct buf *record)
+/* The lane was replayed, and what is beside its ledger was written. */
+static void note_ended(void *context, const struct lane_ends *ends)
+{
+    struct reconcile *v = context;
+    enum fault fault = lane_ends_fault(ends, !v->online);
+    struct checkpoint c = lane_ends_repaired(ends, !v->online);
+    char where[64];
+
+    if (!fault || v->broken || v->status != STORE_OK)
+        return;
+    snprintf(where, sizeof where, v->lane ? "checkpoint of lane %" PRId64 : "checkpoint", v->lane);
+    note(v, OF_LANES, fault, where);
+    mend(v, (struct mend){.kind = MEND_CHECKPOINT, .lane = v->lane, .checkpoint = &c,
+                          .found_seq = ends->found.readable ? ends->found.checkpoint.seq : -1});
+    flush(v, NULL);
+}
+
+/* A part of the lane was replayed. */
+static bool note_told(void *context, struct replay *r)
 {
     struct reconcile *v = context;
 
-    return checkpoint_next(&v->from, record);
+    v->broken += replay_sums(r).broken;
+    v->kept += replay_sums(r).kept;
+    if (!v->broken && v->status == STORE_OK) {
+        replay_repairs(r, !v->online, take_repair, v);
+        flush(v, NULL); /* they point into the replay */
+    }
+    if (!replay_is_first(r))
+        return !v->broken;
+    v->tail = *replay_tail(r);
+    if (v->lane == 0 && replay_definition(r))
+        v->definition = coupon_copy(replay_definition(r), &v->arena);
+    if (!v->broken && v->status == STORE_OK && !v->online && v->tail.seq)
+        v->status = reconcile_mark(v, r);
+    return !v->broken;
 }
 
 static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, int64_t lanes)
 {
-    const struct scan_lane how = {.lane = lane, .lanes = lanes, .rebuild = !v->online, .from = checkpoint_lane(&v->from, lane),
-                                  .record = next_record, .report = pass_drift, .told = note_told, .context = v};
+    const struct scan_lane how = {.lane = lane, .lanes = lanes, .rebuild = !v->online, .report = pass_drift, .told = note_told,
+                                  .ended = note_ended, .context = v};
     enum store_status s;
 
     v->lane = lane;
-    v->broken_before = v->broken;
     s = scan_lane(&v->scan, &how);
-    if (s == STORE_OK)
-        s = v->status;
-    if (s != STORE_OK || v->broken || v->online || v->tail.seq == 0)
-        return s;
-    s = reconcile_mark(v, lane, "views", v->tail.seq, true);
-    return s == STORE_OK ? reconcile_mark(v, lane, "totals", v->tail.seq, false) : s;
+    return s == STORE_OK ? v->status : s;
 }
 
 /* ---- codes ---- */
@@ -394,6 +388,7 @@ static void take_code(void *context, const struct code_finding *f)
         [LOOK_UP_MISSING] = {FAULT_MISSING, MEND_LOOK_UP},
         [LOOK_UP_DIFFERENT] = {FAULT_DIFFERENT, MEND_LOOK_UP},
         [LOOK_UP_STALE] = {FAULT_SUPERFLUOUS, MEND_LOOK_UP},
+        [LOOK_UP_ODD] = {FAULT_NONE, 0},
         [DIRECTORY_MISSING] = {FAULT_MISSING, MEND_DIRECTORY},
         [DIRECTORY_DIFFERENT] = {FAULT_DIFFERENT, MEND_DIRECTORY},
         [DIRECTORY_FOREIGN] = {FAULT_NONE, 0}, /* two coupons may have it: nobody knows which is wrong */
@@ -401,8 +396,11 @@ static void take_code(void *context, const struct code_finding *f)
     struct reconcile *v = context;
     char where[64];
 
+    if (f->fault == LOOK_UP_STALE && v->online) /* harmless, and a job may be about to remove it */
+        return;
     if (!rows[f->fault].fault) {
-        v->lost++;
+        v->kept += f->fault == LOOK_UP_ODD;
+        v->lost += f->fault != LOOK_UP_ODD;
         return;
     }
     snprintf(where, sizeof where, "%sslot %" PRId64, rows[f->fault].kind == MEND_DIRECTORY ? "directory, " : "", f->n);
@@ -452,7 +450,7 @@ static enum store_status reconcile_lanes(struct reconcile *v, int64_t lanes)
     enum store_status s = reconcile_lane(v, 0, lanes);
 
     if (s == STORE_OK && !v->broken && v->definition && v->definition->codes.source != CODES_NONE) {
-        s = scan_codes(&v->scan, v->definition, v->tail.next_n, !v->online, take_code, v);
+        s = scan_codes(&v->scan, v->definition, v->tail.next_n, take_code, v);
         flush(v, NULL);
         s = s == STORE_OK ? v->status : s;
     }
@@ -475,28 +473,6 @@ static void tell_refusal(void *context, const struct drift *d)
     v->any_left = true;
 }
 
-/* True: nothing needs to change, as far as the checkpoint shows. Else replay from the start. */
-static bool is_settled(struct reconcile *v, int64_t lanes, enum store_status *s)
-{
-    bool apply = v->apply, settled;
-
-    if (v->looking || v->db.without_key)
-        return false;
-    *s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, lanes, &v->arena, tell_refusal, v);
-    if (*s != STORE_OK || v->from.status != CHECKPOINT_USED)
-        return false;
-    v->apply = false;
-    *s = reconcile_lanes(v, lanes);
-    v->apply = apply;
-    settled = *s == STORE_OK && !v->changes && !v->lost && !v->broken && !v->drifts;
-    if (settled)
-        return true;
-    v->from.status = CHECKPOINT_NONE;
-    free_findings(v);
-    v->changes = v->lost = v->broken = v->drifts = 0;
-    return false;
-}
-
 static enum store_status reconcile_coupon(struct reconcile *v, const char *coupon, bool named)
 {
     struct head tail = {.seq = 0};
@@ -505,9 +481,8 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
 
     v->scan.coupon = coupon;
     v->definition = NULL;
-    v->changes = v->lost = v->broken = v->drifts = 0;
+    v->changes = v->lost = v->broken = v->kept = 0;
     v->sent = v->done = v->mend_count = 0;
-    v->from = (struct checkpoint){.status = CHECKPOINT_NONE};
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);
@@ -523,10 +498,9 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     arena_init(&v->codes, 0);
     if (s == STORE_OK)
         s = scan_lanes(&v->scan, &lanes);
-    if (s == STORE_OK && !is_settled(v, lanes, &s) && s == STORE_OK)
+    if (s == STORE_OK)
         s = reconcile_lanes(v, lanes);
     tell_coupon(v);
-    checkpoint_close(&v->from);
     arena_free(&v->codes);
     arena_free(&v->arena);
     return s;
@@ -595,13 +569,13 @@ static int look_for_broken(struct reconcile *v)
     v->apply = true;
     if (code != CTL_OK || !v->any_undone)
         return code;
-    ctl_complain("nothing was changed: users can be rebuilt under a new key only if every ledger is intact; restore "
+    ctl_complain("nothing was changed: terms can be written under a new key only if every ledger is intact; restore "
                  "the broken ones from a backup");
     return CTL_REFUSED;
 }
 
-/* Without a key no stored user can be found: delete all, write all again and, once they are all there, the key. Until then this may be
- * restarted, with yet another key. Ledgers come first, since users follow from them. */
+/* Without a key no user can be found by term: write all terms again and, once they are all there, the key. Until then this may be
+ * restarted, with yet another key. */
 static int reconcile_without_key(struct reconcile *v)
 {
     enum store_status s;
@@ -610,20 +584,18 @@ static int reconcile_without_key(struct reconcile *v)
     if (!v->apply)
         return reconcile_all(v);
     if (v->online) {
-        ctl_complain("without a key to look up users, nothing can be done while the service runs");
+        ctl_complain("without a key of the ledger's terms, nothing can be done while the service runs");
         return CTL_REFUSED;
     }
     code = look_for_broken(v);
     if (code != CTL_OK)
         return code;
-    if (mongo_erasures_finish(v->db.session) != STORE_OK)
-        return direct_failed();
     code = reconcile_all(v);
     if (code != CTL_OK || v->any_undone)
         return code;
     s = mongo_name_key_put(v->db.session, v->db.name_key);
     if (s == STORE_EXISTS) {
-        ctl_complain("meanwhile the database got a different key, which does not find these users: make sure that nothing "
+        ctl_complain("meanwhile the database got a different key, which does not find these terms: make sure that nothing "
                      "else writes to it, remove \"names\" from its collection secrets, and run this again");
         return CTL_REFUSED;
     }
@@ -642,14 +614,12 @@ int ctl_reconcile(struct ctl *c)
         free(v);
         return CTL_USAGE;
     }
-    code = checkpoints_open(c, &v->checkpoints);
-    if (code == CTL_OK)
-        code = direct_open(c, &v->db);
+    code = direct_open(c, &v->db);
     if (code == CTL_OK)
         code = direct_names(&v->db);
     if (code == CTL_OK) {
         v->scan.session = v->db.session;
-        v->scan.name_key = v->db.name_key;
+        v->scan.term_key = term_key(v->db.name_key);
         v->scan.another_session = another_session;
         v->scan.progress = show_progress;
         v->scan.context = v;
@@ -664,7 +634,6 @@ int ctl_reconcile(struct ctl *c)
     }
     if (code == CTL_OK && (v->any_left || (v->any_change && !v->apply)))
         code = CTL_REFUSED;
-    checkpoints_close(&v->checkpoints);
     free(v);
     return code;
 }

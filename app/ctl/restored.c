@@ -10,20 +10,19 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/jws.h"
 #include "coupons/user_state.h"
+#include "ctl/bounded.h"
 #include "ctl/client.h"
 #include "ctl/direct.h"
 #include "ctl/print.h"
 #include "store/high_water.h"
 #include "store/reconcile.h"
-
-#define LINE_MOST ((size_t)64 << 20)
-#define PIECE 65536
 
 const struct argp_option ctl_restored_options[] = {
     {"force", OPT_FORCE, NULL, 0, "Even if nothing shows that the database is older than it was", 0},
@@ -152,7 +151,7 @@ static enum store_status read_line(struct listing *l, const char *line)
 
     if (line[0] == '{')
         o = json_tokener_parse(line);
-    else if (jws_payload(line, &text))
+    else if (jws_payload(line, &text) && bounded_values(text.data, text.len))
         o = json_tokener_parse(text.data);
     of = json_at(o, "/data") ? json_at(o, "/data") : o;
     entries = json_object_is_type(json_at(of, "/entries"), json_type_array) ? json_at(of, "/entries") : NULL;
@@ -167,48 +166,32 @@ static enum store_status read_line(struct listing *l, const char *line)
     return s;
 }
 
-/* The next line without its end. False: the end; errno is 0, or says why. */
-static bool next_line(gzFile f, struct buf *line)
-{
-    char piece[PIECE];
-
-    buf_clear(line);
-    errno = 0;
-    while (gzgets(f, piece, sizeof piece)) {
-        buf_puts(line, piece);
-        if (line->len > LINE_MOST) {
-            errno = EFBIG;
-            return false;
-        }
-        if (!line->len || line->data[line->len - 1] != '\n') /* no line: it begins with a NUL */
-            continue;
-        while (line->len && strchr("\r\n", line->data[line->len - 1]))
-            line->data[--line->len] = '\0';
-        return true;
-    }
-    return line->len > 0;
-}
-
 static int list_file(struct listing *l, const char *path)
 {
-    gzFile f = gzopen(path, "re");
-    struct buf line = BUF_INIT;
+    struct bounded_lines *lines = checked(calloc(1, sizeof *lines));
     enum store_status s = STORE_OK;
-    int code;
+    int code = CTL_OK;
 
-    if (!f) {
+    if (!bounded_open(lines, path)) {
         ctl_complain("%s: %s", path, strerror(errno));
-        return CTL_USAGE;
+        code = CTL_USAGE;
     }
-    while (s == STORE_OK && next_line(f, &line))
-        if (line.len)
-            s = read_line(l, line.data);
-    gzerror(f, &code);
-    if (s == STORE_OK && (errno || code < 0))
-        ctl_complain("%s: it cannot be read to its end", path);
-    code = s != STORE_OK ? direct_failed() : errno || code < 0 ? CTL_USAGE : CTL_OK;
-    gzclose(f);
-    buf_free(&line);
+    while (code == CTL_OK && s == STORE_OK && bounded_next(lines)) {
+        struct buf *line = &lines->line;
+
+        while (line->len && line->data[line->len - 1] == '\r')
+            line->data[--line->len] = '\0';
+        if (line->len)
+            s = read_line(l, line->data);
+    }
+    if (s != STORE_OK) {
+        code = direct_failed();
+    } else if (lines->fault) {
+        ctl_complain("%s: %s", path, lines->fault);
+        code = CTL_USAGE;
+    }
+    bounded_close(lines);
+    free(lines);
     return code;
 }
 

@@ -7,9 +7,11 @@
 
 #include "base/checked.h"
 #include "base/json.h"
+#include "ctl/ctl.h"
 #include "ctl/print.h"
 
 #define COLUMNS_MOST 64
+#define ROW_MOST ((size_t)1 << 20) /* bytes; metadata has at most 4 KiB */
 
 struct rows {
     FILE *out;               /* borrowed */
@@ -17,6 +19,7 @@ struct rows {
     char *names[COLUMNS_MOST];
     int columns;             /* 0: still in the first row */
     int field;               /* the current one */
+    size_t len;              /* of the current row */
     bool quoted, quote_seen; /* within quotes; after a quote in them, which ends them unless another follows */
 };
 
@@ -38,6 +41,7 @@ static void end_row(struct rows *r)
     for (int i = 0; i <= r->field; i++)
         buf_clear(&r->fields[i]);
     r->field = 0;
+    r->len = 0;
     buf_free(&line);
 }
 
@@ -70,8 +74,13 @@ static ssize_t write_rows(void *context, const char *bytes, size_t len)
 {
     struct rows *r = context;
 
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
+        if (++r->len > ROW_MOST) {
+            ctl_complain("a row is longer than %zu MiB", ROW_MOST >> 20);
+            return 0;
+        }
         take(r, bytes[i]);
+    }
     return ferror(r->out) ? 0 : (ssize_t)len;
 }
 

@@ -1,6 +1,7 @@
 /* ctl/samples.c -- see samples.h. */
 #include "ctl/samples.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static void read_line(struct samples *s, const char *line)
     if (*rest == '{')
         rest = labels + labels_len + (labels[labels_len] == '}');
     value = strtod(rest, &end);
-    if (end == rest)
+    if (end == rest || !isfinite(value))
         return;
     add(s, (struct sample){copy(line, len), copy(labels, labels_len), value});
 }

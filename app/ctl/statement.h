@@ -1,5 +1,5 @@
 /*
- * ctl/statement.h -- a statement that may be signed: a JSON object, or its compact JWS (base/jws.h). Checkpoints and archives end with one.
+ * ctl/statement.h -- a statement that may be signed: a JSON object, or its compact JWS (base/jws.h). Archives and anchors end with one.
  */
 #ifndef CTL_STATEMENT_H
 #define CTL_STATEMENT_H

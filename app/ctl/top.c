@@ -145,10 +145,11 @@ static void add_rates(json_object *frame, const struct samples *before, const st
 static void add_batches(struct table *t, json_object *counts)
 {
     json_object *seqs = json_at(counts, "/seqs");
-    int64_t sum = seqs ? 0 : json_int_at(counts, "/seq");
+    size_t lanes = json_count(seqs);
+    int64_t sum = lanes ? 0 : json_int_at(counts, "/seq");
     char text[24];
 
-    for (size_t i = 0; seqs && i < json_object_array_length(seqs); i++)
+    for (size_t i = 0; i < lanes; i++)
         sum += json_object_get_int64(json_object_array_get_idx(seqs, i));
     snprintf(text, sizeof text, "%" PRId64, sum);
     table_add(t, text);
@@ -196,8 +197,12 @@ static json_object *read_coupons(struct ctl *c)
     if (!c->args.count &&
         client_call(c, (struct call){.method = "GET", .path = client_path(path), .quiet = true}, &a) == CTL_OK) {
         items = json_at(a.json, "/items");
-        for (size_t i = 0; items && i < json_object_array_length(items); i++)
-            add_counts(c, coupons, json_text_at(json_object_array_get_idx(items, i), "/id"));
+        for (size_t i = 0; i < json_count(items) && i < COUPONS_SHOWN; i++) {
+            const char *id = json_text_at(json_object_array_get_idx(items, i), "/id");
+
+            if (id)
+                add_counts(c, coupons, id);
+        }
         answer_release(&a);
     }
     return coupons;
@@ -294,7 +299,7 @@ int ctl_top(struct ctl *c)
         if (code != CTL_OK)
             break;
         if (terminal && !once && !ctl_json(c))
-            fputs(CLEAR, stdout);
+            print_raw(CLEAR);
         if (ctl_json(c))
             print_json_frame(c, &before, &now);
         else

@@ -1,28 +1,34 @@
 /*
  * ctl/verify.c -- couponctl verify: has verify/scan.h feed each coupon to verify/replay.h, and prints what is found.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/json.h"
+#include "ctl/anchors.h"
 #include "ctl/archive_verify.h"
-#include "ctl/checkpoint.h"
 #include "ctl/ctl.h"
 #include "ctl/direct.h"
 #include "ctl/finding.h"
 #include "ctl/print.h"
 #include "ctl/progress.h"
+#include "ctl/statement.h"
 #include "verify/replay.h"
 #include "verify/replay_lanes.h"
 #include "verify/scan.h"
 
 const struct argp_option ctl_verify_options[] = {
-    {"parts", OPT_PARTS, "N", 0, "Process users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
-    CHECKPOINT_OPTIONS,
-    {"from-start", OPT_FROM_START, NULL, 0, "Read everything, and replace the checkpoints that agree with it", 0},
+    {"parts", OPT_PARTS, "N", 0, "Check users and buckets in N parts, reading the ledger for each (default: as many as memory needs)", 0},
+    {"sign", OPT_SIGN, "KEY", 0, "Write anchors, signed by the key in this file, to standard output; all else to standard error", 0},
+    {"anchors", OPT_ANCHORS, "FILE", 0, "Check that each lane's chain still passes through the anchors in FILE", 0},
+    {"public-key", OPT_PUBLIC_KEY, "X", 0, "The public key that --anchors must be signed by, as --sign printed it", 0},
+    {"sign-key", OPT_SIGN_KEY, "FILE", 0, "For archives: they must be signed by the key in this file", 0},
     {0},
 };
 
@@ -30,17 +36,18 @@ struct verify {
     struct direct db;
     struct scan scan;
     struct progress progress;
-    struct checkpoints checkpoints;
-    struct checkpoint from;           /* of the current coupon */
-    struct checkpoint_writer writer;
-    struct lane_checkpoint told;      /* the lane, after its replay */
+    struct jws_keys keys;             /* of --sign */
+    struct anchor_writer writer;
+    struct anchors anchors;           /* of --anchors */
+    bool has_anchors;
     int64_t batches, entries, drifts; /* of the current coupon */
+    int64_t passed, left;             /* its anchors: those that the chain passes through; those whose batch is in its archive */
+    struct head tails[COUPON_LANES_MAX]; /* after the replay */
     int64_t lane, lanes;
     struct coupon *definition; /* from lane 0's ledger; NULL: none */
     struct arena arena;        /* the definition's */
     struct lane_sums sums[COUPON_LANES_MAX];
     bool any_drift, json;
-    bool any_unwritten; /* a checkpoint */
 };
 
 /* ---- telling ---- */
@@ -54,7 +61,12 @@ static void tell_drift(void *context, const struct drift *d)
     finding_print(v->scan.coupon, v->lane, d, v->json);
 }
 
-static void print_result(const struct verify *v)
+static bool is_deleted(const struct verify *v)
+{
+    return v->definition && v->definition->state == COUPON_DELETED;
+}
+
+static void print_result(const struct verify *v, const char *archived)
 {
     struct buf line = BUF_INIT;
     struct json j = json_to(&line);
@@ -65,50 +77,53 @@ static void print_result(const struct verify *v)
     json_key_int(&j, "batches", v->batches);
     json_key_int(&j, "entries", v->entries);
     json_key_int(&j, "drifts", v->drifts);
-    checkpoint_put_json(&v->from, &j);
+    json_key_bool(&j, "deleted", is_deleted(v));
+    json_key_string(&j, "archived", archived);
+    if (v->has_anchors) {
+        json_key(&j, "anchors");
+        json_begin_object(&j);
+        json_key_int(&j, "passed", v->passed);
+        json_key_int(&j, "in_archive", v->left);
+        json_end_object(&j);
+    }
     json_end_object(&j);
-    print_json_text(line.data, stdout);
-    buf_free(&line);
+    print_line(&line, true);
 }
 
-static void tell_coupon(struct verify *v)
+static const char *plural(int64_t count)
 {
-    struct buf from = BUF_INIT;
-
-    progress_end(&v->progress);
-    buf_puts(&from, "");
-    checkpoint_say(&v->from, &from);
-    if (v->json)
-        print_result(v);
-    else
-        printf("%s: %s, %" PRId64 " batches, %" PRId64 " entries, %" PRId64 " drift%s%s\n", v->scan.coupon,
-               v->drifts ? "DRIFT" : "ok", v->batches, v->entries, v->drifts, v->drifts == 1 ? "" : "s", from.data);
-    v->any_drift = v->any_drift || v->drifts;
-    buf_free(&from);
+    return count == 1 ? "" : "s";
 }
 
-static void tell_removed(struct verify *v, bool unfinished)
+static void say_result(const struct verify *v, const char *archived)
 {
     struct buf line = BUF_INIT;
-    struct json j = json_to(&line);
 
+    buf_printf(&line, "%s: %s, ", v->scan.coupon, v->drifts ? "DRIFT" : "ok");
+    if (!archived)
+        buf_printf(&line, "%" PRId64 " batches, %" PRId64 " entries", v->batches, v->entries);
+    else
+        buf_printf(&line, "archived, %s", strcmp(archived, "left") == 0 ? "and removed"
+                                                                        : "not fully removed yet: couponctl archive finishes that");
+    buf_printf(&line, ", %" PRId64 " drift%s", v->drifts, plural(v->drifts));
+    if (is_deleted(v))
+        buf_puts(&line, ", deleted");
+    if (v->has_anchors)
+        buf_printf(&line, ", passes %" PRId64 " anchor%s", v->passed, plural(v->passed));
+    if (v->left)
+        buf_printf(&line, "; %" PRId64 " to be checked with its archive: couponctl verify --anchors FILE ARCHIVE", v->left);
+    print_line(&line, false);
+}
+
+/* archived: NULL: it is not; else "leaving" or "left". */
+static void tell_coupon(struct verify *v, const char *archived)
+{
     progress_end(&v->progress);
+    (v->json ? print_result : say_result)(v, archived);
     v->any_drift = v->any_drift || v->drifts;
-    if (!v->json) {
-        printf("%s: %s, archived, %s, %" PRId64 " drift%s\n", v->scan.coupon, v->drifts ? "DRIFT" : "ok",
-               unfinished ? "not fully removed yet: couponctl archive finishes that" : "and removed", v->drifts, v->drifts == 1 ? "" : "s");
-        return;
-    }
-    json_begin_object(&j);
-    json_key_string(&j, "coupon", v->scan.coupon);
-    json_key_bool(&j, "ok", !v->drifts);
-    json_key_int(&j, "batches", 0);
-    json_key_int(&j, "entries", 0);
-    json_key_int(&j, "drifts", v->drifts);
-    json_key_string(&j, "archived", unfinished ? "leaving" : "left");
-    json_end_object(&j);
-    print_json_text(line.data, stdout);
-    buf_free(&line);
+    for (int64_t lane = 0; v->writer.to && !v->drifts && lane < v->lanes; lane++)
+        if (v->tails[lane].seq)
+            anchors_put(&v->writer, v->scan.coupon, lane, &v->tails[lane]);
 }
 
 static struct store *another_session(void *context)
@@ -137,6 +152,8 @@ static void tell_code(void *context, const struct code_finding *f)
         [CODE_DOUBLE] = {"code", "of one slot", "also of slot "},
         [LOOK_UP_MISSING] = {"look-up", "one", "none"},
         [LOOK_UP_DIFFERENT] = {"look-up", "of this slot", "of slot "},
+        [LOOK_UP_STALE] = {"look-up", "of a code that the slot has", "of another code"},
+        [LOOK_UP_ODD] = {"look-up", "as the service writes it", "another"},
         [DIRECTORY_MISSING] = {"directory", "this coupon", "nothing"},
         [DIRECTORY_DIFFERENT] = {"directory", "this slot", "slot "},
         [DIRECTORY_FOREIGN] = {"directory", "this coupon", "coupon "},
@@ -154,32 +171,24 @@ static void tell_code(void *context, const struct code_finding *f)
 
 /* ---- one coupon ---- */
 
-static void note_told(void *context, struct replay *r)
+static bool note_told(void *context, struct replay *r)
 {
     struct verify *v = context;
 
-    if (v->writer.file.to)
-        checkpoint_put(r, checkpoint_record, &v->writer);
-    if (!replay_is_trunk(r))
-        return;
-    v->told = checkpoint_of(r);
+    if (!replay_is_first(r))
+        return true;
+    v->tails[v->lane] = *replay_tail(r);
     v->batches += replay_sums(r).batches;
     v->entries += replay_sums(r).entries;
     if (v->lane == 0 && replay_definition(r))
         v->definition = coupon_copy(replay_definition(r), &v->arena);
-}
-
-static bool next_record(void *context, struct buf *record)
-{
-    struct verify *v = context;
-
-    return checkpoint_next(&v->from, record);
+    return true;
 }
 
 static enum store_status verify_lane(struct verify *v, int64_t lane)
 {
-    const struct scan_lane how = {.lane = lane, .lanes = v->lanes, .sums = &v->sums[lane], .from = checkpoint_lane(&v->from, lane),
-                                  .record = next_record, .report = tell_drift, .told = note_told, .context = v};
+    const struct scan_lane how = {.lane = lane, .lanes = v->lanes, .sums = &v->sums[lane], .report = tell_drift,
+                                  .told = note_told, .context = v};
     enum store_status s;
     struct head tail;
 
@@ -187,10 +196,8 @@ static enum store_status verify_lane(struct verify *v, int64_t lane)
     s = scan_tail(&v->scan, lane, &tail);
     if (s == STORE_OK)
         s = scan_lane(&v->scan, &how);
-    if (s == STORE_OK && v->writer.file.to)
-        checkpoint_lane_end(&v->writer, &v->told);
     if (s == STORE_OK && v->definition && v->definition->codes.source != CODES_NONE)
-        s = scan_codes(&v->scan, v->definition, tail.next_n, false, tell_code, v);
+        s = scan_codes(&v->scan, v->definition, tail.next_n, tell_code, v);
     v->lane = 0;
     return s;
 }
@@ -206,66 +213,85 @@ static enum store_status verify_across(struct verify *v)
     return s;
 }
 
-/* Keep the new one if nothing was found, unless the old one says as much, signed by the current key if there is one. */
-static void end_checkpoint(struct verify *v, bool good)
+/* Check that the chain, which was replayed, passes through the coupon's anchors. removed: only its last batches are left. */
+static enum store_status check_anchors(struct verify *v, bool removed)
 {
-    bool same = v->from.status == CHECKPOINT_USED && v->batches == 0 &&
-                (!v->checkpoints.has_keys || strcmp(v->from.kid, v->checkpoints.keys.keys[0].kid) == 0);
+    enum store_status s = STORE_OK;
+    size_t count;
+    struct anchor *a = anchors_of(&v->anchors, v->scan.coupon, &count);
 
-    if (!v->writer.file.to)
-        return;
-    if (!good || v->drifts || same)
-        checkpoint_abandon(&v->writer);
-    else if (!checkpoint_commit(&v->writer, &v->checkpoints, v->scan.coupon))
-        v->any_unwritten = true;
+    for (size_t i = 0; i < count && s == STORE_OK; i++) {
+        uint8_t hash[HASH_LEN];
+        bool is_there = false;
+
+        a[i].seen = true;
+        v->lane = a[i].lane;
+        if (removed && a[i].seq < v->tails[v->lane].seq) {
+            v->left++;
+            continue;
+        }
+        s = scan_hash(&v->scan, a[i].lane, a[i].seq, hash, &is_there);
+        if (s == STORE_OK && is_there && memcmp(hash, a[i].hash, HASH_LEN) == 0)
+            v->passed++;
+        else if (s == STORE_OK)
+            anchor_report(&a[i], is_there ? hash : NULL, tell_drift, v);
+    }
+    v->lane = 0;
+    return s;
 }
 
-/* True: the coupon is archived, and was reported; or *s is not OK. */
-static bool has_left(struct verify *v, enum store_status *s)
+static enum store_status verify_removed(struct verify *v)
 {
-    struct head tail;
-    bool unfinished;
+    bool unfinished = false;
+    enum store_status s = scan_removed(&v->scan, v->lanes, &unfinished, tell_drift, v);
 
-    *s = scan_tail(&v->scan, 0, &tail);
-    if (*s == STORE_OK && tail.archived == LANE_REMOVED)
-        *s = scan_removed(&v->scan, v->lanes, &unfinished, tell_drift, v);
-    if (*s == STORE_OK && tail.archived == LANE_REMOVED)
-        tell_removed(v, unfinished);
-    return *s != STORE_OK || tail.archived == LANE_REMOVED;
+    for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
+        s = scan_tail(&v->scan, lane, &v->tails[lane]);
+    if (s == STORE_OK)
+        s = check_anchors(v, true);
+    if (s == STORE_OK)
+        tell_coupon(v, unfinished ? "leaving" : "left");
+    return s;
 }
 
-static enum store_status verify_whole(struct verify *v, const char *coupon)
+static enum store_status verify_whole(struct verify *v)
 {
-    enum store_status s;
+    enum store_status s = STORE_OK;
 
-    s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, v->lanes, &v->arena, tell_drift, v);
-    if (s == STORE_OK && !checkpoint_begin(&v->writer, &v->checkpoints, coupon))
-        v->any_unwritten = true;
     for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
         s = verify_lane(v, lane);
     if (s == STORE_OK && v->lanes > 1)
         s = verify_across(v);
     if (s == STORE_OK)
-        tell_coupon(v);
-    end_checkpoint(v, s == STORE_OK);
-    checkpoint_close(&v->from);
+        s = check_anchors(v, false);
+    if (s == STORE_OK)
+        tell_coupon(v, NULL);
     return s;
+}
+
+static void begin_coupon(struct verify *v, const char *coupon)
+{
+    v->scan.coupon = coupon;
+    v->definition = NULL;
+    memset(v->tails, 0, sizeof v->tails);
+    v->batches = v->entries = v->drifts = v->lane = v->passed = v->left = 0;
+    progress_begin(&v->progress, coupon, "steps", false);
 }
 
 static enum store_status verify_coupon(struct verify *v, const char *coupon)
 {
+    struct head tail;
     enum store_status s;
 
-    v->scan.coupon = coupon;
-    v->definition = NULL;
-    v->batches = v->entries = v->drifts = v->lane = 0;
-    progress_begin(&v->progress, coupon, "steps", false);
+    begin_coupon(v, coupon);
     arena_init(&v->arena, 0);
     if (!coupon_id_valid(coupon))
         tell_drift(v, &drift_coupon_id);
     s = scan_lanes(&v->scan, &v->lanes);
-    if (s == STORE_OK && !has_left(v, &s))
-        s = verify_whole(v, coupon);
+    if (s == STORE_OK)
+        s = scan_tail(&v->scan, 0, &tail);
+    if (s == STORE_OK)
+        s = tail.archived == LANE_REMOVED ? verify_removed(v) : verify_whole(v);
     arena_free(&v->arena);
     return s;
 }
@@ -289,12 +315,31 @@ static int exists(struct verify *v, const char *coupon)
     return s != STORE_OK ? -1 : found.is_there || tail.seq > 0;
 }
 
+/* Report a coupon that has anchors, but neither a ledger nor views. */
+static void tell_gone(struct verify *v, const char *coupon)
+{
+    size_t count;
+    struct anchor *a = anchors_of(&v->anchors, coupon, &count);
+
+    begin_coupon(v, coupon);
+    for (size_t i = 0; i < count; i++) {
+        a[i].seen = true;
+        v->lane = a[i].lane;
+        anchor_report(&a[i], NULL, tell_drift, v);
+    }
+    v->lane = v->lanes = 0;
+    tell_coupon(v, NULL);
+}
+
 static int verify_named(struct verify *v, const struct args *args)
 {
     for (int i = 0; i < args->count; i++) {
         int there = exists(v, args->words[i]);
+        size_t anchors;
 
-        if (there == 0) {
+        if (there == 0 && anchors_of(&v->anchors, args->words[i], &anchors)) {
+            tell_gone(v, args->words[i]);
+        } else if (there == 0) {
             ctl_complain("no such coupon: \"%s\"", args->words[i]);
             v->any_drift = true;
         } else if (there < 0 || verify_coupon(v, args->words[i]) != STORE_OK) {
@@ -304,78 +349,105 @@ static int verify_named(struct verify *v, const struct args *args)
     return CTL_OK;
 }
 
-/* A coupon has a checkpoint, but scan_next_coupon() did not come to it. */
-static enum store_status verify_kept(struct verify *v, const char *coupon)
-{
-    static const struct drift gone = {"checkpoint", "file", "the ledger has none of it", NULL, NULL};
-    int there = exists(v, coupon);
-
-    if (there != 0)
-        return there < 0 ? STORE_FAILED : verify_coupon(v, coupon);
-    v->batches = v->entries = v->drifts = v->lane = 0;
-    v->from = (struct checkpoint){.status = CHECKPOINT_NONE};
-    tell_drift(v, &gone);
-    tell_coupon(v);
-    return STORE_OK;
-}
-
-/* Verify the next coupon, and before it those that only have a checkpoint. */
-static enum store_status verify_next(struct verify *v, struct checkpoint_list *kept, struct buf *id)
-{
-    enum store_status s = scan_next_coupon(&v->scan, id);
-    const char *coupon;
-
-    while (s == STORE_OK && (coupon = checkpoint_list_before(kept, id->len ? id->data : NULL)))
-        s = verify_kept(v, coupon);
-    return s == STORE_OK && id->len ? verify_coupon(v, id->data) : s;
-}
-
-/* Verify every coupon that has a ledger, any view, or a checkpoint. */
+/* Verify every coupon that has a ledger, any view, or an anchor. */
 static int verify_all(struct verify *v)
 {
     struct buf id = BUF_INIT;
-    struct checkpoint_list kept;
     enum store_status s;
 
-    if (!checkpoint_list_open(&kept, &v->checkpoints))
-        return CTL_USAGE;
-    do
-        s = verify_next(v, &kept, &id);
-    while (s == STORE_OK && id.len);
-    checkpoint_list_close(&kept);
+    do {
+        s = scan_next_coupon(&v->scan, &id);
+        if (s == STORE_OK && id.len)
+            s = verify_coupon(v, id.data);
+    } while (s == STORE_OK && id.len);
     buf_free(&id);
+    for (size_t i = 0; s == STORE_OK && i < v->anchors.count; i++)
+        if (!v->anchors.rows[i].seen)
+            tell_gone(v, v->anchors.rows[i].coupon);
     return s == STORE_OK ? CTL_OK : direct_failed();
+}
+
+/* ---- the command line ---- */
+
+/* Standard output becomes the file of anchors; whatever is printed goes to standard error. */
+static bool turn_output(struct verify *v)
+{
+    int to = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+
+    if (to < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        ctl_complain("standard output: %s", strerror(errno));
+        return false;
+    }
+    anchors_begin(&v->writer, checked(fdopen(to, "w")));
+    return true;
+}
+
+static bool end_anchors(struct verify *v, bool good)
+{
+    if (good)
+        anchors_end(&v->writer, &v->keys);
+    if (fclose(v->writer.to) != 0) {
+        ctl_complain("standard output: %s", strerror(errno));
+        return false;
+    }
+    if (good)
+        fprintf(stderr, "%" PRId64 " anchor%s, signed by the public key %s\n", v->writer.count, plural(v->writer.count),
+                v->keys.keys[0].x);
+    return true;
+}
+
+/* CTL_OK: v has what the options say. */
+static int read_options(struct ctl *c, struct verify *v)
+{
+    const char *sign = ctl_option(c, OPT_SIGN), *parts = ctl_option(c, OPT_PARTS);
+
+    v->json = ctl_json(c);
+    if (ctl_option(c, OPT_SIGN_KEY)) {
+        ctl_complain("--sign-key is for archives; --sign KEY makes anchors");
+        return CTL_USAGE;
+    }
+    if ((parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked)) || !statement_keys(sign, &v->keys) ||
+        (sign && !turn_output(v)))
+        return CTL_USAGE;
+    return anchors_options(c, &v->anchors, &v->has_anchors);
+}
+
+static int verify_coupons(struct ctl *c, struct verify *v)
+{
+    int code = direct_open(c, &v->db);
+
+    if (code == CTL_OK)
+        code = direct_names(&v->db);
+    if (code != CTL_OK)
+        return code;
+    v->scan.session = v->db.session;
+    v->scan.term_key = term_key(v->db.name_key);
+    v->scan.another_session = another_session;
+    v->scan.progress = show_progress;
+    v->scan.context = v;
+    code = c->args.count ? verify_named(v, &c->args) : verify_all(v);
+    direct_close(&v->db);
+    return code;
 }
 
 int ctl_verify(struct ctl *c)
 {
     struct verify *v;
-    const char *parts = ctl_option(c, OPT_PARTS);
-    int code = CTL_USAGE;
+    int code;
 
     for (int i = 0; i < c->args.count; i++)
         if (archive_is_named(c->args.words[i]))
             return archive_verify(c);
     v = checked(calloc(1, sizeof *v));
-    if (!parts || ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked))
-        code = checkpoints_open(c, &v->checkpoints);
+    code = read_options(c, v);
     if (code == CTL_OK)
-        code = direct_open(c, &v->db);
-    if (code == CTL_OK)
-        code = direct_names(&v->db);
-    if (code == CTL_OK) {
-        v->scan.session = v->db.session;
-        v->scan.name_key = v->db.name_key;
-        v->scan.another_session = another_session;
-        v->scan.progress = show_progress;
-        v->scan.context = v;
-        v->json = ctl_json(c);
-        code = c->args.count ? verify_named(v, &c->args) : verify_all(v);
-        direct_close(&v->db);
-        if (code == CTL_OK && (v->any_drift || v->any_unwritten))
-            code = CTL_REFUSED;
-    }
-    checkpoints_close(&v->checkpoints);
+        code = verify_coupons(c, v);
+    if (v->writer.to && !end_anchors(v, code == CTL_OK))
+        code = CTL_USAGE;
+    if (code == CTL_OK && v->any_drift)
+        code = CTL_REFUSED;
+    anchors_release(&v->anchors);
+    jws_keys_forget(&v->keys);
     free(v);
     return code;
 }

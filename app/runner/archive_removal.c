@@ -2,8 +2,8 @@
  * runner/archive_removal.c -- removes an archived coupon's data, once its archive is written (couponctl archive).
  *
  * Fits     the job names the archived ledger by batch_tails_digest(); it is refused if anything was appended since
- * Order    views and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to that;
- *          a pause, until earlier readers have answered; then ledger, codes, buckets and users are removed
+ * Order    checkpoints and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to
+ *          that; a pause, until earlier readers have answered; then ledger, codes and buckets are removed
  * Cut off  at any point: a repeat, by this job or another, finishes it
  * Rest     what remains is noted before the removal, and deleted after REMAINS_KEPT_MS
  */
@@ -184,7 +184,6 @@ static enum ending leave(struct work *w, struct leaving *l)
     return e;
 }
 
-/* Users last: while a name is stored anywhere, an erasure must find the user. */
 static enum ending leave_all(struct archive *a, bool whole)
 {
     enum ending e = ENDING_DONE;

@@ -8,10 +8,10 @@
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/codes.h"
+#include "store/form.h"
 #include "store/session.h"
 
 #define ALL_KEYS 0
-#define USER_STATES_OF_A_PAGE 500
 
 /* ---- other processes ---- */
 
@@ -87,143 +87,117 @@ static enum store_status find_sorted(struct session *session, bson_t *command, s
     return session_read(session, command, row, context);
 }
 
-struct user_state_list {
-    const struct name_key *key;
-    struct order_key orders; /* derived from it */
-    const char *coupon; /* others are skipped */
-    struct stored_user_state *items;
-    size_t count, capacity;
-    struct arena *arena;
+/* ---- reading ---- */
+
+struct stored_batches {
+    struct stored_batch *items;
+    size_t count, most;
+    const struct term_key *key;
 };
 
-/* The name in a view, if it matches the hash. */
-static const char *name_in(const bson_t *view, const struct name_key *key, const struct name_hash *hash)
+/* Texts are copied into the batch's arena. */
+static bool get_erasing(const bson_t *doc, struct stored_batch *item)
 {
-    struct name_hash own;
-    const char *user;
+    struct batch *b = item->batch;
+    bson_t array;
+    bson_iter_t it;
+    const char *alias;
 
-    if (!find_text(view, "user", &user))
-        return NULL;
-    own = name_hash(key, user);
-    return name_hash_same(&own, hash) ? user : NULL;
+    if (!bson_has_field(doc, "erasing"))
+        return true;
+    if (!find_array(doc, "erasing", &array) || !bson_iter_init(&it, &array))
+        return false;
+    item->erasing = arena_array(&b->arena, array_count(&array) + 1, sizeof *item->erasing);
+    while (bson_iter_next(&it)) {
+        if (!get_text(&it, &alias))
+            return false;
+        item->erasing[item->erasing_count++] = arena_strdup(&b->arena, alias);
+    }
+    return item->erasing_count > 0;
 }
 
-/* A document whose _id is not ours can be neither named nor overwritten: it is nobody's view, and skipped. */
-static bool user_state_row(const bson_t *doc, void *context)
+static bool stored_batch_row(const bson_t *doc, void *context)
 {
-    struct user_state_list *list = context;
-    struct stored_user_state item = {.user = NULL};
-    const char *coupon;
-    bson_t view;
+    struct stored_batches *list = context;
+    struct batch *b = list->count < list->most ? codec_batch_get(doc) : NULL;
+    struct stored_batch *item = &list->items[list->count];
 
-    if (!codec_user_state_id_get(doc, &coupon, &item.hash) || strcmp(coupon, list->coupon) != 0)
-        return true;
-    if (!find_document(doc, "view", &view))
-        bson_init(&view);
-    item.user = arena_strdup(list->arena, name_in(&view, list->key, &item.hash));
-    if (item.user)
-        item.key = name_parse(item.user);
-    if (item.key.kind == NAMED_JOB)
-        item.job = codec_job_get(doc, item.key.job, list->arena);
-    else
-        item.user_state = codec_user_state_view_get(&view, coupon, list->arena);
-    if (item.user_state && item.user_state->user && !item.user)
-        item.user_state = NULL;
-    if (item.user_state)
-        item.user_state->orders_unfound = !codec_user_state_orders_fit(&view, item.user_state, &list->orders);
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    list->items[list->count++] = item;
+    if (!b)
+        return false;
+    *item = (struct stored_batch){.batch = b};
+    if (!b->left)
+        item->odd = arena_strdup(&b->arena, form_of_batch(doc, b, list->key));
+    item->erasing_readable = get_erasing(doc, item);
+    list->count++;
     return true;
 }
 
-enum store_status mongo_stored_user_states(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
-                                           size_t most, struct arena *a, struct stored_user_state **items, size_t *count)
+enum store_status mongo_stored_batches(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                                       const struct term_key *key, struct stored_batch *items, size_t *count)
 {
-    struct user_state_list list = {.key = key, .orders = order_key(key), .coupon = coupon, .arena = a};
+    struct stored_batches list = {items, 0, most, key};
     AUTO_BSON command = BSON_INITIALIZER;
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "users");
+    BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    session_add_users(&filter, coupon, after);
-    session_add_coupon(session_of(s), &filter, coupon);
+    ledger_range(&filter, coupon, lane, after, INT64_MAX);
+    session_add_coupon(session, &filter, coupon);
     bson_append_document_end(&command, &filter);
-    status = find_sorted(session_of(s), &command, most, user_state_row, &list);
-    *items = list.items;
-    *count = status == STORE_OK ? list.count : 0;
+    status = find_sorted(session, &command, most, stored_batch_row, &list);
+    while (status != STORE_OK && list.count > 0)
+        batch_free(items[--list.count].batch);
+    *count = list.count;
     return status;
 }
 
-enum store_status mongo_count_user_states(struct store *s, int64_t *count)
-{
-    AUTO_BCON command = BCON_NEW("count", BCON_UTF8("users"));
-    AUTO_BSON reply;
-
-    *count = 0;
-    return session_run(session_of(s), command, &reply) && find_int(&reply, "n", count) ? STORE_OK : STORE_FAILED;
-}
-
-struct user_state_page {
-    struct session_reply reply;
+struct stored_checkpoint_read {
+    struct stored_checkpoint *out;
+    struct arena *arena;
 };
 
-/* Without maxTimeMS, which would apply to all replies together. */
-static bool first_user_states(struct session *session, struct session_reply *reply)
+static bool stored_checkpoint_row(const bson_t *doc, void *context)
+{
+    const struct stored_checkpoint_read *r = context;
+
+    r->out->is_there = true;
+    r->out->readable = codec_checkpoint_get(doc, &r->out->checkpoint);
+    if (r->out->readable)
+        r->out->odd = arena_strdup(r->arena, form_of_checkpoint(doc, &r->out->checkpoint));
+    else
+        r->out->checkpoint = (struct checkpoint){0};
+    return true;
+}
+
+/* A find of one document by a lane's _id. */
+static enum store_status find_of_lane(struct session *session, const char *collection, const char *coupon, int64_t lane, session_row *row,
+                                      void *context)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t hint;
+    bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "users");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "hint", &hint);
-    BSON_APPEND_INT32(&hint, "$natural", 1);
-    bson_append_document_end(&command, &hint);
-    BSON_APPEND_INT32(&command, "batchSize", USER_STATES_OF_A_PAGE);
-    session_read_concern(session, &command);
-    return session_reply_first(session, &command, reply);
+    BSON_APPEND_UTF8(&command, "find", collection);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    codec_lane_id(&filter, "_id", coupon, lane);
+    bson_append_document_end(&command, &filter);
+    session_read_options(session, &command, 0);
+    return session_read(session, &command, row, context);
 }
 
-enum store_status mongo_user_state_page(struct store *s, int64_t *cursor, struct user_state_page **page)
+enum store_status mongo_stored_checkpoint(struct store *s, const char *coupon, int64_t lane, struct arena *a, struct stored_checkpoint *out)
 {
-    struct user_state_page *p = checked(calloc(1, sizeof *p));
-    struct session *session = session_of(s);
-    bool good = *cursor ? session_reply_next(session, "users", *cursor, USER_STATES_OF_A_PAGE, &p->reply)
-                        : first_user_states(session, &p->reply);
+    struct stored_checkpoint_read read = {out, a};
 
-    if (!good) {
-        mongo_user_state_page_free(p);
-        p = NULL;
-    }
-    *cursor = good ? p->reply.cursor : 0;
-    *page = p;
-    return good ? STORE_OK : STORE_FAILED;
-}
-
-enum store_status mongo_user_state_page_get(const struct user_state_page *page, const struct name_key *key, const char *coupon,
-                                            struct arena *a, struct stored_user_state **items, size_t *count)
-{
-    struct user_state_list list = {.key = key, .orders = order_key(key), .coupon = coupon, .arena = a};
-    bool good = session_reply_rows(&page->reply, user_state_row, &list);
-
-    *items = list.items;
-    *count = good ? list.count : 0;
-    return good ? STORE_OK : STORE_FAILED;
-}
-
-void mongo_user_state_page_free(struct user_state_page *page)
-{
-    bson_destroy(&page->reply.whole);
-    free(page);
-}
-
-void mongo_user_state_pages_end(struct store *s, int64_t cursor)
-{
-    session_end_cursor(session_of(s), "users", cursor);
+    *out = (struct stored_checkpoint){.is_there = false};
+    return find_of_lane(session_of(s), "lanes", coupon, lane, stored_checkpoint_row, &read);
 }
 
 struct bucket_list {
     struct stored_bucket *items;
     size_t count;
+    struct arena *arena;
 };
 
 static bool bucket_row(const bson_t *doc, void *context)
@@ -235,14 +209,15 @@ static bool bucket_row(const bson_t *doc, void *context)
     if (!codec_id_int(doc, "b", &coupon, &item->b) || item->b < 0)
         return true;
     item->readable = codec_bucket_get(doc, &item->bucket);
+    item->odd = item->readable ? arena_strdup(list->arena, form_of_bucket(doc, &item->bucket)) : NULL;
     list->count++;
     return true;
 }
 
-enum store_status mongo_stored_buckets(struct store *s, const char *coupon, int64_t from, size_t most,
+enum store_status mongo_stored_buckets(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
                                        struct stored_bucket *items, size_t *count)
 {
-    struct bucket_list list = {items, 0};
+    struct bucket_list list = {items, 0, a};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
 
@@ -271,6 +246,7 @@ static bool codes_row(const bson_t *doc, void *context)
         return true;
     if (!find_int(doc, "w", &item.w) || !code_bucket_get(doc, codes))
         memset(codes, 0, sizeof codes);
+    item.odd = arena_strdup(list->arena, form_unknown(doc, "code_buckets"));
     for (int i = 0; i < BUCKET_SLOTS; i++)
         item.codes[i] = arena_strdup(list->arena, codes[i]);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
@@ -303,6 +279,8 @@ static bool coupon_row(const bson_t *doc, void *context)
 
     r->out->is_there = true;
     r->out->definition = codec_coupon_get(doc, r->arena, &r->out->seq);
+    if (r->out->definition)
+        r->out->odd = arena_strdup(r->arena, form_of_coupon(doc, r->out->definition, r->out->seq, &r->out->changed_ms));
     if (!find_time(doc, "created", &r->out->created_ms))
         r->out->created_ms = -1;
     if (!find_time(doc, "remains", &r->out->remains_ms))
@@ -316,7 +294,7 @@ enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struc
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter;
 
-    *out = (struct stored_coupon){.created_ms = -1};
+    *out = (struct stored_coupon){.created_ms = -1, .changed_ms = -1};
     BSON_APPEND_UTF8(&command, "find", "coupons");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", coupon);
@@ -340,7 +318,7 @@ static bool totals_row(const bson_t *doc, void *context)
 
     if (!find_document(doc, "_id", &id) || !find_int(&id, "l", &row.lane) || !find_time(&id, "at", &row.quarter_ms))
         return true;
-    if (find_int(doc, "seq", &row.seq) && bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL)) {
+    if (!form_unknown(doc, "totals") && find_int(doc, "seq", &row.seq) && bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL)) {
         row.counts = arena_alloc(list->arena, sizeof *row.counts);
         *row.counts = counts;
     }
@@ -368,23 +346,16 @@ static bool mark_row(const bson_t *doc, void *context)
     struct stored_mark *out = context;
 
     out->is_there = true;
-    out->readable = codec_mark_get(doc, &out->mark);
+    out->readable = codec_mark_get(doc, &out->mark) && !form_unknown(doc, "marks");
+    if (!find_time(doc, "at", &out->at_ms))
+        out->at_ms = 0;
     return true;
 }
 
-enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t lane, const char *kind,
-                                    struct stored_mark *out)
+enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t lane, struct stored_mark *out)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
-
     *out = (struct stored_mark){.is_there = false};
-    BSON_APPEND_UTF8(&command, "find", "marks");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    codec_mark_id(&filter, "_id", coupon, lane, kind);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session_of(s), &command, 0);
-    return session_read(session_of(s), &command, mark_row, out);
+    return find_of_lane(session_of(s), "marks", coupon, lane, mark_row, out);
 }
 
 /* ---- look-ups of codes ---- */
@@ -397,9 +368,10 @@ enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, str
 
     for (size_t i = 0; i < count; i++)
         found[i] = (struct look_up){.coupon = coupon, .code = items[i].code};
-    status = codes_find(session_of(s), (struct store_time){0}, found, count);
+    status = codes_find(session_of(s), found, count);
     for (size_t i = 0; i < count; i++) {
         items[i].n = found[i].found ? found[i].n : -1;
+        items[i].is_there = found[i].found;
         items[i].owner = found[i].found && found[i].owner[0] ? arena_strdup(a, found[i].owner) : NULL;
     }
     free(found);
@@ -421,6 +393,8 @@ static bool look_up_row(const bson_t *doc, void *context)
     if (!codec_id_text(doc, "code", &coupon, &code))
         return true;
     item.code = arena_strdup(list->arena, code);
+    item.is_there = true;
+    item.odd = arena_strdup(list->arena, form_unknown(doc, "codes"));
     if (!find_int(doc, "n", &item.n))
         item.n = -1;
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
@@ -452,7 +426,7 @@ enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int6
     AUTO_BCON command = BCON_NEW(
         "aggregate", BCON_UTF8("codes"), "cursor", "{", "}", "pipeline", "[",
         "{", "$match", "{", "_id", "{", "$gt", "{", "c", BCON_UTF8(coupon), "}", "$lt", "{", "c", BCON_UTF8(coupon),
-        "code", BCON_MAXKEY, "}", "}", "_id.c", BCON_UTF8(coupon), "n", "{", "$lt", BCON_INT64(next_n), "}", "}", "}",
+        "code", BCON_MAXKEY, "}", "}", "_id.c", BCON_UTF8(coupon), "n", "{", "$not", "{", "$gte", BCON_INT64(next_n), "}", "}", "}", "}",
         "{", "$count", BCON_UTF8("count"), "}", "]");
 
     *count = 0;
@@ -467,7 +441,7 @@ void mongo_directory_form(const char *code, char form[CODE_MAX + 1])
 
 /* ---- coupons that have views ---- */
 
-const char *const mongo_view_collections[] = {"coupons", "users", "buckets", "totals", "marks", "codes"};
+const char *const mongo_view_collections[] = {"coupons", "lanes", "buckets", "totals", "marks", "codes"};
 const size_t mongo_view_collections_count = sizeof mongo_view_collections / sizeof *mongo_view_collections;
 
 struct next_read {
@@ -516,11 +490,6 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
 /* ---- writing ---- */
 
-static void user_state_id(bson_t *doc, const struct mend *m)
-{
-    codec_user_state_id(doc, "_id", m->coupon, &m->hash);
-}
-
 static void bucket_id(bson_t *doc, const struct mend *m)
 {
     codec_bucket_id(doc, "_id", m->coupon, m->b);
@@ -542,9 +511,9 @@ static void totals_id(bson_t *doc, const struct mend *m)
     bson_append_document_end(doc, &id);
 }
 
-static void mark_id(bson_t *doc, const struct mend *m)
+static void lane_id(bson_t *doc, const struct mend *m)
 {
-    codec_mark_id(doc, "_id", m->coupon, m->lane, m->mark_kind);
+    codec_lane_id(doc, "_id", m->coupon, m->lane);
 }
 
 static void look_up_id(bson_t *doc, const struct mend *m)
@@ -557,21 +526,31 @@ static void directory_id(bson_t *doc, const struct mend *m)
     codes_put_id(doc, "_id", DIRECTORY, m->code);
 }
 
-static void set_user_state(bson_t *set, const struct mend *m)
+/* Also where the id names the batch: only if that erases the alias. */
+static void erasing_id(bson_t *doc, const struct mend *m)
 {
-    bson_t view;
+    bson_t entries, entry;
 
-    BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
-    codec_user_state_put(&view, m->coupon, m->user_state, m->name_key);
-    bson_append_document_end(set, &view);
+    codec_ledger_id(doc, "_id", m->coupon, m->lane, m->seq);
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "e", &entries);
+    BSON_APPEND_DOCUMENT_BEGIN(&entries, "$elemMatch", &entry);
+    BSON_APPEND_UTF8(&entry, "k", entry_kind_name(ENTRY_ERASE));
+    BSON_APPEND_UTF8(&entry, "a", m->alias);
+    bson_append_document_end(&entries, &entry);
+    bson_append_document_end(doc, &entries);
 }
 
-static void set_job(bson_t *set, const struct mend *m)
+static void set_erasing(bson_t *set, const struct mend *m)
+{
+    BSON_APPEND_UTF8(set, "erasing", m->alias);
+}
+
+static void set_checkpoint(bson_t *set, const struct mend *m)
 {
     bson_t view;
 
     BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
-    codec_job_put(&view, m->coupon, m->job);
+    codec_checkpoint_put(&view, m->checkpoint);
     bson_append_document_end(set, &view);
 }
 
@@ -604,8 +583,6 @@ static void set_mark(bson_t *set, const struct mend *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
     BSON_APPEND_TIMESTAMP(set, "time", m->when.seconds, m->when.increment);
-    if (strcmp(m->mark_kind, "totals") != 0)
-        return;
     if (m->at_ms)
         BSON_APPEND_DATE_TIME(set, "at", m->at_ms);
     else
@@ -630,15 +607,16 @@ static const struct mend_row {
     void (*put_id)(bson_t *doc, const struct mend *m);
     void (*put_set)(bson_t *set, const struct mend *m);
     const char *guard; /* the field that must still be found_seq */
+    const char *operator; /* NULL: $set */
 } mend_rows[MEND_KIND_COUNT] = {
-    [MEND_USER_STATE] = {"users", user_state_id, set_user_state, "view.seq"},
-    [MEND_JOB] = {"users", user_state_id, set_job, "view.seq"},
-    [MEND_BUCKET] = {"buckets", bucket_id, set_bucket, "view.seq"},
-    [MEND_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq"},
-    [MEND_TOTALS] = {"totals", totals_id, set_totals, "seq"},
-    [MEND_MARK] = {"marks", mark_id, set_mark, "seq"},
-    [MEND_LOOK_UP] = {"codes", look_up_id, set_look_up, "n"},
-    [MEND_DIRECTORY] = {"codes", directory_id, set_directory, "n"},
+    [MEND_BUCKET] = {"buckets", bucket_id, set_bucket, "view.seq", NULL},
+    [MEND_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq", NULL},
+    [MEND_CHECKPOINT] = {"lanes", lane_id, set_checkpoint, "view.seq", NULL},
+    [MEND_TOTALS] = {"totals", totals_id, set_totals, "seq", NULL},
+    [MEND_MARK] = {"marks", lane_id, set_mark, "seq", NULL},
+    [MEND_LOOK_UP] = {"codes", look_up_id, set_look_up, "n", NULL},
+    [MEND_DIRECTORY] = {"codes", directory_id, set_directory, "n", NULL},
+    [MEND_ERASING] = {"ledger", erasing_id, set_erasing, NULL, "$addToSet"},
 };
 
 static void put_filter(bson_t *parent, const struct mend *m)
@@ -648,26 +626,25 @@ static void put_filter(bson_t *parent, const struct mend *m)
 
     BSON_APPEND_DOCUMENT_BEGIN(parent, "q", &filter);
     row->put_id(&filter, m);
-    if (m->guarded && m->found_seq >= 0) {
+    if (m->guarded && row->guard && m->found_seq >= 0) {
         bson_append_int64(&filter, row->guard, -1, m->found_seq);
-    } else if (m->guarded) {
+    } else if (m->guarded && row->guard) {
         bson_append_document_begin(&filter, row->guard, -1, &none);
         BSON_APPEND_BOOL(&none, "$exists", false);
         bson_append_document_end(&filter, &none);
     }
-    if (m->remove && m->alias)
-        BSON_APPEND_UTF8(&filter, "view.alias", m->alias);
     bson_append_document_end(parent, &filter);
 }
 
 static void put_update(bson_t *update, const struct mend *m)
 {
+    const struct mend_row *row = &mend_rows[m->kind];
     bson_t sub, set;
 
     put_filter(update, m);
     BSON_APPEND_DOCUMENT_BEGIN(update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
-    mend_rows[m->kind].put_set(&set, m);
+    bson_append_document_begin(&sub, row->operator ? row->operator : "$set", -1, &set);
+    row->put_set(&set, m);
     bson_append_document_end(&sub, &set);
     if (m->kind == MEND_COUPON) {
         BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &set);
@@ -676,7 +653,7 @@ static void put_update(bson_t *update, const struct mend *m)
     }
     bson_append_document_end(update, &sub);
     /* if a guard does not match an existing document, the upsert is refused as a duplicate */
-    BSON_APPEND_BOOL(update, "upsert", !m->guarded || m->found_seq < 0);
+    BSON_APPEND_BOOL(update, "upsert", row->guard && (!m->guarded || m->found_seq < 0));
 }
 
 static void put_delete(bson_t *one, const struct mend *m)
@@ -725,12 +702,104 @@ static enum store_status send_some(struct session *session, enum mend_kind kind,
     return STORE_OK;
 }
 
+/* ---- the index of a batch ---- */
+
+static const char *const index_from[] = {"who", "part", "terms", "due"}; /* what it is made from, and what is written */
+
+struct indexing {
+    const struct mend *mend;
+    bson_t update; /* empty: nothing is to be changed */
+};
+
+/* Make the update: only if the names, and the index, are still those of doc. */
+static bool indexing_row(const bson_t *doc, void *context)
+{
+    struct indexing *x = context;
+    struct batch *b = codec_batch_get(doc);
+    bson_t q, u, set, unset, one;
+    bson_iter_t it;
+    const char *odd;
+
+    if (!b)
+        return false;
+    odd = form_of_batch(doc, b, x->mend->term_key);
+    if (!odd || !form_is_index(odd)) {
+        batch_free(b);
+        return true;
+    }
+    BSON_APPEND_DOCUMENT_BEGIN(&x->update, "q", &q);
+    codec_ledger_id(&q, "_id", b->coupon, b->lane, b->head.seq);
+    for (size_t i = 0; i < sizeof index_from / sizeof *index_from; i++) {
+        bson_append_document_begin(&q, index_from[i], -1, &one);
+        if (bson_iter_init_find(&it, doc, index_from[i]))
+            bson_append_iter(&one, "$eq", -1, &it);
+        else
+            BSON_APPEND_BOOL(&one, "$exists", false);
+        bson_append_document_end(&q, &one);
+    }
+    bson_append_document_end(&x->update, &q);
+    BSON_APPEND_DOCUMENT_BEGIN(&x->update, "u", &u);
+    BSON_APPEND_DOCUMENT_BEGIN(&u, "$set", &set);
+    put_int(&set, "part", term_part(b->coupon));
+    codec_terms_put(&set, b, x->mend->term_key);
+    codec_due_put(&set, b);
+    bson_init(&unset);
+    for (size_t i = 2; i < sizeof index_from / sizeof *index_from; i++)
+        if (!bson_has_field(&set, index_from[i]))
+            bson_append_int32(&unset, index_from[i], -1, 1);
+    bson_append_document_end(&u, &set);
+    if (bson_count_keys(&unset))
+        BSON_APPEND_DOCUMENT(&u, "$unset", &unset);
+    bson_destroy(&unset);
+    bson_append_document_end(&x->update, &u);
+    batch_free(b);
+    return true;
+}
+
+static enum store_status mend_index(struct session *session, const struct mend *m, size_t *done, struct store_time *when)
+{
+    AUTO_BSON command = BSON_INITIALIZER, find = BSON_INITIALIZER;
+    struct indexing x = {.mend = m};
+    enum store_status status;
+    bson_t filter, list;
+
+    bson_init(&x.update);
+    BSON_APPEND_UTF8(&find, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&find, "filter", &filter);
+    codec_ledger_id(&filter, "_id", m->coupon, m->lane, m->seq);
+    bson_append_document_end(&find, &filter);
+    session_read_options(session, &find, 1);
+    status = session_read(session, &find, indexing_row, &x);
+    if (status == STORE_OK && bson_count_keys(&x.update)) {
+        BSON_APPEND_UTF8(&command, "update", "ledger");
+        session_write_options(session, &command);
+        BSON_APPEND_ARRAY_BEGIN(&command, "updates", &list);
+        BSON_APPEND_DOCUMENT(&list, "0", &x.update);
+        bson_append_array_end(&command, &list);
+
+        AUTO_BSON reply;
+        status = session_run(session, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
+        if (status == STORE_OK) {
+            *done += (size_t)reply_count(&reply);
+            if (when)
+                reply_time(&reply, when);
+        }
+    } else if (status == STORE_OK) {
+        ++*done; /* somebody else has mended it */
+    }
+    bson_destroy(&x.update);
+    return status;
+}
+
 enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t count, size_t *done,
                              struct store_time *when)
 {
     enum store_status status = STORE_OK;
 
-    for (int kind = 0; kind < MEND_KIND_COUNT; kind++)
+    for (size_t i = 0; i < count && status == STORE_OK; i++)
+        if (mends[i].kind == MEND_INDEX)
+            status = mend_index(session_of(s), &mends[i], done, when);
+    for (int kind = 0; kind < MEND_INDEX; kind++)
         for (int write = 0; write < 2; write++)
             for (size_t next = 0; next < count && status == STORE_OK;)
                 status = send_some(session_of(s), (enum mend_kind)kind, !write, mends, count, &next, done, when);

@@ -15,25 +15,14 @@ struct field {
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
 /* From the lists of record.h. */
-#define USER_STATE(kind, member, ...) FIELD(user_state, kind, member),
-#define REDEMPTION(kind, member, ...) FIELD(redemption, kind, member),
-#define EXTENSION(kind, member, ...) FIELD(extension, kind, member),
 #define BUCKET(kind, member, ...) FIELD(bucket, kind, member),
 #define SLOT(kind, member, ...) FIELD(slot, kind, member),
 #define REPORT_COUNT(member) FIELD(report_counts, INT, member),
 #define HEAD(kind, member, name, in_line, stored, when, place, told) [told] = FIELD(head, kind, member),
-static const struct field user_state_fields[] = {USER_STATE_FIELDS(USER_STATE, USER_STATE) FIELD(user_state, BOOL, orders_unfound)};
-static const struct field redemption_fields[] = {REDEMPTION_FIELDS(REDEMPTION, REDEMPTION, REDEMPTION)};
-static const struct field extension_fields[] = {EXTENSION_FIELDS(EXTENSION)};
 static const struct field bucket_fields[] = {BUCKET_FIELDS(BUCKET, BUCKET)};
 static const struct field slot_fields[] = {SLOT_FIELDS(SLOT, SLOT)};
 static const struct field count_fields[] = {REPORT_COUNTS_FIELDS(REPORT_COUNT)};
 static const struct field head_fields[] = {[0] = FIELD(head, INT, version), HEAD_TOTALS_FIELDS(HEAD) HEAD_DAY_FIELDS(HEAD)};
-
-static const struct field job_fields[] = {
-    FIELD(job_progress, INT, version), FIELD(job_progress, INT, seq),  FIELD(job_progress, INT, total),
-    FIELD(job_progress, INT, step),    FIELD(job_progress, INT, turn), FIELD(job_progress, INT, fence),
-};
 
 static bool is_same(const struct field *f, const void *expected, const void *found)
 {
@@ -49,14 +38,6 @@ static bool is_same(const struct field *f, const void *expected, const void *fou
     memcpy(&a_text, a, sizeof a_text);
     memcpy(&b_text, b, sizeof b_text);
     return a_text && b_text ? strcmp(a_text, b_text) == 0 : a_text == b_text;
-}
-
-static bool rows_are_same(const struct field *fields, size_t count, const void *expected, const void *found)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!is_same(&fields[i], expected, found))
-            return false;
-    return true;
 }
 
 /* Render the field's value; *whole points to text, or to the record's own, which may be longer. */
@@ -122,49 +103,6 @@ static void differ_count(const char *name, int64_t expected, int64_t found, diff
     snprintf(a, sizeof a, "%" PRId64, expected);
     snprintf(b, sizeof b, "%" PRId64, found);
     differ(context, name, a, b);
-}
-
-static bool redemption_is_same(const struct redemption *expected, const struct redemption *found)
-{
-    bool same = rows_are_same(redemption_fields, COUNT(redemption_fields), expected, found) &&
-                expected->earlier_count == found->earlier_count;
-
-    for (size_t i = 0; same && i < expected->earlier_count; i++)
-        same = rows_are_same(extension_fields, COUNT(extension_fields), &expected->earlier[i], &found->earlier[i]);
-    return same;
-}
-
-static void compare_redemption(const struct redemption *expected, const struct redemption *found, differ_fn *differ,
-                               void *context)
-{
-    char id[REDEMPTION_ID_SIZE], prefix[REDEMPTION_ID_SIZE + 32], name[sizeof prefix + 16];
-
-    if (redemption_is_same(expected, found))
-        return;
-    redemption_id_text(expected->n, expected->g, expected->lane, id);
-    snprintf(prefix, sizeof prefix, "redemption %s ", id);
-    compare_rows(redemption_fields, COUNT(redemption_fields), expected, found, prefix, differ, context);
-    snprintf(name, sizeof name, "%searlier", prefix);
-    differ_count(name, (int64_t)expected->earlier_count, (int64_t)found->earlier_count, differ, context);
-    snprintf(prefix, sizeof prefix, "redemption %s earlier ", id);
-    for (size_t i = 0; i < expected->earlier_count && expected->earlier_count == found->earlier_count; i++)
-        compare_rows(extension_fields, COUNT(extension_fields), &expected->earlier[i], &found->earlier[i], prefix, differ,
-                     context);
-}
-
-void compare_job(const struct job_progress *expected, const struct job_progress *found, differ_fn *differ, void *context)
-{
-    compare_rows(job_fields, COUNT(job_fields), expected, found, "", differ, context);
-}
-
-void compare_user_state(const struct user_state *expected, const struct user_state *found, differ_fn *differ, void *context)
-{
-    compare_rows(user_state_fields, COUNT(user_state_fields), expected, found, "", differ, context);
-    differ_count("redemptions", (int64_t)expected->count, (int64_t)found->count, differ, context);
-    if (expected->count != found->count)
-        return;
-    for (size_t i = 0; i < expected->count; i++)
-        compare_redemption(&expected->redemptions[i], &found->redemptions[i], differ, context);
 }
 
 static void compare_slot(const struct bucket *expected, int i, const struct slot *found, differ_fn *differ,

@@ -5,7 +5,7 @@
 #define VERIFY_DRIFT_H
 
 struct drift {
-    const char *what;     /* "ledger", "caps", "codes", "users", "buckets", "coupons", "totals", "marks", "lanes", "checkpoint", ... */
+    const char *what;     /* "ledger", "caps", "codes", "users", "buckets", "coupons", "totals", "marks", "lanes", "anchor", ... */
     const char *where;    /* "seq 88 entry 3", "u-17", "slot 1042", ... */
     const char *field;
     const char *expected; /* NULL: no single value can be named */

@@ -151,7 +151,7 @@ void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, 
     const struct at_slot at = {r, b, e, n};
     char expected[VALUE_SIZE];
 
-    if (n < r->lane * LANE_SLOTS || n >= r->next_n) {
+    if (n < r->part.lane * LANE_SLOTS || n >= r->next_n) {
         slot_drift(&at, "slot", "generated before", "never generated");
         return;
     }
@@ -193,7 +193,7 @@ static void check_hold(struct replay *r, const struct batch *b, const struct ent
 }
 
 /* Check what the entry repeats of its redemption. */
-static void check_repeated(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e,
+static void check_repeated(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e,
                            const struct redemption *about)
 {
     const struct redemption *base = about->from ? user_state_by_slot(&u->user_state, about->from_n, about->from) : NULL;
@@ -217,7 +217,7 @@ static void check_repeated(struct replay *r, const struct user *u, const struct 
 }
 
 /* Check the redemption that e continues, or that a new hold is on. */
-static void check_about(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+static void check_about(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e)
 {
     bool holds = e->kind == ENTRY_HOLD;
     const struct redemption *about =
@@ -250,7 +250,7 @@ static void check_id(struct replay *r, const struct batch *b, const struct entry
     }
 }
 
-static void check_erasure(struct replay *r, const struct user *u, const struct batch *b)
+static void check_erasure(struct replay *r, const struct live_user *u, const struct batch *b)
 {
     for (size_t i = 0; i < u->user_state.count; i++)
         if (u->user_state.redemptions[i].state == SLOT_ISSUED || u->user_state.redemptions[i].state == SLOT_RESERVED) {
@@ -259,7 +259,7 @@ static void check_erasure(struct replay *r, const struct user *u, const struct b
         }
 }
 
-static void check_key(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+static void check_key(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e)
 {
     enum key_of which;
 
@@ -273,9 +273,9 @@ void check_job(struct replay *r, const struct job_progress *progress, const stru
         entry_drift(r, b, "step", "a later one of the job", "one that was made before");
 }
 
-void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+void check_user(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e)
 {
-    if (u->erased_seq)
+    if (u->kept->erased_seq)
         entry_drift(r, b, "alias", "of nobody: erased before", e->alias);
     expect_int(r, b, "before", u->user_state.seq, e->before);
     check_key(r, u, b, e);
@@ -289,7 +289,7 @@ void check_user(struct replay *r, const struct user *u, const struct batch *b, c
         check_hold(r, b, e, b->head.at_ms);
 }
 
-void check_user_caps(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+void check_user_caps(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e)
 {
     const struct coupon *c = r->definition;
     int64_t at_ms = b->head.at_ms, day_ms = b->head.day_ms;
@@ -391,11 +391,11 @@ void check_lane(struct replay *r, const struct batch *b, const struct entry *e)
     bool numbered = has & (HAS_SLOT | HAS_RANGE) && e->n >= 0;
     struct lane_move m;
 
-    if (numbered && lane_of_slot(e->n) != r->lane)
+    if (numbered && lane_of_slot(e->n) != r->part.lane)
         entry_drift(r, b, "lane", "a slot of this lane", "of another");
-    if (e->user && (has & HAS_USER) && coupon_lane_of(e->user, lanes_of(r)) != r->lane)
+    if (e->user && (has & HAS_USER) && coupon_lane_of(e->user, lanes_of(r)) != r->part.lane)
         entry_drift(r, b, "lane", "a user of this lane", "of another");
-    if (job_moves(e->job) && (!move_parse(e->job, lanes_of(r), &m) || m.lane != r->lane ||
+    if (job_moves(e->job) && (!move_parse(e->job, lanes_of(r), &m) || m.lane != r->part.lane ||
                               e->kind != (m.gives ? ENTRY_DUE : ENTRY_GENERATE)))
         entry_drift(r, b, "job", "a move between this lane and another", e->job);
     if (r->at == 0)
@@ -428,7 +428,7 @@ void check_wish(struct replay *r, const struct batch *b)
         if (e->kind != ENTRY_DEFINE || !e->count)
             continue;
         wished += e->job ? 0 : e->count;
-        if (e->definition->version != 1 || r->lane > 0)
+        if (e->definition->version != 1 || r->part.lane > 0)
             entry_drift(r, b, "count", "none: it is no new coupon", "some");
         if (!policy_of(e->definition)->slots || e->definition->codes.source == CODES_IMPORTED)
             entry_drift(r, b, "count", "none: its slots are not made", "some");
@@ -510,7 +510,7 @@ static void check_events_of_all(struct replay *r, const struct batch *b)
         const struct entry *e = &b->entries[r->at];
         bool raised = e->kind == ENTRY_LOW_STOCK ? h.low_stock : e->kind == ENTRY_SOLD_OUT ? h.sold_out : h.replenish_until;
 
-        if (is_event(e) && (r->lane > 0 || raised))
+        if (is_event(e) && (r->part.lane > 0 || raised))
             entry_drift(r, b, entry_kind_name(e->kind), "no event", "one");
         fold_head_entry(&h, e);
     }

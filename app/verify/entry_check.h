@@ -8,10 +8,10 @@
 #include "verify/replay_state.h"
 
 void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, const struct entry *e, int64_t n);
-void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e);
+void check_user(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e);
 /* progress: that of e's job. */
 void check_job(struct replay *r, const struct job_progress *progress, const struct batch *b, const struct entry *e);
-void check_user_caps(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e); /* after */
+void check_user_caps(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e); /* after */
 /* before, after: the totals before and after e, computed from the entries; r->definition is in force for e. */
 void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
                   const struct entry *e);

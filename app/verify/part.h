@@ -1,5 +1,6 @@
 /*
- * verify/part.h -- how a lane's users and buckets are divided into parts: users by a hash of their alias, buckets by number. No I/O.
+ * verify/part.h -- how a lane's users and buckets are divided, if they do not fit in memory together: users by a hash of their alias,
+ * buckets by number. The ledger is read once for each part. No I/O.
  */
 #ifndef VERIFY_PART_H
 #define VERIFY_PART_H
@@ -9,50 +10,43 @@
 #include "coupons/coupon.h"
 #include "coupons/slot.h"
 
-#define PARTS_MOST 100000
-#define PART_USER_BYTES INT64_C(2000) /* a replay's memory per taking: a user and its view, without metadata */
-#define PART_SLOT_BYTES INT64_C(150)
-#define PARTS_MEMORY (INT64_C(64) << 20) /* of all parts replayed at a time */
+#define PARTS_MOST 10000
+#define PART_TAKING_BYTES INT64_C(230) /* a user with one redemption, in replay_users.h's form */
+#define PART_SLOT_BYTES INT64_C(120)   /* a slot, its user's name, and the hash of its code */
+#define PART_MEMORY (INT64_C(400) << 20)
 
-/* How many parts keep those that all threads replay at a time below PARTS_MEMORY. */
-static inline unsigned parts_for(int64_t takings, int64_t slots, unsigned threads)
+#define LANE_BUCKETS (LANE_SLOTS / BUCKET_SLOTS)
+
+struct part {
+    unsigned number, count; /* number < count */
+    int64_t buckets;        /* in each part; the last one has the rest */
+    int64_t lane, lanes;    /* buckets above all lanes belong to the last lane. lanes 0: as 1 */
+};
+
+/* How many parts a lane with so many takings, and slots, needs. */
+static inline unsigned parts_for(int64_t takings, int64_t slots)
 {
-    int64_t bytes = takings * PART_USER_BYTES + slots * PART_SLOT_BYTES;
-    int64_t parts = 1 + (bytes > PARTS_MEMORY ? bytes * threads / PARTS_MEMORY : 0);
+    int64_t parts = 1 + (takings * PART_TAKING_BYTES + slots * PART_SLOT_BYTES) / PART_MEMORY;
 
     return parts > 0 && parts < PARTS_MOST ? (unsigned)parts : PARTS_MOST;
 }
 
-/* Buckets above all lanes belong to the last one. */
-struct replay_parts {
-    unsigned parts;
-    int64_t buckets;     /* in each part; the last one has the rest. 0 if parts is 1 */
-    int64_t lane, lanes; /* lanes 0: as 1 */
-};
-#define LANE_BUCKETS (LANE_SLOTS / BUCKET_SLOTS)
-
-static inline int64_t part_first_bucket(const struct replay_parts *p, unsigned part)
+/* Part `number` of `count` of a lane that has made so many slots. */
+static inline struct part part_of(unsigned number, unsigned count, int64_t slots, int64_t lane, int64_t lanes)
 {
-    return p->lane * LANE_BUCKETS + part * p->buckets;
+    return (struct part){number, count, bucket_of(slots) / count + 1, lane, lanes};
 }
 
-static inline int64_t part_end_bucket(const struct replay_parts *p, unsigned part)
+static inline int64_t part_first_bucket(const struct part *p)
 {
-    if (part + 1 < p->parts)
-        return p->lane * LANE_BUCKETS + (part + 1) * p->buckets;
+    return p->lane * LANE_BUCKETS + p->number * p->buckets;
+}
+
+static inline int64_t part_end_bucket(const struct part *p)
+{
+    if (p->number + 1 < p->count)
+        return p->lane * LANE_BUCKETS + (p->number + 1) * p->buckets;
     return p->lane + 1 < p->lanes ? (p->lane + 1) * LANE_BUCKETS : INT64_MAX;
-}
-
-/* The part with bucket b; (unsigned)-1: it belongs to another lane. */
-static inline unsigned part_of_bucket(const struct replay_parts *p, int64_t b)
-{
-    int64_t at = b - p->lane * LANE_BUCKETS;
-
-    if (at < 0 || b >= part_end_bucket(p, p->parts - 1))
-        return (unsigned)-1;
-    if (p->parts == 1 || p->buckets == 0)
-        return 0;
-    return at / p->buckets < p->parts ? (unsigned)(at / p->buckets) : p->parts - 1;
 }
 
 #endif

@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "store/form.h"
 #include "verify/compare.h"
 #include "verify/entry_check.h"
-#include "verify/replay_jobs.h"
+#include "verify/replay_ends.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_state.h"
 #include "verify/replay_totals.h"
@@ -20,42 +21,17 @@
 
 /* ---- life ---- */
 
-static struct replay *new_replay(const struct replay_parts *parts, const struct name_key *key, drift_fn *report, void *context)
+struct replay *replay_new(const struct part *part, drift_fn *report, void *context)
 {
     struct replay *r = checked(calloc(1, sizeof *r));
 
-    r->trunk = r;
-    r->name_key = key;
-    r->lane = parts->lane;
-    r->parts = *parts;
+    r->part = *part;
     r->report = report;
     r->context = context;
     r->totals.quarter_ms = -1;
     r->totals.repairs_end = &r->totals.repairs;
+    r->index_repairs_end = &r->index_repairs;
     arena_init(&r->arena, 0);
-    if (pthread_mutex_init(&r->odd, NULL) != 0)
-        abort();
-    return r;
-}
-
-struct replay *replay_new(struct replay_parts parts, const struct name_key *key, drift_fn *report, void *context)
-{
-    return new_replay(&parts, key, report, context);
-}
-
-void replay_send(struct replay *whole, const struct replay_sink *sink)
-{
-    whole->sink = *sink;
-}
-
-struct replay *replay_part(struct replay *whole, unsigned part, drift_fn *report, void *context)
-{
-    struct replay *r = new_replay(&whole->parts, whole->name_key, report, context);
-
-    r->trunk = whole;
-    r->part = part;
-    r->views_mark = whole->views_mark;
-    r->codes_next_n = whole->codes_next_n;
     return r;
 }
 
@@ -71,38 +47,28 @@ static void free_shelf(struct shelf *s)
 
 void replay_free(struct replay *r)
 {
-    struct user *u, *next_user;
     struct shelf *s, *next_shelf;
+    struct job_row *job, *next_job;
 
-    for (u = r->users; u; u = next_user) {
-        next_user = u->hh.next;
-        HASH_DELETE(hh, r->users, u);
-    }
     for (s = r->shelves; s; s = next_shelf) {
         next_shelf = s->hh.next;
         HASH_DELETE(hh, r->shelves, s);
         free_shelf(s);
     }
-    jobs_free(r);
+    for (job = r->jobs; job; job = next_job) {
+        next_job = job->hh.next;
+        HASH_DELETE(hh, r->jobs, job);
+    }
+    kept_users_release(&r->users);
     buf_free(&r->scratch);
     arena_free(&r->arena);
-    pthread_mutex_destroy(&r->odd);
     free(r->erased_later);
     free(r);
 }
 
 struct replay_sums replay_sums(const struct replay *r)
 {
-    struct replay_sums sums = r->sums;
-
-    sums.users = (int64_t)HASH_COUNT(r->users) + jobs_count(r);
-    sums.buckets = (int64_t)HASH_COUNT(r->shelves);
-    return sums;
-}
-
-int64_t replay_broken(const struct replay *r)
-{
-    return r->trunk->sums.broken;
+    return r->sums;
 }
 
 const struct head *replay_tail(const struct replay *r)
@@ -117,7 +83,12 @@ const struct coupon *replay_definition(const struct replay *r)
 
 void replay_sum(struct replay *r, struct lane_sums *sums)
 {
-    r->lane_sums = sums;
+    r->lane_sums = replay_is_first(r) ? sums : NULL;
+}
+
+void replay_note_ends(struct replay *r, struct lane_ends *ends)
+{
+    r->lane_ends = ends;
 }
 
 void replay_nameless(struct replay *r)
@@ -151,7 +122,6 @@ static void replay_slot(struct replay *r, const struct batch *b, const struct en
     fold_one(s, b, e);
     s->owners[i] = s->bucket.slots[i].state == SLOT_FREE ? 0 : replay_hash(e->alias);
     s->forgotten = e->kind == ENTRY_FORGET ? s->forgotten | bit : s->forgotten & ~bit;
-    s->unnamed = e->kind == ENTRY_EXTEND ? s->unnamed : s->unnamed & ~bit;
     standing_touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
@@ -185,96 +155,50 @@ static bool range_is_sound(struct replay *r, const struct batch *b, const struct
     return false;
 }
 
-/* The buckets of part `part` that e touches: [*first, *end); false: none. */
-static bool buckets_in_part(const struct replay *r, unsigned part, const struct entry *e, int64_t *first, int64_t *end)
-{
-    if (!entry_buckets(e, first, end))
-        return false;
-    if (*first < part_first_bucket(&r->parts, part))
-        *first = part_first_bucket(&r->parts, part);
-    if (*end > part_end_bucket(&r->parts, part))
-        *end = part_end_bucket(&r->parts, part);
-    return *first < *end;
-}
-
 static void replay_range(struct replay *r, const struct batch *b, const struct entry *e)
 {
     int64_t first, end;
 
-    if (buckets_in_part(r, r->part, e, &first, &end))
-        for (; first < end; first++)
-            replay_range_in(r, replay_shelf_of(r, first), b, e);
+    if (!entry_buckets(e, &first, &end))
+        return;
+    if (first < part_first_bucket(&r->part))
+        first = part_first_bucket(&r->part);
+    if (end > part_end_bucket(&r->part))
+        end = part_end_bucket(&r->part);
+    for (; first < end; first++)
+        replay_range_in(r, replay_shelf_of(r, first), b, e);
 }
 
 /* ---- entries: users ---- */
 
-static void note_name(struct replay *r, struct user *u, const struct entry *e, int64_t seq)
+static bool is_listed(const struct stored_batch *stored, const char *alias)
 {
-    if (u->standing.touched == 0)
-        u->maybe_back = r->erasures > 0;
-    u->nameless = u->nameless || !e->user;
-    u->named_seq = e->user ? seq : u->named_seq;
-    if (!u->user_state.user && e->user)
-        u->user_state.user = arena_strdup(&r->arena, e->user);
+    for (size_t i = 0; stored && i < stored->erasing_count; i++)
+        if (strcmp(stored->erasing[i], alias) == 0)
+            return true;
+    return false;
 }
 
-static void replay_user(struct replay *r, const struct batch *b, const struct entry *e, const char *key)
+static void note_erasure(struct replay *r, struct kept_user *u, int64_t seq)
 {
-    struct user *u = replay_user_of(r, key);
+    u->erased_seq = seq;
+    u->listed = is_listed(r->stored, u->alias);
+    u->unlistable = r->stored && !r->stored->erasing_readable;
+}
+
+static void replay_user(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    struct live_user *u = kept_users_live(&r->users, e->alias);
     struct entry mine = *e;
 
-    if (!u)
-        return;
-    note_name(r, u, e, b->head.seq);
+    u->kept->nameless = u->kept->nameless || !e->user;
+    u->kept->named_seq = e->user ? b->head.seq : u->kept->named_seq;
     check_user(r, u, b, e);
-    mine.order = arena_strdup(&r->arena, e->order);
-    mine.metadata = arena_strdup(&r->arena, e->metadata);
-    mine.code = arena_strdup(&r->arena, e->code);
-    fold_user_state_entry(&u->user_state, &mine, &b->head, b->lane, &r->arena);
+    mine.order = mine.metadata = mine.code = NULL; /* nothing is checked by them */
+    fold_user_state_entry(&u->user_state, &mine, &b->head, b->lane, &r->users.batch);
     check_user_caps(r, u, b, e);
     if (e->kind == ENTRY_ERASE)
-        u->erased_seq = b->head.seq;
-    standing_touch(&r->touched_users, &u->standing, b->head.seq);
-}
-
-/* The key of its user; NULL: it has none. */
-static const char *user_key(const struct entry *e)
-{
-    return entry_members[e->kind] & HAS_USER ? e->alias : NULL;
-}
-
-/* ---- entries: parts ---- */
-
-static void send_entry(const struct replay *r, struct told_entry *t, unsigned part, bool of_slot, bool of_user)
-{
-    t->of_slot = of_slot;
-    t->of_user = of_user;
-    r->sink.entry(r->sink.context, part, t);
-}
-
-/* Send e to its user's part, and to each part that has one of its buckets. */
-static void send_to_parts(const struct replay *r, const struct batch *b, const struct entry *e, bool of_slot)
-{
-    struct told_entry t = {.seq = b->head.seq, .at_ms = b->head.at_ms, .day_ms = b->head.day_ms, .epoch = b->head.epoch, .at = r->at,
-                     .next_n = r->next_n, .after_erasure = r->erasures > 0, .definition = r->definition, .entry = *e};
-    const char *key = user_key(e);
-    unsigned users = key ? replay_part_of_user(r, key) : r->parts.parts, first, last;
-    int64_t from, end;
-
-    memcpy(t.batch_id, b->id, sizeof t.batch_id);
-    first = last = (unsigned)-1;
-    if (of_slot && !(entry_members[e->kind] & HAS_RANGE)) {
-        first = last = part_of_bucket(&r->parts, bucket_of(e->n));
-    } else if (of_slot && entry_buckets(e, &from, &end)) {
-        first = part_of_bucket(&r->parts, from);
-        last = part_of_bucket(&r->parts, end - 1);
-        last = last == (unsigned)-1 ? r->parts.parts - 1 : last;
-    }
-    if (first != (unsigned)-1)
-        for (unsigned part = first; part <= last; part++)
-            send_entry(r, &t, part, true, part == users);
-    if (key && (first == (unsigned)-1 || users < first || users > last))
-        send_entry(r, &t, users, false, true);
+        note_erasure(r, u->kept, b->head.seq);
 }
 
 /* ---- entries ---- */
@@ -288,24 +212,31 @@ static const struct coupon *definition_after(struct replay *r, const struct batc
     return fold_definition(r->definition, &one, &r->arena);
 }
 
-/* Apply e to slots and users. */
-static void lay_entry(struct replay *r, const struct batch *b, const struct entry *e, bool of_slot, bool of_user)
+/* Apply e to slots and users of this part. */
+static void lay_entry(struct replay *r, const struct batch *b, const struct entry *e)
 {
-    if (of_slot && (entry_members[e->kind] & HAS_RANGE))
+    unsigned has = entry_members[e->kind];
+
+    if ((has & HAS_RANGE) && range_is_sound(r, b, e))
         replay_range(r, b, e);
-    else if (of_slot)
+    else if (!(has & HAS_RANGE) && (has & HAS_SLOT) && e->n >= 0)
         replay_slot(r, b, e);
-    if (of_user && user_key(e))
-        replay_user(r, b, e, user_key(e));
+    if ((has & HAS_USER) && replay_has_user(r, e->alias))
+        replay_user(r, b, e);
 }
 
-static bool says_of_slots(struct replay *r, const struct batch *b, const struct entry *e)
+static void lay_job(struct replay *r, const struct batch *b, const struct entry *e)
 {
-    if (entry_members[e->kind] & HAS_RANGE)
-        return range_is_sound(r, b, e);
-    return (entry_members[e->kind] & HAS_SLOT) && e->n >= 0;
+    struct job_row *row = e->job ? replay_job_of(r, e->job) : NULL;
+
+    if (!row)
+        return;
+    check_job(r, &row->progress, b, e);
+    fold_job_entry(&row->progress, e, &b->head);
 }
 
+
+/* follows: and the first part. */
 static void replay_entries(struct replay *r, const struct batch *b, bool follows)
 {
     struct head h = r->head;
@@ -315,23 +246,18 @@ static void replay_entries(struct replay *r, const struct batch *b, bool follows
     for (r->at = 0; r->at < (int64_t)b->count; r->at++) {
         const struct entry *e = &b->entries[r->at];
         struct head before = h;
-        bool of_slot;
 
         fold_head_entry(&h, e);
-        r->next_n = fold_next_n(&h, r->lane);
+        r->next_n = fold_next_n(&h, r->part.lane);
         r->definition = definition_after(r, b, e);
         if (follows) {
             check_coupon(r, &before, &h, b, e);
             check_turn(r, b, e);
             check_lane(r, b, e);
         }
-        jobs_entry(r, b, e);
-        of_slot = says_of_slots(r, b, e);
-        if (replay_has_leaves(r))
-            lay_entry(r, b, e, of_slot, true);
-        else
-            send_to_parts(r, b, e, of_slot);
-        r->erasures += e->kind == ENTRY_ERASE;
+        if (replay_is_first(r))
+            lay_job(r, b, e);
+        lay_entry(r, b, e);
     }
     if (follows) {
         check_definition(r, b);
@@ -380,96 +306,111 @@ static void check_batch(struct replay *r, const struct batch *b, const uint8_t h
     r->sums.broken += r->sums.drifts - before;
 }
 
-/* Note what a checkpoint must know of this batch. */
-static void note_batch(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
+/* ---- what is stored with a batch ---- */
+
+static bool erases(const struct batch *b, const char *alias)
 {
-    bool erases = false;
-
-    for (size_t i = 0; i < b->count; i++) {
-        struct known_batch *known = b->entries[i].kind == ENTRY_DEFINE   ? &r->defined
-                                    : b->entries[i].kind == ENTRY_DELETE ? &r->deleted
-                                                                         : NULL;
-
-        erases = erases || b->entries[i].kind == ENTRY_ERASE;
-        if (!known)
-            continue;
-        known->seq = b->head.seq;
-        memcpy(known->hash, hash, HASH_LEN);
-    }
-    if (!erases)
-        return;
-    r->erasures_told = arena_grown(&r->arena, r->erasures_told, r->erasures_told_count, &r->erasures_told_capacity,
-                                   sizeof *r->erasures_told);
-    r->erasures_told[r->erasures_told_count++] = (struct told_erasure){b->head.seq, b->head.at_ms};
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].kind == ENTRY_ERASE && strcmp(b->entries[i].alias, alias) == 0)
+            return true;
+    return false;
 }
 
-void replay_hashed(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
+static void repair_index(struct replay *r, int64_t seq)
 {
-    r->sums.batches++;
+    struct index_repair *repair = arena_alloc(&r->arena, sizeof *repair);
+
+    repair->seq = seq;
+    *r->index_repairs_end = repair;
+    r->index_repairs_end = &repair->next;
+}
+
+static void check_stored(struct replay *r, const struct stored_batch *stored)
+{
+    const struct batch *b = stored->batch;
+    char where[WHERE_SIZE];
+
+    snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
+    if (stored->odd) {
+        bool is_index = form_is_index(stored->odd);
+
+        replay_drift(r, "ledger", where, stored->odd, is_index ? "what its entries and names say" : "as the service writes it", "another");
+        if (is_index)
+            repair_index(r, b->head.seq);
+        else
+            r->sums.kept++;
+    }
+    if (!stored->erasing_readable) {
+        replay_drift(r, "ledger", where, "erasing", "a list of aliases", "another");
+        r->sums.kept++;
+    }
+    for (size_t i = 0; i < stored->erasing_count; i++)
+        if (!erases(b, stored->erasing[i])) {
+            replay_drift(r, "ledger", where, "erasing", "an alias that the batch erases", stored->erasing[i]);
+            r->sums.kept++;
+        }
+}
+
+/* hash NULL: unknown, and not needed. */
+static void replay_one(struct replay *r, const struct batch *b, const struct stored_batch *stored, const uint8_t *hash)
+{
+    bool first = replay_is_first(r);
+
+    r->stored = stored;
     if (r->head.seq == 0)
         r->first_ms = b->head.at_ms;
-    r->sums.entries += (int64_t)b->count;
-    check_batch(r, b, hash);
-    replay_entries(r, b, b->head.seq == r->head.seq + 1);
+    if (first) {
+        r->sums.batches++;
+        r->sums.entries += (int64_t)b->count;
+        check_batch(r, b, hash);
+    }
+    replay_entries(r, b, first && b->head.seq == r->head.seq + 1);
+    kept_users_settle(&r->users, &b->head);
+    if (r->lane_ends)
+        lane_ends_batch(r->lane_ends, &r->users, b->head.seq);
     replay_views_batch(r, b);
-    totals_batch(r, b);
-    note_batch(r, b, hash);
+    if (first) {
+        totals_batch(r, b);
+        if (stored)
+            check_stored(r, stored);
+    }
     if (r->lane_sums)
         lane_sums_batch(r->lane_sums, b);
     r->head = b->head;
+    r->stored = NULL;
+}
+
+void replay_stored(struct replay *r, const struct stored_batch *stored, const uint8_t hash[HASH_LEN])
+{
+    replay_one(r, stored->batch, stored, hash);
 }
 
 void replay_batch(struct replay *r, const struct batch *b)
 {
     uint8_t hash[HASH_LEN];
 
-    batch_hash(b, &r->scratch, hash);
-    replay_hashed(r, b, hash);
-}
-
-/* ---- a part ---- */
-
-static void close_open(struct replay *r)
-{
-    if (r->is_open)
-        replay_views_batch(r, &r->open);
-    r->is_open = false;
-}
-
-void replay_entry(struct replay *r, const struct told_entry *t)
-{
-    if (!r->is_open || r->open.head.seq != t->seq) {
-        close_open(r);
-        r->is_open = true;
-        memcpy(r->open.id, t->batch_id, sizeof r->open.id);
-        r->open.lane = r->lane;
-        r->open.head = (struct head){.seq = t->seq, .at_ms = t->at_ms, .day_ms = t->day_ms, .epoch = t->epoch};
-    }
-    r->at = t->at;
-    r->next_n = t->next_n;
-    r->erasures = t->after_erasure;
-    r->definition = t->definition;
-    lay_entry(r, &r->open, &t->entry, t->of_slot, t->of_user);
+    if (replay_is_first(r))
+        batch_hash(b, &r->scratch, hash);
+    replay_one(r, b, NULL, hash);
 }
 
 /* ---- the end ---- */
 
-static void check_mark(struct replay *r, const char *kind, int64_t seq)
+static void check_mark(struct replay *r)
 {
-    if (seq < 0)
-        replay_drift(r, "marks", kind, "mark", "one that can be read", "unreadable");
-    else if (seq > r->head.seq)
-        replay_drift_int(r, "marks", kind, "seq, beyond the ledger", r->head.seq, seq);
+    if (r->totals_mark < 0)
+        replay_drift(r, "marks", "totals", "mark", "one that can be read", "unreadable");
+    else if (r->totals_mark > r->head.seq)
+        replay_drift_int(r, "marks", "totals", "seq, beyond the ledger", r->head.seq, r->totals_mark);
 }
 
 void replay_end(struct replay *r)
 {
-    close_open(r);
-    r->definition = r->trunk->definition;
     replay_views_end(r);
-    if (!replay_is_trunk(r))
+    if (r->lane_ends)
+        lane_ends_end(r->lane_ends, &r->users, r->head.seq);
+    if (!replay_is_first(r))
         return;
     totals_end(r);
-    check_mark(r, "views", r->views_mark);
-    check_mark(r, "totals", r->totals_mark);
+    check_mark(r);
 }

@@ -9,9 +9,6 @@
 #include "base/checked.h"
 #include "base/hash.h"
 
-const char replay_unknown[] = "\x01unknown";
-const uint8_t replay_unknown_fingerprint[FINGERPRINT_LEN] = "\x01unknown       "; /* no request has this hash */
-
 /* ---- reporting ---- */
 
 void replay_drift(struct replay *r, const char *what, const char *where, const char *field, const char *expected,
@@ -47,44 +44,11 @@ const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], c
     return where;
 }
 
-const char *replay_name_place(char where[WHERE_SIZE], const char *user)
-{
-    struct named_key key = name_parse(user);
-
-    if (key.kind == NAMED_USER)
-        snprintf(where, WHERE_SIZE, "%s", user);
-    else
-        snprintf(where, WHERE_SIZE, "job %s", key.job);
-    return where;
-}
-
-const char *replay_view_place(char where[WHERE_SIZE], const struct name_hash *hash, const char *user)
-{
-    size_t len;
-
-    if (user)
-        return replay_name_place(where, user);
-    len = (size_t)snprintf(where, WHERE_SIZE, "the user of hash ");
-    for (size_t i = 0; i < sizeof hash->bytes; i++)
-        len += (size_t)snprintf(where + len, WHERE_SIZE - len, "%02x", hash->bytes[i]);
-    return where;
-}
-
-const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, const char *stored)
-{
-    const char *name = stored ? stored : u->user_state.user;
-
-    if (name)
-        return replay_name_place(where, name);
-    snprintf(where, WHERE_SIZE, "alias %s", u->key);
-    return where;
-}
-
 /* ---- views ---- */
 
 bool standing_passes(const struct replay *r, struct standing *s, int64_t seq)
 {
-    if (seq <= r->views_mark)
+    if (seq <= r->checkpoint_seq)
         s->needed = seq;
     if (!s->stored || s->unreadable || s->view_seq != seq)
         return false;
@@ -102,7 +66,7 @@ void standing_end(struct replay *r, const struct standing *s, const char *what, 
     else if (!s->stored && s->needed)
         replay_drift_int(r, what, where, "seq of a view that is missing", s->needed, 0);
     else if (s->view_seq < s->needed)
-        replay_drift_int(r, what, where, "seq, below the mark", s->needed, s->view_seq);
+        replay_drift_int(r, what, where, "seq, below the checkpoint", s->needed, s->view_seq);
 }
 
 /* ---- rows ---- */
@@ -114,31 +78,11 @@ uint64_t replay_hash(const char *text)
     return hash ? hash : 1;
 }
 
-struct user *replay_user_of(struct replay *r, const char *key)
-{
-    size_t len = strlen(key);
-    struct user *u;
-    unsigned hash;
-
-    HASH_VALUE(key, len, hash);
-    HASH_FIND_BYHASHVALUE(hh, r->users, key, len, hash, u);
-    if (u)
-        return u;
-    u = arena_alloc(&r->arena, sizeof *u);
-    u->key = arena_strdup(&r->arena, key);
-    user_state_init(&u->user_state, NULL, "");
-    /* most users take once: start with room for one */
-    u->user_state.redemptions = arena_array(&r->arena, 1, sizeof *u->user_state.redemptions);
-    u->user_state.capacity = 1;
-    HASH_ADD_KEYPTR_BYHASHVALUE(hh, r->users, u->key, len, hash, u);
-    return u;
-}
-
 struct shelf *replay_shelf_of(struct replay *r, int64_t b)
 {
     struct shelf *s;
 
-    if (b < part_first_bucket(&r->parts, r->part) || b >= part_end_bucket(&r->parts, r->part))
+    if (b < part_first_bucket(&r->part) || b >= part_end_bucket(&r->part))
         return NULL;
     HASH_FIND(hh, r->shelves, &b, sizeof b, s);
     if (s)
@@ -150,7 +94,20 @@ struct shelf *replay_shelf_of(struct replay *r, int64_t b)
     return s;
 }
 
-unsigned replay_part_of_user(const struct replay *r, const char *key)
+bool replay_has_user(const struct replay *r, const char *alias)
 {
-    return (unsigned)(replay_hash(key) % r->parts.parts);
+    return r->part.count == 1 || replay_hash(alias) % r->part.count == r->part.number;
+}
+
+struct job_row *replay_job_of(struct replay *r, const char *job)
+{
+    struct job_row *row;
+
+    HASH_FIND_STR(r->jobs, job, row);
+    if (row)
+        return row;
+    row = arena_alloc(&r->arena, sizeof *row);
+    row->progress.id = arena_strdup(&r->arena, job);
+    HASH_ADD_KEYPTR(hh, r->jobs, row->progress.id, strlen(row->progress.id), row);
+    return row;
 }

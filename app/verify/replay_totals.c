@@ -26,7 +26,7 @@ void replay_totals(struct replay *r, const struct totals_row *rows, size_t count
     for (size_t i = 0; i < count; i++) {
         struct totals_row *row = &t->rows[t->count];
 
-        if (rows[i].lane != r->lane)
+        if (rows[i].lane != r->part.lane)
             continue;
         *row = rows[i];
         if (rows[i].counts) {
@@ -54,7 +54,7 @@ static void note_repair(struct replay *r, enum fault fault, const struct totals_
     struct totals_repair *repair = arena_alloc(&r->arena, sizeof *repair);
 
     *repair = (struct totals_repair){.fault = fault, .found_seq = found && found->counts ? found->seq : -1};
-    repair->row = (struct totals_row){.lane = r->lane, .quarter_ms = quarter_ms, .seq = seq};
+    repair->row = (struct totals_row){.lane = r->part.lane, .quarter_ms = quarter_ms, .seq = seq};
     if (seq) {
         repair->row.counts = arena_alloc(&r->arena, sizeof *repair->row.counts);
         *repair->row.counts = *counts;
@@ -121,8 +121,6 @@ static void close_quarter(struct replay *r)
 
     if (t->quarter_ms < 0)
         return;
-    t->quarters = arena_grown(&r->arena, t->quarters, t->quarter_count, &t->quarter_capacity, sizeof *t->quarters);
-    t->quarters[t->quarter_count++] = (struct told_quarter){t->quarter_ms, t->last, t->end, t->sum};
     fault = judge_row(r, row);
     if (fault == FAULT_SUPERFLUOUS || (fault && !ahead && !t->needed))
         note_repair(r, FAULT_SUPERFLUOUS, row, t->quarter_ms, 0, NULL);
@@ -130,7 +128,7 @@ static void close_quarter(struct replay *r)
         note_repair(r, fault, row, t->quarter_ms, ahead ? row->seq : t->needed, ahead ? &t->sum_row : &t->sum_needed);
     if (row)
         t->next++;
-    t->needed = t->last = t->end = 0;
+    t->needed = t->last = 0;
     t->compared = t->differs = false;
     t->sum = no_counts;
 }
@@ -167,7 +165,6 @@ void totals_batch(struct replay *r, const struct batch *b)
     open_quarter(r, quarter_of(b->head.at_ms));
     fold_report(&counts, b);
     fold_report(&t->sum, b);
-    t->end = b->head.seq;
     if (memcmp(&counts, &no_counts, sizeof counts) != 0) {
         t->last = b->head.seq;
         if (b->head.seq <= r->totals_mark) {
@@ -177,20 +174,6 @@ void totals_batch(struct replay *r, const struct batch *b)
     }
     row = row_at_hand(r);
     if (row && row->counts && row->seq == b->head.seq)
-        compare_row(r, row);
-}
-
-void totals_go_on(struct replay *r, const struct told_quarter *q)
-{
-    struct totals_state *t = &r->totals;
-    const struct totals_row *row;
-
-    open_quarter(r, q->quarter_ms);
-    t->sum = t->sum_needed = q->sum;
-    t->last = t->needed = q->last;
-    t->end = q->end;
-    row = row_at_hand(r);
-    if (row && row->counts && row->seq >= q->last && row->seq <= q->end)
         compare_row(r, row);
 }
 

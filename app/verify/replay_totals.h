@@ -14,9 +14,6 @@ struct replay;
 /* The reporter's rows; unreadable ones have no counts; those of other lanes are skipped. */
 void replay_totals(struct replay *r, const struct totals_row *rows, size_t count);
 
-/* A quarter hour from a checkpoint; in order. The last one may go on. */
-struct told_quarter;
-void totals_go_on(struct replay *r, const struct told_quarter *q);
 void totals_batch(struct replay *r, const struct batch *b);
 void totals_end(struct replay *r);
 

@@ -8,118 +8,56 @@
 
 #include "base/checked.h"
 #include "verify/compare.h"
-#include "verify/replay_jobs.h"
 #include "verify/replay_state.h"
 
 /* ---- before the first batch ---- */
 
-void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq)
+void replay_marks(struct replay *r, int64_t checkpoint_seq, int64_t totals_seq, int64_t totals_at_ms)
 {
-    r->views_mark = views_seq;
+    r->checkpoint_seq = checkpoint_seq;
     r->totals_mark = totals_seq;
+    r->totals_mark_ms = totals_at_ms;
 }
 
-static struct odd_view *add_odd(struct replay *r, enum odd odd, const struct name_hash *hash, const char *user,
-                                const struct user_state *view)
+static void tell_odd(struct replay *r, const char *what, const char *where, const char *odd)
 {
-    struct odd_view *o = arena_alloc(&r->arena, sizeof *o);
-
-    *o = (struct odd_view){.hash = *hash, .user = arena_strdup(&r->arena, user), .odd = odd, .seq = -1, .next = r->odd_views};
-    if (view) {
-        o->alias = arena_strdup(&r->arena, view->alias);
-        o->seq = view->seq;
-        o->erased_ms = view->erased_ms;
-    }
-    r->odd_views = o;
-    return o;
+    replay_drift(r, what, where, odd, "as the service writes it", "another");
 }
 
-/* An erased user's emptied view has neither name nor alias: it is matched by its seq. */
-static void add_tombstone(struct replay *r, const struct name_hash *hash, const struct user_state *view)
+void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view, const char *odd)
 {
-    add_odd(r, ODD_TOMBSTONE, hash, NULL, view)->wrong = view->count || view->total || view->today;
-}
-
-/* A view that does not tell its lane belongs to lane 0. */
-static bool is_of_lane(const struct replay *r, const char *user, const struct user_state *view)
-{
-    if (r->parts.lanes <= 1)
-        return true;
-    if (!user)
-        return r->lane == (view ? view->erased_lane : 0);
-    return coupon_lane_of(user, r->parts.lanes) == r->lane;
-}
-
-/* Keep views apart that cannot be read, or that no alias leads to. Views may come from several threads. */
-static void keep_odd(struct replay *r, const struct name_hash *hash, const char *user, const struct user_state *view, bool mine)
-{
-    pthread_mutex_lock(&r->odd);
-    if (view)
-        add_tombstone(r, hash, view);
-    else
-        add_odd(r, ODD_UNREADABLE, hash, user, NULL)->wrong = mine;
-    pthread_mutex_unlock(&r->odd);
-}
-
-static void keep_user_state(struct replay *r, const struct name_hash *hash, const char *user, const char *key,
-                            const struct user_state *view)
-{
-    struct user *u = replay_user_of(r, key);
+    struct shelf *s = replay_shelf_of(r, b);
     char where[WHERE_SIZE];
 
-    if (u->view) {
-        add_odd(r, ODD_DOUBLE, hash, user, view);
-        replay_drift(r, "users", replay_name_place(where, user), "alias", "of one user", u->view->user);
-        return;
-    }
-    u->view = user_state_copy(view, &r->arena, true);
-    u->standing.stored = true;
-    u->standing.view_seq = view->seq;
-}
-
-void replay_view_user_state(struct replay *r, const struct name_hash *hash, const char *user, const struct user_state *view)
-{
-    bool mine = is_of_lane(r, user, view);
-    const char *key = user && view ? view->alias : NULL;
-
-    if (!view && (mine || !user)) /* without a name its lane is unknown: keep it in all */
-        keep_odd(r, hash, user, NULL, mine);
-    else if (mine && (!key || !key[0]))
-        keep_odd(r, hash, user, view, true);
-    else if (mine && replay_has_leaves(r))
-        keep_user_state(r, hash, user, key, view);
-    else if (mine)
-        r->sink.user_state(r->sink.context, replay_part_of_user(r, key), hash, user, view);
-}
-
-void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view)
-{
-    unsigned part = part_of_bucket(&r->parts, b);
-    struct shelf *s;
-
-    if (!replay_has_leaves(r)) {
-        if (part != (unsigned)-1)
-            r->sink.bucket(r->sink.context, part, b, view);
-        return;
-    }
-    s = replay_shelf_of(r, b);
     if (!s || s->standing.stored)
         return;
     s->standing.stored = true;
     s->standing.unreadable = !view;
     if (!view)
         return;
+    if (odd) {
+        snprintf(where, sizeof where, "bucket %" PRId64, b);
+        tell_odd(r, "buckets", where, odd);
+        s->standing.differs = true;
+    }
     s->view = checked(calloc(1, sizeof *s->view));
     bucket_copy(s->view, view);
     s->standing.view_seq = view->seq;
 }
 
-void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_there, int64_t seq, int64_t created_ms)
+void replay_view_coupon(struct replay *r, const struct stored_coupon *stored)
 {
-    r->definition_view.view = view ? coupon_copy(view, &r->arena) : NULL;
-    r->definition_view.created_ms = created_ms;
+    bool good = stored->definition != NULL;
+
+    r->definition_view.view = good ? coupon_copy(stored->definition, &r->arena) : NULL;
+    r->definition_view.created_ms = stored->created_ms;
+    r->definition_view.changed_ms = stored->changed_ms;
     r->definition_view.standing =
-        (struct standing){.stored = view || is_there, .unreadable = is_there && !view, .view_seq = view ? seq : 0};
+        (struct standing){.stored = stored->is_there, .unreadable = stored->is_there && !good, .view_seq = good ? stored->seq : 0};
+    if (good && stored->odd) {
+        tell_odd(r, "coupons", "definition", stored->odd);
+        r->definition_view.standing.differs = true;
+    }
 }
 
 void replay_codes_until(struct replay *r, int64_t next_n)
@@ -127,19 +65,18 @@ void replay_codes_until(struct replay *r, int64_t next_n)
     r->codes_next_n = next_n;
 }
 
-void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS])
+void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS], const char *odd)
 {
-    struct shelf *s;
+    struct shelf *s = b < 0 || b * BUCKET_SLOTS >= r->codes_next_n ? NULL : replay_shelf_of(r, b); /* NULL: drafts; another part's */
+    char where[WHERE_SIZE];
 
-    if (b < 0 || b * BUCKET_SLOTS >= r->codes_next_n || part_of_bucket(&r->parts, b) == (unsigned)-1) /* drafts; another lane's */
-        return;
-    if (!replay_has_leaves(r)) {
-        r->sink.codes(r->sink.context, part_of_bucket(&r->parts, b), b, codes);
-        return;
-    }
-    s = replay_shelf_of(r, b);
     if (!s)
         return;
+    if (odd) {
+        snprintf(where, sizeof where, "bucket %" PRId64, b);
+        tell_odd(r, "codes", where, odd);
+        r->sums.kept++;
+    }
     if (!s->codes)
         s->codes = checked(calloc(BUCKET_SLOTS, sizeof *s->codes));
     for (int i = 0; i < BUCKET_SLOTS; i++)
@@ -147,91 +84,6 @@ void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SL
 }
 
 /* ---- when a batch reaches them ---- */
-
-static void pass_text(const char *expected, const char **found)
-{
-    if (expected == replay_unknown)
-        *found = expected;
-}
-
-static void pass_fingerprint(const uint8_t *expected, uint8_t *found)
-{
-    if (memcmp(expected, replay_unknown_fingerprint, FINGERPRINT_LEN) == 0)
-        memcpy(found, expected, FINGERPRINT_LEN);
-}
-
-static void pass_redemption(const struct redemption *expected, struct redemption *found, struct arena *a)
-{
-    struct extension *earlier = arena_array(a, found->earlier_count + 1, sizeof *earlier);
-
-    pass_text(expected->first_order, &found->first_order);
-    pass_text(expected->order, &found->order);
-    pass_text(expected->metadata, &found->metadata);
-    pass_text(expected->code, &found->code);
-    pass_fingerprint(expected->fingerprint, found->fingerprint);
-    pass_fingerprint(expected->extended_fingerprint, found->extended_fingerprint);
-    pass_fingerprint(expected->spent_fingerprint, found->spent_fingerprint);
-    for (size_t i = 0; i < found->earlier_count; i++) {
-        earlier[i] = found->earlier[i];
-        if (i < expected->earlier_count)
-            pass_fingerprint(expected->earlier[i].fingerprint, earlier[i].fingerprint);
-    }
-    found->earlier = earlier;
-}
-
-/* Make the view agree where the checkpoint lacks the value. */
-static void pass_unknown(const struct user_state *expected, struct user_state *view, struct arena *a)
-{
-    struct redemption *redemptions = arena_array(a, view->count + 1, sizeof *redemptions);
-
-    if (!expected->user)
-        view->user = NULL;
-    for (size_t i = 0; i < view->count; i++) {
-        redemptions[i] = view->redemptions[i];
-        if (i < expected->count)
-            pass_redemption(&expected->redemptions[i], &redemptions[i], a);
-    }
-    view->redemptions = redemptions;
-}
-
-/* The version of a user who came back after an erasure continues from before it, and the ledger no longer tells by how much. */
-static void compare_user(struct replay *r, struct user *u)
-{
-    struct user_state view = *u->view;
-    char where[WHERE_SIZE];
-    struct place place = {r, "users", where, false};
-    struct arena a;
-
-    arena_init(&a, 0);
-    replay_user_place(where, u, u->view->user);
-    if (u->resumed)
-        pass_unknown(&u->user_state, &view, &a);
-    if (u->maybe_back && view.version > u->user_state.version)
-        view.version = u->user_state.version;
-    compare_user_state(&u->user_state, &view, replay_differ, &place);
-    u->standing.differs = place.differed;
-    arena_free(&a);
-}
-
-/* If the view is at seq, compare it. */
-static void reach_user(struct replay *r, struct user *u, int64_t seq)
-{
-    /* an erased user's names are gone from the ledger; check_erased() later checks that the view is gone too */
-    if (standing_passes(r, &u->standing, seq) && !u->nameless && !u->erased_seq)
-        compare_user(r, u);
-}
-
-static void close_users(struct replay *r, const struct batch *b)
-{
-    for (struct standing *s = r->touched_users, *next; s; s = next) {
-        struct user *u = (struct user *)s; /* its first member */
-
-        next = s->next_touched;
-        fold_user_state_done(&u->user_state, &b->head);
-        reach_user(r, u, b->head.seq);
-    }
-    r->touched_users = NULL;
-}
 
 /* Ignore the view's names of users erased later: the ledger no longer has them to compare. */
 static void pass_names(const struct shelf *s)
@@ -256,7 +108,7 @@ static void reach_shelf(struct replay *r, struct shelf *shelf, int64_t seq)
     snprintf(where, sizeof where, "bucket %" PRId64, shelf->b);
     pass_names(shelf);
     compare_bucket(&shelf->bucket, shelf->view, replay_differ, &place);
-    shelf->standing.differs = place.differed;
+    shelf->standing.differs = shelf->standing.differs || place.differed;
     bucket_release(shelf->view);
     free(shelf->view);
     shelf->view = NULL;
@@ -292,61 +144,38 @@ static void reach_definition(struct replay *r, int64_t seq)
         replay_drift_int(r, "coupons", "definition", "created", r->first_ms, r->definition_view.created_ms);
         place.differed = true;
     }
-    s->differs = place.differed;
+    if (r->definition_view.changed_ms != r->changed_ms) {
+        replay_drift_int(r, "coupons", "definition", "changed", r->changed_ms, r->definition_view.changed_ms);
+        place.differed = true;
+    }
+    s->differs = s->differs || place.differed;
 }
 
 static void close_definition(struct replay *r, const struct batch *b)
 {
-    if (r->lane > 0 || !has_entry(b, ENTRY_DEFINE, ENTRY_DELETE)) /* the view is lane 0's */
+    if (r->part.lane > 0 || !has_entry(b, ENTRY_DEFINE, ENTRY_DELETE)) /* the view is lane 0's */
         return;
     r->changed_ms = b->head.at_ms;
     reach_definition(r, b->head.seq);
 }
 
-static void settle_tombstones(struct replay *r, int64_t seq, int64_t at_ms)
+/* The mark's time is that of its batch. */
+static void check_mark_time(struct replay *r, const struct batch *b)
 {
-    for (struct odd_view *o = r->odd_views; o; o = o->next)
-        if (o->odd == ODD_TOMBSTONE && !o->wrong && o->seq == seq && o->erased_ms == at_ms)
-            o->settled = true;
+    if (b->head.seq != r->totals_mark)
+        return;
+    r->mark_ms = b->head.at_ms;
+    if (r->totals_mark_ms && r->totals_mark_ms != r->mark_ms)
+        replay_drift_int(r, "marks", "totals", "at", b->head.at_ms, r->totals_mark_ms);
 }
 
 void replay_views_batch(struct replay *r, const struct batch *b)
 {
-    close_users(r, b);
     close_shelves(r, b);
-    if (has_entry(b, ENTRY_ERASE, ENTRY_ERASE))
-        settle_tombstones(r, b->head.seq, b->head.at_ms);
-    if (!replay_is_trunk(r))
+    if (!replay_is_first(r))
         return;
-    jobs_batch(r, b);
     close_definition(r, b);
-}
-
-/* ---- from a checkpoint ---- */
-
-void replay_views_go_on_user(struct replay *r, struct user *u)
-{
-    u->standing.touched = u->user_state.seq;
-    reach_user(r, u, u->user_state.seq);
-}
-
-void replay_views_go_on_shelf(struct replay *r, struct shelf *s)
-{
-    s->standing.touched = s->bucket.seq;
-    reach_shelf(r, s, s->bucket.seq);
-}
-
-void replay_views_go_on_definition(struct replay *r)
-{
-    int64_t seq = r->defined.seq > r->deleted.seq ? r->defined.seq : r->deleted.seq;
-
-    if (r->lane == 0 && seq)
-        reach_definition(r, seq);
-}
-
-void replay_views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms)
-{
-    settle_tombstones(r, seq, at_ms);
+    check_mark_time(r, b);
 }
 
 /* ---- users who are erased meanwhile ---- */
@@ -364,63 +193,45 @@ void replay_peek(struct replay *r, const struct batch *b)
 
 static bool is_erased_later(const struct replay *r, uint64_t owner)
 {
-    const struct replay *trunk = r->trunk;
-
-    for (size_t i = 0; i < trunk->erased_later_count; i++)
-        if (trunk->erased_later[i] == owner)
+    for (size_t i = 0; i < r->erased_later_count; i++)
+        if (r->erased_later[i] == owner)
             return true;
     return false;
 }
 
+static bool has_unlisted_name(const struct kept_user *u)
+{
+    return u->erased_seq && u->named_seq && !u->listed && !u->unlistable;
+}
+
 void replay_look_again(struct replay *r, name_stays_fn *stays, void *context)
 {
-    for (struct user *u = r->users; u; u = u->hh.next)
-        if (u->erased_seq && u->named_seq && !stays(context, u->key, u->named_seq))
+    for (size_t i = 0; i < r->users.size; i++) {
+        struct kept_user *u = r->users.slots[i];
+
+        if (u && has_unlisted_name(u) && !stays(context, u->alias, u->named_seq))
             u->named_seq = 0;
+    }
 }
 
 /* ---- the end ---- */
 
-/* Only an erased user's alias may lack the name; an erased user must have no name, and no view under it. */
-static void check_erased(struct replay *r, const struct user *u)
-{
-    char where[WHERE_SIZE];
-
-    if (!u->nameless && !u->erased_seq)
-        return;
-    snprintf(where, sizeof where, "alias %s", u->key);
-    if (u->nameless && !u->erased_seq && !r->trunk->nameless && !is_erased_later(r, replay_hash(u->key)))
-        replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
-    if (u->erased_seq && u->named_seq)
-        replay_drift(r, "ledger", where, "user", "no name: erased", "one");
-    if (u->erased_seq && u->standing.stored && u->erased_seq <= r->views_mark)
-        replay_drift(r, "users", replay_user_place(where, u, u->view->user), "view", "none: erased", "one");
-}
-
-static void end_odd(struct replay *r, const struct odd_view *o)
-{
-    char where[WHERE_SIZE];
-
-    replay_view_place(where, &o->hash, o->user);
-    if (o->odd == ODD_UNREADABLE && o->wrong)
-        replay_drift(r, "users", where, "view", "one that can be read", "unreadable");
-    else if (o->odd == ODD_TOMBSTONE && o->wrong)
-        replay_drift(r, "users", where, "redemptions", "none: an erased user's", "some");
-    else if (o->odd == ODD_TOMBSTONE && !o->settled)
-        replay_drift_int(r, "users", where, "seq of a view of nothing in the ledger", 0, o->seq);
-}
-
+/* Only an erased user's alias may lack the name; and the batch that erases a user lists the alias until no name is left. */
 static void end_users(struct replay *r)
 {
     char where[WHERE_SIZE];
 
-    for (struct user *u = r->users; u; u = u->hh.next) {
-        check_erased(r, u);
-        if (!u->erased_seq && !standing_is_good(&u->standing))
-            standing_end(r, &u->standing, "users", replay_user_place(where, u, u->view ? u->view->user : NULL));
+    for (size_t i = 0; i < r->users.size; i++) {
+        const struct kept_user *u = r->users.slots[i];
+
+        if (!u)
+            continue;
+        snprintf(where, sizeof where, "alias %s", u->alias);
+        if (u->nameless && !u->erased_seq && !r->nameless && !is_erased_later(r, replay_hash(u->alias)))
+            replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
+        if (has_unlisted_name(u))
+            replay_drift(r, "ledger", where, "erasing", "listed: there are still names", "not listed");
     }
-    for (const struct odd_view *o = r->odd_views; o; o = o->next)
-        end_odd(r, o);
 }
 
 /* At the end each taken slot must have a name, or be forgotten. */
@@ -432,7 +243,7 @@ static void end_slots(struct replay *r, const struct shelf *s)
         const struct slot *slot = &s->bucket.slots[i];
         bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
 
-        if (!taken || slot->user || r->trunk->nameless || (s->forgotten | s->unnamed) >> i & 1 || is_erased_later(r, s->owners[i]))
+        if (!taken || slot->user || r->nameless || s->forgotten >> i & 1 || is_erased_later(r, s->owners[i]))
             continue;
         snprintf(where, sizeof where, "slot %" PRId64, s->b * BUCKET_SLOTS + i);
         replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
@@ -442,13 +253,13 @@ static void end_slots(struct replay *r, const struct shelf *s)
 /* If the coupon has codes, each slot must have one, touched or not. A retired slot's may have been cleaned up. */
 static void end_codes(struct replay *r)
 {
-    int64_t b = part_first_bucket(&r->parts, r->part), end = bucket_of(r->codes_next_n + BUCKET_SLOTS - 1);
+    int64_t b = part_first_bucket(&r->part), end = bucket_of(r->codes_next_n + BUCKET_SLOTS - 1);
     char where[WHERE_SIZE];
 
     if (!r->definition || r->definition->codes.source == CODES_NONE)
         return;
-    if (end > part_end_bucket(&r->parts, r->part))
-        end = part_end_bucket(&r->parts, r->part);
+    if (end > part_end_bucket(&r->part))
+        end = part_end_bucket(&r->part);
     for (; b < end; b++) {
         struct shelf *s;
 
@@ -474,10 +285,7 @@ void replay_views_end(struct replay *r)
         }
         end_slots(r, s);
     }
-    if (replay_has_leaves(r))
-        end_codes(r);
-    if (!replay_is_trunk(r))
-        return;
-    jobs_end(r);
-    standing_end(r, &r->definition_view.standing, "coupons", "definition");
+    end_codes(r);
+    if (replay_is_first(r))
+        standing_end(r, &r->definition_view.standing, "coupons", "definition");
 }

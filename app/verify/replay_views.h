@@ -6,33 +6,21 @@
 #define VERIFY_REPLAY_VIEWS_H
 
 #include "coupons/batch.h"
-#include "coupons/coupon.h"
 #include "coupons/slot.h"
-#include "coupons/user_state.h"
-#include "store/names.h"
+#include "store/reconcile.h"
 
 struct replay;
 
 /* ---- before the first batch ---- */
-/* The marks, read before the views; -1: unreadable. */
-void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq);
-/* The view stored under this hash, and its user's name (NULL: it has none). view NULL: it cannot be read. */
-void replay_view_user_state(struct replay *r, const struct name_hash *hash, const char *user, const struct user_state *view);
-void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view);
-/* The definition's view; NULL: none, or, if is_there, unreadable. created_ms -1: it has no time of creation. */
-void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_there, int64_t seq, int64_t created_ms);
+/* The checkpoint's seq, read before the views; and the mark of the totals (seq -1: unreadable; at_ms of its batch, 0: not given). */
+void replay_marks(struct replay *r, int64_t checkpoint_seq, int64_t totals_seq, int64_t totals_at_ms);
+/* view NULL: it cannot be read. odd: see reconcile.h. */
+void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view, const char *odd);
+void replay_view_coupon(struct replay *r, const struct stored_coupon *stored);
 /* The codes of bucket b's slots (NULL: none). Before the first call: which slots must have one, those below next_n, as it was before the
  * codes were read. */
 void replay_codes_until(struct replay *r, int64_t next_n);
-void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS]);
-
-/* ---- from a checkpoint: as of its seq ---- */
-struct user;
-struct shelf;
-void replay_views_go_on_user(struct replay *r, struct user *u);
-void replay_views_go_on_shelf(struct replay *r, struct shelf *s);
-void replay_views_go_on_definition(struct replay *r);
-void replay_views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms);
+void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS], const char *odd);
 
 /* ---- batch by batch ---- */
 /* After b's entries were folded: compare the views that are at its seq. */
@@ -42,7 +30,8 @@ void replay_views_batch(struct replay *r, const struct batch *b);
 /* Users may be erased while the ledger is read, by batches after the last one replayed: peek at those, so as not to report the names
  * that they removed as missing. */
 void replay_peek(struct replay *r, const struct batch *b);
-/* And for erased users whose names were still there when read: does the batch at seq still have a name with this alias? */
+/* And for erased users whose names were still there when read, though their batch no longer lists them: does the batch at seq still have a
+ * name with this alias? */
 typedef bool name_stays_fn(void *context, const char *alias, int64_t seq);
 void replay_look_again(struct replay *r, name_stays_fn *stays, void *context);
 void replay_views_end(struct replay *r);

@@ -1,4 +1,4 @@
-/* verify/scan.c -- see scan.h: tails, marks, checkpoints, lanes, coupons. One lane: scan_lane.c; codes: scan_codes.c. */
+/* verify/scan.c -- see scan.h: tails, marks, lanes, coupons. One lane: scan_lane.c; codes: scan_codes.c. */
 #include "verify/scan.h"
 
 #include <stdio.h>
@@ -46,13 +46,24 @@ enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
     return s;
 }
 
-enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, struct stored_mark *mark)
+enum store_status scan_mark(struct scan *v, int64_t lane, struct stored_mark *mark)
 {
     int tries = 0;
     enum store_status s;
 
     do
-        s = mongo_stored_mark(v->session, v->coupon, lane, kind, mark);
+        s = mongo_stored_mark(v->session, v->coupon, lane, mark);
+    while (scan_again(s, &tries));
+    return s;
+}
+
+enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct arena *a, struct stored_checkpoint *found)
+{
+    int tries = 0;
+    enum store_status s;
+
+    do
+        s = mongo_stored_checkpoint(v->session, v->coupon, lane, a, found);
     while (scan_again(s, &tries));
     return s;
 }
@@ -78,81 +89,20 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
     return s;
 }
 
-/* ---- checkpoints ---- */
-
-struct looking {
-    struct scan *scan;
-    int64_t lane;
-    struct lane_checkpoint *checkpoint;
-    struct arena *arena;
-    enum checkpoint_fault fault;
-};
-
-/* Read the known batch; if it is the same, take from it the definition (defines) or the head. */
-static enum store_status look_at(struct looking *l, const struct known_batch *known, bool defines)
+enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t hash[HASH_LEN], bool *is_there)
 {
-    struct buf scratch = BUF_INIT;
-    uint8_t hash[HASH_LEN];
     struct batch *b = NULL;
     int tries = 0;
     enum store_status s;
 
-    if (!known->seq || l->fault)
-        return STORE_OK;
     do
-        s = mongo_ledger_at(l->scan->session, l->scan->coupon, l->lane, known->seq, &b);
+        s = mongo_ledger_at(v->session, v->coupon, lane, seq, &b);
     while (scan_again(s, &tries));
-    if (s == STORE_NOT_FOUND)
-        l->fault = CHECKPOINT_DIFFERENT;
-    if (s != STORE_OK)
-        return s == STORE_NOT_FOUND ? STORE_OK : s;
-    batch_hash(b, &scratch, hash);
-    if (memcmp(hash, known->hash, HASH_LEN) != 0 || memcmp(b->head.hash, known->hash, HASH_LEN) != 0)
-        l->fault = CHECKPOINT_DIFFERENT;
-    else if (defines)
-        l->checkpoint->definition = fold_definition(l->checkpoint->definition, b, l->arena);
-    else
-        l->checkpoint->head = b->head;
+    *is_there = s == STORE_OK;
+    if (s == STORE_OK)
+        memcpy(hash, b->head.hash, HASH_LEN);
     batch_free(b);
-    buf_free(&scratch);
-    return STORE_OK;
-}
-
-static enum store_status look_at_marks(struct looking *l)
-{
-    static const char *const kinds[] = {"views", "totals"};
-    enum store_status s = STORE_OK;
-
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && s == STORE_OK && !l->fault && l->checkpoint->tail.seq; i++) {
-        struct stored_mark m;
-
-        s = scan_mark(l->scan, l->lane, kinds[i], &m);
-        if (s == STORE_OK && (!m.is_there || !m.readable || m.mark.seq < l->checkpoint->tail.seq))
-            l->fault = CHECKPOINT_MARKS;
-    }
-    return s;
-}
-
-enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct lane_checkpoint *c, struct arena *a,
-                                  enum checkpoint_fault *fault)
-{
-    struct looking l = {v, lane, c, a, CHECKPOINT_GOOD};
-    struct head tail = {.seq = 0};
-    enum store_status s = scan_tail(v, lane, &tail);
-
-    c->definition = NULL;
-    if (s == STORE_OK && tail.seq < c->tail.seq)
-        l.fault = CHECKPOINT_AHEAD;
-    if (s == STORE_OK)
-        s = look_at(&l, &c->tail, false);
-    if (s == STORE_OK)
-        s = look_at(&l, &c->defined, true);
-    if (s == STORE_OK)
-        s = look_at(&l, &c->deleted, true);
-    if (s == STORE_OK)
-        s = look_at_marks(&l);
-    *fault = l.fault;
-    return s;
+    return s == STORE_NOT_FOUND ? STORE_OK : s;
 }
 
 /* ---- several lanes ---- */

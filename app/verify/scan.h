@@ -1,10 +1,9 @@
 /*
  * verify/scan.h -- reads a coupon for verify/replay.h: its views, codes and ledger, in an order that makes no false drift.
  *
- * Order    marks and the tail; users, totals, definition, buckets and codes; then the tail again, and the ledger up to it: so no
- *          view is ahead of the replay, and traffic makes no drift
- * Memory   constant: a large lane's users and buckets are replayed in parts (replay.h). Everything is read once, and stored
- *          for its part in a temporary file (spill.h)
+ * Order    the checkpoint, the mark and the tail; totals, definition, buckets and codes; then the tail again, and the ledger up to it: so
+ *          no view is ahead of the replay, and traffic makes no drift
+ * Memory   bounded: users and buckets that do not fit are replayed in parts (part.h), each of which reads its own buckets, and the ledger
  * Threads  for a large lane one per processor, each with its own session
  * Errors   as store/store.h; each read is retried for some seconds
  */
@@ -14,13 +13,13 @@
 #include "base/buf.h"
 #include "store/mongo.h"
 #include "store/reconcile.h"
-#include "verify/checkpoint.h"
 #include "verify/drift.h"
 #include "verify/part.h"
 
 /* Called with the progress, in steps of any size. */
 typedef void scan_progress_fn(void *context, int64_t done, int64_t total);
 
+struct lane_ends;
 struct lane_sums;
 struct replay;
 
@@ -28,7 +27,7 @@ struct replay;
 struct scan {
     struct store *session;
     struct store *(*another_session)(void *context); /* for another thread; stays open; NULL: none. May be NULL */
-    const struct name_key *name_key; /* that users are stored by */
+    struct term_key term_key; /* of the ledger's index */
     const char *coupon;  /* the current one */
     int64_t parts_asked; /* 1 to PARTS_MOST; 0: by the size of the lane */
     scan_progress_fn *progress;
@@ -42,7 +41,10 @@ bool scan_again(enum store_status status, int *tries);
 enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last);
 /* The totals of the lane's last batch; all zero: it has none. */
 enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail);
-enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, struct stored_mark *mark);
+/* The hash of the lane's batch at seq, as it is stored; *is_there false: none. */
+enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t hash[HASH_LEN], bool *is_there);
+enum store_status scan_mark(struct scan *v, int64_t lane, struct stored_mark *mark);
+enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct arena *a, struct stored_checkpoint *found);
 
 /* How many lanes the coupon has, by the first batch of its ledger. */
 enum store_status scan_lanes(struct scan *v, int64_t *lanes);
@@ -50,25 +52,16 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes);
 /* How to scan a lane. */
 struct scan_lane {
     int64_t lane, lanes;
-    bool rebuild;           /* if the totals' mark is useless, require totals up to the tail */
+    bool rebuild;           /* if the mark is useless, require totals up to the tail */
     struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
-    const struct lane_checkpoint *from; /* found good by scan_checkpoint(); NULL: from the start */
-    bool (*record)(void *context, struct buf *record); /* get its next record; false: that was all */
     drift_fn *report;
-    /* Called with each part once ended, then with the replay itself; or NULL. This and report are called one at a time. */
-    void (*told)(void *context, struct replay *r);
+    /* Called with each part once ended; false: the others need not be read. Or NULL. This and report are called one at a time. */
+    bool (*told)(void *context, struct replay *r);
+    /* Called after the last part, to repair the checkpoint: if that is useless, buckets are required up to the tail. Or NULL: what is wrong
+     * with it is reported. */
+    void (*ended)(void *context, const struct lane_ends *ends);
     void *context;
 };
-/* Why a lane cannot be replayed from a checkpoint. */
-enum checkpoint_fault {
-    CHECKPOINT_GOOD,
-    CHECKPOINT_AHEAD,     /* the ledger ends before it */
-    CHECKPOINT_DIFFERENT, /* one of its batches is missing, or different */
-    CHECKPOINT_MARKS      /* views or totals are not written up to it, which is no error */
-};
-/* Read the batches that c names and check them; if they agree, set its head and, in a, its definition. */
-enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct lane_checkpoint *c, struct arena *a,
-                                  enum checkpoint_fault *fault);
 
 /* Replay the lane, and compare its views. */
 enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
@@ -76,7 +69,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
 /* Add to lane 0's sums what it appended since; *still: no lane of lanes[] moved since it was replayed. */
 enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still);
 
-/* Check what remains of a coupon removed with its archive: the lanes' last batches and marks, totals, definition, and the _ids of
+/* Check what remains of a coupon removed with its archive: the lanes' last batches, checkpoints and marks, totals, definition, and the _ids of
  * removed documents. *unfinished: something is still to be removed. */
 enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, drift_fn *report, void *context);
 
@@ -93,7 +86,8 @@ enum code_fault {
     CODE_DOUBLE,       /* slot `other` has it too */
     LOOK_UP_MISSING,
     LOOK_UP_DIFFERENT, /* it names slot `other` */
-    LOOK_UP_STALE,     /* of a code that no slot has; harmless */
+    LOOK_UP_STALE,     /* of a code that no slot has; or its slot cannot be read */
+    LOOK_UP_ODD,       /* it has a member that nobody writes */
     DIRECTORY_MISSING,
     DIRECTORY_DIFFERENT, /* it names slot `other` */
     DIRECTORY_FOREIGN    /* it names the coupon `owner` */
@@ -107,8 +101,7 @@ struct code_finding {
 };
 typedef void code_finding_fn(void *context, const struct code_finding *f);
 
-/* Check the codes of c, which must have codes, at slots below next_n. stale: also find stale look-ups. Constant memory. */
-enum store_status scan_codes(struct scan *v, const struct coupon *c, int64_t next_n, bool stale, code_finding_fn *fn,
-                             void *context);
+/* Check the codes of c, which must have codes, at slots below next_n, and all look-ups of such slots. Constant memory. */
+enum store_status scan_codes(struct scan *v, const struct coupon *c, int64_t next_n, code_finding_fn *fn, void *context);
 
 #endif

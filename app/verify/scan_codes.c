@@ -13,6 +13,7 @@
 #include "verify/scan.h"
 
 #define PAGE_BUCKETS 64
+#define PAGE_LOOK_UPS 1000
 #define PAGE_CODES (PAGE_BUCKETS * BUCKET_SLOTS)
 
 struct code_scan {
@@ -208,46 +209,48 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     for (size_t i = 0; i < count && s == STORE_OK; i++) {
         struct code_finding f = {.n = items[i].n, .other = items[i].n, .code = items[i].code};
 
-        if (f.n >= 0 && f.n < c->next_n && !is_code(c, reads[i].codes[f.n % BUCKET_SLOTS], f.code) &&
-            !was_different(c, f.code))
+        if (f.n < c->next_n && (f.n < 0 || !is_code(c, reads[i].codes[f.n % BUCKET_SLOTS], f.code)) && !was_different(c, f.code))
             tell(c, &f, LOOK_UP_STALE);
     }
     return s;
 }
 
-/* Find look-ups of existing slots that have another code, left over by a job that lost its turn. Only if there are more look-ups than
- * codes account for. */
-static enum store_status check_stale(struct code_scan *c)
+/* Read all look-ups, for members that nobody writes. If there are more than codes account for, find those of existing slots that have
+ * another code, as a job leaves that lost its turn. */
+static enum store_status check_all_look_ups(struct code_scan *c)
 {
     char after[CODE_MAX + 1] = "";
-    int64_t all;
+    int64_t all = 0;
     size_t count;
+    bool stale;
     enum store_status s = mongo_count_look_ups(c->scan->session, c->coupon->id, c->next_n, &all);
 
-    if (s != STORE_OK || all <= c->matched + (int64_t)c->different_count)
-        return s;
+    stale = all > c->matched + (int64_t)c->different_count;
     if (c->different_count)
         qsort(c->different, c->different_count, sizeof *c->different, by_hash);
-    do {
+    while (s == STORE_OK) {
         struct stored_look_up *items = NULL;
         int tries = 0;
 
         arena_reset(&c->arena);
         count = 0;
         do
-            s = mongo_stored_look_ups_from(c->scan->session, c->coupon->id, after[0] ? after : NULL, PAGE_BUCKETS,
+            s = mongo_stored_look_ups_from(c->scan->session, c->coupon->id, after[0] ? after : NULL, PAGE_LOOK_UPS,
                                            &c->arena, &items, &count);
         while (scan_again(s, &tries));
-        if (count)
-            snprintf(after, sizeof after, "%s", items[count - 1].code);
-        if (s == STORE_OK && count)
-            s = check_stale_page(c, items, count);
-    } while (s == STORE_OK && count > 0);
+        if (s != STORE_OK || !count)
+            break;
+        snprintf(after, sizeof after, "%s", items[count - 1].code);
+        for (size_t i = 0; i < count; i++)
+            if (items[i].odd && items[i].n < c->next_n)
+                tell(c, &(struct code_finding){.n = items[i].n, .other = items[i].n, .code = items[i].code}, LOOK_UP_ODD);
+        for (size_t i = 0; stale && i < count && s == STORE_OK; i += PAGE_BUCKETS)
+            s = check_stale_page(c, items + i, count - i < PAGE_BUCKETS ? count - i : PAGE_BUCKETS);
+    }
     return s;
 }
 
-enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_t next_n, bool stale,
-                             code_finding_fn *fn, void *context)
+enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_t next_n, code_finding_fn *fn, void *context)
 {
     struct code_scan c = {.scan = v, .coupon = coupon, .next_n = next_n, .fn = fn, .context = context};
     enum store_status s;
@@ -256,8 +259,8 @@ enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_
     c.found = checked(calloc(PAGE_CODES, sizeof *c.found));
     arena_init(&c.arena, 0);
     s = check_codes(&c);
-    if (s == STORE_OK && stale)
-        s = check_stale(&c);
+    if (s == STORE_OK)
+        s = check_all_look_ups(&c);
     arena_free(&c.arena);
     free(c.different);
     free(c.found);

@@ -1,60 +1,50 @@
 /*
- * verify/scan_lane.c -- see scan.h: reads one lane once, and replays it.
+ * verify/scan_lane.c -- see scan.h: reads one lane, once for each part, and replays it.
  *
- * Steps    views; the ledger, page by page; then the parts. A small lane goes to the replay directly
- * Views    in ranges of their keys; or users in the server's order, if enough of them are this coupon's (README.md)
+ * Steps    of each part: its buckets and codes; then the ledger, page by page. With the first: totals and the definition
+ * Views    in ranges of their keys
  * Threads  each reads, decodes and hashes its own pages; batches are replayed in order, by the thread whose turn it is
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "base/log.h"
-#include "verify/pack.h"
 #include "verify/replay.h"
-#include "verify/replay_jobs.h"
+#include "verify/replay_ends.h"
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
 #include "verify/scan.h"
-#include "verify/spill.h"
 
 #define THREADS_MOST 16
+#define TAKINGS_ALONE 20000 /* a lane with fewer takings is read by one thread */
 #define PAGE_BATCHES 50
-#define PAGE_USER_STATES 500
 #define PAGE_BUCKETS 200
-#define USER_STATE_RANGES 32    /* by the first byte of their hash */
-#define WALK_MOST 4 /* walk at most this many users, of all coupons, per taking of this one */
 #define BUCKET_RANGES 16
-#define LOOKS 5 /* at a name that is about to be removed */
+#define LOOKS 5 /* at what is about to be changed */
 #define LOOK_PAUSE_MS 200
 
-enum { VIEWS, LEDGER, PARTS, PHASES };
+enum { VIEWS, LEDGER, PHASES };
 
 struct reading {
     struct scan *scan;
     const struct scan_lane *how;
-    struct replay_parts parts;
-    struct replay *whole;
-    struct spill *spill; /* NULL: one part */
+    struct part part;
+    struct replay *replay; /* of this part */
+    struct lane_ends ends;
+    struct stored_mark totals;
+    struct arena arena;    /* of what was read of the lane as a whole */
     unsigned threads;
     struct store *sessions[THREADS_MOST];
-    struct {
-        pthread_mutex_t lock; /* guards the rest, and sessions[0] while threads walk */
-        int64_t cursor;
-        bool begun, lost;
-    } walk;
-    bool walked;              /* the users were walked */
     struct head before, tail; /* of the lane's last batch, before and after its views were read */
-    atomic_uint next;         /* the next range, page or part to take */
-    pthread_mutex_t lock;     /* guards the rest, reports and progress */
+    bool enough;              /* the other parts need not be read */
+    atomic_uint next;         /* the next range or page to take */
+    pthread_mutex_t lock;     /* guards the rest, reports and progress; and the replay, while views are read */
     pthread_cond_t turned;
     unsigned turn;            /* the page to be replayed next */
-    struct buf packed;        /* belongs to the thread whose turn it is */
     enum store_status status; /* the first failure */
     int phase;
     int64_t done;             /* in this phase, of phase_total() */
@@ -95,7 +85,8 @@ static void advance(struct reading *g, int64_t done)
         return;
     pthread_mutex_lock(&g->lock);
     g->done += done;
-    g->scan->progress(g->scan->context, g->phase * all + (g->done < all ? g->done : all), PHASES * all);
+    g->scan->progress(g->scan->context, (g->part.number * PHASES + g->phase) * all + (g->done < all ? g->done : all),
+                      g->part.count * PHASES * all);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -106,61 +97,6 @@ static void report(void *context, const struct drift *d)
     pthread_mutex_lock(&g->lock);
     g->how->report(g->how->context, d);
     pthread_mutex_unlock(&g->lock);
-}
-
-/* ---- storing for the parts ---- */
-
-static void put_away(struct reading *g, unsigned part, const struct buf *packed)
-{
-    if (spill_put(g->spill, part, packed->data, packed->len) || has_failed(g))
-        return;
-    log_event(LOG_ERROR, "verify.spill", "error=\"a temporary file cannot be written: is there room in TMPDIR?\"");
-    fail(g, STORE_FAILED);
-}
-
-static void spill_entry(void *context, unsigned part, const struct told_entry *t)
-{
-    struct reading *g = context;
-
-    buf_clear(&g->packed);
-    pack_entry(&g->packed, t);
-    put_away(g, part, &g->packed);
-}
-
-static void spill_user_state(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct user_state *view)
-{
-    struct buf packed = BUF_INIT;
-
-    pack_user_state(&packed, hash, user, view);
-    put_away(context, part, &packed);
-    buf_free(&packed);
-}
-
-static void spill_bucket(void *context, unsigned part, int64_t b, const struct bucket *view)
-{
-    struct buf packed = BUF_INIT;
-
-    pack_bucket(&packed, b, view);
-    put_away(context, part, &packed);
-    buf_free(&packed);
-}
-
-static void spill_codes(void *context, unsigned part, int64_t b, const char *const codes[BUCKET_SLOTS])
-{
-    struct buf packed = BUF_INIT;
-
-    pack_codes(&packed, b, codes);
-    put_away(context, part, &packed);
-    buf_free(&packed);
-}
-
-static void spill_record(void *context, unsigned part, const char *bytes, size_t len)
-{
-    struct buf packed = BUF_INIT;
-
-    pack_record(&packed, bytes, len);
-    put_away(context, part, &packed);
-    buf_free(&packed);
 }
 
 /* ---- threads ---- */
@@ -187,7 +123,7 @@ static enum store_status run(struct reading *g, int phase, work_fn *fn)
 {
     struct worker workers[THREADS_MOST] = {{.reading = g, .work = fn}};
 
-    g->next = 0;
+    g->next = g->turn = 0;
     g->phase = phase;
     g->done = 0;
     for (unsigned i = 1; i < g->threads; i++) {
@@ -216,7 +152,7 @@ static enum store_status read_totals(struct reading *g)
         s = mongo_stored_totals(g->scan->session, g->scan->coupon, &a, &rows, &count);
     while (scan_again(s, &tries));
     if (s == STORE_OK)
-        replay_totals(g->whole, rows, count);
+        replay_totals(g->replay, rows, count);
     arena_free(&a);
     return s;
 }
@@ -233,61 +169,19 @@ static enum store_status read_definition(struct reading *g)
         s = mongo_stored_coupon(g->scan->session, g->scan->coupon, &a, &found);
     while (scan_again(s, &tries));
     if (s == STORE_OK)
-        replay_view_coupon(g->whole, found.definition, found.is_there, found.seq, found.created_ms);
+        replay_view_coupon(g->replay, &found);
     arena_free(&a);
     return s;
 }
 
-static void tell_stored(struct replay *whole, const struct stored_user_state *u)
-{
-    if (u->key.kind == NAMED_JOB)
-        replay_view_job(whole, u->key.job, u->job);
-    else
-        replay_view_user_state(whole, &u->hash, u->user, u->user_state);
-}
-
-/* Read range `range` of USER_STATE_RANGES: hashes whose first byte is in [first, end). */
-static enum store_status read_user_states(struct reading *g, struct store *session, unsigned range)
-{
-    unsigned width = 256 / USER_STATE_RANGES, first = range * width, end = first + width;
-    struct name_hash last;
-    bool any = first > 0;
-    struct arena page;
-    size_t count;
-    enum store_status s;
-
-    memset(&last, 0xff, sizeof last);
-    last.bytes[0] = (uint8_t)(first - 1);
-    arena_init(&page, 0);
-    do {
-        struct stored_user_state *user_states = NULL;
-        int tries = 0;
-        size_t mine = 0;
-
-        count = 0;
-        do
-            s = mongo_stored_user_states(session, g->scan->name_key, g->scan->coupon, any ? &last : NULL, PAGE_USER_STATES, &page,
-                                         &user_states, &count);
-        while (scan_again(s, &tries));
-        for (; mine < count && user_states[mine].hash.bytes[0] < end; mine++)
-            tell_stored(g->whole, &user_states[mine]);
-        if (count)
-            last = user_states[count - 1].hash;
-        any = true;
-        advance(g, (int64_t)mine);
-        count = mine == count ? count : 0;
-        arena_reset(&page);
-    } while (count > 0 && !has_failed(g));
-    arena_free(&page);
-    return s;
-}
-
-/* The start of range `range` of the lane's buckets; the last range ends with the lane. */
+/* The start of range `range` of the part's buckets; the last range ends with the part. */
 static int64_t bucket_range(const struct reading *g, unsigned range)
 {
-    int64_t from = part_first_bucket(&g->parts, 0), made = bucket_of(g->before.next_n % LANE_SLOTS) + 1;
+    int64_t from = part_first_bucket(&g->part), made = bucket_of(g->before.next_n % LANE_SLOTS) + 1;
 
-    return range == BUCKET_RANGES ? part_end_bucket(&g->parts, g->parts.parts - 1) : from + made * range / BUCKET_RANGES;
+    if (made > g->part.buckets)
+        made = g->part.buckets;
+    return range == BUCKET_RANGES ? part_end_bucket(&g->part) : from + made * range / BUCKET_RANGES;
 }
 
 static enum store_status read_buckets(struct reading *g, struct store *session, unsigned range)
@@ -296,22 +190,29 @@ static enum store_status read_buckets(struct reading *g, struct store *session, 
     int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
     size_t count = 1;
     enum store_status s = STORE_OK;
+    struct arena a;
 
+    arena_init(&a, 0);
     while (count > 0 && from < end && !has_failed(g)) {
         int tries = 0;
 
         count = 0;
         do
-            s = mongo_stored_buckets(session, g->scan->coupon, from, PAGE_BUCKETS, buckets, &count);
+            s = mongo_stored_buckets(session, g->scan->coupon, from, PAGE_BUCKETS, &a, buckets, &count);
         while (scan_again(s, &tries));
+        pthread_mutex_lock(&g->lock);
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
             if (buckets[i].b < end)
-                replay_view_bucket(g->whole, buckets[i].b, buckets[i].readable ? &buckets[i].bucket : NULL);
+                replay_view_bucket(g->replay, buckets[i].b, buckets[i].readable ? &buckets[i].bucket : NULL, buckets[i].odd);
             if (buckets[i].readable)
                 bucket_release(&buckets[i].bucket);
         }
+        pthread_mutex_unlock(&g->lock);
+        advance(g, (int64_t)count * BUCKET_SLOTS);
+        arena_reset(&a);
     }
+    arena_free(&a);
     free(buckets);
     return s;
 }
@@ -321,66 +222,28 @@ static enum store_status read_codes(struct reading *g, struct store *session, un
     int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
     size_t count = 1;
     enum store_status s = STORE_OK;
+    struct arena a;
 
+    arena_init(&a, 0);
     while (count > 0 && from < end && !has_failed(g)) {
         struct stored_codes *codes = NULL;
-        struct arena a;
         int tries = 0;
 
-        arena_init(&a, 0);
         count = 0;
         do
             s = mongo_stored_codes(session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
         while (scan_again(s, &tries));
+        pthread_mutex_lock(&g->lock);
         for (size_t i = 0; i < count; i++) {
             from = codes[i].b + 1;
             if (codes[i].b < end)
-                replay_codes(g->whole, codes[i].b, codes[i].codes);
+                replay_codes(g->replay, codes[i].b, codes[i].codes, codes[i].odd);
         }
-        arena_free(&a);
-    }
-    return s;
-}
-
-/* The next page of all users, the caller's to free; NULL: none is left, or something has failed. */
-static struct user_state_page *next_page(struct reading *g)
-{
-    struct user_state_page *page = NULL;
-    enum store_status s;
-
-    pthread_mutex_lock(&g->walk.lock);
-    if ((g->walk.cursor || !g->walk.begun) && !has_failed(g)) {
-        g->walk.begun = true;
-        s = mongo_user_state_page(g->sessions[0], &g->walk.cursor, &page);
-        g->walk.lost = s != STORE_OK;
-        if (s != STORE_OK)
-            fail(g, s);
-    }
-    pthread_mutex_unlock(&g->walk.lock);
-    return page;
-}
-
-static void walk_user_states(struct reading *g, struct store *session)
-{
-    struct user_state_page *page;
-    struct arena a;
-
-    (void)session;
-    arena_init(&a, 0);
-    while ((page = next_page(g))) {
-        struct stored_user_state *user_states;
-        size_t count;
-        enum store_status s = mongo_user_state_page_get(page, g->scan->name_key, g->scan->coupon, &a, &user_states, &count);
-
-        if (s != STORE_OK)
-            fail(g, s);
-        for (size_t i = 0; i < count; i++)
-            tell_stored(g->whole, &user_states[i]);
-        advance(g, (int64_t)count);
-        mongo_user_state_page_free(page);
+        pthread_mutex_unlock(&g->lock);
         arena_reset(&a);
     }
     arena_free(&a);
+    return s;
 }
 
 static void read_views(struct reading *g, struct store *session)
@@ -389,12 +252,10 @@ static void read_views(struct reading *g, struct store *session)
         unsigned range = g->next++;
         enum store_status s;
 
-        if (range < USER_STATE_RANGES)
-            s = g->walked ? STORE_OK : read_user_states(g, session, range);
-        else if (range < USER_STATE_RANGES + BUCKET_RANGES)
-            s = read_buckets(g, session, range - USER_STATE_RANGES);
-        else if (range < USER_STATE_RANGES + 2 * BUCKET_RANGES)
-            s = read_codes(g, session, range - USER_STATE_RANGES - BUCKET_RANGES);
+        if (range < BUCKET_RANGES)
+            s = read_buckets(g, session, range);
+        else if (range < 2 * BUCKET_RANGES)
+            s = read_codes(g, session, range - BUCKET_RANGES);
         else
             return;
         if (s != STORE_OK)
@@ -405,7 +266,7 @@ static void read_views(struct reading *g, struct store *session)
 /* ---- the ledger ---- */
 
 struct page {
-    struct batch *batches[PAGE_BATCHES];
+    struct stored_batch batches[PAGE_BATCHES];
     uint8_t hashes[PAGE_BATCHES][HASH_LEN];
     size_t count;
 };
@@ -413,24 +274,59 @@ struct page {
 static void free_page(struct page *p)
 {
     while (p->count > 0)
-        batch_free(p->batches[--p->count]);
+        batch_free(p->batches[--p->count].batch);
 }
 
-/* Read the batches after `after`, up to `until`, and hash them. */
-static enum store_status read_page(struct reading *g, struct store *session, int64_t after, int64_t until, struct buf *scratch,
-                                   struct page *p)
+static enum store_status read_batches(struct reading *g, struct store *session, int64_t after, size_t most, struct stored_batch *batches,
+                                      size_t *count)
 {
     int tries = 0;
     enum store_status s;
 
-    p->count = 0;
     do
-        s = session->ops->ledger(session, g->scan->coupon, g->how->lane, after, (size_t)(until - after), p->batches, &p->count);
+        s = mongo_stored_batches(session, g->scan->coupon, g->how->lane, after, most, &g->scan->term_key, batches, count);
     while (scan_again(s, &tries));
-    while (p->count > 0 && p->batches[p->count - 1]->head.seq > until) /* some are missing */
-        batch_free(p->batches[--p->count]);
-    for (size_t i = 0; i < p->count; i++)
-        batch_hash(p->batches[i], scratch, p->hashes[i]);
+    return s;
+}
+
+/* Names and index of a batch change while a user is erased: give it a moment. */
+static void look_again(struct reading *g, struct store *session, struct stored_batch *stored)
+{
+    for (int look = 0; look < LOOKS && stored->odd; look++) {
+        struct stored_batch newer;
+        size_t count = 0;
+
+        if (look)
+            nanosleep(&(struct timespec){0, LOOK_PAUSE_MS * 1000000}, NULL);
+        if (read_batches(g, session, stored->batch->head.seq - 1, 1, &newer, &count) != STORE_OK || !count)
+            continue;
+        if (newer.batch->head.seq != stored->batch->head.seq) {
+            batch_free(newer.batch);
+            continue;
+        }
+        batch_free(stored->batch);
+        *stored = newer;
+    }
+}
+
+/* Read the batches after `after`, up to `until`; and for the first part hash them. */
+static enum store_status read_page(struct reading *g, struct store *session, int64_t after, int64_t until, struct buf *scratch,
+                                   struct page *p)
+{
+    enum store_status s;
+    bool again = true;
+
+    p->count = 0;
+    s = read_batches(g, session, after, (size_t)(until - after), p->batches, &p->count);
+    while (p->count > 0 && p->batches[p->count - 1].batch->head.seq > until) /* some are missing */
+        batch_free(p->batches[--p->count].batch);
+    for (size_t i = 0; i < p->count && replay_is_first(g->replay); i++) {
+        if (p->batches[i].odd && again) {
+            look_again(g, session, &p->batches[i]);
+            again = !p->batches[i].odd; /* one that stays so stands for the page */
+        }
+        batch_hash(p->batches[i].batch, scratch, p->hashes[i]);
+    }
     return s;
 }
 
@@ -459,12 +355,11 @@ static void read_ledger(struct reading *g, struct store *session)
 {
     struct page *p = checked(calloc(1, sizeof *p));
     struct buf scratch = BUF_INIT;
-    int64_t start = g->how->from ? g->how->from->tail.seq : 0;
     bool good = true;
 
     while (good) {
         unsigned page = g->next++;
-        int64_t after = start + (int64_t)page * PAGE_BATCHES, until = after + PAGE_BATCHES;
+        int64_t after = (int64_t)page * PAGE_BATCHES, until = after + PAGE_BATCHES;
         enum store_status s;
 
         if (until > g->tail.seq)
@@ -476,10 +371,10 @@ static void read_ledger(struct reading *g, struct store *session)
             fail(g, s);
         good = wait_for_turn(g, page);
         for (size_t i = 0; good && i < p->count; i++)
-            replay_hashed(g->whole, p->batches[i], p->hashes[i]);
+            replay_stored(g->replay, &p->batches[i], p->hashes[i]);
         end_turn(g);
         free_page(p);
-        advance(g, (until - after) * phase_total(g) / (g->tail.seq - start));
+        advance(g, (until - after) * phase_total(g) / g->tail.seq);
     }
     buf_free(&scratch);
     free(p);
@@ -503,266 +398,120 @@ static enum store_status peek(struct reading *g)
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             after = batches[i]->head.seq;
-            replay_peek(g->whole, batches[i]);
+            replay_peek(g->replay, batches[i]);
             batch_free(batches[i]);
         }
     } while (s == STORE_OK && count == PAGE_BATCHES);
     return s;
 }
 
-/* ---- the end of the whole, and of each part ---- */
+/* ---- a part ---- */
 
-/* An erasure empties the names right after it is appended: give it a moment. */
+/* An erasure empties names, and then no longer lists the alias: the list may have been read after that, and the names before. */
 static bool name_stays(void *context, const char *alias, int64_t seq)
 {
     const struct reading *g = context;
-    bool stays = true;
+    bool stays = false;
+    struct batch *b = NULL;
 
-    for (int look = 0; look < LOOKS && stays; look++) {
-        struct batch *b = NULL;
-
-        if (look)
-            nanosleep(&(struct timespec){0, LOOK_PAUSE_MS * 1000000}, NULL);
-        if (mongo_ledger_at(g->scan->session, g->scan->coupon, g->how->lane, seq, &b) != STORE_OK)
-            continue;
-        stays = false;
-        for (size_t i = 0; i < b->count; i++)
-            stays = stays || (b->entries[i].user && strcmp(b->entries[i].alias, alias) == 0);
-        batch_free(b);
-    }
+    if (mongo_ledger_at(g->scan->session, g->scan->coupon, g->how->lane, seq, &b) != STORE_OK)
+        return true;
+    for (size_t i = 0; i < b->count; i++)
+        stays = stays || (b->entries[i].user && strcmp(b->entries[i].alias, alias) == 0);
+    batch_free(b);
     return stays;
 }
 
-/* Serialise what uses the caller's own session, here and in its told(). */
-static void end_replay(struct reading *g, struct replay *r)
-{
-    pthread_mutex_lock(&g->lock);
-    replay_look_again(r, name_stays, g);
-    pthread_mutex_unlock(&g->lock);
-    replay_end(r);
-    pthread_mutex_lock(&g->lock);
-    if (g->how->told && g->status == STORE_OK)
-        g->how->told(g->how->context, r);
-    pthread_mutex_unlock(&g->lock);
-}
-
-static void tell_entry(void *context, unsigned part, const struct told_entry *t)
-{
-    (void)part;
-    replay_entry(context, t);
-}
-
-static void tell_user_state(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct user_state *view)
-{
-    (void)part;
-    replay_view_user_state(context, hash, user, view);
-}
-
-static void tell_bucket(void *context, unsigned part, int64_t b, const struct bucket *view)
-{
-    (void)part;
-    replay_view_bucket(context, b, view);
-}
-
-static void tell_codes(void *context, unsigned part, int64_t b, const char *const codes[BUCKET_SLOTS])
-{
-    (void)part;
-    replay_codes(context, b, codes);
-}
-
-static void tell_record(void *context, unsigned part, const char *bytes, size_t len)
-{
-    (void)part;
-    replay_record(context, bytes, len);
-}
-
-static void tell_parts(struct reading *g, struct store *session)
-{
-    (void)session;
-    while (!has_failed(g)) {
-        unsigned part = g->next++;
-        struct replay *r;
-        size_t len = 0;
-        char *bytes;
-
-        if (part >= g->parts.parts)
-            return;
-        bytes = spill_take(g->spill, part, &len);
-        if (!bytes) {
-            log_event(LOG_ERROR, "verify.spill", "error=\"a temporary file cannot be read\"");
-            fail(g, STORE_FAILED);
-            return;
-        }
-        r = replay_part(g->whole, part, report, g);
-        unpack_all(bytes, len, part, &(struct replay_sink){tell_entry, tell_user_state, tell_bucket, tell_codes, tell_record, r});
-        free(bytes);
-        end_replay(g, r);
-        replay_free(r);
-        advance(g, phase_total(g) / g->parts.parts);
-    }
-}
-
-/* ---- a lane ---- */
-
-static unsigned parts_of(const struct reading *g, unsigned threads)
-{
-    return g->scan->parts_asked ? (unsigned)g->scan->parts_asked
-                                : parts_for(head_takings(&g->before), g->before.next_n % LANE_SLOTS, threads);
-}
-
-/* Open up to `threads` sessions; each gets a thread. */
-static void open_sessions(struct reading *g, unsigned threads)
-{
-    g->sessions[0] = g->scan->session;
-    g->threads = 1;
-    while (g->threads < threads && g->scan->another_session && (g->sessions[g->threads] = g->scan->another_session(g->scan->context)))
-        g->threads++;
-}
-
 /* The mark to compare totals by; the tail, if the mark is useless and totals are to be rebuilt. -1: unreadable. */
-static int64_t totals_seq(const struct stored_mark *mark, const struct head *tail, bool rebuild)
+static int64_t totals_seq(const struct reading *g)
 {
-    bool good = mark->is_there && mark->readable && mark->mark.seq <= tail->seq;
+    const struct stored_mark *mark = &g->totals;
+    bool good = mark->is_there && mark->readable && mark->mark.seq <= g->tail.seq;
 
-    if (rebuild && !good)
-        return tail->seq;
+    if (g->how->rebuild && !good)
+        return g->tail.seq;
     return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
 }
 
-/* Start the replay, and its temporary file, from scratch. */
-static bool begin(struct reading *g)
+/* Likewise, if it is to be repaired; unreadable: none. */
+static int64_t checkpoint_seq(const struct reading *g)
 {
-    spill_free(g->spill);
-    g->spill = NULL;
-    if (g->whole)
-        replay_free(g->whole);
-    g->whole = NULL;
-    if (g->parts.parts > 1) {
-        g->spill = spill_new(g->parts.parts);
-        if (!g->spill) {
-            log_event(LOG_ERROR, "verify.spill", "error=\"no temporary file can be made in TMPDIR or /var/tmp\"");
-            return false;
-        }
-    }
-    g->whole = replay_new(g->parts, g->scan->name_key, report, g);
-    replay_sum(g->whole, g->how->sums);
-    replay_send(g->whole, &(struct replay_sink){spill_entry, spill_user_state, spill_bucket, spill_codes, spill_record, g});
-    replay_codes_until(g->whole, g->before.next_n);
-    return true;
-}
+    const struct stored_checkpoint *c = &g->ends.found;
+    bool useless = c->is_there && (!c->readable || c->checkpoint.seq > g->tail.seq);
 
-static void divide(struct reading *g)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned threads = processors < 1 ? 1 : processors > THREADS_MOST ? THREADS_MOST : (unsigned)processors, parts;
-
-    parts = parts_of(g, threads);
-    g->parts = (struct replay_parts){parts, parts > 1 ? bucket_of(g->before.next_n % LANE_SLOTS) / parts + 1 : 0, g->how->lane,
-                                     g->how->lanes};
-    open_sessions(g, parts > 1 ? threads : 1);
-}
-
-/* Walking reads other coupons' users too: it pays only if there are not too many. */
-static enum store_status is_worth_walking(struct reading *g, bool *is)
-{
-    int64_t all = 0, lanes = g->how->lanes > 1 ? g->how->lanes : 1;
-    int tries = 0;
-    enum store_status s;
-
-    do
-        s = mongo_count_user_states(g->scan->session, &all);
-    while (scan_again(s, &tries));
-    *is = all / WALK_MOST <= head_takings(&g->before) * lanes;
-    return s;
-}
-
-/* A lost cursor, as in a fail-over, yields nothing more. Nothing about users was reported yet, so read all of them again. */
-static enum store_status walk(struct reading *g)
-{
-    int tries = 0;
-    enum store_status s;
-
-    do {
-        g->walk.begun = g->walk.lost = false;
-        g->status = STORE_OK;
-        s = STORE_FAILED;
-        if (begin(g))
-            s = run(g, VIEWS, walk_user_states);
-        mongo_user_state_pages_end(g->sessions[0], g->walk.cursor);
-        g->walk.cursor = 0;
-    } while (g->walk.lost && scan_again(s, &tries));
-    g->walked = true;
-    return s;
-}
-
-static enum store_status tell_users(struct reading *g)
-{
-    bool worth = false;
-    enum store_status s = g->parts.parts > 1 ? is_worth_walking(g, &worth) : STORE_OK;
-
-    if (s == STORE_OK && worth)
-        return walk(g);
-    return s == STORE_OK && !begin(g) ? STORE_FAILED : s; /* read_views() reads them */
+    return g->how->ended && useless ? g->tail.seq : c->checkpoint.seq;
 }
 
 static enum store_status tell_views(struct reading *g)
 {
-    enum store_status s = tell_users(g);
+    enum store_status s = STORE_OK;
 
-    if (s == STORE_OK)
+    if (replay_is_first(g->replay))
         s = read_totals(g);
-    if (s == STORE_OK && g->how->lane == 0)
+    if (s == STORE_OK && replay_is_first(g->replay) && g->how->lane == 0)
         s = read_definition(g);
     return s == STORE_OK ? run(g, VIEWS, read_views) : s;
 }
 
-/* Start from the state at the checkpoint. */
-static void tell_checkpoint(struct reading *g)
-{
-    struct buf record = BUF_INIT;
-
-    replay_go_on(g->whole, g->how->from);
-    while (g->how->record(g->how->context, &record) && !has_failed(g))
-        replay_record(g->whole, record.data, record.len);
-    buf_free(&record);
-}
-
-static enum store_status tell_ledger(struct reading *g)
+static enum store_status tell_part(struct reading *g)
 {
     enum store_status s;
 
-    if (g->how->from)
-        tell_checkpoint(g);
-    s = run(g, LEDGER, read_ledger);
-    return s == STORE_OK ? peek(g) : s;
-}
-
-static enum store_status tell_lane(struct reading *g)
-{
-    struct scan *v = g->scan;
-    int64_t lane = g->how->lane;
-    struct stored_mark views, totals;
-    enum store_status s = scan_mark(v, lane, "views", &views);
-
+    replay_sum(g->replay, g->how->sums);
+    replay_note_ends(g->replay, &g->ends);
+    replay_codes_until(g->replay, g->before.next_n);
+    s = tell_views(g);
     if (s == STORE_OK)
-        s = scan_mark(v, lane, "totals", &totals);
-    if (s == STORE_OK)
-        s = scan_tail(v, lane, &g->before);
-    if (s == STORE_OK) {
-        divide(g);
-        s = tell_views(g);
-    }
-    if (s == STORE_OK)
-        s = scan_tail(v, lane, &g->tail);
+        s = scan_tail(g->scan, g->how->lane, &g->tail);
     if (s != STORE_OK)
         return s;
-    replay_marks(g->whole, views.is_there && !views.readable ? -1 : views.mark.seq,
-                 totals_seq(&totals, &g->tail, g->how->rebuild));
-    s = tell_ledger(g);
-    if (s == STORE_OK && g->spill)
-        s = run(g, PARTS, tell_parts);
+    replay_marks(g->replay, checkpoint_seq(g), totals_seq(g), g->totals.at_ms);
+    s = run(g, LEDGER, read_ledger);
     if (s == STORE_OK)
-        end_replay(g, g->whole);
+        s = peek(g);
+    if (s != STORE_OK)
+        return s;
+    replay_look_again(g->replay, name_stays, g);
+    replay_end(g->replay);
+    if (g->how->told)
+        g->enough = !g->how->told(g->how->context, g->replay);
+    return s;
+}
+
+/* ---- a lane ---- */
+
+/* Open up to `threads` sessions; each gets a thread. */
+static void open_sessions(struct reading *g)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned threads = processors < 1 ? 1 : processors > THREADS_MOST ? THREADS_MOST : (unsigned)processors;
+
+    g->sessions[0] = g->scan->session;
+    g->threads = 1;
+    if (g->part.count == 1 && head_takings(&g->before) < TAKINGS_ALONE)
+        return;
+    while (g->threads < threads && g->scan->another_session && (g->sessions[g->threads] = g->scan->another_session(g->scan->context)))
+        g->threads++;
+}
+
+static enum store_status tell_parts(struct reading *g)
+{
+    int64_t slots = g->before.next_n % LANE_SLOTS;
+    unsigned parts = g->scan->parts_asked ? (unsigned)g->scan->parts_asked : parts_for(head_takings(&g->before), slots);
+    enum store_status s = STORE_OK;
+
+    for (unsigned part = 0; part < parts && s == STORE_OK && !g->enough; part++) {
+        g->part = part_of(part, parts, slots, g->how->lane, g->how->lanes);
+        if (part == 0)
+            open_sessions(g);
+        g->replay = replay_new(&g->part, report, g);
+        s = tell_part(g);
+        replay_free(g->replay);
+    }
+    if (s == STORE_OK && !g->enough && g->how->ended)
+        g->how->ended(g->how->context, &g->ends);
+    else if (s == STORE_OK && !g->enough)
+        lane_ends_report(&g->ends, g->how->report, g->how->context);
     return s;
 }
 
@@ -771,15 +520,18 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     struct reading g = {.scan = v, .how = how};
     enum store_status s;
 
-    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_mutex_init(&g.walk.lock, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
+    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
         abort();
-    s = tell_lane(&g);
-    if (g.whole)
-        replay_free(g.whole);
-    spill_free(g.spill);
-    buf_free(&g.packed);
+    arena_init(&g.arena, 0);
+    s = scan_checkpoint(v, how->lane, &g.arena, &g.ends.found);
+    if (s == STORE_OK)
+        s = scan_mark(v, how->lane, &g.totals);
+    if (s == STORE_OK)
+        s = scan_tail(v, how->lane, &g.before);
+    if (s == STORE_OK)
+        s = tell_parts(&g);
+    arena_free(&g.arena);
     pthread_cond_destroy(&g.turned);
-    pthread_mutex_destroy(&g.walk.lock);
     pthread_mutex_destroy(&g.lock);
     return s;
 }

@@ -58,20 +58,33 @@ static void check_last(struct look *k, const struct batch *b)
     buf_free(&scratch);
 }
 
-static enum store_status check_marks(struct look *k, const struct batch *b)
+/* Nothing is removed before it gets to the last batch. */
+static void check_reached(struct look *k, const struct batch *last, const char *what, const char *field, bool readable, int64_t seq)
 {
-    static const char *const kinds[] = {"views", "totals"};
-    enum store_status s = STORE_OK;
+    if (readable && seq < last->head.seq)
+        k->unfinished = true;
+    else
+        expect(k, what, last->lane, field, last->head.seq, readable ? seq : 0);
+}
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && s == STORE_OK; i++) {
-        struct stored_mark m;
+static enum store_status check_marks(struct look *k, const struct batch *last)
+{
+    struct stored_checkpoint c;
+    struct stored_mark m;
+    struct arena a;
+    enum store_status s;
 
-        s = scan_mark(k->scan, b->lane, kinds[i], &m);
-        if (s == STORE_OK && m.is_there && m.readable && m.mark.seq < b->head.seq)
-            k->unfinished = true; /* nothing is removed before the mark gets there */
-        else if (s == STORE_OK && (!m.is_there || !m.readable || m.mark.seq > b->head.seq))
-            expect(k, "marks", b->lane, kinds[i], b->head.seq, m.is_there && m.readable ? m.mark.seq : 0);
-    }
+    arena_init(&a, 0);
+    s = scan_checkpoint(k->scan, last->lane, &a, &c);
+    if (s == STORE_OK)
+        check_reached(k, last, "lanes", "checkpoint", c.is_there && c.readable, c.checkpoint.seq);
+    if (s == STORE_OK && c.odd)
+        differs(k, "lanes", last->lane, c.odd, "as the service writes it", "another");
+    if (s == STORE_OK)
+        s = scan_mark(k->scan, last->lane, &m);
+    if (s == STORE_OK)
+        check_reached(k, last, "marks", "totals", m.is_there && m.readable, m.mark.seq);
+    arena_free(&a);
     return s;
 }
 

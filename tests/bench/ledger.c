@@ -1,7 +1,6 @@
 /*
  * bench/ledger.c -- a coupon with N takings, written straight to the database: its ledger, and every view of it, as the service
- * would have left them. PROGRAM HOST:PORT DATABASE COUPON TAKINGS [MORE]; the server is, or becomes, a replica set of one. With MORE it
- * says "written" when TAKINGS are (rounded up to whole buckets), waits for a line, and goes on by so many
+ * would have left them. PROGRAM HOST:PORT DATABASE COUPON TAKINGS; the server is, or becomes, a replica set of one
  *
  * Each batch has ENTRIES takings, decided by the service's own functions, of users who take once each; time goes on by some
  * milliseconds a batch, so days and quarter hours pass. The database is prepared as the service does it
@@ -322,12 +321,10 @@ int main(int argc, char **argv)
 {
     char message[1024];
     struct mongo *mongo;
-    int64_t takings = argc >= 5 ? strtoll(argv[4], NULL, 10) : 0, more = argc == 6 ? strtoll(argv[5], NULL, 10) : 0, done = 0;
+    int64_t takings = argc == 5 ? strtoll(argv[4], NULL, 10) : 0, done = 0;
 
-    if (takings < 1 || more < 0)
-        die("usage: ledger HOST:PORT DATABASE COUPON TAKINGS [MORE]");
-    if (more)
-        takings = (takings + BUCKET_SLOTS - 1) / BUCKET_SLOTS * BUCKET_SLOTS;
+    if (takings < 1)
+        die("usage: ledger HOST:PORT DATABASE COUPON TAKINGS");
     if (sodium_init() < 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
         die("cannot begin");
     snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "mongodb://%s/?replicaSet=rs0", argv[1]);
@@ -345,18 +342,10 @@ int main(int argc, char **argv)
     ledger = pile_of("ledger");
     users = pile_of("users");
     buckets = pile_of("buckets");
-    define(takings + more);
+    define(takings);
     while (done < takings)
         done = live(done, takings);
     finish();
     shrink_cache();
-    if (more) {
-        puts("written");
-        fflush(stdout);
-        getchar();
-        while (done < takings + more)
-            done = live(done, takings + more);
-        finish();
-    }
     return 0;
 }

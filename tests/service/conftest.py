@@ -75,7 +75,7 @@ def nothing_dies(stack):
 # Begun first where files run side by side, so that what ends last is short.
 LONGEST = ("test_archive_removal.py", "test_webhooks.py", "test_erasure.py", "test_dashboard.py", "test_ops.py", "test_life.py",
            "test_lanes.py", "test_restored.py", "test_reconcile.py", "test_reports.py", "test_import.py", "test_care.py",
-           "test_crashes.py", "test_shop.py", "test_fronts.py", "test_replenish.py", "test_checkpoints.py", "test_redemptions.py",
+           "test_crashes.py", "test_shop.py", "test_fronts.py", "test_replenish.py", "test_redemptions.py",
            "test_secrets.py", "test_metrics.py", "test_sweeper.py", "test_bad_input.py", "test_ctl.py", "test_receipts.py",
            "test_crash_points.py", "test_races.py", "test_codes.py", "test_policies.py", "test_stock.py", "test_docs.py",
            "test_commands.py", "test_many.py", "test_guesses.py", "test_public.py", "test_jobs.py", "test_rate.py", "test_in_seconds.py",

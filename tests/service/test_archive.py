@@ -397,13 +397,13 @@ def test_a_ledger_with_a_difference_is_not_archived(stack, tmp_path):
 
 def test_what_is_asked_wrongly_is_said(stack, tmp_path):
     coupon = stack.coupon(slots=10)
-    done = stack.couponctl("archive", "--output", tmp_path / "a.gz", coupon)
+    done = stack.couponctl("archive", "--yes", "--output", tmp_path / "a.gz", coupon)
     assert done.returncode == 1 and "coupon_in_use" in done.stdout, done.stdout
     assert "no such coupon" in archive(stack, "never-made", tmp_path / "a.gz", status=1)
     assert "no such coupon" in archive(stack, "../a", tmp_path / "a.gz", status=1)
     assert "No such file or directory" in archive(stack, coupon, tmp_path / "none" / "a.gz", status=2)
     assert "must be two files" in archive(stack, coupon, tmp_path / "a.gz", "--names", tmp_path / "a.gz", status=2)
-    assert "cannot be combined" in check(tmp_path / "a.gz", "--from-start", status=2)
+    assert "cannot be combined" in check(tmp_path / "a.gz", "--sign", tmp_path / "key", status=2)
     assert "is a coupon" in check(tmp_path / "a.gz", coupon, status=2)
     assert "is a coupon" in check(coupon, tmp_path / "a.gz", status=2)
     assert not list(tmp_path.iterdir())

@@ -3,8 +3,10 @@ import datetime
 import hashlib
 import json
 import os
+import pty
 import secrets
 import signal
+import subprocess
 import threading
 
 import bson
@@ -14,7 +16,7 @@ import erasure
 from client import TIMEOUT_S, Direct
 from effort import in_full
 from halves import asleep
-from stack import PATIENCE_S, wait_until
+from stack import PATIENCE_S, ROOT, wait_until
 from test_archive import a_life, check, end, lines_of
 
 FINGERPRINT_LEN = 16
@@ -32,7 +34,7 @@ def remove(stack, coupon, path, *options, status=0):
     def behind():
         """On a slow machine whoever has to come first may take longer than the three minutes that the command waits."""
         nonlocal done
-        done = stack.couponctl("archive", "--output", path, *options, coupon)
+        done = stack.couponctl("archive", "--yes", "--output", path, *options, coupon)
         return done.returncode and "till behind" in done.stdout
     done = None
     wait_until("readers to come first", lambda: not behind())
@@ -273,8 +275,34 @@ def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_w
     assert left["codes"] == left["code_buckets"] == (0, 0) and left["users"][0] == left["buckets"][0] == 0, left
     assert left["users"][1] >= 30 and left["ledger"][0] == 1, left
     stack.verify(coupon)
-    told = stack.couponctl("archive", "--output", path, coupon)
+    told = stack.couponctl("archive", "--yes", "--output", path, coupon)
     assert told.returncode == 0 and "its archive was already written" in told.stdout and not path.exists(), told.stdout
+
+
+def test_it_asks_before_anything_is_removed(stack, tmp_path):
+    coupon, path = a_life(stack), tmp_path / "a.gz"
+    stack.patch(coupon, {"state": "ended"})
+    end(stack, coupon)
+    for words in ((coupon,), ("--due",)):
+        done = stack.couponctl("archive", *words)
+        assert done.returncode == 2 and "for good: use --yes, or --keep" in done.stdout, done.stdout
+
+    def answered(answer):
+        terminal, other = pty.openpty()
+        os.write(terminal, answer)
+        done = subprocess.run([ROOT / "scripts/couponctl", "archive", "--output", path, coupon], env=stack.environment, stdin=other, text=True,
+                              capture_output=True, timeout=PATIENCE_S)
+        os.close(terminal)
+        os.close(other)
+        assert f"Remove {coupon} from the database for good, " in done.stderr, done.stderr
+        return done
+
+    for no in (b"\n", b"n\n", b"\x04"):
+        done = answered(no)
+        assert done.returncode == 2 and "nothing was done" in done.stderr and not path.exists(), done.stderr
+    stack.client("ops").get(f"/coupons/{coupon}/redemptions").ok()
+    wait_until("readers to come first", lambda: "till behind" not in (done := answered(b"y\n")).stderr and done.returncode == 0)
+    stack.client("ops").get(f"/coupons/{coupon}/redemptions").problem("coupon_archived")
 
 
 @pytest.mark.full
@@ -297,7 +325,7 @@ def test_what_ended_long_ago_is_archived_by_a_setting(beside):
 
     def told():
         """Readers may be behind for longer than the command waits."""
-        done = stack.couponctl("archive", "--due")
+        done = stack.couponctl("archive", "--yes", "--due")
         return "till behind" not in done.stdout and done
 
     seen_to("held", "over", "ended", "young")
@@ -315,7 +343,7 @@ def test_what_ended_long_ago_is_archived_by_a_setting(beside):
     changed = {name for name in names if now[name].header("ETag") != before[name].header("ETag")}
     assert changed == {"over"}, "nothing is to be changed but a state"
     stack.client("ops").get("/coupons/over/users/anna").problem("coupon_archived")
-    again = stack.couponctl("archive", "--due")
+    again = stack.couponctl("archive", "--yes", "--due")
     assert again.returncode == 1 and "over" not in again.stdout and "held is not archived" in again.stdout, again.stdout
     for arguments in (("--due", "over"), ("--due", "--keep"), ()):
         assert stack.couponctl("archive", *arguments).returncode == 2
@@ -323,7 +351,7 @@ def test_what_ended_long_ago_is_archived_by_a_setting(beside):
 
 
 def test_without_the_setting_nothing_is_ever_due(stack):
-    done = stack.couponctl("archive", "--due")
+    done = stack.couponctl("archive", "--yes", "--due")
     assert done.returncode == 0 and "archive.after_days is 0" in done.stdout, done.stdout
 
 
@@ -333,6 +361,6 @@ def test_where_the_directory_cannot_be_written_no_coupon_is_closed(beside):
     stack.patch(coupon, {"ends_at": "2026-01-01T00:00:00Z"})
     wait_until("its cleanup", lambda: stack.database.coupons.find_one({"_id": coupon, "cleaned": True}))
     wait_until("the high-water mark", (stack.var / "high_water").exists)
-    done = stack.couponctl("archive", "--due")
+    done = stack.couponctl("archive", "--yes", "--due")
     assert done.returncode == 2 and "cannot write to the directory" in done.stdout, done.stdout
     assert stack.client("ops").get(f"/coupons/{coupon}").ok()["state"] == "active"

@@ -386,7 +386,7 @@ def json_of_what_is_stored(stack, lines, tmp_path):
         ("coded", True, 0), ("one", True, 0), ("two", True, 0)], "a deleted one has its ledger"
     settled(stack, "one")
     assert lines("reconcile", "one", "--online") == [
-        {"coupon": "one", "found": [], "to_change": 0, "changed": 0, "codes_lost": 0, "ledger_faults": 0, "checkpoint": None}]
+        {"coupon": "one", "found": [], "to_change": 0, "changed": 0, "codes_lost": 0, "ledger_faults": 0}]
     stack.database.users.update_one({"_id.c": "one", "view.user": "u 1"}, {"$inc": {"view.total": 7}})
     drift, result = lines("verify", "one", status=1, silent=True)
     assert (drift["coupon"], drift["lane"], drift["what"], drift["where"], drift["field"]) == ("one", 0, "users", "u 1", "total"), drift
@@ -430,8 +430,6 @@ def test_every_command_prints_json(beside, tmp_path):
     settings.read_string(run(stack, "config"))
     assert {section: {name: str(value) for name, value in told.items()} for section, told in lines.one("config").items()} == {
         section: dict(settings[section]) for section in settings.sections()}
-    bench = lines.one("bench", "--yes", "--seconds", 30, "--slots", 50, "--connections", 2)
-    assert (bench["takings"], bench["sold_out"], bench["failed"]) == (50, True, 0) and bench["latency_ms"]["p50"] > 0, bench
     assert lines.seen == set(commands(stack)), "commands that were not tried, or do not exist"
 
 

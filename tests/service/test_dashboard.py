@@ -1136,7 +1136,7 @@ def test_an_archived_coupon_shows_what_is_left_of_it(board, page, signed_in, tmp
     coupon = board.coupon(slots=5)
     board.client("storefront").take(coupon, "anna").ok(201)
     board.patch(coupon, {"state": "ended"})
-    done = board.couponctl("archive", "--output", str(tmp_path / "a.gz"), coupon)
+    done = board.couponctl("archive", "--yes", "--output", str(tmp_path / "a.gz"), coupon)
     assert done.returncode == 0, done.stdout
     signed_in(at(coupon)).sees("This coupon is archived", "4 of 5 free", "Caps and window", "Archived")
     page.until("a chart", lambda: drawn(page, "Redemptions per day"))

@@ -308,3 +308,19 @@ def test_limits_that_mean_nothing_make_no_key(stack, options):
     done = stack.couponctl("keys", "create", "ops", *options)
     assert done.returncode == 2 and options[0] in done.stdout, done.stdout
     assert stack.database.keys.count_documents({}) == before
+
+
+def test_a_key_never_takes_the_place_of_a_file(stack, tmp_path):
+    """It may hold another key. Nor is a key made that nobody gets."""
+    path = tmp_path / "key"
+    before = stack.database.keys.count_documents({})
+    assert stack.couponctl("keys", "create", "storefront", "--output", path).returncode == 0
+    first = path.read_text()
+    assert first.startswith("cpn_") and path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for there in (path, tmp_path / "link", tmp_path, tmp_path / "none" / "key"):
+        done = stack.couponctl("keys", "create", "ops", "--output", there)
+        assert done.returncode == 2 and str(there) in done.stdout, done.stdout
+    assert "is never overwritten" in stack.couponctl("keys", "create", "ops", "--output", path).stdout
+    assert path.read_text() == first and sorted(p.name for p in tmp_path.iterdir()) == ["key", "link"]
+    assert stack.database.keys.count_documents({}) == before + 1

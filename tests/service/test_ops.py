@@ -1,4 +1,4 @@
-"""Operating it: top, doctor, bench; restart without a gap; logs; schema; backup and restore; units, TLS and man pages."""
+"""Operating it: top, doctor; restart without a gap; logs; schema; backup and restore; units, TLS and man pages."""
 import contextlib
 import datetime
 import glob
@@ -205,7 +205,7 @@ def test_doctor_says_what_is_wrong_where_nothing_runs(another_stack):
     assert "No MongoDB server answers" in failed["database"] and "start it" in failed["processes"]
 
 
-# ---- top and bench ----
+# ---- top ----
 
 def test_top_prints_rates_and_counts_once_without_a_terminal(stack):
     coupon = stack.coupon(slots=50_000)  # more than are taken until the frame
@@ -227,23 +227,6 @@ def test_top_prints_rates_and_counts_once_without_a_terminal(stack):
 def test_top_says_when_nobody_answers(stack):
     assert run(stack, "top", "--once", "--url", f"http://127.0.0.1:{free_port()}", status=3)
     assert run(stack, "top", "--interval", "0", status=2)
-
-
-@pytest.mark.full
-def test_bench_asks_before_it_disturbs_and_tidies_up(another_stack):
-    stack = another_stack()
-    text = run(stack, "bench", "--seconds", 1, "--connections", 4)
-    name = re.search(r"^(bench-\w+): \d+ slots generated", text, re.M)[1]
-    count = int(re.search(r"^(\d+) takings in [\d.]+ s over 4 connections: \d+/s$", text, re.M)[1])
-    p50, p90, p99, slowest = map(float, re.search(r"p50 ([\d.]+) ms  p90 ([\d.]+) ms  p99 ([\d.]+) ms  slowest ([\d.]+) ms", text).groups())
-    assert 0 < p50 <= p90 <= p99 <= slowest
-    assert stack.client("ops").get(f"/coupons/{name}").ok()["state"] == "ended"
-    wait_until("the free slots to be retired", lambda: stack.counts(name)["free"] == 0)
-    assert stack.counts(name)["redeemed"] == count
-    assert "--yes" in run(stack, "bench", "--seconds", 1, status=1)
-    text = run(stack, "bench", "--yes", "--seconds", 30, "--slots", 100)
-    assert re.search(r"^100 takings", text, re.M) and "sold out early" in text
-    stack.verify()
 
 
 def test_a_command_that_is_killed_leaves_nothing_in_shared_memory(stack):

@@ -236,7 +236,7 @@ def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
     ops.patch("/coupons/goes-on", {"state": "ended"}).ok()
     (tmp_path / "receipts").write_text("".join(f"{r['receipt']}\n" for r in kept))
     for name in ("closed", "goes-on"):
-        done = stack.couponctl("archive", "--output", tmp_path / name, name)
+        done = stack.couponctl("archive", "--yes", "--output", tmp_path / name, name)
         assert done.returncode == 0 and "documents removed" in done.stdout, done.stdout
         for what in (tmp_path / name, name):
             done = stack.couponctl("verify", what)

@@ -55,8 +55,14 @@ static void a_title_cannot_drive_a_terminal(void **state)
     FILE *f = open_text();
 
     (void)state;
-    print_safely("a\033[31mb\nc\x7f\xc2\x9b" "d\xe2\x80\xae" "e\xe2\x82\xac\xe2\x80\xc2", f);
-    close_text(f, "a?[31mb?c??d?e\xe2\x82\xac\xe2\x80\xc2");
+    print_safely("a\033[31mb\nc\x7f\xc2\x9b" "d\xe2\x80\xae" "e\xe2\x82\xac" "f\xe2\x80\x8f" "g\xd8\x9c", f);
+    close_text(f, "a?[31mb?c??d?e\xe2\x82\xac" "f?g?");
+    f = open_text();
+    print_safely("\x9b" "31m\xe2\x80\xc2 \xff", f); /* C1 as one byte, and what is no UTF-8 */
+    close_text(f, "?31m??? ?");
+    f = open_text();
+    print_safely(NULL, f);
+    close_text(f, "-");
 }
 
 static void json_cannot_either_and_stays_the_same(void **state)

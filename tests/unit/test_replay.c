@@ -16,7 +16,6 @@
 #include "coupons/decide.h"
 #include "coupons/fold.h"
 #include "unit/parts.h"
-#include "verify/checkpoint.h"
 #include "verify/replay.h"
 #include "verify/replay_jobs.h"
 #include "verify/replay_lanes.h"
@@ -387,7 +386,6 @@ struct options {
     int64_t views_mark, totals_mark; /* -1: the tail */
     size_t skip;                     /* 1-based seq of a batch that is left out; 0: none */
     size_t until;                    /* the last batch told; 0: all */
-    size_t from;                     /* seq of the checkpoint from which it is told; 0: from the start */
 };
 
 static void give_codes(struct replay *r)
@@ -413,76 +411,6 @@ static void give_user_state(struct replay *r, const struct user_state *u)
     replay_view_user_state(r, &hash, stored.user, &stored);
 }
 
-/* ---- checkpoints ---- */
-
-struct records {
-    struct buf bytes[600];
-    size_t count;
-    struct lane_checkpoint at;
-};
-
-static void keep_record(void *context, const char *bytes, size_t len)
-{
-    struct records *k = context;
-
-    assert_true(k->count < sizeof k->bytes / sizeof *k->bytes);
-    buf_put(&k->bytes[k->count++], bytes, len);
-}
-
-static void forget_records(struct records *k)
-{
-    while (k->count)
-        buf_free(&k->bytes[--k->count]);
-}
-
-/* At its end r has this checkpoint; what it points to is w's. */
-static void keep_checkpoint(const struct replay *r, struct records *k)
-{
-    k->at = checkpoint_of(r);
-    k->at.definition = r->definition ? coupon_copy(r->definition, &w.arena) : NULL;
-    checkpoint_put(r, keep_record, k);
-}
-
-static void ignore(void *context, const struct drift *d)
-{
-    (void)context;
-    (void)d;
-}
-
-/* What a replay of the first `seq` batches leaves to a later one. */
-static void checkpoint_at(size_t seq, struct records *k)
-{
-    struct replay *r = replay_new((struct replay_parts){1, 0, 0, 1}, &name_key, ignore, NULL);
-
-    for (size_t i = 0; i < seq; i++)
-        replay_batch(r, w.ledger[i]);
-    replay_end(r);
-    keep_checkpoint(r, k);
-    replay_free(r);
-}
-
-static void go_on_from(struct replay *r, size_t seq)
-{
-    struct records k = {.count = 0};
-
-    checkpoint_at(seq, &k);
-    replay_go_on(r, &k.at);
-    for (size_t i = 0; i < k.count; i++)
-        replay_record(r, k.bytes[i].data, k.bytes[i].len);
-    forget_records(&k);
-}
-
-static bool name_stays(void *context, const char *alias, int64_t seq)
-{
-    const struct batch *b = w.ledger[seq - 1];
-
-    (void)context;
-    for (size_t i = 0; i < b->count; i++)
-        if (b->entries[i].user && strcmp(b->entries[i].alias, alias) == 0)
-            return true;
-    return false;
-}
-
 /* tell: NULL, or gets the repairs of each part, and of what all have in common. */
 static struct replay *told(const struct options *o, unsigned parts, bool all, repair_fn *tell)
 {
@@ -504,15 +432,11 @@ static struct replay *told(const struct options *o, unsigned parts, bool all, re
             replay_view_bucket(r, k, &w.buckets[k]);
     if (w.codes_read)
         give_codes(r);
-    if (o->from)
-        go_on_from(r, o->from);
-    for (size_t i = o->from; i < until; i++)
+    for (size_t i = 0; i < until; i++)
         if (i + 1 != o->skip)
             replay_batch(r, w.ledger[i]);
     if (parts > 1)
-        parts_end(&p, r, note, NULL, o->from ? name_stays : NULL, all, tell);
-    else if (o->from)
-        replay_look_again(r, name_stays, NULL);
+        parts_end(&p, r, note, NULL, NULL, all, tell);
     replay_end(r);
     if (tell)
         replay_repairs(r, all, tell, NULL);
@@ -524,7 +448,7 @@ static void tell_in(const struct options *o, unsigned parts)
     replay_free(told(o, parts, false, NULL));
 }
 
-static const struct options whole = {-1, -1, 0, 0, 0};
+static const struct options whole = {-1, -1, 0, 0};
 
 static void tell(void)
 {
@@ -609,7 +533,7 @@ static struct user_state earlier(int i, int64_t seq)
 
 static void views_may_stand_anywhere_behind_the_tail_and_before_the_mark(void **state)
 {
-    struct options o = {30, 20, 0, 0, 0};
+    struct options o = {30, 20, 0, 0};
 
     (void)state;
     for (int i = 0; i < USERS; i++)
@@ -706,7 +630,7 @@ static void changed_running_totals_are_drifts_even_with_a_right_hash(void **stat
 
 static void a_deleted_batch_is_a_drift(void **state)
 {
-    struct options o = {-1, -1, 30, 0, 0};
+    struct options o = {-1, -1, 30, 0};
 
     (void)state;
     tell_in(&o, 1);
@@ -715,7 +639,7 @@ static void a_deleted_batch_is_a_drift(void **state)
 
 static void a_deleted_end_of_the_ledger_is_a_drift(void **state)
 {
-    struct options o = {-1, -1, 0, 50, 0};
+    struct options o = {-1, -1, 0, 50};
 
     (void)state;
     tell_in(&o, 1);
@@ -1804,279 +1728,12 @@ static void a_coupon_without_slots_is_told_by_its_places(void **state)
         fail_msg("more than two in:\n%s", found);
 }
 
-/* ---- from a checkpoint ---- */
-
-#define AT 40 /* erasures, a changed definition and many steps come after it */
-
-static int64_t tell_from(size_t seq, unsigned parts)
-{
-    struct options o = whole;
-
-    found[0] = '\0';
-    found_count = 0;
-    o.from = seq;
-    tell_in(&o, parts);
-    return found_count;
-}
-
-static void a_sound_world_has_no_drift_from_any_checkpoint(void **state)
-{
-    (void)state;
-    for (size_t seq = 1; seq <= w.count; seq++)
-        for (unsigned parts = 1; parts < 4; parts++)
-            if (tell_from(seq, parts))
-                fail_msg("from %zu in %u parts:\n%s", seq, parts, found);
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    const struct buf *x = a, *y = b;
-    int order = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
-
-    return order ? order : (x->len > y->len) - (x->len < y->len);
-}
-
-static void a_checkpoint_made_from_a_checkpoint_is_the_same(void **state)
-{
-    struct records straight = {.count = 0}, again = {.count = 0};
-
-    (void)state;
-    checkpoint_at(w.count, &straight);
-    for (size_t seq = 1; seq < w.count; seq++) {
-        struct options o = {-1, -1, 0, 0, seq};
-        struct replay *r = told(&o, 1, false, NULL);
-
-        keep_checkpoint(r, &again);
-        replay_free(r);
-        assert_int_equal(again.count, straight.count);
-        assert_memory_equal(&again.at.tail, &straight.at.tail, sizeof again.at.tail);
-        assert_memory_equal(&again.at.defined, &straight.at.defined, sizeof again.at.defined);
-        qsort(straight.bytes, straight.count, sizeof *straight.bytes, by_bytes);
-        qsort(again.bytes, again.count, sizeof *again.bytes, by_bytes);
-        for (size_t i = 0; i < again.count; i++)
-            if (by_bytes(&again.bytes[i], &straight.bytes[i]) != 0)
-                fail_msg("from %zu record %zu differs", seq, i);
-        forget_records(&again);
-    }
-    forget_records(&straight);
-}
-
-/* Each thing that a view says, but for what no hash covers, is compared wherever the checkpoint stands. */
-static void changed_views_are_found_from_any_checkpoint(void **state)
-{
-    (void)state;
-    for (size_t seq = 1; seq <= w.count; seq++) {
-        w.user_states[6].redemptions[0].discount_minor++;
-        assert_int_equal(tell_from(seq, 1), 1);
-        expect("discount_minor|");
-        w.user_states[6].redemptions[0].discount_minor--;
-        w.user_states[6].redemptions[0].key[3] ^= 1;
-        assert_int_equal(tell_from(seq, 3), 1);
-        expect(" key|");
-        w.user_states[6].redemptions[0].key[3] ^= 1;
-        w.user_states[2].total++;
-        w.buckets[0].slots[9].generation++;
-        w.buckets[1].pick++;
-        w.counts[3].redeemed--;
-        assert_int_equal(tell_from(seq, 1), 4);
-        expect("users|u-2|total|");
-        expect("buckets|bucket 0|slot 9 generation|");
-        expect("|pick|");
-        expect("totals|quarter hour ");
-        w.user_states[2].total--;
-        w.buckets[0].slots[9].generation--;
-        w.buckets[1].pick--;
-        w.counts[3].redeemed++;
-    }
-    assert_int_equal(tell_from(AT, 1), 0);
-}
-
-static void missing_views_and_those_behind_are_found_from_a_checkpoint(void **state)
-{
-    (void)state;
-    for (size_t seq = AT; seq <= w.count; seq += w.count - AT) {
-        struct user_state before = w.user_states[3];
-
-        w.user_states[3] = earlier(3, w.user_states[3].seq);
-        assert_int_equal(tell_from(seq, 1), 1);
-        expect("users|u-3|seq");
-        w.user_states[3] = before;
-        w.user_states[4].seq = 0;
-        assert_int_equal(tell_from(seq, 1), 1);
-        expect("|seq of a view that is missing|");
-        w.user_states[4] = earlier(4, w.tail.seq + 1);
-        w.row_count--;
-        assert_int_equal(tell_from(seq, 1), 1);
-        expect("totals|");
-        w.row_count++;
-    }
-    memset(w.user_states[5].alias, 'z', ID_ALIAS_LEN);
-    tell_from(AT, 1);
-    expect("users|u-5|seq of a view of nothing in the ledger|0|");
-}
-
-static void a_changed_definition_is_found_from_a_checkpoint(void **state)
-{
-    struct coupon *c = coupon_copy(w.coupon, &w.arena);
-
-    (void)state;
-    c->cap.total = 5;
-    w.coupon = c;
-    assert_int_equal(tell_from(w.count, 1), 1);
-    expect("coupons|definition|/cap/total|180|5");
-}
-
-/* Why there is --from-start. */
-static void a_changed_batch_is_found_only_behind_the_checkpoint(void **state)
-{
-    (void)state;
-    w.ledger[20]->entries[0].g += 7;
-    tell();
-    expect("ledger|seq 21|hash|");
-    tell_from(20, 1);
-    expect("ledger|seq 21|hash|");
-    w.ledger[20]->entries[0].g -= 7;
-    w.ledger[60]->entries[0].g += 7;
-    assert_true(tell_from(60, 1) > 0);
-    expect("ledger|seq 61|hash|");
-}
-
-static void a_batch_that_does_not_follow_on_the_checkpoint_is_found(void **state)
-{
-    struct options o = {-1, -1, AT + 1, 0, AT};
-
-    (void)state;
-    tell_in(&o, 1);
-    expect("ledger|seq 41|batches missing|0|1");
-    w.ledger[AT]->prev[0] ^= 1;
-    batch_hash(w.ledger[AT], &w.scratch, w.ledger[AT]->head.hash);
-    tell_from(AT, 1);
-    expect("ledger|seq 41|");
-}
-
-/* Names and orders of before are as the views have them; those of after are compared. */
-static void names_are_compared_from_the_checkpoint_on(void **state)
-{
-    int who = 0;
-    struct redemption *last;
-
-    (void)state;
-    while (!w.user_states[who].count || w.user_states[who].redemptions[w.user_states[who].count - 1].seq <= AT)
-        who++;
-    last = &w.user_states[who].redemptions[w.user_states[who].count - 1];
-    last->order = "another";
-    assert_int_equal(tell_from(w.count, 1), 0);
-    assert_int_equal(tell_from(AT, 1), 1);
-    expect(" order|");
-}
-
-static void an_erasure_after_the_checkpoint_must_have_emptied_what_was_before(void **state)
-{
-    size_t before = w.count;
-
-    (void)state;
-    erase(3, false);
-    assert_int_equal(tell_from(before, 1), 1);
-    expect("|user|no name: erased|one");
-    w.user_states[3].erased_ms++;
-    tell_from(w.count, 1);
-    expect("seq of a view of nothing in the ledger"); /* a tombstone of no erasure */
-}
-
-/* What is forged after it is found as it is from the start: the rules go by what was before. */
-static void rules_are_kept_from_the_checkpoint_on(void **state)
-{
-    size_t before = w.count;
-    const struct redemption *r;
-    int64_t n;
-    int who;
-
-    (void)state;
-    n = slot_in_state(SLOT_REDEEMED);
-    r = standing_in(SLOT_ISSUED, &who);
-    open_batch(0);
-    forge_taking(ENTRY_REDEEM, 0, n);
-    forge_taking(ENTRY_REDEEM, 1, slot_in_state(SLOT_FREE))->before--;
-    forge_step(ENTRY_CANCEL, who, r)->since++;
-    memcpy(forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE))->key, w.user_states[2].redemptions[0].key, KEY_HASH_LEN);
-    seal(true);
-    tell();
-    assert_true(found_count >= 4);
-    {
-        char straight[sizeof found];
-
-        memcpy(straight, found, sizeof found);
-        tell_from(before, 1);
-        assert_string_equal(found, straight);
-    }
-}
-
-static void repairs_are_the_same_from_a_checkpoint(void **state)
-{
-    static const size_t seqs[] = {AT, 0};
-    char straight[sizeof repairs];
-
-    (void)state;
-    w.user_states[4].total++;
-    w.buckets[0].slots[5].generation++;
-    w.counts[3].redeemed--;
-    repairs[0] = '\0';
-    replay_free(told(&whole, 1, true, note_repair_of));
-    memcpy(straight, repairs, sizeof repairs);
-    for (int i = 0; i < 2; i++) {
-        struct options o = {-1, -1, 0, 0, seqs[i] ? seqs[i] : w.count};
-
-        repairs[0] = '\0';
-        replay_free(told(&o, 1, true, note_repair_of));
-        expect_lines(straight);
-    }
-    w.user_states[3] = earlier(3, w.user_states[3].seq);
-    w.user_states[5].seq = 0; /* by its alias: its name stands nowhere else */
-    repairs[0] = '\0';
-    replay_free(told(&(struct options){-1, -1, 0, 0, w.count}, 1, true, note_repair_of));
-    assert_non_null(strstr(repairs, "different users u-3\n")); /* how it stood before is not known */
-    assert_non_null(strstr(repairs, "missing users alias "));
-}
-
-static void records_that_cannot_be_read_are_told(void **state)
-{
-    struct records k = {.count = 0};
-
-    (void)state;
-    checkpoint_at(AT, &k);
-    for (size_t i = 0; i < k.count; i++)
-        for (size_t len = 0; len < k.bytes[i].len; len++) {
-            struct replay *r = replay_new((struct replay_parts){1, 0, 0, 1}, &name_key, note, NULL);
-
-            found_count = 0;
-            found[0] = '\0';
-            replay_go_on(r, &k.at);
-            replay_record(r, k.bytes[i].data, len);
-            replay_free(r);
-            assert_int_equal(found_count, 1);
-            expect("checkpoint|state|record|one that can be read|unreadable");
-        }
-    forget_records(&k);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_world, end_world)
     const struct CMUnitTest tests[] = {
         TEST(a_sound_world_has_no_drift),
         TEST(nor_has_it_in_parts),
-        TEST(a_sound_world_has_no_drift_from_any_checkpoint),
-        TEST(a_checkpoint_made_from_a_checkpoint_is_the_same),
-        TEST(changed_views_are_found_from_any_checkpoint),
-        TEST(missing_views_and_those_behind_are_found_from_a_checkpoint),
-        TEST(a_changed_definition_is_found_from_a_checkpoint),
-        TEST(a_changed_batch_is_found_only_behind_the_checkpoint),
-        TEST(a_batch_that_does_not_follow_on_the_checkpoint_is_found),
-        TEST(names_are_compared_from_the_checkpoint_on),
-        TEST(an_erasure_after_the_checkpoint_must_have_emptied_what_was_before),
-        TEST(rules_are_kept_from_the_checkpoint_on),
-        TEST(repairs_are_the_same_from_a_checkpoint),
-        TEST(records_that_cannot_be_read_are_told),
         TEST(parts_find_together_what_the_whole_finds),
         TEST(views_may_stand_anywhere_behind_the_tail_and_before_the_mark),
         TEST(a_view_behind_the_mark_is_a_drift),

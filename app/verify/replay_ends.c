@@ -1,0 +1,100 @@
+/* verify/replay_ends.c -- see replay_ends.h. */
+#include "verify/replay_ends.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define NUMBER_SIZE 48
+
+static void note_due(void *context, const struct redemption *r)
+{
+    int64_t *due_ms = context;
+
+    *due_ms = sooner_ms(redemption_due(r), *due_ms);
+}
+
+/* Without slots, a batch is found by the ends that it made, until the sweep has passed them. In an issued redemption, a later batch may have
+ * brought back its end: then only a sweep beyond that instant has passed it for certain. */
+static bool is_passed(const struct lane_ends *e, const struct redemption *r)
+{
+    const struct checkpoint *c = &e->found.checkpoint;
+    int64_t due_ms = redemption_due(r), seq = r->state == SLOT_RESERVED ? r->last_seq : e->tail_seq;
+
+    if (r->n >= 0 || !due_ms)
+        return false;
+    return due_ms < c->swept_ms || (due_ms == c->swept_ms && seq <= c->swept_seq);
+}
+
+static void note_unswept(void *context, const struct redemption *r)
+{
+    struct lane_ends *e = context;
+
+    if (!is_passed(e, r))
+        return;
+    e->unswept = true;
+    e->unswept_ms = redemption_due(r);
+}
+
+void lane_ends_batch(struct lane_ends *e, const struct kept_users *users, int64_t seq)
+{
+    if (seq == e->found.checkpoint.seq)
+        kept_users_each(users, note_due, &e->due_ms);
+}
+
+void lane_ends_end(struct lane_ends *e, const struct kept_users *users, int64_t tail_seq)
+{
+    if (!e->tail_seq || tail_seq < e->tail_seq)
+        e->tail_seq = tail_seq; /* parts may be replayed one after another, while the ledger grows */
+    kept_users_each(users, note_due, &e->due_tail_ms);
+    kept_users_each(users, note_unswept, e);
+}
+
+static bool due_is_wrong(const struct lane_ends *e)
+{
+    return e->due_ms && (!e->found.checkpoint.due_ms || e->found.checkpoint.due_ms > e->due_ms);
+}
+
+static void tell(drift_fn *report, void *context, const char *field, const char *relation, int64_t expected, int64_t found)
+{
+    char want[NUMBER_SIZE], have[NUMBER_SIZE];
+
+    snprintf(want, sizeof want, "%s%" PRId64, relation, expected);
+    snprintf(have, sizeof have, "%" PRId64, found);
+    report(context, &(struct drift){"lanes", "checkpoint", field, want, have});
+}
+
+void lane_ends_report(const struct lane_ends *e, drift_fn *report, void *context)
+{
+    const struct checkpoint *c = &e->found.checkpoint;
+
+    if (!e->found.is_there)
+        return;
+    if (!e->found.readable) {
+        report(context, &(struct drift){"lanes", "checkpoint", "view", "one that can be read", "unreadable"});
+        return;
+    }
+    if (e->found.odd)
+        report(context, &(struct drift){"lanes", "checkpoint", e->found.odd, "as the service writes it", "another"});
+    if (c->seq > e->tail_seq)
+        tell(report, context, "seq, beyond the ledger", "", e->tail_seq, c->seq);
+    else if (due_is_wrong(e))
+        tell(report, context, "due", "at most ", e->due_ms, c->due_ms);
+    if (e->unswept)
+        tell(report, context, "swept", "at most ", e->unswept_ms, c->swept_ms);
+}
+
+enum fault lane_ends_fault(const struct lane_ends *e, bool catch_up)
+{
+    if (!e->found.is_there)
+        return catch_up && e->tail_seq ? FAULT_MISSING : FAULT_NONE;
+    if (!e->found.readable || e->found.odd || e->found.checkpoint.seq > e->tail_seq || due_is_wrong(e) || e->unswept)
+        return FAULT_DIFFERENT;
+    return catch_up && e->found.checkpoint.seq < e->tail_seq ? FAULT_BEHIND : FAULT_NONE;
+}
+
+struct checkpoint lane_ends_repaired(const struct lane_ends *e, bool catch_up)
+{
+    bool keeps = !catch_up && e->found.readable && e->found.checkpoint.seq <= e->tail_seq;
+
+    return (struct checkpoint){.seq = keeps ? e->found.checkpoint.seq : e->tail_seq, .due_ms = keeps ? e->due_ms : e->due_tail_ms};
+}
