@@ -69,14 +69,11 @@ static inline const char *user_state_difference(const struct user_state *a, cons
 {
     DIFFERENT_TEXT(user);
     DIFFERENT_TEXT(alias);
-    DIFFERENT(version);
     DIFFERENT(seq);
     DIFFERENT(total);
     DIFFERENT(day_ms);
     DIFFERENT(today);
     DIFFERENT(count);
-    DIFFERENT(renamed);
-    DIFFERENT(erased_ms);
     for (size_t i = 0; i < a->count; i++) {
         const char *wrong = redemption_difference(&a->redemptions[i], &b->redemptions[i]);
 
@@ -89,7 +86,6 @@ static inline const char *user_state_difference(const struct user_state *a, cons
 static inline const char *job_difference(const struct job_progress *a, const struct job_progress *b)
 {
     DIFFERENT_TEXT(id);
-    DIFFERENT(version);
     DIFFERENT(seq);
     DIFFERENT(total);
     DIFFERENT(step);
