@@ -263,16 +263,9 @@ static enum store_status verify_whole(struct verify *v)
     if (s == STORE_OK && v->lanes > 1)
         s = verify_across(v);
     if (s == STORE_OK)
-<<<<<<< HEAD
         s = check_anchors(v, false);
     if (s == STORE_OK)
         tell_coupon(v, NULL);
-=======
-        tell_coupon(v);
-    end_checkpoint(v, s == STORE_OK);
-    checkpoint_close(&v->from);
-    memset(v->sums, 0, sizeof v->sums);
->>>>>>> lanes-slots
     return s;
 }
 
