@@ -14,7 +14,7 @@
 #include "base/buf.h"
 
 #define LINE_MOST ((size_t)48 << 20)
-#define VALUES_MOST 1000000 /* a value takes up to 200 bytes in json-c */
+#define VALUES_MOST 2000000 /* a value takes up to 200 bytes in json-c; a batch has at most 100,000 entries of fewer than 20 */
 #define RATIO_MOST 100
 #define RATIO_FROM (1 << 20) /* bytes, from which on it is looked at */
 

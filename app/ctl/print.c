@@ -3,7 +3,6 @@
 
 #include <json-c/json.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,13 +40,11 @@ void print_safely(const char *text, FILE *out)
 
 /* ---- a terminal ---- */
 
-/* What is printed on a terminal, and the bytes of a character whose end has not come yet. */
-struct terminal {
-    FILE *out;
+/* Standard output, if it is a terminal, and the bytes of a character whose end has not come yet. Until the end of the process. */
+static struct terminal {
+    FILE *out; /* NULL: it is none */
     struct buf held;
-};
-
-static FILE *raw; /* NULL: standard output is no terminal */
+} terminal;
 
 /* True if what is left begins a character, and may be continued by what is written next. */
 static bool is_cut(const char *at, const char *end)
@@ -83,19 +80,16 @@ static ssize_t write_terminal(void *context, const char *bytes, size_t len)
 
 void print_on_terminal(void)
 {
-    struct terminal *t;
-
     if (!isatty(STDOUT_FILENO))
         return;
-    t = checked(calloc(1, sizeof *t)); /* until the end of the process */
-    t->out = raw = stdout;
-    stdout = checked(fopencookie(t, "w", (cookie_io_functions_t){.write = write_terminal}));
+    terminal.out = stdout;
+    stdout = checked(fopencookie(&terminal, "w", (cookie_io_functions_t){.write = write_terminal}));
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
 }
 
 void print_raw(const char *text)
 {
-    FILE *to = raw ? raw : stdout;
+    FILE *to = terminal.out ? terminal.out : stdout;
 
     fflush(stdout);
     fputs(text, to);
