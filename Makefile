@@ -214,7 +214,7 @@ headers:
 # PREFIX, DESTDIR and others reach it as variables of the environment.
 .PHONY: install
 install: all
-	$(Q)COUPONS_BUILD=$(B) $(foreach v,PREFIX DESTDIR SYSCONFDIR LOCALSTATEDIR RUNSTATEDIR LISTEN METRICS PEERS PEER,$(if $($(v)),$(v)='$($(v))')) \
+	$(Q)COUPONS_BUILD=$(B) $(foreach v,PREFIX DESTDIR SYSCONFDIR LOCALSTATEDIR RUNSTATEDIR LISTEN METRICS BALANCER,$(if $($(v)),$(v)='$($(v))')) \
 		scripts/install
 
 .PHONY: package

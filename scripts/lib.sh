@@ -16,9 +16,7 @@ export COUPONS_PORT COUPONS_VAR COUPONS_CONFIG
 RUN=$COUPONS_VAR/run
 LOG=$COUPONS_VAR/log
 KEYS=$COUPONS_VAR/keys
-COUPONS_PEER_CERT=${COUPONS_PEER_CERT:-$KEYS/peer} # .pem and .key
 COUPONS_METRICS=${COUPONS_METRICS:-unix:$RUN/metrics.sock}
-FRONTS_DIR=$RUN/fronts # which other fronts are gone: coupond writes, nginx looks
 CACHE=${COUPONS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/coupons}
 # COUPONS_BUILD: run the programs of this folder as they are: of tests that have built them, also with a sanitizer or for coverage
 BUILD=$ROOT/${COUPONS_BUILD:-build}
@@ -49,7 +47,7 @@ up_to_thrice() { "$@" || { sleep 5 && "$@"; } || { sleep 20 && "$@"; }; }
 packages_missing() {
     local pair version
     have gcc || have "${CC:-gcc}" || printf '%s\n' gcc libc6-dev
-    for pair in make:make ar:binutils pkg-config:pkg-config nginx:nginx-light curl:curl flock:util-linux openssl:openssl; do
+    for pair in make:make ar:binutils pkg-config:pkg-config nginx:nginx-light curl:curl flock:util-linux; do
         have "${pair%%:*}" || say "${pair#*:}"
     done
     for pair in libmongoc-1.0:libmongoc-dev json-c:libjson-c-dev libsodium:libsodium-dev inih:libinih-dev \
@@ -72,7 +70,8 @@ packages_missing() {
         version=$(clang -dumpversion 2> /dev/null || say 14)
         [ -e "$(clang -print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2> /dev/null)" ] ||
             say "libclang-rt-${version%%.*}-dev"
-        for pair in chromium:chromium chromedriver:chromium-driver logrotate:logrotate jq:jq promtool:prometheus wrk:wrk; do
+        for pair in openssl:openssl chromium:chromium chromedriver:chromium-driver logrotate:logrotate \
+            jq:jq promtool:prometheus wrk:wrk; do
             have "${pair%%:*}" || say "${pair#*:}"
         done
     fi
@@ -204,6 +203,7 @@ pid_of() {
 
 coupond_pid() { pid_of "$RUN/coupond.pid" coupond "$RUN"; }
 nginx_pid() { pid_of "$RUN/nginx.pid" nginx "$COUPONS_VAR/nginx"; }
+balancer_pid() { pid_of "$RUN/balancer.pid" nginx "$COUPONS_VAR/balancer"; }
 # mongod_pid MEMBER -- of our replica set's first member by default
 mongod_pid() { pid_of "$RUN/mongod$(suffix "${1:-1}").pid" "$(cat "$RUN/mongod.name" 2> /dev/null || echo mongod)" "$COUPONS_VAR/db$(suffix "${1:-1}") "; }
 # running_fronts -- the directory of each further front that runs, a line each
@@ -250,112 +250,34 @@ port_is_open() { (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null; }
 
 # ---- nginx ----
 
-# peers_text HOP_TIMEOUT -- peers.conf.in for COUPONS_PEERS, of which COUPONS_PEER is this front
-peers_text() {
-    local text fronts='' shares='' followers='' all address next name i
-    read -ra all <<< "$COUPONS_PEERS"
-    for ((i = 0; i < ${#all[@]}; i++)); do
-        address=${all[i]}
-        next=$(((i + 1) % ${#all[@]}))
-        name=coupons_front_$i
-        [[ $address =~ ^(unix:/[A-Za-z0-9./_-]+|[A-Za-z0-9.-]+:[0-9]+|\[[0-9a-f:]+\]:[0-9]+)$ ]] ||
-            die "COUPONS_PEERS are HOST:PORT or unix:/PATH, with a space between them: $address"
-        if [ "$address" = "$COUPONS_PEER" ]; then
-            name='""'
-        else
-            fronts+="    upstream $name {
-        zone $name 64k;
-        server $address max_fails=0;
-        keepalive 256;
-        keepalive_requests 10000000;
-        keepalive_timeout 30m;
-    }
-"
-            # All others ask the same one in its place.
-            [ "${all[next]}" = "$COUPONS_PEER" ] || followers+="        $name coupons_front_$next;
-"
-        fi
-        if ((i + 1 < ${#all[@]})); then
-            shares+="        $((100 / ${#all[@]})).$(printf %02d $((10000 / ${#all[@]} % 100)))% $name;
-"
-        else
-            shares+="        * $name;"
-        fi
-    done
-    text=$(cat "$ROOT/nginx/peers.conf.in")
-    text=${text//@SHARES@/"$shares"}
-    text=${text//@FRONTS@/"${fronts%$'\n'}"}
-    text=${text//@FOLLOWERS@$'\n'/"$followers"}
-    text=${text//@PEER@/"$COUPONS_PEER"}
-    text=${text//@PEER_CERT@/"$COUPONS_PEER_CERT.pem"}
-    text=${text//@PEER_KEY@/"$COUPONS_PEER_CERT.key"}
-    say "${text//@HOP_TIMEOUT@/"$1"}"
-}
-
-# peer_names -- as nginx has them, of all but this one
-peer_names() {
-    local all i
-    read -ra all <<< "$COUPONS_PEERS"
-    for ((i = 0; i < ${#all[@]}; i++)); do
-        [ "${all[i]}" = "$COUPONS_PEER" ] || printf 'coupons_front_%d\\n' $i
-    done
-}
-
-# nginx_text READ_TIMEOUT -- nginx.conf.in, with what it has more where there are several fronts
+# nginx_text READ_TIMEOUT -- nginx.conf.in, with the balancers in front of it, if COUPONS_BALANCER names any
 nginx_text() {
-    local text peers='' elsewhere='' long='' choice='' probes=''
-    if [[ ${COUPONS_PEERS-} == *' '* ]]; then
-        [[ " $COUPONS_PEERS " == *" ${COUPONS_PEER:-none} "* ]] || die "COUPONS_PEER must be one of COUPONS_PEERS: $COUPONS_PEERS"
-        peers=$(peers_text $(($1 + 2)))$'\n'
-        # shellcheck disable=SC2016 # nginx's variables
-        choice='        set $coupons_at $coupons_front;
-        if (-f "@FRONTS_DIR@/$coupons_at") {
-            set $coupons_at $coupons_follower;
-        }
-        if (-f "@FRONTS_DIR@/$coupons_at") {
-            set $coupons_at "";
-        }
-'
-        # shellcheck disable=SC2016 # nginx's variables
-        elsewhere='            if ($coupons_at) {
-                proxy_pass https://$coupons_at$request_uri;
-            }
-'
-        # shellcheck disable=SC2016 # nginx's variables
-        probes='
-        # For coupond: which other fronts there are, and whether a worker of one answers.
-        location = /coupons/-/fronts {
-            return 200 "'$(peer_names)'";
-        }
-        location ~ ^/coupons/-/fronts/(?<probed>coupons_front_[0-9]+)\z {
-            proxy_read_timeout 1s;
-            proxy_ignore_client_abort off;
-            proxy_ignore_headers X-Accel-Redirect;
-            proxy_pass https://$probed/coupons/-/health;
-        }
-'
-        long="            proxy_read_timeout 130s;
-            proxy_send_timeout 120s;
-$elsewhere"
+    # shellcheck disable=SC2016 # nginx's variable
+    local text address unreached='$coupons_on_lost' lines=''
+    for address in ${COUPONS_BALANCER-}; do
+        [[ $address =~ ^[0-9a-fA-F.:]+(/[0-9]+)?$ ]] || die "COUPONS_BALANCER are addresses or networks, with a space between them: $address"
+        lines+="        set_real_ip_from $address;"$'\n'
+    done
+    if [ -n "$lines" ]; then
+        lines="        # Nobody else is believed about a caller's address."$'\n'"$lines        real_ip_header X-Forwarded-For;"$'\n'
+        unreached=@closed
     fi
     text=$(cat "$ROOT/nginx/nginx.conf.in")
-    text=${text//@PEERS@$'\n'/"$peers"}
-    text=${text//@CHOICE@$'\n'/"$choice"}
-    text=${text//@PROBES@$'\n'/"$probes"}
-    text=${text//@FRONTS_DIR@/"$FRONTS_DIR"}
-    text=${text//@ELSEWHERE@$'\n'/"$elsewhere"}
-    text=${text//@ELSEWHERE_LONG@$'\n'/"$long"}
+    text=${text//@BALANCER@$'\n'/"$lines"}
+    text=${text//@UNREACHED@/"$unreached"}
     say "${text//@READ_TIMEOUT@/"$1"}"
 }
 
-# The one certificate of all fronts of a service, which is its own authority.
-make_peer_certificate() {
-    [ ! -s "$COUPONS_PEER_CERT.pem" ] || return 0
-    have openssl || die "openssl is missing: it makes the certificate of the fronts (Debian's package openssl)"
-    (umask 077 && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=coupons-peer \
-        -addext subjectAltName=DNS:coupons-peer -keyout "$COUPONS_PEER_CERT.key" -out "$COUPONS_PEER_CERT.new" 2> /dev/null) ||
-        die "openssl cannot make $COUPONS_PEER_CERT.pem"
-    mv -f "$COUPONS_PEER_CERT.new" "$COUPONS_PEER_CERT.pem"
+# balancer_text READ_TIMEOUT LISTEN SCHEME LOG FRONT... -- balancer.conf.in; READ_TIMEOUT is that of the fronts
+balancer_text() {
+    local text front rows=''
+    for front in "${@:5}"; do rows+="    server $front max_fails=1 fail_timeout=5s;"$'\n'; done
+    text=$(cat "$ROOT/nginx/balancer.conf.in")
+    text=${text//@READ_TIMEOUT@/"$(($1 + 2))"}
+    text=${text//@LISTEN@/"    $2"}
+    text=${text//@SCHEME@/"$3"}
+    text=${text//@LOG@/"$4"}
+    say "${text//@FRONTS@$'\n'/"$rows"}"
 }
 
 # ---- MongoDB ----

@@ -36,9 +36,6 @@
       "group that may connect to the workers' sockets (nginx's); empty: coupond's own")                                \
     X(coupond, drain_s, INT, "10", 1, 300, NULL, true,                                                                 \
       "seconds that a stopping process may take to finish requests in flight; less than systemd's TimeoutStopSec")    \
-    X(fronts, at, TEXT, "", 0, 112, NULL, false,                                                                       \
-      "where this machine's nginx reports on the other fronts: its METRICS, HOST:PORT or unix:PATH; empty: they are not watched") \
-    X(fronts, dir, PATH, "run/fronts", 1, 200, NULL, false, "where a file tells nginx of each front that is gone")     \
     X(worker, io_threads, INT, "2", 1, 16, NULL, true, "threads that read requests and write replies")                 \
     X(worker, committers, INT, "2", 1, 8, NULL, true, "threads that decide and commit batches, each for its own lanes") \
     X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other blocking reads")         \

@@ -98,6 +98,5 @@ enum ending run_remains(struct work *w);
 void *sweeper_thread(void *context);
 void *front_heartbeat_thread(void *context);
 void *high_water_thread(void *context);
-void *front_probe_thread(void *context);
 
 #endif

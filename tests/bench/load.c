@@ -1,7 +1,7 @@
 /*
  * tests/bench/load.c -- a closed- or open-loop HTTP/1.1 load generator that counts what was accepted and what was refused.
  *
- * Usage   load --port P[,P]... --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] [--seed X]
+ * Usage   load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] [--seed X]
  *              [--coupons M] [--state STATE] [--orders] [--pairs] [--rate R] --path PATH
  * Ports   the connections take turns at them
  * Open    --rate R sends R requests a second whatever becomes of them, over up to N connections, and counts 503s apart (`busy`).
@@ -37,7 +37,7 @@
 #define LATENCY_BUCKETS 200000 /* of 0.01 ms; the last one holds all above */
 
 struct connection {
-    int fd, port;
+    int fd;
     bool waiting; /* a request is out */
     bool idle;    /* stands in idle[] */
     bool second;  /* of a pair */
@@ -46,10 +46,8 @@ struct connection {
     char reply[REPLY_MAX + 1];
 };
 
-#define PORTS_MAX 9
-
 static struct {
-    int ports[PORTS_MAX], port_count, connections, coupons;
+    int port, connections, coupons;
     double seconds, warmup, rate;
     int64_t requests;
     bool get, pairs, orders;
@@ -94,7 +92,7 @@ static uint64_t scatter(uint64_t x)
 
 static void open_connection(struct connection *c)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)c->port)};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)option.port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     c->fd = socket(AF_INET, SOCK_STREAM, 0);
     if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&to, sizeof to) != 0)
@@ -106,12 +104,6 @@ static void open_connection(struct connection *c)
         die("epoll_ctl");
     c->reply_len = 0;
     c->waiting = false;
-}
-
-static void read_ports(char *list)
-{
-    for (char *word = strtok(list, ","); word && option.port_count < PORTS_MAX; word = strtok(NULL, ","))
-        option.ports[option.port_count++] = atoi(word);
 }
 
 static void reopen(struct connection *c)
@@ -380,7 +372,7 @@ static void read_options(int argc, char **argv)
         {"seed", 1, NULL, 'x'},    {"path", 1, NULL, 'u'},        {NULL, 0, NULL, 0}};
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (o) {
-        case 'p': read_ports(optarg); break;
+        case 'p': option.port = atoi(optarg); break;
         case 'c': option.connections = atoi(optarg); break;
         case 's': option.seconds = atof(optarg); break;
         case 'n': option.requests = atoll(optarg); break;
@@ -397,8 +389,8 @@ static void read_options(int argc, char **argv)
         default: exit(2);
         }
     }
-    if (!option.port_count || option.connections < 1 || option.coupons < 1 || (option.pairs && option.coupons > 1) || (option.seconds <= 0) == (option.requests <= 0)) {
-        fprintf(stderr, "usage: load --port P[,P]... --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] "
+    if (!option.port || option.connections < 1 || option.coupons < 1 || (option.pairs && option.coupons > 1) || (option.seconds <= 0) == (option.requests <= 0)) {
+        fprintf(stderr, "usage: load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] "
                         "[--seed X] [--coupons M] [--state STATE] [--orders] [--pairs] [--rate R] --path PATH\n");
         exit(2);
     }
@@ -412,10 +404,8 @@ int main(int argc, char **argv)
     idle = calloc((size_t)option.connections, sizeof(struct connection *));
     if (poll_fd < 0 || !all || !idle)
         die("start");
-    for (int i = 0; i < option.connections; i++) {
-        all[i].port = option.ports[i % option.port_count];
+    for (int i = 0; i < option.connections; i++)
         open_connection(&all[i]);
-    }
 
     seen.start_us = seen.last_us = now_us();
     seen.from_us = seen.start_us + (int64_t)(option.warmup * 1e6);

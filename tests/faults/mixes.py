@@ -4,14 +4,14 @@ import dataclasses
 import clients
 import clocks
 import database
-import peers
+import pair
 import processes
 import resources
 from effort import effort
 from fault import PAUSE_S, TOGETHER
 
 FAULTS = {**processes.ROWS, **processes.CRASHES, **database.ROWS, **clocks.ROWS, **clients.ROWS, **resources.ROWS,
-          **peers.ROWS}
+          **pair.ROWS}
 CALM_DOWN_S = 2  # of load, when the last one is healed
 SLOW = {"coupond is replaced", "kill coupond"}  # take many seconds
 
@@ -46,5 +46,5 @@ MIXES = {
     "clients": Mix((*clients.ROWS, *resources.ROWS), short=0, long=300),
     "clocks": Mix((*clocks.ROWS, "the primary's clock jumps"), short=0, long=300, slack_ms=clocks.SLACK_MS),
     "fail-overs": Mix(("kill the primary", "kill a worker"), short=0, long=600),
-    "fronts": Mix(tuple(peers.ROWS), short=0, long=300, fronts=2),
+    "fronts": Mix(tuple(pair.ROWS), short=0, long=300, fronts=2),
 }

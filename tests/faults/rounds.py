@@ -8,12 +8,12 @@ import re
 import time
 
 import ledger
-from between import Pair
 from erasure import found
 from evidence import seqs_of
 from fault import Scheduler
 from history import Recorder
 from mixes import CALM_DOWN_S, FAULTS
+from pair import Pair
 from receiver import Receiver
 from replica_set import SetStack
 from scenarios import COURSES, FLOW, HOLD_S

@@ -179,7 +179,7 @@ class Stack:
         self.own_transactions = 0  # that a test started
         self.options = ()  # of scripts/run
         self.names = itertools.count(1)
-        self.fronts = [self]  # tests/faults/between.py has two
+        self.fronts = [self]  # tests/faults/pair.py has two
         self.database = None
         self.mongo = None
 

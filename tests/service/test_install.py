@@ -1,19 +1,21 @@
 """make install: what it puts where, and the service that starts from there, with what was installed alone."""
 import contextlib
 import grp
+import json
 import os
 import pathlib
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
+import urllib.error
 import urllib.request
 
 import pytest
 
 from client import Http
-from fronts import certificate
 from ports import free_port
 from stack import BUILD, ROOT, SLOW_DATABASE, wait_until
 
@@ -38,7 +40,7 @@ def test_a_package_has_its_files_and_names_no_place_of_the_build(tmp_path):
             "usr/lib/systemd/system/coupond@.service", "usr/lib/sysusers.d/coupons.conf", "usr/lib/tmpfiles.d/coupons.conf",
             "usr/share/bash-completion/completions/couponctl", "usr/share/man/man1/couponctl.1", "usr/share/man/man8/coupond.8",
             "usr/share/coupons/pages/docs/openapi.json.gz", "usr/share/coupons/pages/dashboard/chart.js",
-            "usr/share/coupons/pages/problems/sold_out.html"} <= set(there), there
+            "usr/share/coupons/pages/problems/sold_out.html", "usr/share/coupons/nginx/balancer.conf"} <= set(there), there
     for name in set(there) - {"usr/bin/couponctl", "usr/sbin/coupond"}:
         content = (tmp_path / name).read_bytes()
         assert bytes(ROOT) not in content and bytes(tmp_path) not in content, name
@@ -97,30 +99,57 @@ http {{
 """
 
 
-@pytest.mark.full
-def test_the_site_of_several_fronts_is_one(tmp_path):
-    """nginx takes it; each coupon has a front, and each front that is gone has one that follows it, the same for all others."""
-    followers = []
-    peers, prefix = [f"127.0.0.1:{free_port()}" for _ in range(4)], str(tmp_path / "usr")
-    for i, peer in enumerate(peers):
-        etc, run = tmp_path / f"etc-{i}", tmp_path / f"run-{i}"
-        install(PREFIX=prefix, SYSCONFDIR=str(etc), LOCALSTATEDIR=str(tmp_path / "var"), RUNSTATEDIR=str(run), PEERS=" ".join(peers), PEER=peer,
-                LISTEN=f"127.0.0.1:{free_port()}", METRICS=f"127.0.0.1:{free_port()}")
-        certificate(etc / "coupons" / "peer")
-        (etc / "nginx/sites-enabled").mkdir()
-        (etc / "nginx/sites-enabled/coupons").symlink_to("../sites-available/coupons")
-        for place in (tmp_path / "var/log/nginx", run):
-            place.mkdir(parents=True, exist_ok=True)
-        (etc / "nginx/nginx.conf").write_text(NGINX.format(user="", run=run, var=tmp_path / "var", etc=etc, other=free_port()))
-        nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-        done = subprocess.run([nginx, "-t", "-p", run, "-e", run / "error.log", "-c", etc / "nginx/nginx.conf"], text=True, capture_output=True)
-        assert done.returncode == 0 and "test is successful" in done.stderr, done.stderr
-        site = (etc / "nginx/sites-available/coupons").read_text()
-        assert re.findall(r"^        (?:25.00%|\*) (\S+);$", site, re.M) == [f"coupons_front_{j}" if j != i else '""' for j in range(4)]
-        rows = re.search(r"map \$coupons_front \$coupons_follower \{\n(.*?)\n    \}", site, re.S)[1]
-        followers.append(dict(re.findall(r"coupons_front_(\d) (\S+);", rows)))
-    for i in range(4):
-        assert {of.get(str(i)) for of in followers} == {None, f"coupons_front_{(i + 1) % 4}"}, followers
+def test_the_load_balancer_of_the_example_speaks_tls_on_both_sides(tmp_path):
+    """In one nginx with a front's site, which believes it."""
+    front, balancer, etc, run, usr = free_port(), free_port(), tmp_path / "etc", tmp_path / "run", tmp_path / "usr"
+    install(PREFIX=str(usr), SYSCONFDIR=str(etc), LOCALSTATEDIR=str(tmp_path / "var"), RUNSTATEDIR=str(run), BALANCER="127.0.0.1 ::1",
+            LISTEN=f"127.0.0.1:{front}", METRICS=f"127.0.0.1:{free_port()}")
+    ssl_of = tmp_path / "ssl"
+    for place in (ssl_of, run, tmp_path / "var/log/nginx", etc / "nginx/sites-enabled"):
+        place.mkdir(parents=True)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", ssl_of / "privkey.pem", "-out", ssl_of / "fullchain.pem",
+                    "-subj", "/CN=coupons.test", "-addext", "subjectAltName=DNS:localhost,DNS:coupons.internal", "-days", "2"],
+                   check=True, capture_output=True)
+    shutil.copy(ssl_of / "fullchain.pem", ssl_of / "fronts-ca.pem")
+
+    def example(name, port):
+        text = (usr / "share/coupons/nginx" / name).read_text()
+        return re.sub(r"listen 443\b", f"listen 127.0.0.1:{port}", re.sub(r"listen \[::\].*", "", text)).replace("/etc/ssl/coupons", str(ssl_of))
+
+    for name, port in (("front", front), ("balancer", balancer)):
+        (tmp_path / f"tls-{name}.conf").write_text(example("tls.conf", port))
+    site = (etc / "nginx/sites-available/coupons").read_text()
+    assert "set_real_ip_from 127.0.0.1;" in site and "set_real_ip_from ::1;" in site and "real_ip_header X-Forwarded-For;" in site, site
+    (etc / "nginx/sites-enabled/coupons").write_text(re.sub(rf"listen 127.0.0.1:{front}.*", f"include {tmp_path}/tls-front.conf;", site))
+    text = example("balancer.conf", balancer).replace(str(usr / "share/coupons/nginx/tls.conf"), f"{tmp_path}/tls-balancer.conf")
+    assert "https://coupons_fronts" in text
+    (etc / "nginx/sites-enabled/balancer").write_text(re.sub(r"10\.0\.0\.\d+:443", f"127.0.0.1:{front}", text))
+    user = "user root;\n" if os.geteuid() == 0 else ""
+    (etc / "nginx/nginx.conf").write_text(NGINX.format(user=user, run=run, var=tmp_path / "var", etc=etc, other=free_port()))
+    trusting = ssl.create_default_context(cafile=ssl_of / "fullchain.pem")
+
+    def asked():
+        """Something that the front's nginx has as a file."""
+        try:
+            with urllib.request.urlopen(f"https://localhost:{balancer}/coupons/-/openapi.json", context=trusting) as reply:
+                return reply.headers, json.load(reply)
+        except urllib.error.HTTPError as refused:
+            return refused.headers, json.load(refused)
+
+    nginx = [shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-p", run, "-e", run / "error.log", "-c", etc / "nginx/nginx.conf"]
+    done = subprocess.run(nginx, text=True, capture_output=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    try:
+        headers, body = asked()
+        assert body["openapi"] == "3.1.0" and headers.get_all("Strict-Transport-Security") == ["max-age=63072000"], headers
+        # Not the name that the fronts' certificate has: nothing is sent.
+        (etc / "nginx/sites-enabled/balancer").write_text((etc / "nginx/sites-enabled/balancer").read_text().replace("coupons.internal", "another"))
+        subprocess.run([*nginx, "-s", "reload"], check=True, capture_output=True)
+        headers, _ = wait_until("the new configuration", lambda: (told := asked())[1].get("code") == "busy" and told)
+        assert headers.get_all("Strict-Transport-Security") == ["max-age=63072000"] and headers["Retry-After"] == "1", headers
+    finally:
+        os.kill(int((run / "nginx.pid").read_text()), signal.SIGTERM)
+        wait_until("nginx to end", lambda: not (run / "nginx.pid").exists())
 
 
 class Installed:

@@ -1,4 +1,4 @@
-"""Faults at one of two fronts, and at what is between them. All need `stack.fronts` and `stack.between` (see between.py)."""
+"""Two fronts on one database, without a load balancer; and faults at one of them."""
 import contextlib
 import functools
 import os
@@ -7,12 +7,47 @@ import time
 
 from fault import Fault, NotNow, Row
 from processes import GONE_S, SLEEP_S, Kill, Reload
-from stack import children, state_of, wait_until, write_settings
+from stack import SLOW_DATABASE, Stack, children, state_of, wait_until, write_settings
 
-NOTICED_S = 4  # for a front to open another connection, where what is sent is lost
 BACK_S = 120
 OTHER_SETTINGS = {"batch_max": (1, 16, 1000), "bucket_flush_ms": (1, 100, 3000), "committers": (1, 4), "io_threads": (1, 4),
                   "lanes_max": (8, 10000), "window_max": (1000, 100_000), "filters_mb": (0, 64)}
+
+
+class Front(Stack):
+    """On the database of another one, with its keys."""
+
+    def __init__(self, first, settings, **how):
+        super().__init__(SLOW_DATABASE + settings, **how)
+        self.first = first
+
+    def start(self):
+        self.environment["MONGODB_URI"] = (self.first.var / "run" / "mongodb_uri").read_text().strip()
+        if not (self.var / "keys").exists():
+            (self.var / "keys").symlink_to(self.first.var / "keys")
+        return super().start()
+
+
+class Pair(Stack):
+    """The first of two fronts, and the other one in `fronts`."""
+
+    def __init__(self, settings, **how):
+        super().__init__(SLOW_DATABASE + settings, **how)
+        self.fronts = [self, Front(self, settings, **how)]
+
+    def start(self):
+        super().start()
+        self.fronts[1].start()
+        return self
+
+    def stop(self):
+        with contextlib.ExitStack() as undo:
+            undo.callback(super().stop)
+            undo.callback(self.fronts[1].stop)
+
+    def remove(self):
+        super().remove()
+        self.fronts[1].remove()
 
 
 class AtOne(Fault):
@@ -121,45 +156,8 @@ class OtherSettings(Reload):
             return None
 
 
-class Cut(Fault):
-    """What fronts send to each other is lost, in one direction or in both, or they refuse each other. Clients and the database reach
-    both. It happened when a front has opened another connection, because the ones that it had are of no use."""
-
-    def __init__(self, stack, how):
-        super().__init__(stack)
-        self.how, self.between = how, stack.between
-
-    def start(self, chance):
-        came, at = self.between.came, time.monotonic()
-        note = getattr(self, self.how)(chance) or ""
-        try:
-            wait_until("a front to notice", lambda: self.between.came > came, NOTICED_S, every=0.02)
-        except AssertionError as e:  # neither calls the other at present
-            self.heal()
-            raise NotNow from e
-        self.happened(note, at)
-
-    def one_way(self, chance):
-        sender = chance.randrange(2)
-        self.between.lose(sender)
-        return f"what front {sender + 1} sends"
-
-    def both_ways(self, chance):
-        self.between.lose(0, 1)
-
-    def refused(self, chance):
-        self.between.refuse()
-
-    def heal(self):
-        self.between.heal()
-
-
 def at_one(kind, lasts_s=(0, 0), **options):
     return Row(AtOne, {"kind": kind, **options}, lasts_s, frozenset(["a front"]))
-
-
-def cut(how):
-    return Row(Cut, {"how": how}, (1, 5), frozenset(["between"]))
 
 
 ROWS = {
@@ -169,7 +167,4 @@ ROWS = {
     "a front's worker is killed": at_one(Kill, group="worker"),
     "a front sleeps": at_one(Sleep, SLEEP_S),
     "a front has other settings": at_one(OtherSettings, (2, 5)),
-    "a front is not heard by the other": cut("one_way"),
-    "fronts do not hear each other": cut("both_ways"),
-    "fronts refuse each other": cut("refused"),
 }
