@@ -224,7 +224,8 @@ static bool fits(struct checking *c, const struct archive_lane *l, const struct 
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
-        if (e->kind == ENTRY_GENERATE && e->count && (e->n < 0 || e->count < 0 || e->count > l->slots || e->n % LANE_SLOTS > l->slots - e->count)) {
+        if (e->kind == ENTRY_GENERATE && e->count &&
+            (e->n < 0 || e->count < 0 || e->count > l->slots || e->n % LANE_SLOTS > l->slots - e->count)) {
             refuse(c, where, "made", "at most what its manifest says", "more");
             return false;
         }
