@@ -18,7 +18,6 @@
 #include "base/ids.h"
 #include "coupons/coupon.h"
 #include "coupons/job_progress.h"
-#include "coupons/lane_account.h"
 #include "coupons/record.h"
 #include "coupons/user_state.h"
 
@@ -43,10 +42,7 @@ struct head {
     int64_t discount_minor; /* given or held */
     int64_t day_ms;  /* start of the day of at_ms, in the coupon's zone */
     int64_t day_taken;
-    /* With several lanes: what this lane gave the others, less what it got from them. */
-    int64_t elsewhere;       /* slots */
-    int64_t day_elsewhere;   /* of the day's cap */
-    int64_t minor_elsewhere; /* of the budget */
+    int64_t elsewhere; /* slots that moved from here to other lanes, less those that came from there; 0: one lane */
     int64_t turn;            /* seq of the entry that gave a job its turn at making codes; 0: no job has it */
     int64_t low_stock;       /* 1: the event was raised since slots were last added; else 0 */
     int64_t sold_out;        /* likewise */
@@ -59,26 +55,24 @@ struct head {
 /* Its fields, except those stored in the batch itself: seq, at, version and hash. See record.h. In in_line, h is the head.
  * X(kind, member, name, in_line, stored, when, place, told) */
 #define HEAD_TOTALS_FIELDS(X)                                                                                         \
-    X(INT, archived,        "archived",        h->archived,        "archived",        IF_SET, 14, 15)                 \
+    X(INT, archived,        "archived",        h->archived,        "archived",        IF_SET, 13, 15)                 \
     X(INT, discount_minor,  "discount_minor",  true,               "discount",        ALWAYS, 7,  8)                  \
     X(INT, due,             "due",             true,               "due",             ALWAYS, 1,  2)                  \
     X(INT, elsewhere,       "elsewhere",       h->elsewhere,       "elsewhere",       IF_SET, 8,  16)                 \
-    X(INT, epoch,           "epoch",           h->epoch,           "epoch",           IF_SET, 15, 19)                 \
+    X(INT, epoch,           "epoch",           h->epoch,           "epoch",           IF_SET, 14, 17)                 \
     X(INT, issued,          "issued",          true,               "issued",          ALWAYS, 3,  4)                  \
-    X(INT, low_stock,       "low_stock",       true,               "low_stock",       IF_SET, 11, 12)                 \
-    X(INT, minor_elsewhere, "minor_elsewhere", h->minor_elsewhere, "minor_elsewhere", IF_SET, 9,  18)                 \
+    X(INT, low_stock,       "low_stock",       true,               "low_stock",       IF_SET, 10, 12)                 \
     X(INT, next_n,          "next_n",          true,               "next_n",          ALWAYS, 2,  3)                  \
     X(INT, ordinal,         "ordinal",         true,               "ordinal",         ALWAYS, 6,  7)                  \
     X(INT, redeemed,        "redeemed",        true,               "redeemed",        ALWAYS, 5,  6)                  \
-    X(INT, replenish_until, "replenish_until", true,               "replenish",       IF_SET, 13, 14)                 \
+    X(INT, replenish_until, "replenish_until", true,               "replenish",       IF_SET, 12, 14)                 \
     X(INT, reserved,        "reserved",        true,               "reserved",        ALWAYS, 4,  5)                  \
     X(INT, slots,           "slots",           true,               "slots",           ALWAYS, 0,  1)                  \
-    X(INT, sold_out,        "sold_out",        true,               "sold_out",        IF_SET, 12, 13)                 \
-    X(INT, turn,            "turn",            true,               "turn",            IF_SET, 10, 11)
+    X(INT, sold_out,        "sold_out",        true,               "sold_out",        IF_SET, 11, 13)                 \
+    X(INT, turn,            "turn",            true,               "turn",            IF_SET, 9,  11)
 #define HEAD_DAY_FIELDS(X)                                                                                            \
-    X(INT,  day_elsewhere, "elsewhere", h->day_elsewhere, "elsewhere", IF_SET, 2, 17)                                 \
-    X(TIME, day_ms,        "start",     true,             "start",     ALWAYS, 0, 9)                                  \
-    X(INT,  day_taken,     "taken",     true,             "taken",     ALWAYS, 1, 10)
+    X(TIME, day_ms,    "start", true, "start", ALWAYS, 0, 9)                                                          \
+    X(INT,  day_taken, "taken", true, "taken", ALWAYS, 1, 10)
 
 static inline int64_t head_taken(const struct head *h)
 {
@@ -128,8 +122,9 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_DEFINE, "define")     /* the coupon was created or changed: definition; count slots were requested with it */ \
     X(ENTRY_DELETE, "delete")     /* the coupon is deleted; its id stays taken */                                      \
     X(ENTRY_ARCHIVE, "archive")   /* the lane is closed; the second one: its archive is written, and it is removed */    \
-    X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step unless made with the definition */ \
-    X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if requested by a job */            \
+    X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step unless made with the definition. If the */ \
+                                  /* job is of a move between lanes (lane_move.h), they come from another lane */      \
+    X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if requested by a job. Likewise: they go there */ \
     X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
     X(ENTRY_ISSUE, "issue")       /* a taking: a free slot is issued to a user */                                      \
     X(ENTRY_RESERVE, "reserve")   /* a taking: a free slot is held for a checkout */                                   \
@@ -147,8 +142,6 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_LOW_STOCK, "low_stock") /* event: `count` are still free */                                                \
     X(ENTRY_SOLD_OUT, "sold_out")   /* event: none is free */                                                          \
     X(ENTRY_REPLENISH, "replenish") /* slots are to be added until `count` exist */                                    \
-    X(ENTRY_GIVE, "give")         /* to another lane, named by the account; slots become due here, unless fresh */            \
-    X(ENTRY_GET, "get")           /* from another lane: slots [n, n + count) exist from now on */                      \
     X(ENTRY_TICK, "tick")         /* nothing happened until now */                                                     \
     X(ENTRY_RESTORED, "restored") /* the database is an older backup: batches before this may have been lost. count: the epoch */
 
@@ -176,8 +169,7 @@ enum entry_member {
     HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
     HAS_WAS = 2048,     /* was: the state it leaves, issued or reserved; held_minor: the discount that was held */
     HAS_BY = 4096,      /* by: id of the API key of the operator who asked, if any */
-    HAS_GIFT = 8192,    /* gift_*: what goes from lane to lane; fresh: the slots were never numbered here */
-    HAS_WISH = 16384    /* count: slots requested with a new coupon, made by the job, else in this batch; key; each if any */
+    HAS_WISH = 8192     /* count: slots requested with a new coupon, made by the job, else in this batch; key; each if any */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];
 
@@ -200,10 +192,8 @@ struct entry {
     bool by_name;           /* not stored: the slot was free and named, not the free pool's next */
     int64_t since;
     int64_t before; /* seq of the previous batch with this alias; 0: none. Links a user's entries */
-    struct gift gift;       /* in a generation: what other lanes get of it, by entries of their own */
-    bool fresh;
     int64_t step;
-    const char *job; /* NULL: requested by a call. In a transfer: the account's name, see lane_account.h */
+    const char *job; /* NULL: requested by a call */
     const char *by; /* NULL: no operator */
     char alias[ID_ALIAS_LEN + 1];
     uint8_t key[KEY_HASH_LEN];
@@ -233,13 +223,9 @@ static inline bool entry_from_differs(const struct entry *e)
     X(INT,            day,               HAS_TAKING,            "day",            true,                  "day",        ALWAYS, 9)  \
     APART(DEFINITION, definition,        HAS_DEFINITION,        "definition",     true,                  "def")                    \
     X(INT,            discount_minor,    HAS_MONEY,             "discount_minor", true,                  "discount",   ALWAYS, 10) \
-    X(BOOL,           fresh,             HAS_GIFT,              "fresh",          e->fresh,              "fresh",      IF_SET, 25) \
     X(U32,            from,              0,                     "from",           e->from,               "from",       IF_SET, 2)  \
     APART(INT,        from_n,            0,                     "from_n",         entry_from_differs(e), "from_n")                 \
     X(U32,            g,                 HAS_SLOT,              "g",              true,                  "g",          ALWAYS, 1)  \
-    X(INT,            gift.day,          HAS_GIFT,              "gift_day",       e->gift.day,           "gift_day",   IF_SET, 23) \
-    X(INT,            gift.minor,        HAS_GIFT,              "gift_minor",     e->gift.minor,         "gift_minor", IF_SET, 24) \
-    X(INT,            gift.slots,        HAS_GIFT,              "gift_slots",     e->gift.slots,         "gift_slots", IF_SET, 22) \
     X(INT,            held_minor,        HAS_WAS,               "held_minor",     true,                  "held",       IF_SET, 14) \
     X(TEXT,           job,               HAS_JOB,               "job",            e->job,                "job",        IF_SET, 17) \
     X(BYTES,          key,               HAS_KEY,               "key",            true,                  "key",        ALWAYS, 6)  \
@@ -273,14 +259,12 @@ struct batch {
     uint8_t prev[HASH_LEN];
     struct entry *entries;
     size_t count, capacity;
-    /* The users, jobs and accounts that it touched, as after it, if known (in this process's own batches): so their views need not be
+    /* The users and jobs that it touched, as after it, if known (in this process's own batches): so their views need not be
      * folded again. In the arena. */
     struct user_state **user_states;
     size_t user_state_count;
     struct job_progress **jobs;
     size_t job_count;
-    struct lane_account **accounts;
-    size_t account_count;
 };
 
 /* Identify a ledger by its last hashes, of all lanes in order: the first bytes of their SHA-256. */

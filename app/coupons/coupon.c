@@ -328,12 +328,23 @@ static void check_codes(struct errors *e, const struct coupon *c)
         wrong(e, "/codes/claim", "present requires codes: set codes.source");
     if (c->codes.source != CODES_NONE && !slots)
         wrong(e, "/codes/source", "codes need cap.policy exact");
-    if (c->codes.source != CODES_NONE && c->lanes > 1)
-        wrong(e, "/lanes", "must be 1 for a coupon with codes");
     if (c->replenish.add != COUPON_NULL && !slots)
         wrong(e, "/replenish", "needs cap.policy exact: other policies have no slots");
     if (c->codes.prefix && !code_text_valid(c->codes.prefix, 0))
         wrong(e, "/codes/prefix", "must be printable ASCII without spaces");
+}
+
+/* Lanes share out slots, and nothing else. */
+static void check_lanes(struct errors *e, const struct coupon *c)
+{
+    if (c->lanes <= 1)
+        return;
+    if (c->codes.source != CODES_NONE)
+        wrong(e, "/lanes", "must be 1 for a coupon with codes");
+    if (c->cap.per_day != COUPON_NULL)
+        wrong(e, "/cap/per_day", "cannot be combined with lanes above 1");
+    if (c->cap.discount_minor != COUPON_NULL)
+        wrong(e, "/cap/discount_minor", "cannot be combined with lanes above 1");
 }
 
 /* Check what no single row can express. */
@@ -352,6 +363,7 @@ static void check_rules(struct errors *e, const struct coupon *c)
     if ((c->replenish.below == COUPON_NULL) != (c->replenish.add == COUPON_NULL))
         wrong(e, "/replenish", "must have both below and add, or neither");
     check_codes(e, c);
+    check_lanes(e, c);
 }
 
 size_t coupon_check(const struct coupon *c, struct arena *a, struct field_error **list)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "coupons/fold.h"
+#include "coupons/lane_move.h"
 
 #define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000) /* the longest that a hold lasts, however often extended */
 
@@ -62,54 +63,19 @@ const struct policy_row policies[] = {
     [CAP_NONE]        = {false, false, never_exhausted},
 };
 
-/* ---- quotas ---- */
+/* ---- several lanes ---- */
 
-/* True if the lane may take no more than its quotas, and asks other lanes for more. Without slots it counts what they reported
- * instead. */
-static bool has_quotas(const struct decision *d)
+/* True if other lanes may have slots for this one. Without slots it counts what they reported instead. */
+static bool shares_slots(const struct decision *d)
 {
     return d->coupon->lanes > 1 && policy_of(d->coupon)->slots;
 }
 
-int64_t quota_left(const struct coupon *c, int64_t lane, const struct head *h, enum quota quota)
-{
-    int64_t cap = quota == QUOTA_DAY ? c->cap.per_day : c->cap.discount_minor;
-
-    if (quota == QUOTA_SLOTS)
-        return head_free(h);
-    if (cap == COUPON_NULL)
-        return INT64_MAX;
-    if (lane != 0) /* lane 0 starts with all */
-        cap = 0;
-    return quota == QUOTA_DAY ? cap - h->day_elsewhere - h->day_taken : cap - h->minor_elsewhere - h->discount_minor;
-}
-
-/* Takings that the day's cap still allows here. */
-static int64_t day_left(const struct decision *d)
-{
-    int64_t left = quota_left(d->coupon, has_quotas(d) ? d->batch->lane : 0, &d->head, QUOTA_DAY);
-
-    return left == INT64_MAX || has_quotas(d) ? left : left - d->others.day_taken;
-}
-
-/* Discount that the budget still allows here. Without a cap, the sum of all discounts must still be exact in JSON. */
-static int64_t budget_left(const struct decision *d)
-{
-    int64_t left = quota_left(d->coupon, has_quotas(d) ? d->batch->lane : 0, &d->head, QUOTA_BUDGET);
-
-    if (left == INT64_MAX)
-        return MONEY_MAX / d->coupon->lanes - d->head.discount_minor;
-    return has_quotas(d) ? left : left - d->others.discount_minor;
-}
-
-static void refuse_for_lack(const struct decision *d, enum cpn_result result, enum quota lacks, int64_t need,
-                            struct outcome *out)
+/* The lane has too few free slots. */
+static void refuse_for_lack(const struct decision *d, enum cpn_result result, int64_t need, struct outcome *out)
 {
     refuse(out, result);
-    if (!has_quotas(d))
-        return;
-    out->lacks = lacks;
-    out->need = need;
+    out->need = shares_slots(d) ? need : 0;
 }
 
 /* ---- entries ---- */
@@ -393,14 +359,13 @@ static bool reaches(int64_t taken, int64_t cap)
 
 static bool budget_refuses(const struct decision *d, int64_t more_minor, struct outcome *out)
 {
-    int64_t left_minor = budget_left(d);
+    const struct coupon *c = d->coupon;
+    /* without a cap, the sum of all discounts must still be exact in JSON */
+    int64_t most_minor = c->cap.discount_minor != COUPON_NULL ? c->cap.discount_minor : MONEY_MAX / c->lanes;
 
-    if (more_minor <= 0 || more_minor <= left_minor)
+    if (more_minor <= 0 || more_minor <= most_minor - d->head.discount_minor)
         return false;
-    if (d->coupon->cap.discount_minor == COUPON_NULL)
-        refuse(out, CPN_BUDGET_REACHED);
-    else
-        refuse_for_lack(d, CPN_BUDGET_REACHED, QUOTA_BUDGET, more_minor, out);
+    refuse(out, CPN_BUDGET_REACHED);
     return true;
 }
 
@@ -428,7 +393,7 @@ static void refuse_sold_out(const struct decision *d, struct outcome *out)
     int64_t total = d->coupon->cap.total, stock = d->batch->lane == 0 ? head_stock(h) : d->others.stock;
     bool slots = policy_of(d->coupon)->slots, held = h->reserved + d->others.reserved > 0;
 
-    refuse_for_lack(d, CPN_SOLD_OUT, QUOTA_SLOTS, 1, out);
+    refuse_for_lack(d, CPN_SOLD_OUT, 1, out);
     out->retry = held || (slots && (total == COUPON_NULL || stock < total));
     if (held)
         out->retry_at_ms = sooner_ms(d->next_due_ms, d->others.due_ms);
@@ -446,8 +411,8 @@ static bool caps_refuse(const struct decision *d, const struct user_state *u, st
     } else if (reaches(user_state_today(u, h->day_ms) - user_state_lapsed_today(u, h->at_ms, h->day_ms), c->cap.per_user_per_day)) {
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
-    } else if (day_left(d) <= 0) {
-        refuse_for_lack(d, CPN_DAILY_CAP_REACHED, QUOTA_DAY, 1 - day_left(d), out);
+    } else if (reaches(h->day_taken, c->cap.per_day)) {
+        refuse(out, CPN_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
     }
     return out->result != CPN_OK;
@@ -872,21 +837,6 @@ static void apply_to_job(struct decision *d, struct job_progress *job, struct en
         fold_job_entry(job, e, &d->head);
 }
 
-static struct entry *add_transfer(struct decision *d, const struct lane_account *account, enum entry_kind kind)
-{
-    struct entry *e = add(d, kind);
-    char name[ACCOUNT_NAME_SIZE];
-
-    e->job = arena_strdup(&d->batch->arena, account_name(account->lane, account->peer, name));
-    return e;
-}
-
-static void apply_transfer(struct decision *d, struct lane_account *account, struct entry *e)
-{
-    apply(d, NULL, e);
-    fold_account_entry(account, e, &d->head);
-}
-
 static void add_due(struct decision *d, int64_t count, struct job_progress *job, int64_t step)
 {
     struct entry *e = add_job_entry(d, job, ENTRY_DUE, step);
@@ -895,28 +845,13 @@ static void add_due(struct decision *d, int64_t count, struct job_progress *job,
     apply_to_job(d, job, e);
 }
 
-/* Give each other lane its part of new slots, before they are numbered. */
-static void give_fresh(struct decision *d, struct lane_account *const *accounts, int64_t part)
+static void add_slots(struct decision *d, struct job_progress *job, int64_t step, int64_t count)
 {
-    for (int64_t lane = 1; lane < d->coupon->lanes && part > 0; lane++) {
-        struct entry *e = add_transfer(d, accounts[lane], ENTRY_GIVE);
-
-        e->gift.slots = part;
-        e->fresh = true;
-        apply_transfer(d, accounts[lane], e);
-    }
-}
-
-static void add_slots(struct decision *d, struct job_progress *job, struct lane_account *const *accounts, int64_t step, int64_t count)
-{
-    int64_t part = count / d->coupon->lanes, parts = part * (d->coupon->lanes - 1);
     struct entry *e = add_job_entry(d, job, ENTRY_GENERATE, step);
 
     e->n = fold_next_n(&d->head, d->batch->lane);
-    e->count = count - parts;
-    e->gift.slots = parts;
+    e->count = count;
     apply_to_job(d, job, e);
-    give_fresh(d, accounts, part);
 }
 
 void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out)
@@ -938,7 +873,7 @@ void decide_create(struct decision *d, const struct coupon *next, const struct w
         set_job(d, e, w->job, 0);
         fold_job_entry(w->job, e, &d->head);
     } else if (w->slots) {
-        add_slots(d, NULL, w->accounts, 0, w->slots);
+        add_slots(d, NULL, 0, w->slots);
     }
 }
 
@@ -969,8 +904,8 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
         out->detail = fixed;
         return;
     }
-    if (has_quotas(d) ? excess > head_free(h) : lowered && total < head_taken(h) + d->others.taken) {
-        refuse_for_lack(d, CPN_CAP_BELOW_TAKEN, QUOTA_SLOTS, excess, out);
+    if (shares_slots(d) ? excess > head_free(h) : lowered && total < head_taken(h) + d->others.taken) {
+        refuse_for_lack(d, CPN_CAP_BELOW_TAKEN, excess, out);
         return;
     }
     define(d, next, d->coupon->version + 1);
@@ -1045,66 +980,9 @@ void decide_follow(struct decision *d, const struct coupon *definition)
     d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
 }
 
-/* How much of what is here another lane gets, if it wants some: what it needs, or a fair part if that is more. */
-static int64_t part_for(const struct decision *d, int64_t want, int64_t here)
-{
-    int64_t fair = here / d->coupon->lanes, part = want > fair ? want : fair;
-
-    if (want < 0 || here <= 0)
-        return 0;
-    return part < here ? part : here;
-}
-
-void decide_give(struct decision *d, struct lane_account *account, const struct gift *want, struct outcome *out)
-{
-    const struct coupon *c = d->coupon;
-    struct gift gift = {0, 0, 0};
-    struct entry *e;
-
-    *out = (struct outcome){.result = CPN_OK};
-    if (!has_quotas(d))
-        return;
-    gift.slots = part_for(d, want->slots, head_free(&d->head));
-    if (c->cap.per_day != COUPON_NULL)
-        gift.day = part_for(d, want->day, day_left(d));
-    if (c->cap.discount_minor != COUPON_NULL)
-        gift.minor = part_for(d, want->minor, budget_left(d));
-    if (!gift.slots && !gift.day && !gift.minor)
-        return;
-    e = add_transfer(d, account, ENTRY_GIVE);
-    e->gift = gift;
-    apply_transfer(d, account, e);
-}
-
-void decide_get(struct decision *d, struct lane_account *account, const struct gift *given, int64_t given_day_ms, int64_t most,
-                struct outcome *out)
-{
-    bool today = given_day_ms == d->head.day_ms;
-    struct gift gift = {.slots = given->slots - account->got.slots, .minor = given->minor - account->got.minor};
-    struct entry *e;
-
-    *out = (struct outcome){.result = CPN_OK};
-    if (gift.slots > most)
-        gift.slots = most;
-    if (today)
-        gift.day = given->day - (account->day_ms == d->head.day_ms ? account->got.day : 0);
-    /* negative: an old report, more was taken since */
-    gift.slots = gift.slots > 0 ? gift.slots : 0;
-    gift.day = gift.day > 0 ? gift.day : 0;
-    gift.minor = gift.minor > 0 ? gift.minor : 0;
-    if (!gift.slots && !gift.day && !gift.minor)
-        return;
-    e = add_transfer(d, account, ENTRY_GET);
-    e->gift = gift;
-    e->n = fold_next_n(&d->head, d->batch->lane);
-    e->count = gift.slots;
-    apply_transfer(d, account, e);
-}
-
 /* ---- slots ---- */
 
-void decide_generate(struct decision *d, struct job_progress *job, struct lane_account *const *accounts, int64_t step, int64_t count,
-                     int64_t turn, struct outcome *out)
+void decide_generate(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t turn, struct outcome *out)
 {
     int64_t total = d->coupon->cap.total;
 
@@ -1120,11 +998,11 @@ void decide_generate(struct decision *d, struct job_progress *job, struct lane_a
         refuse(out, CPN_BUSY);
         return;
     }
-    if (total != COUPON_NULL && head_stock(&d->head) + count > total) {
+    if (!job_moves(job->id) && total != COUPON_NULL && head_stock(&d->head) + count > total) {
         refuse(out, CPN_CAP_EXCEEDED);
         return;
     }
-    add_slots(d, job, accounts, step, count);
+    add_slots(d, job, step, count);
 }
 
 /* A turn is identified by its batch's seq, so a batch gives at most one. */
@@ -1161,11 +1039,11 @@ void decide_turn_end(struct decision *d, struct job_progress *job, struct outcom
 
 void decide_due(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out)
 {
-    int64_t free_slots = head_free(&d->head);
+    int64_t free_slots = head_free(&d->head), due = count < free_slots ? count : free_slots;
 
     *out = (struct outcome){.result = CPN_OK, .replayed = job->step >= step};
-    if (!out->replayed)
-        add_due(d, count < free_slots ? count : free_slots, job, step);
+    if (!out->replayed && due > 0)
+        add_due(d, due, job, step);
     *done = job->total;
 }
 
@@ -1335,7 +1213,7 @@ void decide_events_of_all(struct decision *d, int64_t taken)
 {
     int64_t left = head_stock(&d->head) - taken;
 
-    if (has_quotas(d))
+    if (shares_slots(d))
         raise_events(d, left > 0 ? left : 0, d->head.next_n > 0 ? INT64_MAX : 0);
 }
 

@@ -19,9 +19,6 @@
 #include "coupons/discount.h"
 #include "coupons/user_state.h"
 
-/* What a lane has quotas of, if the coupon has slots and several lanes. */
-enum quota { QUOTA_NONE, QUOTA_SLOTS, QUOTA_DAY, QUOTA_BUDGET, QUOTA_COUNT };
-
 struct free_slot {
     int64_t n;
     uint32_t g;       /* the present one: taking makes it head_next_generation() */
@@ -38,10 +35,8 @@ struct named_slot {
 /* The totals of the coupon's other lanes, as last reported: may be old. */
 struct others {
     int64_t taken, reserved, takings;
-    int64_t day_taken; /* on the present day */
-    int64_t discount_minor;
-    int64_t stock;     /* slots of the whole coupon */
-    int64_t due_ms;    /* when the first hold of any lane ends; 0: none, or unknown. Set for each request before it is decided */
+    int64_t stock;  /* slots of the whole coupon */
+    int64_t due_ms; /* when the first hold of any lane ends; 0: none, or unknown. Set for each request before it is decided */
 };
 
 struct decision {
@@ -73,9 +68,6 @@ static inline const struct policy_row *policy_of(const struct coupon *c)
 {
     return &policies[c->cap.policy];
 }
-
-/* What is left of a quota in a lane with the totals *h, if the coupon has slots and several lanes; INT64_MAX: there is no cap. */
-int64_t quota_left(const struct coupon *c, int64_t lane, const struct head *h, enum quota quota);
 
 /* The most free slots at which an event of this coupon may be due. */
 int64_t decide_low_mark(const struct coupon *c);
@@ -128,8 +120,7 @@ struct step {
 
 struct outcome {
     enum cpn_result result;
-    enum quota lacks;   /* refused because the lane lacks this quota, and needs `need` of it: other lanes may have more */
-    int64_t need;
+    int64_t need;       /* refused because the lane has fewer free slots than this: other lanes may have more. 0: not for that */
     bool replayed;      /* the first answer, repeated */
     bool created;       /* 201, not 200 */
     bool retry;         /* for sold_out: slots may come back */
@@ -177,17 +168,13 @@ void decide_erase(struct decision *d, struct user_state *u, const char *alias, s
 struct wish {
     const char *key;             /* Idempotency-Key, or NULL */
     int64_t slots;               /* 0: none */
-    struct job_progress *job;       /* the job that will make them; NULL: they are made at once */
-    struct lane_account *const *accounts; /* made at once: as of decide_generate() */
+    struct job_progress *job;    /* the job that will make them; NULL: they are made at once */
 };
 #define KEY_OF_COUPON "" /* in place of the alias, for key_hash() */
 
 /* Create the coupon (COUPON_EXISTS if it exists or did; wish NULL: none), or change it: VERSION_CHANGED unless its version is
  * expected_version, then FIELD_FIXED (out->detail is the pointer), CAP_BELOW_TAKEN. Sets the version. Lowering cap.total makes free slots
- * due for retirement.
- * Several lanes: a new or lowered cap may be less than the lanes' quotas of the old one; quota_left() is then below 0 in lane 0, and in
- * lanes that took more while there was no cap. Before the change is answered, until no lane is below 0, or none above it: all lanes
- * follow, get what lane 0 gave them, and give it all they have; then it gives those below 0 what they lack. */
+ * due for retirement, in lane 0. */
 void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out);
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out);
 /* Delete it; COUPON_IN_USE if it ever had a redemption. */
@@ -204,30 +191,22 @@ void decide_remove(struct decision *d, int64_t expected_seq, struct outcome *out
 
 /* Adopt lane 0's definition, if newer. */
 void decide_follow(struct decision *d, const struct coupon *definition);
-/* Give the lane of this account, of each quota, what it wants or a fair part of what is here, if that is more; less if there is less. In
- * want, -1: nothing. Afterwards account->given is all ever given, and account->day_ms the day it is for. */
-void decide_give(struct decision *d, struct lane_account *account, const struct gift *want, struct outcome *out);
-/* Take what the lane of this account has given and this lane has not taken yet; at most `most` slots now. */
-void decide_get(struct decision *d, struct lane_account *account, const struct gift *given, int64_t given_day_ms, int64_t most,
-                struct outcome *out);
 /* Raise the events of a coupon with several lanes, of whose slots `taken` were taken when the lanes were asked. In lane 0, which knows how
  * many exist by now: so slots added since are counted. */
 void decide_events_of_all(struct decision *d, int64_t taken);
 
-/* Step `step` (from 1) of a job's generation: make count new slots. accounts: lane 0's with each other lane, by number: these get their
- * part at once; NULL: there is one lane. A step that the job has passed is a replay and changes nothing. turn: if the coupon has codes, the
- * job's turn they were made in. CAP_EXCEEDED: the policy has no slots; BUSY: that turn is over; CAP_EXCEEDED: the coupon would have more
- * than cap.total. */
-void decide_generate(struct decision *d, struct job_progress *job, struct lane_account *const *accounts, int64_t step, int64_t count,
-                     int64_t turn, struct outcome *out);
+/* Step `step` (from 1) of a job's generation: make count new slots; in lane 0, or by a move between lanes (lane_move.h). A step that the
+ * job has passed is a replay and changes nothing. turn: if the coupon has codes, the job's turn they were made in. CAP_EXCEEDED: the policy
+ * has no slots; BUSY: that turn is over; CAP_EXCEEDED: the coupon would have more than cap.total. */
+void decide_generate(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t turn, struct outcome *out);
 /* Give the job its turn at making codes, for its runner with this fence, and put it into *turn. While it lasts no other job, and no earlier
  * runner of this one, can announce codes: what they wrote is not valid. BUSY: another job or a later runner has its turn, or this batch
  * gave one already. */
 void decide_turn(struct decision *d, struct job_progress *job, int64_t fence, int64_t *turn, struct outcome *out);
 /* End the job's turn, if it has it. */
 void decide_turn_end(struct decision *d, struct job_progress *job, struct outcome *out);
-/* Step `step` of a job that retires: make count free slots due, or all if fewer are free. *done: how many the job's steps have made due
- * in all. */
+/* Step `step` of a job that retires, or moves slots to another lane: make count free slots due, or all if fewer are free; if none is, it is
+ * no step. *done: how many the job's steps have made due in all. */
 void decide_due(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out);
 /* Retire up to `most` due slots, from the free pool. */
 void decide_retire(struct decision *d, int64_t most);

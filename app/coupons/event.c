@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "coupons/lane_move.h"
 
 #define ENVELOPE_BYTES 400 /* exceeds everything around the entries: names, a coupon's id, a time, two numbers */
 #define USER_BYTES 256     /* 128 bytes, all of them escaped */
@@ -136,16 +137,17 @@ size_t events_of(const struct batch *b, const struct head *before, struct arena 
 
     for (size_t i = 0; i < b->count; i++) {
         enum entry_kind kind = b->entries[i].kind;
+        bool adds = kind == ENTRY_GENERATE && !job_moves(b->entries[i].job);
 
         if (concerns_redemption(&b->entries[i]))
             add_redemption(&l, b, i, &scratch);
         else if (kind == ENTRY_LOW_STOCK || kind == ENTRY_SOLD_OUT)
             add(&l, kind == ENTRY_LOW_STOCK ? EVENT_LOW_STOCK : EVENT_SOLD_OUT, i);
-        else if (kind == ENTRY_GENERATE && short_of)
+        else if (adds && short_of)
             add(&l, EVENT_REFILLED, i);
         else if ((kind == ENTRY_DEFINE || kind == ENTRY_DELETE) && b->lane == 0) /* other lanes follow it */
             add(&l, EVENT_CHANGED, i);
-        short_of = kind != ENTRY_GENERATE && (short_of || kind == ENTRY_LOW_STOCK || kind == ENTRY_SOLD_OUT);
+        short_of = !adds && (short_of || kind == ENTRY_LOW_STOCK || kind == ENTRY_SOLD_OUT);
     }
     buf_free(&scratch);
     *events = l.items;
@@ -196,7 +198,7 @@ static void put_event(struct json *j, const struct batch *b, const struct event 
         json_key_int(j, "free", entry->count);
         break;
     case EVENT_REFILLED:
-        json_key_int(j, "added", entry->count + entry->gift.slots);
+        json_key_int(j, "added", entry->count);
         break;
     case EVENT_CHANGED:
         put_change(j, b, entry, whole);

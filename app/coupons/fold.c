@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "coupons/lane_move.h"
 
 /* ---- user states ---- */
 
@@ -245,17 +246,7 @@ bool fold_user_state(struct user_state *u, const struct batch *b, struct arena *
     return laid;
 }
 
-/* ---- jobs, and accounts between lanes ---- */
-
-static bool is_transfer(const struct entry *e)
-{
-    return e->kind == ENTRY_GIVE || e->kind == ENTRY_GET;
-}
-
-const char *entry_job(const struct entry *e)
-{
-    return is_transfer(e) ? NULL : e->job;
-}
+/* ---- jobs ---- */
 
 void fold_job_entry(struct job_progress *j, const struct entry *e, const struct head *head)
 {
@@ -263,7 +254,7 @@ void fold_job_entry(struct job_progress *j, const struct entry *e, const struct 
     j->seq = head->seq;
     if (e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) {
         j->step = e->step;
-        j->total += e->count + e->gift.slots;
+        j->total += e->count;
     } else if (e->kind == ENTRY_TURN) {
         j->turn = head->seq;
         j->fence = e->step;
@@ -272,42 +263,11 @@ void fold_job_entry(struct job_progress *j, const struct entry *e, const struct 
 
 void fold_job(struct job_progress *j, const struct batch *b)
 {
-    const char *job;
-
     if (b->head.seq <= j->seq)
         return;
     for (size_t i = 0; i < b->count; i++)
-        if ((job = entry_job(&b->entries[i])) && strcmp(job, j->id) == 0)
+        if (b->entries[i].job && strcmp(b->entries[i].job, j->id) == 0)
             fold_job_entry(j, &b->entries[i], &b->head);
-}
-
-int64_t entry_peer(const struct entry *e, int64_t lane)
-{
-    return is_transfer(e) ? account_peer(e->job, lane, COUPON_LANES_MAX) : -1;
-}
-
-/* A quota of the day's cap is valid only on that day. */
-void fold_account_entry(struct lane_account *a, const struct entry *e, const struct head *head)
-{
-    struct gift *sum = e->kind == ENTRY_GIVE ? &a->given : &a->got;
-
-    a->version += a->seq != head->seq;
-    a->seq = head->seq;
-    if (a->day_ms != head->day_ms)
-        a->given.day = a->got.day = 0;
-    a->day_ms = head->day_ms;
-    sum->slots += e->gift.slots;
-    sum->day += e->gift.day;
-    sum->minor += e->gift.minor;
-}
-
-void fold_account(struct lane_account *a, const struct batch *b)
-{
-    if (b->head.seq <= a->seq)
-        return;
-    for (size_t i = 0; i < b->count; i++)
-        if (entry_peer(&b->entries[i], b->lane) == a->peer)
-            fold_account_entry(a, &b->entries[i], &b->head);
 }
 
 /* ---- totals ---- */
@@ -318,7 +278,7 @@ void fold_day(struct head *h, int64_t at_ms, int64_t day_ms)
     if (h->day_ms == day_ms)
         return;
     h->day_ms = day_ms;
-    h->day_taken = h->day_elsewhere = 0;
+    h->day_taken = 0;
 }
 
 /* Replenishing continues after a change, unless it is no longer wanted or possible. */
@@ -336,37 +296,16 @@ static void settle_replenishing(struct head *h)
         h->replenish_until = 0;
 }
 
-/* Slots were added: events may be raised again. */
 static void fold_generation(struct head *h, const struct entry *e)
 {
     h->slots += e->count;
     h->next_n = e->n + e->count;
-    h->low_stock = h->sold_out = 0;
-    settle_replenishing(h);
-}
-
-static void fold_gift(struct head *h, const struct entry *e, int sign)
-{
-    h->elsewhere += sign * e->gift.slots;
-    h->day_elsewhere += sign * e->gift.day;
-    h->minor_elsewhere += sign * e->gift.minor;
-}
-
-static void fold_giving(struct head *h, const struct entry *e)
-{
-    if (!e->fresh)
-        h->due += e->gift.slots;
-    fold_gift(h, e, 1);
-    settle_replenishing(h);
-}
-
-static void fold_getting(struct head *h, const struct entry *e)
-{
-    fold_gift(h, e, -1);
-    if (!e->count)
+    if (job_moves(e->job)) {
+        h->elsewhere -= e->count;
         return;
-    h->slots += e->count;
-    h->next_n = e->n + e->count;
+    }
+    h->low_stock = h->sold_out = 0; /* slots were added: events may be raised again */
+    settle_replenishing(h);
 }
 
 static void fold_taking(struct head *h, const struct entry *e)
@@ -405,14 +344,9 @@ void fold_head_entry(struct head *h, const struct entry *e)
     case ENTRY_GENERATE:
         fold_generation(h, e);
         break;
-    case ENTRY_GIVE:
-        fold_giving(h, e);
-        break;
-    case ENTRY_GET:
-        fold_getting(h, e);
-        break;
     case ENTRY_DUE:
         h->due += e->count;
+        h->elsewhere += job_moves(e->job) ? e->count : 0;
         break;
     case ENTRY_RETIRE:
         h->slots -= e->count;
@@ -714,34 +648,8 @@ static const char *head_difference(const struct head *want, const struct head *h
     return NULL;
 }
 
-/* Members that repeat a gift must agree. */
-static const char *gift_contradiction(const struct entry *e)
-{
-    if (e->gift.slots < 0 || e->gift.day < 0 || e->gift.minor < 0)
-        return "gift";
-    if (e->kind == ENTRY_GET && e->count != e->gift.slots)
-        return "count";
-    return NULL;
-}
-
-/* Slots that a generation says it gave to other lanes must be given by entries of the same batch. */
-static const char *fresh_contradiction(const struct batch *b)
-{
-    int64_t fresh = 0;
-
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-
-        if (e->kind == ENTRY_GENERATE)
-            fresh += e->gift.slots;
-        else if (e->kind == ENTRY_GIVE && e->fresh)
-            fresh -= e->gift.slots;
-    }
-    return fresh ? "fresh" : NULL;
-}
-
-/* Totals that no entries may lead to, however they add up. Only lane 0 makes slots, and makes them due except by giving: so another lane
- * has just what it got and did not give. */
+/* Totals that no entries may lead to, however they add up. Except by moves, only lane 0 makes slots and makes them due: so another lane
+ * has just what came to it and did not go. */
 static const char *impossible(const struct head *h, int64_t lane)
 {
     if (lane > 0 && head_stock(h) != 0)
@@ -778,7 +686,7 @@ const char *batch_contradiction(const struct head *before, const struct batch *b
         const struct entry *e = &b->entries[i];
         const char *wrong = NULL;
 
-        if ((e->kind == ENTRY_GENERATE || (e->kind == ENTRY_GET && e->count)) && e->n != fold_next_n(&h, b->lane))
+        if (e->kind == ENTRY_GENERATE && e->n != fold_next_n(&h, b->lane))
             return "n";
         if ((entry_members[e->kind] & HAS_TAKING) && e->ordinal != h.ordinal + 1)
             return "ordinal";
@@ -787,12 +695,8 @@ const char *batch_contradiction(const struct head *before, const struct batch *b
         fold_head_entry(&h, e);
         if (entry_members[e->kind] & HAS_TAKING)
             wrong = taking_contradiction(&h, e);
-        else if (entry_members[e->kind] & HAS_GIFT)
-            wrong = gift_contradiction(e);
         if (wrong)
             return wrong;
     }
-    if (fresh_contradiction(b))
-        return fresh_contradiction(b);
     return head_difference(&h, &b->head) ? head_difference(&h, &b->head) : impossible(&h, b->lane);
 }

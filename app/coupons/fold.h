@@ -13,7 +13,6 @@
 
 #include "coupons/batch.h"
 #include "coupons/job_progress.h"
-#include "coupons/lane_account.h"
 #include "coupons/record.h"
 #include "coupons/slot.h"
 #include "coupons/user_state.h"
@@ -28,17 +27,9 @@ bool redemption_is_stale(const struct redemption *r, int64_t at_ms);
 /* Both, for all of u's entries in b, if b is newer than u. True if there were any. */
 bool fold_user_state(struct user_state *u, const struct batch *b, struct arena *a);
 
-/* The job that e is progress of; NULL: none. */
-const char *entry_job(const struct entry *e);
 /* The same for jobs: the batch's first entry sets seq and version. */
 void fold_job_entry(struct job_progress *j, const struct entry *e, const struct head *head);
 void fold_job(struct job_progress *j, const struct batch *b);
-
-/* The lane that e, of a batch of `lane`, is a transfer with; -1: none. */
-int64_t entry_peer(const struct entry *e, int64_t lane);
-/* The same for accounts. */
-void fold_account_entry(struct lane_account *a, const struct entry *e, const struct head *head);
-void fold_account(struct lane_account *a, const struct batch *b);
 
 /* Apply e to the totals. The caller sets the day: see fold_day(). */
 void fold_head_entry(struct head *h, const struct entry *e);

@@ -270,9 +270,9 @@ static bool fits(struct checking *c, const struct archive_lane *l, const struct 
     snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
-        bool makes = e->kind == ENTRY_GENERATE || e->kind == ENTRY_GET;
 
-        if (makes && e->count && (e->n < 0 || e->count < 0 || e->count > l->slots || e->n % LANE_SLOTS > l->slots - e->count)) {
+        if (e->kind == ENTRY_GENERATE && e->count &&
+            (e->n < 0 || e->count < 0 || e->count > l->slots || e->n % LANE_SLOTS > l->slots - e->count)) {
             refuse(c, where, "made", "at most what its manifest says", "more");
             return false;
         }
@@ -343,8 +343,6 @@ static bool tell_lanes(struct checking *c, struct archive_result *out)
         refuse(c, "file", "lines", "of the lanes that the manifest names", "others");
     if (good && c->manifest->lanes > 1)
         lane_sums_compare(sums, (size_t)c->manifest->lanes, c->manifest->still, tell, c);
-    for (size_t i = 0; i < COUPON_LANES_MAX; i++)
-        lane_sums_release(&sums[i]);
     free(sums);
     return good;
 }

@@ -41,7 +41,7 @@
                                                        "second coupon", 0},                                            \
     {"generate", OPT_GENERATE, "N", OPTION_ARG_OPTIONAL, "Generate N slots with it (default: as many as the total)", 1}, \
     {"no-wait", OPT_NO_WAIT, NULL, 0, "Do not wait for a job that generates slots", 1},                                \
-    {"lanes", OPT_LANES, "N", 0, "Number of parallel lanes, 1-64 (default 1); cannot change later", 1}
+    {"lanes", OPT_LANES, "N", 0, "Number of parallel lanes, 1-64 (default 1, fastest on one replica set); cannot change later", 1}
 
 const struct argp_option ctl_coupon_create_options[] = {CREATE_OPTIONS, CHANGE_OPTIONS, {0}};
 const struct argp_option ctl_coupon_change_options[] = {CHANGE_OPTIONS, {0}};

@@ -283,14 +283,12 @@ static void take_repair(void *context, const struct repair *p)
     enum view_of of = view_of(p->what);
     struct mend m = {.kind = kinds[of], .remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq,
                      .hash = p->hash, .alias = p->alias, .b = p->b, .quarter_ms = p->quarter_ms, .user_state = p->user_state,
-                     .job = p->job, .account = p->account,
+                     .job = p->job,
                      .name_key = v->scan.name_key, .bucket = p->bucket, .definition = p->definition, .seq = p->seq,
                      .created_ms = p->created_ms, .changed_ms = p->changed_ms};
 
     if (p->job)
         m.kind = MEND_JOB;
-    if (p->account)
-        m.kind = MEND_ACCOUNT;
     if (p->totals) {
         m.lane = p->totals->lane;
         m.counts = p->totals->counts;

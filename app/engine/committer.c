@@ -38,10 +38,10 @@ void hand_off(struct committer *c)
     atomic_fetch_sub(&c->waiting, 1);
 }
 
-/* True if the op lacks something that other lanes may have: they answer it. */
+/* True if the op lacks slots that other lanes may have: they answer it. */
 static bool look_around(struct committer *c, struct op *op)
 {
-    if (!op->outcome.lacks || op->inner || op->looked[op->outcome.lacks])
+    if (!op->outcome.need || op->inner || op->looked)
         return false;
     hand_off(c);
     c->multilane->hooks->lacks(c->multilane, op);

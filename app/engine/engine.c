@@ -78,7 +78,7 @@ enum cpn_result engine_submit(struct engine *e, struct op *op)
     if (waiting >= e->config.requests_max)
         return CPN_BUSY;
     op->asked_lane = op->lane;
-    memset(op->looked, 0, sizeof op->looked);
+    op->looked = false;
     op->sought = false;
     op->holder = NULL;
     op->ended = NULL;

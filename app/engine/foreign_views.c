@@ -83,7 +83,7 @@ static void index_user(struct foreign *f, const struct window_batch *w, const st
 
 static void index_job(struct foreign *f, const struct window_batch *w, const struct entry *e)
 {
-    const char *job = entry_job(e);
+    const char *job = e->job;
     struct foreign_job *j = f->jobs;
 
     if (!job)
@@ -97,16 +97,6 @@ static void index_job(struct foreign *f, const struct window_batch *w, const str
     }
     j->foreign = j->foreign || !w->own;
     f->jobs_due = f->jobs_due || j->foreign;
-}
-
-static void index_account(struct foreign *f, const struct window_batch *w, const struct entry *e)
-{
-    int64_t peer = entry_peer(e, f->lane);
-
-    if (peer < 0 || w->own)
-        return;
-    f->accounts[peer] = true;
-    f->accounts_due = true;
 }
 
 static void index_buckets(struct foreign *f, const struct window_batch *w, const struct entry *e)
@@ -142,7 +132,6 @@ struct foreign *foreign_new(const char *coupon, int64_t lane, struct window_batc
 
             index_user(f, batches[i], e);
             index_job(f, batches[i], e);
-            index_account(f, batches[i], e);
             index_buckets(f, batches[i], e);
             if (defines && lane == 0 && !batches[i]->own) /* other lanes follow lane 0 */
                 f->definition_due = true;
@@ -275,7 +264,7 @@ static enum store_status write_users(struct foreign *f, struct store *s, struct 
     return status;
 }
 
-/* Jobs, accounts and their batches are few: write all at once, each over all batches. */
+/* Jobs and their batches are few: write all at once, each over all batches. */
 static enum store_status write_jobs(struct foreign *f, struct store *s, struct arena *a, struct store_time *when)
 {
     enum store_status status = STORE_OK;
@@ -297,34 +286,6 @@ static enum store_status write_jobs(struct foreign *f, struct store *s, struct a
             status = write_all_views(s, &write, 1, when);
     }
     f->jobs_due = status != STORE_OK;
-    return status;
-}
-
-static enum store_status write_accounts(struct foreign *f, struct store *s, struct arena *a, struct store_time *when)
-{
-    struct account_read reads[COUPON_LANES_MAX];
-    struct view_write writes[COUPON_LANES_MAX];
-    enum store_status status;
-    size_t count = 0;
-
-    for (int64_t peer = 0; peer < COUPON_LANES_MAX; peer++)
-        if (f->accounts[peer])
-            reads[count++] = (struct account_read){.coupon = f->coupon, .lane = f->lane, .peer = peer};
-    status = s->ops->accounts(s, f->after, a, reads, count);
-    for (size_t k = 0; k < count && status == STORE_OK; k++) {
-        struct lane_account *account = reads[k].account;
-
-        if (!account) {
-            account = arena_alloc(a, sizeof *account);
-            *account = (struct lane_account){.lane = f->lane, .peer = reads[k].peer};
-        }
-        for (size_t i = 0; i < f->batch_count; i++)
-            fold_account(account, f->batches[i]->batch);
-        writes[k] = (struct view_write){.kind = VIEW_ACCOUNT, .coupon = f->coupon, .account = account};
-    }
-    if (status == STORE_OK)
-        status = write_all_views(s, writes, count, when);
-    f->accounts_due = status != STORE_OK;
     return status;
 }
 
@@ -384,11 +345,9 @@ enum store_status foreign_step(struct foreign *f, struct store *s, struct store_
         status = write_users(f, s, &a, when);
     else if (f->jobs_due)
         status = write_jobs(f, s, &a, when);
-    else if (f->accounts_due)
-        status = write_accounts(f, s, &a, when);
     else if (f->next_bucket)
         status = write_buckets(f, s, &a, when);
     arena_free(&a);
-    *done = status == STORE_OK && !f->definition_due && !f->next_user && !f->jobs_due && !f->accounts_due && !f->next_bucket;
+    *done = status == STORE_OK && !f->definition_due && !f->next_user && !f->jobs_due && !f->next_bucket;
     return status;
 }

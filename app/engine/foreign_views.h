@@ -1,7 +1,7 @@
 /*
  * engine/foreign_views.h -- writes the views of batches that somebody else appended: another worker, or one that died.
  *
- * Shape    an index is built once of which batches touch which users and buckets, and of the jobs and accounts they touch; then, chunk by
+ * Shape    an index is built once of which batches touch which users and buckets, and of the jobs they touch; then, chunk by
  *          chunk, views are read, the batches that touch them folded over, and written. A chunk is bounded in views and in bytes of names;
  *          the caller may do other work between chunks
  * Cost     linear: a batch is folded once per user and bucket it touches
@@ -31,8 +31,7 @@ struct foreign {
     struct arena arena;
     struct foreign_user *users, *next_user;
     struct foreign_job *jobs;
-    bool accounts[COUPON_LANES_MAX]; /* by the other lane: another writer's batch touches that account */
-    bool jobs_due, accounts_due;
+    bool jobs_due;
     struct foreign_bucket *buckets, *next_bucket;
     bool definition_due;
     size_t folds; /* folds so far, of a batch over a user or a bucket */

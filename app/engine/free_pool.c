@@ -20,7 +20,6 @@
 #define TOPUP_FAST_MS 1000
 #define LOOKS_MOST 16 /* per top-up: the next round's looks for the rest */
 #define TOGETHER_MOST 512 /* buckets read at a time for all lanes; the last one's may exceed it */
-#define STASHED_MOST 8192
 
 static void append_slot(struct lane *l, int64_t n, uint32_t g, const char *code)
 {
@@ -542,21 +541,6 @@ void free_pool_top_up(struct store *s, struct top_up *tops, size_t count)
 }
 
 /* ---- what an own batch did to slots ---- */
-
-void free_pool_add_received(struct lane *l, const struct batch *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-
-        for (int64_t n = e->n; e->kind == ENTRY_GET && n < e->n + e->count && l->free_pool_count < STASHED_MOST; n++) {
-            bool is_new = bucket_of(n) * BUCKET_SLOTS >= e->n; /* otherwise it had slots before: a top-up finds it */
-            struct cached_bucket *c = is_new ? untouched_bucket(l, bucket_of(n)) : cached_bucket_find(l, bucket_of(n));
-
-            if (c)
-                add_free_slot(l, c, (int)(n % BUCKET_SLOTS));
-        }
-    }
-}
 
 /* True if e leaves its slot free. A hold on an issued one falls back to issued. */
 static bool gives_back(const struct entry *e)

@@ -34,8 +34,6 @@ void free_pool_drop_bucket(struct lane *l, struct cached_bucket *c);
 void free_pool_rebuild(struct lane *l);
 /* An own batch named slots: remove them from the pool; append those that became free. */
 void free_pool_note_named(struct lane *l, const struct batch *b);
-/* An own batch got slots from another lane: add them at once, as they are wanted. */
-void free_pool_add_received(struct lane *l, const struct batch *b);
 /* Slots were made in buckets from `grows` on: search there next, then where nobody has looked yet. */
 void free_pool_look_from(struct lane *l, int64_t grows);
 

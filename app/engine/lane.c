@@ -164,7 +164,6 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     free_pool_note_named(l, b);
     move_definition(l, b);
     move_tail(l, &b->head);
-    free_pool_add_received(l, b);
 }
 
 static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed)

@@ -3,7 +3,7 @@
  *
  * Shape    the engine runs lanes, and no lane knows of another. It calls the hooks for lanes of coupons with several, and none for a coupon
  *          with one lane. lanes/ implements them; an engine started without them supports only coupons with one lane
- * Path     submit -> takes; then, in a round of the committer: adopt, sort, load; begin, decide, end; committed or confirmed; lacks
+ * Path     submit -> takes; then, in a round of the committer: adopt, sort; begin, decide; committed or confirmed; lacks
  * Threads  any, except hooks called from a committer's
  */
 #ifndef ENGINE_MULTILANE_H
@@ -29,18 +29,14 @@ struct multilane_hooks {
     enum store_status (*adopt)(struct multilane *s, struct store *store, struct lane *l);
     /* The number of lanes is known by now: requests for other lanes leave the round. */
     void (*sort)(struct multilane *s, struct committer *c, struct lane_work *p);
-    /* Read what only lanes of several have: the accounts with other lanes. */
-    void (*load)(struct multilane *s, struct committer *c, struct lane_work *p);
     /* After decide_begin(): add what is known of the other lanes, and decide what must come before any request. */
     void (*begin)(struct multilane *s, struct lane_work *p);
     /* Decide a request between lanes: see op.h. */
     void (*decide)(struct multilane *s, struct lane_work *p, struct op *op);
-    /* All writes are decided: add what goes with the batch and the answers. */
-    void (*end)(struct multilane *s, struct lane_work *p);
     /* The lane's batch is in the ledger; or it had none, and its tail has not moved. */
     void (*committed)(struct multilane *s, const struct lane *l);
     void (*confirmed)(struct multilane *s, const struct lane *l);
-    /* op was refused for lack of op->outcome.lacks, which other lanes may have: retry once that is settled. */
+    /* op was refused for lack of slots, which other lanes may have: retry once that is settled. */
     void (*lacks)(struct multilane *s, struct op *op);
     /* Answer waiting requests before the committers are stopped; later requests get BUSY. Free it when all threads have ended. */
     void (*stop)(struct multilane *s);

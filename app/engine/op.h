@@ -46,13 +46,11 @@ enum op_kind {
     OP_CATCH_UP,    /* lane: the views of everything in its ledger are written */
     /* between lanes, sent by lanes/ */
     OP_HEAD,        /* lane -> coupon_now, its tombstone if deleted; head */
-    OP_GIVE,        /* lane, peer, gift -> outcome, account */
-    OP_GET,         /* lane, peer, gift, gift_day_ms -> outcome, made: 1 if anything came; account */
     OP_EVENTS,      /* count: slots taken in all -> outcome */
     OP_KIND_COUNT
 };
 
-/* If the coupon does not exist (or was deleted), every op but OP_CREATE ends with COUPON_NOT_FOUND. If it is archived, chores and gifts end
+/* If the coupon does not exist (or was deleted), every op but OP_CREATE ends with COUPON_NOT_FOUND. If it is archived, chores end
  * with OK and others with COUPON_ARCHIVED, except ops that read (but not OP_CHECK, nor an OP_REFUSE with `changes`), create, archive,
  * remove or erase; once removed, only OP_COUPON, OP_HEAD and OP_CATCH_UP still read. */
 struct op {
@@ -85,9 +83,6 @@ struct op {
     enum cpn_result refusal;
     bool changes;            /* OP_REFUSE: the refused call would have changed something */
     size_t most;             /* OP_USER_STATE: with more redemptions than this, none are returned; 0: return all */
-    int64_t peer;            /* the other lane */
-    struct gift gift;
-    int64_t gift_day_ms;
     /* out; strings in arena */
     struct outcome outcome;
     int64_t discount_minor;
@@ -96,7 +91,6 @@ struct op {
     struct head head;                /* totals as of the tail, including the batch */
     struct user_state *user_state;   /* without redemptions, except for OP_USER_STATE */
     const struct job_progress *job_now;
-    const struct lane_account *account;
     bool left_out;                   /* they are left out: more than `most` */
     struct slot slot;
     const char *code_now;            /* the slot's code, or NULL */
@@ -117,7 +111,7 @@ struct op {
     struct user_state *ended;   /* if it has ended: a user state with only it and the one beneath it. Read-only */
     bool inner;                 /* sent by lanes/: goes to this lane unchanged */
     int64_t asked_lane;         /* `lane` as the caller gave it */
-    bool looked[QUOTA_COUNT];   /* no lane had any of this quota left, since it was asked for */
+    bool looked;                /* since it was asked, the other lanes were: none had free slots; or, without slots, all were heard */
     int64_t others_due_ms;      /* when the first hold of any lane ends, as of then; 0: none, or not known */
 };
 

@@ -111,7 +111,6 @@ struct lane_work {
     struct decision d;
     struct loaded_user *users;
     struct loaded_job *jobs;
-    struct lane_account **accounts; /* copies, by the other lane; NULL: not loaded, or none */
     const char **due_users; /* policies without slots: users whose redemptions may have expired */
     size_t due_user_count;
     bool sweeping;          /* the lane was searched for what has expired */

@@ -37,7 +37,7 @@ static void generate(struct lane_work *p, struct op *op)
 
     op->made = op->until && missing < op->count ? missing : op->count;
     if (op->made > 0 || op->working_job->step >= op->step) {
-        decide_generate(d, op->working_job, p->accounts, op->step, op->made, op->turn, &op->outcome);
+        decide_generate(d, op->working_job, op->step, op->made, op->turn, &op->outcome);
         return;
     }
     op->made = 0;
@@ -46,7 +46,7 @@ static void generate(struct lane_work *p, struct op *op)
 
 static void create(struct lane_work *p, struct op *op)
 {
-    const struct wish wish = {.key = op->key, .slots = op->count, .job = op->working_job, .accounts = p->accounts};
+    const struct wish wish = {.key = op->key, .slots = op->count, .job = op->working_job};
 
     decide_create(&p->d, op->definition, &wish, &op->outcome);
 }
@@ -107,8 +107,6 @@ static bool decide_write(struct lane_work *p, struct op *op)
         decide_remove(d, op->expected_seq, &op->outcome);
         break;
     case OP_FOLLOW:
-    case OP_GIVE:
-    case OP_GET:
     case OP_EVENTS:
         assert(p->multilane);
         p->multilane->hooks->decide(p->multilane, p, op);
@@ -296,7 +294,7 @@ static bool is_told_of_what_left(enum op_kind kind)
 static bool is_closed(const struct lane_work *p, struct op *op)
 {
     bool chore = op->kind == OP_SWEEP || op->kind == OP_TICK || op->kind == OP_FOLLOW || op->kind == OP_EVENTS ||
-                 op->kind == OP_TURN_END || op->kind == OP_GIVE || op->kind == OP_GET;
+                 op->kind == OP_TURN_END;
 
     if (!p->d.head.archived || is_told_of_what_left(op->kind))
         return false;
@@ -548,8 +546,6 @@ void decide_work(struct committer *c, struct lane_work *p)
     decide_events(&p->d);
     close_user_states(p);
     close_jobs(p);
-    if (p->multilane)
-        p->multilane->hooks->end(p->multilane, p);
     assert(free_pool_was_free(p));
     if (decide_changed(&p->d))
         decide_end(&p->d, &l->tail, &c->scratch);

@@ -194,12 +194,6 @@ static void sort_multilane(struct committer *c, struct lane_work *p)
     p->multilane->hooks->sort(p->multilane, c, p);
 }
 
-static void load_multilane(struct committer *c, struct lane_work *p)
-{
-    if (p->multilane)
-        p->multilane->hooks->load(p->multilane, c, p);
-}
-
 /* ---- days ---- */
 
 static enum store_status find_day(struct committer *c, const char *zone, struct lane_work *p)
@@ -934,7 +928,6 @@ void load_round(struct committer *c, struct round *r)
     load_named_slots(c, r);
     each_open(c, r, look_back);
     each_open(c, r, load_jobs);
-    each_open(c, r, load_multilane);
     load_users(c, r); /* of requests, of named slots, and of expired redemptions */
     load_erased(c, r);
     r->load_us = (mono_now().ns - started.ns) / 1000;

@@ -285,9 +285,6 @@ static void collect(struct round *r, struct view_lane *l)
             add_user_state(r, l->lane->coupon, job->own->batch->user_states[i]);
         for (size_t i = 0; job->own && i < job->own->batch->job_count; i++)
             *add_write(r) = (struct view_write){.kind = VIEW_JOB, .coupon = l->lane->coupon, .job = job->own->batch->jobs[i]};
-        for (size_t i = 0; job->own && i < job->own->batch->account_count; i++)
-            *add_write(r) = (struct view_write){
-                .kind = VIEW_ACCOUNT, .coupon = l->lane->coupon, .account = job->own->batch->accounts[i]};
         if (job->definition)
             add_definition(r, l->lane->coupon, job->definition, job->definition_seq);
         for (size_t i = 0; i < job->bucket_count; i++)

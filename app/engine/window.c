@@ -257,7 +257,7 @@ const struct user_state *window_known_user_state(const struct lane *l, const cha
     return wu ? wu->state : NULL;
 }
 
-/* Jobs and accounts have no index: few batches touch any. */
+/* Jobs have no index: few batches touch any. */
 
 bool window_overlay_job(const struct lane *l, struct job_progress *j)
 {
@@ -271,10 +271,8 @@ bool window_overlay_job(const struct lane *l, struct job_progress *j)
 
 static bool tells_of_job(const struct batch *b, const char *job)
 {
-    const char *other;
-
     for (size_t i = 0; i < b->count; i++)
-        if ((other = entry_job(&b->entries[i])) && strcmp(other, job) == 0)
+        if (b->entries[i].job && strcmp(b->entries[i].job, job) == 0)
             return true;
     return false;
 }
@@ -289,36 +287,5 @@ const struct job_progress *window_known_job(const struct lane *l, const char *jo
     for (size_t i = 0; last && i < last->job_count; i++)
         if (strcmp(last->jobs[i]->id, job) == 0)
             return last->jobs[i];
-    return NULL;
-}
-
-bool window_overlay_account(const struct lane *l, struct lane_account *account)
-{
-    if (account->seq > l->tail.seq)
-        return false;
-    for (const struct window_batch *w = l->window; w; w = w->next)
-        if (w->has_jobs)
-            fold_account(account, w->batch);
-    return true;
-}
-
-static bool tells_of_account(const struct batch *b, int64_t peer)
-{
-    for (size_t i = 0; i < b->count; i++)
-        if (entry_peer(&b->entries[i], b->lane) == peer)
-            return true;
-    return false;
-}
-
-const struct lane_account *window_known_account(const struct lane *l, int64_t peer)
-{
-    const struct batch *last = NULL;
-
-    for (const struct window_batch *w = l->window; w; w = w->next)
-        if (w->has_jobs && tells_of_account(w->batch, peer))
-            last = w->batch;
-    for (size_t i = 0; last && i < last->account_count; i++)
-        if (last->accounts[i]->peer == peer)
-            return last->accounts[i];
     return NULL;
 }

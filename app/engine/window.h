@@ -14,7 +14,7 @@ struct window_batch {
     struct batch *batch;
     int refs;             /* the window's, and one per view job naming it; counted only by the committer */
     bool own;             /* appended here: batch->user_states etc. are set, and its buckets are cached */
-    bool has_jobs;        /* some entries are of jobs or accounts */
+    bool has_jobs;        /* some entries are of jobs */
     bool ensured;         /* a view job for its views is under way */
     size_t bytes;         /* of memory */
     int64_t first_b, end_b; /* the buckets it touches lie in [first_b, end_b) */
@@ -53,10 +53,8 @@ bool window_note_users(struct lane *l, struct store *s) CPN_CHECKED;
 bool window_overlay_user_state(const struct lane *l, struct user_state *u, struct arena *a);
 /* The user's state at the tail if the window knows it without a view, or NULL. */
 const struct user_state *window_known_user_state(const struct lane *l, const char *user);
-/* The same for a job, and for the lane's account with a peer. */
+/* The same for a job. */
 bool window_overlay_job(const struct lane *l, struct job_progress *j);
 const struct job_progress *window_known_job(const struct lane *l, const char *job);
-bool window_overlay_account(const struct lane *l, struct lane_account *account);
-const struct lane_account *window_known_account(const struct lane *l, int64_t peer);
 
 #endif

@@ -86,7 +86,6 @@ static bool add_items(struct request *r, struct page *p, const struct batch *b, 
         if (last && is_next_step(last, e)) {
             last->entry.n = e->n;
             last->entry.count += e->count;
-            last->entry.gift.slots += e->gift.slots;
         } else if (p->count < p->most) {
             add_item(r, p, b, e);
         } else {
@@ -256,7 +255,6 @@ static void write_head(struct json *j, const struct item *item, const char *labe
 {
     const struct entry *e = &item->entry;
     unsigned has = entry_members[e->kind];
-    int64_t count = e->count + e->gift.slots;
     char id[REDEMPTION_ID_SIZE];
 
     json_key_time(j, "at", item->at_ms);
@@ -268,7 +266,7 @@ static void write_head(struct json *j, const struct item *item, const char *labe
     json_key_string(j, "job", e->job);
     json_key_string(j, "redemption", has & HAS_SLOT ? redemption_id_text(e->n, e->g, item->lane, id) : NULL);
     json_key_int_or_null(j, "slot", has & HAS_RANGE, e->n);
-    json_key_int_or_null(j, "count", has & (HAS_RANGE | HAS_COUNT) || (has & HAS_WISH && count), count);
+    json_key_int_or_null(j, "count", has & (HAS_RANGE | HAS_COUNT) || (has & HAS_WISH && e->count), e->count);
 }
 
 /* False: the database did not answer. */

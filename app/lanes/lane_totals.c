@@ -12,8 +12,7 @@
 struct peer_lane {
     int64_t missed; /* the table's `missed` when this was heard; -1: never heard */
     int64_t seq;
-    int64_t taken, reserved, takings, discount_minor;
-    int64_t day_ms, day_taken;
+    int64_t taken, reserved, takings;
     int64_t stock;
 };
 
@@ -86,11 +85,11 @@ void lane_totals_note(struct lane_totals *t, const char *coupon, int64_t lane, c
     if (c && lane < c->lanes && h->seq >= c->of[lane].seq)
         c->of[lane] = (struct peer_lane){
             .missed = t->missed, .seq = h->seq, .taken = head_taken(h), .reserved = h->reserved, .takings = head_takings(h),
-            .discount_minor = h->discount_minor, .day_ms = h->day_ms, .day_taken = h->day_taken, .stock = head_stock(h)};
+            .stock = head_stock(h)};
     pthread_mutex_unlock(&t->lock);
 }
 
-void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane, int64_t day_ms, struct others *sums)
+void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane, struct others *sums)
 {
     const struct totals_of_coupon *c;
 
@@ -107,8 +106,6 @@ void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane,
         sums->taken += of->taken;
         sums->reserved += of->reserved;
         sums->takings += of->takings;
-        sums->discount_minor += of->discount_minor;
-        sums->day_taken += of->day_ms == day_ms ? of->day_taken : 0;
     }
     pthread_mutex_unlock(&t->lock);
 }

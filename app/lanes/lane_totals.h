@@ -24,8 +24,8 @@ void lane_totals_free(struct lane_totals *t);
 void lane_totals_know(struct lane_totals *t, const char *coupon, int64_t lanes);
 /* Record the lane's totals. Unknown coupons are ignored. */
 void lane_totals_note(struct lane_totals *t, const char *coupon, int64_t lane, const struct head *head);
-/* The sums over the coupon's lanes except `lane`, for the day that begins at day_ms. */
-void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane, int64_t day_ms, struct others *sums);
+/* The sums over the coupon's lanes except `lane`. */
+void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane, struct others *sums);
 /* True if every lane was heard of, and nothing missed since. */
 bool lane_totals_all(struct lane_totals *t, const char *coupon);
 /* Something may have been missed: forget what was heard. */

@@ -21,10 +21,9 @@
 #include "lanes/fanout.h"
 #include "lanes/lane_totals.h"
 #include "lanes/member.h"
-#include "lanes/quotas.h"
+#include "lanes/slots.h"
 
 #define LOOK_MS 2000        /* time for work that nobody waits for */
-#define FETCH_TRIES 50      /* to fetch what a lane lacks, while other lanes move */
 #define POKE_MS 5           /* between checks for low stock */
 #define POKE_RAISED_MS 250  /* the same, after the events were raised */
 #define FOLLOW_PAUSE_NS (20 * 1000000) /* between attempts to make all lanes follow */
@@ -36,7 +35,6 @@ struct group {
     struct lanes *all;
     /* of its thread */
     struct asker asker; /* until: the deadline of the current work */
-    struct quotas quotas;
     struct op_list lacking;
     /* under the lock */
     struct op_list queue;
@@ -178,7 +176,7 @@ static void raise_events(struct group *g, const char *coupon, int64_t lanes, boo
 
 /* ---- definitions ---- */
 
-/* Make every lane follow lane 0's definition, and give back its quotas of caps that may have changed. */
+/* Make every lane follow lane 0's definition. */
 static enum cpn_result follow(struct group *g, const struct coupon *definition)
 {
     int64_t lanes = definition->lanes;
@@ -192,10 +190,7 @@ static enum cpn_result follow(struct group *g, const struct coupon *definition)
     }
     r = ask(&g->asker, a->ops, a->count);
     fanout_free(a);
-    if (r != CPN_OK || definition->state == COUPON_DELETED || !policy_of(definition)->slots ||
-        (definition->cap.per_day == COUPON_NULL && definition->cap.discount_minor == COUPON_NULL))
-        return r;
-    return quotas_settle(&g->quotas, definition);
+    return r;
 }
 
 /* Make the lanes follow this definition of lane 0's; if the op's time runs out first, that is its outcome. */
@@ -248,8 +243,6 @@ static void create(struct group *g, struct op *op, int64_t lanes)
         return;
     know(g->all, op->coupon, lanes);
     follow_or_unknown(g, op);
-    if (op->count && op->outcome.result == CPN_OK)
-        (void)quotas_spread(&g->quotas, op->coupon, lanes);
 }
 
 /* A lower bound of what all lanes together had taken at one moment: after each was asked once, and before any is asked again. At that
@@ -267,23 +260,29 @@ static enum cpn_result ask_taken(struct group *g, const char *coupon, int64_t la
     return r == CPN_OK ? r_after : r;
 }
 
-/* The cap is to fall by more than lane 0 has free: the other lanes give what they have, until that is enough, or more is taken than the new
- * cap. */
+/* True if op's time is up: its outcome is BUSY. */
+static bool is_late(struct group *g, struct op *op)
+{
+    if (!mono_before(op->deadline, mono_now()) && !atomic_load(&g->all->stopping))
+        return false;
+    op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+    return true;
+}
+
+/* The cap is to fall by more than lane 0 has free: the other lanes' free slots come to it, until they are enough, or more is taken than the
+ * new cap. */
 static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
 {
     enum found found = FOUND_SOME;
     enum cpn_result r = CPN_CAP_BELOW_TAKEN;
     int64_t taken, due_ms;
 
-    while (r == CPN_CAP_BELOW_TAKEN && op->outcome.lacks && found != FOUND_NOTHING) {
+    while (r == CPN_CAP_BELOW_TAKEN && op->outcome.need && found != FOUND_NOTHING) {
         if (ask_taken(g, op->coupon, lanes, &taken) == CPN_OK && taken > op->definition->cap.total)
             break;
-        if (mono_before(op->deadline, mono_now()) || atomic_load(&g->all->stopping)) {
-            op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+        if (is_late(g, op))
             return CPN_BUSY;
-        }
-        /* one try, after which the cap may be known to be passed */
-        found = quotas_fetch(&g->quotas, op->coupon, lanes, 0, &op->outcome, 1, &due_ms);
+        found = slots_find(&g->asker, op->coupon, lanes, 0, op->outcome.need, &due_ms);
         r = ask_as(g, op, OP_CHANGE, 0);
     }
     return r;
@@ -297,7 +296,7 @@ static void change(struct group *g, struct op *op, int64_t lanes)
         r = sum_heads(g, op, lanes); /* lets lane 0 hear of the others */
     if (r == CPN_OK)
         r = ask_as(g, op, OP_CHANGE, 0);
-    if (r == CPN_CAP_BELOW_TAKEN && op->outcome.lacks)
+    if (r == CPN_CAP_BELOW_TAKEN && op->outcome.need)
         r = lower_cap(g, op, lanes);
     if (r == CPN_OK)
         follow_or_unknown(g, op);
@@ -397,23 +396,17 @@ static void archive(struct group *g, struct op *op, int64_t lanes)
 
 /* ---- jobs ---- */
 
-static void generate(struct group *g, struct op *op, int64_t lanes)
-{
-    if (ask_as(g, op, OP_GENERATE, 0) == CPN_OK)
-        (void)quotas_spread(&g->quotas, op->coupon, lanes); /* otherwise a lane gets its quota when it runs dry */
-}
-
-/* Free slots are retired in lane 0, so fetch those of the other lanes first. */
+/* Free slots are retired in lane 0: those of the other lanes come to it first, as far as it has too few. */
 static void retire(struct group *g, struct op *op, int64_t lanes)
 {
-    enum cpn_result r = ask_as(g, op, OP_HEAD, 0);
+    int64_t due_ms;
 
-    if (r == CPN_OK && head_free(&op->head) < op->count)
-        r = quotas_collect(&g->quotas, op->coupon, lanes, op->count);
-    if (r == CPN_OK)
+    while (ask_as(g, op, OP_HEAD, 0) == CPN_OK && !op->head.archived &&
+           slots_find(&g->asker, op->coupon, lanes, 0, op->count, &due_ms) == FOUND_SOME)
+        if (is_late(g, op))
+            break;
+    if (op->outcome.result == CPN_OK)
         ask_as(g, op, OP_DUE, 0);
-    else
-        op->outcome = (struct outcome){.result = r, .retry = true};
 }
 
 /* ---- what lanes lack ---- */
@@ -452,29 +445,27 @@ static enum cpn_result hear_all(struct group *g, const char *coupon, int64_t lan
     return r;
 }
 
-/* Settle what the first waiting op lacks, for all that lack the same; the rest stay. */
+/* Find a slot for the first waiting op, or hear all lanes for it. All that wait are answered: each needs one slot, or to hear all. */
 static void look_around(struct group *g)
 {
     struct op *first = g->lacking.first, *op;
-    int64_t lanes = multilane_lanes(&g->all->multilane, g->coupon), lane = first->lane, due_ms = 0;
-    enum quota quota = first->outcome.lacks;
-    enum found found = FOUND_SOME;
+    int64_t lanes = multilane_lanes(&g->all->multilane, g->coupon), due_ms = 0;
+    bool listens = !first->outcome.need, nothing = false, raised;
     enum cpn_result heard = CPN_OK;
     struct op_list rest = {0}, same = {0};
-    bool raised;
 
     g->asker.until = first->deadline;
-    while ((op = op_list_take(&g->lacking)))
-        op_list_add(op->outcome.lacks == quota && (op->lane == lane || quota != QUOTA_BUDGET) ? &same : &rest, op);
-    g->lacking = rest;
-    if (quota == QUOTA_NONE)
+    if (listens)
         heard = hear_all(g, g->coupon, lanes);
     else
-        found = quotas_fetch(&g->quotas, g->coupon, lanes, lane, &first->outcome, FETCH_TRIES, &due_ms);
-    if (found == FOUND_NOTHING && quota == QUOTA_SLOTS)
+        nothing = slots_find(&g->asker, g->coupon, lanes, first->lane, first->outcome.need, &due_ms) == FOUND_NOTHING;
+    if (nothing)
         raise_events(g, g->coupon, lanes, &raised);
+    while ((op = op_list_take(&g->lacking)))
+        op_list_add(listens == !op->outcome.need ? &same : &rest, op);
+    g->lacking = rest;
     while ((op = op_list_take(&same))) {
-        op->looked[quota] = quota == QUOTA_NONE || found == FOUND_NOTHING;
+        op->looked = listens || nothing;
         op->others_due_ms = due_ms;
         if (heard == CPN_OK)
             ask_again(g, op);
@@ -540,7 +531,7 @@ static void do_op(struct group *g, struct op *op)
         archive(g, op, lanes);
         break;
     case OP_GENERATE:
-        generate(g, op, lanes);
+        ask_as(g, op, OP_GENERATE, 0);
         break;
     case OP_DUE:
         retire(g, op, lanes);
@@ -556,7 +547,7 @@ static void do_op(struct group *g, struct op *op)
     finish(g->all, op);
 }
 
-/* Do what came in; settle one lack; check for low stock. */
+/* Do what came in; look for what the rest lack; check for low stock. */
 static void work(struct group *g, struct op_list *queue, bool poked)
 {
     struct lanes *s = g->all;
@@ -586,12 +577,6 @@ static void work(struct group *g, struct op_list *queue, bool poked)
 
 /* ---- whose turn it is: under the lock ---- */
 
-static void group_free(struct group *g)
-{
-    quotas_release(&g->quotas);
-    free(g);
-}
-
 static struct group *find_group(struct lanes *s, const char *coupon)
 {
     struct group *g;
@@ -603,7 +588,6 @@ static struct group *find_group(struct lanes *s, const char *coupon)
     memcpy(g->coupon, coupon, strnlen(coupon, COUPON_ID_MAX));
     g->all = s;
     g->asker.engine = s->engine;
-    quotas_init(&g->quotas, &g->asker, &s->stopping);
     HASH_ADD_STR(s->groups, coupon, g);
     return g;
 }
@@ -640,7 +624,7 @@ static void queue_group(struct lanes *s, struct group *g)
 static void forget_group(struct lanes *s, struct group *g)
 {
     HASH_DEL(s->groups, g);
-    group_free(g);
+    free(g);
 }
 
 /* It has no thread, and nothing waits: keep it if something is known of it; those kept longest make room. */
@@ -650,7 +634,7 @@ static void put_away(struct lanes *s, struct group *g)
 
     if (g->queued)
         return;
-    if (!g->quotas.empties && !g->not_before.ns) {
+    if (!g->not_before.ns) {
         forget_group(s, g);
         return;
     }
@@ -864,7 +848,7 @@ static bool belongs_elsewhere(const struct lane *l, const struct op *op)
 /* Without slots, a lane decides only once it has heard of all others: by the listener, or because they were asked for this request. */
 static bool has_to_listen(struct lanes *s, const struct lane *l, const struct op *op)
 {
-    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[QUOTA_NONE] && !policy_of(l->definition)->slots &&
+    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked && !policy_of(l->definition)->slots &&
            !(atomic_load(&s->hearing) && lane_totals_all(s->totals, l->coupon));
 }
 
@@ -901,12 +885,6 @@ static enum store_status adopt(struct multilane *multilane, struct store *store,
     return member_adopt(l, store);
 }
 
-static void load(struct multilane *multilane, struct committer *c, struct lane_work *p)
-{
-    (void)multilane;
-    member_load(c, p);
-}
-
 static void begin(struct multilane *multilane, struct lane_work *p)
 {
     member_begin(p, lanes_of(multilane)->totals);
@@ -916,12 +894,6 @@ static void decide(struct multilane *multilane, struct lane_work *p, struct op *
 {
     (void)multilane;
     member_decide(p, op);
-}
-
-static void end(struct multilane *multilane, struct lane_work *p)
-{
-    (void)multilane;
-    member_end(p);
 }
 
 /* Tell the other lanes this one's totals. */
@@ -973,8 +945,7 @@ static void lanes_free(struct multilane *multilane)
     struct group *g, *next;
 
     HASH_ITER(hh, s->groups, g, next) {
-        HASH_DEL(s->groups, g);
-        group_free(g);
+        forget_group(s, g);
     }
     lane_totals_free(s->totals);
     multilane_release(&s->multilane);
@@ -984,8 +955,8 @@ static void lanes_free(struct multilane *multilane)
 }
 
 static const struct multilane_hooks lanes_hooks = {
-    .takes = takes, .adopt = adopt, .sort = sort, .load = load, .begin = begin, .decide = decide, .end = end, .committed = committed,
-    .confirmed = confirmed, .lacks = lacks, .stop = stop, .free = lanes_free,
+    .takes = takes, .adopt = adopt, .sort = sort, .begin = begin, .decide = decide, .committed = committed, .confirmed = confirmed,
+    .lacks = lacks, .stop = stop, .free = lanes_free,
 };
 
 struct multilane *lanes_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)

@@ -1,11 +1,10 @@
 /*
- * lanes/lanes.h -- what takes more than one lane of a coupon: changing it, making slots, moving quotas between lanes.
+ * lanes/lanes.h -- what takes more than one lane of a coupon: changing it, making and moving slots.
  *
  * Shape    everything is a sequence of single-lane ops, each decided and appended like any other. A thread submits them one by one and may
- *          die between any two: the next one finds what was given and not taken, and which lanes do not follow yet. One thread at a time
+ *          die between any two: the next one finds which moves were begun, and which lanes do not follow yet. One thread at a time
  *          works for a coupon; several coupons have several threads, up to a bound
- * Stock    goes through lane 0: a lane that runs dry asks lane 0; if that is dry too, all others give to lane 0. "Nothing is left" is
- *          answered once every lane was asked and had none, nothing was on its way, and a second look found that no lane had moved
+ * Stock    see slots.h
  * Threads  any
  */
 #ifndef LANES_LANES_H

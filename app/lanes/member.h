@@ -1,5 +1,5 @@
 /*
- * lanes/member.h -- one lane of several, in a committer's round: what it loads, decides and keeps beyond what a single lane does.
+ * lanes/member.h -- one lane of several, in a committer's round: what it loads and decides beyond what a single lane does.
  *
  * Source   hooks; engine/multilane.h says when each is called
  * Threads  the committer's
@@ -12,10 +12,7 @@
 
 /* Take over lane 0's definition, if the lane has none. */
 enum store_status member_adopt(struct lane *l, struct store *store);
-/* Load the accounts that the requests concern. */
-void member_load(struct committer *c, struct lane_work *p);
 void member_begin(struct lane_work *p, struct lane_totals *totals);
 void member_decide(struct lane_work *p, struct op *op);
-void member_end(struct lane_work *p);
 
 #endif

@@ -4,7 +4,7 @@
  * Writing  appends to a document that the caller has begun, _id first
  * Reading  false or NULL if the document is not one of ours; what was filled in by then is undefined
  * Ledger   {_id: {c, l, seq}, batch, at, v, totals: {slots, due, next_n, issued, reserved, redeemed, ordinal, discount, elsewhere,
- *          minor_elsewhere, turn, low_stock, sold_out, replenish, archived, epoch}, day: {start, taken, elsewhere},
+ *          turn, low_stock, sold_out, replenish, archived, epoch}, day: {start, taken},
  *          e: [{k, n, g, ...}], ended: [ids of redemptions] if any, prev, hash, k: the coupon's lanes if it has several,
  *          who: [{i: the entry's index, a, u, o, m, c, f}] if any, arrived}
  * Views    are one sub-document `view`, whose first members are its age, so that {$max: {view: ...}} keeps the newest (see views_write.c)
@@ -12,7 +12,7 @@
  *          without slots, redemptions: [...], orders: the hashes of their orders, if any}}. h is the name's hash (names.h). A tombstone,
  *          the emptied view of an erased user, has no name. A view that lacks the hashes was written by 1.0: verify reports it, and
  *          reconcile repairs it
- * Jobs     and accounts between lanes are stored among the users, under names of their own (names.h): step, turn, fence; given_*, got_*
+ * Jobs     are stored among the users, under names of their own (names.h): step, turn, fence
  * Parts    coupons fall into USER_STATE_PARTS parts by their id, and users are found by part and hash. New users come in no order: by hash
  *          alone, each would dirty another page of an index of all users ever; by part, of only a part of it. A view without its part
  *          counts as unreadable
@@ -80,9 +80,6 @@ struct user_state *codec_user_state_of(const bson_t *doc, const char *user, stru
 /* Read into a. NULL: it cannot be read, or is not this job's. */
 void codec_job_put(bson_t *view, const char *coupon, const struct job_progress *j);
 struct job_progress *codec_job_get(const bson_t *doc, const char *job, struct arena *a);
-/* The same for an account. */
-void codec_account_put(bson_t *view, const char *coupon, const struct lane_account *account);
-struct lane_account *codec_account_get(const bson_t *doc, int64_t lane, int64_t peer, struct arena *a);
 
 void codec_bucket_put(bson_t *view, const struct bucket *k);
 /* From a whole document. Initialises k, and releases it again if false. */

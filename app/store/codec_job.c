@@ -1,5 +1,5 @@
 /*
- * store/codec_job.c -- the views of jobs and of accounts between lanes: see codec.h.
+ * store/codec_job.c -- the views of jobs: see codec.h.
  *
  * Form    stored among the users, with all members that a reader of users' views expects: an empty alias, day and today (0 if they have
  *         none), and no redemptions
@@ -18,7 +18,6 @@ struct stored {
     char alias[ID_ALIAS_LEN + 1];
     int64_t total, day_ms, today;
     struct job_progress job;
-    struct gift given, got;
 };
 
 static const struct bson_field rows[] = {
@@ -31,12 +30,6 @@ static const struct bson_field rows[] = {
     BSON_FIELD("step", BSON_FIELD_INT, struct stored, job.step, true, 0),
     BSON_FIELD("turn", BSON_FIELD_INT, struct stored, job.turn, true, 0),
     BSON_FIELD("fence", BSON_FIELD_INT, struct stored, job.fence, true, 0),
-    BSON_FIELD("given_slots", BSON_FIELD_INT, struct stored, given.slots, true, 0),
-    BSON_FIELD("given_day", BSON_FIELD_INT, struct stored, given.day, true, 0),
-    BSON_FIELD("given_minor", BSON_FIELD_WIDE, struct stored, given.minor, true, 0), /* the budget may go back and forth for ever */
-    BSON_FIELD("got_slots", BSON_FIELD_INT, struct stored, got.slots, true, 0),
-    BSON_FIELD("got_day", BSON_FIELD_INT, struct stored, got.day, true, 0),
-    BSON_FIELD("got_minor", BSON_FIELD_WIDE, struct stored, got.minor, true, 0),
 };
 
 static void put(bson_t *view, const char *coupon, const char *name, const struct stored *s)
@@ -55,15 +48,6 @@ void codec_job_put(bson_t *view, const char *coupon, const struct job_progress *
     char name[STORED_NAME_SIZE];
 
     put(view, coupon, name_of_job(j->id, name), &(struct stored){.seq = j->seq, .version = j->version, .total = j->total, .job = *j});
-}
-
-void codec_account_put(bson_t *view, const char *coupon, const struct lane_account *account)
-{
-    char name[STORED_NAME_SIZE];
-
-    put(view, coupon, name_of_account(account->lane, account->peer, name),
-        &(struct stored){.seq = account->seq, .version = account->version, .day_ms = account->day_ms, .given = account->given,
-                         .got = account->got});
 }
 
 /* False: not a document of this name. */
@@ -96,18 +80,4 @@ struct job_progress *codec_job_get(const bson_t *doc, const char *job, struct ar
     j->version = s.version;
     j->total = s.total;
     return j;
-}
-
-struct lane_account *codec_account_get(const bson_t *doc, int64_t lane, int64_t peer, struct arena *a)
-{
-    char name[STORED_NAME_SIZE];
-    struct lane_account *account;
-    struct stored s;
-
-    if (!get(doc, name_of_account(lane, peer, name), &s, a))
-        return NULL;
-    account = arena_alloc(a, sizeof *account);
-    *account = (struct lane_account){.lane = lane, .peer = peer, .version = s.version, .seq = s.seq, .day_ms = s.day_ms,
-                                     .given = s.given, .got = s.got};
-    return account;
 }

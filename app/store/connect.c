@@ -150,7 +150,6 @@ static const struct store_ops mongo_ops = {
     .coupons = views_coupons,
     .user_states = views_user_states,
     .job = views_job,
-    .accounts = views_accounts,
     .user_hash = views_user_hash,
     .walk_users = views_walk_users,
     .buckets = views_buckets,

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coupons/coupon.h"
-#include "coupons/lane_account.h"
-
 _Static_assert(SECRET_LEN == crypto_generichash_KEYBYTES, "libsodium's size");
 _Static_assert(NAME_HASH_LEN >= crypto_generichash_BYTES_MIN, "libsodium's size");
 _Static_assert(NAME_HASH_LEN == crypto_shorthash_KEYBYTES, "libsodium's size");
@@ -53,26 +50,10 @@ char *name_of_job(const char *job, char name[STORED_NAME_SIZE])
     return name;
 }
 
-char *name_of_account(int64_t lane, int64_t peer, char name[STORED_NAME_SIZE])
-{
-    char account[ACCOUNT_NAME_SIZE];
-
-    return name_of_job(account_name(lane, peer, account), name);
-}
-
 struct named_key name_parse(const char *name)
 {
-    struct named_key key = {.kind = NAMED_USER};
-
     if (strncmp(name, JOB, JOB_LEN) != 0)
-        return key;
-    for (key.lane = 0; key.lane < COUPON_LANES_MAX; key.lane++) {
-        key.peer = account_peer(name + JOB_LEN, key.lane, COUPON_LANES_MAX);
-        if (key.peer >= 0) {
-            key.kind = NAMED_ACCOUNT;
-            return key;
-        }
-    }
+        return (struct named_key){.kind = NAMED_USER};
     return (struct named_key){.kind = NAMED_JOB, .job = name + JOB_LEN};
 }
 

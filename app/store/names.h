@@ -34,17 +34,15 @@ struct order_key order_key(const struct name_key *key);
 int64_t order_hash(const struct order_key *key, const char *order);
 bool name_hash_same(const struct name_hash *a, const struct name_hash *b);
 
-/* Job states and lane accounts are stored among the users, under names that no user has: users' names have no control characters. Each
+/* Job states are stored among the users, under names that no user has: users' names have no control characters. Each
  * returns name. */
 #define STORED_NAME_SIZE 128
 char *name_of_job(const char *job, char name[STORED_NAME_SIZE]);
-char *name_of_account(int64_t lane, int64_t peer, char name[STORED_NAME_SIZE]);
 /* The reverse. job: points into name. */
-enum named { NAMED_USER, NAMED_JOB, NAMED_ACCOUNT };
+enum named { NAMED_USER, NAMED_JOB };
 struct named_key {
     enum named kind;
     const char *job;
-    int64_t lane, peer;
 };
 struct named_key name_parse(const char *name);
 

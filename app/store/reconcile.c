@@ -125,8 +125,6 @@ static bool user_state_row(const bson_t *doc, void *context)
         item.key = name_parse(item.user);
     if (item.key.kind == NAMED_JOB)
         item.job = codec_job_get(doc, item.key.job, list->arena);
-    else if (item.key.kind == NAMED_ACCOUNT)
-        item.account = codec_account_get(doc, item.key.lane, item.key.peer, list->arena);
     else
         item.user_state = codec_user_state_view_get(&view, coupon, list->arena);
     if (item.user_state && item.user_state->user && !item.user)
@@ -577,15 +575,6 @@ static void set_job(bson_t *set, const struct mend *m)
     bson_append_document_end(set, &view);
 }
 
-static void set_account(bson_t *set, const struct mend *m)
-{
-    bson_t view;
-
-    BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
-    codec_account_put(&view, m->coupon, m->account);
-    bson_append_document_end(set, &view);
-}
-
 static void set_bucket(bson_t *set, const struct mend *m)
 {
     bson_t view;
@@ -644,7 +633,6 @@ static const struct mend_row {
 } mend_rows[MEND_KIND_COUNT] = {
     [MEND_USER_STATE] = {"users", user_state_id, set_user_state, "view.seq"},
     [MEND_JOB] = {"users", user_state_id, set_job, "view.seq"},
-    [MEND_ACCOUNT] = {"users", user_state_id, set_account, "view.seq"},
     [MEND_BUCKET] = {"buckets", bucket_id, set_bucket, "view.seq"},
     [MEND_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq"},
     [MEND_TOTALS] = {"totals", totals_id, set_totals, "seq"},

@@ -28,7 +28,6 @@ struct stored_user_state {
     /* One of these, by the key; NULL: unreadable */
     struct user_state *user_state;
     struct job_progress *job;
-    struct lane_account *account;
 };
 /* Those with hash > after (NULL: all), ascending. key: the one their names should be hashed under. */
 enum store_status mongo_stored_user_states(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
@@ -113,7 +112,7 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
 /* ---- writing ---- */
 enum mend_kind {
-    MEND_USER_STATE, MEND_JOB, MEND_ACCOUNT, MEND_BUCKET, MEND_COUPON, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY, MEND_KIND_COUNT
+    MEND_USER_STATE, MEND_JOB, MEND_BUCKET, MEND_COUPON, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY, MEND_KIND_COUNT
 };
 
 struct mend {
@@ -131,7 +130,6 @@ struct mend {
     /* what to write */
     const struct user_state *user_state;
     const struct job_progress *job;
-    const struct lane_account *account;
     const struct name_key *name_key; /* of a user state: the key its orders are hashed under */
     const struct bucket *bucket;
     const struct coupon *definition;

@@ -264,7 +264,6 @@ enum store_status views_user_states(struct store *s, struct store_time after, st
                                     size_t count);
 enum store_status views_job(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
                             struct job_progress **state);
-enum store_status views_accounts(struct store *s, struct store_time after, struct arena *a, struct account_read *reads, size_t count);
 enum store_status views_user_hash(struct store *s, const char *user, uint64_t *hash);
 enum store_status views_walk_users(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
                                    size_t most, uint64_t *hashes, size_t *count);

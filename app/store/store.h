@@ -90,14 +90,6 @@ struct user_state_read {
     enum store_status status; /* out */
 };
 
-/* One lane's account with another. */
-struct account_read {
-    const char *coupon;
-    int64_t lane, peer;
-    struct lane_account *account; /* out, in the call's arena; NULL: no view */
-    enum store_status status; /* out */
-};
-
 /* The position of a walk through a coupon's users. Zeroed: at the start. */
 struct user_walk {
     uint8_t last[16]; /* the store's own */
@@ -188,7 +180,7 @@ struct confirm {
     bool unmoved; /* out: there is no batch tail + 1 */
 };
 
-enum view_kind { VIEW_USER_STATE, VIEW_JOB, VIEW_ACCOUNT, VIEW_BUCKET, VIEW_COUPON };
+enum view_kind { VIEW_USER_STATE, VIEW_JOB, VIEW_BUCKET, VIEW_COUPON };
 
 /* A view to write whole, if the stored one is older (by seq; buckets: hops, seq). */
 struct view_write {
@@ -196,7 +188,6 @@ struct view_write {
     const char *coupon;
     const struct user_state *user_state;
     const struct job_progress *job;
-    const struct lane_account *account;
     const struct bucket *bucket;
     const struct coupon *definition;
     int64_t seq;  /* of the definition; the others carry their own */
@@ -255,10 +246,6 @@ struct store_ops {
     /* The view of a job's progress, into a; *state NULL: none. STORE_UNREADABLE. */
     enum store_status (*job)(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
                              struct job_progress **state);
-
-    /* Views of accounts between lanes in one read, into a. */
-    enum store_status (*accounts)(struct store *s, struct store_time after, struct arena *a, struct account_read *reads,
-                                  size_t count);
 
     /* The user's hash, as walk_users() gives it: 64 bits, as good as random, and the same in every process. */
     enum store_status (*user_hash)(struct store *s, const char *user, uint64_t *hash);

@@ -129,7 +129,7 @@ enum store_status views_user_states(struct store *s, struct store_time after, st
     return status;
 }
 
-/* ---- jobs, and accounts between lanes ---- */
+/* ---- jobs ---- */
 
 struct job_row {
     const char *job;
@@ -175,78 +175,6 @@ enum store_status views_job(struct store *s, const char *coupon, const char *job
     if (status == STORE_OK)
         *state = row.state;
     return status == STORE_OK && row.unreadable ? STORE_UNREADABLE : status;
-}
-
-struct account_rows {
-    struct account_read *reads;
-    struct name_hash *hashes; /* of reads[] */
-    size_t count;
-    struct arena *arena;
-};
-
-static bool account_row(const bson_t *doc, void *context)
-{
-    struct account_rows *rows = context;
-    struct name_hash hash;
-    const char *coupon;
-
-    if (!codec_user_state_id_get(doc, &coupon, &hash))
-        return false;
-    if (codec_has_left(doc))
-        return true;
-    for (size_t i = 0; i < rows->count; i++) {
-        struct account_read *r = &rows->reads[i];
-
-        if (!name_hash_same(&rows->hashes[i], &hash) || strcmp(r->coupon, coupon) != 0)
-            continue;
-        r->account = codec_account_get(doc, r->lane, r->peer, rows->arena);
-        if (r->account)
-            continue;
-        r->status = STORE_UNREADABLE;
-        log_unreadable("users", doc);
-    }
-    return true;
-}
-
-static const char *account_coupon(const void *context, size_t i)
-{
-    const struct account_read *reads = context;
-
-    return reads[i].coupon;
-}
-
-enum store_status views_accounts(struct store *s, struct store_time after, struct arena *a, struct account_read *reads, size_t count)
-{
-    struct account_rows rows = {reads, arena_array(a, count + 1, sizeof *rows.hashes), count, a};
-    struct session *session = session_of(s);
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status = STORE_FAILED;
-    char name[STORED_NAME_SIZE];
-    struct in_clause in;
-    bson_t filter;
-
-    for (size_t i = 0; i < count; i++) {
-        reads[i].account = NULL;
-        reads[i].status = STORE_OK;
-    }
-    if (!session_finds_names(session)) {
-        SETTLE_READS(status, reads, count);
-        return status;
-    }
-    BSON_APPEND_UTF8(&command, "find", "users");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < count; i++) {
-        rows.hashes[i] = session_name_hash(session, name_of_account(reads[i].lane, reads[i].peer, name));
-        codec_user_state_id(&in.values, in_next(&in), reads[i].coupon, &rows.hashes[i]);
-    }
-    in_end(&in, &filter);
-    session_add_coupons(session, &filter, account_coupon, reads, count);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, after, count + 1);
-    status = session_read(session, &command, account_row, &rows);
-    SETTLE_READS(status, reads, count);
-    return status;
 }
 
 static void end_sorted(struct session *session, bson_t *command, struct store_time after, const char *by, size_t most)

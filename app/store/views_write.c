@@ -79,25 +79,6 @@ static bool job_is_new(const struct view_write *v)
     return v->job->version == 1;
 }
 
-static struct name_hash account_hash(const struct session *session, const struct view_write *v)
-{
-    char own[STORED_NAME_SIZE];
-
-    return session_name_hash(session, name_of_account(v->account->lane, v->account->peer, own));
-}
-
-static void account_put_view(const struct session *session, bson_t *view, const struct view_write *v, const struct times *times)
-{
-    (void)session;
-    (void)times;
-    codec_account_put(view, v->coupon, v->account);
-}
-
-static bool account_is_new(const struct view_write *v)
-{
-    return v->account->version == 1;
-}
-
 static void bucket_put_id(bson_t *doc, const char *name, const struct view_write *v, const struct name_hash *hash)
 {
     (void)hash;
@@ -136,7 +117,6 @@ static bool coupon_is_new(const struct view_write *v)
 static const struct view_type view_types[] = {
     [VIEW_USER_STATE] = {"users", user_state_hash, put_user_id, user_state_put_view, user_state_is_new},
     [VIEW_JOB] = {"users", job_hash, put_user_id, job_put_view, job_is_new},
-    [VIEW_ACCOUNT] = {"users", account_hash, put_user_id, account_put_view, account_is_new},
     [VIEW_BUCKET] = {"buckets", NULL, bucket_put_id, bucket_put_view, bucket_is_new},
     [VIEW_COUPON] = {"coupons", NULL, coupon_put_id, coupon_put_view, coupon_is_new},
 };

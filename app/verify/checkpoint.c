@@ -29,18 +29,16 @@ enum kind { RECORD_LANE = 1, RECORD_ERASURE, RECORD_QUARTER, RECORD_USER, RECORD
 #define AT(struct_name, member) offsetof(struct struct_name, member)
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
-/* The common record of users, jobs and accounts. */
+/* The common record of users and jobs. */
 struct recorded {
     int64_t version, seq, total, day_ms, today;
     int64_t erased_ms, erased_lane;
     int64_t step, turn, fence;
-    struct gift given, got;
 };
 static const size_t recorded_ints[] = {
-    AT(recorded, version),     AT(recorded, seq),       AT(recorded, total),       AT(recorded, day_ms),
-    AT(recorded, today),       AT(recorded, erased_ms), AT(recorded, erased_lane), AT(recorded, step),
-    AT(recorded, turn),        AT(recorded, fence),     AT(recorded, given.slots), AT(recorded, given.day),
-    AT(recorded, given.minor), AT(recorded, got.slots), AT(recorded, got.day),     AT(recorded, got.minor),
+    AT(recorded, version), AT(recorded, seq),       AT(recorded, total),       AT(recorded, day_ms),
+    AT(recorded, today),   AT(recorded, erased_ms), AT(recorded, erased_lane), AT(recorded, step),
+    AT(recorded, turn),    AT(recorded, fence),
 };
 static const size_t redemption_ints[] = {
     AT(redemption, n),          AT(redemption, from_n),   AT(redemption, lane),     AT(redemption, seq),
@@ -61,12 +59,10 @@ static const size_t slot_ints[] = {AT(slot, at_ms), AT(slot, due_ms)};
 static const size_t slot_words[] = {AT(slot, generation), AT(slot, current), AT(slot, from)};
 #define COUNT_INT(member) AT(report_counts, member),
 static const size_t count_ints[] = {REPORT_COUNTS_FIELDS(COUNT_INT)};
-static const size_t account_ints[] = {
-    AT(lane_account, given.slots), AT(lane_account, given.day), AT(lane_account, given.minor), AT(lane_account, got.slots),
-    AT(lane_account, got.day),     AT(lane_account, got.minor), AT(lane_account, day_ms),
+static const size_t move_ints[] = {
+    AT(peer_moves, to.step),   AT(peer_moves, to.total),   AT(peer_moves, to.before),
+    AT(peer_moves, from.step), AT(peer_moves, from.total), AT(peer_moves, from.before),
 };
-static const size_t day_ints[] = {AT(lane_day, day_ms), AT(lane_day, taken)};
-static const size_t caps_ints[] = {AT(lane_caps, at_ms), AT(lane_caps, per_day), AT(lane_caps, discount_minor)};
 
 /* ---- writing ---- */
 
@@ -146,15 +142,6 @@ static void put_job(struct buf *out, const struct job_progress *j)
     put_word(out, 0);
 }
 
-static void put_account(struct buf *out, const struct lane_account *a)
-{
-    char name[STORED_NAME_SIZE];
-
-    put_recorded(out, name_of_account(a->lane, a->peer, name), 0, false,
-                 &(struct recorded){.version = a->version, .seq = a->seq, .day_ms = a->day_ms, .given = a->given, .got = a->got});
-    put_word(out, 0);
-}
-
 static void put_user(struct buf *out, const struct user *u)
 {
     put_recorded(out, u->key, u->erased_seq, u->maybe_back,
@@ -194,15 +181,8 @@ static void put_shelf(struct buf *out, const struct shelf *s)
 static void put_sums(struct buf *out, const struct lane_sums *s)
 {
     for (int64_t i = 0; i < COUPON_LANES_MAX; i++)
-        put_ints(out, &s->peers[i], account_ints, COUNT(account_ints));
-    put_word(out, s->day_count);
-    for (size_t i = 0; i < s->day_count; i++)
-        put_ints(out, &s->days[i], day_ints, COUNT(day_ints));
-    put_word(out, s->caps_count);
-    for (size_t i = 0; i < s->caps_count; i++) {
-        put_ints(out, &s->caps[i], caps_ints, COUNT(caps_ints));
-        buf_putc(out, s->caps[i].slots);
-    }
+        put_ints(out, &s->peers[i], move_ints, COUNT(move_ints));
+    buf_putc(out, s->deleted);
 }
 
 static void put_lane(struct buf *out, const struct replay *r)
@@ -257,11 +237,6 @@ static void put_trunk(const struct replay *r, struct putting *p)
     for (const struct job_row *row = r->jobs; row; row = row->hh.next)
         if (row->standing.touched) {
             put_job(&p->record, &row->progress);
-            put_record(p);
-        }
-    for (const struct account_row *row = r->accounts; row; row = row->next)
-        if (row->standing.touched) {
-            put_account(&p->record, &row->account);
             put_record(p);
         }
 }
@@ -443,19 +418,6 @@ static bool get_job(struct replay *r, struct input *in, const char *job)
     return true;
 }
 
-static bool get_account(struct replay *r, struct input *in, int64_t lane, int64_t peer)
-{
-    struct account_row *row = account_row_of(r, lane, peer);
-    struct recorded of;
-
-    if (row->standing.touched || !get_bare(in, &of))
-        return false;
-    row->account = (struct lane_account){.lane = lane, .peer = peer, .version = of.version, .seq = of.seq, .day_ms = of.day_ms,
-                                         .given = of.given, .got = of.got};
-    accounts_go_on(r, row);
-    return true;
-}
-
 static bool get_user(struct replay *r, struct input *in, const char *key)
 {
     struct user *u = replay_user_of(r, key);
@@ -524,30 +486,17 @@ static bool get_shelf(struct replay *r, struct input *in, int64_t b)
 
 static void get_sums(struct input *in, struct lane_sums *s)
 {
-    size_t count;
-
     for (int64_t i = 0; i < COUPON_LANES_MAX; i++)
-        get_ints(in, &s->peers[i], account_ints, COUNT(account_ints));
-    count = get_word(in, (uint64_t)(in->end - in->at));
-    for (size_t i = 0; i < count && !in->bad; i++) {
-        s->days = checked_grown(s->days, s->day_count, &s->day_capacity, sizeof *s->days);
-        get_ints(in, &s->days[s->day_count++], day_ints, COUNT(day_ints));
-    }
-    count = get_word(in, (uint64_t)(in->end - in->at));
-    for (size_t i = 0; i < count && !in->bad; i++) {
-        s->caps = checked_grown(s->caps, s->caps_count, &s->caps_capacity, sizeof *s->caps);
-        get_ints(in, &s->caps[s->caps_count], caps_ints, COUNT(caps_ints));
-        s->caps[s->caps_count++].slots = get_byte(in, 1);
-    }
+        get_ints(in, &s->peers[i], move_ints, COUNT(move_ints));
+    s->deleted = get_byte(in, 1);
 }
 
 /* Read what the lanes say of each other, or skip it if nobody wants it. */
 static void get_or_skip_sums(struct replay *r, struct input *in)
 {
-    struct lane_sums unused = {.day_count = 0};
+    struct lane_sums unused;
 
     get_sums(in, r->lane_sums ? r->lane_sums : &unused);
-    lane_sums_release(&unused);
 }
 
 static bool get_lane(struct replay *r, struct input *in)
@@ -615,8 +564,6 @@ static bool take_user(struct replay *r, struct input *in, const char *bytes, siz
         return false;
     if (named.kind == NAMED_JOB)
         return get_job(r, in, named.job);
-    if (named.kind == NAMED_ACCOUNT)
-        return get_account(r, in, named.lane, named.peer);
     if (replay_has_leaves(r))
         return get_user(r, in, key);
     r->sink.record(r->sink.context, replay_part_of_user(r, key), bytes, len);

@@ -35,12 +35,6 @@ static const struct field job_fields[] = {
     FIELD(job_progress, INT, step),    FIELD(job_progress, INT, turn), FIELD(job_progress, INT, fence),
 };
 
-static const struct field account_fields[] = {
-    FIELD(lane_account, INT, version),     FIELD(lane_account, INT, seq),       FIELD(lane_account, TIME, day_ms),
-    FIELD(lane_account, INT, given.slots), FIELD(lane_account, INT, given.day), FIELD(lane_account, INT, given.minor),
-    FIELD(lane_account, INT, got.slots),   FIELD(lane_account, INT, got.day),   FIELD(lane_account, INT, got.minor),
-};
-
 static bool is_same(const struct field *f, const void *expected, const void *found)
 {
     const char *a = (const char *)expected + f->offset, *b = (const char *)found + f->offset;
@@ -161,11 +155,6 @@ static void compare_redemption(const struct redemption *expected, const struct r
 void compare_job(const struct job_progress *expected, const struct job_progress *found, differ_fn *differ, void *context)
 {
     compare_rows(job_fields, COUNT(job_fields), expected, found, "", differ, context);
-}
-
-void compare_account(const struct lane_account *expected, const struct lane_account *found, differ_fn *differ, void *context)
-{
-    compare_rows(account_fields, COUNT(account_fields), expected, found, "", differ, context);
 }
 
 void compare_user_state(const struct user_state *expected, const struct user_state *found, differ_fn *differ, void *context)

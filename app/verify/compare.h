@@ -18,7 +18,6 @@
 typedef void differ_fn(void *context, const char *field, const char *expected, const char *found);
 
 void compare_job(const struct job_progress *expected, const struct job_progress *found, differ_fn *differ, void *context);
-void compare_account(const struct lane_account *expected, const struct lane_account *found, differ_fn *differ, void *context);
 void compare_user_state(const struct user_state *expected, const struct user_state *found, differ_fn *differ, void *context);
 void compare_bucket(const struct bucket *expected, const struct bucket *found, differ_fn *differ, void *context);
 void compare_coupon(const struct coupon *expected, const struct coupon *found, differ_fn *differ, void *context);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "coupons/decide.h" /* policy_of() */
+#include "coupons/lane_move.h"
 #include "verify/replay_lanes.h"
 
 #define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000)
@@ -337,16 +338,6 @@ static void check_validity(struct replay *r, const struct batch *b, const struct
     expect_int(r, b, "valid_until", until_ms, e->valid_until_ms);
 }
 
-/* The lane's quota of a cap: lane 0 starts with all of it. Without slots there are no quotas, and each lane alone stays below the cap. */
-static int64_t quota_of(const struct replay *r, int64_t cap, int64_t elsewhere)
-{
-    bool has_quotas = policy_of(r->definition)->slots;
-
-    if (cap == COUPON_NULL)
-        return cap;
-    return (r->lane == 0 || !has_quotas ? cap : 0) - elsewhere;
-}
-
 /* A lane is closed with nothing issued or held; afterwards only erasures, a restore and its removal may follow. */
 static void check_archived(struct replay *r, const struct head *before, const struct batch *b, const struct entry *e)
 {
@@ -367,24 +358,24 @@ void check_coupon(struct replay *r, const struct head *before, const struct head
                   const struct entry *e)
 {
     const struct coupon *c = r->definition;
-    bool gives = e->kind == ENTRY_GIVE;
 
     check_archived(r, before, b, e);
+    if (e->kind == ENTRY_DELETE)
+        expect_int(r, b, "takings of a deleted coupon", 0, head_takings(before));
     check_window(r, b, e);
     check_validity(r, b, e);
     if (!c)
         return;
     if (policy_of(c)->slots)
         most(r, b, "slots", after->slots - after->due, head_taken(after));
-    if (policy_of(c)->slots && (e->kind == ENTRY_GENERATE || e->fresh))
+    if (policy_of(c)->slots && e->kind == ENTRY_GENERATE)
         most(r, b, "total", c->cap.total, head_stock(after));
     if (policy_of(c)->total && !policy_of(c)->slots && is_taking(e)) /* a lane counts its own exactly */
         most(r, b, "total", c->cap.total, head_taken(after));
-    if (is_taking(e) || (gives && e->gift.day))
-        most(r, b, "per_day", quota_of(r, c->cap.per_day, after->day_elsewhere), after->day_taken);
-    if (after->discount_minor > before->discount_minor || (gives && e->gift.minor))
-        most(r, b, "discount_minor", quota_of(r, c->cap.discount_minor, after->minor_elsewhere),
-             after->discount_minor);
+    if (is_taking(e))
+        most(r, b, "per_day", c->cap.per_day, after->day_taken);
+    if (after->discount_minor > before->discount_minor)
+        most(r, b, "discount_minor", c->cap.discount_minor, after->discount_minor);
 }
 
 /* ---- lanes ---- */
@@ -397,14 +388,16 @@ static int64_t lanes_of(const struct replay *r)
 void check_lane(struct replay *r, const struct batch *b, const struct entry *e)
 {
     unsigned has = entry_members[e->kind];
-    bool gift = e->kind == ENTRY_GIVE || e->kind == ENTRY_GET, numbered = has & (HAS_SLOT | HAS_RANGE) && e->n >= 0;
+    bool numbered = has & (HAS_SLOT | HAS_RANGE) && e->n >= 0;
+    struct lane_move m;
 
     if (numbered && lane_of_slot(e->n) != r->lane)
         entry_drift(r, b, "lane", "a slot of this lane", "of another");
     if (e->user && (has & HAS_USER) && coupon_lane_of(e->user, lanes_of(r)) != r->lane)
         entry_drift(r, b, "lane", "a user of this lane", "of another");
-    if (gift && account_peer(e->job, r->lane, lanes_of(r)) < 0)
-        entry_drift(r, b, "account", "of this lane with one that it knows", e->job ? e->job : "none");
+    if (job_moves(e->job) && (!move_parse(e->job, lanes_of(r), &m) || m.lane != r->lane ||
+                              e->kind != (m.gives ? ENTRY_DUE : ENTRY_GENERATE)))
+        entry_drift(r, b, "job", "a move between this lane and another", e->job);
     if (r->at == 0)
         expect_int(r, b, "lanes of the coupon", lanes_of(r), b->lanes > 1 ? b->lanes : 1);
 }
@@ -431,7 +424,7 @@ void check_wish(struct replay *r, const struct batch *b)
         const struct entry *e = &b->entries[r->at];
 
         if (e->kind == ENTRY_GENERATE && !e->job)
-            made += e->count + e->gift.slots;
+            made += e->count;
         if (e->kind != ENTRY_DEFINE || !e->count)
             continue;
         wished += e->job ? 0 : e->count;

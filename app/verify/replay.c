@@ -175,8 +175,6 @@ static bool range_is_sound(struct replay *r, const struct batch *b, const struct
 {
     char where[WHERE_SIZE];
 
-    if (e->kind == ENTRY_GET && e->count == 0) /* only quotas */
-        return false;
     if (e->kind == ENTRY_RETIRE && (e->n < 0 || e->count < 1 || e->n > r->next_n - e->count)) { /* report it once, not per slot */
         replay_drift(r, "ledger", replay_entry_place(r, where, b), "slots", "generated before", "never generated");
         return false;

@@ -122,7 +122,7 @@ static void repair_odd(const struct telling *t)
             tell_superfluous_user_state(t, &o->hash, o->user, o->alias, o->seq);
 }
 
-/* ---- jobs and accounts ---- */
+/* ---- jobs ---- */
 
 static void repair_named(const struct telling *t, struct repair *repair, const struct standing *s, const char *name)
 {
@@ -142,9 +142,6 @@ static void repair_jobs(const struct telling *t)
 
     for (const struct job_row *row = t->replay->jobs; row; row = row->hh.next)
         repair_named(t, &(struct repair){.job = &row->progress}, &row->standing, name_of_job(row->progress.id, name));
-    for (const struct account_row *row = t->replay->accounts; row; row = row->next)
-        repair_named(t, &(struct repair){.account = &row->account}, &row->standing,
-                     name_of_account(row->account.lane, row->account.peer, name));
 }
 
 /* ---- the others ---- */

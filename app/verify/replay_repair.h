@@ -10,7 +10,7 @@
 
 struct replay;
 
-/* A view as it should be: exactly one of user state, job, account, bucket, definition and totals; none of them: remove it. */
+/* A view as it should be: exactly one of user state, job, bucket, definition and totals; none of them: remove it. */
 struct repair {
     enum fault fault;
     const char *what;  /* "users", "buckets", "coupons", "totals" */
@@ -22,7 +22,6 @@ struct repair {
     int64_t found_seq; /* the stored view's; -1: there is none, or it cannot be read */
     const struct user_state *user_state;
     const struct job_progress *job;
-    const struct lane_account *account;
     const struct bucket *bucket;
     const struct coupon *definition;
     int64_t seq, created_ms, changed_ms; /* of the definition */

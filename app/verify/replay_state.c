@@ -50,12 +50,11 @@ const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], c
 const char *replay_name_place(char where[WHERE_SIZE], const char *user)
 {
     struct named_key key = name_parse(user);
-    char account[ACCOUNT_NAME_SIZE];
 
     if (key.kind == NAMED_USER)
         snprintf(where, WHERE_SIZE, "%s", user);
     else
-        snprintf(where, WHERE_SIZE, "job %s", key.kind == NAMED_JOB ? key.job : account_name(key.lane, key.peer, account));
+        snprintf(where, WHERE_SIZE, "job %s", key.job);
     return where;
 }
 

@@ -141,7 +141,7 @@ struct replay {
     bool is_open;
     bool nameless;           /* of a trunk: the input has no names */
     int64_t at;              /* the current entry's place in its batch */
-    pthread_mutex_t odd;     /* guards odd_views, jobs and accounts while views come in */
+    pthread_mutex_t odd;     /* guards odd_views and jobs while views come in */
     drift_fn *report;
     void *context;
     struct arena arena;
@@ -161,8 +161,7 @@ struct replay {
     struct user *users;
     struct shelf *shelves;
     struct job_row *jobs; /* of the trunk: see replay_jobs.h */
-    struct account_row *accounts;
-    struct standing *touched_jobs, *touched_accounts;
+    struct standing *touched_jobs;
     struct odd_view *odd_views;
     uint64_t *erased_later; /* hashes of aliases erased during the run, so few */
     size_t erased_later_count, erased_later_capacity;
@@ -195,7 +194,7 @@ struct place {
 };
 void replay_differ(void *context, const char *field, const char *expected, const char *found);
 const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], const struct batch *b);
-/* How reports name a user, job or account, given its name among the users. */
+/* How reports name a user or job, given its name among the users. */
 const char *replay_name_place(char where[WHERE_SIZE], const char *user);
 /* The same for a view stored under `hash`; user NULL: unknown. */
 const char *replay_view_place(char where[WHERE_SIZE], const struct name_hash *hash, const char *user);

@@ -242,8 +242,6 @@ static void tell_stored(struct replay *whole, const struct stored_user_state *u)
 {
     if (u->key.kind == NAMED_JOB)
         replay_view_job(whole, u->key.job, u->job);
-    else if (u->key.kind == NAMED_ACCOUNT)
-        replay_view_account(whole, u->key.lane, u->key.peer, u->account);
     else
         replay_view_user_state(whole, &u->hash, u->user, u->user_state);
 }

@@ -201,7 +201,7 @@ static void define(int64_t takings)
     batch_free(d.batch);
     id_random(alias, ID_ALIAS_LEN);
     begin(&d);
-    decide_generate(&d, &job, NULL, 1, takings, 0, &out);
+    decide_generate(&d, &job, 1, takings, 0, &out);
     if (out.result != CPN_OK)
         die("the slots cannot be made");
     append(&d);

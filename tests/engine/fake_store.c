@@ -30,12 +30,11 @@ struct stored_view {
     enum view_kind kind;
     uint32_t time;
     char *coupon;
-    char *user; /* or the job's id, or the account's name */
+    char *user; /* or the job's id */
     struct bucket bucket;
     struct arena arena;
     struct user_state *user_state;
     struct job_progress job;
-    struct lane_account account;
     struct coupon *definition;
     int64_t seq;
     bool damaged;
@@ -462,23 +461,18 @@ static int64_t seq_of_view(const struct view_write *w)
 {
     return w->kind == VIEW_USER_STATE       ? w->user_state->seq
            : w->kind == VIEW_JOB     ? w->job->seq
-           : w->kind == VIEW_ACCOUNT ? w->account->seq
            : w->kind == VIEW_BUCKET  ? w->bucket->seq
                                      : w->seq;
 }
 
-static const char *user_of_view(const struct view_write *w, char account[ACCOUNT_NAME_SIZE])
+static const char *user_of_view(const struct view_write *w)
 {
-    return w->kind == VIEW_USER_STATE       ? w->user_state->user
-           : w->kind == VIEW_JOB     ? w->job->id
-           : w->kind == VIEW_ACCOUNT ? account_name(w->account->lane, w->account->peer, account)
-                                     : NULL;
+    return w->kind == VIEW_USER_STATE ? w->user_state->user : w->kind == VIEW_JOB ? w->job->id : NULL;
 }
 
 static void write_view(struct fake *f, const struct view_write *w)
 {
-    char account[ACCOUNT_NAME_SIZE];
-    const char *user = user_of_view(w, account);
+    const char *user = user_of_view(w);
     int64_t seq = seq_of_view(w);
     struct stored_view *old = find_view(f, w->kind, w->coupon, user, w->kind == VIEW_BUCKET ? w->bucket->b : 0);
     struct stored_view *v;
@@ -502,8 +496,6 @@ static void write_view(struct fake *f, const struct view_write *w)
     } else if (w->kind == VIEW_JOB) {
         v->job = *w->job;
         v->job.id = v->user;
-    } else if (w->kind == VIEW_ACCOUNT) {
-        v->account = *w->account;
     } else if (w->kind == VIEW_COUPON) {
         v->definition = coupon_copy(w->definition, &v->arena);
     }
@@ -573,29 +565,6 @@ static enum store_status fake_job(struct store *store, const char *coupon, const
         *progress = arena_alloc(a, sizeof **progress);
         **progress = v->job;
         (*progress)->id = arena_strdup(a, job);
-    }
-    return leave(f, status);
-}
-
-static enum store_status fake_accounts(struct store *store, struct store_time after, struct arena *a, struct account_read *reads,
-                                       size_t count)
-{
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
-    enum store_status status = failed ? STORE_FAILED : STORE_OK;
-    char name[ACCOUNT_NAME_SIZE];
-
-    for (size_t i = 0; i < count; i++) {
-        struct account_read *r = &reads[i];
-        const struct stored_view *v =
-            seen(f, find_view(f, VIEW_ACCOUNT, r->coupon, account_name(r->lane, r->peer, name), 0), after);
-
-        r->status = failed ? STORE_FAILED : read_of(v, &status);
-        r->account = NULL;
-        if (!v || r->status != STORE_OK)
-            continue;
-        r->account = arena_alloc(a, sizeof *r->account);
-        *r->account = v->account;
     }
     return leave(f, status);
 }
@@ -1027,7 +996,7 @@ static struct store *open_session(struct store_source *source)
 {
     static const struct store_ops ops = {
         .mark = fake_mark, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers, .ended = fake_ended,
-        .coupon = fake_coupon, .coupons = fake_coupons, .user_states = fake_user_states, .job = fake_job, .accounts = fake_accounts,
+        .coupon = fake_coupon, .coupons = fake_coupons, .user_states = fake_user_states, .job = fake_job,
         .user_hash = fake_user_hash, .walk_users = fake_walk_users,
         .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
         .due_buckets = fake_due_buckets, .due_user_states = fake_due_user_states,

@@ -32,7 +32,7 @@ void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_
 /* And what that left behind, but for each lane's first batch. */
 void fake_leave_nothing(struct fake *f, const char *coupon);
 int fake_batches(struct fake *f, const char *coupon);
-/* Views of its users, buckets, jobs and accounts that say anything. */
+/* Views of its users, buckets and jobs that say anything. */
 int fake_whole_views(struct fake *f, const char *coupon);
 bool fake_has_taking(struct fake *f, const char *coupon, const char *user);
 /* A process's connection; when it is cut, all its calls fail from then on and change nothing. */

@@ -22,7 +22,6 @@
 #include "engine/engine.h"
 #include "engine/filter.h"
 #include "fake_store.h"
-#include "lanes/fanout.h"
 #include "lanes/lanes.h"
 
 #define COUPON "c1"
@@ -86,13 +85,6 @@ static enum store_status watched_job(struct store *s, const char *coupon, const 
 {
     atomic_fetch_add(&box_of(s)->jobs, 1);
     return t.plain->job(s, coupon, job, after, a, progress);
-}
-
-static enum store_status watched_accounts(struct store *s, struct store_time after, struct arena *a, struct account_read *reads,
-                                          size_t count)
-{
-    atomic_fetch_add(&box_of(s)->jobs, count);
-    return t.plain->accounts(s, after, a, reads, count);
 }
 
 static enum store_status watched_walk(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
@@ -192,7 +184,6 @@ static int two_engines_with(int64_t filter_bytes)
         *ops = *t.plain;
         ops->user_states = watched_user_states;
         ops->job = watched_job;
-        ops->accounts = watched_accounts;
         ops->walk_users = watched_walk;
         ops->write_marks = watched_marks;
         ops->ledger = watched_ledger;
@@ -242,7 +233,7 @@ static enum cpn_result call(int engine, struct op *op)
     return call_of(engine, COUPON, op);
 }
 
-static void create_of(const char *id, int64_t lanes)
+static void create_of(const char *id)
 {
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .definition = &coupon};
@@ -254,14 +245,13 @@ static void create_of(const char *id, int64_t lanes)
     coupon.state = COUPON_ACTIVE;
     coupon.cap.total = 5000;
     coupon.cap.per_user = 1;
-    coupon.lanes = lanes;
     assert_int_equal(call_of(0, id, &op), CPN_OK);
     assert_int_equal(call_of(0, id, &more), CPN_OK);
 }
 
 static void create(void)
 {
-    create_of(COUPON, 1);
+    create_of(COUPON);
 }
 
 static enum cpn_result take_of(int engine, const char *coupon, const char *user, const char *key)
@@ -557,7 +547,7 @@ static void while_the_walk_fails_users_are_read(void **state)
     assert_known(1, "u");
 }
 
-/* ---- jobs and accounts ---- */
+/* ---- jobs ---- */
 
 static int64_t slots_of(int engine)
 {
@@ -594,27 +584,6 @@ static void steps_of_jobs_are_repeated_over_an_empty_filter(void **state)
     assert_true(atomic_load(&t.boxes[0].jobs) > before);
 }
 
-static void accounts_between_lanes_are_read(void **state)
-{
-    struct fanout *gets = fanout_new(COUPON, 3);
-    const struct asker asker = {t.boxes[0].engine, mono_add_ms(mono_now(), PATIENCE_MS)};
-    size_t before = atomic_load(&t.boxes[0].jobs);
-
-    (void)state;
-    create_of(COUPON, 2);
-    for (int i = 0; i < 3; i++) { /* what lane 0 ever gave is got once, however often it is told */
-        struct op *get = fanout_add(gets, OP_GET, 1);
-
-        get->gift = (struct gift){.slots = 501}; /* 500 came when they were made */
-        assert_int_equal(ask(&asker, get, 1), CPN_OK);
-        assert_int_equal(get->account->got.slots, 501);
-        assert_int_equal(get->made, i == 0);
-        assert_int_equal(engine_catch_up(t.boxes[0].engine, COUPON, 1, PATIENCE_MS), STORE_OK);
-    }
-    assert_true(atomic_load(&t.boxes[0].jobs) > before);
-    fanout_free(gets);
-}
-
 /* ---- memory ---- */
 
 static void the_least_used_lanes_give_up_their_filters(void **state)
@@ -623,7 +592,7 @@ static void the_least_used_lanes_give_up_their_filters(void **state)
     for (int i = 0; i < 12; i++) {
         const char *coupon = name("c-", i);
 
-        create_of(coupon, 1);
+        create_of(coupon);
         for (int k = 0; k < 3; k++)
             assert_int_equal(take_of(0, coupon, name("u", k), "k1"), CPN_OK);
         assert_int_equal(people(0), 0);
@@ -704,7 +673,6 @@ int main(void)
         T(a_lane_that_is_dropped_while_it_is_filled_waits_for_that_no_more),
         T(while_the_walk_fails_users_are_read),
         T(steps_of_jobs_are_repeated_over_an_empty_filter),
-        T(accounts_between_lanes_are_read),
         cmocka_unit_test_setup_teardown(the_least_used_lanes_give_up_their_filters, two_engines_with_little_room, stop_engines),
         cmocka_unit_test_setup_teardown(a_filter_that_grows_out_of_the_room_is_given_up, two_engines_with_little_room, stop_engines),
         cmocka_unit_test(a_set_grows_by_12_to_32_bits_a_user_and_two_join),

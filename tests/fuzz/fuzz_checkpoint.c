@@ -92,7 +92,7 @@ static struct replay *begin(struct replay_parts parts, struct lane_sums *sums)
 }
 
 /* out, or NULL, gets its records. */
-static void end(struct replay *r, struct lane_sums *sums, struct buf *out)
+static void end(struct replay *r, struct buf *out)
 {
     replay_look_again(r, name_stays, NULL);
     replay_end(r);
@@ -100,12 +100,11 @@ static void end(struct replay *r, struct lane_sums *sums, struct buf *out)
     if (out)
         checkpoint_put(r, keep, out);
     replay_free(r);
-    lane_sums_release(sums);
 }
 
 static void tell(struct input input, struct replay_parts parts, bool more, struct buf *out)
 {
-    struct lane_sums sums = {.day_count = 0};
+    struct lane_sums sums = {.deleted = false};
     struct replay *r = begin(parts, &sums);
     struct parts p;
 
@@ -130,12 +129,12 @@ static void tell(struct input input, struct replay_parts parts, bool more, struc
     }
     if (parts.parts > 1)
         parts_end(&p, r, on_drift, NULL, name_stays, true, on_repair);
-    end(r, &sums, parts.parts == 1 && !more ? out : NULL);
+    end(r, parts.parts == 1 && !more ? out : NULL);
 }
 
 static void tell_again(const struct buf *told, struct replay_parts parts, struct buf *out)
 {
-    struct lane_sums sums = {.day_count = 0};
+    struct lane_sums sums = {.deleted = false};
     struct replay *r = begin(parts, &sums);
 
     for (size_t at = 0, len; at < told->len; at += len) {
@@ -143,7 +142,7 @@ static void tell_again(const struct buf *told, struct replay_parts parts, struct
         at += sizeof len;
         replay_record(r, told->data + at, len);
     }
-    end(r, &sums, out);
+    end(r, out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

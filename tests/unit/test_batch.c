@@ -173,10 +173,6 @@ static void each_kind_of_entry_has_its_members(void **state)
          "\"kind\":\"sold_out\""},
         {ENTRY_REPLENISH,
          "\"count\":64,\"kind\":\"replenish\""},
-        {ENTRY_GIVE,
-         "\"job\":\"j\\\"1\",\"kind\":\"give\",\"step\":9"},
-        {ENTRY_GET,
-         "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"get\",\"n\":1042,\"step\":9"},
         {ENTRY_TICK,
          "\"kind\":\"tick\""},
         {ENTRY_RESTORED,
@@ -210,31 +206,8 @@ static void an_entry_without_an_operator_does_not_speak_of_one(void **state)
     }
 }
 
-/* Only of entries between lanes, and only what is handed over: lines of coupons with one lane are as they always were. */
-static void gifts_stand_in_their_entries_and_nowhere_else(void **state)
-{
-    struct batch *b = new_batch();
-    struct entry *e = batch_add(b, ENTRY_GIVE);
-    struct gift gift = {.slots = 5, .day = 7, .minor = 9007199254740991};
-
-    (void)state;
-    *e = (struct entry){.kind = ENTRY_GIVE, .job = "lane-0-3", .gift = gift};
-    assert_string_equal(entry_text(b), "{\"gift_day\":7,\"gift_minor\":9007199254740991,\"gift_slots\":5,\"job\":\"lane-0-3\","
-                                       "\"kind\":\"give\",\"step\":0}");
-    *e = (struct entry){.kind = ENTRY_GIVE, .job = "lane-0-3", .gift.slots = 5, .fresh = true};
-    assert_string_equal(entry_text(b), "{\"fresh\":true,\"gift_slots\":5,\"job\":\"lane-0-3\",\"kind\":\"give\",\"step\":0}");
-    *e = (struct entry){.kind = ENTRY_GET, .job = "lane-3-0", .gift = gift, .n = 3 * LANE_SLOTS, .count = 5};
-    assert_string_equal(entry_text(b), "{\"count\":5,\"gift_day\":7,\"gift_minor\":9007199254740991,\"gift_slots\":5,"
-                                       "\"job\":\"lane-3-0\",\"kind\":\"get\",\"n\":3000000000000,\"step\":0}");
-    *e = (struct entry){.kind = ENTRY_GENERATE, .job = "j", .step = 1, .count = 16, .gift.slots = 48};
-    assert_string_equal(entry_text(b), "{\"count\":16,\"gift_slots\":48,\"job\":\"j\",\"kind\":\"generate\",\"n\":0,\"step\":1}");
-    *e = (struct entry){.kind = ENTRY_TICK, .gift = gift, .fresh = true};
-    assert_string_equal(entry_text(b), "{\"kind\":\"tick\"}");
-    batch_free(b);
-}
-
 /* Where they are not 0, as in a coupon with several lanes. */
-static void what_is_elsewhere_stands_in_the_totals_and_the_day(void **state)
+static void what_is_elsewhere_stands_in_the_totals(void **state)
 {
     struct batch *b = new_batch();
 
@@ -242,15 +215,13 @@ static void what_is_elsewhere_stands_in_the_totals_and_the_day(void **state)
     b->lane = 3;
     b->lanes = 4; /* beside the hash */
     b->head.elsewhere = -5;
-    b->head.day_elsewhere = 7;
-    b->head.minor_elsewhere = -9007199254740991;
     batch_line(b, &out, false);
     assert_string_equal(out.data,
                         "{\"at\":\"2026-11-21T10:00:00.123Z\",\"batch\":\"0123456789abcdefghjkmnpqrs\",\"coupon\":\"sale\","
-                        "\"day\":{\"elsewhere\":7,\"start\":\"2026-11-20T23:00:00.000Z\",\"taken\":0},\"entries\":[],\"lane\":3,"
+                        "\"day\":{\"start\":\"2026-11-20T23:00:00.000Z\",\"taken\":0},\"entries\":[],\"lane\":3,"
                         "\"prev\":\"" ZEROS "\",\"seq\":1,"
                         "\"totals\":{\"discount_minor\":0,\"due\":0,\"elsewhere\":-5,\"issued\":0,\"low_stock\":0,"
-                        "\"minor_elsewhere\":-9007199254740991,\"next_n\":0,\"ordinal\":0,\"redeemed\":0,"
+                        "\"next_n\":0,\"ordinal\":0,\"redeemed\":0,"
                         "\"replenish_until\":0,\"reserved\":0,\"slots\":0,\"sold_out\":0,\"turn\":0},\"version\":0}");
     assert_true(is_canonical(out.data));
     batch_free(b);
@@ -365,7 +336,7 @@ static void every_line_is_canonical_at_every_bound(void **state)
         b->head = (struct head){.seq = x, .at_ms = x % 200000000000000, .version = x, .slots = x, .due = x, .next_n = x,
                                 .issued = x, .reserved = x, .redeemed = x, .ordinal = x, .discount_minor = x,
                                 .day_ms = x % 200000000000000, .day_taken = x, .turn = x, .low_stock = x, .sold_out = x,
-                                .replenish_until = x, .elsewhere = -x, .day_elsewhere = -x, .minor_elsewhere = -x,
+                                .replenish_until = x, .elsewhere = -x,
                                 .archived = x, .epoch = x};
         for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
             struct entry *e = add_full(b, (enum entry_kind)kind);
@@ -373,8 +344,6 @@ static void every_line_is_canonical_at_every_bound(void **state)
             e->n = v % 2 ? -x : x;
             e->count = e->ordinal = e->left = e->day = e->discount_minor = e->held_minor = e->since = e->before = e->step = x;
             e->from_n = -x;
-            e->gift = (struct gift){x, x, x};
-            e->fresh = true;
             e->g = e->from = x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
             e->reserved_until_ms = e->valid_until_ms = 253402300799999;
             e->job = e->by = job;
@@ -442,8 +411,6 @@ static void add_for_ever(struct batch *b, enum entry_kind kind, int form)
 
     e->definition = &definition;
     e->valid_until_ms++;
-    e->gift = (struct gift){.slots = 5, .day = 6, .minor = 7};
-    e->fresh = true;
     e->from_n -= form == 1;
     if (form == 2)
         *e = (struct entry){.kind = kind, .left = COUPON_NULL};
@@ -465,17 +432,16 @@ static void lines_are_as_ever(void **state)
         for (int form = 0; form < 3; form++)
             add_for_ever(b, (enum entry_kind)kind, form);
     batch_hash(b, &scratch, hash);
-    assert_string_equal(sodium_bin2hex(hex, sizeof hex, hash, sizeof hash), "898827cf9c4d999fb688b7de1bb3d6b890446dcff3e4f7a97cb8253d1c946a70");
+    assert_string_equal(sodium_bin2hex(hex, sizeof hex, hash, sizeof hash), "bc8237951510d257bf178ba1d91bfab25685cd803f850645ec47dd07da222641");
     b->count = 0;
     b->head = (struct head){.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .due = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
-                            .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .day_elsewhere = 15,
-                            .minor_elsewhere = 16, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
+                            .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
                             .epoch = 22};
     batch_line(b, &out, false);
-    assert_string_equal(out.data, "{\"at\":\"1970-01-01T00:00:00.002Z\",\"batch\":\"0123456789abcdefghjkmnpqrs\",\"coupon\":\"sale\",\"day\":{\"elsewhere\":15,"
+    assert_string_equal(out.data, "{\"at\":\"1970-01-01T00:00:00.002Z\",\"batch\":\"0123456789abcdefghjkmnpqrs\",\"coupon\":\"sale\",\"day\":{"
                                   "\"start\":\"1970-01-01T00:00:00.012Z\",\"taken\":13},\"entries\":[],\"lane\":0,"
                                   "\"prev\":\"0000000000000000000000000000000000000000000000000000000000000000\",\"seq\":1,\"totals\":{\"archived\":21,"
-                                  "\"discount_minor\":11,\"due\":5,\"elsewhere\":14,\"epoch\":22,\"issued\":7,\"low_stock\":18,\"minor_elsewhere\":16,"
+                                  "\"discount_minor\":11,\"due\":5,\"elsewhere\":14,\"epoch\":22,\"issued\":7,\"low_stock\":18,"
                                   "\"next_n\":6,\"ordinal\":10,\"redeemed\":9,\"replenish_until\":20,\"reserved\":8,\"slots\":4,\"sold_out\":19,\"turn\":17},"
                                   "\"version\":3}");
     batch_free(b);
@@ -567,8 +533,7 @@ int main(void)
         cmocka_unit_test_setup(a_definition_stands_in_its_entry_with_its_version, fresh),
         cmocka_unit_test_setup(what_was_asked_for_with_a_definition_stands_beside_it, fresh),
         cmocka_unit_test_setup(an_entry_without_an_operator_does_not_speak_of_one, fresh),
-        cmocka_unit_test_setup(gifts_stand_in_their_entries_and_nowhere_else, fresh),
-        cmocka_unit_test_setup(what_is_elsewhere_stands_in_the_totals_and_the_day, fresh),
+        cmocka_unit_test_setup(what_is_elsewhere_stands_in_the_totals, fresh),
         cmocka_unit_test_setup(names_orders_and_metadata_do_not_reach_the_line, fresh),
         cmocka_unit_test_setup(every_line_is_canonical_at_every_bound, fresh),
         cmocka_unit_test_setup(many_entries_keep_their_order, fresh),

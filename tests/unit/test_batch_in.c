@@ -18,7 +18,7 @@ static struct batch *new_batch(void)
 
     b->head = (struct head){.seq = 88, .at_ms = 1795255200123, .version = 4, .slots = 64, .due = 2, .next_n = 66, .issued = 1, .reserved = 2,
                             .redeemed = 3, .ordinal = 9, .discount_minor = 500, .day_ms = 1795215600000, .day_taken = 5, .elsewhere = -7,
-                            .day_elsewhere = 2, .minor_elsewhere = -1, .turn = 11, .low_stock = 1, .sold_out = 1, .replenish_until = 70,
+                            .turn = 11, .low_stock = 1, .sold_out = 1, .replenish_until = 70,
                             .archived = 1, .epoch = 2};
     memset(b->head.hash, 0xC3, HASH_LEN);
     memset(b->prev, 0x3C, HASH_LEN);
@@ -33,7 +33,7 @@ static void add_full(struct batch *b, enum entry_kind kind, bool from_elsewhere)
     *e = (struct entry){
         .kind = kind, .n = 1042, .g = 3, .from_n = from_elsewhere ? 1041 : 1042, .from = 2, .count = 64, .ordinal = 317, .left = 4683, .day = 12,
         .discount_minor = 500, .held_minor = 400, .reserved_until_ms = 1795255260123, .valid_until_ms = 1795255260124, .was = SLOT_RESERVED,
-        .same_day = true, .since = 88, .before = 77, .gift = {.slots = 5, .day = 6, .minor = 7}, .fresh = true, .step = 9, .job = "j\"1",
+        .same_day = true, .since = 88, .before = 77, .step = 9, .job = "j\"1",
         .by = "key\"1", .alias = "0123456789abcdef", .definition = &definition,
     };
     memset(e->key, 0xA5, sizeof e->key);

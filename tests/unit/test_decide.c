@@ -1281,13 +1281,13 @@ static void a_generation_is_done_once_per_step(void **state)
     (void)state;
     tail.slots = tail.next_n = 0;
     begin(0);
-    decide_generate(&d, &job, NULL, 1, 40, 0, &out);
+    decide_generate(&d, &job, 1, 40, 0, &out);
     assert_result(CPN_OK);
     assert_false(out.replayed);
-    decide_generate(&d, &job, NULL, 1, 40, 0, &out);
+    decide_generate(&d, &job, 1, 40, 0, &out);
     assert_result(CPN_OK);
     assert_true(out.replayed);
-    decide_generate(&d, &job, NULL, 2, 60, 0, &out);
+    decide_generate(&d, &job, 2, 60, 0, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->count, 2);
     assert_int_equal(batch->entries[1].n, 40);
@@ -1298,9 +1298,9 @@ static void a_generation_is_done_once_per_step(void **state)
     assert_int_equal(tail.slots, 100);
     assert_int_equal(tail.next_n, 100);
     begin(0);
-    decide_generate(&d, &job, NULL, 2, 60, 0, &out); /* the runner was killed before it noted the step */
+    decide_generate(&d, &job, 2, 60, 0, &out); /* the runner was killed before it noted the step */
     assert_true(out.replayed);
-    decide_generate(&d, &job, NULL, 3, 1, 0, &out);
+    decide_generate(&d, &job, 3, 1, 0, &out);
     assert_result(CPN_CAP_EXCEEDED);
     assert_false(decide_changed(&d));
     assert_int_equal(job.step, 2);
@@ -1315,9 +1315,9 @@ static void a_generation_counts_what_exists_not_what_was_numbered(void **state)
     tail.due = 5;
     tail.next_n = 1000;
     begin(0);
-    decide_generate(&d, &job, NULL, 1, 16, 0, &out);
+    decide_generate(&d, &job, 1, 16, 0, &out);
     assert_result(CPN_CAP_EXCEEDED);
-    decide_generate(&d, &job, NULL, 1, 15, 0, &out);
+    decide_generate(&d, &job, 1, 15, 0, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->entries[0].n, 1000);
     commit(NULL);

@@ -1039,7 +1039,7 @@ static void do_generate(void)
 
     if (m.generated + count > SLOTS_MAX)
         return;
-    decide_generate(&t.d, &t.jobs[job], NULL, step, count, turn, &out);
+    decide_generate(&t.d, &t.jobs[job], step, count, turn, &out);
     CHECK(out.replayed == replay && out.result == (replay ? CPN_OK : want), "generate: %s", result_info(out.result)->name);
     CHECK(look_at_entries() == (!replay && want == CPN_OK), "entries of a generation");
     w.seen[out.result]++;
@@ -1064,8 +1064,8 @@ static void do_due(void)
         return;
     decide_due(&t.d, &t.jobs[job], step, count, &done, &out);
     CHECK(out.result == CPN_OK && out.replayed == replay, "due: %s", result_info(out.result)->name);
-    CHECK(look_at_entries() == !replay, "entries of what is due");
-    if (!replay) {
+    CHECK(look_at_entries() == (!replay && most > 0), "entries of what is due");
+    if (!replay && most > 0) {
         m.job_step[job] = step;
         m.job_total[job] += count < most ? count : most;
         m.due += count < most ? count : most;
@@ -1622,7 +1622,7 @@ static void every_answer_is_the_models_and_the_ledger_gives_the_same(void **stat
         if (w.seen[met[i]] < 20)
             fail_msg("%s was met %zu times: the lives are not wild enough", result_info(met[i])->name, w.seen[met[i]]);
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
-        if (kind != ENTRY_DELETE && kind != ENTRY_ARCHIVE && kind != ENTRY_GIVE && kind != ENTRY_GET && kind != ENTRY_RESTORED &&
+        if (kind != ENTRY_DELETE && kind != ENTRY_ARCHIVE && kind != ENTRY_RESTORED &&
             w.kinds[kind] < 20)
             fail_msg("%s was made %zu times: the lives are not wild enough", entry_kind_name((enum entry_kind)kind), w.kinds[kind]);
 }

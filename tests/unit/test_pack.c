@@ -69,7 +69,7 @@ static void whatever_a_struct_has_comes_out_and_a_name_or_none(void **state)
             random = random * 1664525 + 1013904223;
             bytes[i] = random >> 30 ? 0 : (uint8_t)(random >> 16);
         }
-        told.of_slot = told.entry.same_day = told.entry.fresh = round % 2; /* a bool has no other bits */
+        told.of_slot = told.entry.same_day = round % 2; /* a bool has no other bits */
         told.of_user = told.after_erasure = told.entry.by_name = !told.of_slot;
         told.entry.job = told.entry.by = told.entry.order = told.entry.metadata = told.entry.code = NULL;
         told.entry.definition = NULL;

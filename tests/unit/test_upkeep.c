@@ -63,7 +63,7 @@ static unsigned events_of(int returns, int takings)
 static void generate(int64_t step_number, int64_t count, enum cpn_result want)
 {
     lane_open();
-    decide_generate(&d, job, NULL, step_number, count, 0, &out);
+    decide_generate(&d, job, step_number, count, 0, &out);
     expect(want);
     if (want == CPN_OK)
         lane_close();
@@ -208,18 +208,18 @@ static void one_job_at_a_time_makes_codes(void **state)
     lane_close();
     first = tail.turn;
     lane_open();
-    decide_generate(&d, job, NULL, 1, 10, 0, &out);
+    decide_generate(&d, job, 1, 10, 0, &out);
     expect(CPN_BUSY);
-    decide_generate(&d, job, NULL, 1, 10, first + 1, &out);
+    decide_generate(&d, job, 1, 10, first + 1, &out);
     expect(CPN_BUSY);
-    decide_generate(&d, job, NULL, 1, 10, first, &out);
+    decide_generate(&d, job, 1, 10, first, &out);
     expect(CPN_OK);
     lane_close();
     lane_open();
     turn(job, 2, CPN_OK, 10); /* the next runner of the same job */
-    decide_generate(&d, job, NULL, 2, 10, first, &out); /* what the first one made is not announced */
+    decide_generate(&d, job, 2, 10, first, &out); /* what the first one made is not announced */
     expect(CPN_BUSY);
-    decide_generate(&d, job, NULL, 1, 10, first, &out);
+    decide_generate(&d, job, 1, 10, first, &out);
     assert_true(out.replayed);
     lane_close();
     lane_open();
@@ -231,7 +231,7 @@ static void one_job_at_a_time_makes_codes(void **state)
     decide_turn_end(&d, job, &out);
     assert_int_equal(batch->count, 1);
     turn(&other, 1, CPN_OK, 11);
-    decide_generate(&d, job, NULL, 2, 10, 10, &out);
+    decide_generate(&d, job, 2, 10, 10, &out);
     expect(CPN_BUSY);
     lane_close();
 }

@@ -7,7 +7,6 @@
 
 #include "coupons/slot.h"
 #include "coupons/job_progress.h"
-#include "coupons/lane_account.h"
 #include "coupons/user_state.h"
 
 static inline bool same_text(const char *a, const char *b)
@@ -96,22 +95,6 @@ static inline const char *job_difference(const struct job_progress *a, const str
     DIFFERENT(step);
     DIFFERENT(turn);
     DIFFERENT(fence);
-    return NULL;
-}
-
-static inline const char *account_difference(const struct lane_account *a, const struct lane_account *b)
-{
-    DIFFERENT(lane);
-    DIFFERENT(peer);
-    DIFFERENT(version);
-    DIFFERENT(seq);
-    DIFFERENT(day_ms);
-    DIFFERENT(given.slots);
-    DIFFERENT(given.day);
-    DIFFERENT(given.minor);
-    DIFFERENT(got.slots);
-    DIFFERENT(got.day);
-    DIFFERENT(got.minor);
     return NULL;
 }
 

@@ -81,8 +81,9 @@ const RARE = [
    options: [["refuse", "is refused"], ["existing", "gets the one they have"]]},
   {at: "/reserve_s", label: "A checkout holds it for (minutes)", type: "scaled", scale: 60},
   {at: "/valid_for_s", label: "Valid for (days) once issued", type: "scaled", scale: 86400, hint: "Empty: no limit"},
-  {at: "/lanes", label: "Lanes", type: "whole", when: has("/codes/source", "none"),
-   hint: "More than 1 for a coupon in very high demand; cannot be changed"},
+  {at: "/lanes", label: "Lanes", type: "whole",
+   when: (texts) => texts["/codes/source"] === "none" && !texts["/cap/per_day"] && !texts["/cap/discount_minor"],
+   hint: "More than 1 only for a database of several shards; cannot be changed"},
   {at: "/cleanup_after_s", label: "Days after its end until free slots are retired", type: "scaled", scale: 86400},
 ].map((field) => ({...field, more: true}));
 

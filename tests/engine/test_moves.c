@@ -1,8 +1,8 @@
 /*
- * tests/engine/test_quotas.c -- what a process that dies has given a lane, and not got for it, is not lost: whoever asks next has it.
+ * tests/engine/test_moves.c -- a slot that a process was moving when it died is not lost, nor made twice: whoever asks next has it.
  *
- * Way  one engine asks for the last of something that is gone. Before its k-th question whether lanes have moved, for every k,
- *      another engine makes one more, gives it to lane 1, and dies before lane 1 gets it
+ * Way  one engine asks for a slot of a coupon that has none. Before its k-th question whether lanes have moved, for every k, another
+ *      engine makes one, takes it out of lane 0 for lane 1, and dies before lane 1 has it
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,14 +15,13 @@
 #include <sodium.h>
 
 #include "base/log.h"
+#include "coupons/lane_move.h"
 #include "engine/engine.h"
 #include "fake_store.h"
 #include "lanes/lanes.h"
 
 #define COUPON "c1"
 #define LANES 2
-#define STOCK 100
-#define WORTH 100
 #define PATIENCE_MS 300000
 #define DYING_MS 50 /* how long the one that died is waited for */
 #define QUESTIONS_MOST 40
@@ -37,35 +36,26 @@ static struct {
     const struct store_ops *plain;
     struct engine *engines[2];
     struct arena arenas[2];
-    const struct scarce *scarce;
     atomic_int questions; /* before so many more the other engine comes; 0: it has been, or is not to come */
     atomic_bool dies;
     atomic_int users;
 } t;
 
-/* Something of which there may be too little. */
-struct scarce {
-    const char *name;
-    enum cpn_result refusal;
-    void (*bound)(struct coupon *c);
-    void (*one_more)(int engine);
-};
-
 /* ---- sessions that are watched ---- */
 
-static void give_and_die(void);
+static void move_and_die(void);
 
 static enum store_status asking_confirm(struct store *s, struct confirm *confirms, size_t count)
 {
     if (t.questions && atomic_fetch_sub(&t.questions, 1) == 1)
-        give_and_die();
+        move_and_die();
     return t.plain->confirm(s, confirms, count);
 }
 
 static enum store_status dying_append(struct store *s, struct append *appends, size_t count)
 {
     for (size_t i = 0; i < count && t.dies; i++)
-        if (appends[i].batch->entries[0].kind == ENTRY_GET)
+        if (appends[i].batch->lane == 1 && job_moves(appends[i].batch->entries[0].job))
             fake_cut(t.sources[DYING]);
     return t.plain->append(s, appends, count);
 }
@@ -155,63 +145,6 @@ static void generate(int engine, const char *job, int64_t count)
     assert_int_equal(call(engine, &op), CPN_OK);
 }
 
-static struct coupon *definition(int engine)
-{
-    struct op op = {.kind = OP_COUPON};
-
-    assert_int_equal(call(engine, &op), CPN_OK);
-    return coupon_copy(op.coupon_now, &t.arenas[engine]);
-}
-
-static void change(int engine, struct coupon *c)
-{
-    struct op op = {.kind = OP_CHANGE, .definition = c, .expected_version = c->version};
-
-    assert_int_equal(call(engine, &op), CPN_OK);
-}
-
-/* ---- what is scarce ---- */
-
-static void no_slots(struct coupon *c)
-{
-    c->cap.total = 1000;
-}
-
-static void one_more_slot(int engine)
-{
-    generate(engine, "more", 1);
-}
-
-static void one_a_day(struct coupon *c)
-{
-    c->cap.per_day = 1;
-}
-
-static void one_more_a_day(int engine)
-{
-    struct coupon *c = definition(engine);
-
-    c->cap.per_day++;
-    change(engine, c);
-}
-
-static void budget_of_one(struct coupon *c)
-{
-    c->cap.discount_minor = WORTH;
-}
-
-static void budget_of_one_more(int engine)
-{
-    struct coupon *c = definition(engine);
-
-    c->cap.discount_minor += WORTH;
-    change(engine, c);
-}
-
-static const struct scarce slots = {"slots", CPN_SOLD_OUT, no_slots, one_more_slot};
-static const struct scarce day = {"the day's cap", CPN_DAILY_CAP_REACHED, one_a_day, one_more_a_day};
-static const struct scarce budget = {"the budget", CPN_BUDGET_REACHED, budget_of_one, budget_of_one_more};
-
 static void create(void)
 {
     struct coupon coupon;
@@ -219,31 +152,23 @@ static void create(void)
 
     coupon_init(&coupon);
     coupon.id = COUPON;
-    coupon.title = "scarce";
+    coupon.title = "few";
     coupon.state = COUPON_ACTIVE;
     coupon.cap.total = 1000;
-    coupon.discount.kind = DISCOUNT_AMOUNT;
-    coupon.discount.amount_minor = WORTH;
-    coupon.discount.currency = "EUR";
     coupon.lanes = LANES;
-    t.scarce->bound(&coupon);
     assert_int_equal(call(ASKING, &op), CPN_OK);
-    if (t.scarce == &slots)
-        return;
-    generate(ASKING, "stock", STOCK);
-    assert_int_equal(take(ASKING, 0, PATIENCE_MS), CPN_OK); /* what there is of it */
 }
 
-/* Lane 0 gives lane 1 the only one that there is; lane 1 does not get it, and its user no answer that means anything. */
-static void give_and_die(void)
+/* Lane 0 has the only slot that there is; lane 1 does not get it, and its user no answer that means anything. */
+static void move_and_die(void)
 {
-    t.scarce->one_more(DYING);
+    generate(DYING, "more", 1);
     t.dies = true;
     assert_int_not_equal(take(DYING, 1, DYING_MS), CPN_OK);
 }
 
 /* True: the other engine came before the k-th question. */
-static bool given_before_question(int k)
+static bool moved_before_question(int k)
 {
     enum cpn_result first, second = CPN_OK;
     bool came;
@@ -254,52 +179,33 @@ static bool given_before_question(int k)
     came = !atomic_exchange(&t.questions, 0);
     if (came && first != CPN_OK)
         second = take(ASKING, 0, PATIENCE_MS);
-    if (first != CPN_OK && first != t.scarce->refusal)
-        fail_msg("%s: given before question %d: the one who asked was told %s", t.scarce->name, k, result_info(first)->name);
+    if (first != CPN_OK && first != CPN_SOLD_OUT)
+        fail_msg("moved before question %d: the one who asked was told %s", k, result_info(first)->name);
     if (second != CPN_OK)
-        fail_msg("%s: given before question %d: who asked then was told %s, and one is free", t.scarce->name, k,
-                 result_info(second)->name);
+        fail_msg("moved before question %d: who asked then was told %s, and one is free", k, result_info(second)->name);
+    if (came && take(ASKING, 0, PATIENCE_MS) != CPN_SOLD_OUT)
+        fail_msg("moved before question %d: one was made, and two were taken", k);
     return came;
 }
 
-static void what_the_dead_gave_is_taken_over(const struct scarce *scarce)
+static void a_slot_that_the_dead_were_moving_is_taken_once(void **state)
 {
     bool came = true;
     int k;
 
+    (void)state;
     for (k = 1; came && k < QUESTIONS_MOST; k++) {
         start_engines();
-        t.scarce = scarce;
-        came = given_before_question(k);
+        came = moved_before_question(k);
         stop_engines();
     }
     assert_in_range(k, 4, QUESTIONS_MOST - 1); /* it came in between, and not for ever */
 }
 
-static void slots_that_the_dead_gave_are_taken_over(void **state)
-{
-    (void)state;
-    what_the_dead_gave_is_taken_over(&slots);
-}
-
-static void a_days_cap_that_the_dead_gave_is_taken_over(void **state)
-{
-    (void)state;
-    what_the_dead_gave_is_taken_over(&day);
-}
-
-static void a_budget_that_the_dead_gave_is_taken_over(void **state)
-{
-    (void)state;
-    what_the_dead_gave_is_taken_over(&budget);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_that_the_dead_gave_are_taken_over),
-        cmocka_unit_test(a_days_cap_that_the_dead_gave_is_taken_over),
-        cmocka_unit_test(a_budget_that_the_dead_gave_is_taken_over),
+        cmocka_unit_test(a_slot_that_the_dead_were_moving_is_taken_once),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
