@@ -160,11 +160,8 @@ static const char *find_in_batch(const bson_t *doc, char **read)
 
     *read = NULL;
     if (b) {
-        uint8_t prev[HASH_LEN];
-
         batch_line(b, &line, true); /* what the hash covers, and the hash itself */
-        memcpy(prev, b->prev, sizeof prev);
-        buf_printf(&line, "%d", (int)prev[0]);
+        buf_printf(&line, "%d %d", (int)b->prev[0], (int)b->lanes);
         for (size_t i = 0; i < b->count; i++) /* not hashed: names, which only a term shows to be wrong; and what they come with */
             buf_printf(&line, "%s|%s|%s|%d", b->entries[i].metadata ? b->entries[i].metadata : "", b->entries[i].code ? b->entries[i].code : "",
                        b->entries[i].order ? b->entries[i].order : "", b->entries[i].fingerprint[0]);
@@ -320,7 +317,7 @@ static void copy_changed(const bson_t *doc, bson_t *to, int *at, enum change cha
 /* These are not derived, are checked with the rest of the ledger, or are what the document is found by. */
 static bool may_change(const char *member)
 {
-    static const char *const names[] = {"arrived", "erasing", "c", "l"};
+    static const char *const names[] = {"arrived", "erasing", "_id", "c", "l"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(member, names[i]) == 0)

@@ -69,14 +69,11 @@ static inline const char *user_state_difference(const struct user_state *a, cons
 {
     DIFFERENT_TEXT(user);
     DIFFERENT_TEXT(alias);
-    DIFFERENT(version);
     DIFFERENT(seq);
     DIFFERENT(total);
     DIFFERENT(day_ms);
     DIFFERENT(today);
     DIFFERENT(count);
-    DIFFERENT(renamed);
-    DIFFERENT(erased_ms);
     for (size_t i = 0; i < a->count; i++) {
         const char *wrong = redemption_difference(&a->redemptions[i], &b->redemptions[i]);
 
