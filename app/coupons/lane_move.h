@@ -30,7 +30,7 @@ bool move_parse(const char *job, int64_t lanes, struct lane_move *m);
 /* True if the job, if any, is one of these. */
 static inline bool job_moves(const char *job)
 {
-    return job && strncmp(job, MOVE_JOB, sizeof MOVE_JOB - 1) == 0;
+    return job && strncmp(job, MOVE_JOB, strlen(MOVE_JOB)) == 0;
 }
 
 #endif

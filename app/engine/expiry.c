@@ -194,7 +194,12 @@ static void find_due_users(struct store *s, struct expiry_look *k)
     }
     k->more = k->more || (search.count == DUE_MOST && first_due(batches[DUE_MOST - 1], search.after_ms, search.after_seq) <= k->at_ms);
     k->damaged = search.left_out;
-    l->next_due_ms = k->more || k->damaged ? INT64_MIN : next_ms;
+    k->more = k->more || k->damaged;
+    if (k->damaged) { /* it is looked at again, until it can be read */
+        k->swept_ms = search.after_ms;
+        k->swept_seq = search.after_seq;
+    }
+    l->next_due_ms = k->more ? INT64_MIN : next_ms;
     for (size_t i = 0; i < search.count; i++)
         batch_free(batches[i]);
 }

@@ -158,10 +158,8 @@ static enum handled checked(struct request *r)
     left.today = least(left.today, left.in_all);
     if (c->cap.per_day != COUPON_NULL)
         left.today = least(left.today, c->cap.per_day - h->day_taken);
-    if (o->result == CPN_SOLD_OUT || o->result == CPN_DAILY_CAP_REACHED)
-        left.today = 0; /* only the refusal knows of the coupon's other lanes */
     if (o->result == CPN_SOLD_OUT)
-        left.in_all = 0;
+        left.today = left.in_all = 0; /* only the refusal knows of the coupon's other lanes */
     j = reply_body(r);
     json_begin_object(&j);
     check_write_members(&j, &r->op);

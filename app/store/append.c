@@ -157,6 +157,10 @@ enum store_status ledger_append(struct store *s, struct append *appends, size_t 
 {
     enum store_status status = STORE_OK;
 
+    for (size_t i = 0; i < count; i++)
+        appends[i].result = APPEND_UNKNOWN;
+    if (count && !session_finds_names(session_of(s))) /* for the terms */
+        return STORE_FAILED;
     for (size_t done = 0; done < count;)
         done += append_some(session_of(s), appends + done, count - done);
     for (size_t i = 0; i < count; i++)

@@ -1282,13 +1282,13 @@ int fake_batches(struct fake *f, const char *coupon)
     return count;
 }
 
-int fake_whole_parts(struct fake *f, const char *coupon)
+int fake_whole_buckets(struct fake *f, const char *coupon)
 {
     int count = 0;
 
     pthread_mutex_lock(&f->lock);
     for (struct stored_part *v = f->parts; v; v = v->next)
-        count += v->kind != PART_DEFINITION && !v->left && strcmp(v->coupon, coupon) == 0;
+        count += v->kind == PART_BUCKET && !v->left && strcmp(v->coupon, coupon) == 0;
     pthread_mutex_unlock(&f->lock);
     return count;
 }

@@ -34,8 +34,8 @@ void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_
 /* And what that left behind, but for each lane's first batch. */
 void fake_leave_nothing(struct fake *f, const char *coupon);
 int fake_batches(struct fake *f, const char *coupon);
-/* Its buckets and checkpoints that say anything. */
-int fake_whole_parts(struct fake *f, const char *coupon);
+/* Its buckets that say anything. */
+int fake_whole_buckets(struct fake *f, const char *coupon);
 bool fake_has_taking(struct fake *f, const char *coupon, const char *user);
 /* A process's connection; when it is cut, all its calls fail from then on and change nothing. */
 struct store_source *fake_connect(struct fake *f);

@@ -1,8 +1,8 @@
 /*
  * tests/engine/test_removed.c -- who slept while its coupon was archived, and while all that it had left the database.
  *
- * Sleeper  the first engine, at its append of a taking: before it was sent, or when it was and the reply is lost. Its views of earlier
- *          takings are not written by then. Or, for so long that even the _ids are gone: while it had nothing to do, or with an append
+ * Sleeper  the first engine, at its append of a taking: before it was sent, or when it was and the reply is lost. What earlier
+ *          takings touched is not written by then. Or, for so long that even the _ids are gone: while it had nothing to do, or with an append
  *          of which it does not know whether it arrived
  * Seeds    COUPONS_SEEDS (200), each with faults of the database; test_removed SEED runs one
  */
@@ -40,9 +40,8 @@ static struct {
     struct store_source watched;
     const struct store_ops *plain;
     struct store_ops ops;
-    atomic_bool sleeps, sent, views_wait, long_sleep;
+    atomic_bool sleeps, sent, parts_wait, long_sleep;
     bool taken; /* by the sleeper, as the ledger has it */
-    atomic_int owed; /* batches whose views are */
 } t;
 
 static enum cpn_result call(int engine, struct op *op)
@@ -144,9 +143,9 @@ static enum store_status watched_append(struct store *s, struct append *appends,
     return STORE_FAILED;
 }
 
-static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
-    return t.views_wait ? STORE_FAILED : t.plain->write_views(s, views, count, when);
+    return t.parts_wait ? STORE_FAILED : t.plain->write_parts(s, parts, count, when);
 }
 
 static struct store *open_watched(struct store_source *source)
@@ -158,27 +157,14 @@ static struct store *open_watched(struct store_source *source)
     return session;
 }
 
-static void note_owed(const struct batch *b)
-{
-    (void)b;
-    atomic_fetch_add(&t.owed, 1);
-}
-
-static void note_settled(const struct batch *b)
-{
-    (void)b;
-    assert_true(atomic_fetch_sub(&t.owed, 1) > 0);
-}
-
 static void start(int engine, struct store_source *source)
 {
-    static const struct engine_hooks hooks = {.views_owed = note_owed, .views_settled = note_settled, .views_lost = note_settled};
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = 200, .flush_ms = 3,
         .backoff_ms = 1, .patience_ms = 5000, .trusted_ms = t.long_sleep && engine == 0 ? TRUSTED_MS : 0,
     };
 
-    t.engines[engine] = engine_start(&config, source, &hooks, lanes_start);
+    t.engines[engine] = engine_start(&config, source, NULL, lanes_start);
 }
 
 static void begin(uint32_t seed, bool long_sleep)
@@ -198,7 +184,7 @@ static void begin(uint32_t seed, bool long_sleep)
     t.plain = session->ops;
     t.ops = *session->ops;
     t.ops.append = watched_append;
-    t.ops.write_views = watched_write_views;
+    t.ops.write_parts = watched_write_parts;
     t.watched.open = open_watched;
     session->ops->close(session);
     for (int i = 0; i < ENGINES; i++)
@@ -253,8 +239,7 @@ static void end(void)
 {
     for (int i = 0; i < ENGINES; i++)
         engine_stop(t.engines[i]);
-    assert_int_equal(t.owed, 0);
-    assert_int_equal(fake_whole_views(t.fake, COUPON), 0);
+    assert_int_equal(fake_whole_buckets(t.fake, COUPON), 0);
     for (int i = 0; i < ENGINES; i++) {
         fake_disconnect(t.sources[i]);
         arena_free(&t.arenas[i]);
@@ -269,7 +254,7 @@ static void one_seed(uint32_t seed)
 
     begin(seed, false);
     create_and_take();
-    t.views_wait = true;
+    t.parts_wait = true;
     for (int i = 0; i < 4; i++) {
         snprintf(user, sizeof user, "late-%d", i);
         assert_int_equal(take(0, user), CPN_OK);
@@ -279,7 +264,7 @@ static void one_seed(uint32_t seed)
     assert_false(t.sleeps);
     if (result != (t.taken ? CPN_OK : CPN_COUPON_ARCHIVED))
         fail_msg("seed %u: told %s, and its archive has %s", seed, result_info(result)->name, t.taken ? "it" : "nothing of it");
-    t.views_wait = false;
+    t.parts_wait = false;
     for (int i = 0; i < ENGINES; i++)
         is_told_that_it_left(i);
     end();

@@ -2,7 +2,7 @@
  * tests/engine/test_stale.c -- a lane that one engine has in memory while the other goes on with it: what it reads to follow, what it
  * owes, and who sees to what ends by itself.
  *
- * Doors    those of the second engine count what they are given of the ledger, and can be kept from writing views
+ * Doors    those of the second engine count what they are given of the ledger, and can be kept from writing checkpoints
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
 #define PATIENCE_MS 300000
 #define HOLD_S 3600
 #define MANY 3000   /* batches */
-#define FEW_READ 64 /* batches: a look's, and what was appended since the views were written */
+#define FEW_READ 64 /* batches: a look's, and what was appended since the checkpoint */
 
 static struct {
     struct fake *fake;
@@ -39,7 +39,7 @@ static struct {
     struct store_ops ops;
     atomic_size_t looks, read; /* of the ledger; batches */
     atomic_size_t appends;
-    atomic_bool views_fail;
+    atomic_bool parts_fail;
 } t;
 
 /* ---- sessions that are watched ---- */
@@ -70,9 +70,9 @@ static enum store_status watched_append(struct store *s, struct append *appends,
     return t.plain->append(s, appends, count);
 }
 
-static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
-    return atomic_load(&t.views_fail) ? STORE_FAILED : t.plain->write_views(s, views, count, when);
+    return atomic_load(&t.parts_fail) ? STORE_FAILED : t.plain->write_parts(s, parts, count, when);
 }
 
 static struct store *open_watched(struct store_source *source)
@@ -91,7 +91,7 @@ static void watch(void)
     t.ops.ledger = watched_ledger;
     t.ops.ledgers = watched_ledgers;
     t.ops.append = watched_append;
-    t.ops.write_views = watched_write_views;
+    t.ops.write_parts = watched_write_parts;
     t.watched.open = open_watched;
 }
 
@@ -208,7 +208,7 @@ static int64_t total_of(int engine, const char *user)
     return op.user_state->total;
 }
 
-/* Its views, up to its tail, are written. */
+/* Its checkpoint covers its tail. */
 static void catch_up(int engine)
 {
     assert_int_equal(engine_catch_up(t.engines[engine], COUPON, 0, PATIENCE_MS), STORE_OK);
@@ -221,7 +221,7 @@ static size_t read_since(size_t before)
 
 /* ---- following ---- */
 
-static void who_was_away_for_long_reads_the_window_and_not_the_time_between(void **state)
+static void who_was_away_for_long_reads_the_redo_log_and_not_the_time_between(void **state)
 {
     size_t before;
 
@@ -250,19 +250,18 @@ static void answered(struct op *op)
     latch_down(op->context);
 }
 
-static void views_that_others_wrote_are_owed_no_more(void **state)
+static void a_checkpoint_that_others_wrote_need_not_be_written(void **state)
 {
     struct latch done;
     struct arena arena;
     struct op wait = {.kind = OP_CATCH_UP, .coupon = COUPON, .arena = &arena, .done = answered, .context = &done};
-    struct user_state_read read = {.coupon = COUPON, .user = "ann"};
-    struct mark mark;
+    struct checkpoint_read read = {.coupon = COUPON};
 
     (void)state;
     arena_init(&arena, 0);
     create(CAP_EXACT);
     generate(100);
-    atomic_store(&t.views_fail, true);
+    atomic_store(&t.parts_fail, true);
     take(1, "ann");
     latch_init(&done, 1);
     wait.deadline = mono_add_ms(mono_now(), PATIENCE_MS);
@@ -274,12 +273,11 @@ static void views_that_others_wrote_are_owed_no_more(void **state)
     assert_int_equal(wait.outcome.result, CPN_OK);
     arena_free(&arena);
     take(1, "bob");
-    atomic_store(&t.views_fail, false);
+    atomic_store(&t.parts_fail, false);
     catch_up(1);
-    assert_int_equal(t.session->ops->mark(t.session, COUPON, 0, "views", &mark), STORE_OK);
-    assert_int_equal(mark.seq, head_of(0).seq);
-    assert_int_equal(t.session->ops->user_states(t.session, mark.when, &t.arenas[0], &read, 1), STORE_OK);
-    assert_int_equal(read.user_state->total, 1);
+    t.session->ops->saw(t.session, (struct store_time){UINT32_MAX, 0});
+    assert_int_equal(t.session->ops->checkpoints(t.session, &read, 1), STORE_OK);
+    assert_int_equal(read.checkpoint.seq, head_of(0).seq);
     assert_int_equal(head_of(0).redeemed, 2);
 }
 
@@ -290,6 +288,7 @@ static size_t count_expired(void)
     static struct batch *batches[MANY];
     size_t count = 0, expired = 0;
 
+    t.session->ops->saw(t.session, (struct store_time){UINT32_MAX, 0});
     assert_int_equal(t.session->ops->ledger(t.session, COUPON, 0, 0, MANY, batches, &count), STORE_OK);
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < batches[i]->count; k++)
@@ -337,8 +336,8 @@ static void a_hold_goes_back_although_who_took_it_is_alone_and_not_asked(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_was_away_for_long_reads_the_window_and_not_the_time_between, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(views_that_others_wrote_are_owed_no_more, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(who_was_away_for_long_reads_the_redo_log_and_not_the_time_between, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_checkpoint_that_others_wrote_need_not_be_written, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_hold_is_left_to_who_went_on_with_the_lane, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_hold_goes_back_although_who_took_it_is_alone_and_not_asked, two_engines, stop_engines),
     };

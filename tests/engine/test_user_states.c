@@ -166,32 +166,33 @@ static void the_counts_are_those_of_the_whole(void **state)
 #define LIGHT "c2"
 #define ROUND_BYTES ((size_t)40 << 20) /* a store's call ends with the user that takes it past 32 MiB */
 #define EACH 1000                      /* redemptions: 4 MiB of memory a user */
-#define WINDOWS_MB 64
-#define WINDOW_ENTRIES 24              /* of 4 MiB: two rounds, the second of which begins below the bound; and the batches themselves */
+#define REDO_MB 64
+#define REDO_ENTRIES 24                /* of 4 MiB: two rounds, the second of which begins below the bound; and the batches themselves */
 
 static struct {
     const struct store_ops *plain;
     struct store_ops ops;
     struct store_source watched;
     size_t bytes_most;
+    int redemptions; /* of a heavy user */
     atomic_int answered; /* about the heavy users */
     int before_light;    /* of them, when the light one was answered */
-    atomic_bool refuses; /* views are not written */
+    atomic_bool refuses; /* checkpoints are not written */
     atomic_int refused;
-    _Atomic int64_t held, held_most; /* entries in windows */
+    _Atomic int64_t held, held_most; /* entries that wait for one */
 } m;
 
-static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
     if (!atomic_load(&m.refuses))
-        return m.plain->write_views(s, views, count, when);
+        return m.plain->write_parts(s, parts, count, when);
     for (size_t i = 0; i < count; i++)
-        views[i].written = false;
+        parts[i].written = false;
     atomic_fetch_add(&m.refused, 1);
     return STORE_FAILED;
 }
 
-static void count_windows(int64_t more)
+static void count_redo(int64_t more)
 {
     int64_t held = atomic_fetch_add(&m.held, more) + more;
 
@@ -199,12 +200,36 @@ static void count_windows(int64_t more)
         m.held_most = held;
 }
 
-static enum store_status watched_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
-                                             size_t count)
+/* What the ledger is taken to say of a heavy user: takings that are of no matter here. */
+static struct user_state *heavy_state(const char *user, struct arena *a)
+{
+    struct user_state *u = arena_alloc(a, sizeof *u);
+
+    user_state_init(u, arena_strdup(a, user), "alias");
+    for (int k = 0; k < m.redemptions; k++) {
+        struct redemption *r = user_state_add(u, a);
+
+        r->n = -k - 1;
+        r->g = 1;
+        r->state = r->first_state = SLOT_REDEEMED;
+        r->metadata = arena_strdup(a, t.metadata);
+    }
+    u->seq = 1;
+    u->total = m.redemptions;
+    return u;
+}
+
+static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
 {
     size_t before = a->bytes;
-    enum store_status status = m.plain->user_states(s, after, a, reads, count);
+    enum store_status status = m.plain->users(s, a, reads, count);
 
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(reads[i].user, "heavy-", 6) != 0)
+            continue;
+        reads[i].status = a->bytes - before >= STORE_USERS_BYTES ? STORE_LEFT : STORE_OK;
+        reads[i].user_state = reads[i].status == STORE_OK ? heavy_state(reads[i].user, a) : NULL;
+    }
     if (a->bytes - before > m.bytes_most)
         m.bytes_most = a->bytes - before;
     return status;
@@ -227,8 +252,8 @@ static void watch(void)
     memset(&m, 0, sizeof m);
     m.plain = session->ops;
     m.ops = *session->ops;
-    m.ops.user_states = watched_user_states;
-    m.ops.write_views = watched_write_views;
+    m.ops.users = watched_users;
+    m.ops.write_parts = watched_write_parts;
     m.watched.open = open_watched;
     session->ops->close(session);
 }
@@ -250,39 +275,12 @@ static void create(const char *id)
     assert_int_equal(engine_call(t.engine, &op), CPN_OK);
 }
 
-/* As the ledger's first batch left them: views alone, whose takings are of no matter here. */
-static void write_heavy_users(int redemptions)
-{
-    struct store *session = t.source->open(t.source);
-    struct user_state u;
-    struct store_time when;
-
-    user_state_init(&u, "", "alias");
-    for (int k = 0; k < redemptions; k++) {
-        struct redemption *r = user_state_add(&u, &t.arena);
-
-        r->n = k;
-        r->g = 1;
-        r->state = r->first_state = SLOT_REDEEMED;
-        r->metadata = t.metadata;
-    }
-    u.seq = u.version = 1;
-    u.total = redemptions;
-    for (int i = 0; i < USERS; i++) {
-        struct view_write write = {.kind = VIEW_USER_STATE, .coupon = COUPON, .user_state = &u};
-
-        u.user = arena_printf(&t.arena, "heavy-%d", i);
-        assert_int_equal(session->ops->write_views(session, &write, 1, &when), STORE_OK);
-    }
-    session->ops->close(session);
-}
-
 static int start_with_users_of(int redemptions)
 {
-    static const struct engine_hooks counting = {.windows = count_windows};
+    static const struct engine_hooks counting = {.redo = count_redo};
     const struct engine_config config = {
         .committers = 1, .batch_max = USERS, .queue_max = 2 * USERS, .requests_max = 2 * USERS, .lanes_max = 8, .redo_max = 200,
-        .redo_mb = WINDOWS_MB, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .redo_mb = REDO_MB, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     t.fake = fake_new(1, 0);
@@ -291,10 +289,9 @@ static int start_with_users_of(int redemptions)
     watch();
     t.engine = engine_start(&config, &m.watched, &counting, NULL);
     memset(t.metadata, 'x', METADATA_BYTES);
-    write_heavy_users(redemptions);
+    m.redemptions = redemptions;
     create(COUPON);
     create(LIGHT);
-    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK); /* its mark: no older views are read */
     return 0;
 }
 
@@ -383,8 +380,8 @@ static void who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones(void **
     assert_in_range(m.before_light, 0, USERS - 1);
 }
 
-/* Until the views are written, each batch holds the states of its users: they are taken from no more than the windows hold. */
-static void appends_wait_for_views_by_their_bytes(void **state)
+/* Until there is a checkpoint, each batch holds the states of its users: they are taken from no more than the redo log may hold. */
+static void appends_wait_for_checkpoints_by_their_bytes(void **state)
 {
     const struct timespec moment = {0, 1000000};
     struct asked a;
@@ -396,13 +393,13 @@ static void appends_wait_for_views_by_their_bytes(void **state)
         nanosleep(&moment, NULL);
     atomic_store(&m.refuses, false);
     hear_answers(&a, CPN_OK);
-    assert_in_range(m.held_most, 1, WINDOW_ENTRIES);
+    assert_in_range(m.held_most, 1, REDO_ENTRIES);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(appends_wait_for_views_by_their_bytes, start_with_users_of_one_less, stop),
+        cmocka_unit_test_setup_teardown(appends_wait_for_checkpoints_by_their_bytes, start_with_users_of_one_less, stop),
         cmocka_unit_test_setup_teardown(a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer, start_with_heavy_users,
                                         stop),
         cmocka_unit_test_setup_teardown(who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones, start_with_heavy_users, stop),

@@ -21,7 +21,7 @@ from evidence import ENDINGS, Violation, finds_its_own, seqs_of
 from ledger import check_chain
 from refusals import NOTHING_DONE, Refusals
 from replay import NEVER, ms
-from whole import Whole, check_caps, check_counts, check_counts_read, check_gifts
+from whole import Whole, check_caps, check_counts, check_counts_read, check_moves
 
 INVARIANTS = ("I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "views", "reports", "events", "erasure", "faults")
 REPORTED = ("issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor")
@@ -233,7 +233,7 @@ def check_events(whole):
 
 OF_LANES = (check_order, check_acknowledged, check_asked_for, check_same_answer, check_user_reads,
             erased.check_erasures)
-OF_COUPONS = (check_counts_read, check_caps, check_gifts, check_slots, check_views, check_report, check_events,
+OF_COUPONS = (check_counts_read, check_caps, check_moves, check_slots, check_views, check_report, check_events,
               codes.check_codes, codes.check_lists)
 
 

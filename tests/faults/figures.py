@@ -6,6 +6,7 @@ RECOVERED of the rate of the whole run, over WINDOW_S. Faults overlap, so either
 """
 import bisect
 import collections
+import re
 import statistics
 
 from check import in_flight
@@ -78,7 +79,7 @@ def figures_of(history, violations):
     done = collections.Counter((a.do, a.out) for a in history.attempts)
     return {"mix": begin["mix"], "seed": begin["seed"], "faults": kinds, "attempts": len(history.attempts),
             "ok": outs["ok"], "refused": outs["refused"], "unknown": outs["unknown"], "acknowledged": len(acknowledged),
-            "gifts": gifts_of(history), "erased": done["erase", "ok"], **looked_at(history),
+            "moves": moves_of(history), "erased": done["erase", "ok"], **looked_at(history),
             "in_batches": sum(a.part for a in history.attempts), "imported": imported_by(history),
             "broken": by_invariant["I8"], "lost": by_invariant["I2"], "over": by_invariant["I1"],
             "duplicates": by_invariant["I5"],
@@ -97,9 +98,9 @@ def looked_at(history):
     return seen
 
 
-def gifts_of(history):
-    """What lanes got of each other."""
-    return sum(line.count('"kind":"get"') for state in history.end["coupons"].values()
+def moves_of(history):
+    """Steps by which slots moved from lane to lane."""
+    return sum(len(re.findall(r'"job":"lane-\d+-from-', line)) for state in history.end["coupons"].values()
                for lines in state["ledgers"] for line in lines)
 
 
@@ -132,7 +133,7 @@ def table(figures):
         gap, recovery = (middle_and_most(kind[member], 1000) for member in ("gap_s", "recovery_s"))
         yield f"{name:<32}{kind['times']:>9}{middle_and_most(kind['in_flight']):>20}{gap:>16}{recovery:>16}"
     yield "{attempts} requests: {ok} ok, {refused} refused, {unknown} unknown and then resolved".format_map(figures)
-    yield ("{in_batches} more items of batches, {gifts} gifts from lane to lane, {imported} codes out of lists, "
+    yield ("{in_batches} more items of batches, {moves} moves from lane to lane, {imported} codes out of lists, "
            "{erased} users erased").format_map(collections.defaultdict(int, figures))
     yield "looked at: " + ", ".join(f"{name} {figures[name]} {what}" for name, what in LOOKED_AT.items())
     if figures["broken"]:

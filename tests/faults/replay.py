@@ -3,8 +3,7 @@
 A `position` counts entries; 0 is before the first. What a batch decided, refusals included, it decided at the positions
 between its predecessor's end and its own.
 
-Of several lanes each may take what it has of the slots, and of the shares of the day's cap and of the budget: what was
-made here (all of it begins in lane 0), and what it got of the others, less what it gave them.
+Of several lanes each may take the slots that it has: all are made in lane 0, and go from there to the others, and back.
 """
 import bisect
 import collections
@@ -13,13 +12,12 @@ import datetime
 import heapq
 import json
 
-from lanes import ACCOUNT, LANE_SLOTS
+from lanes import LANE_SLOTS, MOVE
 from ledger import Slot
 
 NEVER = float("inf")
 TAKINGS = {"issue": "issued", "reserve": "reserved", "redeem": "redeemed"}
 STATES = ("issued", "reserved", "redeemed")
-SHARES = ("slots", "day", "minor")  # what lanes give each other
 
 
 def ms(text):
@@ -83,7 +81,7 @@ class Use:
         return whole
 
 
-Gift = collections.namedtuple("Gift", "at seq day sums")  # what was given, or got, in all until then; `day`: that day
+Move = collections.namedtuple("Move", "at seq step slots")  # a step of a move between lanes, and the slots of all steps until then
 
 
 class Replay:
@@ -103,8 +101,8 @@ class Replay:
         self.money = [0]
         self.definition = None
         self.slots_made, self.waiting = 0, 0  # slots that exist; of them, those to be retired
-        self.elsewhere = collections.Counter()  # given to other lanes, less what was got
-        self.gifts = {"give": collections.defaultdict(list), "get": collections.defaultdict(list)}  # {peer: [Gift]}
+        self.elsewhere = 0  # slots that went to other lanes, less those that came from there
+        self.moves = {"to": collections.defaultdict(list), "from": collections.defaultdict(list)}  # {peer: [Move]}
         self.began, self.erased = {}, {}  # {alias: seq of its first taking}, {alias: the entry that ended it}
         self.slots, self.redemptions, self.lives = {}, {}, collections.defaultdict(list)
         self.uses, self.dues = collections.defaultdict(Use), Dues()
@@ -130,7 +128,7 @@ class Replay:
 
     def _batch(self, batch):
         if batch["day"]["start"] != self.day:
-            self.day, self.today, self.elsewhere["day"] = batch["day"]["start"], 0, 0
+            self.day, self.today = batch["day"]["start"], 0
         for entry in batch["entries"]:
             entry["seq"], entry["at"] = batch["seq"], batch["at"]
             self.position += 1
@@ -140,7 +138,7 @@ class Replay:
             self.active.append(self.is_active)
             self.day_taken.append(self.today)
             self.money.append(self.given)
-            self.room.append(self.left() + self.elsewhere["slots"])
+            self.room.append(self.left() + self.elsewhere)
             self.due.append(self.dues.earliest())
             self.times.append(ms(batch["at"]))
         self.end_of.append(self.position)
@@ -148,12 +146,10 @@ class Replay:
         self._check_totals(batch)
 
     def _check_totals(self, batch):
-        totals, away = batch["totals"], {"elsewhere": "slots", "minor_elsewhere": "minor"}
-        have = {**{name: totals[name] for name in (*STATES, "ordinal", "discount_minor")},
-                **{name: totals.get(name, 0) for name in away}, "day_elsewhere": batch["day"].get("elsewhere", 0),
+        totals = batch["totals"]
+        have = {**{name: totals[name] for name in (*STATES, "ordinal", "discount_minor")}, "elsewhere": totals.get("elsewhere", 0),
                 "slots": totals["slots"] - totals["due"], "today": batch["day"]["taken"]}
-        want = {**self.state_counts, "ordinal": self.ordinal, "discount_minor": self.given,
-                **{name: self.elsewhere[share] for name, share in away.items()}, "day_elsewhere": self.elsewhere["day"],
+        want = {**self.state_counts, "ordinal": self.ordinal, "discount_minor": self.given, "elsewhere": self.elsewhere,
                 "slots": self.slots_made - self.waiting, "today": self.today}
         self.totals.append({**want, "stock": self.stock, "taken_total": self.taken, "day": self.day})
         if have != want:
@@ -169,8 +165,8 @@ class Replay:
 
     @property
     def stock(self):
-        """The coupon's slots, as lane 0 knows them: here, and given to the other lanes. None of another lane."""
-        return self.slots_made - self.waiting + self.elsewhere["slots"]
+        """The coupon's slots, as lane 0 knows them: here, and gone to the other lanes. None of another lane."""
+        return self.slots_made - self.waiting + self.elsewhere
 
     def left(self):
         """What may still be taken."""
@@ -216,6 +212,7 @@ class Replay:
     def _generate(self, entry, _batch):
         self.slots_made += entry["count"]
         self.generated = max(self.generated, entry["n"] + entry["count"])
+        self.elsewhere -= self._moved("from", entry)
         self._check_stock(entry)
 
     def _check_stock(self, entry):
@@ -223,33 +220,19 @@ class Replay:
         if self.exact and total is not None and self.stock > total:
             self.complain("I1", f"seq {entry['seq']}: {self.stock} slots, and cap.total is {total}: {entry}")
 
-    def _give(self, entry, batch):
-        """To another lane, which becomes due here, unless it never had numbers."""
-        gift = self._gift("give", entry, batch)
-        self.elsewhere.update(gift)
-        self.waiting += 0 if entry.get("fresh") else gift["slots"]
-        self._check_stock(entry)
-        self._check_shares(entry)
-
-    def _get(self, entry, batch):
-        gift = self._gift("get", entry, batch)
-        self.elsewhere.subtract(gift)
-        self.slots_made += entry["count"]
-        self.generated = max(self.generated, entry["n"] + entry["count"])
-        if entry["count"] != gift["slots"]:
-            self.complain("I1", f"seq {entry['seq']}: {entry['count']} slots of a gift of {gift['slots']}: {entry}")
-
-    def _gift(self, kind, entry, batch):
-        """Note it in the account with the other lane."""
-        own, peer = map(int, ACCOUNT.fullmatch(entry["job"]).groups())
-        gift = collections.Counter({share: entry.get(f"gift_{share}", 0) for share in SHARES})
-        if own != self.lane:
-            self.complain("I1", f"seq {entry['seq']}: lane {self.lane} speaks for lane {own}: {entry}")
-        told, sums = self.gifts[kind][peer], collections.Counter(gift)
-        if told:
-            sums.update({share: told[-1].sums[share] for share in SHARES if share != "day" or told[-1].day == self.day})
-        told.append(Gift(ms(batch["at"]), entry["seq"], self.day, sums))
-        return gift
+    def _moved(self, way, entry):
+        """The slots that this entry moves to another lane, or from it; a step that is none of a move moves none."""
+        move = MOVE.fullmatch(entry.get("job") or "")
+        if not move:
+            return 0
+        own, told, peer = int(move[1]), move[2], int(move[3])
+        if own != self.lane or told != way or (own == 0) == (peer == 0):
+            self.complain("I1", f"seq {entry['seq']}: no move of lane {self.lane}: {entry}")
+        steps = self.moves[way][peer]
+        if entry["step"] != len(steps) + 1:
+            self.complain("I1", f"seq {entry['seq']}: step {entry['step']} comes after {len(steps)}: {entry}")
+        steps.append(Move(ms(entry["at"]), entry["seq"], entry["step"], entry["count"] + (steps[-1].slots if steps else 0)))
+        return entry["count"]
 
     def _erase(self, entry, _batch):
         """The alias means nobody from here on."""
@@ -260,6 +243,8 @@ class Replay:
 
     def _due(self, entry, _batch):
         self.waiting += entry["count"]
+        self.elsewhere += self._moved("to", entry)
+        self._check_lane(entry)
 
     def _retire(self, entry, _batch):
         self.waiting -= entry["count"]
@@ -321,20 +306,16 @@ class Replay:
                                  ("cap.per_user_per_day", use.today, cap["per_user_per_day"])):
             if most is not None and have > most:
                 self.complain("I1", f"seq {entry['seq']}: {have} taken, and {name} is {most}: {entry}")
-        self._check_shares(entry)
+        self._check_lane(entry)
 
-    def _check_shares(self, entry):
-        """The lane has taken, and given, no more than it has."""
+    def _check_lane(self, entry):
+        """The lane has taken no more than it has."""
         cap = self.definition["cap"]
         for name, have, most in (("slots", self.taken, self.slots_made - self.waiting if self.exact else None),
-                                 ("cap.per_day", self.today, self._share(cap["per_day"], "day")),
-                                 ("cap.discount_minor", self.given, self._share(cap["discount_minor"], "minor"))):
+                                 ("cap.per_day", self.today, cap["per_day"]),
+                                 ("cap.discount_minor", self.given, cap["discount_minor"])):
             if most is not None and have > most:
                 self.complain("I1", f"seq {entry['seq']}: {have} taken, and {name} has {most} here: {entry}")
-
-    def _share(self, cap, share):
-        """What the lane has of it: all of it begins in lane 0. Without slots there are no shares."""
-        return None if cap is None else (cap if self.lane == 0 or not self.exact else 0) - self.elsewhere[share]
 
     def _named(self, entry, batch):
         """The redemption that the entry is about; None, and a complaint, without."""
@@ -359,7 +340,7 @@ class Replay:
         self._move("issued", "reserved")
         self.given += r.money
         self._hold_until(r)
-        self._check_shares(entry)
+        self._check_lane(entry)
 
     def _move(self, old, new):
         self.state_counts[old] -= 1
@@ -385,7 +366,7 @@ class Replay:
         if r.base:
             self._live(r.base, "redeemed")
         self.uses[r.alias].note(self.position)
-        self._check_shares(entry)
+        self._check_lane(entry)
 
     def _over(self, entry, batch, state):
         r = self._named(entry, batch)

@@ -62,12 +62,8 @@ COURSES = {
                     more={"reserve_s": HOLD_S, "codes": {"source": "imported", "claim": "any"}}),
     "flyers": Course(PRESENTED, 0, {"total": None, "per_user": 3}, 8, users=300, lists=True,
                      more={"reserve_s": HOLD_S, "codes": {"source": "imported", "claim": "present"}}),
-    # dry most of the time, also on a slow machine, so that the lanes live on what they give each other
+    # dry most of the time, also on a slow machine, so that the lanes live on what comes from each other
     "lanes": Course({**LANED, "pause": 1}, 40, {"total": 40, "per_user": 2}, 12, users=300, more={"lanes": 4}),
-    "lanes' day": Course(LANED, 3000, {"total": 3000, "per_user": 3, "per_user_per_day": 2, "per_day": 50}, 8,
-                         users=200, more={"lanes": 4}),
-    "lanes' budget": Course(LANED, 2000, {"total": 2000, "per_user": 50, "discount_minor": 500 * 25}, 6, users=200,
-                            more={"lanes": 3, "discount": MONEY}),
     "lanes' holds": Course({**HOLDING, "come_and_go": 3}, 20, {"total": 20, "per_user": 3}, 6, users=100,
                            more={"lanes": 4, "reserve_s": HOLD_S, "discount": MONEY}),
 }

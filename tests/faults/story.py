@@ -36,6 +36,7 @@ class Story:
     def __init__(self, definition=None, lanes=1):
         self.t, self.events, self.lives, self.serial = START_S - 1, [], {}, 0
         self.ledgers = [[] for _ in range(lanes)]
+        self.steps, self.sent = collections.Counter(), collections.Counter()
         self.ordinals, self.lifetimes = collections.Counter(), collections.Counter()
         self.definition = definition or DEFINITION
         self.names, self.lists, self.codes, self.jobs = {}, None, None, []
@@ -57,29 +58,30 @@ class Story:
                        "seq": len(ledger) + 1, "day": {"start": "2026-09-21T00:00:00.000Z"}})
         return len(ledger)
 
-    def generate(self, count, first=0, fresh=()):
-        """count in lane 0; fresh: so many in each of the others, which get them at once."""
-        job = {"job": "j", "step": 1}
-        gives = [{"kind": "give", "gift_slots": more, "fresh": True, "job": f"lane-0-{lane}", "step": 0}
-                 for lane, more in enumerate(fresh, 1)]
-        self.batch({"kind": "generate", "n": first, "count": count, "gift_slots": sum(fresh), **job}, *gives)
-        for lane, more in enumerate(fresh, 1):
-            self.get(0, lane, slots=more)
+    def generate(self, count, first=0, spread=()):
+        """count in lane 0, and more; spread: so many of those go to each of the others at once."""
+        self.batch({"kind": "generate", "n": first, "count": count + sum(spread), "job": "j", "step": 1})
+        for lane, more in enumerate(spread, 1):
+            self.send(0, lane, more)
+            self.receive(0, lane, more)
 
-    def give(self, giver, taker, **gift):
-        self.batch({"kind": "give", "job": f"lane-{giver}-{taker}", "step": 0,
-                    **{f"gift_{share}": value for share, value in gift.items()}}, lane=giver)
+    def send(self, giver, taker, slots):
+        """They are at once retired: the lane's last ones."""
+        self.steps[giver, taker] += 1
+        last = sum(e["count"] for b in self.ledgers[giver] for e in b["entries"] if e["kind"] == "generate") - self.sent[giver] - slots
+        self.sent[giver] += slots
+        self.batch({"kind": "due", "count": slots, "job": f"lane-{giver}-to-{taker}", "step": self.steps[giver, taker]},
+                   {"kind": "retire", "n": giver * LANE_SLOTS + last, "count": slots}, lane=giver)
 
-    def get(self, giver, taker, slots=0, **gift):
-        had = sum(e["count"] for b in self.ledgers[taker] for e in b["entries"] if e["kind"] in ("generate", "get"))
-        self.batch({"kind": "get", "job": f"lane-{taker}-{giver}", "step": 0, "n": taker * LANE_SLOTS + had,
-                    "count": slots, "gift_slots": slots,
-                    **{f"gift_{share}": value for share, value in gift.items()}}, lane=taker)
+    def receive(self, giver, taker, slots, step=None):
+        had = sum(e["count"] for b in self.ledgers[taker] for e in b["entries"] if e["kind"] == "generate")
+        self.batch({"kind": "generate", "job": f"lane-{taker}-from-{giver}", "step": step or self.steps[giver, taker],
+                    "n": taker * LANE_SLOTS + had, "count": slots}, lane=taker)
 
-    def gift(self, giver, taker, **gift):
-        self.give(giver, taker, **gift)
+    def move_slots(self, giver, taker, slots):
+        self.send(giver, taker, slots)
         self.tick()
-        self.get(giver, taker, **gift)
+        self.receive(giver, taker, slots)
 
     def replay(self, lane=0):
         blank = {"totals": dict.fromkeys((*TOTALS, "ordinal", "slots", "due"), 0)}
@@ -90,11 +92,10 @@ class Story:
         """With the totals that follow from the entries, and the chain."""
         out, previous, replay = [], "0" * 64, self.replay(lane)
         for batch, stood in zip(copy.deepcopy(self.ledgers[lane]), replay.totals[1:]):
-            away = {name: stood[name] for name in ("elsewhere", "minor_elsewhere") if stood[name]}
+            away = {"elsewhere": stood["elsewhere"]} if stood["elsewhere"] else {}
             batch["totals"] = {**{name: stood[name] for name in (*TOTALS, "ordinal", "slots")}, **away, "due": 0,
                                **batch.get("totals", {})}
-            batch["day"].update({"elsewhere": stood["day_elsewhere"]} if stood["day_elsewhere"] else {},
-                                taken=stood["today"])
+            batch["day"]["taken"] = stood["today"]
             batch["prev"] = previous
             previous = batch["hash"] = hashlib.sha256(canonical(batch)).hexdigest()
             out.append(canonical(batch).decode())

@@ -10,13 +10,12 @@ from story import DEFINITION, Story
 from test_check import capped, found, silence
 
 FIRST, SECOND = ([*itertools.islice(users_of(lane, 2), 4)] for lane in (0, 1))
-LAST = {"total": 4, "per_day": 4, "discount_minor": 2000}
 
 
 def laned(**cap):
-    """Two lanes with two slots each; all of the day's cap, and of the budget, is in the first."""
-    s = Story(capped(**{"total": 4, **cap}), lanes=2)
-    s.generate(2, fresh=[2])
+    """Two lanes with two slots each."""
+    s = Story(capped(**{"total": 4, "per_day": None, "discount_minor": None, **cap}), lanes=2)
+    s.generate(2, spread=[2])
     s.look(FIRST[3], 0)
     return s
 
@@ -43,8 +42,8 @@ def spoiled(change):
 # ---- lanes ----
 
 def test_lanes_that_live_on_each_others_stock_have_no_violations():
-    s = laned(per_day=4, discount_minor=2000)
-    s.gift(0, 1, slots=1, day=3, minor=1500)
+    s = laned()
+    s.move_slots(0, 1, 1)
     s.counts()
     first = s.take(SECOND[0], "k-1", slot(1, 0))
     s.look(SECOND[0], 1)
@@ -53,56 +52,51 @@ def test_lanes_that_live_on_each_others_stock_have_no_violations():
     s.take(SECOND[2], "k-3", slot(1, 2))
     s.counts()
     s.take(FIRST[0], "k-4", 0)
-    for code, user in itertools.product(("sold_out", "daily_cap_reached", "budget_reached"), (FIRST[1], SECOND[3])):
-        s.refused(code, user=user)
+    for user in (FIRST[1], SECOND[3]):
+        s.refused("sold_out", user=user)
     s.move("reverse", first["id"])
-    s.gift(1, 0, slots=1, day=1, minor=500)
-    s.take(FIRST[1], "k-5", 2)
+    s.t += 1
+    s.batch({"kind": "due", "count": 1, "job": "lane-1-to-0", "step": 1},
+            {"kind": "retire", "n": slot(1, 0), "count": 1}, lane=1)
+    s.receive(1, 0, 1, step=1)
+    s.take(FIRST[1], "k-5", 4)
     s.counts()
     assert check(s.history()) == []
 
 
-@pytest.mark.parametrize("share", ["slots", "day", "minor"])
-def test_i1_a_gift_is_got_twice(share):
-    s = laned(**LAST)
-    s.gift(0, 1, **{share: 1})
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_i1_slots_come_twice(step):
+    s = laned()
+    s.move_slots(0, 1, 1)
     assert check(s.history()) == []
-    s.get(0, 1, **{share: 1})
+    s.receive(0, 1, 1, step=step)
     assert found(s.history()) == {"I1"}
 
 
-def test_i1_a_gift_is_got_before_it_was_given():
+def test_i1_more_slots_come_than_went():
     s = laned()
-    s.get(0, 1, slots=1)
+    s.send(0, 1, 1)
+    s.receive(0, 1, 2)
+    assert found(s.history()) == {"I1"}
+
+
+def test_i1_slots_come_before_they_went():
+    s = laned()
+    s.receive(0, 1, 1, step=2)
     s.t += 1
-    s.give(0, 1, slots=1)
+    s.send(0, 1, 1)
     assert found(s.history()) == {"I1"}
 
 
 def test_i1_lanes_have_more_together_than_the_cap():
-    """What was given away is taken all the same: by the giver's own account, and by what all of them took."""
+    """What went away is taken all the same: by the giver's own totals, and by what all of them took."""
     s = gone()
-    s.gift(0, 1, slots=1)
+    s.batch({"kind": "due", "count": 1, "job": "lane-0-to-1", "step": 2})
+    s.receive(0, 1, 1, step=2)
     s.take(SECOND[2], "k-5", slot(1, 2))
     violations = [v.text for v in check(s.history())]
     assert any("slots has 1 here" in text for text in violations), violations
     assert any("5 stood at a time in all lanes together, and cap.total is 4" in text for text in violations), violations
-
-
-@pytest.mark.parametrize("cap, more", [("per_day", {}), ("discount_minor", {"share": 500})])
-def test_i1_a_lane_takes_more_than_its_share(cap, more):
-    s = laned(**{cap: 3 * more.get("share", 1)})
-    s.take(FIRST[0], "k-1", 0)
-    assert check(s.history()) == []
-    s.take(SECOND[0], "k-2", slot(1, 0))
-    assert found(s.history()) == {"I1"}, "no share was given to this lane"
-
-
-def test_i1_a_day_has_more_than_its_cap_over_all_lanes():
-    s = laned(per_day=1)
-    s.take(FIRST[0], "k-1", 0)
-    s.take(SECOND[0], "k-2", slot(1, 0))
-    assert any("2 stood at a time" in v.text and "per_day" in v.text for v in check(s.history()))
 
 
 def test_i2_a_taking_stands_in_a_lane_that_is_not_the_users():
@@ -114,7 +108,7 @@ def test_i2_a_taking_stands_in_a_lane_that_is_not_the_users():
 
 
 def test_i4_a_slot_is_of_another_lane():
-    """... that has given it to somebody else."""
+    """... that has let somebody else take it."""
     s = laned()
     s.take(FIRST[0], "k-1", 0)
     s.take(SECOND[0], "k-2", 0)
@@ -155,25 +149,15 @@ def test_i7_sold_out_while_a_slot_is_on_its_way():
     s.take(FIRST[0], "k-1", 0)
     for n, user in enumerate(SECOND[:2]):
         s.take(user, f"l-{n}", slot(1, n))
-    s.give(0, 1, slots=1)
+    s.send(0, 1, 1)
     s.refused("sold_out", user=SECOND[2])
     assert found(s.history()) == {"I7"}
-    s.get(0, 1, slots=1)
+    s.receive(0, 1, 1)
     s.take(SECOND[2], "k-2", slot(1, 2))
     s.events = [event for event in s.events if event.get("code") != "sold_out"]
     silence(s, key="k-refused")
     s.refused("sold_out", user=SECOND[3])
     assert check(s.history()) == []
-
-
-@pytest.mark.parametrize("code, cap", [("daily_cap_reached", {"per_day": 2}),
-                                       ("budget_reached", {"discount_minor": 1000})])
-def test_i7_a_cap_is_said_to_be_reached_while_another_lane_has_a_share(code, cap):
-    s = laned(**cap)
-    s.gift(0, 1, day=1, minor=500)
-    s.take(SECOND[0], "k-1", slot(1, 0))
-    s.refused(code, user=SECOND[1])
-    assert found(s.history()) == {"I7"}
 
 
 def test_i8_a_chain_of_any_lane_that_is_broken():

@@ -1,4 +1,4 @@
-"""A coupon, with what its lanes say together: caps over all of them, gifts from lane to lane, counts that were read.
+"""A coupon, with what its lanes say together: caps over all of them, moves from lane to lane, counts that were read.
 
 Lanes have no order between them but real time's: at any moment each stood somewhere in its span (evidence.py). What is
 told of all of them is exact at one seq of each.
@@ -8,7 +8,7 @@ import itertools
 
 from evidence import Evidence, seqs_of
 from lanes import lane_of
-from replay import NEVER, SHARES, ms
+from replay import NEVER, ms
 
 ENDS = ("cancelled", "expired", "reversed")
 EVERYWHERE = ("patch", "counts")  # of all lanes
@@ -112,28 +112,14 @@ def standing(whole, day):
     return max(itertools.accumulate(step for _, step in sorted(steps)), default=0)
 
 
-def check_gifts(whole):
-    """Nobody got what had not been given, at any time: no right to a slot, and no share of a cap, is in two lanes."""
+def check_moves(whole):
+    """What came to a lane is what had gone to it, step by step, and not before: no slot is in two lanes."""
     for taker in whole.lanes:
-        for peer, gifts in taker.replay.gifts["get"].items():
-            check_gifts_between(taker, peer, whole.lanes[peer].replay.gifts["give"][taker.lane], gifts)
-
-
-def check_gifts_between(taker, peer, given, got):
-    """What was got against the most that had been given until then: both are in the order of time."""
-    most, given = collections.Counter(), collections.deque(given)  # {(share, its day): how much in all}
-    for gift in got:
-        while given and given[0].at <= gift.at + 2 * taker.slack_ms:
-            one = given.popleft()
-            for share in SHARES:
-                most[share, day_of(share, one)] = max(most[share, day_of(share, one)], one.sums[share])
-        for share in SHARES:
-            had = most[share, day_of(share, gift)]
-            if gift.sums[share] > had:
-                taker.complain("I1", f"seq {gift.seq} of lane {taker.lane}: got {gift.sums[share]} of {share} in all, lane "
-                                     f"{peer} had given {had}")
-
-
-def day_of(share, gift):
-    """That of a share which is for one day."""
-    return gift.day if share == "day" else None
+        for peer, came in taker.replay.moves["from"].items():
+            went = whole.lanes[peer].replay.moves["to"][taker.lane]
+            for there, here in itertools.zip_longest(went, came):
+                if not here:
+                    break  # it is on its way
+                if not there or there.slots != here.slots or there.at > here.at + 2 * taker.slack_ms:
+                    taker.complain("I1", f"seq {here.seq} of lane {taker.lane}: {here.slots} slots by step {here.step}, and lane {peer} "
+                                         f"told of {there}")

@@ -74,7 +74,7 @@ static void find(struct op *op)
     op->coupon_now = c;
     op->user_state = arena_alloc(op->arena, sizeof *op->user_state);
     user_state_init(op->user_state, op->user ? op->user : no_user, "0123456789abcdef");
-    op->user_state->version = 17;
+    op->user_state->seq = 17;
     op->slot = (struct slot){.generation = 3};
     op->head.seq = 5;
     op->at_ms = INT64_C(1795132800000);

@@ -15,6 +15,8 @@
 /* The document's form of what was read from doc; false: it is not ours. */
 typedef bool copier(const bson_t *doc, bson_t *copy, struct arena *a);
 
+static const struct term_key term_key_of_zeros;
+
 static bool copy_batch(const bson_t *doc, bson_t *copy, struct arena *a)
 {
     struct batch *b = codec_batch_get(doc);
@@ -26,7 +28,7 @@ static bool copy_batch(const bson_t *doc, bson_t *copy, struct arena *a)
         return false;
     batch_hash(b, &line, hash);
     buf_free(&line);
-    codec_batch_put(copy, b);
+    codec_batch_put(copy, b, &term_key_of_zeros);
     batch_free(b);
     return true;
 }

@@ -6,8 +6,7 @@ import re
 import ledger
 
 LANE_SLOTS = 10**12
-ACCOUNT = re.compile(r"lane-(\d+)-(\d+)")
-GIFTS = ("gift_slots", "gift_minor")  # what is good for ever; shares of a day's cap end with it
+MOVE = re.compile(r"lane-(\d+)-(to|from)-(\d+)")
 
 
 def lane_of(user, lanes):
@@ -44,36 +43,39 @@ class Lanes:
         return [ledger.rid(batch, e) for told in self.told for batch in told.batches for e in batch["entries"] if "ordinal" in e]
 
     def check(self):
-        """Each chain, the ordinals, every slot's life and lane, and what the lanes gave each other."""
+        """Each chain, the ordinals, every slot's life and lane, and what moved between the lanes."""
         for lane, told in enumerate(self.told):
             ledger.check_chain(ledger.read(self.stack, self.coupon, lane=lane))
             told.check_ordinals()
             slots = ledger.check_slots(told)
             strangers = [n for n in slots if n // LANE_SLOTS != lane]
             assert not strangers, f"lane {lane} has slots {strangers[:5]}"
-        self.check_gifts()
+        self.check_moves()
         return self
 
-    def check_gifts(self):
-        """Nobody got what was not given, and what is elsewhere is what is on its way: at rest nothing, unless somebody died."""
-        given, got = self.accounts("give"), self.accounts("get")
-        for account, sums in got.items():
-            more = {name: (sums[name], given[account][name]) for name in GIFTS if sums[name] > given[account][name]}
-            assert not more, f"lane {account[1]} got of lane {account[0]} what was never given: {more}"
-        for name, total in zip(GIFTS, ("elsewhere", "minor_elsewhere")):
-            away = sum(told.batches[-1]["totals"].get(total, 0) for told in self.told if told.batches)
-            assert away == self.on_their_way(name) >= 0, f"{total}: {away}, and on their way are {self.on_their_way(name)}"
+    def check_moves(self):
+        """Each step of a move was made once on both sides, with as many slots; only the last one may still be on its way."""
+        went, came = self.moves("to"), self.moves("from")
+        away = 0
+        assert came.keys() <= went.keys(), f"slots came that did not go: {came.keys() - went.keys()}"
+        for pair, steps in went.items():
+            there = came.get(pair, [])
+            assert [step for step, _ in steps] == list(range(1, len(steps) + 1)), f"lanes {pair}: steps {steps}"
+            assert there in (steps, steps[:-1]), f"lanes {pair}: {steps[-3:]} went, {there[-3:]} came"
+            away += sum(count for _, count in steps[len(there):])
+        elsewhere = sum(told.batches[-1]["totals"].get("elsewhere", 0) for told in self.told if told.batches)
+        assert elsewhere == away, f"elsewhere: {elsewhere}, and on their way are {away}"
 
-    def accounts(self, kind):
-        """{(giver, taker): sums}, as one of the two tells it."""
-        sums = collections.defaultdict(collections.Counter)
-        for _, entry in self.entries(kind):
-            own, peer = map(int, ACCOUNT.fullmatch(entry["job"]).groups())
-            sums[(own, peer) if kind == "give" else (peer, own)].update({name: entry.get(name, 0) for name in GIFTS})
-        return sums
-
-    def on_their_way(self, name):
-        return sum(s[name] for s in self.accounts("give").values()) - sum(s[name] for s in self.accounts("get").values())
+    def moves(self, way):
+        """{(giver, taker): [(step, slots)]}, as one of the two tells it."""
+        moves = collections.defaultdict(list)
+        for lane, entry in self.entries("due", "generate"):
+            told = MOVE.fullmatch(entry.get("job", ""))
+            if told and told[2] == way:
+                own, peer = int(told[1]), int(told[3])
+                assert own == lane and entry["kind"] == ("due" if way == "to" else "generate"), entry
+                moves[(own, peer) if way == "to" else (peer, own)].append((entry["step"], entry["count"]))
+        return moves
 
 
 def check_lanes(stack, coupon):

@@ -268,17 +268,18 @@ class Stack:
         assert done.returncode == 0, f"couponctl verify {' '.join(coupons)}: exit {done.returncode}\n{done.stdout}"
 
     def below_watermarks(self):
-        """Lanes of which a batch arrived before the reporter's watermark that a mark has not reached; or, of those since a webhook was
+        """Lanes of which a batch arrived before the reporter's watermark that its checkpoint, or totals, have not reached; or, of those since a webhook was
         made, before that one's, and its position has not reached it. Those that a watermark holds are not meant."""
         reporters = self.database.watermarks.find_one({"_id": "reporter", "arrived": {"$exists": True}})
         hooks = list(self.database.webhooks.find({"arrived": {"$exists": True}}))
-        wanted = [((*lane, kind), seq) for kind in ("views", "totals") if reporters
+        wanted = [((*lane, kind), seq) for kind in ("checkpoint", "totals") if reporters
                   for lane, seq in self.newest({"arrived": {"$lt": reporters["arrived"]}}).items() if lane not in held_by(reporters)]
         for hook in hooks:
             since = {"arrived": {"$lt": hook["arrived"]}, "at": {"$gte": hook["created"]}}
             wanted += [((*lane, hook["_id"]), seq) for lane, seq in self.newest(since).items()
                        if lane[0] in (hook["coupons"] or lane) and lane not in held_by(hook)]
-        done = {(d["_id"]["c"], d["_id"]["l"], d["_id"]["kind"]): d["seq"] for d in self.database.marks.find()}
+        done = {(d["_id"]["c"], d["_id"]["l"], "totals"): d["seq"] for d in self.database.marks.find()}
+        done |= {(d["_id"]["c"], d["_id"]["l"], "checkpoint"): d["view"]["seq"] for d in self.database.lanes.find()}
         done |= {(d["_id"]["c"], d["_id"]["l"], d["_id"]["h"]): d["at"]["seq"] for d in self.database.webhook_positions.find()}
         return [lane for lane, seq in wanted if done.get(lane, 0) < seq]
 

@@ -180,8 +180,7 @@ def refused(stack, coupon, taken):
     yield "retired slots", ops.post(f"{target}/slots/retire", {"count": 1}, idempotency_key="r-1")
 
 
-@pytest.mark.parametrize("members", [{}, {"lanes": 3}, {"lanes": 3, "cap": {"per_day": 200}}],
-                         ids=["slots", "lanes", "shares"])
+@pytest.mark.parametrize("members", [{}, {"lanes": 3}], ids=["slots", "lanes"])
 def test_an_archived_coupon_is_closed_for_good_and_can_be_read(stack, tmp_path, members):
     coupon, ops = a_life(stack, **members), stack.client("ops")
     target = f"/coupons/{coupon}"

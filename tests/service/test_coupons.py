@@ -324,6 +324,9 @@ def test_counts_are_live_and_not_for_caches(stack, reporting, storefront):
 
 @pytest.mark.parametrize("members, pointer", [
     ({"lanes": 2, "codes": {"source": "generated"}}, "/lanes"),
+    ({"lanes": 2, "cap": {"total": 10, "per_day": 5}}, "/cap/per_day"),
+    ({"lanes": 2, "cap": {"total": 10, "discount_minor": 500}}, "/cap/discount_minor"),
+    ({"lanes": 2, "cap": {"policy": "none", "per_day": 5}}, "/cap/per_day"),
     ({"codes": {"claim": "present"}}, "/codes/claim"),
     ({"codes": {"source": "generated"}, "cap": {"total": 10, "policy": "approximate"}}, "/codes/source"),
     ({"codes": {"source": "generated", "prefix": "a b"}}, "/codes/prefix"),
@@ -335,6 +338,13 @@ def test_members_that_do_not_go_together_are_refused_with_a_pointer(ops, members
     make(ops, **members).problem("bad_request", at=pointer)
     coupon = make(ops).ok(201)["id"]
     ops.patch(f"/coupons/{coupon}", members).problem("bad_request", at=pointer)
+
+
+@pytest.mark.parametrize("cap", ["per_day", "discount_minor"])
+def test_a_coupon_with_several_lanes_gets_no_cap_that_they_would_have_to_share(ops, cap):
+    coupon = make(ops, lanes=3).ok(201)["id"]
+    ops.patch(f"/coupons/{coupon}", {"cap": {cap: 5}}).problem("bad_request", at=f"/cap/{cap}")
+    ops.patch(f"/coupons/{coupon}", {"cap": {cap: None}}).expect(200)
 
 
 # ---- bounds ----

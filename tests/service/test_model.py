@@ -298,7 +298,7 @@ class Driver:
             {"cap": {"discount_minor": chance.choice([None, c.discount() + 700])}}, {"on_user_cap": chance.choice(["refuse", "existing"])},
             {"state": chance.choice(["paused", "ended", "draft"])}, {"starts_at": far, "ends_at": None}, {"ends_at": past, "starts_at": None},
             {"ends_at": far, "starts_at": past}, {"valid_for_s": chance.choice([None, 3, 600])}, {"reserve_s": chance.choice([2, 60, 900])}])
-        if c.laned and not c.exact and {"per_day", "discount_minor"} & change.get("cap", {}).keys():
+        if c.laned and {"per_day", "discount_minor"} & change.get("cap", {}).keys():
             return
         reply = self.change(c, change)
         if reply is not None and (change.get("state") or change.get("starts_at") == far or change.get("ends_at") == past):
@@ -454,7 +454,7 @@ class Driver:
         if source == "generated":
             codes |= {"length": chance.choice([8, 12]), "prefix": chance.choice(["", "X-"])}
         lanes = 1 if source != "none" or policy == "approximate" else chance.choice([1, 3])
-        if lanes > 1 and policy == "none":  # nobody can say what its lanes have heard of each other
+        if lanes > 1:
             cap.update(per_day=None, discount_minor=None)
         name = self.stack.coupon(cap=cap, discount=discount, codes=codes, lanes=lanes, time_zone=noon_zone(),
                                  on_user_cap=chance.choice(["refuse", "existing"]), valid_for_s=chance.choice([None, None, 3]))

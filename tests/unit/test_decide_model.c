@@ -926,7 +926,7 @@ static void do_erase(void)
     struct outcome out;
     size_t entries;
 
-    decide_erase(&t.d, t.user_states[user], NULL, &out);
+    decide_erase(&t.d, t.user_states[user], &out);
     entries = look_at_entries();
     CHECK(out.result == CPN_OK, "erase: %s", result_info(out.result)->name);
     CHECK((entries > 0) == known, "%zu entries erase", entries);

@@ -587,7 +587,7 @@ static void a_bearer_code_is_nobodys_until_it_is_spent(void **state)
     told_by(ana, 1, CPN_CODE_TAKEN, false);
     lane_close();
     lane_open();
-    decide_erase(&d, bob, NULL, &out);
+    decide_erase(&d, bob, &out);
     lane_close();
     lane_open();
     told_by(ana, 1, CPN_CODE_TAKEN, false);
@@ -633,7 +633,7 @@ static void an_issued_code_stays_its_users(void **state)
     told_by(ana, 2, CPN_CODE_NOT_FOUND, false);
     lane_close();
     lane_open();
-    decide_erase(&d, bob, NULL, &out);
+    decide_erase(&d, bob, &out);
     lane_close();
     lane_open();
     told_by(ana, 1, CPN_CODE_NOT_FOUND, false);

@@ -30,6 +30,19 @@ static struct config config;
 static struct mongo *mongo;
 static struct store *session;
 
+/* Appends need it; the session keeps it. */
+static bool read_name_key(void)
+{
+    uint64_t hash;
+
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.secrets\", \"firstBatch\": [{\"_id\": \"names\", \"key\":"
+                        " {\"$binary\": {\"base64\": \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\", \"subType\": \"00\"}}}]}}");
+    if (session->ops->user_hash(session, "u", &hash) != STORE_OK)
+        return false;
+    mongos_done();
+    return true;
+}
+
 static int start(void **state)
 {
     uint16_t port = mongos_start();
@@ -42,7 +55,7 @@ static int start(void **state)
     config.mongodb_socket_timeout_ms = 60000; /* the machine may have much other work */
     mongo = mongo_open(&config, message, sizeof message);
     session = mongo ? mongo_session(mongo) : NULL;
-    return session ? 0 : -1;
+    return session && read_name_key() ? 0 : -1;
 }
 
 static int stop(void **state)
@@ -194,8 +207,8 @@ static void what_a_reply_leaves_open_is_unknown(void **state)
 
 static void a_mark_that_one_shard_refuses_is_not_moved(void **state)
 {
-    struct mark_write marks[] = {{.coupon = "a", .kind = "views", .mark = {.seq = 3, .when = {1, 1}}},
-                                 {.coupon = "b", .kind = "views", .mark = {.seq = 4, .when = {1, 1}}}};
+    struct mark_write marks[] = {{.coupon = "a", .mark = {.seq = 3, .when = {1, 1}}},
+                                 {.coupon = "b", .mark = {.seq = 4, .when = {1, 1}}}};
     static const char refused[] = "{\"n\": 1, \"nModified\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 6, \"codeName\": "
                                   "\"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}";
 
@@ -215,29 +228,27 @@ static void a_mark_that_one_shard_refuses_is_not_moved(void **state)
     mongos_done();
 }
 
-/* Views of buckets that are new: of those refused, the one that exists is updated, the other one is the caller's to write again. */
-static void views_are_written_but_those_that_a_shard_refuses(void **state)
+/* Buckets that are new: of those refused, the one that exists is updated, the other one is the caller's to write again. */
+static void buckets_are_written_but_those_that_a_shard_refuses(void **state)
 {
     struct bucket buckets[] = {{.b = 0}, {.b = 1}, {.b = 2}};
-    struct view_write views[] = {{.kind = VIEW_BUCKET, .coupon = "a", .bucket = &buckets[0]},
-                                 {.kind = VIEW_BUCKET, .coupon = "b", .bucket = &buckets[1]},
-                                 {.kind = VIEW_BUCKET, .coupon = "c", .bucket = &buckets[2]}};
+    struct part_write parts[] = {{.coupon = "a", .bucket = &buckets[0]},
+                                 {.coupon = "b", .bucket = &buckets[1]},
+                                 {.coupon = "c", .bucket = &buckets[2]}};
     struct store_time when;
 
     (void)state;
-    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.secrets\", \"firstBatch\": [{\"_id\": \"names\", \"key\":"
-                        " {\"$binary\": {\"base64\": \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\", \"subType\": \"00\"}}}]}}");
     mongos_will("insert", "{\"n\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 11000, \"errmsg\": \"E11000\"},"
                           "{\"index\": 2, \"code\": 6, \"codeName\": \"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}");
     mongos_will("update", "{\"n\": 1, \"nModified\": 1}");
-    assert_int_equal(session->ops->write_views(session, views, 3, &when), STORE_FAILED);
-    assert_true(views[0].written && views[1].written && !views[2].written);
+    assert_int_equal(session->ops->write_parts(session, parts, 3, &when), STORE_FAILED);
+    assert_true(parts[0].written && parts[1].written && !parts[2].written);
     assert_true(when.seconds > 0);
     mongos_done();
     /* What a majority of a shard has not acknowledged is not written, whichever shard it was. */
     mongos_will("insert", "{\"n\": 3, \"writeConcernError\": {\"code\": 64, \"codeName\": \"WriteConcernFailed\", \"errmsg\": \"\"}}");
-    assert_int_equal(session->ops->write_views(session, views, 3, &when), STORE_FAILED);
-    assert_true(!views[0].written && !views[1].written && !views[2].written);
+    assert_int_equal(session->ops->write_parts(session, parts, 3, &when), STORE_FAILED);
+    assert_true(!parts[0].written && !parts[1].written && !parts[2].written);
     mongos_done();
 }
 
@@ -253,7 +264,7 @@ static const char *const failed_reads[] = {
 
 static void a_read_that_some_shard_fails_has_failed(void **state)
 {
-    struct mark_read reads[] = {{.coupon = "a", .kind = "views"}, {.coupon = "b", .kind = "views"}};
+    struct mark_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
 
     (void)state;
     for (size_t i = 0; i < sizeof failed_reads / sizeof *failed_reads; i++) {
@@ -267,12 +278,12 @@ static void a_read_that_some_shard_fails_has_failed(void **state)
 /* mongos may have nothing yet and go on; and the shard that it waits for may go away. */
 static void a_result_comes_in_pieces_or_not_at_all(void **state)
 {
-    struct mark_read reads[] = {{.coupon = "a", .kind = "views"}, {.coupon = "b", .kind = "views"}};
+    struct mark_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
 
     (void)state;
     mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"firstBatch\": []}}");
     mongos_will("getMore", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"nextBatch\": ["
-                           "{\"_id\": {\"c\": \"b\", \"l\": 0, \"kind\": \"views\"}, \"seq\": 9, \"time\": {\"$timestamp\": {\"t\": 5, \"i\": 6}}}]}}");
+                           "{\"_id\": {\"c\": \"b\", \"l\": 0}, \"seq\": 9, \"time\": {\"$timestamp\": {\"t\": 5, \"i\": 6}}}]}}");
     mongos_will("getMore", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.marks\", \"nextBatch\": []}}");
     assert_int_equal(session->ops->marks(session, reads, 2), STORE_OK);
     assert_int_equal(reads[0].mark.seq, 0);
@@ -599,7 +610,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_duplicate_that_is_ours_counts_as_appended, start, stop),
         cmocka_unit_test_setup_teardown(what_a_reply_leaves_open_is_unknown, start, stop),
         cmocka_unit_test_setup_teardown(a_mark_that_one_shard_refuses_is_not_moved, start, stop),
-        cmocka_unit_test_setup_teardown(views_are_written_but_those_that_a_shard_refuses, start, stop),
+        cmocka_unit_test_setup_teardown(buckets_are_written_but_those_that_a_shard_refuses, start, stop),
         cmocka_unit_test_setup_teardown(a_read_that_some_shard_fails_has_failed, start, stop),
         cmocka_unit_test_setup_teardown(a_result_comes_in_pieces_or_not_at_all, start, stop),
         cmocka_unit_test_setup_teardown(a_tail_is_confirmed_by_a_linearizable_read, start, stop),

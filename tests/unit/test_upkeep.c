@@ -380,13 +380,13 @@ static void an_erased_user_leaves_no_name_and_starts_anew(void **state, bool slo
     lane_close();
     memcpy(alias, ana->alias, sizeof alias);
     lane_open();
-    decide_erase(&d, ana, NULL, &out);
+    decide_erase(&d, ana, &out);
     expect(CPN_OK);
     assert_int_equal(last_of(ENTRY_ERASE)->before, 8);
     assert_string_equal(last_of(ENTRY_ERASE)->alias, alias);
     assert_int_equal(count_of(ENTRY_FORGET), slots ? 2 : 0); /* what was redeemed stays redeemed, by nobody */
     assert_int_equal(count_of(ENTRY_CANCEL), 4);
-    decide_erase(&d, ana, NULL, &out); /* once */
+    decide_erase(&d, ana, &out); /* once */
     expect(CPN_OK);
     assert_int_equal(count_of(ENTRY_ERASE), 1);
     /* the same user comes back in the same batch, and nothing links the two */
@@ -399,7 +399,7 @@ static void an_erased_user_leaves_no_name_and_starts_anew(void **state, bool slo
     }
     lane_close();
     assert_int_equal(ana->total, 6);
-    assert_int_equal(ana->erased_ms, 0);
+    assert_false(user_state_is_nobody(ana));
     assert_int_equal(tail.redeemed, 2 + 1 + 6);
     assert_int_equal(tail.issued + tail.reserved, 0);
     for (int i = 0; i < shelf.size; i++)
@@ -426,13 +426,13 @@ static void an_erased_user_who_comes_back_later_is_not_linked_either(void **stat
     take(ana, SLOT_REDEEMED, "k", NULL);
     lane_close();
     lane_open();
-    decide_erase(&d, ana, NULL, &out);
+    decide_erase(&d, ana, &out);
     lane_close();
     assert_string_equal(ana->alias, "");
-    assert_true(ana->erased_ms > 0);
+    assert_true(user_state_is_nobody(ana));
     lane_open();
     post(ana, SLOT_REDEEMED, "k", NULL, "no such code", -1, CPN_CODE_NOT_FOUND); /* gives a name, but writes nothing */
-    decide_erase(&d, ana, NULL, &out);
+    decide_erase(&d, ana, &out);
     expect(CPN_OK);
     assert_false(decide_changed(&d));
     take(ana, SLOT_REDEEMED, "k", NULL); /* the old key is nobody's */
@@ -440,7 +440,7 @@ static void an_erased_user_who_comes_back_later_is_not_linked_either(void **stat
     take(ana, SLOT_REDEEMED, "k2", NULL);
     assert_int_equal(batch->entries[0].before, 0);
     assert_int_equal(batch->entries[1].before, 0);
-    decide_erase(&d, ana, NULL, &out); /* and goes again, in the same batch */
+    decide_erase(&d, ana, &out); /* and goes again, in the same batch */
     take(ana, SLOT_REDEEMED, "k", NULL);
     assert_true(out.created);
     for (size_t i = 0; i < batch->count; i++)
@@ -454,10 +454,10 @@ static void who_was_never_there_is_erased_without_a_trace(void **state)
 {
     (void)state;
     lane_open();
-    decide_erase(&d, ana, NULL, &out);
+    decide_erase(&d, ana, &out);
     expect(CPN_OK);
     post(ana, SLOT_REDEEMED, "k", NULL, "no such code", -1, CPN_CODE_NOT_FOUND);
-    decide_erase(&d, ana, NULL, &out);
+    decide_erase(&d, ana, &out);
     expect(CPN_OK);
     lane_drop();
 }
@@ -470,7 +470,7 @@ static void the_slots_of_an_erased_user_must_be_at_hand(void **state)
     lane_close();
     lane_open();
     d.named_count = 1;
-    decide_erase(&d, ana, NULL, &out);
+    decide_erase(&d, ana, &out);
     expect(CPN_BUSY);
     lane_drop();
 }

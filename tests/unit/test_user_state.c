@@ -33,7 +33,8 @@ static void a_new_user_state_took_nothing(void **state)
     user_state_init(&u, "ana", ALIAS);
     assert_string_equal(u.user, "ana");
     assert_string_equal(u.alias, ALIAS);
-    assert_int_equal(u.total + u.today + u.seq + u.version + (int64_t)u.count, 0);
+    assert_int_equal(u.total + u.today + u.seq + (int64_t)u.count, 0);
+    assert_true(user_state_is_nobody(&u));
     assert_int_equal(user_state_today(&u, 0), 0);
     assert_null(user_state_by_order(&u, "o", NOW));
     assert_null(user_state_by_slot(&u, 0, 0));

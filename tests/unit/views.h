@@ -86,7 +86,6 @@ static inline const char *user_state_difference(const struct user_state *a, cons
 static inline const char *job_difference(const struct job_progress *a, const struct job_progress *b)
 {
     DIFFERENT_TEXT(id);
-    DIFFERENT(version);
     DIFFERENT(seq);
     DIFFERENT(total);
     DIFFERENT(step);
