@@ -32,6 +32,7 @@
 static struct config config;
 static struct store *session;
 static const struct name_key *name_key;
+static struct term_key terms;
 static const char *coupon_id;
 static mongoc_client_t *client;
 
@@ -80,7 +81,7 @@ static struct pile pile_of(const char *collection)
     return (struct pile){.to = mongoc_client_get_collection(client, config.mongodb_database, collection)};
 }
 
-static struct pile ledger, users, buckets;
+static struct pile ledger, buckets;
 
 /* ---- the lane ---- */
 
@@ -94,31 +95,6 @@ static struct {
     struct totals_row row;
     struct report_counts counts;
 } lane;
-
-static void put_user_state(const struct user_state *u)
-{
-    const struct name_hash hash = name_hash(name_key, u->user);
-    bson_t doc = BSON_INITIALIZER, view;
-
-    codec_user_state_id(&doc, "_id", coupon_id, &hash);
-    BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
-    codec_user_state_put(&view, coupon_id, u, name_key);
-    bson_append_document_end(&doc, &view);
-    pile_add(&users, &doc);
-}
-
-static void put_job(const struct job_progress *j)
-{
-    bson_t doc = BSON_INITIALIZER, view;
-    char name[STORED_NAME_SIZE];
-    const struct name_hash hash = name_hash(name_key, name_of_job(j->id, name));
-
-    codec_user_state_id(&doc, "_id", coupon_id, &hash);
-    BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
-    codec_job_put(&view, coupon_id, j);
-    bson_append_document_end(&doc, &view);
-    pile_add(&users, &doc);
-}
 
 static void put_bucket(void)
 {
@@ -154,7 +130,7 @@ static void append(struct decision *d)
     decide_end(d, &lane.tail, &lane.scratch);
     lane.tail = b->head;
     lane.coupon = fold_definition(lane.coupon, b, &lane.arena);
-    codec_batch_put(&doc, b);
+    codec_batch_put(&doc, b, &terms);
     pile_add(&ledger, &doc);
     if (b->head.at_ms - b->head.at_ms % QUARTER_MS != lane.row.quarter_ms) {
         put_totals();
@@ -204,7 +180,6 @@ static void define(int64_t takings)
     if (out.result != CPN_OK)
         die("the slots cannot be made");
     append(&d);
-    put_job(&job);
     batch_free(d.batch);
     bucket_init(&lane.bucket, 0);
     bucket_fit(&lane.bucket, lane.tail.next_n);
@@ -225,7 +200,7 @@ static void take(struct decision *d, struct user_state *u, int64_t number, struc
         die("a taking was refused");
 }
 
-/* The next takings, and their views. */
+/* The next takings, and their buckets. */
 static int64_t live(int64_t from, int64_t until)
 {
     struct free_slot free_pool[ENTRIES];
@@ -244,11 +219,6 @@ static int64_t live(int64_t from, int64_t until)
         take(&d, &user_states[i], from + i, &a);
     decide_events(&d);
     append(&d);
-    for (int64_t i = 0; i < count; i++) {
-        user_state_init(&user_states[i], user_states[i].user, user_states[i].alias);
-        fold_user_state(&user_states[i], d.batch, &a);
-        put_user_state(&user_states[i]);
-    }
     while (lane.bucket.b * BUCKET_SLOTS < from + count) {
         fold_bucket(&lane.bucket, d.batch);
         if ((lane.bucket.b + 1) * BUCKET_SLOTS > from + count && from + count < until)
@@ -260,19 +230,19 @@ static int64_t live(int64_t from, int64_t until)
     return from + count;
 }
 
-/* The views that there is one of: the definition's, and the marks. */
+/* The views that there is one of: the definition's, the checkpoint, and the mark. */
 static void finish(void)
 {
+    const struct checkpoint checkpoint = {.seq = lane.tail.seq};
     struct mend mends[] = {
         {.kind = MEND_COUPON, .coupon = coupon_id, .definition = lane.coupon, .seq = lane.defined_seq,
          .created_ms = lane.made_ms, .changed_ms = lane.made_ms},
-        {.kind = MEND_MARK, .coupon = coupon_id, .mark_kind = "views", .seq = lane.tail.seq},
-        {.kind = MEND_MARK, .coupon = coupon_id, .mark_kind = "totals", .seq = lane.tail.seq},
+        {.kind = MEND_CHECKPOINT, .coupon = coupon_id, .checkpoint = &checkpoint},
+        {.kind = MEND_MARK, .coupon = coupon_id, .seq = lane.tail.seq},
     };
     size_t done = 0;
 
     pile_send(&ledger);
-    pile_send(&users);
     pile_send(&buckets);
     put_totals();
     if (mongo_mend(session, mends, sizeof mends / sizeof *mends, &done, NULL) != STORE_OK)
@@ -338,9 +308,9 @@ int main(int argc, char **argv)
     session = mongo_session(mongo);
     if (mongo_name_key(session, &name_key) != STORE_OK || !(client = mongoc_client_new(config.mongodb_uri)))
         die("the database cannot be reached");
+    terms = term_key(name_key);
     arena_init(&lane.arena, 0);
     ledger = pile_of("ledger");
-    users = pile_of("users");
     buckets = pile_of("buckets");
     define(takings);
     while (done < takings)

@@ -1,6 +1,6 @@
 /*
  * fuzz/fuzz_verify.c -- a lane's documents as `couponctl verify` reads them: BSON documents one behind the other, first a byte
- * that says how many parts; each is taken for whichever of batch, user state, bucket and definition it reads as.
+ * that says how many parts; each is taken for whichever of batch, checkpoint, bucket and definition it reads as.
  *
  * Why     verify is what one runs on a database that is no longer trusted: whatever stands there, it must say so, not die
  * Holds   nothing but that; and a lane told twice gives the same number of drifts
@@ -12,8 +12,9 @@
 #include "coupons/fold.h"
 #include "fuzz/fuzz.h"
 #include "store/codec.h"
-#include "unit/parts.h"
+#include "store/form.h"
 #include "verify/replay.h"
+#include "verify/replay_ends.h"
 #include "verify/replay_repair.h"
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
@@ -58,62 +59,83 @@ static void read_documents(struct lane_documents *l, const uint8_t *at, size_t l
 
 static void tell_view(struct replay *r, const bson_t *doc, struct arena *a)
 {
-    struct name_hash hash;
-    const char *coupon;
-    struct coupon *c;
+    struct stored_coupon stored = {.is_there = true};
     struct bucket k;
-    struct user_state *u;
-    int64_t seq = 0;
 
-    u = codec_user_state_get(doc, a, NULL);
-    if (u && codec_user_state_id_get(doc, &coupon, &hash))
-        replay_view_user_state(r, &hash, u->user, u);
     if (codec_bucket_get(doc, &k)) {
         const char *codes[BUCKET_SLOTS] = {"CODE-1", NULL, "CODE-2"};
 
-        replay_view_bucket(r, k.b, &k);
-        replay_codes(r, k.b, codes);
+        replay_view_bucket(r, k.b, &k, form_of_bucket(doc, &k));
+        replay_codes(r, k.b, codes, NULL);
         bucket_release(&k);
     }
-    c = codec_coupon_get(doc, a, &seq);
-    if (c)
-        replay_view_coupon(r, c, true, seq, 0);
+    stored.definition = codec_coupon_get(doc, a, &stored.seq);
+    if (stored.definition) {
+        stored.odd = form_of_coupon(doc, stored.definition, stored.seq, &stored.changed_ms);
+        replay_view_coupon(r, &stored);
+    }
 }
 
-static const struct name_key name_key = {{{0}}}; /* the seeds' */
+static const struct term_key key; /* the seeds' */
 
-static int64_t tell(const struct lane_documents *l, struct replay_parts parts, int64_t marks)
+static void tell_batch(struct replay *r, const bson_t *doc, bool peek)
 {
-    struct replay *r = replay_new(parts, &name_key, on_drift, NULL);
-    int64_t drifts = 0;
-    struct parts p;
+    struct stored_batch stored = {.batch = codec_batch_get(doc), .erasing_readable = true};
+    struct buf scratch = BUF_INIT;
+    uint8_t hash[HASH_LEN];
+
+    if (!stored.batch)
+        return;
+    if (!stored.batch->left)
+        stored.odd = form_of_batch(doc, stored.batch, &key);
+    batch_hash(stored.batch, &scratch, hash);
+    if (peek)
+        replay_peek(r, stored.batch);
+    else
+        replay_stored(r, &stored, hash);
+    batch_free(stored.batch);
+    buf_free(&scratch);
+}
+
+static int64_t tell_part(const struct lane_documents *l, const struct part *part, int64_t marks, struct lane_ends *ends)
+{
+    struct replay *r = replay_new(part, on_drift, NULL);
+    int64_t drifts;
     struct arena a;
 
     arena_init(&a, 0);
-    parts_begin(&p, r);
+    replay_note_ends(r, ends);
     replay_codes_until(r, marks);
     for (size_t i = 0; i < l->count; i++)
         tell_view(r, &l->docs[i], &a);
-    replay_marks(r, marks, marks);
-    for (size_t i = 0; i < l->count; i++) {
-        struct batch *b = codec_batch_get(&l->docs[i]);
-
-        if (!b)
-            continue;
-        if (i == DOCUMENTS_MAX - 1)
-            replay_peek(r, b);
-        else
-            replay_batch(r, b);
-        batch_free(b);
-    }
-    if (parts.parts > 1)
-        drifts = parts_end(&p, r, on_drift, NULL, name_stays, marks & 1, on_repair);
+    replay_marks(r, marks, marks, 0);
+    for (size_t i = 0; i < l->count; i++)
+        tell_batch(r, &l->docs[i], i == DOCUMENTS_MAX - 1);
     replay_look_again(r, name_stays, NULL);
     replay_end(r);
     replay_repairs(r, marks & 1, on_repair, NULL);
-    drifts += replay_sums(r).drifts;
+    drifts = replay_sums(r).drifts;
     arena_free(&a);
     replay_free(r);
+    return drifts;
+}
+
+static int64_t tell(const struct lane_documents *l, unsigned parts, int64_t marks)
+{
+    struct lane_ends ends = {.found = {.is_there = true}};
+    int64_t drifts = 0;
+
+    for (size_t i = 0; i < l->count && !ends.found.readable; i++)
+        ends.found.readable = codec_checkpoint_get(&l->docs[i], &ends.found.checkpoint);
+    if (!ends.found.readable)
+        ends.found.checkpoint = (struct checkpoint){0};
+    for (unsigned i = 0; i < parts; i++) {
+        const struct part part = {i, parts, 1, 0, 1};
+
+        drifts += tell_part(l, &part, marks, &ends);
+    }
+    lane_ends_report(&ends, on_drift, NULL);
+    (void)lane_ends_repaired(&ends, marks & 1);
     return drifts;
 }
 
@@ -121,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct input input = {data, size};
     uint8_t how = input_byte(&input);
-    struct replay_parts parts = {1 + how % PARTS_MAX, how % PARTS_MAX ? 1 : 0, 0, 1};
+    unsigned parts = 1 + how % PARTS_MAX;
     int64_t drifts;
     struct lane_documents l;
     size_t len;
