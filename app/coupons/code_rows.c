@@ -211,15 +211,15 @@ static size_t digits(const char *text, size_t len)
 /* As spreadsheets show a long number: 8.71235E+12. The rest of its digits is lost. */
 static bool is_scientific(const char *code, size_t len)
 {
-    size_t at = digits(code, len);
+    size_t at = 1;
 
-    if (at == 0)
+    if (digits(code, len) != 1)
         return false;
     if (at < len && (code[at] == '.' || code[at] == ',')) {
         at++;
         at += digits(code + at, len - at);
     }
-    if (len - at < 3 || (code[at] != 'E' && code[at] != 'e') || (code[at + 1] != '+' && code[at + 1] != '-'))
+    if (len - at < 4 || len - at > 5 || (code[at] != 'E' && code[at] != 'e') || code[at + 1] != '+')
         return false;
     at += 2;
     return digits(code + at, len - at) == len - at;
@@ -293,15 +293,19 @@ static bool ends_with(const char *text, size_t len, const char *end)
     return len >= strlen(end) && strncasecmp(text + len - strlen(end), end, strlen(end)) == 0;
 }
 
+/* Words of letters that end in one of these: a code that is such a word is in upper case, but for these words alone. */
 static bool is_heading(const char *text, size_t len)
 {
     static const char *const words[] = {"code", "codes", "coupon", "coupons", "voucher", "vouchers"};
+    bool lower = false;
 
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
         if (text[i] >= '0' && text[i] <= '9')
             return false;
+        lower = lower || (text[i] >= 'a' && text[i] <= 'z');
+    }
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (ends_with(text, len, words[i]))
+        if (ends_with(text, len, words[i]) && (lower || len == strlen(words[i])))
             return true;
     return false;
 }

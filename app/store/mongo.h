@@ -150,8 +150,7 @@ struct upload_chunk {
     const char *upload;
     int64_t number;       /* from 0 */
     int64_t first_line;   /* the number of its first line in the whole text, from 1 */
-    const char *text;     /* whole lines, as http/upload.h makes them; NULL once the chunk was imported. A line longer than CHUNK_SIZE may be
-                           * cut */
+    const char *text;     /* whole lines, see http/upload.h; NULL once the chunk was imported. A line longer than CHUNK_SIZE may be cut */
     size_t len;
     /* once imported */
     bool imported;

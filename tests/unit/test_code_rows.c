@@ -94,8 +94,8 @@ static void a_code_with_a_nul_in_it_is_none(void **state)
 
 static void a_number_that_a_spreadsheet_cut_is_no_code(void **state)
 {
-    static const char *const cut[] = {"8.71235E+12", "8,71235E+12", "1E+10", "1.e-05", "9.99e+100"},
-                      *const codes[] = {"8.71235E12", "1E10", "E+12", "8.7+12", "8.7E+", "8.7E+1X", "X8.7E+12", ".5E+1"};
+    static const char *const cut[] = {"8.71235E+12", "8,71235E+12", "1E+10", "9.99e+100"},
+                      *const codes[] = {"8.71235E12", "1E10", "871E+12", "7.1E-05", "1E+1000", "E+12", "8.7+12", "8.7E+", "8.7E+1X", "X8.7E+12", ".5E+1"};
     char expected[64];
 
     (void)state;
@@ -181,7 +181,7 @@ static void a_plain_list_that_looks_like_another_is_suspicious(void **state)
 {
     static const char *const headings[] = {"code", "CODES", "Coupon Code", "voucher_code", "Gutscheincode", "Coupons"},
                       *const rows[] = {"AAAA,x", "AAAA;", "AA\tAA", "A|A", "\"AAAA\""},
-                      *const fine[] = {"AAAA", "CODE-1", "A B'C", "DECODER", "50%-OFF"};
+                      *const fine[] = {"AAAA", "CODE-1", "A B'C", "DECODER", "50%-OFF", "REAL-CODE"};
 
     (void)state;
     for (size_t i = 0; i < sizeof headings / sizeof *headings; i++) {
