@@ -38,7 +38,7 @@ static size_t put_shown(const char *text, size_t len, char *out, size_t most)
     size_t used = 0;
 
     for (size_t step; at < end && used + (step = utf8_character(at, end, NULL)) <= most && used < most; at += step ? step : 1) {
-        if (step == 0 || *at < 0x20 || *at == 0x7F) {
+        if (step == 0 || (*at < 0x20 && *at != '\t') || *at == 0x7F) {
             out[used++] = '?';
         } else {
             memcpy(out + used, at, step);

@@ -471,9 +471,9 @@ def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page
     page.click("Save all of them as a file")
     # The browser reserves the name with an empty file before it writes.
     saved = page.until("the file", lambda: [file for file in (tmp_path / "saved").glob("*.csv") if file.stat().st_size])[0]
-    content = saved.read_text()
-    assert content.split() == ["line,kind,reason", "30002,duplicate,an", "earlier", "row", "has", "this", "code",
-                                         "30003,invalid,not", "printable", "ASCII"]
+    content = saved.read_text("utf-8")
+    assert content.splitlines() == ["line,kind,reason,text", '30002,duplicate,an earlier row has this code,"CODE-000007,x"',
+                                    '30003,invalid,not printable ASCII,"bäd,x"']
     page.click("Close")
     page.sees("30,000 of 30,000 free", css=page.panel("Now"))
     saved.unlink()

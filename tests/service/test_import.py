@@ -410,6 +410,24 @@ def test_couponctl_imports_a_file_and_tells_of_every_row(stack, coupon, tmp_path
     assert_has(stack, name, ["AAAA", "BBBB", "CCCC"])
 
 
+def test_couponctl_sends_lists_as_spreadsheets_write_them(stack, coupon, tmp_path):
+    name, path, plain = coupon(), tmp_path / "list.csv", tmp_path / "list.txt"
+    path.write_bytes("sep=;\r\nNr;Gutschein\r\n1;CTL-1\r\n2;abc\r\n".encode("utf-16"))
+    couponctl(stack, "codes", "import", name, path, status=1)
+    out, err = couponctl(stack, "codes", "import", name, path, "--column", "Gutschein", "--dry-run")
+    assert "2 rows: 1 imported" in out and "nothing was made" in out and "line 4: invalid: too short" in err, (out, err)
+    assert stack.counts(name)["slots"] == 0
+    couponctl(stack, "codes", "import", name, path, "--column", "Gutschein")
+    plain.write_text("Code\nCTL-2\n")
+    out, err = couponctl(stack, "codes", "import", name, plain, status=1)
+    assert "line 1: a heading: Code" in err, (out, err)
+    couponctl(stack, "codes", "import", name, plain, "--accept-all")
+    assert_has(stack, name, ["CTL-1", "Code", "CTL-2"])
+    path.write_text("sep=;\na;code\n" + "".join(f"x;PART-{i:05}\n" for i in range(500)) + "x;abc\n")
+    out, err = couponctl(stack, "codes", "import", name, path, "--request-bytes", 2000)
+    assert "501 rows: 500 imported" in out and "line 503: invalid: too short" in err, (out, err)
+
+
 def test_a_long_list_is_sent_in_several_requests(stack, coupon, tmp_path):
     name, path, codes = coupon(), tmp_path / "list.csv", some_codes(1000, seed=8)
     path.write_text("n,code\n" + "".join(f"{i},{code}\n" for i, code in enumerate(codes)) + "x,abc\n")
