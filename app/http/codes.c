@@ -122,7 +122,7 @@ static enum handled insert_import(struct request *r, struct upload *u, struct im
     job_set_time(job, in->not_before_ms);
     job->upload = u->id;
     job->column = u->shape.column;
-    job->separator = u->shape.separator;
+    job->separator = (unsigned char)u->shape.separator;
     job->digest = digest;
     return job_insert(r, job);
 }
