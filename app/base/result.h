@@ -51,6 +51,9 @@
       "This list did not issue the cursor. Start again without it.")                                                   \
     X(13, CODE_REQUIRED, "code_required", 400, false, "A code is required",                                            \
       "This coupon is claimed by presenting a code. Send it in the field code.")                                       \
+    X(44, SUSPICIOUS_ROWS, "suspicious_rows", 400, false, "This does not look like a plain list",                      \
+      "The list was sent as text/plain, a code a line; but rows[] look like a heading, or like rows of CSV. Nothing "  \
+      "was imported. Send CSV as text/csv, or, if these are codes, add ?accept=all.")                                  \
     X(14, COUPON_EXISTS, "coupon_exists", 409, false, "The coupon id is taken",                                        \
       "A coupon with this id exists or existed; ids are never reused. Choose another one.")                            \
     X(15, COUPON_IN_USE, "coupon_in_use", 409, false, "The coupon is in use",                                          \

@@ -1,9 +1,11 @@
 /*
  * coupons/code.h -- codes: their form, their look-up form, and how one is made.
  *
- * Shape   text of at most CODE_MAX printable ASCII characters
+ * Shape   a coupon's code: at most CODE_MAX printable ASCII characters. What people type as one: any text
+ * Forms   exact: without outer blanks. Loose: also in upper case, full-width characters as ASCII, and without any of Unicode's spaces,
+ *         dashes and characters without width
  * Owns    nothing
- * Source  the HTTP contract, codes.*; unbiased choice from libsodium's generator
+ * Source  the HTTP contract, codes.*; Unicode 15 for what is a space and a dash; unbiased choice from libsodium's generator
  */
 #ifndef COUPONS_CODE_H
 #define COUPONS_CODE_H
@@ -13,11 +15,17 @@
 
 #include "coupons/coupon.h"
 
-/* The form in which `text` is stored and looked up: itself, or (loose) upper case without spaces and hyphens. False: it is no code:
- * not CODE_MIN to CODE_MAX printable ASCII characters, or nothing remains. */
+#define CODE_TYPED_MAX 256 /* characters that are read of what somebody typed */
+
+/* The form in which `text` is stored and looked up. False: it can be nobody's code, because its form is empty, longer than CODE_MAX, or
+ * not printable ASCII. */
 bool code_normalise(const char *text, enum codes_match match, char out[CODE_MAX + 1]);
 
-/* Make a random code: c's prefix, then codes.length characters, each of the alphabet's 30 equally likely. */
+/* Move *text past the blanks at its start; returns its length without those at its end, too. Blank are spaces, and characters without
+ * width. */
+size_t code_trim(const char **text, size_t len);
+
+/* Make a random code: c's prefix, then codes.length characters, each of the alphabet's 27 equally likely: 4.75 bits each. */
 void code_random(const struct coupon *c, char out[CODE_MAX + 1]);
 
 #endif

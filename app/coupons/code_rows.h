@@ -1,10 +1,10 @@
 /*
- * coupons/code_rows.h -- lists of codes as text: one per line, or CSV with a column `code`.
+ * coupons/code_rows.h -- lists of codes as text: one per line, or CSV with a header that names a column of codes.
  *
- * Lines    end with LF or CRLF; blank lines and a byte order mark at the start are skipped
- * CSV      as RFC 4180, but a row is one line: quotes may enclose commas and doubled quotes, but no line end. The first line
- *          is the header
- * Spaces   and tabs around a code are removed
+ * Text     UTF-8 with LF line ends, see list_text.h; blank lines are skipped
+ * CSV      as RFC 4180, with one of the separators , ; tab |, but a row is one line: quotes may enclose separators and doubled quotes,
+ *          but no line end. Before the header a line such as sep=; may name the separator, as Excel has it
+ * Blanks   around a code are removed, see code_trim()
  * Owns     nothing; the text is borrowed
  */
 #ifndef COUPONS_CODE_ROWS_H
@@ -16,25 +16,46 @@
 
 #include "coupons/coupon.h"
 
+#define CODE_COLUMN "code"
+
+/* How a list is read. */
+struct list_shape {
+    int64_t column; /* 0: one code per line; else the CSV column, from 1 */
+    char separator; /* of CSV */
+};
+
 /* A part of such a text, of whole lines. */
 struct code_rows {
     const char *at, *end; /* what is left */
     int64_t line;         /* number of the next line, in the whole text */
-    int64_t column;       /* 0: one code per line; else the CSV column, from 1 */
+    struct list_shape shape;
 };
 
 struct code_row {
     int64_t line;
+    const char *text; /* the row without outer blanks; borrowed */
+    size_t text_len;
     char code[CODE_MAX + 1]; /* empty if wrong */
     const char *wrong;       /* why it has no code; static. NULL: it has one */
 };
 
-/* Begin with a part whose first line has the number first_line, from 1; line 1 of CSV is skipped. */
-void code_rows_begin(struct code_rows *r, const char *text, size_t len, int64_t first_line, int64_t column);
+/* Begin with a part whose first line has the number first_line, from 1. Of CSV: after code_rows_header(). */
+void code_rows_begin(struct code_rows *r, const char *text, size_t len, int64_t first_line, struct list_shape shape);
 /* Read the next row; false: none is left. */
 bool code_rows_next(struct code_rows *r, struct code_row *row);
 
-/* The number of the column `code` (in any case) in a header line, with or without its line end: from 1; 0: none. */
-int64_t code_rows_column(const char *line, size_t len);
+/* Read the start of CSV up to its header; column: the name of the one with the codes, in any case. Returns the header's length with what is
+ * before it; shape->column is 0 if there is no such column. */
+size_t code_rows_header(const char *text, size_t len, const char *column, struct list_shape *shape);
+/* The names in the header that ends the first len bytes of text, separated by commas, as far as they fit in out. */
+void code_rows_columns(const char *text, size_t len, struct list_shape shape, char *out, size_t size);
+
+/* The row's text as it may be shown and stored: what is no UTF-8 or no character to be seen becomes ?, and what is too long is cut. */
+#define CODE_ROW_SHOWN 128 /* bytes */
+void code_row_shown(const struct code_row *row, char out[CODE_ROW_SHOWN + 1]);
+
+/* Why a row of a plain list looks as if the list were another: `first` of the list and a heading, or with quotes or separators; static.
+ * NULL: it does not. */
+const char *code_row_suspicion(const struct code_row *row, bool first);
 
 #endif

@@ -27,7 +27,7 @@ static const char *const discount_kind_names[] = {"none", "amount", "percent", "
 static const char *const codes_source_names[] = {"none", "generated", "imported", NULL};
 static const char *const codes_pick_names[] = {"sequential", "random", NULL};
 static const char *const codes_claim_names[] = {"any", "present", NULL};
-static const char *const codes_match_names[] = {"exact", "loose", NULL};
+static const char *const codes_match_names[] = {"loose", "exact", NULL};
 static const char *const codes_unique_names[] = {"coupon", "service", NULL};
 
 #define BIT(value) (1u << (value))

@@ -33,7 +33,7 @@ enum discount_kind { DISCOUNT_NONE, DISCOUNT_AMOUNT, DISCOUNT_PERCENT, DISCOUNT_
 enum codes_source { CODES_NONE, CODES_GENERATED, CODES_IMPORTED };
 enum codes_pick { PICK_SEQUENTIAL, PICK_RANDOM };
 enum codes_claim { CLAIM_ANY, CLAIM_PRESENT };
-enum codes_match { MATCH_EXACT, MATCH_LOOSE };
+enum codes_match { MATCH_LOOSE, MATCH_EXACT };
 enum codes_unique { UNIQUE_COUPON, UNIQUE_SERVICE };
 
 struct string_list {

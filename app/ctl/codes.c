@@ -1,8 +1,8 @@
 /*
  * ctl/codes.c -- couponctl codes: imports and exports lists of codes, shows one code's state, and retires a code.
  *
- * Import   the list is sent from the file unchanged, in requests of at most REQUEST_MOST bytes that end with a line;
- *          a list from a pipe goes to a temporary file first, so that a request can be repeated
+ * Import   the list is sent from the file unchanged, in requests of at most REQUEST_MOST bytes that end with a line, and each begin with
+ *          CSV's header; a list from a pipe goes to a temporary file first, so that a request can be repeated
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +29,9 @@
 
 const struct argp_option ctl_codes_import_options[] = {
     {"csv", OPT_CSV, NULL, 0, "Read FILE as CSV with a column code (default: if its name ends in .csv)", 0},
+    {"column", OPT_COLUMN, "NAME", 0, "Of CSV: the column with the codes", 0},
+    {"accept-all", OPT_ACCEPT_ALL, NULL, 0, "Take a plain list as it is, also if it looks like CSV", 0},
+    {"dry-run", OPT_DRY_RUN, NULL, 0, "Say what would happen, and make nothing", 0},
     {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the jobs' ids and do not wait", 0},
     {"request-bytes", OPT_REQUEST_BYTES, "N", OPTION_HIDDEN, "Size of one request", 0},
     {0},
@@ -40,15 +43,16 @@ struct list {
     int fd;
     bool csv;
     int64_t size;
-    char *head;         /* CSV: the first line, repeated at the start of each request */
+    char *head;         /* CSV in several requests: its header, with a line sep= before it; repeated at the start of each */
     size_t head_len;
+    int64_t head_lines;
     int64_t request_most;
 };
 
-/* The bytes of one request: [from, end), after the head if `headed`. */
+/* The bytes of one request: [from, end), after so many lines of head. */
 struct slice {
     int64_t from, end;
-    bool headed;
+    int64_t head_lines;
     int64_t line; /* number of its first line in the list */
 };
 
@@ -92,6 +96,16 @@ static int spool(int in, const char *name)
     return -1;
 }
 
+/* True if the line, after a byte order mark and a quote, begins with sep= */
+static bool names_separator(const char *line, size_t len)
+{
+    size_t skipped = len >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+
+    skipped += skipped < len && line[skipped] == '"';
+    return len - skipped >= 4 && strncasecmp(line + skipped, "sep=", 4) == 0;
+}
+
+/* What each of several requests needs at its start. */
 static bool read_head(struct list *l, const char *name)
 {
     char *head = malloc(HEADER_MOST);
@@ -99,10 +113,19 @@ static bool read_head(struct list *l, const char *name)
     const char *end = len > 0 ? memchr(head, '\n', (size_t)len) : NULL;
 
     l->head = head;
-    l->head_len = end ? (size_t)(end - head) + 1 : 0;
     if (len < 0)
         return complain_of(name);
-    if (end || l->size <= HEADER_MOST)
+    if (len >= 2 && (memcmp(head, "\xFF\xFE", 2) == 0 || memcmp(head, "\xFE\xFF", 2) == 0)) {
+        ctl_complain("%s: too long for UTF-16; convert it to UTF-8", name);
+        return false;
+    }
+    l->head_lines = end != NULL;
+    if (end && names_separator(head, (size_t)len)) {
+        end = memchr(end + 1, '\n', (size_t)(head + len - end - 1));
+        l->head_lines++;
+    }
+    l->head_len = end ? (size_t)(end - head) + 1 : 0;
+    if (end || !l->csv)
         return true;
     ctl_complain("%s: the CSV header is too long", name);
     return false;
@@ -114,7 +137,7 @@ static bool open_list(struct list *l, const struct ctl *c)
     bool standard = strcmp(name, "-") == 0;
     struct stat about;
 
-    *l = (struct list){.csv = ctl_option(c, OPT_CSV) || (dot && strcasecmp(dot, ".csv") == 0)};
+    *l = (struct list){.csv = ctl_option(c, OPT_CSV) || ctl_option(c, OPT_COLUMN) || (dot && strcasecmp(dot, ".csv") == 0)};
     l->request_most = REQUEST_MOST;
     if (most && !ctl_number("--request-bytes", most, 1024, REQUEST_MOST, &l->request_most))
         return false;
@@ -130,7 +153,7 @@ static bool open_list(struct list *l, const struct ctl *c)
             return false;
     }
     l->size = about.st_size;
-    return !l->csv || read_head(l, name);
+    return l->size <= l->request_most || read_head(l, name);
 }
 
 static void close_list(struct list *l)
@@ -188,8 +211,8 @@ static bool next_slice(const struct list *l, struct slice *s, bool *failed)
         errno = EIO;
     if (*failed || (s->end > 0 && s->end >= l->size))
         return false;
-    *s = (struct slice){.from = s->end, .headed = l->csv && s->end > 0, .line = s->end > 0 ? s->line + lines : 1};
-    if (s->headed)
+    *s = (struct slice){.from = s->end, .head_lines = l->csv && s->end > 0 ? l->head_lines : 0, .line = s->end > 0 ? s->line + lines : 1};
+    if (s->head_lines)
         most -= (int64_t)l->head_len;
     s->end = l->size - s->from <= most ? l->size : last_line_end(l, s->from, s->from + most);
     return true;
@@ -214,10 +237,15 @@ static int send_slice(struct ctl *c, const struct list *l, const struct slice *s
     struct progress p;
     struct client_text text = {.type = l->csv ? "text/csv" : "text/plain", .fd = l->fd, .from = s->from,
                                .size = s->end - s->from, .on_sent = show_sent, .context = &p};
-    char *path = client_path("/coupons/%s/codes", c->args.words[0]);
+    const char *column = ctl_option(c, OPT_COLUMN);
+    char *list = client_path("/coupons/%s/codes?column=%s", c->args.words[0], column ? column : "code"), *path;
     int code;
 
-    if (s->headed) {
+    if (asprintf(&path, "%s%s%s", list, ctl_option(c, OPT_ACCEPT_ALL) ? "&accept=all" : "",
+                 ctl_option(c, OPT_DRY_RUN) ? "&dry_run=true" : "") < 0)
+        path = checked(NULL);
+    free(list);
+    if (s->head_lines) {
         text.head = l->head;
         text.head_len = l->head_len;
     }
@@ -235,7 +263,7 @@ static void tell_bad_rows(const struct ctl *c, struct sums *sums, json_object *j
 
     for (size_t i = 0; i < count && sums->bad_shown < BAD_SHOWN && !ctl_json(c); i++, sums->bad_shown++) {
         json_object *row = json_object_array_get_idx(bad, i);
-        int64_t line = s->line - 1 + json_int_at(row, "/line") - s->headed;
+        int64_t line = s->line - 1 + json_int_at(row, "/line") - s->head_lines;
 
         fprintf(stderr, "line %" PRId64 ": ", line);
         print_safely(json_text_at(row, "/kind"), stderr);
@@ -278,6 +306,31 @@ static int finish_slice(struct ctl *c, const char *id, struct sums *sums, const 
     return code;
 }
 
+/* The rows for which a list was refused. */
+static void tell_suspicious_rows(const struct slice *s, json_object *problem)
+{
+    json_object *rows = json_at(problem, "/rows");
+
+    for (size_t i = 0, count = json_count(rows); i < count; i++) {
+        json_object *row = json_object_array_get_idx(rows, i);
+
+        fprintf(stderr, "line %" PRId64 ": %s: ", s->line - 1 + json_int_at(row, "/line"), json_text_at(row, "/reason"));
+        print_safely(json_text_at(row, "/text"), stderr);
+        fputc('\n', stderr);
+    }
+}
+
+/* Add what a dry run said, which is a job's result. */
+static void add_dry_run(const struct ctl *c, struct sums *sums, json_object *result, const struct slice *s)
+{
+    json_object *job = json_object_new_object();
+
+    json_object_object_add(job, "result", json_object_get(result));
+    add_job(sums, job);
+    tell_bad_rows(c, sums, job, s);
+    json_object_put(job);
+}
+
 static int import_slice(struct ctl *c, const struct list *l, const struct slice *s, struct sums *sums)
 {
     struct answer a;
@@ -286,7 +339,9 @@ static int import_slice(struct ctl *c, const struct list *l, const struct slice 
 
     if (code != CTL_OK)
         return code;
-    if (!answer_ok(&a) || !json_text_at(a.json, "/id"))
+    if (answer_ok(&a) && ctl_option(c, OPT_DRY_RUN))
+        add_dry_run(c, sums, a.json, s);
+    else if (!answer_ok(&a) || !json_text_at(a.json, "/id"))
         code = answer_code(&a);
     else
         id = checked(strdup(json_text_at(a.json, "/id")));
@@ -298,6 +353,7 @@ static int import_slice(struct ctl *c, const struct list *l, const struct slice 
     } else if (id) {
         code = finish_slice(c, id, sums, s);
     }
+    tell_suspicious_rows(s, a.json);
     answer_release(&a);
     free(id);
     return code;
@@ -311,7 +367,9 @@ static void tell_sums(const struct ctl *c, const struct sums *sums)
         printf("%s: %" PRId64 " rows: %" PRId64 " imported, %" PRId64 " twice in the file, %" PRId64
                " already there, %" PRId64 " invalid\n", c->args.words[0], sums->rows, sums->imported,
                sums->duplicates_in_file, sums->duplicates_in_coupon, sums->invalid);
-        for (size_t i = 0; i < json_object_array_length(sums->jobs); i++) {
+        if (ctl_option(c, OPT_DRY_RUN))
+            puts("A dry run: nothing was made.");
+        for (size_t i = 0; !ctl_option(c, OPT_DRY_RUN) && i < json_object_array_length(sums->jobs); i++) {
             json_object *job = json_object_array_get_idx(sums->jobs, i);
 
             printf("job %s, %s\n", json_text_at(job, "/id"), json_text_at(job, "/result/digest"));

@@ -1,10 +1,11 @@
-/* http/codes.c -- codes: imports and exports lists, shows one code's state, and retires codes. Only for ops. */
+/* http/codes.c -- codes: imports lists, or says what that would do; exports them, shows one code's state, and retires codes. For ops. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "http/csv.h"
 #include "http/handlers.h"
+#include "http/import_trial.h"
 #include "http/job_body.h"
 #include "http/list.h"
 #include "http/problem.h"
@@ -35,56 +36,114 @@ static const struct import_in import_start = {.not_before_ms = COUPON_NULL};
 static const struct field_table import_table = {import_rows, sizeof import_rows / sizeof import_rows[0],
                                                 sizeof(struct import_in), &import_start, NULL};
 
-static enum handled refuse_import(struct request *r, const struct upload *u)
+/* How the caller wants the list to be read. */
+struct import_ask {
+    const char *column; /* of CSV; NULL: plain text */
+    bool accept_all, dry_run;
+};
+
+static bool read_ask(struct request *r, struct import_ask *ask)
+{
+    static const char *const accepted[] = {"all", NULL};
+    const char *column = path_query(&r->path, "column");
+    int accept = -1;
+
+    ask->dry_run = false;
+    if (!query_enum(r, "accept", accepted, &accept) || !query_bool(r, "dry_run", &ask->dry_run))
+        return false;
+    ask->accept_all = accept == 0;
+    ask->column = NULL;
+    if (r->header.content_type && router_has_type(r->header.content_type, "text/csv"))
+        ask->column = column && *column ? column : CODE_COLUMN;
+    return true;
+}
+
+static enum handled refuse_import(struct request *r, const struct upload *u, bool dry_run)
 {
     if (r->too_large)
-        return reply_problem(r, CPN_TOO_LARGE, NULL);
+        return reply_problem(r, CPN_TOO_LARGE, dry_run ? "A dry run reads at most 16 MiB. Send a part of the list." : NULL);
     if (u->failed)
         return reply_problem(r, CPN_BUSY, NULL); /* chunks without a job are cleaned up */
     if (u->no_column)
-        return reply_problem(r, CPN_BAD_REQUEST, "The CSV header has no column named code.");
+        return reply_problem(r, CPN_BAD_REQUEST, arena_printf(&r->arena, "The CSV header has no column named %s. It has: %s. Name the "
+                                                                         "one with the codes as ?column=NAME.", u->column, u->columns));
     if (r->broken)
         return reply_problem(r, CPN_BAD_REQUEST, "The body's length does not match its Content-Length.");
+    if (u->suspicious_count)
+        return reply_problem_rows(r, CPN_SUSPICIOUS_ROWS, u->suspicious.data);
     return reply_problem(r, CPN_BAD_REQUEST, "The list contains no codes.");
 }
 
-/* Store the body. False: r->too_large, r->broken, or u says why. */
-static bool store_body(struct request *r, struct upload *u, char digest[UPLOAD_DIGEST_SIZE])
+/* Take the body, of so many bytes at the most. False: r->too_large, r->broken, or u says why. */
+static bool take_body(struct request *r, struct upload *u, size_t most, char digest[UPLOAD_DIGEST_SIZE])
 {
     char piece[PIECE];
     size_t len;
 
     while ((len = reactor_read_piece(r, piece, sizeof piece)) > 0) {
-        r->too_large = r->body_len > r->route->body_max;
+        r->too_large = r->body_len > most;
         if (r->too_large || !upload_add(u, piece, len))
             return false;
     }
     return upload_end(u, digest) && u->has_row && !r->broken;
 }
 
+static enum handled try_import(struct request *r, struct upload *u)
+{
+    char digest[UPLOAD_DIGEST_SIZE];
+    struct trial t;
+    struct json j;
+
+    trial_begin(&t, u, r->session, r->op.coupon_now, &r->op.head);
+    if (take_body(r, u, TRIAL_BYTES_MOST, digest)) {
+        j = reply_body(r);
+        json_begin_object(&j);
+        manifest_write(&t.sums, digest, j.out);
+        json_end_object(&j);
+        reply_header(r, "Cache-Control", "no-store");
+        reply_json(r, 200);
+    } else {
+        refuse_import(r, u, true);
+    }
+    trial_release(&t);
+    return ANSWERED;
+}
+
+static enum handled insert_import(struct request *r, struct upload *u, struct import_in *in)
+{
+    char digest[UPLOAD_DIGEST_SIZE];
+    struct job *job;
+
+    if (!take_body(r, u, r->route->body_max, digest))
+        return refuse_import(r, u, false);
+    in->digest = digest;
+    in->column = u->shape.column;
+    job = job_new(r, JOB_IMPORT, u->line - 1, &import_table, in);
+    job_set_time(job, in->not_before_ms);
+    job->upload = u->id;
+    job->column = u->shape.column;
+    job->separator = (unsigned char)u->shape.separator;
+    job->digest = digest;
+    return job_insert(r, job);
+}
+
 enum handled codes_import(struct request *r)
 {
     struct upload *u = arena_alloc(&r->arena, sizeof *u);
     struct import_in in = import_start;
-    char digest[UPLOAD_DIGEST_SIZE];
-    struct job *job;
+    struct import_ask ask;
+    enum handled handled;
 
-    if (!request_open_coupon(r) || !query_time(r, "not_before", &in.not_before_ms))
+    if (!request_open_coupon(r) || !query_time(r, "not_before", &in.not_before_ms) || !read_ask(r, &ask))
         return ANSWERED;
     if (r->op.coupon_now->codes.source != CODES_IMPORTED)
         return reply_problem(r, CPN_BAD_REQUEST, "This coupon does not import codes: its codes.source is not "
                                                  "imported.");
-    upload_begin(u, r->session, r->header.content_type && router_has_type(r->header.content_type, "text/csv"));
-    if (!store_body(r, u, digest))
-        return refuse_import(r, u);
-    in.digest = digest;
-    in.column = u->column;
-    job = job_new(r, JOB_IMPORT, u->line - 1, &import_table, &in);
-    job_set_time(job, in.not_before_ms);
-    job->upload = u->id;
-    job->column = u->column;
-    job->digest = digest;
-    return job_insert(r, job);
+    upload_begin(u, r->session, ask.column);
+    u->check = u->check && !ask.accept_all;
+    handled = ask.dry_run ? try_import(r, u) : insert_import(r, u, &in);
+    upload_release(u);
+    return handled;
 }
 
 /* ---- export ---- */

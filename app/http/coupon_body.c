@@ -115,13 +115,17 @@ static void read_group(struct json_object *o, const char *base, struct coupon *c
     }
 }
 
-/* Imported codes are on paper: they are presented, not handed out. */
-static void default_claim(struct json_object *o, struct coupon *c)
+/* Imported codes are on paper: they are presented, not handed out; and their list says how they are written. */
+static void default_imported(struct json_object *o, struct coupon *c)
 {
     struct json_object *codes = json_object_object_get(o, "codes");
 
-    if (c->codes.source == CODES_IMPORTED && !json_object_object_get_ex(codes, "claim", NULL))
+    if (c->codes.source != CODES_IMPORTED)
+        return;
+    if (!json_object_object_get_ex(codes, "claim", NULL))
         c->codes.claim = CLAIM_PRESENT;
+    if (!json_object_object_get_ex(codes, "match", NULL))
+        c->codes.match = MATCH_EXACT;
 }
 
 static bool is_noted(const struct errors *e, const char *pointer)
@@ -138,7 +142,7 @@ void coupon_read(struct json_object *o, struct coupon *c, struct errors *e)
     size_t count;
 
     read_group(o, "", c, e);
-    default_claim(o, c);
+    default_imported(o, c);
     count = coupon_check(c, e->arena, &found);
     for (size_t i = 0; i < count; i++)
         if (!is_noted(e, found[i].pointer))
@@ -204,16 +208,18 @@ static void change_kind(const struct coupon *now, struct json_object *target, st
             drop_other_kinds(discount, i);
 }
 
-/* A new source has a new default claim. target: merged. */
+/* A new source has new defaults. target: merged. */
 static void change_source(const struct coupon *now, struct json_object *target, struct json_object *patch)
 {
+    static const char *const members[] = {"claim", "match"};
     const char *before = find_field("/codes/source")->names[now->codes.source];
     struct json_object *codes = json_object_object_get(target, "codes"), *source = json_object_object_get(codes, "source");
 
     if (!json_object_is_type(codes, json_type_object) || (source && strcmp(json_object_get_string(source), before) == 0))
         return;
-    if (!json_object_object_get_ex(json_object_object_get(patch, "codes"), "claim", NULL))
-        json_object_object_del(codes, "claim");
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (!json_object_object_get_ex(json_object_object_get(patch, "codes"), members[i], NULL))
+            json_object_object_del(codes, members[i]);
 }
 
 struct coupon *coupon_patch(const struct coupon *now, struct json_object *patch, struct errors *e)

@@ -7,12 +7,12 @@
 #include "http/body_errors.h"
 #include "http/jsonc.h"
 
-/* Read o into *c, which holds the defaults (coupon_init); imported codes default to codes.claim present. Records every fault: types,
- * unknown members, and what coupon_check() finds. c->id is read if given. Strings go to the arena of e. */
+/* Read o into *c, which holds the defaults (coupon_init); imported codes default to codes.claim present and codes.match exact. Records
+ * every fault: types, unknown members, and what coupon_check() finds. c->id is read if given. Strings go to the arena of e. */
 void coupon_read(struct json_object *o, struct coupon *c, struct errors *e);
 
 /* Apply the merge patch to `now`; the result is in the arena of e, faults are recorded. A new discount.kind drops what belongs only to the
- * old kind, a new codes.source the claim. */
+ * old kind, a new codes.source the claim and the match. */
 struct coupon *coupon_patch(const struct coupon *now, struct json_object *patch, struct errors *e);
 
 #endif

@@ -12,6 +12,8 @@
 #include "http/reply.h"
 #include "http/router.h"
 
+#define ROWS_HEADER "line,kind,reason,text\r\n"
+
 static void write_job(struct json *j, const struct job *job)
 {
     json_begin_object(j);
@@ -145,7 +147,18 @@ enum handled job_cancel(struct request *r)
     return job ? reply_job(r, job) : ANSWERED;
 }
 
-/* Send a part's rows of this kind (NULL: all). The part has them as "line,kind,reason" and LF. */
+/* The length of the row at bad without its text. */
+static size_t before_text(const char *bad)
+{
+    const char *at = bad;
+
+    for (int comma = 0; comma < 3; comma++)
+        at = strchr(at, ',') + 1;
+    return (size_t)(at - bad);
+}
+
+/* Send a part's rows of this kind (NULL: all). The part has them as "line,kind,reason,text" and LF. The texts, which may be codes, are only
+ * for ops. */
 static bool send_rows(struct request *r, const char *bad, const char *kind)
 {
     bool there = true;
@@ -155,7 +168,7 @@ static bool send_rows(struct request *r, const char *bad, const char *kind)
 
         if (kind && (strncmp(bad + line + 1, kind, strlen(kind)) != 0 || bad[line + 1 + strlen(kind)] != ','))
             continue;
-        there = reply_stream(r, bad, len) && reply_stream(r, "\r\n", 2);
+        there = reply_stream(r, bad, r->role == ROLE_OPS ? len : before_text(bad)) && reply_stream(r, "\r\n", 2);
     }
     return there;
 }
@@ -177,7 +190,7 @@ enum handled job_rows(struct request *r)
     reply_send(r, true);
     if (r->head)
         return ANSWERED;
-    there = reply_stream(r, "line,kind,reason\r\n", strlen("line,kind,reason\r\n"));
+    there = reply_stream(r, ROWS_HEADER, strlen(ROWS_HEADER));
     for (int64_t i = 0; there && s == STORE_OK && job->kind == JOB_IMPORT && job->upload; i++) {
         struct upload_chunk part = {.upload = NULL};
         struct arena arena;

@@ -39,6 +39,12 @@ void problem_write(struct json *j, const char *request_id, const struct problem 
     json_key_string(j, "request_id", request_id);
     if (p->result == CPN_ORDER_NOT_ELIGIBLE)
         misfit_write(j, &p->misfit);
+    if (p->rows) {
+        json_key(j, "rows");
+        json_begin_array(j);
+        json_raw(j, p->rows);
+        json_end_array(j);
+    }
     if (p->errors && p->errors->count) {
         json_key(j, "errors");
         errors_write(p->errors, j);
@@ -85,6 +91,11 @@ enum handled reply_problem(struct request *r, enum cpn_result result, const char
 enum handled reply_problem_for(struct request *r, enum cpn_result result, int64_t ms, const char *detail)
 {
     return problem(r, (struct problem){.result = result, .retry = result_info(result)->retry, .detail = detail}, ms);
+}
+
+enum handled reply_problem_rows(struct request *r, enum cpn_result result, const char *rows)
+{
+    return problem(r, (struct problem){.result = result, .retry = result_info(result)->retry, .rows = rows}, 0);
 }
 
 enum handled reply_refusal(struct request *r)

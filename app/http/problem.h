@@ -14,6 +14,8 @@
 enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail);
 /* The same with a Retry-After of ms milliseconds. */
 enum handled reply_problem_for(struct request *r, enum cpn_result result, int64_t ms, const char *detail);
+/* The same with the member `rows`. rows: JSON objects, separated by commas. */
+enum handled reply_problem_rows(struct request *r, enum cpn_result result, const char *rows);
 /* The same for r->op.outcome, with its retry and Retry-After. */
 enum handled reply_refusal(struct request *r);
 
@@ -23,6 +25,7 @@ struct problem {
     const char *detail;          /* NULL: the table's explanation */
     const struct errors *errors; /* NULL: none */
     struct misfit misfit;        /* of ORDER_NOT_ELIGIBLE */
+    const char *rows;            /* of SUSPICIOUS_ROWS; NULL: none */
 };
 /* If a worker that died may already have done what r asks, a refusal without a look at it becomes OUTCOME_UNKNOWN. */
 void problem_doubt(const struct request *r, struct problem *p);

@@ -4,12 +4,12 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "coupons/code.h"
 #include "http/csv.h"
 #include "http/problem.h"
 #include "http/reply.h"
 
 #define LABEL_MAX 128
-#define RESOLVE_CODE_MAX 1000
 #define NO_USERS 1024 /* many times a coupon's lanes, and few enough to be remembered */
 #define LINES_MAX 500 /* keeps their sum within 64 bits */
 
@@ -53,9 +53,9 @@ static const enum slot_state states_of[] = {
 #define ROW_ORDER(offset) {"order", ROW_OBJECT, (offset), 0, 0, .flags = ROW_NULLABLE, .table = &order_table}
 #define ROW_RESERVE(offset) {"reserve_s", ROW_INT, (offset), 1, 86400, .flags = ROW_NULLABLE}
 #define TAKE(member) offsetof(struct take_in, member)
+/* Any text is accepted as a code: one that cannot be a code is answered like an unknown one. */
 #define ROW_CODE                                                                                                       \
-    {"code", ROW_STRING, TAKE(code), 1, 64, .flags = ROW_NULLABLE, .valid = is_printable,                              \
-     .rule = "must be 1 to 64 printable ASCII characters"}
+    {"code", ROW_STRING, TAKE(code), 0, CODE_TYPED_MAX, .flags = ROW_NULLABLE}
 #define ROWS_AFTER_KEY                                                                                                 \
     {"metadata", ROW_JSON, TAKE(metadata), 0, COUPON_METADATA_MAX, .flags = 0},                                        \
     ROW_ORDER(TAKE(order)),                                                                                            \
@@ -97,8 +97,7 @@ static const struct field_row user_rows[] = {ROW_USER(offsetof(struct user_in, u
 static const struct user_in user_start = {.user = NULL};
 const struct field_table user_table = {user_rows, sizeof user_rows / sizeof user_rows[0], sizeof(struct user_in), &user_start, NULL};
 
-/* Any text is accepted as a code: one that cannot be a code is answered like an unknown one. */
-#define ROW_RESOLVED {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, RESOLVE_CODE_MAX, .flags = ROW_REQUIRED}
+#define ROW_RESOLVED {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, CODE_TYPED_MAX, .flags = ROW_REQUIRED}
 static const struct field_row resolve_rows[] = {
     ROW_RESOLVED,
     ROW_ORDER(offsetof(struct resolve_in, order)),

@@ -3,46 +3,87 @@
 
 #include <string.h>
 
-#include "coupons/code_rows.h"
 
-void upload_begin(struct upload *u, struct store *session, bool csv)
+static enum store_status store_chunk(void *context, const struct upload_chunk *chunk)
 {
-    *u = (struct upload){.put = mongo_chunk_put, .session = session, .csv = csv, .line = 1};
+    return mongo_chunk_put(context, chunk);
+}
+
+void upload_begin(struct upload *u, struct store *session, const char *column)
+{
+    *u = (struct upload){.put = store_chunk, .context = session, .column = column, .check = !column, .line = 1, .suspicious = BUF_INIT};
     id_random(u->id, ID_SHORT_LEN);
     crypto_hash_sha256_init(&u->hash);
 }
 
-/* The first line says which column it is. */
-static void read_header(struct upload *u, size_t len)
+void upload_release(struct upload *u)
 {
-    const char *end = memchr(u->buf, '\n', len);
-
-    u->column = code_rows_column(u->buf, end ? (size_t)(end - u->buf) : len);
-    u->no_column = u->column == 0;
+    buf_free(&u->suspicious);
 }
 
-static void look_for_row(struct upload *u, size_t len)
+/* Read CSV's header at the start of the first len bytes, and leave only its line ends. Returns what len is then. */
+static size_t take_header(struct upload *u, size_t len)
+{
+    size_t head = code_rows_header(u->buf, len, u->column, &u->shape), lines = 0;
+
+    u->no_column = u->shape.column == 0;
+    if (u->no_column) {
+        code_rows_columns(u->buf, head, u->shape, u->columns, sizeof u->columns);
+        return len;
+    }
+    for (size_t i = 0; i < head; i++)
+        lines += u->buf[i] == '\n';
+    memset(u->buf, '\n', lines);
+    memmove(u->buf + lines, u->buf + head, u->len - head);
+    u->len -= head - lines;
+    return len - (head - lines);
+}
+
+static void note_suspicious(struct upload *u, const struct code_row *row, const char *why)
+{
+    struct json j = json_to(&u->suspicious);
+    char text[CODE_ROW_SHOWN + 1];
+
+    if (u->suspicious_count++)
+        buf_putc(&u->suspicious, ',');
+    code_row_shown(row, text);
+    json_begin_object(&j);
+    json_key_int(&j, "line", row->line);
+    json_key_string(&j, "reason", why);
+    json_key_string(&j, "text", text);
+    json_end_object(&j);
+}
+
+static void look_at_rows(struct upload *u, size_t len)
 {
     struct code_rows rows;
     struct code_row row;
 
-    code_rows_begin(&rows, u->buf, len, u->line, u->column);
-    u->has_row = code_rows_next(&rows, &row);
+    code_rows_begin(&rows, u->buf, len, u->line, u->shape);
+    while ((u->check || !u->has_row) && u->suspicious_count < UPLOAD_SUSPICIOUS_MOST && code_rows_next(&rows, &row)) {
+        const char *why = u->check ? code_row_suspicion(&row, !u->has_row) : NULL;
+
+        u->has_row = true;
+        if (why)
+            note_suspicious(u, &row, why);
+    }
 }
 
 /* Store the first len bytes, which are `lines` lines; the rest moves to the front. */
 static void put_part(struct upload *u, size_t len, int64_t lines)
 {
-    const struct upload_chunk chunk = {.upload = u->id, .number = u->number, .first_line = u->line, .text = u->buf, .len = len};
+    struct upload_chunk chunk = {.upload = u->id, .number = u->number, .first_line = u->line, .text = u->buf};
 
-    if (u->csv && u->number == 0)
-        read_header(u, len);
+    if (u->column && !u->shape.column)
+        len = take_header(u, len);
     if (u->no_column)
         return;
-    if (!u->has_row)
-        look_for_row(u, len);
-    u->failed = u->put(u->session, &chunk) != STORE_OK;
-    u->number++;
+    look_at_rows(u, len);
+    chunk.len = len;
+    if (len > 0 && u->suspicious_count == 0) {
+        u->failed = u->put(u->context, &chunk) != STORE_OK;
+        u->number++;
+    }
     u->line += lines;
     memmove(u->buf, u->buf + len, u->len - len);
     u->len -= len;
@@ -92,15 +133,28 @@ static size_t keep(struct upload *u, const char *bytes, size_t len)
 
 static bool is_fine(const struct upload *u)
 {
-    return !u->failed && !u->no_column;
+    return !u->failed && !u->no_column && u->suspicious_count < UPLOAD_SUSPICIOUS_MOST;
+}
+
+static void take(struct upload *u, const char *bytes, size_t len)
+{
+    while (len > 0 && is_fine(u)) {
+        size_t some = u->cutting ? skip(u, bytes, len) : keep(u, bytes, len);
+
+        bytes += some;
+        len -= some;
+    }
 }
 
 bool upload_add(struct upload *u, const char *bytes, size_t len)
 {
+    char text[LIST_TEXT_ROOM(UPLOAD_PIECE)];
+
     crypto_hash_sha256_update(&u->hash, (const unsigned char *)bytes, len);
     while (len > 0 && is_fine(u)) {
-        size_t some = u->cutting ? skip(u, bytes, len) : keep(u, bytes, len);
+        size_t some = len < UPLOAD_PIECE ? len : UPLOAD_PIECE;
 
+        take(u, text, list_text_add(&u->converter, bytes, some, text));
         bytes += some;
         len -= some;
     }
@@ -110,12 +164,14 @@ bool upload_add(struct upload *u, const char *bytes, size_t len)
 bool upload_end(struct upload *u, char digest[UPLOAD_DIGEST_SIZE])
 {
     unsigned char hash[crypto_hash_sha256_BYTES];
+    char text[LIST_TEXT_ROOM(0)];
     size_t start = sizeof "sha256:" - 1;
 
     crypto_hash_sha256_final(&u->hash, hash);
     memcpy(digest, "sha256:", start);
     sodium_bin2hex(digest + start, UPLOAD_DIGEST_SIZE - start, hash, sizeof hash);
+    take(u, text, list_text_end(&u->converter, text));
     if (u->len && is_fine(u))
         put_part(u, u->len, u->lines + (u->len > u->whole));
-    return is_fine(u);
+    return is_fine(u) && u->suspicious_count == 0;
 }

@@ -51,7 +51,7 @@ static enum ending read_tails(struct archive *a)
             lane++;
             continue;
         }
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Reading the ledger");
         if (e != ENDING_DONE)
             return e;
     }
@@ -178,7 +178,7 @@ static enum ending leave(struct work *w, struct leaving *l)
 
     l->coupon = w->job->coupon;
     while (e == ENDING_DONE && !l->done) {
-        e = mongo_leave(w->session, l) == STORE_OK ? work_between_steps(w) : work_rest(w, &pause_ms);
+        e = mongo_leave(w->session, l) == STORE_OK ? work_between_steps(w) : work_rest(w, &pause_ms, "Removing documents");
         w->done = before + l->count;
     }
     return e;
@@ -201,7 +201,7 @@ static enum ending note_remains(struct work *w)
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE && mongo_remains_note(w->session, w->job->coupon, until_ms) != STORE_OK)
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Noting what remains");
     return e;
 }
 

@@ -4,6 +4,8 @@
  *
  * Order  slots become due, are retired, their buckets' views are written, codes are dropped by those views. Repeating any of these changes
  *        nothing
+ * Twins  codes that match exactly may differ only in what the service's directory ignores, and share an entry there: it stays, with all
+ *        of them, while one of them is not retired. They are known by a Bloom filter: some may stay for nothing
  */
 #include "runner/work.h"
 
@@ -44,7 +46,52 @@ static enum ending retire_free(struct work *w, int64_t free_slots)
     return e;
 }
 
-static enum ending drop_codes(struct work *w)
+/* Add the codes of a page of buckets whose slots are not retired to w->code_bloom. False: the database did not answer. */
+static bool add_kept(struct work *w, int64_t from_b, int64_t to_b, int64_t next_n)
+{
+    struct bucket *buckets = arena_array(&w->arena, CLEAN_BUCKETS, sizeof *buckets);
+    struct bucket_codes_read *reads = arena_array(&w->arena, CLEAN_BUCKETS, sizeof *reads);
+    char form[CODE_MAX + 1];
+
+    if (mongo_codes_from(w->session, w->job->coupon, from_b, to_b, next_n, &w->arena, buckets, reads) != STORE_OK)
+        return false;
+    for (int64_t i = 0; i < to_b - from_b; i++) {
+        for (int k = 0; k < buckets[i].size; k++) {
+            if (!reads[i].codes[k] || buckets[i].slots[k].state == SLOT_RETIRED)
+                continue;
+            mongo_directory_form(reads[i].codes[k], form);
+            code_bloom_add(&w->code_bloom, form);
+        }
+        bucket_release(&buckets[i]);
+    }
+    return true;
+}
+
+static enum ending find_kept(struct work *w, int64_t next_n)
+{
+    int64_t end_b = bucket_of(next_n + BUCKET_SLOTS - 1), pause_ms = 0;
+    enum ending e = ENDING_DONE;
+
+    code_bloom_init(&w->code_bloom, next_n);
+    for (int64_t b = 0, to_b; e == ENDING_DONE && b < end_b; b = to_b) {
+        to_b = b + CLEAN_BUCKETS < end_b ? b + CLEAN_BUCKETS : end_b;
+        e = work_between_steps(w);
+        while (e == ENDING_DONE && !add_kept(w, b, to_b, next_n))
+            e = work_rest(w, &pause_ms, "Reading codes");
+        pause_ms = 0;
+        arena_reset(&w->arena);
+    }
+    return e;
+}
+
+static bool is_kept(void *context, const char *form)
+{
+    const struct work *w = context;
+
+    return code_bloom_may_have(&w->code_bloom, form);
+}
+
+static enum ending drop_codes(struct work *w, bool twins)
 {
     int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
@@ -52,8 +99,9 @@ static enum ending drop_codes(struct work *w)
 
     for (int64_t b = 0; e == ENDING_DONE && more; b += CLEAN_BUCKETS) {
         e = work_between_steps(w);
-        while (e == ENDING_DONE && mongo_codes_clean(w->session, w->job->coupon, b, CLEAN_BUCKETS, &more) != STORE_OK)
-            e = work_rest(w, &pause_ms);
+        while (e == ENDING_DONE &&
+               mongo_codes_clean(w->session, w->job->coupon, b, CLEAN_BUCKETS, twins ? is_kept : NULL, w, &more) != STORE_OK)
+            e = work_rest(w, &pause_ms, "Deleting codes");
         pause_ms = 0;
     }
     return e;
@@ -63,7 +111,8 @@ enum ending run_cleanup(struct work *w)
 {
     struct op op = {.kind = OP_COUPON};
     enum ending e = work_between_steps(w);
-    bool codes;
+    bool codes, twins;
+    int64_t next_n;
 
     if (e == ENDING_DONE)
         e = work_ask(w, &op);
@@ -75,10 +124,14 @@ enum ending run_cleanup(struct work *w)
     if (e != ENDING_DONE || !is_over(op.coupon_now, clock_now_ms()) || !policy_of(op.coupon_now)->slots)
         return e;
     codes = op.coupon_now->codes.source != CODES_NONE;
+    twins = op.coupon_now->codes.unique == UNIQUE_SERVICE && op.coupon_now->codes.match == MATCH_EXACT;
+    next_n = op.head.next_n;
     if (op.head.archived) /* nothing more is retired */
         return ENDING_DONE;
     e = retire_free(w, head_free(&op.head));
     if (e == ENDING_DONE && codes)
         e = work_catch_up(w);
-    return e == ENDING_DONE && codes ? drop_codes(w) : e;
+    if (e == ENDING_DONE && codes && twins)
+        e = find_kept(w, next_n);
+    return e == ENDING_DONE && codes ? drop_codes(w, twins) : e;
 }

@@ -45,7 +45,7 @@ static enum ending take_turn(struct work *w)
             return work_fail(w, result, op.outcome.detail);
         e = whose_turn(w);
         if (e == ENDING_DONE)
-            e = work_rest(w, &pause_ms);
+            e = work_rest(w, &pause_ms, "Taking the turn to make codes");
         if (e != ENDING_DONE)
             return e;
     }
@@ -99,6 +99,7 @@ enum ending codes_turn_end(struct work *w)
 
     if (!w->turned && w->job->fence <= 1)
         return ENDING_DONE;
+    failing_over(&w->failing);
     e = work_progress(w);
     if (e == ENDING_LOST || e == ENDING_STOPPED)
         return e;
@@ -107,7 +108,7 @@ enum ending codes_turn_end(struct work *w)
 
         if (!work_may_repeat(result))
             return ENDING_DONE; /* a removed coupon has no turns */
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Returning the turn to make codes");
         if (e == ENDING_LOST || e == ENDING_STOPPED)
             return e;
     }
@@ -138,7 +139,7 @@ static enum ending fill_code_bloom(struct work *w)
         code_bloom_init(&w->code_bloom, w->head.next_n + w->job->total);
     while (e == ENDING_DONE && wanted &&
            mongo_codes_each(w->session, w->job->coupon, w->head.next_n, add_to_code_bloom, w) != STORE_OK)
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Reading the coupon's codes");
     if (e == ENDING_DONE)
         w->code_bloom_turn = w->turn;
     return e;
@@ -150,8 +151,8 @@ static enum ending look_for_all(struct work *w, struct code_draft *codes, size_t
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE && count > 0 &&
-           mongo_codes_look(w->session, w->coupon, w->head.next_n, w->job->id, codes, count) != STORE_OK)
-        e = work_rest(w, &pause_ms);
+           mongo_codes_look(w->session, w->coupon, w->head.next_n, w->job->id, codes, count, &w->arena) != STORE_OK)
+        e = work_rest(w, &pause_ms, "Looking up codes");
     return e;
 }
 
@@ -184,7 +185,7 @@ static enum store_status write_drafts(struct work *w, struct code_draft *codes, 
         s = mongo_codes_forget_drafts(w->session, w->coupon, w->head.next_n, w->turn);
     w->clean_turn = 0;
     if (s == STORE_OK)
-        s = mongo_codes_draft(w->session, w->coupon, w->head.next_n, w->turn, w->job->id, codes, count);
+        s = mongo_codes_draft(w->session, w->coupon, w->head.next_n, w->turn, w->job->id, codes, count, &w->arena);
     if (s == STORE_OK)
         w->clean_turn = w->turn;
     return s;
@@ -200,7 +201,7 @@ static enum announced draft(struct work *w, struct code_draft *codes, size_t cou
 
         if (s == STORE_OK)
             break;
-        *e = work_rest(w, &pause_ms);
+        *e = work_rest(w, &pause_ms, "Writing codes");
         if (*e != ENDING_DONE)
             return ANNOUNCED_NOT;
         if (s == STORE_EXISTS) { /* a later turn wrote here */
@@ -229,7 +230,7 @@ static enum announced append(struct work *w, struct op *op, enum ending *e)
     }
     w->known = false;
     if (work_may_repeat(result)) {
-        *e = work_rest(w, &pause_ms);
+        *e = work_rest(w, &pause_ms, "Announcing codes");
         return *e == ENDING_DONE ? ANNOUNCED_AGAIN : ANNOUNCED_NOT;
     }
     *e = work_fail(w, result, op->outcome.detail);

@@ -17,7 +17,7 @@ static enum ending note_total(struct work *w, int64_t total)
 
         if (s != STORE_FAILED)
             return s == STORE_OK ? ENDING_DONE : ENDING_LOST;
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Noting the job's size");
         if (e != ENDING_DONE)
             return e;
     }
@@ -60,7 +60,7 @@ static enum ending export_part(struct work *w, int64_t number, int64_t end, int6
             if (mongo_chunk_put(w->session, &chunk) == STORE_OK)
                 break;
         }
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Reading codes");
     }
     buf_free(&text);
     return e;

@@ -66,7 +66,7 @@ static enum ending plain_step(struct work *w, bool *enough)
     op.count = least(w->job->until ? w->job->until : w->job->total - w->done, w->runner->config->runner_step_slots);
     result = work_try(w, &op);
     if (work_may_repeat(result)) {
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Making slots");
         return e == ENDING_DONE ? check_plain(w) : e;
     }
     if (result != CPN_OK)

@@ -12,40 +12,17 @@
 #include "base/log.h"
 #include "coupons/code.h"
 #include "coupons/code_rows.h"
+#include "http/manifest.h"
 #include "runner/code_drafts.h"
-#include "runner/manifest.h"
 
 #define NO_CODE SIZE_MAX
-
-/* The fate of a row. */
-enum fate {
-    FATE_NEW,
-    FATE_IMPORTED,
-    FATE_BEYOND, /* beyond the cap */
-    FATE_IN_FILE,
-    FATE_IN_COUPON,
-    FATE_ELSEWHERE,
-    FATE_INVALID,
-    FATE_COUNT
-};
-
-static const struct {
-    const char *kind, *reason; /* of a bad row; NULL: not bad */
-    size_t count;              /* its counter's offset in struct upload_chunk; 0: none */
-} fates[FATE_COUNT] = {
-    [FATE_NEW] = {NULL, NULL, 0},
-    [FATE_IMPORTED] = {NULL, NULL, offsetof(struct upload_chunk, new_codes)},
-    [FATE_BEYOND] = {NULL, NULL, 0},
-    [FATE_IN_FILE] = {"duplicate", "an earlier row has this code", offsetof(struct upload_chunk, duplicates_in_file)},
-    [FATE_IN_COUPON] = {"duplicate", "the coupon has this code", offsetof(struct upload_chunk, duplicates_in_coupon)},
-    [FATE_ELSEWHERE] = {"duplicate", "another coupon has this code", offsetof(struct upload_chunk, duplicates_in_coupon)},
-    [FATE_INVALID] = {"invalid", NULL, offsetof(struct upload_chunk, invalid)},
-};
 
 /* A row, in text order. */
 struct row {
     int64_t line;
-    const char *wrong; /* FATE_INVALID */
+    const char *text; /* of the chunk */
+    size_t text_len;
+    const char *wrong; /* static; NULL: it is a code */
     size_t code;       /* its index in the codes; NO_CODE */
 };
 
@@ -54,7 +31,7 @@ struct sheet {
     struct row *rows;
     size_t row_count;
     struct code_draft *codes;
-    enum fate *fates; /* of the codes */
+    enum row_fate *fates; /* of the codes */
     size_t code_count;
     struct code_draft *fresh; /* the new ones among them */
     size_t *fresh_code;       /* their indexes */
@@ -68,9 +45,9 @@ static void take_row(struct work *w, struct sheet *s, const struct code_row *rea
     struct row *row = &s->rows[s->row_count++];
     char normal[CODE_MAX + 1];
 
-    *row = (struct row){read->line, read->wrong, NO_CODE};
+    *row = (struct row){read->line, read->text, read->text_len, read->wrong, NO_CODE};
     if (!row->wrong && !code_normalise(read->code, (enum codes_match)w->coupon->codes.match, normal))
-        row->wrong = "only spaces and hyphens";
+        row->wrong = MANIFEST_NO_CODE;
     if (row->wrong)
         return;
     row->code = s->code_count;
@@ -100,14 +77,15 @@ static void read_sheet(struct work *w, struct sheet *s, const struct upload_chun
                         .fates = arena_array(&w->arena, most, sizeof *s->fates),
                         .fresh = arena_array(&w->arena, most, sizeof *s->fresh),
                         .fresh_code = arena_array(&w->arena, most, sizeof *s->fresh_code)};
-    code_rows_begin(&rows, chunk->text, chunk->len, chunk->first_line, w->job->column);
+    code_rows_begin(&rows, chunk->text, chunk->len, chunk->first_line,
+                    (struct list_shape){w->job->column, (char)w->job->separator});
     while (code_rows_next(&rows, &row))
         take_row(w, s, &row);
 }
 
 /* ---- the fates of its codes ---- */
 
-static enum fate fate_of(const struct code_draft *c)
+static enum row_fate fate_of(const struct code_draft *c)
 {
     if (c->announced && c->by_this_job)
         return c->by_this_row ? FATE_IMPORTED : FATE_IN_FILE;
@@ -144,6 +122,7 @@ static void take_out(struct sheet *s, size_t count)
     for (size_t i = 0; i < s->fresh_count; i++) {
         if (i < count && s->fresh[i].elsewhere) {
             s->fates[s->fresh_code[i]] = FATE_ELSEWHERE;
+            s->codes[s->fresh_code[i]] = s->fresh[i];
             continue;
         }
         s->fresh[kept] = s->fresh[i];
@@ -198,16 +177,13 @@ static enum ending announce(struct work *w, struct sheet *s, bool *again)
 
 static void count_fates(const struct sheet *s, struct upload_chunk *chunk, struct buf *bad)
 {
-    chunk->rows = (int64_t)s->row_count;
-    chunk->new_codes = chunk->duplicates_in_file = chunk->duplicates_in_coupon = chunk->invalid = 0;
+    chunk->rows = chunk->new_codes = chunk->duplicates_in_file = chunk->duplicates_in_coupon = chunk->invalid = 0;
     for (size_t i = 0; i < s->row_count; i++) {
         const struct row *row = &s->rows[i];
-        enum fate f = row->wrong ? FATE_INVALID : s->fates[row->code];
+        const struct code_row as_read = {.line = row->line, .text = row->text, .text_len = row->text_len, .wrong = row->wrong};
 
-        if (fates[f].count)
-            ++*(int64_t *)(void *)((char *)chunk + fates[f].count);
-        if (fates[f].kind)
-            manifest_bad_row(bad, row->line, fates[f].kind, row->wrong ? row->wrong : fates[f].reason);
+        manifest_row(chunk, bad, &as_read, row->wrong ? FATE_INVALID : s->fates[row->code],
+                     row->wrong ? NULL : s->codes[row->code].owner);
     }
 }
 
@@ -217,7 +193,7 @@ static enum ending note_chunk(struct work *w, const struct upload_chunk *chunk)
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE && mongo_chunk_done(w->session, chunk) != STORE_OK)
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Noting the outcome of a part of the list");
     return e;
 }
 
@@ -260,7 +236,7 @@ static enum ending read_chunk(struct work *w, int64_t number, struct upload_chun
         *found = s == STORE_OK;
         if (s == STORE_OK || s == STORE_NOT_FOUND)
             break;
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Reading the list");
     }
     return e;
 }

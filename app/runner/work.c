@@ -33,6 +33,7 @@ enum ending work_between_steps(struct work *w)
 {
     enum ending e = work_progress(w);
 
+    failing_over(&w->failing);
     return e == ENDING_DONE && stop_asked(&w->runner->stop) ? ENDING_STOPPED : e;
 }
 
@@ -50,8 +51,17 @@ bool work_may_repeat(enum cpn_result r)
     return r == CPN_BUSY || r == CPN_OUTCOME_UNKNOWN || r == CPN_INTERNAL;
 }
 
-enum ending work_rest(struct work *w, int64_t *pause_ms)
+enum ending work_rest(struct work *w, int64_t *pause_ms, const char *doing)
 {
+    enum failing_verdict verdict = failing_again(&w->failing, mono_now());
+
+    if (verdict != FAILING_REPEAT)
+        log_event(LOG_ERROR, "job.step_failing", "job=%s coupon=%s doing=\"%s\" failures=%d", w->job->id, w->job->coupon, doing,
+                  w->failing.count);
+    if (verdict == FAILING_END)
+        return work_fail(w, CPN_INTERNAL,
+                         arena_printf(&w->keep, "%s failed %d times in a row, for an hour. What was done stays. The log says why.", doing,
+                                      w->failing.count));
     stop_back_off(&w->runner->stop, pause_ms);
     return stop_asked(&w->runner->stop) ? ENDING_STOPPED : work_progress(w);
 }
@@ -79,7 +89,7 @@ enum ending work_ask(struct work *w, struct op *op)
             return work_fail(w, result, op->outcome.detail);
         log_event(LOG_WARNING, "job.step_repeated", "job=%s coupon=%s kind=%d result=%s", w->job->id, w->job->coupon,
                   (int)op->kind, result_info(result)->name);
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "A step in the coupon's ledger");
         if (e != ENDING_DONE)
             return e;
     }
@@ -97,6 +107,6 @@ enum ending work_catch_up(struct work *w)
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE && engine_catch_up(w->runner->engine, w->job->coupon, 0, ENGINE_CATCH_UP_MS) != STORE_OK)
-        e = work_rest(w, &pause_ms);
+        e = work_rest(w, &pause_ms, "Waiting for the coupon's views");
     return e;
 }

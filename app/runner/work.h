@@ -19,6 +19,7 @@
 #include "base/stop.h"
 #include "engine/engine.h"
 #include "runner/code_bloom.h"
+#include "runner/failing.h"
 #include "store/mongo.h"
 
 struct runner {
@@ -48,6 +49,7 @@ struct work {
     struct arena keep;     /* as long as we have the job */
     struct buf result;     /* JSON members of the result, besides those of its kind */
     int64_t step;          /* the last one in the ledger */
+    struct failing failing; /* the step at hand */
     _Atomic int64_t done;  /* as in struct job */
     enum cpn_result error; /* when ENDING_FAILED */
     const char *detail;    /* kept or static; NULL: the error's explanation */
@@ -72,8 +74,8 @@ enum ending work_between_steps(struct work *w);
 enum cpn_result work_try(struct work *w, struct op *op);
 /* True if the same op may be asked again. */
 bool work_may_repeat(enum cpn_result r);
-/* Rest after a failed attempt, and renew the lease. */
-enum ending work_rest(struct work *w, int64_t *pause_ms);
+/* Rest after a failed attempt at `doing` (static), and renew the lease. A step that keeps failing is logged, and ends the job at last. */
+enum ending work_rest(struct work *w, int64_t *pause_ms, const char *doing);
 /* Ask the engine until it decides. A refusal fails the job. */
 enum ending work_ask(struct work *w, struct op *op);
 /* Read the job's state from the ledger: op->user_state, op->head, op->coupon_now. */

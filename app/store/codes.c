@@ -413,9 +413,15 @@ static enum store_status look_in_coupon(struct session *session, const struct co
     return status;
 }
 
+void codes_set_elsewhere(struct code_draft *code, const char *owner, struct arena *a)
+{
+    code->elsewhere = owner != NULL;
+    code->owner = owner ? arena_strdup(a, owner) : NULL;
+}
+
 static enum store_status look_in_directory(struct session *session, const struct coupon *c,
                                            int64_t next_n, struct code_draft *codes, size_t count,
-                                           struct look_up *items)
+                                           struct look_up *items, struct arena *a)
 {
     char(*forms)[CODE_MAX + 1] = checked(calloc(count + 1, sizeof *forms));
     enum standing *standings = checked(calloc(count + 1, sizeof *standings));
@@ -429,7 +435,7 @@ static enum store_status look_in_directory(struct session *session, const struct
     if (status == STORE_OK)
         status = directory_judge(session, c->id, next_n, items, standings, count);
     for (size_t i = 0; i < count; i++)
-        codes[i].elsewhere = standings[i] == STANDING_ELSEWHERE;
+        codes_set_elsewhere(&codes[i], standings[i] == STANDING_ELSEWHERE ? items[i].owner : NULL, a);
     free(standings);
     free(forms);
     return status;
@@ -437,7 +443,7 @@ static enum store_status look_in_directory(struct session *session, const struct
 
 /* Reads after a write of its own, so as not to miss what was just announced, perhaps through another primary. */
 enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int64_t next_n, const char *job,
-                                   struct code_draft *codes, size_t count)
+                                   struct code_draft *codes, size_t count, struct arena *a)
 {
     bool service = c->codes.unique == UNIQUE_SERVICE;
     struct look_up *items = checked(calloc(count + 1, sizeof *items));
@@ -451,7 +457,7 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
     if (status == STORE_OK && count > 0 && next_n > 0)
         status = look_in_coupon(session, c, next_n, job, codes, count, items);
     if (status == STORE_OK && count > 0 && service)
-        status = look_in_directory(session, c, next_n, codes, count, items);
+        status = look_in_directory(session, c, next_n, codes, count, items, a);
     free(items);
     return status;
 }

@@ -63,12 +63,15 @@ enum store_status codes_check(struct session *session, const char *coupon, code_
 /* The directory's form of a code; false: it has none. */
 bool directory_form(const char *code, char form[CODE_MAX + 1]);
 
+/* Another coupon has the code; owner NULL: none has it. */
+void codes_set_elsewhere(struct code_draft *code, const char *owner, struct arena *a);
+
 enum standing {
     STANDING_NONE,      /* no entry */
     STANDING_OWN,       /* the coupon's own, announced */
     STANDING_OWN_DRAFT, /* the coupon's own, not announced yet */
     STANDING_ELSEWHERE, /* another coupon has it, or is importing it */
-    STANDING_ABANDONED  /* another coupon's, whose job ended without announcing it */
+    STANDING_ABANDONED  /* another coupon's, whose job ended without announcing it, or that was deleted */
 };
 
 /* What the entries found by codes_find() mean for a coupon that has announced the codes of slots below next_n. */

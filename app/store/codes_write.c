@@ -2,17 +2,20 @@
  * store/codes_write.c -- writing codes: drafts, in the turn of a job, and deleting what earlier turns left.
  *
  * Guard    every document has `w` (see codes.h): new ones are inserted, many in a command; those that exist already,
- *          from earlier drafts, are replaced if their w is lower. A higher w is a later turn's. Replacing is slow, so
- *          known leftovers are deleted first, under the same guard
+ *          from earlier drafts, are replaced if their w is not higher: a higher one is a later turn's, the same one is
+ *          this very writing. Replacing is slow, so known leftovers are deleted first, under the same guard
  * Order    the directory first, since another coupon's codes must not be announced; then the code buckets, one
  *          document per 64 codes, which tell a writer that its turn is over; then the look-ups
  */
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
+#include "base/hash_index.h"
 #include "base/log.h"
 #include "store/bson_fields.h"
 #include "store/codes.h"
@@ -39,7 +42,15 @@ struct draft {
     struct code_draft *codes;
     size_t count;
     int64_t first_b; /* the first entirely new bucket */
-    const struct look_up *directory;
+    struct directory_entry *directory;
+    struct arena *arena; /* for the names of owners */
+};
+
+/* An entry of the directory to be written. Codes that differ only in what the loose form ignores share one. */
+struct directory_entry {
+    char form[CODE_MAX + 1];
+    size_t code; /* the first of the draft's codes with this form */
+    char owner[COUPON_ID_MAX + 1]; /* another coupon that has it; "": none */
 };
 
 /* One kind of document in a draft. */
@@ -123,7 +134,7 @@ static void put_replacement(bson_t *updates, size_t k, const struct documents *l
     bson_append_document_begin(&update, "q", 1, &sub);
     list->type->put_id(&sub, list->draft, i);
     bson_append_document_begin(&sub, "w", 1, &less);
-    bson_append_int64(&less, "$lt", 3, list->draft->writing);
+    bson_append_int64(&less, "$lte", 4, list->draft->writing);
     bson_append_document_end(&sub, &less);
     bson_append_document_end(&update, &sub);
     bson_append_document_begin(&update, "u", 1, &sub);
@@ -171,13 +182,13 @@ static enum store_status write_documents(struct session *session, const struct d
 
 static void directory_put_id(bson_t *doc, const struct draft *draft, size_t i)
 {
-    codes_put_id(doc, "_id", DIRECTORY, draft->directory[i].code);
+    codes_put_id(doc, "_id", DIRECTORY, draft->directory[i].form);
 }
 
 static void directory_put_rest(bson_t *doc, const struct draft *draft, size_t i)
 {
     bson_append_utf8(doc, "o", 1, draft->coupon->id, -1);
-    bson_append_int64(doc, "n", 1, draft->next_n + (int64_t)i);
+    bson_append_int64(doc, "n", 1, draft->next_n + (int64_t)draft->directory[i].code);
     bson_append_int64(doc, "w", 1, draft->writing);
 }
 
@@ -201,7 +212,13 @@ static void put_takeover(bson_t *updates, size_t k, const struct documents *list
     bson_append_document_end(updates, &update);
 }
 
-/* Take the next CODES_PER_UPDATE, from *next on, that nobody announced. */
+/* True for an entry that nobody announced, unless this very draft has written it. */
+static bool is_to_take(const struct draft *draft, const struct look_up *met, enum standing standing)
+{
+    return standing == STANDING_ABANDONED || (standing == STANDING_OWN_DRAFT && met->writing != draft->writing);
+}
+
+/* Take the next CODES_PER_UPDATE, from *next on. */
 static enum store_status take_some(struct session *session, const struct documents *list, const struct look_up *met,
                                    const enum standing *standings, size_t *next)
 {
@@ -214,7 +231,7 @@ static enum store_status take_some(struct session *session, const struct documen
     session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && k < CODES_PER_UPDATE; ++*next)
-        if (standings[*next] == STANDING_ABANDONED || standings[*next] == STANDING_OWN_DRAFT)
+        if (is_to_take(list->draft, &met[*next], standings[*next]))
             put_takeover(&updates, k++, list, list->found[*next], &met[*next]);
     bson_append_array_end(&command, &updates);
     if (k == 0)
@@ -238,8 +255,8 @@ static enum store_status take_over(struct session *session, const struct documen
     return status;
 }
 
-/* Read and judge the entries that existed already, not before the insert that met them. */
-static enum store_status settle_met(struct session *session, const struct documents *list, bool *elsewhere)
+/* Read and judge the entries that existed already, not before the insert that met them: sets their `owner`. */
+static enum store_status settle_met(struct session *session, const struct documents *list)
 {
     const struct draft *draft = list->draft;
     struct look_up *met = checked(calloc(list->found_count + 1, sizeof *met));
@@ -247,7 +264,7 @@ static enum store_status settle_met(struct session *session, const struct docume
     enum store_status status;
 
     for (size_t k = 0; k < list->found_count; k++)
-        met[k] = draft->directory[list->found[k]];
+        met[k] = (struct look_up){.coupon = DIRECTORY, .code = draft->directory[list->found[k]].form};
     status = codes_find(session, met, list->found_count);
     if (status == STORE_OK)
         status = directory_judge(session, draft->coupon->id, draft->next_n, met, standings, list->found_count);
@@ -256,8 +273,8 @@ static enum store_status settle_met(struct session *session, const struct docume
             status = STORE_FAILED; /* deleted in the meantime */
         else if (standings[k] == STANDING_OWN_DRAFT && met[k].writing > draft->writing)
             status = STORE_EXISTS;
-        draft->codes[list->found[k]].elsewhere = standings[k] == STANDING_ELSEWHERE;
-        *elsewhere = *elsewhere || standings[k] == STANDING_ELSEWHERE;
+        if (standings[k] == STANDING_ELSEWHERE)
+            snprintf(draft->directory[list->found[k]].owner, COUPON_ID_MAX + 1, "%s", met[k].owner);
     }
     if (status == STORE_OK)
         status = take_over(session, list, met, standings);
@@ -266,26 +283,55 @@ static enum store_status settle_met(struct session *session, const struct docume
     return status;
 }
 
+/* List the entries of the draft's codes; entry_of[i]: that of code i. Returns how many. */
+static size_t list_entries(const struct draft *draft, struct directory_entry *entries, size_t *entry_of)
+{
+    struct hash_index index;
+    size_t count = 0;
+
+    hash_index_init(&index, draft->count);
+    for (size_t i = 0; i < draft->count; i++) {
+        struct directory_entry *e = &entries[count];
+        uint64_t hash;
+        size_t at, k;
+
+        directory_form(draft->codes[i].code, e->form);
+        hash = hash_text(HASH_NONE, e->form);
+        for (at = hash_index_begin(&index, hash); (k = hash_index_item(&index, at)) != HASH_INDEX_END; at++)
+            if (strcmp(entries[k].form, e->form) == 0)
+                break;
+        entry_of[i] = k == HASH_INDEX_END ? count : k;
+        if (k != HASH_INDEX_END)
+            continue;
+        e->code = i;
+        hash_index_add(&index, hash, count++);
+    }
+    hash_index_free(&index);
+    return count;
+}
+
 static enum store_status claim_directory(struct session *session, struct draft *draft, bool *elsewhere)
 {
-    struct look_up *items = checked(calloc(draft->count + 1, sizeof *items));
-    char(*forms)[CODE_MAX + 1] = checked(calloc(draft->count + 1, sizeof *forms));
+    struct directory_entry *entries = checked(calloc(draft->count + 1, sizeof *entries));
+    size_t *entry_of = checked(calloc(draft->count + 1, sizeof *entry_of));
     struct documents list;
     enum store_status status;
 
-    for (size_t i = 0; i < draft->count; i++) {
-        directory_form(draft->codes[i].code, forms[i]);
-        items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};
-    }
-    draft->directory = items;
-    documents_init(&list, &directory_type, draft, draft->count);
+    draft->directory = entries;
+    documents_init(&list, &directory_type, draft, list_entries(draft, entries, entry_of));
     status = insert_new(session, &list);
     if (status == STORE_OK && list.found_count > 0)
-        status = settle_met(session, &list, elsewhere);
+        status = settle_met(session, &list);
+    for (size_t i = 0; i < draft->count; i++) {
+        const char *owner = entries[entry_of[i]].owner;
+
+        codes_set_elsewhere(&draft->codes[i], *owner ? owner : NULL, draft->arena);
+        *elsewhere = *elsewhere || *owner;
+    }
     draft->directory = NULL;
     free(list.found);
-    free(forms);
-    free(items);
+    free(entry_of);
+    free(entries);
     return status;
 }
 
@@ -341,7 +387,7 @@ static void put_begun_update(bson_t *updates, const struct draft *draft, int beg
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
     bucket_put_id(&sub, draft, 0);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "w", &part);
-    BSON_APPEND_INT64(&part, "$lt", draft->writing);
+    BSON_APPEND_INT64(&part, "$lte", draft->writing);
     bson_append_document_end(&sub, &part);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, last, &part);
     BSON_APPEND_BOOL(&part, "$exists", true);
@@ -442,10 +488,10 @@ static void look_up_put_rest(bson_t *doc, const struct draft *draft, size_t i)
 static const struct document_type look_up_type = {"codes", look_up_put_id, look_up_put_rest};
 
 enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn,
-                                    const char *job, struct code_draft *codes, size_t count)
+                                    const char *job, struct code_draft *codes, size_t count, struct arena *a)
 {
     struct draft draft = {.coupon = c, .next_n = next_n, .writing = new_writing(turn), .job = job, .codes = codes,
-                          .count = count};
+                          .count = count, .arena = a};
     struct session *session = session_of(s);
     enum store_status status = STORE_OK;
     bool elsewhere = false;

@@ -4,7 +4,8 @@
  * Entry    belongs to its coupon for good once the code of slot n is announced. Until then it is a draft: its coupon's
  *          while the turn lasts in which it was written, then anybody's, since nothing of that turn can be announced
  *          any more. In a later turn the coupon itself rewrites it before announcing it: so if two want it, one finds
- *          it changed. All entries of an archived coupon are its own for good
+ *          it changed. All entries of an archived coupon are its own for good; those of a deleted one, which was never
+ *          used, are anybody's
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,15 @@ bool directory_form(const char *code, char form[CODE_MAX + 1])
     return false;
 }
 
+void mongo_directory_form(const char *code, char form[CODE_MAX + 1])
+{
+    directory_form(code, form);
+}
+
 /* How far a coupon's ledger has announced codes, and whose turn it is. */
 struct tail {
-    int64_t next_n, turn, archived;
+    int64_t next_n, turn, archived, ordinal;
+    bool deleted;
 };
 
 static bool tail_row(const bson_t *doc, void *context)
@@ -33,6 +40,7 @@ static bool tail_row(const bson_t *doc, void *context)
     bson_t totals;
 
     return find_document(doc, "totals", &totals) && find_int(&totals, "next_n", &tail->next_n) &&
+           find_int(&totals, "ordinal", &tail->ordinal) &&
            (find_int(&totals, "turn", &tail->turn) || !bson_has_field(&totals, "turn")) &&
            (find_int(&totals, "archived", &tail->archived) || !bson_has_field(&totals, "archived"));
 }
@@ -57,6 +65,45 @@ static enum store_status read_tail(struct session *session, const char *coupon, 
     BSON_APPEND_INT64(&command, "limit", 1);
     session_read_options(session, &command, 1);
     return session_read(session, &command, tail_row, tail);
+}
+
+static bool deletion_row(const bson_t *doc, void *context)
+{
+    struct tail *tail = context;
+
+    (void)doc;
+    tail->deleted = true;
+    return true;
+}
+
+/* The ledger says so: its last batch need not be the one, and a view of the definition may be late. */
+static enum store_status read_deletion(struct session *session, const char *coupon, struct tail *tail)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t sub;
+
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    ledger_range(&sub, coupon, 0, 0, INT64_MAX);
+    BSON_APPEND_UTF8(&sub, "e.k", entry_kind_name(ENTRY_DELETE));
+    session_add_coupon(session, &sub, coupon);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
+    BSON_APPEND_INT32(&sub, "_id", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", 1);
+    session_read_options(session, &command, 1);
+    return session_read(session, &command, deletion_row, tail);
+}
+
+/* Only a coupon without takings can be deleted; its ledger is short. */
+static enum store_status read_owner(struct session *session, const char *coupon, struct tail *tail)
+{
+    enum store_status status = read_tail(session, coupon, tail);
+
+    if (status != STORE_OK || tail->archived || head_takings(&(struct head){.ordinal = tail->ordinal}) > 0)
+        return status;
+    return read_deletion(session, coupon, tail);
 }
 
 static int by_owner(const void *a, const void *b)
@@ -88,6 +135,8 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
 {
     if (own)
         return entry->found ? STANDING_OWN : STANDING_OWN_DRAFT;
+    if (tail->deleted)
+        return STANDING_ABANDONED;
     if (tail->archived == LANE_REMOVED) /* only its archive says which were announced */
         return STANDING_ELSEWHERE;
     return entry->found || turn_of(entry->writing) == tail->turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
@@ -114,7 +163,7 @@ enum store_status directory_judge(struct session *session, const char *coupon, i
         for (end = first; end < found && strcmp(entries[end]->owner, owner) == 0; end++)
             ;
         if (!own)
-            status = read_tail(session, owner, &tail);
+            status = read_owner(session, owner, &tail);
         if (status == STORE_OK)
             status = judge_owner(session, owner, &tail, entries + first, end - first);
         for (size_t i = first; i < end; i++)

@@ -41,6 +41,7 @@ static const struct bson_field job_rows[] = {
     BSON_FIELD("until", BSON_FIELD_INT, struct job, until, false, 0),
     BSON_FIELD("upload", BSON_FIELD_TEXT, struct job, upload, true, 0),
     BSON_FIELD("column", BSON_FIELD_INT, struct job, column, true, 0),
+    BSON_FIELD("separator", BSON_FIELD_INT, struct job, separator, true, 0),
     BSON_FIELD("digest", BSON_FIELD_TEXT, struct job, digest, true, 0),
     BSON_FIELD("result", BSON_FIELD_TEXT, struct job, result, true, 0),
     BSON_FIELD("error", BSON_FIELD_TEXT, struct job, error, true, 0),

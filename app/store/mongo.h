@@ -107,6 +107,7 @@ struct job {
     int64_t until;            /* generate until this many exist; 0: generate `total` */
     const char *upload;       /* import, export: the id of its text, see upload_chunk; or NULL */
     int64_t column;           /* import: the column of CSV with the codes, from 1; 0: plain text, a code a line */
+    int64_t separator;        /* import: CSV's, a character */
     const char *digest;       /* import: "sha256:" and hex, of the text as sent; or NULL */
     const char *result;       /* JSON, or NULL */
     const char *error;        /* a wire code, or NULL */
@@ -152,13 +153,13 @@ enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fe
 struct upload_chunk {
     const char *upload;
     int64_t number;       /* from 0 */
-    int64_t first_line;   /* the number of its first line in the whole text, from 1; CSV's header is line 1 */
-    const char *text;     /* whole lines; NULL once the chunk was imported. A line longer than CHUNK_SIZE may be cut */
+    int64_t first_line;   /* the number of its first line in the whole text, from 1 */
+    const char *text;     /* whole lines, see http/upload.h; NULL once the chunk was imported. A line longer than CHUNK_SIZE may be cut */
     size_t len;
     /* once imported */
     bool imported;
     int64_t rows, new_codes, duplicates_in_file, duplicates_in_coupon, invalid;
-    const char *bad;      /* "line,kind,reason\n" for each bad row; kind: duplicate, invalid; NULL: none */
+    const char *bad;      /* "line,kind,reason,text\n" as CSV for each bad row; kind: duplicate, invalid; NULL: none */
 };
 /* Write a chunk (majority), replacing an older one. */
 enum store_status mongo_chunk_put(struct store *s, const struct upload_chunk *chunk);
@@ -186,10 +187,11 @@ struct code_draft {
     bool by_this_row;  /* from this row of this job: an import resumed after a crash */
     bool by_this_job;  /* these two only for imports: generated codes do not name their job */
     bool elsewhere;    /* codes.unique is service: another coupon has it, or is importing it (see directory.c) */
+    const char *owner; /* if elsewhere: that coupon */
 };
-/* Look up these codes in the coupon; next_n: where the drafts begin. */
+/* Look up these codes in the coupon; next_n: where the drafts begin. Owners are in a. */
 enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int64_t next_n, const char *job,
-                                   struct code_draft *codes, size_t count);
+                                   struct code_draft *codes, size_t count, struct arena *a);
 /* Give take() every code of the coupon's slots below next_n, as written. */
 enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t next_n,
                                    void (*take)(void *context, const char *code), void *context);
@@ -200,7 +202,7 @@ enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon
  * another coupon took meanwhile get `elsewhere`, and nothing of this call may be announced. STORE_EXISTS: a later turn has written here:
  * let go. */
 enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn, const char *job,
-                                    struct code_draft *codes, size_t count);
+                                    struct code_draft *codes, size_t count, struct arena *a);
 /* As mongo_buckets(); reads[i] gets the codes of buckets[i]. */
 enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
                                    struct arena *a, struct bucket *buckets, struct bucket_codes_read *reads);
@@ -208,8 +210,13 @@ enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t 
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
                                       const char ***coupons, size_t *count);
 /* Delete the codes of retired slots (clean up) of a coupon that is over, in its buckets [from_b, from_b + most): look-ups and code buckets.
- * *more: there are further ones. */
-enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, bool *more);
+ * Where kept() says that the directory's entry of this form may be another code's, too, that is not retired (a twin: codes of one coupon
+ * may differ only in what the form ignores), nothing of the code is deleted; NULL: there are no twins. *more: there are further buckets. */
+typedef bool code_kept(void *context, const char *form);
+enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, code_kept *kept, void *context,
+                                    bool *more);
+/* A code in the form that the service's directory uses; "": it has none. */
+void mongo_directory_form(const char *code, char form[CODE_MAX + 1]);
 
 /* ---- for the sweeper, across coupons ---- */
 /* Lanes in which something may have expired before before_ms, by their checkpoints; into[most], in a. */

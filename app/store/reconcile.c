@@ -433,12 +433,6 @@ enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int6
     return session_read(session_of(s), command, count_row, count);
 }
 
-void mongo_directory_form(const char *code, char form[CODE_MAX + 1])
-{
-    if (!directory_form(code, form))
-        form[0] = '\0';
-}
-
 /* ---- coupons that have views ---- */
 
 const char *const mongo_view_collections[] = {"coupons", "lanes", "buckets", "totals", "marks", "codes"};

@@ -103,8 +103,6 @@ enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon
                                              struct arena *a, struct stored_look_up **items, size_t *count);
 /* How many of the coupon's look-ups are not of slots from next_n on. */
 enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int64_t next_n, int64_t *count);
-/* A code in the form that the service's directory uses; "": it has none. */
-void mongo_directory_form(const char *code, char form[CODE_MAX + 1]);
 
 /* The collections of views, which have a coupon in their _id; the first is "coupons". */
 extern const char *const mongo_view_collections[];

@@ -135,6 +135,8 @@ enum store_status mongo_over_seen(struct store *s, const struct over_coupon *ove
 /* Statements that remove the codes of retired slots. */
 struct cleaning {
     const char *coupon;
+    code_kept *kept; /* NULL: no retired code has a twin */
+    void *context;
     const struct bucket *buckets; /* of consecutive numbers */
     bson_t look_ups, updates, deletes; /* statements; updates and deletes are of code buckets */
     size_t look_up_count, update_count, delete_count;
@@ -204,6 +206,13 @@ static void put_bucket_delete(struct cleaning *c, int64_t b)
     bson_append_document_end(&c->deletes, &one);
 }
 
+static bool has_kept_twin(const struct cleaning *c, const char *code)
+{
+    char form[CODE_MAX + 1];
+
+    return c->kept && directory_form(code, form) && c->kept(c->context, form);
+}
+
 static bool cleaning_row(const bson_t *doc, void *context)
 {
     struct cleaning *c = context;
@@ -221,6 +230,11 @@ static bool cleaning_row(const bson_t *doc, void *context)
         retired++;
         if (!codes[i])
             continue;
+        if (has_kept_twin(c, codes[i])) {
+            retired--;
+            codes[i] = NULL;
+            continue;
+        }
         with_codes++;
         clean_look_ups(c, codes[i], b * BUCKET_SLOTS + i);
     }
@@ -279,7 +293,8 @@ static enum store_status clean_buckets(struct session *session, struct cleaning 
     return status;
 }
 
-enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, bool *more)
+enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, code_kept *kept, void *context,
+                                    bool *more)
 {
     struct bucket *buckets = checked(calloc(most + 1, sizeof *buckets));
     int64_t to_b = from_b + (int64_t)most;
@@ -290,7 +305,7 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     *more = false;
     status = mongo_buckets(s, coupon, from_b, to_b, to_b * BUCKET_SLOTS, buckets);
     if (status == STORE_OK) {
-        struct cleaning cleaning = {.coupon = coupon, .buckets = buckets};
+        struct cleaning cleaning = {.coupon = coupon, .kept = kept, .context = context, .buckets = buckets};
 
         status = clean_buckets(session, &cleaning, from_b, to_b);
         for (size_t i = 0; i < most; i++)

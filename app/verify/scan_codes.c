@@ -186,7 +186,8 @@ static enum store_status check_codes(struct code_scan *c)
         }
         if (s == STORE_OK && c->count)
             s = check_look_ups(c);
-        if (s == STORE_OK && c->count && c->coupon->codes.unique == UNIQUE_SERVICE)
+        /* a deleted coupon's entries are anybody's */
+        if (s == STORE_OK && c->count && c->coupon->codes.unique == UNIQUE_SERVICE && c->coupon->state != COUPON_DELETED)
             s = check_directory(c);
         if (c->scan->progress)
             c->scan->progress(c->scan->context, from * BUCKET_SLOTS, c->next_n);

@@ -49,20 +49,25 @@ static struct code_draft *make_codes(const char *name, int from, int count)
 
 static void draft(const struct coupon *c, int64_t next_n, int64_t turn, const char *name, int from, int count)
 {
-    assert_int_equal(mongo_codes_draft(session, c, next_n, turn, JOB, make_codes(name, from, count), (size_t)count),
+    assert_int_equal(mongo_codes_draft(session, c, next_n, turn, JOB, make_codes(name, from, count), (size_t)count, &arena),
                      STORE_OK);
 }
 
 /* A batch after which codes are announced up to next_n, and the turn is `turn` (0: nobody's). */
-static void append_tail(const struct coupon *c, int64_t seq, int64_t next_n, int64_t turn)
+static void append_kind(const struct coupon *c, int64_t seq, int64_t next_n, int64_t turn, enum entry_kind kind)
 {
     struct batch *b = batch_new(c->id, 0);
     struct append a = {b, APPEND_UNKNOWN};
 
     b->head = (struct head){.seq = seq, .at_ms = DAY, .version = 1, .slots = next_n, .next_n = next_n, .turn = turn};
-    batch_add(b, ENTRY_TICK);
+    batch_add(b, kind);
     assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
     batch_free(b);
+}
+
+static void append_tail(const struct coupon *c, int64_t seq, int64_t next_n, int64_t turn)
+{
+    append_kind(c, seq, next_n, turn, ENTRY_TICK);
 }
 
 static const char *code_at(const struct coupon *c, int64_t n)
@@ -200,10 +205,10 @@ static void a_late_writer_changes_nothing(void **state)
 
     draft(c, 0, 3, "old", 0, 10);
     draft(c, 10, 9, "new", 0, 100); /* announced: 110 there are */
-    assert_int_equal(mongo_codes_draft(session, c, 10, 3, JOB, late, 100), STORE_EXISTS);
-    assert_int_equal(mongo_codes_draft(session, c, 64, 3, JOB, late, 40), STORE_EXISTS); /* whole buckets alone */
+    assert_int_equal(mongo_codes_draft(session, c, 10, 3, JOB, late, 100, &arena), STORE_EXISTS);
+    assert_int_equal(mongo_codes_draft(session, c, 64, 3, JOB, late, 40, &arena), STORE_EXISTS); /* whole buckets alone */
     /* buckets are new, look-ups not */
-    assert_int_equal(mongo_codes_draft(session, c, 128, 3, JOB, same, 100), STORE_EXISTS);
+    assert_int_equal(mongo_codes_draft(session, c, 128, 3, JOB, same, 100, &arena), STORE_EXISTS);
     for (int k = 0; k < 10; k++)
         stands_at(c, "old", k, k);
     for (int k = 0; k < 100; k++)
@@ -262,7 +267,7 @@ static void *draft_in_turns(void *context)
             codes[i].code = codes[i].normal = arena_printf(&own, "t%d-%d-%d", w->id, try, i);
             codes[i].row = i + 1;
         }
-        status = mongo_codes_draft(w->own, w->coupon, next_n, turn, JOB, codes, (size_t)count);
+        status = mongo_codes_draft(w->own, w->coupon, next_n, turn, JOB, codes, (size_t)count, &own);
         if (status == STORE_EXISTS)
             continue;
         w->failed = status != STORE_OK;
@@ -321,20 +326,20 @@ static void an_import_that_goes_on_knows_its_rows(void **state)
     draft(c, 0, 3, "aaa", 0, 100);   /* announced */
     draft(c, 100, 3, "aaa", 100, 50); /* a draft */
     codes[1].row = 1000;           /* the same code further down in the text */
-    assert_int_equal(mongo_codes_look(session, c, 100, JOB, codes, 300), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 100, JOB, codes, 300, &arena), STORE_OK);
     for (int i = 0; i < 300; i++) {
         assert_int_equal(codes[i].announced, i < 100);
         assert_int_equal(codes[i].by_this_job, i < 100);
         assert_int_equal(codes[i].by_this_row, i < 100 && i != 1);
         assert_false(codes[i].elsewhere);
     }
-    assert_int_equal(mongo_codes_look(session, c, 100, "job-2", codes, 300), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 100, "job-2", codes, 300, &arena), STORE_OK);
     assert_true(codes[99].announced && !codes[99].by_this_job && !codes[99].by_this_row);
-    assert_int_equal(mongo_codes_look(session, c, 0, JOB, codes, 300), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 0, JOB, codes, 300, &arena), STORE_OK);
     assert_false(codes[0].announced);
     /* a later draft took slot 99's look-up's place in the bucket: the bucket decides */
     draft(c, 99, 4, "zzz", 0, 1);
-    assert_int_equal(mongo_codes_look(session, c, 100, JOB, codes, 300), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 100, JOB, codes, 300, &arena), STORE_OK);
     assert_true(codes[98].announced);
     assert_false(codes[99].announced);
 }
@@ -401,8 +406,8 @@ static void loose_codes_are_compared_in_their_form(void **state)
     struct code_draft written = {.code = "ab-12 x", .normal = "AB12X", .row = 1},
                       other = {.code = "AB12x", .normal = "AB12X"};
 
-    assert_int_equal(mongo_codes_draft(session, c, 0, 1, JOB, &written, 1), STORE_OK);
-    assert_int_equal(mongo_codes_look(session, c, 1, JOB, &other, 1), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 1, JOB, &written, 1, &arena), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 1, JOB, &other, 1, &arena), STORE_OK);
     assert_true(other.announced);
     assert_string_equal(code_at(c, 0), "ab-12 x");
     assert_int_equal(slot_of(c, "AB12X"), 0);
@@ -411,7 +416,7 @@ static void loose_codes_are_compared_in_their_form(void **state)
 /* What `second` is told of dir-50 to dir-149, of which `first` wrote the first fifty. */
 static void are_elsewhere(const struct coupon *second, struct code_draft *codes, bool elsewhere)
 {
-    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 100), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 100, &arena), STORE_OK);
     for (int i = 0; i < 100; i++)
         if (codes[i].elsewhere != (elsewhere && i < 50))
             fail_msg("%s is%s elsewhere", codes[i].code, codes[i].elsewhere ? "" : " not");
@@ -434,11 +439,11 @@ static void a_code_of_the_service_belongs_to_one_coupon(void **state)
     draft(first, 0, 2, "dir", 0, 100); /* its own are no obstacle */
     append_tail(first, 3, 100, 0);
     are_elsewhere(second, codes, true); /* it has them */
-    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes, 100), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes, 100, &arena), STORE_OK);
     for (int i = 0; i < 100; i++)
         assert_int_equal(codes[i].elsewhere, i < 50);
     assert_null(code_at(second, 0)); /* nothing was drafted */
-    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes + 50, 50), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes + 50, 50, &arena), STORE_OK);
     assert_string_equal(code_at(second, 0), "dir-100");
     stands_at(first, "dir", 99, 99);
 }
@@ -455,15 +460,15 @@ static void a_code_of_the_service_that_was_given_up_is_anybodys(void **state)
     draft(first, 0, 5, "up", 0, 100);
     append_tail(first, 6, 40, 0); /* 40 were announced when the job was cancelled */
     append_tail(second, 7, 0, 7);
-    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 100), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 100, &arena), STORE_OK);
     for (int i = 0; i < 100; i++)
         assert_int_equal(codes[i].elsewhere, i < 40);
-    assert_int_equal(mongo_codes_draft(session, second, 0, 7, JOB, codes + 40, 60), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, second, 0, 7, JOB, codes + 40, 60, &arena), STORE_OK);
     for (int i = 40; i < 100; i++)
         assert_false(codes[i].elsewhere);
     append_tail(second, 8, 60, 0);
     /* the first one again: too late */
-    assert_int_equal(mongo_codes_draft(session, first, 40, 9, JOB, codes + 40, 60), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, first, 40, 9, JOB, codes + 40, 60, &arena), STORE_OK);
     for (int i = 40; i < 100; i++)
         assert_true(codes[i].elsewhere);
     stands_at(second, "up", 99, 59);
@@ -479,11 +484,70 @@ static void a_late_writer_does_not_touch_the_directory(void **state)
 
     append_tail(c, 9, 0, 9);
     draft(c, 0, 9, "tardy", 5, 10);
-    assert_int_equal(mongo_codes_draft(session, c, 0, 3, JOB, late, 10), STORE_EXISTS);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 3, JOB, late, 10, &arena), STORE_EXISTS);
     append_tail(c, 10, 10, 0);
-    assert_int_equal(mongo_codes_look(session, other, 0, JOB, late, 10), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, other, 0, JOB, late, 10, &arena), STORE_OK);
     for (int i = 0; i < 10; i++)
         assert_int_equal(late[i].elsewhere, i >= 5);
+}
+
+/* Codes that differ only in hyphens have one entry in the directory. */
+static void twins_are_drafted_again_after_an_interruption(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
+                        *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    struct code_draft twins[] = {{.code = "TWI-N1", .normal = "TWI-N1", .row = 1}, {.code = "TWIN2", .normal = "TWIN2", .row = 2},
+                                 {.code = "TWIN-1", .normal = "TWIN-1", .row = 3}, {.code = "twin1", .normal = "twin1", .row = 4}};
+
+    append_tail(c, 1, 0, 1);
+    append_tail(other, 1, 0, 1);
+    for (int64_t turn = 1; turn <= 3; turn++) { /* a killed runner, then another one, twice */
+        assert_int_equal(mongo_codes_draft(session, c, 0, turn, JOB, twins, 4, &arena), STORE_OK);
+        assert_int_equal(mongo_codes_draft(session, c, 0, turn, JOB, twins, 4, &arena), STORE_OK);
+    }
+    append_tail(c, 2, 0, 3);
+    assert_int_equal(mongo_codes_draft(session, other, 0, 1, JOB, twins, 4, &arena), STORE_OK);
+    for (int i = 0; i < 4; i++)
+        assert_true(twins[i].elsewhere);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 3, JOB, twins, 4, &arena), STORE_OK);
+    append_tail(c, 3, 4, 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(slot_of(c, twins[i].code), i);
+    assert_int_equal(mongo_codes_look(session, other, 0, JOB, twins, 4, &arena), STORE_OK);
+    for (int i = 0; i < 4; i++)
+        assert_true(twins[i].elsewhere);
+}
+
+/* Announced or drafted: nothing of a deleted coupon stands in the way of another. */
+static void a_code_of_a_deleted_coupon_is_anybodys(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
+                        *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    struct code_draft *codes = make_codes("del", 0, 60);
+
+    append_tail(first, 1, 0, 1);
+    append_tail(second, 1, 0, 1);
+    draft(first, 0, 1, "del", 0, 60);
+    append_tail(first, 2, 30, 1); /* its job goes on */
+    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 60, &arena), STORE_OK);
+    for (int i = 0; i < 60; i++) {
+        assert_true(codes[i].elsewhere);
+        assert_string_equal(codes[i].owner, first->id);
+    }
+    append_kind(first, 3, 30, 1, ENTRY_DELETE);
+    append_tail(first, 4, 30, 0); /* the job's turn ends */
+    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 60, &arena), STORE_OK);
+    for (int i = 0; i < 60; i++)
+        assert_false(codes[i].elsewhere);
+    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes, 60, &arena), STORE_OK);
+    append_tail(second, 2, 60, 0);
+    stands_at(second, "del", 59, 59);
+    assert_int_equal(mongo_codes_look(session, first, 30, JOB, codes + 30, 30, &arena), STORE_OK);
+    assert_string_equal(codes[59].owner, second->id);
 }
 
 static void a_code_is_resolved_to_its_coupons(void **state)
@@ -497,8 +561,8 @@ static void a_code_is_resolved_to_its_coupons(void **state)
     const char **ids;
     size_t count;
 
-    assert_int_equal(mongo_codes_draft(session, exact, 0, 1, JOB, both, 2), STORE_OK);
-    assert_int_equal(mongo_codes_draft(session, loose, 0, 1, JOB, &one, 1), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, exact, 0, 1, JOB, both, 2, &arena), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, loose, 0, 1, JOB, &one, 1, &arena), STORE_OK);
     assert_int_equal(mongo_codes_coupons(session, "res-1", "RES1", 10, &arena, &ids, &count), STORE_OK);
     assert_int_equal(count, 2);
     assert_string_not_equal(ids[0], ids[1]);
@@ -542,9 +606,9 @@ static void only_the_codes_of_retired_slots_are_cleaned_up(void **state)
     write_bucket(c->id, &k, 1, 10);
     write_bucket(c->id, &k, 2, 0);
     for (int round = 0; round < 2; round++) { /* once more changes nothing */
-        assert_int_equal(mongo_codes_clean(session, c->id, 0, 2, &more), STORE_OK);
+        assert_int_equal(mongo_codes_clean(session, c->id, 0, 2, NULL, NULL, &more), STORE_OK);
         assert_true(more);
-        assert_int_equal(mongo_codes_clean(session, c->id, 2, 2, &more), STORE_OK);
+        assert_int_equal(mongo_codes_clean(session, c->id, 2, 2, NULL, NULL, &more), STORE_OK);
         assert_false(more);
         for (int n = 0; n < 74; n++) {
             assert_null(code_at(c, n));
@@ -553,11 +617,49 @@ static void only_the_codes_of_retired_slots_are_cleaned_up(void **state)
         for (int n = 74; n < 192; n++)
             stands_at(c, "clean", n, n);
     }
-    assert_int_equal(mongo_codes_look(session, other, 0, JOB, again, 80), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, other, 0, JOB, again, 80, &arena), STORE_OK);
     for (int i = 0; i < 80; i++)
         assert_int_equal(again[i].elsewhere, i >= 74);
     draft(c, 192, 2, "more", 0, 10); /* the coupon goes on */
     stands_at(c, "more", 3, 195);
+}
+
+static bool has_form(void *context, const char *form)
+{
+    return strcmp(form, context) == 0;
+}
+
+/* TW-9 is retired, TW9 is redeemed: one entry in the directory. */
+static void a_retired_code_whose_twin_is_in_use_stays_the_coupons(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
+                        *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    struct code_draft codes[BUCKET_SLOTS + 1], spent = {.code = "tw-9", .normal = "tw-9"}, free_one = {.code = "tw-8", .normal = "tw-8"};
+    struct bucket k;
+    bool more;
+
+    for (int i = 0; i <= BUCKET_SLOTS; i++) {
+        codes[i] = (struct code_draft){.code = arena_printf(&arena, "TW-%d", i), .row = i + 1};
+        codes[i].normal = codes[i].code;
+    }
+    codes[BUCKET_SLOTS].code = codes[BUCKET_SLOTS].normal = "TW9";
+    append_tail(c, 1, 0, 1);
+    append_tail(other, 1, 0, 1);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 1, JOB, codes, BUCKET_SLOTS + 1, &arena), STORE_OK);
+    append_tail(c, 2, BUCKET_SLOTS + 1, 0);
+    write_bucket(c->id, &k, 0, BUCKET_SLOTS);
+    write_bucket(c->id, &k, 1, 0);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(mongo_codes_clean(session, c->id, 0, 2, has_form, (char[]){"TW9"}, &more), STORE_OK);
+        assert_int_equal(mongo_codes_look(session, other, 0, JOB, &spent, 1, &arena), STORE_OK);
+        assert_true(spent.elsewhere);
+        assert_int_equal(mongo_codes_look(session, other, 0, JOB, &free_one, 1, &arena), STORE_OK);
+        assert_false(free_one.elsewhere);
+        assert_null(code_at(c, 8));
+        assert_int_equal(slot_of(c, "TW9"), BUCKET_SLOTS);
+    }
 }
 
 /* ---- speed ---- */
@@ -579,9 +681,9 @@ static void codes_are_drafted_fast(void **state)
     for (int p = 0; p < PARTS; p++) {
         struct mono start = mono_now(), looked;
 
-        assert_int_equal(mongo_codes_look(session, c, p * PART, JOB, codes[p], PART), STORE_OK);
+        assert_int_equal(mongo_codes_look(session, c, p * PART, JOB, codes[p], PART, &arena), STORE_OK);
         looked = mono_now();
-        assert_int_equal(mongo_codes_draft(session, c, p * PART, 1, JOB, codes[p], PART), STORE_OK);
+        assert_int_equal(mongo_codes_draft(session, c, p * PART, 1, JOB, codes[p], PART, &arena), STORE_OK);
         draft_ms += mono_ms_between(looked, mono_now());
         look_ms += mono_ms_between(start, looked);
     }
@@ -602,12 +704,12 @@ static void drafts_left_behind_are_written_over_fast(void **state)
     struct mono start = mono_now(), fresh;
     int64_t fresh_ms, again_ms;
 
-    assert_int_equal(mongo_codes_draft(session, c, 0, 1, JOB, codes, LEFT), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 1, JOB, codes, LEFT, &arena), STORE_OK);
     fresh = mono_now();
     assert_int_equal(mongo_codes_forget_drafts(session, c, 0, 2), STORE_OK);
     assert_int_equal(slot_of(c, "left-0"), -1);
     assert_int_equal(slot_of(c, codes[LEFT - 1].code), -1);
-    assert_int_equal(mongo_codes_draft(session, c, 0, 2, JOB, codes, LEFT), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 2, JOB, codes, LEFT, &arena), STORE_OK);
     fresh_ms = mono_ms_between(start, fresh);
     again_ms = mono_ms_between(fresh, mono_now());
     printf("# %d codes drafted in %" PRId64 " ms, and over again in %" PRId64 " ms\n", LEFT, fresh_ms, again_ms);
@@ -632,8 +734,11 @@ int main(void)
         T(a_code_of_the_service_belongs_to_one_coupon),
         T(a_code_of_the_service_that_was_given_up_is_anybodys),
         T(a_late_writer_does_not_touch_the_directory),
+        T(twins_are_drafted_again_after_an_interruption),
+        T(a_code_of_a_deleted_coupon_is_anybodys),
         T(a_code_is_resolved_to_its_coupons),
         T(only_the_codes_of_retired_slots_are_cleaned_up),
+        T(a_retired_code_whose_twin_is_in_use_stays_the_coupons),
         T(codes_are_drafted_fast),
         T(drafts_left_behind_are_written_over_fast),
     };

@@ -2,8 +2,8 @@
  * fuzz/fuzz_codes.c -- lists of codes: a byte says plain or CSV and how long the pieces are in which the text comes.
  *
  * Why     chunks are made small here, so that every text is cut into several
- * Holds   the chunks together are the text, but for the rest of a line that is longer than a chunk; each row of the text is found
- *         once, under its line; a row is a code, or says what is wrong
+ * Holds   however it comes, the text is converted to the same; its chunks together are that, but for the rest of a line that is longer
+ *         than a chunk; each row of the text is found once, under its line; a row is a code, or says what is wrong
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 
 static struct code_row expected[ROWS_MAX];
 static size_t expected_count, found_count;
-static int64_t column;
+static struct list_shape shape;
 static bool line_was_cut;
 
 static void check_row(const struct code_row *row)
@@ -44,16 +44,16 @@ static bool next_row(struct code_rows *rows, struct code_row *row)
     return true;
 }
 
-static enum store_status put(struct store *session, const struct upload_chunk *chunk)
+static enum store_status put(void *context, const struct upload_chunk *chunk)
 {
     char *text = malloc(chunk->len);
     struct code_rows rows;
     struct code_row row;
 
-    (void)session;
+    (void)context;
     REQUIRE(chunk->len > 0 && chunk->len <= CHUNK_SIZE);
     memcpy(text, chunk->text, chunk->len); /* so that reading past it is seen */
-    code_rows_begin(&rows, text, chunk->len, chunk->first_line, column);
+    code_rows_begin(&rows, text, chunk->len, chunk->first_line, shape);
     while (next_row(&rows, &row)) {
         if (!line_was_cut) {
             REQUIRE_OR(found_count < expected_count, "line %d", (int)row.line);
@@ -66,14 +66,26 @@ static enum store_status put(struct store *session, const struct upload_chunk *c
     return STORE_OK;
 }
 
-static void read_whole(const char *text, size_t len)
+/* The rows of the whole text, whose first line has that number. */
+static void read_whole(const char *text, size_t len, int64_t first_line)
 {
     struct code_rows rows;
 
     expected_count = 0;
-    code_rows_begin(&rows, text, len, 1, column);
+    code_rows_begin(&rows, text, len, first_line, shape);
     while (expected_count < ROWS_MAX && next_row(&rows, &expected[expected_count]))
         expected_count++;
+}
+
+/* The whole text as list_text.h makes it. */
+static char *converted(const char *bytes, size_t len, size_t *text_len)
+{
+    char *text = malloc(LIST_TEXT_ROOM(len) + LIST_TEXT_ROOM(0));
+    struct list_text t = {.kept_len = 0};
+
+    *text_len = list_text_add(&t, bytes, len, text);
+    *text_len += list_text_end(&t, text + *text_len);
+    return text;
 }
 
 /* A line that no chunk can hold is cut, and is then another one. */
@@ -92,26 +104,34 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct upload u;
     struct input input = {data, size};
     uint8_t how = input_byte(&input);
-    char digest[UPLOAD_DIGEST_SIZE], *text;
-    size_t len, piece = 1 + how / 2;
-    const char *newline;
+    char digest[UPLOAD_DIGEST_SIZE], *bytes, *text;
+    size_t bytes_len, len, head = 0, piece = 1 + how / 2;
+    int64_t first_line = 1;
 
-    text = input_rest(&input, &len);
-    newline = len ? memchr(text, '\n', len) : NULL;
-    column = how & 1 ? code_rows_column(text, newline ? (size_t)(newline - text) : len) : 0;
+    bytes = input_rest(&input, &bytes_len);
+    text = converted(bytes, bytes_len, &len);
+    shape = (struct list_shape){0, ','};
     found_count = 0;
-    if (!(how & 1) || column)
-        read_whole(text, len);
-    line_was_cut = has_long_line(text, len) || expected_count == ROWS_MAX;
-    upload_begin(&u, NULL, how & 1);
+    expected_count = 0;
+    if (how & 1) /* its header is read in the first chunk */
+        head = code_rows_header(text, len, CODE_COLUMN, &shape);
+    for (size_t i = 0; i < head; i++)
+        first_line += text[i] == '\n';
+    if (!(how & 1) || shape.column)
+        read_whole(text + head, len - head, first_line);
+    line_was_cut = has_long_line(text, len) || expected_count == ROWS_MAX || head >= CHUNK_SIZE;
+    upload_begin(&u, NULL, how & 1 ? CODE_COLUMN : NULL);
     u.put = put;
-    for (size_t at = 0; at < len && upload_add(&u, text + at, len - at < piece ? len - at : piece);)
+    u.check = false;
+    for (size_t at = 0; at < bytes_len && upload_add(&u, bytes + at, bytes_len - at < piece ? bytes_len - at : piece);)
         at += piece;
     if (upload_end(&u, digest)) {
         REQUIRE(strlen(digest) == UPLOAD_DIGEST_SIZE - 1);
-        REQUIRE_OR(line_was_cut || ((how & 1) && !column) || found_count == expected_count, "%zu of %zu", found_count,
+        REQUIRE_OR(line_was_cut || ((how & 1) && !shape.column) || found_count == expected_count, "%zu of %zu", found_count,
                 expected_count);
     }
+    upload_release(&u);
     free(text);
+    free(bytes);
     return 0;
 }

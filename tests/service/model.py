@@ -15,7 +15,7 @@ STANDING = ("issued", "reserved", "redeemed")
 DAY_MS = 24 * 3600 * 1000
 EXTENSIONS_MAX = 32
 SLACK_MS = 150  # between this process's clock and the service's
-ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+ALPHABET = "23456789BCDFGHJKMNPQRSTVWXZ"
 
 
 def ms(text):

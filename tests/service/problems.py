@@ -15,6 +15,7 @@ PROBLEMS = {
     "bad_request": (400, False),
     "bad_cursor": (400, False),
     "code_required": (400, False),
+    "suspicious_rows": (400, False),
     "coupon_archived": (410, False),
     "coupon_exists": (409, False),
     "coupon_in_use": (409, False),

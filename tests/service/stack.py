@@ -385,7 +385,7 @@ class Stack:
     def import_codes(self, coupon, codes):
         """Each becomes a slot; the job's result."""
         text = "".join(f"{code}\n" for code in codes).encode()
-        reply = self.client("ops").post(f"/coupons/{coupon}/codes", text, headers={"Content-Type": "text/plain"}).expect(202)
+        reply = self.client("ops").post(f"/coupons/{coupon}/codes?accept=all", text, headers={"Content-Type": "text/plain"}).expect(202)
         return self.job(reply)["result"]
 
     def job(self, reply, state="done", seconds=PATIENCE_S):

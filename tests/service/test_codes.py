@@ -163,7 +163,7 @@ def test_bad_rows_can_be_fetched_as_csv(stack, ops, reporting):
         reply = reporting.get(at + query).expect(200)
         assert reply.header("Content-Type") == "text/csv; charset=utf-8", reply
         told = list(csv.DictReader(io.StringIO(reply.body.decode(), newline="")))
-        assert all(set(r) == {"line", "kind", "reason"} and r["reason"] for r in told), told[:3]
+        assert all(set(r) == {"line", "kind", "reason", "text"} and r["reason"] for r in told), told[:3]
         assert kind is None or {r["kind"] for r in told} == {kind}
         return [int(r["line"]) for r in told]
 
@@ -175,7 +175,7 @@ def test_bad_rows_can_be_fetched_as_csv(stack, ops, reporting):
     ops.get("/coupons/-/jobs/nothing/rows").problem("job_not_found")
     other = stack.coupon(slots=1)
     jobs = ops.get(f"/coupons/-/jobs?coupon={other}").ok()["items"]
-    assert ops.get(f"/coupons/-/jobs/{jobs[0]['id']}/rows").expect(200).body == b"line,kind,reason\r\n"
+    assert ops.get(f"/coupons/-/jobs/{jobs[0]['id']}/rows").expect(200).body == b"line,kind,reason,text\r\n"
 
 
 def test_a_list_of_many_parts_is_imported_whole_and_in_order(stack, ops):
@@ -247,7 +247,7 @@ def test_a_taken_code_shows_to_whom_and_when(stack, ops, storefront):
     assert of(ops, coupon, "CCCC-3").ok()["due"] == held["reserved_until"]
     assert of(ops, coupon, "E/E%E").ok()["state"] == "free"
     assert ops.get(f"/coupons/{coupon}/slots/{taken['slot']}").ok()["code"] == "BBBB-2"
-    for unknown in ("AAAA", "aaaa-1", "x", "ä", "y" * 300, "AAAA-1 "):
+    for unknown in ("AAAA", "aaaa-1", "x", "ä", "y" * 300, "AAAA-1 x"):
         of(ops, coupon, unknown).problem("code_not_found")
     of(ops, stack.coupon(slots=1), "AAAA-1").problem("code_not_found")
     assert export(ops, stack.coupon(slots=1)) == {}
@@ -299,7 +299,7 @@ def test_an_unknown_code_and_somebody_else_s_look_alike(stack, storefront):
             reply.problem("code_not_found")
         same(*replies)
     same(*[storefront.post(f"/coupons/{coupon}/check", {"user": "me", "code": code}).expect(200) for code in asked])
-    same(*[storefront.post("/coupons/-/resolve", {"user": "me", "code": code}).expect(200) for code in asked + ["", "ä", "y" * 500]])
+    same(*[storefront.post("/coupons/-/resolve", {"user": "me", "code": code}).expect(200) for code in asked + ["", "ä", "y" * 256]])
     assert storefront.post("/coupons/-/resolve", {"user": "me", "code": "THEIRS-1"}).ok()["items"] == []
 
 
@@ -512,6 +512,49 @@ def test_a_storefront_finds_active_coupons_only(stack, storefront, ops):
 def test_loose_codes_are_found_as_they_are_typed(stack, storefront):
     coupon = imported(stack, ["LOOSE-77"], codes={"match": "loose"})
     assert [i["coupon"] for i in items(storefront, "loo se77")] == [coupon]
+
+
+TYPED_BY_NOBODY = ["", " ", "x", "\u00e4\u00f6\u00fc", "SUMMER\u2028", "\U0001f600", "a\tb\nc\x01", "'\"$ne", "----", "\u200b", "x" * 65, "\u00df" * 256]
+
+
+@pytest.mark.parametrize("typed", TYPED_BY_NOBODY, ids=range(len(TYPED_BY_NOBODY)))
+def test_whatever_is_typed_as_a_code_is_a_code_that_does_not_exist(stack, storefront, ops, typed):
+    for match in ("loose", "exact"):
+        coupon = imported(stack, ["REAL-CODE"], codes={"match": match})
+        storefront.take(coupon, "u", code=typed).problem("code_not_found")
+        checked = storefront.post(f"/coupons/{coupon}/check", {"user": "u", "code": typed}).ok()
+        assert not checked["ok"] and "code_not_found" in checked.values(), checked
+        batch = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": [{"key": "k", "user": "u", "code": typed}]}).ok()
+        assert batch["items"][0]["status"] == 404, batch
+    assert items(storefront, typed) == []
+    plain = stack.coupon(slots=1)
+    storefront.take(plain, "u", code=typed).problem("code_not_found")
+
+
+def test_more_than_anybody_types_is_malformed(stack, storefront):
+    coupon = imported(stack, ["REAL-CODE"])
+    storefront.take(coupon, "u", code="x" * 257).problem("bad_request", at="/code")
+    storefront.post("/coupons/-/resolve", {"code": "x" * 257, "user": "u"}).problem("bad_request", at="/code")
+
+
+def test_a_generated_code_is_taken_however_it_is_typed(stack, storefront, ops):
+    coupon = stack.coupon(slots=4, cap={"total": 4, "per_user": 4}, codes={"source": "generated", "claim": "present", "prefix": "GO-"})
+    assert ops.get(f"/coupons/{coupon}").ok()["codes"]["match"] == "loose"
+    wide = {ord(c): ord(c) + 0xFEE0 for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"}
+    ways = (lambda code: code.lower(), lambda code: code.translate(wide), lambda code: "\u00a0" + code.replace("-", "\u2014") + "\u3000",
+            lambda code: "\u200b".join(code))
+    for code, way in zip(list(export(ops, coupon)), ways):
+        assert not set(code[3:]) & set("AEY"), code
+        assert [i["coupon"] for i in items(storefront, way(code))] == [coupon]
+        assert storefront.take(coupon, "me", code=way(code)).ok(201)["code"] == code
+
+
+def test_blanks_around_an_exact_code_fall_away(stack, storefront):
+    coupon = imported(stack, ["Exact-1"])
+    storefront.take(coupon, "u", code="exact-1").problem("code_not_found")
+    storefront.take(coupon, "u", code="Exact\u20101").problem("code_not_found")
+    assert [i["coupon"] for i in items(storefront, "\u3000Exact-1\r\n", user="u")] == [coupon]
+    assert storefront.take(coupon, "u", code=" \tExact-1\u00a0").ok(201)["code"] == "Exact-1"
 
 
 @pytest.mark.parametrize("body, pointer", [({}, "/code"), ({"code": "AAAA"}, "/user"), ({"code": 5, "user": "u"}, "/code"),

@@ -11,7 +11,7 @@ DEFAULTS = {
     "description": "", "state": "draft", "starts_at": None, "ends_at": None, "time_zone": "UTC",
     "cap": {"policy": "exact", "per_day": None, "per_user": 1, "per_user_per_day": None, "discount_minor": None},
     "on_user_cap": "refuse", "discount": {"kind": "none"}, "valid_for_s": None, "reserve_s": 900,
-    "codes": {"source": "none", "length": 10, "prefix": "", "pick": "sequential", "claim": "any", "match": "exact",
+    "codes": {"source": "none", "length": 10, "prefix": "", "pick": "sequential", "claim": "any", "match": "loose",
               "unique": "coupon"},
     "low_stock": None, "replenish": {"below": None, "add": None}, "cleanup_after_s": 2592000, "lanes": 1, "metadata": {},
 }

@@ -18,7 +18,7 @@ from effort import effort
 from stack import ROOT, wait_until
 from test_coupons import walk
 
-ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+ALPHABET = "23456789BCDFGHJKMNPQRSTVWXZ"
 COUNTS = ("rows", "imported", "duplicates_in_file", "duplicates_in_coupon", "invalid")
 TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 CSV = {"Content-Type": "text/csv"}
@@ -71,6 +71,11 @@ def bad_rows(stack, job, kind=None):
     return [(int(row["line"]), row["kind"], row["reason"]) for row in csv.DictReader(io.StringIO(reply.body.decode()))]
 
 
+def bad_texts(client, job):
+    reply = client.get(f"/coupons/-/jobs/{job['id']}/rows").expect(200)
+    return [row["text"] for row in csv.DictReader(io.StringIO(reply.body.decode(), newline=""))]
+
+
 # ---- rows ----
 
 def test_each_row_is_told_what_became_of_it(stack, coupon):
@@ -99,7 +104,74 @@ def test_csv_is_read_by_its_header(stack, coupon):
     assert bad_rows(stack, job) == [(4, "invalid", "no code"), (5, "invalid", "unclosed quote"),
                                     (6, "invalid", "too few columns")]
     assert_has(stack, name, ["AAAA-1", "BBBB,1", "DDDD"])
-    stack.client("ops").post(f"/coupons/{name}/codes", b"codes\nAAAA\n", headers=CSV).problem("bad_request")
+    refused = stack.client("ops").post(f"/coupons/{name}/codes", b"Gutschein,Nr\nAAAA,1\n", headers=CSV).problem("bad_request")
+    assert "no column named code" in refused["detail"] and "Gutschein, Nr" in refused["detail"], refused
+    job = stack.job(stack.client("ops").post(f"/coupons/{name}/codes?column=gutschein", b"Nr,Gutschein\n1,EEEE\n", headers=CSV).expect(202))
+    assert counts_of(job) == (1, 1, 0, 0, 0), job
+
+
+HEADED = "Nr{0}Code{0}Note\r\n1{0}SHEET-1{0}\r\n2{0}\"SHEET-2\"{0}\"a{0}b\"\r\n3{0}8.71235E+12{0}\u00fc\r\n"
+SHEETS = {"semicolons": HEADED.format(";").encode(), "tabs": HEADED.format("\t").encode(), "bars": HEADED.format("|").encode(),
+          "sep=": ("sep=;\r\n" + HEADED.format(";")).encode(), "CR": HEADED.format(",").replace("\r\n", "\r").encode(),
+          "UTF-8 with a mark": HEADED.format(";").encode("utf-8-sig"), "UTF-16 LE": b"\xff\xfe" + HEADED.format("\t").encode("utf-16-le"),
+          "UTF-16 BE": b"\xfe\xff" + ("sep=;\n" + HEADED.format(";")).encode("utf-16-be"), "latin-1": HEADED.format(";").encode("latin-1")}
+
+
+@pytest.mark.parametrize("kind", SHEETS)
+def test_a_list_is_read_as_a_spreadsheet_writes_it(stack, coupon, kind):
+    name = coupon()
+    job = stack.job(send(stack, name, SHEETS[kind], CSV))
+    assert counts_of(job) == (3, 2, 0, 0, 1), job
+    line = 5 if b"s\0e\0p" in SHEETS[kind] or SHEETS[kind].startswith((b"sep=", b"\xfe\xff")) else 4
+    assert bad_rows(stack, job) == [(line, "invalid", "a number in scientific notation")]
+    [text] = bad_texts(stack.client("ops"), job)
+    assert "8.71235E+12" in text and text.startswith("3") and (kind == "latin-1" or text.endswith("\u00fc")), text
+    assert_has(stack, name, ["SHEET-1", "SHEET-2"])
+
+
+def test_a_plain_list_in_utf_16_with_cr_line_ends_is_read(stack, coupon):
+    name = coupon()
+    assert counts_of(stack.job(send(stack, name, "PLAIN-1\rPLAIN-2\r".encode("utf-16")))) == (2, 2, 0, 0, 0)
+    assert_has(stack, name, ["PLAIN-1", "PLAIN-2"])
+
+
+@pytest.mark.parametrize("text, lines", [(b"Code\nAAAA-1\n", [1]), (b"\nCoupon codes\nAAAA-1\n", [2]), (b"AAAA-1\nBBBB;1\n\"CCCC\"\n", [2, 3]),
+                                         (b"AAAA-1\tx\r\nBBBB\r\n", [1]), (b"AAAA-1,\n" * 500, list(range(1, 21)))])
+def test_a_plain_list_that_looks_like_another_is_refused_before_anything_is_made(stack, ops, coupon, text, lines):
+    name = coupon()
+    refused = ops.post(f"/coupons/{name}/codes", text, headers=TEXT).problem("suspicious_rows")
+    assert [row["line"] for row in refused["rows"]] == lines, refused
+    assert all(row["text"] in text.decode() and row["reason"] for row in refused["rows"])
+    assert ops.get(f"/coupons/-/jobs?coupon={name}").ok()["items"] == [] and stack.counts(name)["slots"] == 0
+    assert stack.job(ops.post(f"/coupons/{name}/codes?accept=all", text, headers=TEXT).expect(202))["result"]["rows"] > 0
+    ops.post(f"/coupons/{name}/codes?accept=some", text, headers=TEXT).problem("bad_request")
+
+
+def test_a_dry_run_says_what_would_happen_and_makes_nothing(stack, ops, coupon):
+    one, name = coupon(unique="service"), coupon(total=6, unique="service", match="loose")
+    stack.job(send(stack, one, list_of(["DRY-OTHER"])))
+    stack.job(send(stack, name, list_of(["DRY-OLD"])))
+    codes = some_codes(40_000, seed=20)  # several chunks
+    text = list_of(["dryold", "DRYOTHER", "DRY-1", "dry 1", "abc"] + codes + codes[:3])
+    before = stack.counts(name)
+    told = ops.post(f"/coupons/{name}/codes?dry_run=true", text, headers=TEXT).ok(200)
+    assert stack.counts(name) | {"as_of": 0} == before | {"as_of": 0}
+    assert len(ops.get(f"/coupons/-/jobs?coupon={name}").ok()["items"]) == 1
+    assert told["imported"] == 5
+    job = stack.job(send(stack, name, text), "failed")
+    assert told == job["result"], (told, job["result"])
+    assert told["bad_rows"][1]["reason"] == f"coupon {one} has this code"
+    ops.post(f"/coupons/{name}/codes?dry_run=true", b"Code\nAAAA\n", headers=TEXT).problem("suspicious_rows")
+    ops.post(f"/coupons/{name}/codes?dry_run=true", b"a;b\nAAAA\n", headers=CSV).problem("bad_request")
+    ops.post(f"/coupons/{name}/codes?dry_run=true", b"A" * 1023 + b"\n" + b"0123456789ABCDE\n" * (1 << 20), headers=TEXT).problem("too_large")
+
+
+def test_the_texts_of_bad_rows_are_for_ops_alone(stack, ops, reporting, coupon):
+    name = coupon()
+    job = stack.job(send(stack, name, b'code,x\nabc,"1,2"\nGr\xc3\xbc\xff\x01e,3\n', CSV))
+    assert bad_texts(ops, job) == ['abc,"1,2"', "Gr\u00fc??e,3"]
+    assert bad_texts(reporting, job) == ["", ""]
+    assert "abc" not in json.dumps(job)
 
 
 def test_a_loose_match_finds_doubles_however_they_are_written(stack, coupon):
@@ -149,7 +221,7 @@ def test_a_code_of_one_coupon_is_a_duplicate_in_another_where_codes_are_the_serv
     stack.job(send(stack, one, list_of(["SHARED-1", "OWN-1"])))
     job = stack.job(send(stack, two, list_of(["shared1", "OWN-2", "OWN-1"])))
     assert counts_of(job) == (3, 1, 0, 2, 0), job
-    assert [r[2] for r in bad_rows(stack, job)] == ["another coupon has this code"] * 2
+    assert [r[2] for r in bad_rows(stack, job)] == [f"coupon {one} has this code"] * 2
     assert_has(stack, two, ["OWN-2"])
     assert_has(stack, one, ["SHARED-1", "OWN-1"])
 
@@ -161,7 +233,35 @@ def test_only_a_coupon_whose_codes_are_imported_takes_them(stack, ops):
     ops.post(f"/coupons/{imported}/slots", {"count": 5}).problem("bad_request")
 
 
+def test_a_deleted_coupon_that_was_never_used_gives_its_codes_back(stack, ops, coupon):
+    """Codes that differ only in dashes among them; and those of a job that still runs."""
+    one, two = coupon(unique="service"), coupon(unique="service")
+    twins = ["BACK-1", "BACK1", "BA-CK1", "BACK-2"]
+    assert counts_of(stack.job(send(stack, one, list_of(twins)))) == (4, 4, 0, 0, 0)
+    assert counts_of(stack.job(send(stack, two, list_of(twins)))) == (4, 0, 0, 4, 0)
+    running = send(stack, one, list_of(codes := some_codes(200_000, seed=21)))
+    wait_until("some progress", lambda: ops.get(running.header("Location")).ok()["done"] > 0)
+    ops.delete(f"/coupons/{one}").expect(204)
+    assert counts_of(stack.job(send(stack, two, list_of(twins)))) == (4, 4, 0, 0, 0)
+    stack.job(running, "failed")
+    assert counts_of(stack.job(send(stack, two, list_of(codes[:30_000])))) == (30_000, 30_000, 0, 0, 0)
+    assert_has(stack, two, twins + codes[:30_000])
+
+
 # ---- interrupted, repeated, side by side ----
+
+def test_a_list_of_twins_is_imported_although_its_runner_is_killed(stack, ops, coupon):
+    """Each pair differs only in its dashes and has one entry in the directory of the service."""
+    name = coupon(unique="service")
+    codes = [twin for code in some_codes(30_000, seed=22) for twin in (code, f"{code[:4]}-{code[4:]}")]
+    at = send(stack, name, list_of(codes)).header("Location")
+    for _ in range(3):
+        target = ops.get(at).ok()["done"]
+        wait_until("progress", lambda: (job := ops.get(at).ok())["done"] > target or job["state"] == "done")
+        stack.kill("runner", stopped=True)
+    assert counts_of(stack.job_at(at)) == (60_000, 60_000, 0, 0, 0)
+    assert_has(stack, name, codes)
+
 
 def test_two_imports_of_overlapping_lists_at_once(stack, coupon):
     name, codes = coupon(), some_codes(60_000, seed=3)
@@ -308,6 +408,24 @@ def test_couponctl_imports_a_file_and_tells_of_every_row(stack, coupon, tmp_path
     told = json.loads(couponctl(stack, "codes", "import", name, "-", "--json", "--csv", text=b"id,code\n1,CCCC\n2,BBBB\n")[0])
     assert tuple(told[name] for name in COUNTS) == (2, 1, 0, 1, 0), told
     assert_has(stack, name, ["AAAA", "BBBB", "CCCC"])
+
+
+def test_couponctl_sends_lists_as_spreadsheets_write_them(stack, coupon, tmp_path):
+    name, path, plain = coupon(), tmp_path / "list.csv", tmp_path / "list.txt"
+    path.write_bytes("sep=;\r\nNr;Gutschein\r\n1;CTL-1\r\n2;abc\r\n".encode("utf-16"))
+    couponctl(stack, "codes", "import", name, path, status=1)
+    out, err = couponctl(stack, "codes", "import", name, path, "--column", "Gutschein", "--dry-run")
+    assert "2 rows: 1 imported" in out and "nothing was made" in out and "line 4: invalid: too short" in err, (out, err)
+    assert stack.counts(name)["slots"] == 0
+    couponctl(stack, "codes", "import", name, path, "--column", "Gutschein")
+    plain.write_text("Code\nCTL-2\n")
+    out, err = couponctl(stack, "codes", "import", name, plain, status=1)
+    assert "line 1: a heading: Code" in err, (out, err)
+    couponctl(stack, "codes", "import", name, plain, "--accept-all")
+    assert_has(stack, name, ["CTL-1", "Code", "CTL-2"])
+    path.write_text("sep=;\na;code\n" + "".join(f"x;PART-{i:05}\n" for i in range(500)) + "x;abc\n")
+    out, err = couponctl(stack, "codes", "import", name, path, "--request-bytes", 2000)
+    assert "501 rows: 500 imported" in out and "line 503: invalid: too short" in err, (out, err)
 
 
 def test_a_long_list_is_sent_in_several_requests(stack, coupon, tmp_path):

@@ -93,6 +93,19 @@ def test_a_coupon_that_is_over_is_cleaned_up_once_and_no_other(stack, ops, store
     stack.verify(coupon, laned)
 
 
+def test_a_spent_code_is_not_imported_again_although_its_twin_was_cleaned_up(stack, storefront):
+    """Both have one entry in the directory of the service: they differ only in a dash."""
+    codes = {"source": "imported", "unique": "service"}
+    coupon, other = (stack.coupon(cap={"total": None}, codes=codes, cleanup_after_s=1) for _ in range(2))
+    stack.import_codes(coupon, ["TWINNED-1", "TWINNED1", "TWINNED2"])
+    storefront.take(coupon, "u", code="TWINNED1").expect(201)
+    stack.patch(coupon, {"state": "ended"})
+    wait_until("its cleaning up", lambda: [j for j in cleanups(stack, coupon) if j["state"] == "done"], every=0.2)
+    result = stack.import_codes(other, ["TWINNED1", "twinned-1", "TWINNED2"])
+    assert (result["imported"], result["duplicates_in_coupon"]) == (1, 2), result
+    stack.verify(coupon, other)
+
+
 @pytest.mark.heavy
 def test_leftovers_are_deleted_in_time(beside):
     """What lies there when the runner starts: parts without a job and tombstones go after a day, what became of an import's rows

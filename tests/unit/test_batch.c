@@ -428,6 +428,7 @@ static void lines_are_as_ever(void **state)
     definition.id = "sale";
     definition.title = "Sale";
     definition.version = 2;
+    definition.codes.match = MATCH_EXACT;
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
         for (int form = 0; form < 3; form++)
             add_for_ever(b, (enum entry_kind)kind, form);

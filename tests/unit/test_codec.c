@@ -40,6 +40,7 @@ static const struct coupon *sample_coupon(void)
     c->discount.percent_bp = 1500;
     c->discount.currency = "EUR";
     c->discount.only.skus = (struct string_list){skus, 2};
+    c->codes.match = MATCH_EXACT;
     c->metadata = "{\"a\":[1,2]}";
     return c;
 }

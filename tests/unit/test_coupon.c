@@ -644,7 +644,7 @@ static void the_contracts_example_is_written(void **state)
     assert_string_equal(
         written(false),
         "{\"cap\":{\"discount_minor\":null,\"per_day\":null,\"per_user\":1,\"per_user_per_day\":null,\"policy\":\"exact\","
-        "\"total\":5000},\"cleanup_after_s\":2592000,\"codes\":{\"claim\":\"any\",\"length\":10,\"match\":\"exact\","
+        "\"total\":5000},\"cleanup_after_s\":2592000,\"codes\":{\"claim\":\"any\",\"length\":10,\"match\":\"loose\","
         "\"pick\":\"sequential\",\"prefix\":\"\",\"source\":\"none\",\"unique\":\"coupon\"},\"description\":\"\","
         "\"discount\":{\"amount_minor\":500,\"currency\":\"EUR\",\"kind\":\"amount\",\"min_spend_minor\":2000,"
         "\"only\":{\"categories\":[],\"skus\":[]}},\"ends_at\":null,\"id\":\"summer-sale\",\"lanes\":1,\"low_stock\":100,"

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "http/manifest.h"
 #include "runner/code_drafts.h"
-#include "runner/manifest.h"
 
 static void assert_result(const struct manifest *m, const char *expected)
 {
@@ -22,7 +22,7 @@ static void assert_result(const struct manifest *m, const char *expected)
 static void parts_add_up(void **state)
 {
     const struct upload_chunk one = {.rows = 10, .new_codes = 7, .duplicates_in_file = 1, .duplicates_in_coupon = 1, .invalid = 1,
-                                     .bad = "2,invalid,too short\n4,duplicate,an earlier row has this code\n"};
+                                     .bad = "2,invalid,too short,ab\n4,duplicate,an earlier row has this code,\"A,\"\"B\"\n"};
     const struct upload_chunk two = {.rows = 5, .new_codes = 1, .bad = NULL};
     struct manifest m = {.bad = BUF_INIT};
 
@@ -51,20 +51,44 @@ static void nothing_is_a_result_too(void **state)
 static void the_result_shows_the_first_hundred_bad_rows(void **state)
 {
     struct manifest m = {.bad = BUF_INIT};
+    struct upload_chunk one = {.rows = 0};
     struct buf bad = BUF_INIT;
     const char *last;
 
     (void)state;
     for (int64_t line = 1; line <= 150; line++)
-        manifest_bad_row(&bad, line, "invalid", "too long");
-    manifest_add(&m, &(struct upload_chunk){.rows = 150, .invalid = 150, .bad = bad.data});
-    manifest_add(&m, &(struct upload_chunk){.rows = 150, .invalid = 150, .bad = bad.data});
+        manifest_row(&one, &bad, &(struct code_row){.line = line, .text = "x", .text_len = 1, .wrong = "too long"}, FATE_INVALID, NULL);
+    one.bad = bad.data;
+    manifest_add(&m, &one);
+    manifest_add(&m, &one);
     assert_int_equal(m.bad_count, 100);
     assert_int_equal(m.invalid, 300);
     last = strrchr(m.bad.data, '{');
     assert_string_equal(last, "{\"line\":100,\"kind\":\"invalid\",\"reason\":\"too long\"}");
     buf_free(&bad);
     manifest_release(&m);
+}
+
+static void each_row_counts_and_a_bad_one_comes_with_its_text(void **state)
+{
+    static const char text[] = "\xEF\xBB\xBFG\xC3\xBC\xFF\x01,\"x\"";
+    const struct code_row row = {.line = 3, .text = text + 3, .text_len = sizeof text - 4, .wrong = "not printable ASCII"};
+    struct upload_chunk chunk = {.rows = 0};
+    struct buf bad = BUF_INIT;
+
+    (void)state;
+    for (int fate = 0; fate < FATE_COUNT; fate++)
+        manifest_row(&chunk, &bad, &row, (enum row_fate)fate, "spring_1");
+    assert_int_equal(chunk.rows, FATE_COUNT);
+    assert_int_equal(chunk.new_codes, 1);
+    assert_int_equal(chunk.duplicates_in_file, 1);
+    assert_int_equal(chunk.duplicates_in_coupon, 2);
+    assert_int_equal(chunk.invalid, 1);
+    assert_string_equal(bad.data, "3,duplicate,an earlier row has this code,\"G\xC3\xBC??,\"\"x\"\"\"\n"
+                                  "3,duplicate,the coupon has this code,\"G\xC3\xBC??,\"\"x\"\"\"\n"
+                                  "3,duplicate,coupon spring_1 has this code,\"G\xC3\xBC??,\"\"x\"\"\"\n"
+                                  "3,invalid,not printable ASCII,\"G\xC3\xBC??,\"\"x\"\"\"\n");
+    buf_free(&bad);
 }
 
 static void a_code_counts_as_doubled_from_the_second_time_on(void **state)
@@ -84,6 +108,7 @@ int main(void)
         cmocka_unit_test(parts_add_up),
         cmocka_unit_test(nothing_is_a_result_too),
         cmocka_unit_test(the_result_shows_the_first_hundred_bad_rows),
+        cmocka_unit_test(each_row_counts_and_a_bad_one_comes_with_its_text),
         cmocka_unit_test(a_code_counts_as_doubled_from_the_second_time_on),
     };
 

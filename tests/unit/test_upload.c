@@ -22,9 +22,9 @@ static size_t count, fail_at;
 static char id[ID_SHORT_LEN + 1];
 static struct upload upload;
 
-static enum store_status put(struct store *session, const struct upload_chunk *chunk)
+static enum store_status put(void *context, const struct upload_chunk *chunk)
 {
-    (void)session;
+    (void)context;
     if (count == fail_at)
         return STORE_FAILED;
     assert_true(count < CHUNKS_MAX);
@@ -43,6 +43,7 @@ static int tear_down(void **state)
     (void)state;
     while (count)
         free(chunks[--count].text);
+    upload_release(&upload);
     return 0;
 }
 
@@ -50,7 +51,7 @@ static void begin(bool csv)
 {
     tear_down(NULL);
     fail_at = CHUNKS_MAX;
-    upload_begin(&upload, NULL, csv);
+    upload_begin(&upload, NULL, csv ? CODE_COLUMN : NULL);
     upload.put = put;
     memcpy(id, upload.id, sizeof id);
 }
@@ -75,7 +76,7 @@ static void a_short_text_is_one_part_however_it_comes(void **state)
         begin(false);
         assert_true(feed(text, sizeof text - 1, piece));
         assert_int_equal(count, 1);
-        assert_string_equal(chunks[0].text, text);
+        assert_string_equal(chunks[0].text, "AAAA\n\nBBBB\nCCCC");
         assert_int_equal(chunks[0].first_line, 1);
         assert_int_equal(upload.line - 1, 4);
         assert_true(upload.has_row);
@@ -145,12 +146,50 @@ static void csv_must_name_the_column(void **state)
     (void)state;
     begin(true);
     assert_true(feed("\xEF\xBB\xBF" "name,\"Code\"\r\nx,AAAA\r\n", 25, 3));
-    assert_int_equal(upload.column, 2);
+    assert_int_equal(upload.shape.column, 2);
+    assert_int_equal(upload.shape.separator, ',');
     assert_true(upload.has_row);
+    assert_string_equal(chunks[0].text, "\nx,AAAA\n"); /* the header is a blank line */
     begin(true);
     assert_false(feed("name,number\nx,AAAA\n", 19, 100));
     assert_true(upload.no_column);
+    assert_string_equal(upload.columns, "name, number");
     assert_int_equal(count, 0);
+}
+
+static void a_line_before_the_header_may_name_the_separator(void **state)
+{
+    static const char text[] = "\xFF\xFEs\0e\0p\0=\0;\0\r\0\n\0a\0;\0C\0o\0d\0e\0\r\0\n\0x\0;\0A\0B\0C\0D\0\r\0\n\0";
+
+    (void)state;
+    for (size_t piece = 1; piece < 9; piece++) {
+        begin(true);
+        assert_true(feed(text, sizeof text - 1, piece));
+        assert_int_equal(upload.shape.column, 2);
+        assert_int_equal(upload.shape.separator, ';');
+        assert_int_equal(count, 1);
+        assert_string_equal(chunks[0].text, "\n\nx;ABCD\n");
+        assert_int_equal(upload.line - 1, 3);
+    }
+}
+
+static void a_plain_list_that_looks_like_another_is_refused_with_the_rows(void **state)
+{
+    (void)state;
+    begin(false);
+    assert_false(feed("Code\nAAAA\nBBBB;x\n", 17, 3));
+    assert_int_equal(count, 0);
+    assert_string_equal(upload.suspicious.data, "{\"line\":1,\"reason\":\"a heading\",\"text\":\"Code\"},"
+                                                "{\"line\":3,\"reason\":\"quotes or separators, as in CSV\",\"text\":\"BBBB;x\"}");
+    begin(false);
+    upload.check = false;
+    assert_true(feed("Code\nAAAA\nBBBB;x\n", 17, 3));
+    assert_int_equal(count, 1);
+    begin(false);
+    for (int i = 0; i < CHUNK_SIZE; i++) /* it need not be read to its end */
+        if (!upload_add(&upload, "A,B\n", 4))
+            break;
+    assert_int_equal(upload.suspicious_count, UPLOAD_SUSPICIOUS_MOST);
 }
 
 static void blank_lines_and_a_header_are_no_rows(void **state)
@@ -203,6 +242,8 @@ int main(void)
         cmocka_unit_test_teardown(parts_hold_whole_lines_and_know_their_number, tear_down),
         cmocka_unit_test_teardown(a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number, tear_down),
         cmocka_unit_test_teardown(csv_must_name_the_column, tear_down),
+        cmocka_unit_test_teardown(a_line_before_the_header_may_name_the_separator, tear_down),
+        cmocka_unit_test_teardown(a_plain_list_that_looks_like_another_is_refused_with_the_rows, tear_down),
         cmocka_unit_test_teardown(blank_lines_and_a_header_are_no_rows, tear_down),
         cmocka_unit_test_teardown(nothing_is_taken_after_the_database_failed, tear_down),
         cmocka_unit_test_teardown(fields_are_quoted_where_they_must_be, tear_down),

@@ -49,6 +49,7 @@ const DISCOUNT = [
 const generated = has("/codes/source", "generated"), imported = has("/codes/source", "imported");
 const coded = has("/codes/source", "generated", "imported");
 const CLAIMS = [["any", "Anybody: the next free code"], ["present", "Only whoever presents its code"]];
+const MATCH = "Case, spaces and dashes in a code", MATCHES = [["loose", "Do not matter"], ["exact", "Matter"]];
 const CODES = [
   {at: "/codes/source", label: "Codes", type: "select",
    options: [["none", "None"], ["generated", "Generated here"], ["imported", "Imported from a file"]]},
@@ -58,8 +59,8 @@ const CODES = [
    options: [["sequential", "One after the other"], ["random", "At random"]]},
   {at: "/codes/claim", label: "Who may take one", type: "select", when: generated, options: CLAIMS},
   {at: "/codes/claim", label: "Who may take one", type: "select", when: imported, options: CLAIMS.toReversed()},
-  {at: "/codes/match", label: "Case, spaces and hyphens in a code", type: "select", when: coded,
-   options: [["exact", "Matter"], ["loose", "Do not matter"]]},
+  {at: "/codes/match", label: MATCH, type: "select", when: generated, options: MATCHES},
+  {at: "/codes/match", label: MATCH, type: "select", when: imported, options: MATCHES.toReversed()},
   {at: "/codes/unique", label: "No code twice", type: "select", when: coded,
    options: [["coupon", "In this coupon"], ["service", "In all coupons that ask for it"]]},
 ];

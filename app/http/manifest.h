@@ -1,0 +1,48 @@
+/*
+ * http/manifest.h -- the outcome of a list's rows: what becomes of each, sums over its chunks, and the first bad rows. Pure.
+ *
+ * Bad rows  of a chunk are lines "line,kind,reason,text" as CSV; kind is duplicate or invalid; the first three have no commas. The result
+ *           does not have the texts: whoever reads jobs may not read codes
+ */
+#ifndef HTTP_MANIFEST_H
+#define HTTP_MANIFEST_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "coupons/code_rows.h"
+#include "store/mongo.h"
+
+#define MANIFEST_BAD_MOST 100
+#define MANIFEST_NO_CODE "only spaces and dashes" /* of a row of which the look-up form leaves nothing */
+
+enum row_fate {
+    FATE_NEW,
+    FATE_IMPORTED,
+    FATE_BEYOND, /* beyond the cap */
+    FATE_IN_FILE,
+    FATE_IN_COUPON,
+    FATE_ELSEWHERE,
+    FATE_INVALID,
+    FATE_COUNT
+};
+
+struct manifest {
+    int64_t rows, new_codes, duplicates_in_file, duplicates_in_coupon, invalid;
+    struct buf bad; /* JSON: the first bad rows, separated by commas */
+    int64_t bad_count;
+};
+
+/* Count a row of a chunk, and add it to its bad ones if it is one. Of row: line, text, and of FATE_INVALID wrong. owner: the coupon of
+ * FATE_ELSEWHERE. */
+void manifest_row(struct upload_chunk *chunk, struct buf *bad, const struct code_row *row, enum row_fate fate, const char *owner);
+
+/* Add an imported chunk. */
+void manifest_add(struct manifest *m, const struct upload_chunk *chunk);
+/* Valid rows beyond the cap. */
+int64_t manifest_beyond(const struct manifest *m);
+/* Append the members of the job's result as JSON. */
+void manifest_write(const struct manifest *m, const char *digest, struct buf *out);
+void manifest_release(struct manifest *m);
+
+#endif

@@ -1,0 +1,60 @@
+/* Unit tests of runner/failing: which failures in a row are logged, and which end the job. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "runner/failing.h"
+
+#define SECOND INT64_C(1000)
+
+static struct mono at(int64_t ms)
+{
+    return mono_add_ms((struct mono){.ns = 1}, ms);
+}
+
+static void every_tenth_failure_in_a_row_is_logged(void **state)
+{
+    struct failing f = {.count = 0};
+
+    (void)state;
+    for (int i = 1; i <= 40; i++)
+        assert_int_equal(failing_again(&f, at(i * SECOND)), i % 10 == 0 ? FAILING_LOG : FAILING_REPEAT);
+    failing_over(&f);
+    for (int i = 1; i <= 9; i++)
+        assert_int_equal(failing_again(&f, at(i * SECOND)), FAILING_REPEAT);
+}
+
+static void after_an_hour_of_them_the_job_ends(void **state)
+{
+    struct failing f = {.count = 0};
+
+    (void)state;
+    for (int i = 0; i < 3600; i++)
+        assert_int_not_equal(failing_again(&f, at(i * SECOND)), FAILING_END);
+    for (int i = 3600; i < 3609; i++)
+        assert_int_equal(failing_again(&f, at(i * SECOND)), FAILING_REPEAT);
+    assert_int_equal(failing_again(&f, at(3609 * SECOND)), FAILING_END);
+}
+
+static void a_database_that_was_away_for_an_hour_is_asked_again(void **state)
+{
+    struct failing f = {.count = 0};
+
+    (void)state;
+    assert_int_equal(failing_again(&f, at(0)), FAILING_REPEAT);
+    for (int i = 2; i <= 9; i++)
+        assert_int_equal(failing_again(&f, at(7200 * SECOND + i)), FAILING_REPEAT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_tenth_failure_in_a_row_is_logged),
+        cmocka_unit_test(after_an_hour_of_them_the_job_ends),
+        cmocka_unit_test(a_database_that_was_away_for_an_hour_is_asked_again),
+    };
+
+    return cmocka_run_group_tests_name("failing", tests, NULL, NULL);
+}
