@@ -178,7 +178,7 @@ static void *auth_main(void *argument)
         for (; list; list = next) {
             next = list->next;
             list->auth_failed = !fine;
-            reactor_push(a->worker->reactor, list);
+            reactor_push(list);
         }
     }
     session->ops->close(session);

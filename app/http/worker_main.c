@@ -21,6 +21,7 @@
 #include "http/reactor.h"
 #include "http/refusal_counter.h"
 #include "http/router.h"
+#include "http/shares.h"
 #include "lanes/lanes.h"
 #include "store/fronts.h"
 #include "store/mongo.h"
@@ -28,8 +29,7 @@
 
 #define BACKOFF_MS 20
 #define FILL_AFTER 8 /* reads of new users of a coupon before all its users are read */
-#define STREAM_THREADS 3
-#define STREAMS_OF_ONE_KEY 2 /* leaves one: a long export by one key holds up no other */
+#define STREAM_THREADS 3 /* nginx lets one key have two streams at a time, which leaves one (coupons_streams) */
 #define MALLOC_ARENAS 4 /* glibc's default is one per thread, each keeping what it ever held */
 
 /* ---- what the engine counts ---- */
@@ -196,6 +196,8 @@ static void stop(struct worker *w)
     engine_stop(w->engine); /* after the last submit; later answers are sent to nobody */
     refusal_counter_stop(refusals);
     reactor_free(w->reactor);
+    shares_free(w->items_of_keys);
+    shares_free(w->items_of_coupons);
     schema_watch_stop(w->schema);
     mongo_close(w->mongo);
     log_event(LOG_INFO, "worker.stopped", "drained=%s", drained ? "true" : "false");
@@ -222,9 +224,11 @@ int worker_run(const struct config *config, int index, int listen_fd)
     refusals = refusal_counter_start(w.mongo);
     tell_of_front(&w);
     w.engine = start_engine(&w);
+    w.items_of_keys = shares_new(config->worker_requests_max, config->worker_requests_max);
+    w.items_of_coupons = shares_new(config->worker_requests_max, config->worker_queue_max / 2);
     w.auth = auth_start(&w);
-    w.blocking_pool = blocking_pool_start(&w, config->worker_aux_threads, config->worker_aux_threads, "http-aux");
-    w.streams = blocking_pool_start(&w, STREAM_THREADS, STREAMS_OF_ONE_KEY, "http-stream");
+    w.blocking_pool = blocking_pool_start(&w, config->worker_aux_threads, "http-aux");
+    w.streams = blocking_pool_start(&w, STREAM_THREADS, "http-stream");
     if (!reactor_start(&w, listen_fd, &calls)) {
         log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", strerror(errno));
         return EX_OSERR;
