@@ -188,7 +188,7 @@ static void note_failure(struct view_writer *v, struct view_lane *l)
     for (int i = 0; i < l->failures && ms < BACKOFF_MS_MAX; i++)
         ms *= 2;
     if (l->failures++ == 0)
-        log_event(LOG_WARNING, "views.failed", "coupon=%s lane=%lld", l->lane->coupon, (long long)l->lane->number);
+        log_event(LOG_WARNING, "views.failed", F_WORD("coupon", l->lane->coupon), F_INT("lane", l->lane->number));
     l->not_before = mono_add_ms(mono_now(), ms < BACKOFF_MS_MAX ? ms : BACKOFF_MS_MAX);
     put_last(v, l);
     v->failed = true;

@@ -217,7 +217,7 @@ static void accept_some(struct reactor *rx)
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             struct timespec pause = {.tv_nsec = 10000000};
 
-            log_event(LOG_WARNING, "connection.refused", "reason=\"%s\"", strerror(errno));
+            log_event(LOG_WARNING, "connection.refused", F_TEXT("reason", strerror(errno)));
             nanosleep(&pause, NULL);
             break;
         } else {

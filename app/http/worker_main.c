@@ -143,7 +143,7 @@ static void read_receipt_keys(struct worker *w)
     const char *path = w->config->receipts_seed_file, *message;
 
     if (!jws_keys_load(&w->receipt_keys, path, &message))
-        log_event(LOG_WARNING, "receipts.off", "path=\"%s\" reason=\"%s\"", path, message);
+        log_event(LOG_WARNING, "receipts.off", F_TEXT("path", path), F_TEXT("reason", message));
 }
 
 /* Announce this front before any call is answered, so that other fronts know whom to ask. */
@@ -183,10 +183,10 @@ static void stop(struct worker *w)
 {
     bool drained;
 
-    log_event(LOG_INFO, "worker.draining", "limit_s=%d", w->config->coupond_drain_s);
+    log_event(LOG_INFO, "worker.draining", F_INT("limit_s", w->config->coupond_drain_s));
     drained = reactor_drain(w->reactor, (int64_t)w->config->coupond_drain_s * 1000 / 2);
     if (!drained)
-        log_event(LOG_WARNING, "worker.not_drained", "connections are still open");
+        log_event(LOG_WARNING, "worker.not_drained", F_DETAILS("connections are still open"));
     blocking_pool_stop(w->blocking_pool);
     blocking_pool_stop(w->streams);
     auth_stop(w->auth);
@@ -200,7 +200,7 @@ static void stop(struct worker *w)
     shares_free(w->items_of_coupons);
     schema_watch_stop(w->schema);
     mongo_close(w->mongo);
-    log_event(LOG_INFO, "worker.stopped", "drained=%s", drained ? "true" : "false");
+    log_event(LOG_INFO, "worker.stopped", F_WORD("drained", drained ? "true" : "false"));
 }
 
 int worker_run(const struct config *config, int index, int listen_fd)
@@ -217,7 +217,7 @@ int worker_run(const struct config *config, int index, int listen_fd)
     read_receipt_keys(&w);
     w.mongo = mongo_open(config, message, sizeof message);
     if (!w.mongo) {
-        log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", message);
+        log_event(LOG_ERROR, "worker.start_failed", F_TEXT("reason", message));
         return EX_CONFIG;
     }
     w.schema = schema_watch_start(w.mongo);
@@ -230,10 +230,10 @@ int worker_run(const struct config *config, int index, int listen_fd)
     w.blocking_pool = blocking_pool_start(&w, config->worker_aux_threads, "http-aux");
     w.streams = blocking_pool_start(&w, STREAM_THREADS, "http-stream");
     if (!reactor_start(&w, listen_fd, &calls)) {
-        log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", strerror(errno));
+        log_event(LOG_ERROR, "worker.start_failed", F_TEXT("reason", strerror(errno)));
         return EX_OSERR;
     }
-    log_event(LOG_INFO, "worker.started", "index=%d", index);
+    log_event(LOG_INFO, "worker.started", F_INT("index", index));
     stop_await_signal();
     stop(&w);
     return 0;

@@ -126,7 +126,7 @@ static bool look_once(struct teller *t, bool *others, bool *ours)
     if (!good && mono_ms_between(t->known, mono_now()) > 2 * FRONT_TELLS_MS)
         view_barrier_lost(); /* soon the others take this front for gone, and stop asking it; and nobody could write its views */
     if (!good && !t->failing)
-        log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
+        log_event(LOG_WARNING, "front.untold", F_DETAILS("the database does not answer"));
     t->failing = !good;
     arena_reset(&t->arena);
     return good;

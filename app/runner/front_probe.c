@@ -230,9 +230,10 @@ static void judge(struct prober *p, struct peer *peer, bool gone)
 
     if (gone == peer->gone)
         return;
-    log_event(LOG_WARNING, gone ? "front.gone" : "front.back", "front=%s", peer->name);
+    log_event(LOG_WARNING, gone ? "front.gone" : "front.back", F_WORD("front", peer->name));
     if (!marked)
-        log_event(LOG_ERROR, "front.unmarked", "dir=%s front=%s reason=\"%s\"", p->runner->config->fronts_dir, peer->name, strerror(errno));
+        log_event(LOG_ERROR, "front.unmarked", F_WORD("dir", p->runner->config->fronts_dir), F_WORD("front", peer->name),
+                  F_TEXT("reason", strerror(errno)));
     peer->gone = gone;
 }
 
@@ -299,13 +300,13 @@ void *front_probe_thread(void *context)
     if (!*p.runner->config->fronts_at)
         return NULL;
     if (!read_address(&p, p.runner->config->fronts_at)) {
-        log_event(LOG_ERROR, "front.unknown", "setting=fronts.at value=\"%s\"", p.runner->config->fronts_at);
+        log_event(LOG_ERROR, "front.unknown", F_WORD("setting", "fronts.at"), F_TEXT("value", p.runner->config->fronts_at));
         return NULL;
     }
     if (mkdir(p.runner->config->fronts_dir, 0755) == 0)
         (void)chmod(p.runner->config->fronts_dir, 0755); /* nginx's workers read it */
     else if (errno != EEXIST)
-        log_event(LOG_ERROR, "front.unmarked", "dir=%s reason=\"%s\"", p.runner->config->fronts_dir, strerror(errno));
+        log_event(LOG_ERROR, "front.unmarked", F_WORD("dir", p.runner->config->fronts_dir), F_TEXT("reason", strerror(errno)));
     while (!stop_asked(stop)) {
         bool asked = true;
 

@@ -1,7 +1,6 @@
 /* runner/work.c -- see work.h. */
 #include "runner/work.h"
 
-#include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -77,8 +76,8 @@ enum ending work_ask(struct work *w, struct op *op)
             return ENDING_DONE;
         if (!work_may_repeat(result))
             return work_fail(w, result, op->outcome.detail);
-        log_event(LOG_WARNING, "job.step_repeated", "job=%s coupon=%s kind=%d result=%s", w->job->id, w->job->coupon,
-                  (int)op->kind, result_info(result)->name);
+        log_event(LOG_WARNING, "job.step_repeated", F_WORD("job", w->job->id), F_WORD("coupon", w->job->coupon), F_INT("kind", op->kind),
+                  F_WORD("result", result_info(result)->name));
         e = work_rest(w, &pause_ms);
         if (e != ENDING_DONE)
             return e;

@@ -136,8 +136,8 @@ static void log_driver(mongoc_log_level_t level, const char *domain, const char 
 {
     (void)context;
     if (level <= MONGOC_LOG_LEVEL_WARNING)
-        log_event(level == MONGOC_LOG_LEVEL_WARNING ? LOG_WARNING : LOG_ERROR, "store.driver",
-                  "domain=%s message=\"%s\"", domain, message);
+        log_event(level == MONGOC_LOG_LEVEL_WARNING ? LOG_WARNING : LOG_ERROR, "store.driver", F_WORD("domain", domain),
+                  F_TEXT("message", message));
 }
 
 static const struct store_ops mongo_ops = {
@@ -387,7 +387,7 @@ static bool refuses_option(const struct collection_row *row, const bson_error_t 
 
     for (size_t i = 0; row->index_defaults && i < sizeof codes / sizeof *codes; i++)
         if (error->code == codes[i]) {
-            log_event(LOG_WARNING, "store.option_refused", "collection=%s reason=\"%s\"", row->name, error->message);
+            log_event(LOG_WARNING, "store.option_refused", F_WORD("collection", row->name), F_TEXT("reason", error->message));
             return true;
         }
     return false;
@@ -419,7 +419,7 @@ static bool make_collection(struct session *session, const struct collection_row
     BSON_APPEND_UTF8(&shard, "shardCollection", name);
     append_json(&shard, "key", row->shard_key);
     if (!session_run_on(session, "admin", &shard, &reply, error) && error->code != CODE_ALREADY_SHARDED)
-        log_event(LOG_WARNING, "store.not_sharded", "collection=%s reason=\"%s\"", row->name, error->message);
+        log_event(LOG_WARNING, "store.not_sharded", F_WORD("collection", row->name), F_TEXT("reason", error->message));
     bson_destroy(&reply);
     return true;
 }
@@ -433,7 +433,7 @@ static bool drop_index(struct session *session, const char *collection, const ch
     BSON_APPEND_UTF8(&command, "index", name);
     if (!session_run_on(session, session->mongo->database, &command, &reply, error))
         return error->code == CODE_INDEX_NOT_FOUND;
-    log_event(LOG_INFO, "store.index_dropped", "collection=%s index=%s", collection, name);
+    log_event(LOG_INFO, "store.index_dropped", F_WORD("collection", collection), F_WORD("index", name));
     return true;
 }
 
@@ -495,8 +495,8 @@ static void drop_old_indexes(struct session *session)
 
     for (size_t i = 0; i < sizeof old_indexes / sizeof *old_indexes; i++)
         if (!drop_index(session, old_indexes[i].collection, old_indexes[i].name, &error))
-            log_event(LOG_WARNING, "store.index_left", "collection=%s index=%s reason=\"%s\"", old_indexes[i].collection,
-                      old_indexes[i].name, error.message);
+            log_event(LOG_WARNING, "store.index_left", F_WORD("collection", old_indexes[i].collection),
+                      F_WORD("index", old_indexes[i].name), F_TEXT("reason", error.message));
 }
 
 /* The key was made with the database: if it is missing, somebody has lost it. */

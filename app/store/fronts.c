@@ -60,7 +60,7 @@ void mongo_front_serves(struct store *s, const char *run_dir)
             (void)find_exact(&before, "master", &before_master);
     }
     if (status != STORE_OK)
-        log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
+        log_event(LOG_WARNING, "front.untold", F_DETAILS("the database does not answer"));
     if (status == STORE_OK && before_master == master)
         return; /* another process of this master came first, and knows */
     if (status == STORE_OK && !found)

@@ -21,7 +21,7 @@ enum store_status mongo_name_key(struct store *s, const struct name_key **key)
     status = secrets_read(s, NAMES, &session->name_key.secret);
     session->has_name_key = status == STORE_OK;
     if (status == STORE_NOT_FOUND)
-        log_event(LOG_ERROR, "store.no_name_key", "database=%s collection=secrets", session->mongo->database);
+        log_event(LOG_ERROR, "store.no_name_key", F_WORD("database", session->mongo->database), F_WORD("collection", "secrets"));
     return status;
 }
 

@@ -260,8 +260,8 @@ static bool take_reply(struct group *g, const bson_t *reply)
                 return false;
             item->todo = code == CODE_DUPLICATE_KEY ? TODO_UPDATE : TODO_LOST;
             if (item->todo == TODO_LOST)
-                log_event(LOG_ERROR, "store.view_refused", "collection=%s coupon=%s code=%lld", g->type->collection,
-                          item->view->coupon, (long long)code);
+                log_event(LOG_ERROR, "store.view_refused", F_WORD("collection", g->type->collection), F_WORD("coupon", item->view->coupon),
+                          F_INT("code", code));
         }
     for (size_t i = 0; i < g->sent_count; i++)
         if (g->sent[i]->todo == TODO_NOTHING)

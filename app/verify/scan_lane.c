@@ -114,7 +114,7 @@ static void put_away(struct reading *g, unsigned part, const struct buf *packed)
 {
     if (spill_put(g->spill, part, packed->data, packed->len) || has_failed(g))
         return;
-    log_event(LOG_ERROR, "verify.spill", "error=\"a temporary file cannot be written: is there room in TMPDIR?\"");
+    log_event(LOG_ERROR, "verify.spill", F_TEXT("error", "a temporary file cannot be written: is there room in TMPDIR?"));
     fail(g, STORE_FAILED);
 }
 
@@ -591,7 +591,7 @@ static void tell_parts(struct reading *g, struct store *session)
             return;
         bytes = spill_take(g->spill, part, &len);
         if (!bytes) {
-            log_event(LOG_ERROR, "verify.spill", "error=\"a temporary file cannot be read\"");
+            log_event(LOG_ERROR, "verify.spill", F_TEXT("error", "a temporary file cannot be read"));
             fail(g, STORE_FAILED);
             return;
         }
@@ -642,7 +642,7 @@ static bool begin(struct reading *g)
     if (g->parts.parts > 1) {
         g->spill = spill_new(g->parts.parts);
         if (!g->spill) {
-            log_event(LOG_ERROR, "verify.spill", "error=\"no temporary file can be made in TMPDIR or /var/tmp\"");
+            log_event(LOG_ERROR, "verify.spill", F_TEXT("error", "no temporary file can be made in TMPDIR or /var/tmp"));
             return false;
         }
     }
