@@ -524,16 +524,17 @@ static bool thread_init(struct reactor *rx, struct io_thread *t)
 struct reactor *reactor_start(struct worker *w, int listen_fd, const struct reactor_calls *calls)
 {
     struct reactor *rx = calloc(1, sizeof *rx);
-    bool fine = rx && FCGX_Init() == 0;
+    bool fine;
 
-    if (!fine)
+    if (!rx)
         return NULL;
+    w->reactor = rx;
     rx->worker = w;
     rx->calls = *calls;
     rx->listen_fd = listen_fd;
     rx->connections_max = w->config->worker_connections_max;
     rx->thread_count = w->config->worker_io_threads;
-    w->reactor = rx;
+    fine = FCGX_Init() == 0;
     for (int i = 0; i < rx->thread_count && fine; i++)
         fine = thread_init(rx, &rx->threads[i]);
     if (!fine || watch(&rx->threads[0], EPOLL_CTL_ADD, listen_fd, EPOLLIN | EPOLLONESHOT, &rx->listen_fd) != 0)

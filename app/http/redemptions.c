@@ -17,7 +17,7 @@
 #include "http/user_allowance.h"
 
 #define BATCH_ITEMS_MAX 1000
-#define BATCH_PORTION 128            /* items submitted at a time */
+#define BATCH_PORTION 192            /* items submitted at a time */
 #define BATCH_AT_ONCE 50             /* most items that an I/O thread answers itself */
 
 /* ---- receipts ---- */
@@ -321,7 +321,7 @@ static bool take_shares(struct request *r, size_t fit)
 {
     struct batch_state *b = r->state;
     const struct worker *w = r->worker;
-    int most = w->config->worker_queue_max / 2;
+    int most = (w->config->worker_queue_max + 1) / 2;
 
     b->portion = fit < BATCH_PORTION ? (int)fit : BATCH_PORTION;
     if (b->portion > most)

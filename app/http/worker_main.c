@@ -225,7 +225,7 @@ int worker_run(const struct config *config, int index, int listen_fd)
     tell_of_front(&w);
     w.engine = start_engine(&w);
     w.items_of_keys = shares_new(config->worker_requests_max, config->worker_requests_max);
-    w.items_of_coupons = shares_new(config->worker_requests_max, config->worker_queue_max / 2);
+    w.items_of_coupons = shares_new(config->worker_requests_max, config->worker_queue_max - config->worker_queue_max / 4);
     w.auth = auth_start(&w);
     w.blocking_pool = blocking_pool_start(&w, config->worker_aux_threads, "http-aux");
     w.streams = blocking_pool_start(&w, STREAM_THREADS, "http-stream");
