@@ -30,6 +30,7 @@ bool blocking_pool_push(struct blocking_pool *a, struct request *r)
     if (!shares_take(a->places, shares_name(r, name), 1))
         return false;
     r->next = NULL;
+    reactor_unwatch(r);
     pthread_mutex_lock(&a->lock);
     stopped = a->stop;
     if (!stopped) {

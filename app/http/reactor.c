@@ -154,6 +154,13 @@ static void conn_close(struct request *r)
         watch_listener(rx);
 }
 
+void reactor_unwatch(struct request *r)
+{
+    if (r->watched)
+        watch(r->owner, EPOLL_CTL_DEL, r->fcgx.ipcFd, 0, NULL);
+    r->watched = false;
+}
+
 /* Watch the connection for its next request. */
 static void await_request(struct request *r)
 {
@@ -430,9 +437,8 @@ static void on_readable(struct request *r)
 {
     struct reactor *rx = r->worker->reactor;
 
-    if (r->busy) { /* a blocking thread reads its body, or nginx is gone: seen once it is answered */
-        watch(r->owner, EPOLL_CTL_DEL, r->fcgx.ipcFd, 0, NULL);
-        r->watched = false;
+    if (r->busy) { /* nginx is gone: seen once the request is answered */
+        reactor_unwatch(r);
         return;
     }
     r->busy = true;

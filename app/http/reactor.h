@@ -27,6 +27,9 @@ struct reactor *reactor_start(struct worker *w, int listen_fd, const struct reac
 /* Run r->then on the connection's I/O thread. Any thread; does not block. */
 void reactor_push(struct request *r);
 
+/* Before a blocking thread gets r: until it is answered, its I/O thread does not look at its socket, which libfcgi may close there. */
+void reactor_unwatch(struct request *r);
+
 /* Run h for r on this thread, and send its reply, if any. r must not be touched afterwards. */
 void reactor_run(struct request *r, handler *h);
 
