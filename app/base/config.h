@@ -39,9 +39,6 @@
     X(worker, io_threads, INT, "2", 1, 16, NULL, true, "threads that read requests and write replies")                 \
     X(worker, committers, INT, "2", 1, 8, NULL, true, "threads that decide and commit batches, each for its own lanes") \
     X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other blocking reads")         \
-    X(worker, reads_per_key, INT, "16", 1, 256, NULL, true,                                                            \
-      "concurrent long reads of one key, other than a storefront's (lists, wallets; separately ledgers, exports); past it: "\
-      "429 rate_limited")                                                                                              \
     X(worker, connections_max, INT, "4096", 1, 65536, NULL, true,                                                      \
       "connections from nginx, one per request; keep it above requests_max, or excess requests wait unread")           \
     X(worker, requests_max, INT, "3072", 1, 1000000, NULL, true, "requests in flight; past it: 503 busy")              \

@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,7 +105,7 @@ static void file_reopen(struct file *f)
         return;
     fd = open_file(f->path);
     if (fd < 0) {
-        log_event(LOG_ERROR, "log.reopen_failed", "path=\"%s\" reason=\"%s\"", f->path, strerror(errno));
+        log_event(LOG_ERROR, "log.reopen_failed", F_TEXT("path", f->path), F_TEXT("reason", strerror(errno)));
         return;
     }
     /* Other threads may be writing: replace the file behind their descriptor. */
@@ -166,88 +164,56 @@ static bool may_write(const char *event, long long *left_out)
 
 /* ---- a line ---- */
 
-/* Details as one line of text: invalid and control characters become '?'. */
-__attribute__((format(printf, 2, 0)))
-static void format_details(char out[LINE_SIZE], const char *details, va_list args)
+/* Append at most LINE_SIZE bytes of text; NULL: "-". Invalid and control characters become '?'. */
+static void put_clean(struct buf *out, const char *text)
 {
-    unsigned char *at = (unsigned char *)out;
-    size_t len;
+    const unsigned char *at = (const unsigned char *)(text ? text : "-");
+    size_t before = out->len;
 
-    *out = '\0';
-    if (vsnprintf(out, LINE_SIZE, details, args) < 0)
-        return;
-    while (*at) {
-        len = utf8_character(at, NULL, NULL);
-        if (len <= 1 && (len == 0 || *at < ' ' || *at == 0x7f))
-            *at = '?';
+    while (*at && out->len - before < LINE_SIZE) {
+        size_t len = utf8_character(at, NULL, NULL);
+
+        if (len == 0 || *at < ' ' || *at == 0x7f)
+            buf_putc(out, '?');
+        else
+            buf_put(out, at, len);
         at += len ? len : 1;
     }
-    for (len = strlen(out); len && out[len - 1] == ' '; len--)
-        out[len - 1] = '\0';
 }
 
-/* Find this key in the format; returns what follows its '='; NULL: absent. */
-static const char *find_key(const char *format, const char *key, size_t len)
+static void put_text(struct buf *line, const struct log_field *fields)
 {
-    const char *at = format;
+    for (const struct log_field *f = fields; f->kind != LOG_END; f++) {
+        const char *quote = f->kind == LOG_QUOTED ? "\"" : "";
 
-    while ((at = strchr(at, '=')) && ((size_t)(at - format) < len || strncmp(at - len, key, len) != 0 ||
-                                      (at - len > format && at[-(ptrdiff_t)len - 1] != ' ')))
-        at++;
-    return at ? at + 1 : NULL;
-}
-
-/* The length of the key at text, if it is one of keys, with '='; else 0. keys NULL: any. */
-static size_t key_len(const char *keys, const char *text)
-{
-    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
-
-    return text[len] == '=' && (!keys || find_key(keys, text, len)) ? len : 0;
-}
-
-/* The length of the value at text: up to the next key, or the end. A quoted one ends at a quote. */
-static size_t value_len(const char *keys, const char *text)
-{
-    size_t len = 0;
-
-    for (; text[len]; len++)
-        if (text[len] == ' ' && key_len(keys, text + len + 1) && (*text != '"' || (len > 1 && text[len - 1] == '"')))
-            break;
-    return len;
-}
-
-/* True if the format writes this key's value as an integer ("key=%", size, d or u), and that is all of it. */
-static bool is_integer(const char *format, const char *key, size_t len, const char *value)
-{
-    const char *digits = value + (*value == '-'), *conversion = find_key(format, key, len);
-
-    return conversion && *conversion == '%' && strspn(conversion + 1 + strspn(conversion + 1, "lzjht"), "du") > 0 && *digits &&
-           !digits[strspn(digits, "0123456789")];
-}
-
-/* Write key=value key="value" as members of an object; the rest becomes the member details. keys: a format with all of them, so that a
- * value cannot add a member; NULL: there are others, and no value has a blank. */
-static void write_members(struct json *j, const char *keys, const char *format, char *text)
-{
-    size_t len;
-
-    while ((len = key_len(keys, text))) {
-        char *key = text, *value = text + len + 1;
-        size_t end = value_len(keys, value);
-        bool quoted = *value == '"' && end > 1 && value[end - 1] == '"', more = value[end] != '\0';
-
-        key[len] = value[end] = '\0';
-        if (is_integer(format, key, len, value)) {
-            json_key(j, key);
-            json_raw(j, value);
-        } else {
-            value[end - quoted] = '\0';
-            json_key_string(j, key, value + quoted);
-        }
-        text = value + end + more;
+        buf_putc(line, ' ');
+        if (f->name)
+            buf_printf(line, "%s=%s", f->name, quote);
+        if (f->kind == LOG_INT)
+            buf_int(line, f->number);
+        else
+            put_clean(line, f->text);
+        buf_puts(line, quote);
     }
-    if (*text)
-        json_key_string(j, "details", text);
+    if (line->len > LINE_SIZE - 1)
+        line->len = LINE_SIZE - 1;
+}
+
+static void put_members(struct json *j, const struct log_field *fields)
+{
+    struct buf text = BUF_INIT;
+
+    for (const struct log_field *f = fields; f->kind != LOG_END; f++) {
+        json_key(j, f->name ? f->name : "details");
+        if (f->kind == LOG_INT) {
+            json_int(j, f->number);
+            continue;
+        }
+        buf_clear(&text);
+        put_clean(&text, f->text);
+        json_string(j, text.len ? text.data : "");
+    }
+    buf_free(&text);
 }
 
 /* False: it could not be written completely. */
@@ -262,25 +228,15 @@ static bool write_line(const struct file *f, struct buf *line)
     return written == (ssize_t)line->len;
 }
 
-static void cut(struct buf *line)
+void log_fields(enum log_level level, const char *event, const struct log_field *fields)
 {
-    if (line->len > LINE_SIZE - 1)
-        line->len = LINE_SIZE - 1;
-}
-
-void log_event(enum log_level level, const char *event, const char *details, ...)
-{
-    char text[LINE_SIZE], when[CLOCK_TEXT_SIZE];
+    char when[CLOCK_TEXT_SIZE];
     struct buf line = BUF_INIT;
     long long left_out;
-    va_list args;
     int saved = errno;
 
     if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed) || !may_write(event, &left_out))
         return;
-    va_start(args, details);
-    format_details(text, details, args);
-    va_end(args);
     clock_text(clock_now_ms(), when);
     if (atomic_load_explicit(&log_format, memory_order_relaxed) == LOG_JSON) {
         struct json j = json_to(&line);
@@ -295,7 +251,7 @@ void log_event(enum log_level level, const char *event, const char *details, ...
             json_key_int(&j, "left_out", left_out);
         if (*context)
             json_key_string(&j, "request", context);
-        write_members(&j, details, details, text);
+        put_members(&j, fields);
         json_end_object(&j);
     } else {
         buf_printf(&line, "%s level=%s role=%s pid=%d event=%s", when, level_names[level], role_name, (int)getpid(), event);
@@ -303,38 +259,33 @@ void log_event(enum log_level level, const char *event, const char *details, ...
             buf_printf(&line, " left_out=%lld", left_out);
         if (*context)
             buf_printf(&line, " request=%s", context);
-        buf_printf(&line, "%s%s", *text ? " " : "", text);
-        cut(&line);
+        put_text(&line, fields);
     }
     write_line(&log_file, &line);
     buf_free(&line);
     errno = saved;
 }
 
-void log_audit(const char *details, ...)
+void log_audit(const struct log_field *fields)
 {
-    char text[LINE_SIZE], when[CLOCK_TEXT_SIZE];
+    char when[CLOCK_TEXT_SIZE];
     struct buf line = BUF_INIT;
-    va_list args;
 
     if (!log_audits())
         return;
-    va_start(args, details);
-    format_details(text, details, args);
-    va_end(args);
     clock_text(clock_now_ms(), when);
     if (atomic_load_explicit(&log_format, memory_order_relaxed) == LOG_JSON) {
         struct json j = json_to(&line);
 
         json_begin_object(&j);
         json_key_string(&j, "time", when);
-        write_members(&j, NULL, details, text);
+        put_members(&j, fields);
         json_end_object(&j);
     } else {
-        buf_printf(&line, "%s %s", when, text);
-        cut(&line);
+        buf_puts(&line, when);
+        put_text(&line, fields);
     }
     if (!write_line(&audit_file, &line))
-        log_event(LOG_ERROR, "audit.write_failed", "path=\"%s\" reason=\"%s\"", audit_file.path, strerror(errno));
+        log_event(LOG_ERROR, "audit.write_failed", F_TEXT("path", audit_file.path), F_TEXT("reason", strerror(errno)));
     buf_free(&line);
 }

@@ -2,9 +2,9 @@
  * base/log.h -- the log: one line per event, key=value; and the audit log: one line per request made with a key.
  *
  * Line     2026-11-21T10:00:00.000Z level=info role=worker-0 pid=12 event=worker.started request=... key=value ...
- * JSON     the same, one object per line: {"time": "2026-...", "level": "info", "role": ..., "pid": 12, "event": ..., "key": value};
- *          integers by their format are numbers, all else strings
- * Events   stable names, noun.verb; values with blanks are written quoted by the caller: reason="%s"
+ * JSON     the same, one object per line: {"time": "2026-...", "level": "info", "role": ..., "pid": 12, "event": ..., "key": value}
+ * Events   stable names, noun.verb, with typed fields: F_INT() is a number, F_WORD() a text without blanks, F_TEXT() any text, which a line
+ *          of text has in quotes
  * Audit    2026-11-21T10:00:00.000Z key=value ...: a file of its own, off unless it has a path; no line is suppressed
  * Storms   a process writes at most LOG_SAME_MAX lines per second of one event; the next line says left_out=N
  * Secrets  never: no API key, no code, no URI with a password, no body
@@ -15,6 +15,7 @@
 #define BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/result.h"
 
@@ -47,10 +48,24 @@ void log_reopen(void);
 /* Set the calling thread's request id, for its lines from now on; copied; NULL: none. */
 void log_context(const char *request_id);
 
-/* Write a line. details: printf format of "key=%s key=%d", or "" for none. */
-void log_event(enum log_level level, const char *event, const char *details, ...) __attribute__((format(printf, 3, 4)));
+/* One field of a line. Texts are borrowed for the call; NULL is written as "-". */
+struct log_field {
+    const char *name;
+    enum { LOG_END, LOG_INT, LOG_BARE, LOG_QUOTED } kind;
+    const char *text;
+    long long number;
+};
+#define F_INT(name, number) {name, LOG_INT, NULL, number}
+#define F_WORD(name, text) {name, LOG_BARE, text, 0}
+#define F_TEXT(name, text) {name, LOG_QUOTED, text, 0}
+#define F_DETAILS(text) {NULL, LOG_BARE, text, 0} /* a sentence without a key; in JSON the member `details` */
+#define F_NONE {NULL, LOG_END, NULL, 0}
 
-/* Write a line to the audit log, if there is one. details as above. */
-void log_audit(const char *details, ...) __attribute__((format(printf, 1, 2)));
+/* Write a line: log_event(LOG_INFO, "lane.loaded", F_WORD("coupon", id), F_INT("batches", count)); F_NONE: it has no fields. */
+#define log_event(level, event, ...) log_fields(level, event, (const struct log_field[]){__VA_ARGS__, F_NONE})
+void log_fields(enum log_level level, const char *event, const struct log_field *fields);
+
+/* Write a line to the audit log, if there is one. fields: up to F_NONE. */
+void log_audit(const struct log_field *fields);
 
 #endif

@@ -11,7 +11,7 @@ void thread_start(pthread_t *thread, void *(*body)(void *), void *context, const
     int error = pthread_create(thread, NULL, body, context);
 
     if (error) {
-        log_event(LOG_ERROR, "process.no_thread", "reason=\"%s\"", strerror(error));
+        log_event(LOG_ERROR, "process.no_thread", F_TEXT("reason", strerror(error)));
         abort();
     }
     pthread_setname_np(*thread, name); /* it opens a file: where no descriptor is left, the thread goes without a name */

@@ -30,7 +30,7 @@ void reload_note(const char *run_dir, struct mono began, const char *outcome)
     f = fopen(fresh, "we");
     if (!f || fprintf(f, "%" PRId64 " %" PRId64 " %s\n", began.ns, done.ns, outcome) < 0 || fclose(f) != 0 ||
         rename(fresh, path) != 0)
-        log_event(LOG_WARNING, "reload.not_noted", "path=\"%s\" reason=\"%s\"", path, strerror(errno));
+        log_event(LOG_WARNING, "reload.not_noted", F_TEXT("path", path), F_TEXT("reason", strerror(errno)));
 }
 
 /* The master's pid, from its lock on the pid file; 0: none. */

@@ -101,7 +101,7 @@ __attribute__((format(printf, 2, 3))) static int give_up(int code, const char *f
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     fprintf(stderr, "coupond: %s\n", what);
-    log_event(LOG_ERROR, "master.start_failed", "reason=\"%s\"", what);
+    log_event(LOG_ERROR, "master.start_failed", F_TEXT("reason", what));
     return code;
 }
 
@@ -122,7 +122,7 @@ static void write_pid_file(const char *name, pid_t pid)
     run_path(fresh, sizeof fresh, name, ".pid.new");
     f = fopen(fresh, "we");
     if (!f || fprintf(f, "%d\n", (int)pid) < 0 || fclose(f) != 0 || rename(fresh, path) != 0)
-        log_event(LOG_WARNING, "master.pid_file_failed", "path=\"%s\" reason=\"%s\"", path, strerror(errno));
+        log_event(LOG_WARNING, "master.pid_file_failed", F_TEXT("path", path), F_TEXT("reason", strerror(errno)));
 }
 
 static void remove_file(const char *name, const char *suffix)
@@ -258,10 +258,10 @@ static pid_t start_process(const struct seat *s, const struct config *config)
         exit(play_role(s, config));
     }
     if (pid < 0) {
-        log_event(LOG_ERROR, "process.fork_failed", "process=%s reason=\"%s\"", s->name, strerror(errno));
+        log_event(LOG_ERROR, "process.fork_failed", F_WORD("process", s->name), F_TEXT("reason", strerror(errno)));
         return 0;
     }
-    log_event(LOG_INFO, "process.started", "process=%s child=%d", s->name, (int)pid);
+    log_event(LOG_INFO, "process.started", F_WORD("process", s->name), F_INT("child", pid));
     return pid;
 }
 
@@ -285,11 +285,11 @@ static bool start_checker(const struct config *config)
             exit(0);
         if (!master.serving)
             fprintf(stderr, "coupond: %s\n", message);
-        log_event(LOG_ERROR, "database.refused", "reason=\"%s\"", message);
+        log_event(LOG_ERROR, "database.refused", F_TEXT("reason", message));
         exit(EX_CONFIG);
     }
     if (master.checker < 0) {
-        log_event(LOG_ERROR, "process.fork_failed", "process=check reason=\"%s\"", strerror(errno));
+        log_event(LOG_ERROR, "process.fork_failed", F_WORD("process", "check"), F_TEXT("reason", strerror(errno)));
         master.checker = 0;
         if (!master.serving) {
             master.stopping = true;
@@ -326,7 +326,7 @@ static void send_off(pid_t pid, const struct seat *seat)
 
 static void refuse_reload(const char *reason)
 {
-    log_event(LOG_ERROR, "reload.refused", "reason=\"%s\"", reason);
+    log_event(LOG_ERROR, "reload.refused", F_TEXT("reason", reason));
     master.reloading = false;
     reload_note(master.config.coupond_run_dir, master.reload_began, reason);
 }
@@ -341,7 +341,7 @@ static void begin_reload(void)
         return;
     }
     if (config_keep_fixed(&master.fresh, &master.config, kept, sizeof kept))
-        log_event(LOG_WARNING, "reload.needs_restart", "settings=\"%s\"", kept);
+        log_event(LOG_WARNING, "reload.needs_restart", F_TEXT("settings", kept));
     master.reloading = true;
     if (!start_checker(&master.fresh))
         refuse_reload("no process could be started to check the database");
@@ -398,7 +398,7 @@ static void finish_reload(void)
         write_pid_file(s->name, s->pid);
     }
     master.settling = true;
-    log_event(LOG_INFO, "reload.done", "config=\"%s\"", master.start->config_path);
+    log_event(LOG_INFO, "reload.done", F_TEXT("config", master.start->config_path));
 }
 
 /* Once the last old process is gone, no answer follows the old settings any more. */
@@ -418,7 +418,7 @@ static void stop_everything(int code)
         return;
     master.stopping = true;
     master.exit_code = code;
-    log_event(LOG_INFO, "master.draining", "limit_s=%d", master.config.coupond_drain_s);
+    log_event(LOG_INFO, "master.draining", F_INT("limit_s", master.config.coupond_drain_s));
     if (master.checker)
         kill(master.checker, SIGKILL);
     for (int i = 0; i < master.seat_count; i++) {
@@ -435,10 +435,10 @@ static void stop_everything(int code)
 static void log_exit(const char *name, pid_t pid, int status)
 {
     if (WIFSIGNALED(status))
-        log_event(LOG_ERROR, "process.died", "process=%s child=%d signal=%d", name, (int)pid, WTERMSIG(status));
+        log_event(LOG_ERROR, "process.died", F_WORD("process", name), F_INT("child", pid), F_INT("signal", WTERMSIG(status)));
     else
-        log_event(WEXITSTATUS(status) ? LOG_ERROR : LOG_INFO, "process.exited", "process=%s child=%d code=%d", name,
-                  (int)pid, WEXITSTATUS(status));
+        log_event(WEXITSTATUS(status) ? LOG_ERROR : LOG_INFO, "process.exited", F_WORD("process", name), F_INT("child", pid),
+                  F_INT("code", WEXITSTATUS(status)));
 }
 
 static bool has_code(int status, int code)
@@ -556,7 +556,7 @@ static void kill_the_late(void)
 
         if (mono_before(now, l->kill_at))
             continue;
-        log_event(LOG_ERROR, "process.drain_too_long", "process=%s child=%d", l->seat->name, (int)l->pid);
+        log_event(LOG_ERROR, "process.drain_too_long", F_WORD("process", l->seat->name), F_INT("child", l->pid));
         kill(l->pid, SIGKILL);
         l->kill_at = mono_add_ms(now, 1000);
     }
@@ -624,7 +624,7 @@ static void close_memory(void)
     static const struct rlimit none = {0, 0};
 
     if (prctl(PR_SET_DUMPABLE, 0) != 0 || setrlimit(RLIMIT_CORE, &none) != 0)
-        log_event(LOG_WARNING, "master.memory_open", "reason=\"%s\"", strerror(errno));
+        log_event(LOG_WARNING, "master.memory_open", F_TEXT("reason", strerror(errno)));
 #endif
 }
 
@@ -682,9 +682,9 @@ int supervisor_run(const struct start *start)
     failed = start_up(&all);
     if (failed)
         return failed;
-    log_event(LOG_INFO, "master.started", "workers=%d config=\"%s\"", master.config.coupond_workers, start->config_path);
+    log_event(LOG_INFO, "master.started", F_INT("workers", master.config.coupond_workers), F_TEXT("config", start->config_path));
     if (clock_shift_s())
-        log_event(LOG_WARNING, "clock.shifted", "offset_s=%lld", (long long)clock_shift_s());
+        log_event(LOG_WARNING, "clock.shifted", F_INT("offset_s", clock_shift_s()));
     (void)start_checker(&master.config);
     run_loop(&all);
     for (int i = 0; i < master.seat_count; i++) {
@@ -694,6 +694,6 @@ int supervisor_run(const struct start *start)
     }
     remove_file(RELOAD_FILE, "");
     remove_file("coupond", ".pid");
-    log_event(LOG_INFO, "master.stopped", "code=%d", master.exit_code);
+    log_event(LOG_INFO, "master.stopped", F_INT("code", master.exit_code));
     return master.exit_code;
 }

@@ -50,7 +50,7 @@ static void listen_at(struct change_feed *d, struct feed *f, struct feed_positio
     if (status == -2 || !atomic_load(&d->listening))
         feed_forget(p);
     if (status < 0)
-        log_event(LOG_WARNING, status == -2 ? "change_feed.history_lost" : "change_feed.broken", "resumable=%d", p->size > 0);
+        log_event(LOG_WARNING, status == -2 ? "change_feed.history_lost" : "change_feed.broken", F_INT("resumable", p->size > 0));
 }
 
 static void *listener(void *context)

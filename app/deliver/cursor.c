@@ -2,7 +2,6 @@
 #include "deliver/cursor.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,8 +207,8 @@ static void pass_batch(struct cursor *s)
 static void make_events(struct cursor *s, const struct batch *b)
 {
     if (b->head.seq != s->seq + 1 && b->head.archived != LANE_REMOVED) /* verify reports this; the rest is still delivered */
-        log_event(LOG_ERROR, "ledger.gap", "coupon=%s lane=%" PRId64 " after=%" PRId64 " next=%" PRId64, s->key.coupon,
-                  s->key.lane, s->seq, b->head.seq);
+        log_event(LOG_ERROR, "ledger.gap", F_WORD("coupon", s->key.coupon), F_INT("lane", s->key.lane), F_INT("after", s->seq),
+                  F_INT("next", b->head.seq));
     s->event_count = events_of(b, &s->before, &s->arena, &s->events);
     assert(s->events);
     s->event_at = (size_t)s->part < s->event_count ? (size_t)s->part : s->event_count;

@@ -57,7 +57,7 @@ static void end_sweep(struct deliverer *d)
 /* Its ledger cannot be read now; do not hold up the others. */
 static void pass_over(struct deliverer *d, const char *coupon)
 {
-    log_event(LOG_WARNING, "webhooks.passed_over", "coupon=%s", coupon);
+    log_event(LOG_WARNING, "webhooks.passed_over", F_WORD("coupon", coupon));
     d->passed_over = true;
 }
 
@@ -203,7 +203,7 @@ static void close_endpoint(struct deliverer *d, struct endpoint *e)
         if (p->cursor && p->cursor->of == e)
             posts_abort(d, p);
     DL_DELETE(d->endpoints, e);
-    log_event(LOG_INFO, "webhook.left", "webhook=%s", e->hook->id);
+    log_event(LOG_INFO, "webhook.left", F_WORD("webhook", e->hook->id));
     endpoint_free(e);
 }
 
@@ -234,7 +234,7 @@ static void open_endpoint(struct deliverer *d, const struct hook *h, int64_t now
         e->seen = true;
         DL_APPEND(d->endpoints, e);
         begin_sweep(d);
-        log_event(LOG_INFO, "webhook.taken", "webhook=%s lanes=%zu", h->id, count);
+        log_event(LOG_INFO, "webhook.taken", F_WORD("webhook", h->id), F_INT("lanes", count));
     }
     arena_free(&a);
 }
@@ -280,7 +280,7 @@ static void follow(struct deliverer *d, const struct hook *h, int64_t now_ms)
     if (h->changed_ms != e->hook->changed_ms)
         renew_endpoint(e, h);
     if (e->disable && mongo_hook_disable(d->session, h, e->disable, now_ms) == STORE_OK) {
-        log_event(LOG_WARNING, "webhook.disabled", "webhook=%s reason=%s", h->id, e->disable);
+        log_event(LOG_WARNING, "webhook.disabled", F_WORD("webhook", h->id), F_WORD("reason", e->disable));
         close_endpoint(d, e);
         return;
     }
@@ -584,7 +584,7 @@ static void finish(struct deliverer *d)
         posts_abort(d, d->posts);
     flush(d);
     if (mongo_hooks_release(d->session, d->owner) != STORE_OK)
-        log_event(LOG_INFO, "webhooks.not_released", "%s", "");
+        log_event(LOG_INFO, "webhooks.not_released", F_NONE);
     while (d->endpoints)
         close_endpoint(d, d->endpoints);
     while (d->ended) { /* could not be recorded */
@@ -621,13 +621,13 @@ static void run_threads(struct deliverer *d)
 {
     change_feed_start(&d->feed, d->mongo, &d->stop, wake_up, d);
     thread_start(&d->thread, post_thread, d, "posts");
-    log_event(LOG_INFO, "deliverer.started", "%s", "");
+    log_event(LOG_INFO, "deliverer.started", F_NONE);
     stop_await_signal();
     stop_ask(&d->stop);
     curl_multi_wakeup(d->multi);
     pthread_join(d->thread, NULL);
     change_feed_join(&d->feed);
-    log_event(LOG_INFO, "deliverer.stopped", "%s", "");
+    log_event(LOG_INFO, "deliverer.stopped", F_NONE);
 }
 
 int deliverer_run(const struct config *config)
@@ -639,12 +639,13 @@ int deliverer_run(const struct config *config)
     clock_init();
     d.config = config;
     if (!address_networks_valid(config->webhooks_networks, &wrong)) {
-        log_event(LOG_ERROR, "deliverer.unusable", "reason=\"webhooks.networks: %s is not a network\"", wrong);
+        snprintf(message, sizeof message, "webhooks.networks: %s is not a network", wrong);
+        log_event(LOG_ERROR, "deliverer.unusable", F_TEXT("reason", message));
         return EX_CONFIG;
     }
     d.mongo = mongo_open(config, message, sizeof message);
     if (!d.mongo) {
-        log_event(LOG_ERROR, "deliverer.unusable", "reason=\"%s\"", message);
+        log_event(LOG_ERROR, "deliverer.unusable", F_TEXT("reason", message));
         return EX_CONFIG;
     }
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(d.multi = curl_multi_init()))

@@ -1,5 +1,4 @@
 /* deliver/delivery.c -- see state.h: posts under way, how answers change a cursor, redeliveries and tests. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,8 +103,8 @@ static void judge(struct deliverer *d, struct endpoint *e, const struct post *p,
     if (since_ms == e->hook->failing_ms)
         return;
     if (since_ms)
-        log_event(LOG_INFO, "webhook.failing", "webhook=%s status=%" PRId64 " coupon=%s lane=%" PRId64 " seq=%" PRId64,
-                  e->hook->id, p->delivery.status, p->delivery.coupon, p->delivery.lane, p->delivery.seq);
+        log_event(LOG_INFO, "webhook.failing", F_WORD("webhook", e->hook->id), F_INT("status", p->delivery.status),
+                  F_WORD("coupon", p->delivery.coupon), F_INT("lane", p->delivery.lane), F_INT("seq", p->delivery.seq));
     if (mongo_hook_failing(d->session, e->hook, since_ms) != STORE_FAILED)
         e->hook->failing_ms = since_ms;
 }
@@ -198,7 +197,7 @@ static bool repeat(struct deliverer *d, const struct hook *h, const struct deliv
     if (of->part < (int64_t)count) {
         start_again(d, post_new(d->config, h, b, &events[of->part], clock_now_ms()), of);
     } else if (status != STORE_FAILED) {
-        log_event(LOG_ERROR, "webhook.no_such_event", "delivery=%s", of->id);
+        log_event(LOG_ERROR, "webhook.no_such_event", F_WORD("delivery", of->id));
         status = mongo_delivery_made(d->session, of->id);
     }
     arena_free(&a);

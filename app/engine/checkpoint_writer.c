@@ -107,7 +107,7 @@ static void try_again(struct checkpoint_writer *w, struct checkpoint_job *job)
     for (int i = 0; i < job->failures && ms < BACKOFF_MS_MAX; i++)
         ms *= 2;
     if (job->failures++ == 0)
-        log_event(LOG_WARNING, "checkpoint.failed", "coupon=%s lane=%lld", job->lane->coupon, (long long)job->lane->number);
+        log_event(LOG_WARNING, "checkpoint.failed", F_WORD("coupon", job->lane->coupon), F_INT("lane", job->lane->number));
     job->not_before = mono_add_ms(mono_now(), ms < BACKOFF_MS_MAX ? ms : BACKOFF_MS_MAX);
     job->next = w->jobs;
     w->jobs = job;

@@ -259,8 +259,8 @@ static enum store_status lay_all(struct lane *l, struct batch **batches, size_t 
             continue;
         }
         if (status == STORE_OK && !batches[i]->left)
-            log_event(LOG_ERROR, "lane.gap", "coupon=%s lane=%lld tail=%lld next=%lld", l->coupon,
-                      (long long)l->number, (long long)l->tail.seq, (long long)batches[i]->head.seq);
+            log_event(LOG_ERROR, "lane.gap", F_WORD("coupon", l->coupon), F_INT("lane", l->number), F_INT("tail", l->tail.seq),
+                      F_INT("next", batches[i]->head.seq));
         status = STORE_FAILED;
         batch_free(batches[i]);
     }
@@ -487,8 +487,8 @@ static enum store_status lay_first(struct lane *l, struct batch **batches, size_
     size_t base = l->checkpoint.seq > 0;
 
     if (base && (!count || batches[0]->head.seq != l->checkpoint.seq || batches[0]->left)) {
-        log_event(LOG_ERROR, "lane.no_batch_at_checkpoint", "coupon=%s lane=%lld seq=%lld", l->coupon,
-                  (long long)l->number, (long long)l->checkpoint.seq);
+        log_event(LOG_ERROR, "lane.no_batch_at_checkpoint", F_WORD("coupon", l->coupon), F_INT("lane", l->number),
+                  F_INT("seq", l->checkpoint.seq));
         while (count > 0)
             batch_free(batches[--count]);
         return STORE_FAILED;

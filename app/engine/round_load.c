@@ -229,8 +229,7 @@ static void load_day(struct committer *c, struct lane_work *p)
         if (op->kind == OP_CREATE || op->kind == OP_FOLLOW)
             zone = op->definition->time_zone;
     if (l->tail.at_ms > now + CLOCK_ALARM_MS)
-        log_event(LOG_WARNING, "lane.ahead_of_clock", "coupon=%s ahead_ms=%lld", l->coupon,
-                  (long long)(l->tail.at_ms - now));
+        log_event(LOG_WARNING, "lane.ahead_of_clock", F_WORD("coupon", l->coupon), F_INT("ahead_ms", l->tail.at_ms - now));
     p->at_ms = now > l->tail.at_ms ? now : l->tail.at_ms;
     if (find_day(c, zone, p) != STORE_OK)
         defer(c, p, c->config.backoff_ms);

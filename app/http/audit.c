@@ -2,6 +2,7 @@
 #include "http/audit.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -9,23 +10,18 @@
 
 #define LOCATION "Location: "
 
-/* True for {parameters} of paths that are ids; {user} and {code} are not. */
-static bool is_id(const char *name, size_t len)
+#define FIELDS_MAX 16
+#define MADE_SIZE 256
+
+/* The {parameter} of a path at text, if it is an id; {user} and {code} are not. NULL: it is none. */
+static const char *id_name(const char *text, size_t len)
 {
     static const char *const ids[] = {"job", "webhook", "delivery", "slot", "redemption"};
 
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-        if (strlen(ids[i]) == len && strncmp(ids[i], name, len) == 0)
-            return true;
-    return false;
-}
-
-static void put(struct buf *out, const char *name, size_t name_len, const char *value, size_t len)
-{
-    buf_put(out, " ", 1);
-    buf_put(out, name, name_len);
-    buf_put(out, "=", 1);
-    buf_put(out, value, len);
+        if (strlen(ids[i]) == len && strncmp(ids[i], text, len) == 0)
+            return ids[i];
+    return NULL;
 }
 
 /* True if the answer shows that what the path names exists. Other statuses may be sent before anybody has looked. */
@@ -42,33 +38,37 @@ static bool is_found(const struct request *r)
 }
 
 /* Append what the path names. */
-static void put_ids(const struct request *r, struct buf *out)
+static struct log_field *put_ids(const struct request *r, struct log_field *next)
 {
     size_t param = 0;
 
     if (!r->route || !is_found(r))
-        return;
+        return next;
     if (r->coupon)
-        put(out, "coupon", 6, r->coupon, strlen(r->coupon));
+        *next++ = (struct log_field)F_WORD("coupon", r->coupon);
     for (const char *at = strchr(r->route->pattern, '{'); at; at = strchr(at, '{')) {
         size_t len = strcspn(++at, "}");
+        const char *name = id_name(at, len);
 
         if (strncmp(at, "coupon}", 7) == 0)
             continue;
-        if (is_id(at, len))
-            put(out, at, len, r->params[param], strlen(r->params[param]));
+        if (name)
+            *next++ = (struct log_field)F_WORD(name, r->params[param]);
         param++;
     }
+    return next;
 }
 
-static void put_made(const struct request *r, struct buf *out)
+static struct log_field *put_made(const struct request *r, struct log_field *next, char made[MADE_SIZE])
 {
     const char *at = r->reply.header.len ? strstr(r->reply.header.data, LOCATION) : NULL;
 
     if (at && (r->reply.status == 201 || r->reply.status == 202)) {
         at += strlen(LOCATION);
-        put(out, "made", 4, at, strcspn(at, "\r"));
+        snprintf(made, MADE_SIZE, "%.*s", (int)strcspn(at, "\r"), at);
+        *next++ = (struct log_field)F_WORD("made", made);
     }
+    return next;
 }
 
 /* The client's address as nginx reports it; without nginx it could be anything. */
@@ -83,14 +83,19 @@ static const char *address_of(const struct request *r)
 void audit_request(const struct request *r)
 {
     static const char *const methods[METHOD_COUNT] = {"GET", "POST", "PATCH", "DELETE", "other"};
-    struct buf ids = BUF_INIT;
+    struct log_field fields[FIELDS_MAX] = {
+        F_WORD("key", r->by), F_WORD("role", role_name(r->role)), F_WORD("call", r->route ? r->route->name : "none"),
+        F_WORD("method", r->head ? "HEAD" : methods[r->method]), F_INT("status", r->reply.status),
+    };
+    struct log_field *next = &fields[5];
+    char made[MADE_SIZE];
 
     if (!*r->by || !log_audits())
         return;
-    put_ids(r, &ids);
-    put_made(r, &ids);
-    log_audit("key=%s role=%s call=%s method=%s status=%d%.*s from=%s request=%s", r->by, role_name(r->role),
-              r->route ? r->route->name : "none", r->head ? "HEAD" : methods[r->method], r->reply.status, (int)ids.len,
-              ids.len ? ids.data : "", address_of(r), r->id);
-    buf_free(&ids);
+    next = put_ids(r, next);
+    next = put_made(r, next, made);
+    *next++ = (struct log_field)F_WORD("from", address_of(r));
+    *next++ = (struct log_field)F_WORD("request", r->id);
+    *next = (struct log_field)F_NONE;
+    log_audit(fields);
 }

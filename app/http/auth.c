@@ -174,11 +174,11 @@ static void *auth_main(void *argument)
         if (fine)
             atomic_store(&a->read_ns, mono_now().ns);
         if (was_fine && !fine)
-            log_event(LOG_WARNING, "keys.not_read", "known=%s", a->snapshot ? "true" : "false");
+            log_event(LOG_WARNING, "keys.not_read", F_WORD("known", a->snapshot ? "true" : "false"));
         for (; list; list = next) {
             next = list->next;
             list->auth_failed = !fine;
-            reactor_push(a->worker->reactor, list);
+            reactor_push(list);
         }
     }
     session->ops->close(session);

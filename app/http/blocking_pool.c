@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/thread.h"
 #include "http/reactor.h"
+#include "http/shares.h"
 
 #define WAITING_MAX 1024
 
@@ -14,48 +15,55 @@ struct blocking_pool {
     struct worker *worker;
     int threads;
     pthread_t thread[16];
+    struct shares *places; /* of those that wait */
     pthread_mutex_t lock;
     pthread_cond_t some;
-    struct fair_queue queue;
+    struct request *first, *last; /* those that wait */
     bool stop;
 };
 
-enum fair_queue_answer blocking_pool_push(struct blocking_pool *a, struct request *r)
+bool blocking_pool_push(struct blocking_pool *a, struct request *r)
 {
-    enum fair_queue_answer answer;
+    char name[ADDRESS_OWNER_SIZE];
+    bool stopped;
 
+    if (!shares_take(a->places, shares_name(r, name), 1))
+        return false;
+    r->next = NULL;
+    reactor_unwatch(r);
     pthread_mutex_lock(&a->lock);
-    answer = a->stop ? FAIR_QUEUE_FULL : fair_queue_add(&a->queue, r);
-    if (answer == FAIR_QUEUE_WAITS) {
-        r->blocking_pool = a;
+    stopped = a->stop;
+    if (!stopped) {
+        if (a->last)
+            a->last->next = r;
+        else
+            a->first = r;
+        a->last = r;
         pthread_cond_signal(&a->some);
     }
     pthread_mutex_unlock(&a->lock);
-    return answer;
+    if (stopped)
+        shares_give(a->places, name, 1);
+    return !stopped;
 }
 
-void blocking_pool_answered(struct request *r)
+/* NULL: stopped, and none waits. */
+static struct request *take(struct blocking_pool *a)
 {
-    struct blocking_pool *a = r->blocking_pool;
-
-    if (!a)
-        return;
-    pthread_mutex_lock(&a->lock);
-    fair_queue_answered(&a->queue, r);
-    pthread_mutex_unlock(&a->lock);
-}
-
-/* *turn: that of this thread's last request, or NULL; then that of the one it takes. */
-static struct request *take(struct blocking_pool *a, struct turn **turn)
-{
+    char name[ADDRESS_OWNER_SIZE];
     struct request *r;
 
     pthread_mutex_lock(&a->lock);
-    if (*turn)
-        fair_queue_done(&a->queue, *turn);
-    while (!(r = fair_queue_take(&a->queue, turn)) && !a->stop)
+    while (!a->first && !a->stop)
         pthread_cond_wait(&a->some, &a->lock);
+    r = a->first;
+    if (r)
+        a->first = r->next;
+    if (!a->first)
+        a->last = NULL;
     pthread_mutex_unlock(&a->lock);
+    if (r)
+        shares_give(a->places, shares_name(r, name), 1);
     return r;
 }
 
@@ -63,10 +71,9 @@ static void *blocking_pool_main(void *argument)
 {
     struct blocking_pool *a = argument;
     struct store *session = mongo_session(a->worker->mongo);
-    struct turn *turn = NULL;
     struct request *r;
 
-    while ((r = take(a, &turn))) {
+    while ((r = take(a))) {
         r->session = session;
         reactor_run(r, r->then);
     }
@@ -74,13 +81,13 @@ static void *blocking_pool_main(void *argument)
     return NULL;
 }
 
-struct blocking_pool *blocking_pool_start(struct worker *w, int threads, int of_one_key, const char *name)
+struct blocking_pool *blocking_pool_start(struct worker *w, int threads, const char *name)
 {
     struct blocking_pool *a = checked(calloc(1, sizeof *a));
 
     a->worker = w;
     a->threads = threads;
-    a->queue = (struct fair_queue){.waiting_max = WAITING_MAX, .share = w->config->worker_reads_per_key, .running_max = of_one_key};
+    a->places = shares_new(WAITING_MAX, WAITING_MAX);
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->some, NULL);
     for (int i = 0; i < a->threads; i++)
@@ -100,6 +107,7 @@ void blocking_pool_stop(struct blocking_pool *a)
 
 void blocking_pool_free(struct blocking_pool *a)
 {
+    shares_free(a->places);
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->some);
     free(a);

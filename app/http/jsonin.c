@@ -135,6 +135,8 @@ static bool number_fits(struct cursor *c, const unsigned char *from, bool intege
     char text[400];
     size_t len = (size_t)(c->at - from);
 
+    if (integer && len <= 18)
+        return true;
     if (len >= sizeof text)
         return fault(c, "number has too many digits");
     memcpy(text, from, len);
@@ -208,6 +210,8 @@ static bool scan_member(struct cursor *c)
 /* An object or an array: c->at is at its '{' or '['. */
 static bool scan_container(struct cursor *c, int close, bool (*item)(struct cursor *))
 {
+    size_t items = 0;
+
     if (++c->depth > JSON_DEPTH_MAX)
         return fault(c, "nested too deeply");
     if (++c->scan->containers > JSON_CONTAINERS_MAX)
@@ -220,6 +224,8 @@ static bool scan_container(struct cursor *c, int close, bool (*item)(struct curs
         return true;
     }
     for (;;) {
+        if (++items > JSON_MEMBERS_MAX && close == '}')
+            return fault(c, "too many members in an object");
         if (!item(c))
             return false;
         if (peek(c) == close)
@@ -239,6 +245,8 @@ static bool scan_value(struct cursor *c)
     bool ok;
 
     skip_blanks(c);
+    if (++c->scan->values > JSON_VALUES_MAX)
+        return fault(c, "too many values");
     switch (peek(c)) {
     case '{':
         ok = scan_container(c, '}', scan_member);

@@ -3,8 +3,9 @@
  *
  * Why     json-c accepts NaN, single quotes, control characters, lone surrogates, NULs and duplicate members even in strict mode, so our
  *         own scanner checks the whole text before json-c sees it
- * Limits  depth JSON_DEPTH_MAX; objects and arrays JSON_CONTAINERS_MAX, because "{}" takes 760 bytes in json-c; integers within 64 bits;
- *         other numbers within the range of a double; no NUL in strings
+ * Limits  depth JSON_DEPTH_MAX; objects and arrays JSON_CONTAINERS_MAX, because "{}" takes 760 bytes in json-c; values of any kind
+ *         JSON_VALUES_MAX and members of an object JSON_MEMBERS_MAX, because 4 MiB of short ones take json-c a third of a second; integers
+ *         within 64 bits; other numbers within the range of a double; no NUL in strings
  * Source  RFC 8259; RFC 3629 for UTF-8
  */
 #ifndef HTTP_JSONIN_H
@@ -18,11 +19,14 @@
 
 #define JSON_DEPTH_MAX 16
 #define JSON_CONTAINERS_MAX 100000
+#define JSON_VALUES_MAX 400000 /* 4 MiB of items with order lines have fewer */
+#define JSON_MEMBERS_MAX 1024  /* as has metadata */
 
 struct json_scan {
     size_t start, end;  /* of the value, without surrounding white space */
     size_t members;     /* of all objects in it */
     size_t containers;  /* objects and arrays */
+    size_t values;      /* of any kind, these too */
     size_t fault_at;    /* offset of the fault */
     const char *fault;  /* static sentence; NULL: no fault */
 };

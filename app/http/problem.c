@@ -70,7 +70,7 @@ static enum handled problem(struct request *r, struct problem p, int64_t retry_m
     problem_doubt(r, &p);
     info = result_info(p.result);
     if (info->status >= 500)
-        log_event(info->status == 500 ? LOG_ERROR : LOG_WARNING, "request.failed", "code=%s", info->name);
+        log_event(info->status == 500 ? LOG_ERROR : LOG_WARNING, "request.failed", F_WORD("code", info->name));
     if (info->status == 401)
         reply_header(r, "WWW-Authenticate", r->header.authorization ? "Bearer error=\"invalid_token\"" : "Bearer");
     if (retry_ms > 0)

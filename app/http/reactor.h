@@ -1,14 +1,15 @@
 /*
  * http/reactor.h -- epoll around libfcgi: a handful of threads serve all kept connections, one request per readiness.
  *
- * Why       libfcgi alone needs a thread per kept connection. Here each connection has an FCGX_Request, and libfcgi gets it only when its
- *           socket is readable (EPOLLONESHOT: one thread at a time)
- * Completed requests come back from the engine by reactor_push(), from any thread, without blocking: a list and an eventfd.
- *           It wakes one I/O thread, which wakes the next if it leaves any
- * Facts     libfcgi blocks in reads and writes: sockets have time-outs, and it gets a connection only when a whole request is there. A
- *           request that arrives in pieces is read as they come, body included, into bounded memory; libfcgi then gets only the head, as a
- *           file. A body of more than 4 MiB, which only imports have, is read by the stream threads, which may block. A body is read to its
- *           end before the reply; otherwise its rest would be parsed as the next request's FastCGI records
+ * Why       libfcgi alone needs a thread per kept connection. Here each connection has an FCGX_Request and belongs to one I/O thread, and
+ *           libfcgi gets it only when its socket is readable
+ * Completed requests come back from the engine by reactor_push(), from any thread, without blocking: a list and an eventfd of the
+ *           connection's I/O thread
+ * Bodies    nginx has read the whole body before it sends the request (fastcgi_request_buffering), so the I/O thread reads it at once; one
+ *           of more than 64 KiB is read by a blocking thread. A body is read to its end before the reply; otherwise its rest would be
+ *           parsed as the next request's FastCGI records
+ * Facts     libfcgi blocks in reads and writes; each takes at most 10 s. Half a request would hold up its I/O thread that long: whoever can
+ *           connect to the socket must not send one
  */
 #ifndef HTTP_REACTOR_H
 #define HTTP_REACTOR_H
@@ -23,8 +24,11 @@ struct reactor_calls {
 /* Serve listen_fd (non-blocking; taken over), with the threads and connections set in w->config. NULL: see errno. */
 struct reactor *reactor_start(struct worker *w, int listen_fd, const struct reactor_calls *calls);
 
-/* Run r->then on an I/O thread. Any thread; does not block. */
-void reactor_push(struct reactor *rx, struct request *r);
+/* Run r->then on the connection's I/O thread. Any thread; does not block. */
+void reactor_push(struct request *r);
+
+/* Before a blocking thread gets r: until it is answered, its I/O thread does not look at its socket, which libfcgi may close there. */
+void reactor_unwatch(struct request *r);
 
 /* Run h for r on this thread, and send its reply, if any. r must not be touched afterwards. */
 void reactor_run(struct request *r, handler *h);

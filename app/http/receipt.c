@@ -1,7 +1,6 @@
 /* http/receipt.c -- see receipt.h. */
 #include "http/receipt.h"
 
-#include <inttypes.h>
 #include <sodium.h>
 
 #include "base/jws.h"
@@ -123,8 +122,8 @@ enum cpn_result receipt_make(struct request *r, const struct redemption *of, con
         buf_free(&payload);
         buf_free(&token);
     } else if (result == CPN_INTERNAL) {
-        log_event(LOG_ERROR, "receipt.no_entry", "coupon=%s lane=%" PRId64 " n=%" PRId64 " g=%" PRIu32 " state=%s seq=%" PRId64,
-                  r->coupon, d.lane, d.n, d.g, slot_state_name((enum slot_state)d.state), d.last_seq);
+        log_event(LOG_ERROR, "receipt.no_entry", F_WORD("coupon", r->coupon), F_INT("lane", d.lane), F_INT("n", d.n), F_INT("g", d.g),
+                  F_WORD("state", slot_state_name((enum slot_state)d.state)), F_INT("seq", d.last_seq));
     }
     batch_free(b);
     return result;

@@ -5,7 +5,8 @@
  *             taking is shown as of now, by what its user did since; if it is no longer there, by the entry that ended it
  * Lanes       are merged by the times of their batches, which never decrease within a lane. The cursor has each lane's position; and for
  *             the one batch that is under way, how much of it is left
- * CSV         is the whole list, streamed: a walk without a limit, over what was taken before it began
+ * CSV         is the whole list, streamed: a walk without a limit, over what was taken before it began. It ends when nginx has given up,
+ *             as it does where a filter lets nothing pass for long
  * Bounds      a page looks at LOOKED_AT_MAX takings and batches at most, counting each look-up in the ledger of one that has ended, and
  *             ends with the TAKINGS_AT_ONCE in which it passes that; with a filter it may be short, or empty, and still have a next. At
  *             most STORE_USERS_BYTES of users' states are in memory at a time
@@ -314,7 +315,9 @@ static const struct batch *peek(struct walk *w, int64_t lane)
 
     if (l->next == l->count && l->before > 1) {
         l->next = l->count = 0;
-        if (mongo_ledger_back(w->request->session, w->request->coupon, lane, l->before, most, l->ahead, &l->count) != STORE_OK)
+        if (!w->json && reply_gone(w->request))
+            w->failed = true;
+        else if (mongo_ledger_back(w->request->session, w->request->coupon, lane, l->before, most, l->ahead, &l->count) != STORE_OK)
             w->failed = true;
         else if (l->count == 0)
             l->before = 1;

@@ -13,12 +13,12 @@
 #include "http/redemption_body.h"
 #include "http/reply.h"
 #include "http/router.h"
+#include "http/shares.h"
 #include "http/user_allowance.h"
 
 #define BATCH_ITEMS_MAX 1000
-#define BATCH_PORTION 250            /* items submitted at a time */
+#define BATCH_PORTION 192            /* items submitted at a time */
 #define BATCH_AT_ONCE 50             /* most items that an I/O thread answers itself */
-#define BATCH_READ_AT_ONCE (64 * 1024) /* most bytes that an I/O thread parses itself */
 
 /* ---- receipts ---- */
 
@@ -311,7 +311,38 @@ struct batch_state {
     struct item *items;
     size_t count;
     size_t next; /* the first one not submitted */
+    int portion; /* items submitted at a time: they count in the shares of the key and the coupon */
 };
+
+/* Take the shares for a portion. False: the key or the coupon has no more. */
+static bool take_shares(struct request *r, size_t fit)
+{
+    struct batch_state *b = r->state;
+    const struct worker *w = r->worker;
+    int most = (w->config->worker_queue_max + 1) / 2;
+
+    b->portion = fit < BATCH_PORTION ? (int)fit : BATCH_PORTION;
+    if (b->portion > most)
+        b->portion = most;
+    if (shares_take(w->items_of_keys, r->by, b->portion)) {
+        if (shares_take(w->items_of_coupons, r->coupon, b->portion))
+            return true;
+        shares_give(w->items_of_keys, r->by, b->portion);
+    }
+    b->portion = 0;
+    return false;
+}
+
+static void give_shares(struct request *r)
+{
+    struct batch_state *b = r->state;
+
+    if (b->portion == 0)
+        return;
+    shares_give(r->worker->items_of_keys, r->by, b->portion);
+    shares_give(r->worker->items_of_coupons, r->coupon, b->portion);
+    b->portion = 0;
+}
 
 static void free_items(struct batch_state *b)
 {
@@ -359,6 +390,7 @@ static enum handled batch_decided(struct request *r)
     struct batch_state *b = r->state;
     int guesses = 0;
 
+    give_shares(r);
     for (size_t i = 0; i < b->count; i++) {
         enum cpn_result result = b->items[i].errors ? CPN_OK : b->items[i].op.outcome.result;
 
@@ -369,7 +401,7 @@ static enum handled batch_decided(struct request *r)
         guesses += !b->items[i].errors && b->items[i].op.outcome.not_theirs;
     }
     guess_limit_failed(r, guesses);
-    if (b->count > BATCH_AT_ONCE) {
+    if (b->count > BATCH_AT_ONCE && !r->session) {
         if (request_to_blocking_pool(r, write_batch) == PENDING)
             return PENDING;
         buf_clear(&r->reply.header); /* too many wait: written here, since it is decided */
@@ -383,7 +415,7 @@ static void item_done(struct op *op)
     struct request *r = op->context;
 
     if (atomic_fetch_sub(&r->ops_left, 1) == 1)
-        reactor_push(r->worker->reactor, r);
+        reactor_push(r);
 }
 
 static bool submit_item(struct request *r, struct item *item)
@@ -406,11 +438,11 @@ static bool submit_item(struct request *r, struct item *item)
 static enum handled submit_items(struct request *r)
 {
     struct batch_state *b = r->state;
-    size_t sent = 0;
+    int sent = 0;
 
     r->then = submit_items;
     atomic_store(&r->ops_left, 1); /* one for us, until all are sent */
-    for (; b->next < b->count && sent < BATCH_PORTION; b->next++) {
+    for (; b->next < b->count && sent < b->portion; b->next++) {
         struct item *item = &b->items[b->next];
 
         if (item->errors)
@@ -423,6 +455,16 @@ static enum handled submit_items(struct request *r)
     if (b->next == b->count)
         r->then = batch_decided;
     return atomic_fetch_sub(&r->ops_left, 1) == 1 ? r->then(r) : PENDING;
+}
+
+/* Nothing was submitted: refuse the call as a whole. */
+static enum handled refuse_items(struct request *r)
+{
+    struct batch_state *b = r->state;
+
+    for (size_t i = 0; i < b->count; i++)
+        b->items[i].op.outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+    return batch_decided(r);
 }
 
 static enum handled all_bad(struct request *r)
@@ -477,8 +519,10 @@ static bool may_look(struct request *r)
     return false;
 }
 
-static enum handled read_batch(struct request *r)
+enum handled redemption_batch(struct request *r)
 {
+    size_t fit;
+
     struct json_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
     struct json_object *items = o ? json_object_object_get(o, "items") : NULL;
 
@@ -493,14 +537,12 @@ static enum handled read_batch(struct request *r)
     if (r->errors.count)
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
     r->state = arena_alloc(&r->arena, sizeof(struct batch_state));
-    if (read_items(r, items) > 0)
-        return may_look(r) ? submit_items(r) : ANSWERED;
+    fit = read_items(r, items);
+    if (fit > 0 && !may_look(r))
+        return ANSWERED;
+    if (fit > 0)
+        return take_shares(r, fit) ? submit_items(r) : refuse_items(r);
     request_op(r, OP_REFUSE); /* nothing to decide; only check that the coupon exists */
     r->op.refusal = CPN_BAD_REQUEST;
     return request_submit(r, all_bad);
-}
-
-enum handled redemption_batch(struct request *r)
-{
-    return r->body_len > BATCH_READ_AT_ONCE ? request_to_blocking_pool(r, read_batch) : read_batch(r);
 }

@@ -168,7 +168,7 @@ static bool has_changes(struct refusal_counter *c)
     c->uncounted = 0;
     pthread_mutex_unlock(&c->lock);
     if (uncounted)
-        log_event(LOG_WARNING, "refusals.uncounted", "count=%lld", (long long)uncounted);
+        log_event(LOG_WARNING, "refusals.uncounted", F_INT("count", uncounted));
     return any;
 }
 
@@ -228,7 +228,7 @@ void refusal_counter_stop(struct refusal_counter *c)
     pthread_join(c->thread, NULL);
     lost = unwritten(&c->open) + unwritten(&c->closed);
     if (lost)
-        log_event(LOG_WARNING, "refusals.unwritten", "counts=%d", lost);
+        log_event(LOG_WARNING, "refusals.unwritten", F_INT("counts", lost));
     forget_book(&c->open);
     forget_book(&c->closed);
     pthread_mutex_destroy(&c->lock);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/poll.h>
 
 #include "base/log.h"
 #include "http/route.h"
@@ -176,6 +177,13 @@ void reply_send(struct request *r, bool stream)
     if (!stream && !r->head && p->body.len)
         FCGX_PutStr(p->body.data, (int)p->body.len, out);
     p->streamed = p->streamed || stream;
+}
+
+bool reply_gone(const struct request *r)
+{
+    struct pollfd p = {.fd = r->fcgx.ipcFd};
+
+    return poll(&p, 1, 0) != 0;
 }
 
 bool reply_stream(struct request *r, const char *bytes, size_t len)

@@ -29,6 +29,8 @@ enum handled reply_empty(struct request *r, int status);
 void reply_send(struct request *r, bool stream);
 /* Send a piece of a stream. False: the client is gone. */
 bool reply_stream(struct request *r, const char *bytes, size_t len);
+/* True if nginx has closed the connection: nobody waits for the answer any more. */
+bool reply_gone(const struct request *r);
 
 /* ---- Accept: NULL, or without any range, accepts everything ---- */
 

@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "http/body_errors.h"
-#include "http/fcgi_records.h"
 #include "http/path.h"
 #include "http/worker.h"
 #include "store/mongo.h"
 
+struct io_thread;
 struct request;
 struct route;
 
@@ -56,9 +56,11 @@ struct request {
     struct worker *worker;
     struct arena arena;
     struct reply reply;
-    _Atomic int idle;            /* the reactor's: what the connection waits for */
-    struct buf came;             /* of a request that arrives in pieces: its head, then its body */
-    struct request *older, *newer; /* the reactor's list of connections */
+    /* the reactor's; only its owner touches them */
+    struct io_thread *owner;     /* set once */
+    bool busy;                   /* a request is in progress */
+    bool watched;                /* for more to read */
+    struct request *older, *newer; /* the owner's list of connections */
 
     /* this request's: zeroed before each */
     struct request *next;        /* in its queue */
@@ -77,10 +79,7 @@ struct request {
     bool too_large;
     bool crowded;                /* no room for its body: too many large ones at once */
     bool unread;                 /* the body is not read yet: reactor_read_piece() */
-    bool in_pieces;              /* it arrived in pieces, and is in `came` */
-    bool slow;                   /* its body is too large for that: reading it may block */
-    struct records records;      /* how much has arrived */
-    struct mono heard;           /* when its last piece arrived */
+    bool slow;                   /* the body is large: a blocking thread reads it */
     const struct route *route;   /* NULL: no such path, or not with this method */
     unsigned allowed;            /* a bit per method of the path */
     const char *params[ROUTE_PARAMS_MAX]; /* the pattern's {names} except {coupon}, in order */
@@ -104,7 +103,6 @@ struct request {
     const char *receipt;         /* receipt_make() */
     void *state;                 /* the handler's */
     struct store *session;       /* on a blocking or stream thread */
-    struct blocking_pool *blocking_pool; /* whose thread it waited for, or NULL */
 };
 
 #define REQUEST_ZEROED offsetof(struct request, next)

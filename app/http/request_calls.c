@@ -10,9 +10,7 @@
 
 static void op_done(struct op *op)
 {
-    struct request *r = op->context;
-
-    reactor_push(r->worker->reactor, r);
+    reactor_push(op->context);
 }
 
 const char *request_operator(const struct request *r)
@@ -87,28 +85,10 @@ bool request_catch_up_all(struct request *r)
     return lane == lanes;
 }
 
-static enum handled refuse_share(struct request *r)
-{
-    int share = r->worker->config->worker_reads_per_key;
-
-    reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"reads\";q=%d", share));
-    reply_header(r, "RateLimit", "\"reads\";r=0");
-    return reply_problem(r, CPN_RATE_LIMITED, "This key has reached its limit of concurrent lists, reports and other "
-                                              "long reads. Retry after the time in Retry-After.");
-}
-
 static enum handled hand_to(struct blocking_pool *a, struct request *r, handler *then)
 {
     r->then = then;
-    switch (blocking_pool_push(a, r)) {
-    case FAIR_QUEUE_WAITS:
-        return PENDING;
-    case FAIR_QUEUE_SHARE:
-        return refuse_share(r);
-    case FAIR_QUEUE_FULL:
-        break;
-    }
-    return reply_problem(r, CPN_BUSY, NULL);
+    return blocking_pool_push(a, r) ? PENDING : reply_problem(r, CPN_BUSY, NULL);
 }
 
 enum handled request_to_blocking_pool(struct request *r, handler *then)

@@ -10,7 +10,6 @@
 #include "base/metrics.h"
 #include "http/audit.h"
 #include "http/auth.h"
-#include "http/blocking_pool.h"
 #include "http/guess_limit.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
@@ -177,7 +176,6 @@ unsigned router_number(const struct route *route)
 void router_end(struct request *r)
 {
     guess_limit_end(r);
-    blocking_pool_answered(r);
     if (r->permitted)
         return;
     audit_request(r);
@@ -440,11 +438,19 @@ static enum handled start(struct request *r)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
     if (route->table && !read_table(r))
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
-    if (r->session) /* its body required such a thread */
+    if (r->session) /* its body is large */
         return route->start(r);
     if ((route->flags & ROUTE_STREAM) || ((route->flags & ROUTE_CSV_STREAM) && accept_prefers_csv(r)))
         return request_to_stream(r, route->start);
     return route->flags & ROUTE_BLOCKS ? request_to_blocking_pool(r, route->start) : route->start(r);
+}
+
+/* Read the body, unless the handler does. A large one: on a thread that may block. */
+static enum handled read_body(struct request *r)
+{
+    if (r->route->body != BODY_TEXT)
+        reactor_read_body(r, r->route->body_max);
+    return start(r);
 }
 
 /* The caller is known, if it must be. */
@@ -470,13 +476,12 @@ static enum handled check(struct request *r)
         if (!r->key && ((route->flags & ROUTE_KEY) || r->header.idempotency_key))
             return early(r, CPN_IDEMPOTENCY_KEY_REQUIRED, NULL);
     }
-    if (route->body == BODY_TEXT)
-        r->unread = true;
-    else if (r->slow)
-        return early(r, CPN_TOO_LARGE, NULL);
-    else
-        reactor_read_body(r, route->body_max);
-    return r->slow ? request_to_stream(r, start) : start(r);
+    r->unread = route->body == BODY_TEXT || r->slow;
+    if (!r->slow)
+        return read_body(r);
+    if (route->flags & ROUTE_STREAM)
+        return request_to_stream(r, read_body);
+    return request_to_blocking_pool(r, read_body) == PENDING ? PENDING : answered_early(r);
 }
 
 /* The caller's role is known. */

@@ -10,6 +10,7 @@ struct auth;
 struct engine;
 struct mongo;
 struct reactor;
+struct shares;
 
 /* Filled before its threads start, never changed afterwards. */
 struct worker {
@@ -22,6 +23,7 @@ struct worker {
     struct blocking_pool *blocking_pool;
     struct blocking_pool *streams; /* for long bodies, in and out, so that they do not delay lists */
     struct reactor *reactor;
+    struct shares *items_of_keys, *items_of_coupons; /* of batches, in the engine */
     struct jws_keys receipt_keys;
 };
 

@@ -20,13 +20,13 @@
 #include "http/reactor.h"
 #include "http/refusal_counter.h"
 #include "http/router.h"
+#include "http/shares.h"
 #include "lanes/lanes.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 20
-#define STREAM_THREADS 3
-#define STREAMS_OF_ONE_KEY 2 /* leaves one: a long export by one key holds up no other */
+#define STREAM_THREADS 3 /* nginx lets one key have two streams at a time, which leaves one (coupons_streams) */
 #define MALLOC_ARENAS 4 /* glibc's default is one per thread, each keeping what it ever held */
 
 /* ---- what the engine counts ---- */
@@ -109,7 +109,7 @@ static void read_receipt_keys(struct worker *w)
     const char *path = w->config->receipts_seed_file, *message;
 
     if (!jws_keys_load(&w->receipt_keys, path, &message))
-        log_event(LOG_WARNING, "receipts.off", "path=\"%s\" reason=\"%s\"", path, message);
+        log_event(LOG_WARNING, "receipts.off", F_TEXT("path", path), F_TEXT("reason", message));
 }
 
 static struct engine *start_engine(struct worker *w)
@@ -140,10 +140,10 @@ static void stop(struct worker *w)
 {
     bool drained;
 
-    log_event(LOG_INFO, "worker.draining", "limit_s=%d", w->config->coupond_drain_s);
+    log_event(LOG_INFO, "worker.draining", F_INT("limit_s", w->config->coupond_drain_s));
     drained = reactor_drain(w->reactor, (int64_t)w->config->coupond_drain_s * 1000 / 2);
     if (!drained)
-        log_event(LOG_WARNING, "worker.not_drained", "connections are still open");
+        log_event(LOG_WARNING, "worker.not_drained", F_DETAILS("connections are still open"));
     blocking_pool_stop(w->blocking_pool);
     blocking_pool_stop(w->streams);
     auth_stop(w->auth);
@@ -153,9 +153,11 @@ static void stop(struct worker *w)
     engine_stop(w->engine); /* after the last submit; later answers are sent to nobody */
     refusal_counter_stop(refusals);
     reactor_free(w->reactor);
+    shares_free(w->items_of_keys);
+    shares_free(w->items_of_coupons);
     schema_watch_stop(w->schema);
     mongo_close(w->mongo);
-    log_event(LOG_INFO, "worker.stopped", "drained=%s", drained ? "true" : "false");
+    log_event(LOG_INFO, "worker.stopped", F_WORD("drained", drained ? "true" : "false"));
 }
 
 int worker_run(const struct config *config, int index, int listen_fd)
@@ -172,20 +174,22 @@ int worker_run(const struct config *config, int index, int listen_fd)
     read_receipt_keys(&w);
     w.mongo = mongo_open(config, message, sizeof message);
     if (!w.mongo) {
-        log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", message);
+        log_event(LOG_ERROR, "worker.start_failed", F_TEXT("reason", message));
         return EX_CONFIG;
     }
     w.schema = schema_watch_start(w.mongo);
     refusals = refusal_counter_start(w.mongo);
     w.engine = start_engine(&w);
+    w.items_of_keys = shares_new(config->worker_requests_max, config->worker_requests_max);
+    w.items_of_coupons = shares_new(config->worker_requests_max, config->worker_queue_max - config->worker_queue_max / 4);
     w.auth = auth_start(&w);
-    w.blocking_pool = blocking_pool_start(&w, config->worker_aux_threads, config->worker_aux_threads, "http-aux");
-    w.streams = blocking_pool_start(&w, STREAM_THREADS, STREAMS_OF_ONE_KEY, "http-stream");
+    w.blocking_pool = blocking_pool_start(&w, config->worker_aux_threads, "http-aux");
+    w.streams = blocking_pool_start(&w, STREAM_THREADS, "http-stream");
     if (!reactor_start(&w, listen_fd, &calls)) {
-        log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", strerror(errno));
+        log_event(LOG_ERROR, "worker.start_failed", F_TEXT("reason", strerror(errno)));
         return EX_OSERR;
     }
-    log_event(LOG_INFO, "worker.started", "index=%d", index);
+    log_event(LOG_INFO, "worker.started", F_INT("index", index));
     stop_await_signal();
     stop(&w);
     return 0;

@@ -123,7 +123,7 @@ static void read_stream(struct reporter *r, struct feed *f, struct feed_position
     if (status == -2)
         feed_forget(p);
     if (status < 0)
-        log_event(LOG_WARNING, status == -2 ? "feed.history_lost" : "feed.broken", "resumable=%d", p->size > 0);
+        log_event(LOG_WARNING, status == -2 ? "feed.history_lost" : "feed.broken", F_INT("resumable", p->size > 0));
 }
 
 static void *feed_thread(void *context)
@@ -180,8 +180,8 @@ static void put_behind(struct reporter *r, struct known *k)
 static void put_off(struct reporter *r, struct known *k)
 {
     if (k->again_ms == 0)
-        log_event(LOG_WARNING, "reporter.put_off", "coupon=%s lane=%" PRId64 " after=%" PRId64, k->lane.coupon, k->lane.lane,
-                  k->lane.folded);
+        log_event(LOG_WARNING, "reporter.put_off", F_WORD("coupon", k->lane.coupon), F_INT("lane", k->lane.lane),
+                  F_INT("after", k->lane.folded));
     k->lane.folded = -1;
     k->moved = false;
     k->again_ms = longer_pause_ms(k->again_ms, AGAIN_FIRST_MS, AGAIN_MOST_MS);
@@ -196,8 +196,8 @@ static void leave_out_lane(struct reporter *r, const struct run *run, struct bat
     char quarter[CLOCK_TEXT_SIZE];
 
     if (k->again_ms == 0)
-        log_event(LOG_ERROR, "totals.unreadable", "coupon=%s lane=%" PRId64 " at=%s", k->lane.coupon, k->lane.lane,
-                  clock_text(run->quarter_ms, quarter));
+        log_event(LOG_ERROR, "totals.unreadable", F_WORD("coupon", k->lane.coupon), F_INT("lane", k->lane.lane),
+                  F_WORD("at", clock_text(run->quarter_ms, quarter)));
     for (size_t i = 0; i < count; i++)
         if (batches[i].of == &k->lane)
             batches[i].of = NULL;
@@ -275,8 +275,8 @@ static bool replenish(struct reporter *r, const struct batch_counts *t)
             stop_back_off(&r->stop, &pause_ms);
     }
     if (s == STORE_OK)
-        log_event(LOG_INFO, "replenish.asked_for", "coupon=%s lane=%" PRId64 " seq=%" PRId64 " until=%" PRId64
-                  " job=%s", t->coupon, t->lane, t->seq, t->replenish_until, id);
+        log_event(LOG_INFO, "replenish.asked_for", F_WORD("coupon", t->coupon), F_INT("lane", t->lane), F_INT("seq", t->seq),
+                  F_INT("until", t->replenish_until), F_WORD("job", id));
     return s != STORE_FAILED;
 }
 
@@ -374,8 +374,8 @@ static size_t take_batches(struct reporter *r, struct known *k, struct batch **b
         batch_counts_of(t, batches[i]);
         batch_free(batches[i]);
         if (t->seq != k->lane.folded + 1) { /* verify reports this; the rest still counts */
-            log_event(LOG_ERROR, "ledger.gap", "coupon=%s lane=%" PRId64 " after=%" PRId64 " next=%" PRId64,
-                      t->coupon, t->lane, k->lane.folded, t->seq);
+            log_event(LOG_ERROR, "ledger.gap", F_WORD("coupon", t->coupon), F_INT("lane", t->lane), F_INT("after", k->lane.folded),
+                      F_INT("next", t->seq));
             k->lane.folded = t->seq - 1;
         }
         claim(r, t);
@@ -410,8 +410,7 @@ static void catch_up(struct reporter *r, struct known *k)
     if (k->behind || k->again_ms == 0) /* its totals were put off; or all is well */
         return;
     k->again_ms = 0;
-    log_event(LOG_INFO, "reporter.goes_on", "coupon=%s lane=%" PRId64 " after=%" PRId64, k->lane.coupon, k->lane.lane,
-              k->lane.folded);
+    log_event(LOG_INFO, "reporter.goes_on", F_WORD("coupon", k->lane.coupon), F_INT("lane", k->lane.lane), F_INT("after", k->lane.folded));
 }
 
 /* Catch up with the lanes that are behind and need not wait. */
@@ -507,7 +506,7 @@ static bool sweep_coupons(struct reporter *r, struct arena *a, bool *more)
         if (good)
             continue;
         r->passed_over = true;
-        log_event(LOG_WARNING, "reporter.passed_over", "coupon=%s", ids[i]);
+        log_event(LOG_WARNING, "reporter.passed_over", F_WORD("coupon", ids[i]));
         stop_back_off(&r->stop, &pause_ms);
         break; /* if it was the database, the next round waits for it */
     }
@@ -546,7 +545,7 @@ static void sweep_some(struct reporter *r)
         if (!r->sweeping) {
             if (r->sweep_now > r->latest)
                 r->latest = r->sweep_now;
-            log_event(LOG_INFO, "reporter.caught_up", "lanes=%u", HASH_COUNT(r->lanes));
+            log_event(LOG_INFO, "reporter.caught_up", F_INT("lanes", HASH_COUNT(r->lanes)));
         }
     }
     arena_free(&a);
@@ -705,12 +704,10 @@ static void look_after(struct reporter *r, struct store *session, const struct c
         return;
     if (engine_catch_up(r->engine, due->coupon, due->lane, ENGINE_CATCH_UP_MS) == STORE_OK) {
         metrics_add(METRIC_BACKSTOPS, 1);
-        log_event(LOG_INFO, "backstop.written", "coupon=%s lane=%" PRId64 " from=%" PRId64, due->coupon, due->lane,
-                  found->seq);
+        log_event(LOG_INFO, "backstop.written", F_WORD("coupon", due->coupon), F_INT("lane", due->lane), F_INT("from", found->seq));
     } else {
         checkpoint_lag_failed(r->checkpoint_lag, due->coupon, due->lane, mono_now());
-        log_event(LOG_WARNING, "backstop.failed", "coupon=%s lane=%" PRId64 " from=%" PRId64, due->coupon, due->lane,
-                  found->seq);
+        log_event(LOG_WARNING, "backstop.failed", F_WORD("coupon", due->coupon), F_INT("lane", due->lane), F_INT("from", found->seq));
     }
 }
 
@@ -725,7 +722,7 @@ static void have_lanes_follow(struct reporter *r)
 
         if (result_info(result)->retry) {
             definition_sync_failed(r->definition_sync, coupon, failures + 1, mono_now());
-            log_event(LOG_WARNING, "follow.failed", "coupon=%s result=%s", coupon, result_info(result)->name);
+            log_event(LOG_WARNING, "follow.failed", F_WORD("coupon", coupon), F_WORD("result", result_info(result)->name));
         }
         definition_sync_ended(r->definition_sync);
     }
@@ -759,7 +756,7 @@ static void start_work(struct reporter *r)
     for (size_t i = 0; i < WORKERS; i++)
         thread_start(&r->workers[i], bodies[i], r, "reporter");
     r->working = true;
-    log_event(LOG_INFO, "reporter.started", "%s", "");
+    log_event(LOG_INFO, "reporter.started", F_NONE);
 }
 
 /* If the database does not answer, nobody else gets the lease either. */
@@ -777,7 +774,7 @@ static void *lease_thread(void *context)
         if (status == STORE_OK && !r->working)
             start_work(r);
         if (status == STORE_EXISTS && r->working) {
-            log_event(LOG_WARNING, "reporter.succeeded", "%s", "");
+            log_event(LOG_WARNING, "reporter.succeeded", F_NONE);
             kill(getpid(), SIGTERM);
             break;
         }
@@ -800,7 +797,7 @@ static void run_threads(struct reporter *r)
     stop_ask(&r->stop);
     queue_close(&r->queue);
     pthread_join(lease, NULL);
-    log_event(LOG_INFO, "reporter.stopped", "%s", "");
+    log_event(LOG_INFO, "reporter.stopped", F_NONE);
 }
 
 int reporter_run(const struct config *config)
@@ -817,7 +814,7 @@ int reporter_run(const struct config *config)
     clock_init();
     r.mongo = mongo_open(config, message, sizeof message);
     if (!r.mongo) {
-        log_event(LOG_ERROR, "reporter.unusable", "reason=\"%s\"", message);
+        log_event(LOG_ERROR, "reporter.unusable", F_TEXT("reason", message));
         return EX_CONFIG;
     }
     stop_init(&r.stop);

@@ -37,7 +37,7 @@ void *front_heartbeat_thread(void *context)
         if (told)
             front.seen_ms = now_ms;
         if (!told && !failing)
-            log_event(LOG_WARNING, "front.unannounced", "%s", "the database does not answer");
+            log_event(LOG_WARNING, "front.unannounced", F_DETAILS("the database does not answer"));
         failing = !told;
         stop_rest(&runner->stop, told ? FRONT_TELLS_MS : 1000);
     }

@@ -17,8 +17,8 @@ void *high_water_thread(void *context)
         stop_rest(&r->stop, HIGH_WATER_MS);
         level = high_water_note(session, r->config->mongodb_high_water_file);
         if (!level && !told)
-            log_event(LOG_ERROR, "database.older", "database=%s path=\"%s\"", r->config->mongodb_database,
-                      r->config->mongodb_high_water_file);
+            log_event(LOG_ERROR, "database.older", F_WORD("database", r->config->mongodb_database),
+                      F_TEXT("path", r->config->mongodb_high_water_file));
         told = !level;
     } while (!stop_asked(&r->stop));
     session->ops->close(session);

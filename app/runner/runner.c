@@ -1,7 +1,6 @@
 /* runner/runner.c -- see runner.h: the process, its threads, and a job from claim to end. */
 #include "runner/runner.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,8 +74,8 @@ static void finish(struct work *w, enum job_state state)
     }
     buf_free(&result);
     metrics_add(METRIC_JOBS_FINISHED, 1);
-    log_event(LOG_INFO, "job.finished", "job=%s coupon=%s state=%s done=%" PRId64 " error=%s", w->job->id,
-              w->job->coupon, job_state_name(state), w->done, error ? error->name : "-");
+    log_event(LOG_INFO, "job.finished", F_WORD("job", w->job->id), F_WORD("coupon", w->job->coupon), F_WORD("state", job_state_name(state)),
+              F_INT("done", w->done), F_WORD("error", error ? error->name : "-"));
 }
 
 /* Return the lease, so that the next runner need not wait for it to expire. If this fails, it does expire. */
@@ -85,13 +84,13 @@ static void let_go(struct work *w)
     bool cancel;
 
     if (mongo_job_progress(w->session, w->job->id, w->job->fence, w->done, clock_now_ms(), 0, &cancel) != STORE_OK)
-        log_event(LOG_INFO, "job.not_released", "job=%s", w->job->id);
+        log_event(LOG_INFO, "job.not_released", F_WORD("job", w->job->id));
 }
 
 static void postpone(struct work *w)
 {
     if (mongo_job_postpone(w->session, w->job->id, w->job->fence, clock_now_ms() + POSTPONE_MS) == STORE_FAILED)
-        log_event(LOG_INFO, "job.not_postponed", "job=%s", w->job->id);
+        log_event(LOG_INFO, "job.not_postponed", F_WORD("job", w->job->id));
 }
 
 /* Return the turn before the end is written: nobody would do it afterwards. */
@@ -124,7 +123,7 @@ static void conclude(struct work *w, enum ending e)
         let_go(w);
         break;
     case ENDING_LOST:
-        log_event(LOG_WARNING, "job.lost", "job=%s fence=%" PRId64, w->job->id, w->job->fence);
+        log_event(LOG_WARNING, "job.lost", F_WORD("job", w->job->id), F_INT("fence", w->job->fence));
         break;
     }
 }
@@ -139,8 +138,8 @@ static void run_job(struct runner *r, struct store *session, const struct job *j
 
     arena_init(&w.arena, 0);
     arena_init(&w.keep, 0);
-    log_event(LOG_INFO, "job.claimed", "job=%s kind=%s coupon=%s done=%" PRId64 " total=%" PRId64 " fence=%" PRId64,
-              job->id, job_kind_name(job->kind), job->coupon, job->done, job->total, job->fence);
+    log_event(LOG_INFO, "job.claimed", F_WORD("job", job->id), F_WORD("kind", job_kind_name(job->kind)), F_WORD("coupon", job->coupon),
+              F_INT("done", job->done), F_INT("total", job->total), F_INT("fence", job->fence));
     if (leases_keep(r->leases, &w)) {
         metrics_add(METRIC_JOBS_RUNNING, 1);
         e = run ? run(&w) : work_fail(&w, CPN_INTERNAL, "Unknown kind of job.");
@@ -197,14 +196,14 @@ static void run_threads(struct runner *r)
 
     for (int i = 0; i < count; i++)
         thread_start(&threads[i], i < jobs ? job_thread : others[i - jobs], r, i < jobs ? "jobs" : "upkeep");
-    log_event(LOG_INFO, "runner.started", "%s", "");
+    log_event(LOG_INFO, "runner.started", F_NONE);
     stop_await_signal();
     stop_ask(&r->stop);
     for (int i = 0; i < jobs; i++)
         wake_process(WAKE_RUNNER);
     for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
-    log_event(LOG_INFO, "runner.stopped", "%s", "");
+    log_event(LOG_INFO, "runner.stopped", F_NONE);
 }
 
 static void on_expired(int holds)
@@ -226,7 +225,7 @@ int runner_run(const struct config *config)
 
     r.mongo = mongo_open(config, message, sizeof message);
     if (!r.mongo) {
-        log_event(LOG_ERROR, "runner.unusable", "reason=\"%s\"", message);
+        log_event(LOG_ERROR, "runner.unusable", F_TEXT("reason", message));
         return EX_CONFIG;
     }
     clock_init();

@@ -39,8 +39,7 @@ static void sweep_lane(struct sweeper *s, const char *coupon, int64_t lane)
     enum cpn_result result = engine_call_within(s->runner->engine, &op, SWEEP_DEADLINE_MS);
 
     if (result != CPN_OK)
-        log_event(LOG_INFO, "sweep.put_off", "coupon=%s lane=%" PRId64 " result=%s", coupon, lane,
-                  result_info(result)->name);
+        log_event(LOG_INFO, "sweep.put_off", F_WORD("coupon", coupon), F_INT("lane", lane), F_WORD("result", result_info(result)->name));
 }
 
 static bool sweep_due(struct sweeper *s, int64_t now_ms)
@@ -85,7 +84,7 @@ static bool ask_for_cleanup(struct sweeper *s, const char *coupon, const char *k
     id_random(id, ID_SHORT_LEN);
     status = mongo_job_insert(s->session, &job, &s->arena, &existing);
     if (status == STORE_OK)
-        log_event(LOG_INFO, "cleanup.asked_for", "coupon=%s job=%s", coupon, id);
+        log_event(LOG_INFO, "cleanup.asked_for", F_WORD("coupon", coupon), F_WORD("job", id));
     return status != STORE_FAILED;
 }
 
@@ -176,7 +175,7 @@ static struct mono run_duties(struct sweeper *s, struct mono due[DUTIES])
     for (size_t i = 0; i < DUTIES && !stop_asked(&s->runner->stop); i++) {
         if (!mono_before(mono_now(), due[i])) {
             if (!duties[i].run(s, clock_now_ms()))
-                log_event(LOG_WARNING, "sweep.failed", "duty=%s", duties[i].name);
+                log_event(LOG_WARNING, "sweep.failed", F_WORD("duty", duties[i].name));
             due[i] = mono_add_ms(mono_now(), duties[i].every_ms);
             arena_reset(&s->arena);
         }

@@ -1,7 +1,6 @@
 /* runner/work.c -- see work.h. */
 #include "runner/work.h"
 
-#include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -56,8 +55,8 @@ enum ending work_rest(struct work *w, int64_t *pause_ms, const char *doing)
     enum failing_verdict verdict = failing_again(&w->failing, mono_now());
 
     if (verdict != FAILING_REPEAT)
-        log_event(LOG_ERROR, "job.step_failing", "job=%s coupon=%s doing=\"%s\" failures=%d", w->job->id, w->job->coupon, doing,
-                  w->failing.count);
+        log_event(LOG_ERROR, "job.step_failing", F_WORD("job", w->job->id), F_WORD("coupon", w->job->coupon), F_TEXT("doing", doing),
+                  F_INT("failures", w->failing.count));
     if (verdict == FAILING_END)
         return work_fail(w, CPN_INTERNAL,
                          arena_printf(&w->keep, "%s failed %d times in a row, for an hour. What was done stays. The log says why.", doing,
@@ -87,8 +86,8 @@ enum ending work_ask(struct work *w, struct op *op)
             return ENDING_DONE;
         if (!work_may_repeat(result))
             return work_fail(w, result, op->outcome.detail);
-        log_event(LOG_WARNING, "job.step_repeated", "job=%s coupon=%s kind=%d result=%s", w->job->id, w->job->coupon,
-                  (int)op->kind, result_info(result)->name);
+        log_event(LOG_WARNING, "job.step_repeated", F_WORD("job", w->job->id), F_WORD("coupon", w->job->coupon), F_INT("kind", op->kind),
+                  F_WORD("result", result_info(result)->name));
         e = work_rest(w, &pause_ms, "A step in the coupon's ledger");
         if (e != ENDING_DONE)
             return e;

@@ -122,8 +122,7 @@ static void classify(struct session *session, struct append *appends, size_t cou
         appends[index].result = duplicate ? APPEND_DUPLICATE : APPEND_UNKNOWN;
         duplicates.open += duplicate;
         if (!duplicate)
-            log_event(LOG_ERROR, "store.append_refused", "coupon=%s code=%lld", appends[index].batch->coupon,
-                      (long long)code);
+            log_event(LOG_ERROR, "store.append_refused", F_WORD("coupon", appends[index].batch->coupon), F_INT("code", code));
     }
     resolve_duplicates(session, &duplicates);
 }

@@ -165,8 +165,8 @@ static bool take_reply(struct group *g, const bson_t *reply)
                 return false;
             item->todo = code == CODE_DUPLICATE_KEY ? TODO_UPDATE : TODO_LOST;
             if (item->todo == TODO_LOST)
-                log_event(LOG_ERROR, "store.write_refused", "collection=%s coupon=%s code=%lld", collection_of(g),
-                          item->part->coupon, (long long)code);
+                log_event(LOG_ERROR, "store.write_refused", F_WORD("collection", collection_of(g)), F_WORD("coupon", item->part->coupon),
+                          F_INT("code", code));
         }
     for (size_t i = 0; i < g->sent_count; i++)
         if (g->sent[i]->todo == TODO_NOTHING)

@@ -85,8 +85,8 @@ static bool note_found(struct documents *list, const bson_t *reply, size_t first
         return true;
     while (reply_next_error(&errors, &index, &code)) {
         if (code != CODE_DUPLICATE_KEY || index < 0 || first + (uint64_t)index >= list->count) {
-            log_event(LOG_ERROR, "store.codes_refused", "collection=%s coupon=%s code=%lld", list->type->collection,
-                      list->draft->coupon->id, (long long)code);
+            log_event(LOG_ERROR, "store.codes_refused", F_WORD("collection", list->type->collection),
+                      F_WORD("coupon", list->draft->coupon->id), F_INT("code", code));
             return false;
         }
         list->found[list->found_count++] = first + (size_t)index;

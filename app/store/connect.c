@@ -119,8 +119,8 @@ static void log_driver(mongoc_log_level_t level, const char *domain, const char 
 {
     (void)context;
     if (level <= MONGOC_LOG_LEVEL_WARNING)
-        log_event(level == MONGOC_LOG_LEVEL_WARNING ? LOG_WARNING : LOG_ERROR, "store.driver",
-                  "domain=%s message=\"%s\"", domain, message);
+        log_event(level == MONGOC_LOG_LEVEL_WARNING ? LOG_WARNING : LOG_ERROR, "store.driver", F_WORD("domain", domain),
+                  F_TEXT("message", message));
 }
 
 static const struct store_ops mongo_ops = {
@@ -389,7 +389,7 @@ static bool make_collection(struct session *session, const struct collection_row
     BSON_APPEND_UTF8(&shard, "shardCollection", name);
     append_json(&shard, "key", row->shard_key);
     if (!session_run_on(session, "admin", &shard, &reply, error) && error->code != CODE_ALREADY_SHARDED)
-        log_event(LOG_WARNING, "store.not_sharded", "collection=%s reason=\"%s\"", row->name, error->message);
+        log_event(LOG_WARNING, "store.not_sharded", F_WORD("collection", row->name), F_TEXT("reason", error->message));
     bson_destroy(&reply);
     return true;
 }
@@ -403,7 +403,7 @@ static bool drop_index(struct session *session, const char *collection, const ch
     BSON_APPEND_UTF8(&command, "index", name);
     if (!session_run_on(session, session->mongo->database, &command, &reply, error))
         return error->code == CODE_INDEX_NOT_FOUND;
-    log_event(LOG_INFO, "store.index_dropped", "collection=%s index=%s", collection, name);
+    log_event(LOG_INFO, "store.index_dropped", F_WORD("collection", collection), F_WORD("index", name));
     return true;
 }
 

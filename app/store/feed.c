@@ -5,7 +5,6 @@
  * Owns     a feed its own client, since a stream keeps it busy; feed_hear() uses its session's
  * Token    the post-batch token if nothing came: a quiet stream must not age out of the server's history
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +95,7 @@ static int explain(const struct feed *f)
 
     if (!mongoc_change_stream_error_document(f->stream, &error, &reply))
         return 0;
-    log_event(LOG_WARNING, "store.feed_broken", "code=%" PRIu32 " reason=\"%s\"", error.code, error.message);
+    log_event(LOG_WARNING, "store.feed_broken", F_INT("code", error.code), F_TEXT("reason", error.message));
     return is_lost(&error) ? -2 : -1;
 }
 

@@ -162,7 +162,7 @@ static void write_file(const char *path, const struct high_water *w)
         if (new_file_keep(&f))
             return;
     }
-    log_event(LOG_WARNING, "high_water.not_written", "path=\"%s\" reason=\"%s\"", path, strerror(errno));
+    log_event(LOG_WARNING, "high_water.not_written", F_TEXT("path", path), F_TEXT("reason", strerror(errno)));
 }
 
 /* ---- both ---- */

@@ -23,7 +23,7 @@ enum store_status mongo_name_key(struct store *s, const struct name_key **key)
     if (status == STORE_OK)
         session->term_key = term_key(&session->name_key);
     if (status == STORE_NOT_FOUND)
-        log_event(LOG_ERROR, "store.no_name_key", "database=%s collection=secrets", session->mongo->database);
+        log_event(LOG_ERROR, "store.no_name_key", F_WORD("database", session->mongo->database), F_WORD("collection", "secrets"));
     return status;
 }
 

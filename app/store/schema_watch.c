@@ -1,7 +1,6 @@
 /* store/schema_watch.c -- see schema_watch.h. */
 #include "store/schema_watch.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -30,7 +29,7 @@ static void *watch_main(void *argument)
 
     while (!stop_asked(&w->stop)) {
         if (schema_version(session, &version) == STORE_OK && version > schema_newest_read) {
-            log_event(LOG_ERROR, "schema.newer", "version=%" PRId64 " newest_read=%d", version, schema_newest_read);
+            log_event(LOG_ERROR, "schema.newer", F_INT("version", version), F_INT("newest_read", schema_newest_read));
             _exit(EX_CONFIG);
         }
         stop_rest(&w->stop, LOOK_MS);

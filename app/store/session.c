@@ -2,7 +2,6 @@
 #include "store/session.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,8 @@
 #include "store/codec.h"
 #include "store/mongos.h"
 
+#define UNREADABLE_ID_MAX 200 /* characters of an id that are logged */
+
 static mongoc_client_t *borrow_client(struct mongo *m)
 {
     mongoc_client_t *client = m->client;
@@ -25,7 +26,7 @@ static mongoc_client_t *borrow_client(struct mongo *m)
         return client;
     }
     while (!(client = mongoc_client_pool_pop(m->pool)))
-        log_event(LOG_WARNING, "store.pool_empty", "hint=\"raise mongodb.pool_size\"");
+        log_event(LOG_WARNING, "store.pool_empty", F_TEXT("hint", "raise mongodb.pool_size"));
     return client;
 }
 
@@ -118,7 +119,7 @@ bool session_ready(struct session *session)
 
     if (ensure_session(session, &error))
         return true;
-    log_event(LOG_WARNING, "store.failed", "command=hello code=%" PRIu32 " reason=\"%s\"", error.code, error.message);
+    log_event(LOG_WARNING, "store.failed", F_WORD("command", "hello"), F_INT("code", error.code), F_TEXT("reason", error.message));
     return false;
 }
 
@@ -150,8 +151,8 @@ bool session_run(struct session *session, const bson_t *command, bson_t *reply)
     if (error.code == CODE_UNKNOWN_ZONE) /* the request is wrong, not the server */
         return false;
     unquote(error.message);
-    log_event(LOG_WARNING, "store.failed", "command=%s code=%" PRIu32 " reason=\"%s\"",
-              bson_iter_init(&it, command) && bson_iter_next(&it) ? bson_iter_key(&it) : "", error.code, error.message);
+    log_event(LOG_WARNING, "store.failed", F_WORD("command", bson_iter_init(&it, command) && bson_iter_next(&it) ? bson_iter_key(&it) : ""),
+              F_INT("code", error.code), F_TEXT("reason", error.message));
     return false;
 }
 
@@ -169,7 +170,9 @@ void log_unreadable(const char *collection, const bson_t *doc)
         bson_append_iter(&id, "_id", 3, &it);
     }
     text = bson_as_relaxed_extended_json(&id, NULL);
-    log_event(LOG_ERROR, "store.unreadable", "collection=%s id=%.200s", collection, text ? text : "");
+    if (text && strlen(text) > UNREADABLE_ID_MAX)
+        text[UNREADABLE_ID_MAX] = '\0';
+    log_event(LOG_ERROR, "store.unreadable", F_WORD("collection", collection), F_WORD("id", text ? text : ""));
     bson_free(text);
 }
 
@@ -453,7 +456,7 @@ bool reply_is_clean(const bson_t *reply)
         find_int(&error, "code", &code);
         find_text(&error, "errmsg", &message);
     }
-    log_event(LOG_WARNING, "store.unknown", "code=%" PRId64 " reason=\"%s\"", code, message);
+    log_event(LOG_WARNING, "store.unknown", F_INT("code", code), F_TEXT("reason", message));
     return false;
 }
 

@@ -10,6 +10,7 @@
 #include "http/auth.h"
 #include "http/blocking_pool.h"
 #include "http/router.h"
+#include "http/shares.h"
 
 #define FCGI_HEADER 8
 #define FCGI_BEGIN 1
@@ -44,20 +45,15 @@ bool auth_fresh(const struct auth *a, int64_t ms)
 enum handled auth_wait(struct auth *a, struct request *r)
 {
     (void)a;
-    reactor_push(r->worker->reactor, r);
+    reactor_push(r);
     return PENDING;
 }
 
-enum fair_queue_answer blocking_pool_push(struct blocking_pool *a, struct request *r)
+bool blocking_pool_push(struct blocking_pool *a, struct request *r)
 {
     (void)a;
     (void)r;
-    return FAIR_QUEUE_FULL;
-}
-
-void blocking_pool_answered(struct request *r)
-{
-    (void)r;
+    return false;
 }
 
 static void find(struct op *op)
@@ -117,9 +113,10 @@ enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t 
 
 static struct reactor *the_reactor(void)
 {
-    static struct config config = {.worker_request_deadline_ms = 1000, .worker_connections_max = 4};
+    static struct config config = {.worker_request_deadline_ms = 1000, .worker_connections_max = 4, .worker_queue_max = 4096};
     static struct worker worker = {.config = &config};
     static struct reactor rx;
+    bool fine;
 
     if (rx.worker)
         return &rx;
@@ -127,31 +124,27 @@ static struct reactor *the_reactor(void)
     rx.calls = (struct reactor_calls){.begin = router_begin, .end = router_end};
     rx.listen_fd = -1;
     rx.connections_max = 4;
-    pthread_mutex_init(&rx.lock, NULL);
-    pthread_mutex_init(&rx.conn_lock, NULL);
-    pthread_mutex_init(&rx.pieces_lock, NULL);
-    cond_init(&rx.pieces_some);
-    rx.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    rx.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rx.thread_count = 1;
     worker.reactor = &rx;
-    REQUIRE(rx.epoll_fd >= 0 && rx.event_fd >= 0 && FCGX_Init() == 0 && log_init("/dev/null", LOG_ERROR) == 0);
+    worker.items_of_keys = shares_new(4096, 4096);
+    worker.items_of_coupons = shares_new(4096, 4096);
+    fine = thread_init(&rx, &rx.threads[0]);
+    REQUIRE(fine && FCGX_Init() == 0 && log_init("/dev/null", LOG_ERROR) == 0);
     return &rx;
 }
 
-/* As io_main(), until the connection is closed: and it must be, since its other end is. told: that this end is known. */
-static void serve(struct reactor *rx, bool told)
+/* As io_main(), until the connection is closed: and it must be, since its other end is. */
+static void serve(struct reactor *rx)
 {
-    while (rx->conns) {
-        struct request *completed, *next;
-        struct pollfd p = {.fd = rx->conns->fcgx.ipcFd, .events = POLLIN};
+    struct io_thread *t = &rx->threads[0];
+
+    for (run_pushed(t); t->conns; run_pushed(t)) {
+        struct pollfd p = {.fd = t->conns->fcgx.ipcFd, .events = POLLIN};
 
         REQUIRE(poll(&p, 1, 0) == 1);
-        on_readable(rx->conns, told);
-        while ((completed = take_completed(rx)))
-            for (; completed; completed = next) {
-                next = completed->next;
-                reactor_run(completed, completed->then);
-            }
+        on_readable(t->conns);
+        while (t->first)
+            run_pushed(t);
     }
     REQUIRE(atomic_load(&rx->in_flight) == 0 && atomic_load(&rx->connections) == 0);
 }
@@ -216,7 +209,7 @@ void front_talk(struct front *f, const void *bytes, size_t len)
     l.fd = fds[0];
     REQUIRE(pthread_create(&listener, NULL, listen_main, &l) == 0);
     conn_new(rx, fds[1]);
-    serve(rx, len % 2 == 0);
+    serve(rx);
     REQUIRE(pthread_join(listener, NULL) == 0);
     close(fds[0]);
     read_records(f, &l.heard);

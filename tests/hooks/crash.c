@@ -68,6 +68,6 @@ void crash_at(enum crash_point point)
 {
     if (!crash_armed(point) || atomic_fetch_sub(&left, 1) != 1)
         return;
-    log_event(LOG_WARNING, "crash.point", "name=%s", names[point]);
+    log_event(LOG_WARNING, "crash.point", F_WORD("name", names[point]));
     raise(SIGKILL);
 }

@@ -336,35 +336,6 @@ def test_bodies_in_records_of_one_byte_are_read_whole(stack):
     assert status == 201, text
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
-def test_half_sent_heads_hold_up_nobody(stack, kept):
-    """More of them than a worker has threads, of every length; then their rest comes, and each is answered."""
-    whole = fastcgi.request(fastcgi.params_of("GET", "/coupons/-/health", [("X-Long", "x" * 5000)], None))
-    end = whole.index(fastcgi.record(fastcgi.PARAMS, b""), 16)  # the head ends in an empty record
-    door, decoders = stack.direct(0), []
-    with contextlib.ExitStack() as slow:
-        for size in (1, 7, 8, 12, 16, 20, 24, 100, 4096, end, end + 4, end + 7):
-            s, decoder = slow.enter_context(door.connect()), fastcgi.Decoder()
-            if kept:
-                s.sendall(whole)
-                while not decoder.feed(s.recv(1 << 16)):
-                    pass
-            s.sendall(whole[:size])
-            decoders.append((s, decoder, whole[size:]))
-        with within(10, "20 answers beside heads that are not all there", stack.all_pids):
-            for _ in range(20):
-                stack.direct(0).get("/coupons/-/health").expect(200)
-        for s, decoder, rest in decoders:
-            s.sendall(rest)
-        for s, decoder, _ in decoders:
-            out = []
-            while not out:
-                more = s.recv(1 << 16)
-                assert more, "closed before its rest had come"
-                out = decoder.feed(more)
-            assert fastcgi.reply_of(out[0])[0] == 200, out
-
-
 def test_a_half_sent_head_is_given_up_in_the_end(stack):
     with stack.direct(0).connect() as s:
         s.sendall(fastcgi.begin())
@@ -382,32 +353,6 @@ def end_of(s):
     return fastcgi.reply_of(out[0])
 
 
-@pytest.mark.parametrize("size", [20, 5_000, 60_000, 1_000_000])
-def test_half_sent_bodies_hold_up_nobody(stack, size):
-    """More of them than a worker has threads, of every length; then their rest comes, and each is answered."""
-    coupon, body = stack.coupon(slots=1), b'{"user": "slow"}' + b" " * (size - 16)
-    path = "check"
-    if size > 65536:
-        path, body = "redemptions/batch", b'{"items": [{"key": "slow", "user": "slow"}]}' + b" " * (size - 44)
-    headers = [("Authorization", f"Bearer {stack.key('storefront')}"), ("Content-Type", "application/json")]
-    whole = fastcgi.request(fastcgi.params_of("POST", f"/coupons/{coupon}/{path}", headers, body), body)
-    start = len(whole) - len(fastcgi.record(fastcgi.STDIN, body)) - 8
-    with contextlib.ExitStack() as slow:
-        halves = []
-        for sent in (start, start + 4, start + 8, start + 9, start + size // 2, start + 8 + size // 2, len(whole) - 8, len(whole) - 1) * 2:
-            s = slow.enter_context(stack.direct(0).connect())
-            s.sendall(whole[:sent])
-            halves.append((s, sent))
-        with within(5, "20 answers beside bodies that are not all there", stack.all_pids):
-            for _ in range(20):
-                stack.direct(0).get("/coupons/-/health").expect(200)
-        for s, sent in halves:
-            s.sendall(whole[sent:])
-        for s, _ in halves:
-            status, _, text = end_of(s)
-            assert status == 200, text
-
-
 def test_a_body_of_which_nothing_more_comes_is_given_up_in_the_end(stack, coupon):
     body = b'{"user": "slow"}'
     whole = fastcgi.request(taking(stack, coupon, body), body)
@@ -415,22 +360,6 @@ def test_a_body_of_which_nothing_more_comes_is_given_up_in_the_end(stack, coupon
         s.sendall(whole[:-20])
         status, _, text = end_of(s)
         assert status == 400 and s.recv(1) == b"", text
-
-
-@pytest.mark.parametrize("method, path, kind", [
-    ("POST", "check", "application/json"), ("POST", "redemptions/batch", "application/json"), ("POST", "codes", "text/plain"),
-    ("GET", "codes", ""), ("GET", "nothing", ""), ("PUT", "", "")])
-def test_half_of_a_body_that_is_too_large_holds_up_nobody(stack, coupon, method, path, kind):
-    headers = [("Authorization", f"Bearer {stack.key('ops')}"), ("Content-Type", kind)]
-    params = [(n, b"200000000" if n == b"CONTENT_LENGTH" else v)
-              for n, v in fastcgi.params_of(method, f"/coupons/{coupon}/{path}", headers, b"")]
-    head = fastcgi.request(params)[:-8]
-    with contextlib.ExitStack() as slow:
-        for size in range(0, 100_000, 10_000):
-            slow.enter_context(stack.direct(0).connect()).sendall(head + fastcgi.record(fastcgi.STDIN, b"x" * size)[:size + 8])
-        with within(5, "20 answers beside bodies that are not all there", stack.all_pids):
-            for _ in range(20):
-                stack.direct(0).get("/coupons/-/health").expect(200)
 
 
 # ---- anything at all ----

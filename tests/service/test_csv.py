@@ -7,7 +7,9 @@ import urllib.parse
 
 import pytest
 
+import fastcgi
 from client import http_request
+from profiler import profiled
 from stack import PATIENCE_S, wait_until
 from swarm import Swarm, swarm, take, taken
 from test_coupons import walk
@@ -169,6 +171,32 @@ def test_what_ends_early_does_not_look_whole(beside, tmp_path):
         ledger.replace_one({"_id": oldest["_id"]}, oldest)
     assert until_closed(stack, target).endswith(b"\r\n0\r\n\r\n")
     stack.verify(coupon)
+
+
+def test_a_search_for_what_there_is_not_ends_with_its_caller(stack):
+    """Its filter lets nothing pass, so nothing is sent that could fail: the worker would read the ledger to its end, for nobody."""
+    coupon, door = stack.coupon(cap={"policy": "none"}), stack.direct(0, "ops")
+    for first in range(0, 20_000, 1000):
+        items = [{"key": "k", "user": f"u-{i}"} for i in range(first, first + 1000)]
+        door.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).expect(200)
+    target = f"/coupons/{coupon}/redemptions?state=cancelled"
+
+    def is_idle():
+        return "\ncoupons_requests_in_flight 1\n" in door.get("/coupons/-/metrics").expect(200).body.decode()
+
+    def reads(ask):
+        with profiled(stack.database) as commands:
+            ask()
+            wait_until("the worker to have ended", is_idle)
+        return sum(entry["ns"].endswith((".users", ".ledger")) for entry in commands)
+
+    def give_up():
+        with door.connect() as s:
+            headers = [("Authorization", f"Bearer {stack.key('ops')}"), ("Accept", "text/csv")]
+            s.sendall(fastcgi.request(fastcgi.params_of("GET", target, headers, None)))
+
+    whole, given_up = reads(lambda: door.get(target, headers=CSV).expect(200)), reads(give_up)
+    assert whole > 40 and given_up < whole / 2, (whole, given_up)
 
 
 # ---- couponctl ----

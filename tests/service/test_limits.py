@@ -180,6 +180,15 @@ def items(count):
     return b'{"items": [' + b"5, " * (count - 1) + b"5]}"
 
 
+def values(count):
+    """A batch that has so many values: itself, its items, one of these, and what is in that."""
+    return b'{"items": [[' + b"1," * (count - 4) + b"1]]}"
+
+
+def members_of(count):
+    return b'{"items": [{' + b", ".join(b'"m%d": 1' % i for i in range(count)) + b"}]}"
+
+
 def containers(count):
     """A batch that has so many objects and arrays: itself, its items, one of these, and what is in that."""
     return b'{"items": [[' + b"[]," * (count - 4) + b"[]]]}"
@@ -206,6 +215,8 @@ LIMITS = {
     "the depth of JSON": (post(CHECK, nested(16)), post(CHECK, nested(17)), 400),
     "the depth of JSON, far beyond": (None, post(CHECK, b'{"user": "u", "metadata": ' + b'{"a":' * 10000), 400),
     "the objects and arrays of a body": (post(BOX + "/batch", containers(100_000)), post(BOX + "/batch", containers(100_001)), 400),
+    "the values of a body": (post(BOX + "/batch", values(400_000)), post(BOX + "/batch", values(400_001)), 400),
+    "the members of an object": (post(BOX + "/batch", members_of(1024)), post(BOX + "/batch", members_of(1025)), 400),
     "the items of a batch": (post(BOX + "/batch", items(1000)), post(BOX + "/batch", items(1001)), 400),
     "an idempotency key": (post(BOX, b'{"user": "at-most"}', Idempotency_Key="k" * 64),
                            post(BOX, b'{"user": "u"}', Idempotency_Key="k" * 65), 400),
@@ -443,10 +454,11 @@ def test_streams_that_nobody_reads_hold_up_nobody(stack):
     codes = [f"LONG-{i:059}" for i in range(20000)]
     coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
     stack.import_codes(coupon, codes)
-    request = http_request("GET", f"/coupons/{coupon}/codes", headers_of(stack), None)
+    keys = [stack.new_key("ops") for _ in range(6)]
     lazy = []
     try:
-        for _ in range(12):
+        for key in keys * 2:
+            request = http_request("GET", f"/coupons/{coupon}/codes", [("Authorization", f"Bearer {key}")], None)
             s = socket.socket()
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             s.connect(("127.0.0.1", stack.port))

@@ -94,6 +94,18 @@ def test_pages_go_on_where_they_stood_while_the_list_grows(stack):
     assert sorted(seen) == sorted(want), "what came after the first page does not belong to the list that was begun"
 
 
+def test_a_page_stops_after_so_much_though_nothing_passes_its_filter(stack):
+    coupon = stack.coupon(cap={"policy": "none"})
+    fill(stack, coupon, 12_000)
+    found, costs, before = [], [], scanned(stack)
+    for items in pages(stack.client("reporting"), f"/coupons/{coupon}/redemptions?state=cancelled&limit=1"):
+        found += items
+        costs.append(scanned(stack) - before)
+        before = scanned(stack)
+    assert not found and len(costs) >= 2, (len(found), costs)
+    assert max(costs) < 40_000, costs
+
+
 @pytest.mark.parametrize("target", ["/coupons", "/coupons/-/jobs", "/coupons/{coupon}/slots", "/coupons/{coupon}/redemptions"])
 def test_a_list_in_small_pages_is_the_list_in_one(stack, target):
     coupons = [stack.coupon(slots=130) for _ in range(3)]

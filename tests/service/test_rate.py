@@ -1,18 +1,15 @@
 """One key, or one address without a key, cannot take the service from the others."""
+import collections
 import contextlib
-import os
-import re
-import select
-import signal
+import itertools
+import socket
 import time
-from pathlib import Path
 
 import pytest
 
-import fastcgi
-from client import Reply
+from client import Http, http_request
 from stack import Stack, wait_until
-from swarm import Call, HttpWay, swarm
+from swarm import Call, DirectWay, HttpWay, Swarm, by_code, swarm, take
 
 RATE = 40
 
@@ -79,7 +76,7 @@ def test_an_address_without_a_key_is_limited_by_itself(limited):
 
 def test_a_list_of_codes_counts_once_though_its_key_is_asked_for_first(limited):
     ops, began = limited.new_key("ops"), time.monotonic()
-    calls = swarm([HttpWay(limited.port, ops)], [Call("GET", "/coupons/never-made/codes") for _ in range(100)], connections=8)
+    calls = swarm([HttpWay(limited.port, ops)], [Call("GET", "/coupons/never-made/codes") for _ in range(100)], connections=2)
     served = sum(call.reply.status == 404 for call in calls)
     assert RATE <= served <= RATE + RATE * (time.monotonic() - began) + 2, served
 
@@ -111,127 +108,74 @@ def test_a_rate_that_is_none_is_refused_before_anything_starts(rate):
         s.remove()
 
 
-# ---- what blocks: keys take turns, and the long reads of a dashboard have a share ----
+# ---- shares: of what a worker decides at a time, and of its threads for streams ----
 
-READS = 16  # worker.reads_per_key
-# Nobody loses patience with a database that is made to sleep.
-# One thread, so that what is taken first is answered first.
-PATIENT = "[worker]\nrequest_deadline_ms = 60000\naux_threads = 1\n[mongodb]\nsocket_timeout_ms = 120000\nconnect_timeout_ms = 60000\n" \
-    "server_selection_timeout_ms = 60000\n[audit]\npath = log/audit.log\n"
+def batches(coupons):
+    """Without end, of a thousand each, one coupon after the other."""
+    for number in itertools.count():
+        items = [{"key": f"k-{number}", "user": f"u-{number}-{i}"} for i in range(1000)]
+        yield Call("POST", f"/coupons/{coupons[number % len(coupons)]}/redemptions/batch", {"items": items})
 
 
-def state(thread):
-    """Of a thread, by its /proc/PID/task/TID/stat; X: it has ended."""
+def statuses_of(calls):
+    return collections.Counter(item["status"] for call in calls for item in call.reply.ok()["items"])
+
+
+def test_the_batches_of_one_key_leave_room_for_the_coupons_of_others(stack):
+    """All at one worker: what it decides at a time is bounded, and one key must not fill it."""
+    worker = stack.var / "run" / "worker-0.sock"
+    greedy, own = [stack.coupon(cap={"policy": "none"}) for _ in range(6)], stack.coupon(slots=5000)
+    crowd = Swarm([DirectWay(worker, stack.new_key("storefront"))], batches(greedy), connections=24, repeat=False)
+    crowd.start()
     try:
-        return thread.read_text().rpartition(") ")[2][0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
-
-
-@contextlib.contextmanager
-def asleep(stack):
-    """The database, within the block: whatever reads from it waits, on a thread or for one."""
-    database = int((stack.var / "run" / "mongod.pid").read_text())
-    threads = list(Path(f"/proc/{database}/task").glob("*/stat"))
-    os.kill(database, signal.SIGSTOP)
-    try:
-        wait_until("each of its threads to stop", lambda: all(state(thread) in "TX" for thread in threads))
-        yield
+        wait_until("the first batches", lambda: len(crowd.done) >= 24)
+        calls = swarm([DirectWay(worker, stack.key("storefront"))], [take(own, f"u-{i}", "k") for i in range(1000)], connections=16,
+                      repeat=False)
+        assert not crowd.failure and len(crowd.done) > 24, crowd.failure
     finally:
-        os.kill(database, signal.SIGCONT)
+        crowd.end()
+    assert {call.reply.status for call in calls} == {201}, by_code(calls)
+    statuses = statuses_of(crowd.done)
+    assert set(statuses) <= {201, 503} and statuses[201] > 0, statuses
+    for call in crowd.done:  # refused as a whole, if it is
+        assert len({item["status"] for item in call.reply.json()["items"]}) == 1, statuses_of([call])
 
 
-class Crowd:
-    """Requests at once to the first worker, past nginx: each on a connection of its own, in this order."""
-
-    def __init__(self, stack):
-        self.stack, self.decoders = stack, {}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        for s in self.decoders:
-            s.close()
-
-    def send(self, key, count, target="/coupons", method="GET", body=None, request_id="crowd", accept="*/*"):
-        """Send so many; their sockets."""
-        headers = [("Authorization", f"Bearer {key}"), ("Accept", accept)] + ([("Content-Type", "application/json")] if body else [])
-        data = fastcgi.request(fastcgi.params_of(method, target, headers, body, request_id=request_id), body or b"")
-        sockets = [self.stack.direct(0).connect() for _ in range(count)]
-        for s in sockets:
-            self.decoders[s] = fastcgi.Decoder()
-            s.sendall(data)
-        return sockets
-
-    def answers(self, sockets, count):
-        """Wait until so many of them are answered: {socket: Reply}."""
-        found = {}
-
-        def look():
-            for s in select.select([s for s in sockets if s not in found], [], [], 0)[0]:
-                for text in self.decoders[s].feed(s.recv(1 << 20)):
-                    found[s] = Reply("one of a crowd", *fastcgi.reply_of(text))
-            return len(found) >= count
-
-        wait_until(lambda: f"{count} answers of {len(sockets)}: {len(found)} came", look)
-        return found
+def test_the_batches_of_one_coupon_leave_room_for_its_other_callers(stack):
+    worker = stack.var / "run" / "worker-0.sock"
+    coupon = stack.coupon(cap={"policy": "none"})
+    crowd = Swarm([DirectWay(worker, stack.new_key("storefront"))], batches([coupon]), connections=16, repeat=False)
+    crowd.start()
+    try:
+        wait_until("the first batches", lambda: len(crowd.done) >= 16)
+        calls = swarm([DirectWay(worker, stack.key("storefront"))], [take(coupon, f"one-{i}", "k") for i in range(300)], connections=8,
+                      repeat=False)
+    finally:
+        crowd.end()
+    assert {call.reply.status for call in calls} == {201}, by_code(calls)
 
 
-@pytest.fixture
-def patient(another_stack):
-    stack = another_stack(PATIENT)
-    for role in ("storefront", "reporting", "ops"):  # each key is known when the database sleeps
-        stack.direct(0, role).get("/coupons").expect(200)
-    return stack
-
-
-def in_flight(stack):
-    """Requests that the service has, but for the one that asks."""
-    text = stack.direct(0, "ops").get("/coupons/-/metrics").expect(200).body.decode()
-    return int(re.search(r"^coupons_requests_in_flight (\d+)$", text, re.M)[1]) - 1
-
-
-def wait_until_in_flight(stack, count):
-    wait_until(lambda: f"{count} requests to be in flight; {in_flight(stack)} are", lambda: in_flight(stack) >= count)
-
-
-@pytest.mark.parametrize("accept, another", [("*/*", "/coupons/-/jobs"), ("*/*", "/coupons/-/redemptions?user=u"),
-                                             ("text/csv", "/coupons/-/reports")])
-def test_a_key_has_so_many_long_reads_at_a_time(patient, accept, another):
-    """The next one is told at once to come again; other keys are not, and what a shop calls never is. CSV is of those that are
-    streamed, which have a share of their own."""
-    reporting, shop, coupon = patient.key("reporting"), patient.key("storefront"), patient.coupon(slots=1)
-    wanted = b'{"code": "NONE", "user": "u"}'
-    with Crowd(patient) as crowd:
-        with asleep(patient):
-            reads = crowd.send(reporting, READS + 3, f"/coupons/{coupon}/redemptions", accept=accept)
-            refused = crowd.answers(reads, 3)
-            patient.direct(0, "reporting").get(another).problem("rate_limited")  # whatever it reads
-            others = [*crowd.send(patient.key("ops"), 1), *crowd.send(shop, 2 * READS, "/coupons/-/users/u"),
-                      *crowd.send(shop, READS, "/coupons/-/resolve", "POST", wanted)]
-            wait_until_in_flight(patient, READS + len(others))
-        assert len(refused) == 3
-        for reply in refused.values():
-            reply.problem("rate_limited")
-            assert reply.header("Retry-After") == "1", reply
-            assert reply.header("RateLimit-Policy") == f'"reads";q={READS}', reply
-            assert reply.header("RateLimit") == '"reads";r=0', reply
-        served = crowd.answers(others, len(others)) | crowd.answers([s for s in reads if s not in refused], READS)
-        assert {reply.status for reply in served.values()} == {200}, served
-    for _ in range(2 * READS):  # one that is answered counts no more
-        patient.direct(0, "reporting").get(another).expect(200)
-
-
-def test_keys_take_turns(patient):
-    """Whoever comes last with one request waits for one of each other key, not for all that came before."""
-    with Crowd(patient) as crowd:
-        with asleep(patient):
-            many = crowd.send(patient.key("reporting"), READS, request_id="many")
-            wait_until_in_flight(patient, READS)
-            one = crowd.send(patient.key("ops"), 1, request_id="one")
-            wait_until_in_flight(patient, READS + 1)
-        crowd.answers([*many, *one], READS + 1)
-    lines = (patient.var / "log" / "audit.log").read_text().splitlines()
-    order = [name for line in lines for name in ("many", "one") if line.endswith(f"request={name}")]
-    assert order.index("one") <= 4, order
+def test_a_key_has_two_streams_at_a_time(stack):
+    """Clients that do not read keep theirs; the next is told to come again, and other keys and calls notice nothing."""
+    coupon, key = stack.coupon(cap={"total": None}, codes={"source": "imported"}), stack.new_key("ops")
+    stack.import_codes(coupon, [f"LONG-{i:059}" for i in range(60_000)])
+    ours = Http(stack.port, key)
+    at = f"/coupons/{coupon}/codes"
+    with contextlib.ExitStack() as lazy:
+        for _ in range(2):
+            s = lazy.enter_context(socket.socket())
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.connect(("127.0.0.1", stack.port))
+            s.sendall(http_request("GET", at, [("Authorization", f"Bearer {key}")], None))
+            assert s.recv(1)
+        for more in (("GET", at, None, {}), ("GET", f"/coupons/{coupon}/ledger", None, {}),
+                     ("GET", f"/coupons/{coupon}/redemptions?limit=1", None, {"Accept": "text/csv"}), ("POST", at, b"A", {"Content-Type": "text/plain"}),
+                     ("GET", "/coupons/-/users/u/export", None, {})):
+            method, target, body, headers = more
+            refused = ours.request(method, target, body, headers=headers)
+            refused.problem("rate_limited")
+            assert refused.header("RateLimit-Policy") == '"streams";q=2' and refused.header("RateLimit") == '"streams";r=0', refused
+            assert refused.header("Retry-After") == "1", refused
+        ours.get(f"/coupons/{coupon}/redemptions?limit=1").expect(200)
+        assert stack.client("ops").get(at).expect(200).body.count(b"LONG-") == 60_000
+    wait_until("its streams to have ended", lambda: ours.get(f"/coupons/{coupon}/ledger").status == 200)

@@ -6,6 +6,8 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/ids.h"
 
@@ -41,6 +43,29 @@ static void no_two_ids_are_the_same(void **state)
         assert_string_not_equal(ids[i - 1], ids[i]);
 }
 
+/* The child has a copy of what its parent had drawn and not used. */
+static void a_child_and_its_parent_make_different_ids(void **state)
+{
+    char ours[ID_BATCH_LEN + 1], theirs[ID_BATCH_LEN + 1];
+    int ends[2], status;
+    pid_t child;
+
+    (void)state;
+    id_random(ours, ID_BATCH_LEN);
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    assert_true(child >= 0);
+    id_random(ours, ID_BATCH_LEN);
+    if (child == 0)
+        _exit(write(ends[1], ours, sizeof ours) != sizeof ours);
+    assert_int_equal(read(ends[0], theirs, sizeof theirs), sizeof theirs);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_string_not_equal(ours, theirs);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void every_letter_is_as_likely(void **state)
 {
     int seen[128] = {0};
@@ -63,6 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_have_their_length_and_no_look_alikes),
         cmocka_unit_test(no_two_ids_are_the_same),
+        cmocka_unit_test(a_child_and_its_parent_make_different_ids),
         cmocka_unit_test(every_letter_is_as_likely),
     };
 

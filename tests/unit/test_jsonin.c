@@ -92,20 +92,18 @@ static void depth_is_bounded(void **state)
     assert_string_equal(s.fault, "nested too deeply");
 }
 
-/* [[],[],...]: count arrays in all. */
-static bool scan_arrays(size_t count, struct json_scan *out)
+/* What comes between these brackets `count` times, with commas. */
+static bool scan_many(const char *brackets, const char *what, size_t count, struct json_scan *out)
 {
-    size_t len = 3 * (count - 1) + 1;
-    char *text = malloc(len + 1);
+    struct buf text = BUF_INIT;
     bool ok;
 
-    assert_non_null(text);
-    text[0] = '[';
-    for (size_t i = 0; i < count - 1; i++)
-        memcpy(text + 1 + 3 * i, "[],", 3);
-    text[len - 1] = ']'; /* for the last comma */
-    ok = json_scan(text, len, out);
-    free(text);
+    buf_putc(&text, brackets[0]);
+    for (size_t i = 0; i < count; i++)
+        buf_printf(&text, "%s%s", i ? "," : "", what);
+    buf_putc(&text, brackets[1]);
+    ok = json_scan(text.data, text.len, out);
+    buf_free(&text);
     return ok;
 }
 
@@ -114,10 +112,24 @@ static void the_number_of_objects_and_arrays_is_bounded(void **state)
     struct json_scan s;
 
     (void)state;
-    assert_true(scan_arrays(JSON_CONTAINERS_MAX, &s));
+    assert_true(scan_many("[]", "[]", JSON_CONTAINERS_MAX - 1, &s));
     assert_int_equal(s.containers, JSON_CONTAINERS_MAX);
-    assert_false(scan_arrays(JSON_CONTAINERS_MAX + 1, &s));
+    assert_false(scan_many("[]", "[]", JSON_CONTAINERS_MAX, &s));
     assert_string_equal(s.fault, "too many objects and arrays");
+}
+
+static void the_number_of_values_and_of_members_is_bounded(void **state)
+{
+    struct json_scan s;
+
+    (void)state;
+    assert_true(scan_many("[]", "1", JSON_VALUES_MAX - 1, &s));
+    assert_int_equal(s.values, JSON_VALUES_MAX);
+    assert_false(scan_many("[]", "\"x\"", JSON_VALUES_MAX, &s));
+    assert_string_equal(s.fault, "too many values");
+    assert_true(scan_many("{}", "\"a\":1", JSON_MEMBERS_MAX, &s));
+    assert_false(scan_many("{}", "\"a\":1", JSON_MEMBERS_MAX + 1, &s));
+    assert_string_equal(s.fault, "too many members in an object");
 }
 
 static void every_cut_of_a_text_is_refused(void **state)
@@ -215,6 +227,7 @@ int main(void)
         in_arena(a_raw_nul_is_refused),
         in_arena(depth_is_bounded),
         in_arena(the_number_of_objects_and_arrays_is_bounded),
+        in_arena(the_number_of_values_and_of_members_is_bounded),
         in_arena(every_cut_of_a_text_is_refused),
         in_arena(bson_fields_and_range_are_told),
         in_arena(an_object_is_parsed),

@@ -65,7 +65,7 @@ static void a_line_has_time_level_role_pid_event_and_details(void **state)
     char expected[128];
 
     (void)state;
-    log_event(LOG_WARNING, "lane.loaded", "coupon=%s batches=%d", "summer", 3);
+    log_event(LOG_WARNING, "lane.loaded", F_WORD("coupon", "summer"), F_INT("batches", 3));
     snprintf(expected, sizeof expected, "Z level=warning role=worker-0 pid=%d event=lane.loaded coupon=summer batches=3\n",
              (int)getpid());
     assert_ends(content(path), expected);
@@ -76,17 +76,17 @@ static void a_line_has_the_threads_request_id(void **state)
 {
     (void)state;
     log_context("req-1");
-    log_event(LOG_INFO, "request.failed", "%s", "");
+    log_event(LOG_INFO, "request.failed", F_NONE);
     assert_ends(content(path), "event=request.failed request=req-1\n");
     log_context(NULL);
-    log_event(LOG_INFO, "request.failed", "x=%d", 1);
+    log_event(LOG_INFO, "request.failed", F_INT("x", 1));
     assert_ends(content(path), "event=request.failed x=1\n");
 }
 
 static void lower_levels_are_left_out(void **state)
 {
     (void)state;
-    log_event(LOG_DEBUG, "a.b", "x=%d", 1);
+    log_event(LOG_DEBUG, "a.b", F_INT("x", 1));
     assert_string_equal(content(path), "");
 }
 
@@ -97,9 +97,9 @@ static void an_event_is_one_line_whatever_it_says(void **state)
     (void)state;
     memset(long_text, 'x', 9999);
     long_text[9999] = '\0';
-    log_event(LOG_INFO, "a.b", "x=\"%s\"", "one\ntwo\x1b[0m");
+    log_event(LOG_INFO, "a.b", F_TEXT("x", "one\ntwo\x1b[0m"));
     assert_ends(content(path), "x=\"one?two?[0m\"\n");
-    log_event(LOG_INFO, "a.b", "%s", long_text);
+    log_event(LOG_INFO, "a.b", F_DETAILS(long_text));
     free(long_text);
     content(path);
     assert_ends(text, "xxx\n");
@@ -113,8 +113,8 @@ static void as_json_a_line_is_an_object_with_typed_members(void **state)
     (void)state;
     log_set(LOG_INFO, LOG_JSON);
     log_context("req-1");
-    log_event(LOG_WARNING, "lane.loaded", "coupon=%s batches=%d seq=%lld reason=\"%s\" span=%d-%d path=\"%s\" left=%d", "42", -3, 7LL,
-              "key=\"a\\b\" x=1", 3, 4, "", 0);
+    log_event(LOG_WARNING, "lane.loaded", F_WORD("coupon", "42"), F_INT("batches", -3), F_INT("seq", 7),
+              F_TEXT("reason", "key=\"a\\b\" x=1"), F_WORD("span", "3-4"), F_TEXT("path", ""), F_INT("left", 0));
     snprintf(expected, sizeof expected,
              "Z\",\"level\":\"warning\",\"role\":\"worker-0\",\"pid\":%d,\"event\":\"lane.loaded\",\"request\":\"req-1\","
              "\"coupon\":\"42\",\"batches\":-3,\"seq\":7,\"reason\":\"key=\\\"a\\\\b\\\" x=1\",\"span\":\"3-4\","
@@ -122,12 +122,12 @@ static void as_json_a_line_is_an_object_with_typed_members(void **state)
     assert_ends(content(path), expected);
     assert_memory_equal(text, "{\"time\":\"20", 11);
     log_context(NULL);
-    log_event(LOG_INFO, "a.b", "%s", "no pair; \xff\xc3\xa4 \n");
+    log_event(LOG_INFO, "a.b", F_DETAILS("no pair; \xff\xc3\xa4 \n"));
     assert_ends(content(path), "\"event\":\"a.b\",\"details\":\"no pair; ?\xc3\xa4 ?\"}\n");
-    log_event(LOG_INFO, "a.c", "%s", "");
+    log_event(LOG_INFO, "a.c", F_NONE);
     assert_ends(content(path), "\"event\":\"a.c\"}\n");
     log_set(LOG_ERROR, LOG_TEXT);
-    log_event(LOG_INFO, "a.d", "%s", "");
+    log_event(LOG_INFO, "a.d", F_NONE);
     assert_null(strstr(content(path), "a.d"));
 }
 
@@ -144,15 +144,15 @@ static int lines_with(const char *word)
 static void what_repeats_is_left_out_and_counted(void **state)
 {
     (void)state;
-    log_event(LOG_INFO, "a.b", "x=%d", 1); /* of another test's second, perhaps */
+    log_event(LOG_INFO, "a.b", F_INT("x", 1)); /* of another test's second, perhaps */
     usleep(1100000);
     for (int i = 0; i < 100; i++)
-        log_event(LOG_WARNING, "storm.comes", "x=%d", i);
+        log_event(LOG_WARNING, "storm.comes", F_INT("x", i));
     assert_in_range(lines_with("storm.comes"), LOG_SAME_MAX, 2 * LOG_SAME_MAX);
-    log_event(LOG_WARNING, "calm.comes", "x=%d", 1);
+    log_event(LOG_WARNING, "calm.comes", F_INT("x", 1));
     assert_ends(content(path), "event=calm.comes x=1\n");
     usleep(1100000);
-    log_event(LOG_WARNING, "storm.comes", "x=%d", 100);
+    log_event(LOG_WARNING, "storm.comes", F_INT("x", 100));
     assert_non_null(strstr(content(path), " left_out="));
     assert_ends(text, " x=100\n");
 }
@@ -160,11 +160,11 @@ static void what_repeats_is_left_out_and_counted(void **state)
 static void reopening_follows_the_path(void **state)
 {
     (void)state;
-    log_event(LOG_INFO, "a.first", "x=%d", 1);
+    log_event(LOG_INFO, "a.first", F_INT("x", 1));
     assert_int_equal(rename(path, moved), 0);
-    log_event(LOG_INFO, "a.second", "x=%d", 1);
+    log_event(LOG_INFO, "a.second", F_INT("x", 1));
     log_reopen();
-    log_event(LOG_INFO, "a.third", "x=%d", 1);
+    log_event(LOG_INFO, "a.third", F_INT("x", 1));
     assert_non_null(strstr(content(moved), "a.first"));
     assert_non_null(strstr(text, "a.second"));
     assert_null(strstr(text, "a.third"));
@@ -176,7 +176,7 @@ static void a_path_that_cannot_be_opened_leaves_the_log_as_it_was(void **state)
 {
     (void)state;
     assert_int_equal(log_init("/no/such/directory/log", LOG_DEBUG), -1);
-    log_event(LOG_INFO, "a.b", "x=%d", 2);
+    log_event(LOG_INFO, "a.b", F_INT("x", 2));
     assert_ends(content(path), "event=a.b x=2\n");
 }
 

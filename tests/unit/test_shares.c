@@ -1,0 +1,86 @@
+/* Unit tests of http/shares: how much of a room each of its users may hold, and who counts as one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "http/shares.h"
+
+/* How often `count` are taken until they are refused. */
+static int take_all(struct shares *s, const char *name, int count)
+{
+    int times = 0;
+
+    while (shares_take(s, name, count))
+        times++;
+    return times;
+}
+
+static void one_gets_half_and_each_further_one_what_is_free_then(void **state)
+{
+    struct shares *s = shares_new(1200, 1200);
+
+    (void)state;
+    assert_int_equal(take_all(s, "a", 1), 600);
+    assert_int_equal(take_all(s, "b", 1), 300);
+    assert_int_equal(take_all(s, "c", 1), 150);
+    assert_true(shares_take(s, "d", 1));
+    shares_give(s, "a", 600);
+    assert_true(shares_take(s, "d", 200));
+    shares_give(s, "d", 201);
+    shares_give(s, "b", 300);
+    shares_give(s, "c", 150);
+    assert_int_equal(take_all(s, "a", 600), 1); /* nothing was lost */
+    shares_free(s);
+}
+
+static void what_is_refused_takes_nothing(void **state)
+{
+    struct shares *s = shares_new(100, 100);
+
+    (void)state;
+    assert_false(shares_take(s, "a", 51));
+    assert_true(shares_take(s, "a", 50));
+    assert_false(shares_take(s, "a", 1));
+    assert_false(shares_take(s, "b", 26));
+    assert_true(shares_take(s, "b", 25));
+    shares_free(s);
+}
+
+static void nobody_holds_more_than_the_most_for_one(void **state)
+{
+    struct shares *s = shares_new(1000, 10);
+
+    (void)state;
+    assert_false(shares_take(s, "a", 11));
+    assert_int_equal(take_all(s, "a", 3), 3);
+    assert_int_equal(take_all(s, "b", 10), 1);
+    shares_free(s);
+}
+
+static void visitors_of_a_page_count_by_address_though_they_have_one_key(void **state)
+{
+    struct request shop = {.role = ROLE_STOREFRONT, .by = "0123456789ab"}, page = {.role = ROLE_PUBLIC, .by = "ba9876543210"};
+    char name[ADDRESS_OWNER_SIZE];
+
+    (void)state;
+    shop.header.remote_addr = page.header.remote_addr = "192.0.2.1";
+    assert_string_equal(shares_name(&shop, name), "0123456789ab");
+    assert_string_equal(shares_name(&page, name), "192.0.2.1");
+    page.header.remote_addr = NULL;
+    assert_string_equal(shares_name(&page, name), "ba9876543210");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_gets_half_and_each_further_one_what_is_free_then),
+        cmocka_unit_test(what_is_refused_takes_nothing),
+        cmocka_unit_test(nobody_holds_more_than_the_most_for_one),
+        cmocka_unit_test(visitors_of_a_page_count_by_address_though_they_have_one_key),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
