@@ -1,12 +1,14 @@
 /* tests/engine/mongo_fixture.c -- see mongo_fixture.h. */
 #include "mongo_fixture.h"
 
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "mongod.h"
 
 struct config config;
@@ -62,10 +64,11 @@ void damage(const char *collection, const char *coupon, const char *name, int64_
     mongoc_client_destroy(client);
 }
 
-bool fail_command(const char *command, int times, const char *how, int64_t value)
+/* mode: "times" or "skip". */
+static bool fail_as(const char *mode, int number, const char *command, const char *how, int64_t value)
 {
     mongoc_client_t *client = own_client();
-    bson_t *fail = BCON_NEW("configureFailPoint", "failCommand", "mode", "{", "times", BCON_INT32(times), "}", "data",
+    bson_t *fail = BCON_NEW("configureFailPoint", "failCommand", "mode", "{", mode, BCON_INT32(number), "}", "data",
                             "{", "failCommands", "[", BCON_UTF8(command), "]", "appName", "coupons", "}");
     bson_t data, *whole = bson_new();
     bson_iter_t it;
@@ -104,6 +107,27 @@ bool fail_command(const char *command, int times, const char *how, int64_t value
     return good;
 }
 
+bool fail_command(const char *command, int times, const char *how, int64_t value)
+{
+    return fail_as("times", times, command, how, value);
+}
+
+bool fail_after(const char *command, int spared, const char *how, int64_t value)
+{
+    return fail_as("skip", spared, command, how, value);
+}
+
+void fail_nothing(void)
+{
+    mongoc_client_t *client = own_client();
+    bson_t *off = BCON_NEW("configureFailPoint", "failCommand", "mode", "off");
+
+    if (!mongoc_client_command_simple(client, "admin", off, NULL, NULL, NULL))
+        abort();
+    bson_destroy(off);
+    mongoc_client_destroy(client);
+}
+
 int mongo_group_teardown(void **state)
 {
     (void)state;
@@ -139,4 +163,61 @@ int mongo_teardown(void **state)
 const char *new_coupon(void)
 {
     return arena_printf(&arena, "c-%d", ++coupons);
+}
+
+/* ---- batches ---- */
+
+struct alias alias_of(const char *user)
+{
+    struct alias alias;
+    uint64_t hash = hash_mix(hash_text(HASH_NONE, user));
+
+    _Static_assert(ID_ALIAS_LEN == 16, "16 digits of a number");
+    snprintf(alias.text, sizeof alias.text, "%016" PRIx64, hash);
+    return alias;
+}
+
+struct batch *begin_batch(const char *coupon, int64_t lane, int64_t seq)
+{
+    struct batch *b = batch_new(coupon, lane);
+
+    b->head.seq = seq;
+    b->head.at_ms = FIXTURE_DAY + seq * 1000;
+    b->head.day_ms = FIXTURE_DAY;
+    b->head.version = 1;
+    return b;
+}
+
+struct entry *add_taking(struct batch *b, enum entry_kind kind, const char *user, int64_t n, const char *order)
+{
+    struct entry *e = batch_add(b, kind);
+
+    e->n = n;
+    e->g = 1;
+    e->ordinal = n;
+    e->user = user;
+    e->order = order;
+    memcpy(e->alias, alias_of(user).text, sizeof e->alias);
+    return e;
+}
+
+struct entry *add_erasure(struct batch *b, const char *user)
+{
+    struct entry *e = batch_add(b, ENTRY_ERASE);
+
+    e->user = user;
+    memcpy(e->alias, alias_of(user).text, sizeof e->alias);
+    return e;
+}
+
+void append_batch(struct batch *b)
+{
+    struct append append = {b, APPEND_UNKNOWN};
+    struct buf scratch = BUF_INIT;
+
+    batch_hash(b, &scratch, b->head.hash);
+    buf_free(&scratch);
+    if (session->ops->append(session, &append, 1) != STORE_OK || append.result != APPEND_OURS)
+        abort();
+    batch_free(b);
 }

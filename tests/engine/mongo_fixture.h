@@ -10,18 +10,35 @@
 #include <mongoc/mongoc.h>
 
 #include "base/config.h"
+#include "coupons/batch.h"
 #include "store/mongo.h"
 
 extern struct config config;
 extern struct mongo *mongo;
 extern struct store *session; /* NULL: there is no server */
 extern struct arena arena; /* the test's */
-static const struct store_time no_time = {0, 0};
 
 int mongo_group_setup(void **state);
 int mongo_group_teardown(void **state);
 int mongo_setup(void **state);
 int mongo_teardown(void **state);
+
+#define FIXTURE_DAY INT64_C(1795132800000) /* 2026-11-20T00:00Z */
+
+/* A user's alias, made of the name. */
+struct alias {
+    char text[ID_ALIAS_LEN + 1];
+};
+struct alias alias_of(const char *user);
+
+/* A batch without entries, a second after the one before. */
+struct batch *begin_batch(const char *coupon, int64_t lane, int64_t seq);
+/* Append an entry about slot n, in its first generation, of this user. Texts are not copied; order may be NULL. */
+struct entry *add_taking(struct batch *b, enum entry_kind kind, const char *user, int64_t n, const char *order);
+/* Append the erasure of this user. */
+struct entry *add_erasure(struct batch *b, const char *user);
+/* Append it to the ledger, and free it; aborts if that fails. */
+void append_batch(struct batch *b);
 
 /* Set a member of the coupon's document whose _id has that text, or number, under that name, to what cannot be decoded. */
 void damage(const char *collection, const char *coupon, const char *name, int64_t number, const char *text,
@@ -30,6 +47,9 @@ void damage(const char *collection, const char *coupon, const char *name, int64_
 /* Have the server mistreat the next `times` commands of that name: "closeConnection"; "writeConcernError" or "errorCode" with the
  * code; "blockTimeMS" with the time. False: it has no test commands. */
 bool fail_command(const char *command, int times, const char *how, int64_t value);
+/* The same for all commands of that name but the next `spared`, until fail_nothing(). */
+bool fail_after(const char *command, int spared, const char *how, int64_t value);
+void fail_nothing(void);
 
 /* A client beside the store's, the caller's to destroy. */
 mongoc_client_t *own_client(void);

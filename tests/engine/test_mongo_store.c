@@ -68,36 +68,6 @@ static void append_chain(const char *coupon, int64_t lane, int64_t from, int64_t
     }
 }
 
-static struct user_state *make_user_state(const char *user, int64_t seq)
-{
-    struct user_state *u = arena_alloc(&arena, sizeof *u);
-
-    user_state_init(u, user, "0123456789abcdef");
-    u->version = u->seq = u->total = seq;
-    u->day_ms = DAY;
-    return u;
-}
-
-static struct view_write view_of(const char *coupon, const struct user_state *u)
-{
-    return (struct view_write){.kind = VIEW_USER_STATE, .coupon = coupon, .user_state = u};
-}
-
-static void write_all(struct view_write *views, size_t count, struct store_time *when)
-{
-    assert_int_equal(session->ops->write_views(session, views, count, when), STORE_OK);
-    for (size_t i = 0; i < count; i++)
-        assert_true(views[i].written);
-}
-
-static struct user_state *read_user_state(const char *coupon, const char *user, struct store_time after)
-{
-    struct user_state_read read = {coupon, user, NULL, STORE_OK};
-
-    assert_int_equal(session->ops->user_states(session, after, &arena, &read, 1), STORE_OK);
-    return read.user_state;
-}
-
 /* ---- the ledger ---- */
 
 static void a_batch_is_appended_once_and_recognised_again(void **state)
@@ -368,308 +338,80 @@ static void a_tail_is_confirmed_only_while_nothing_follows_it(void **state)
     assert_true(confirms[1].unmoved);
 }
 
+static struct mark mark_of(const char *coupon, int64_t lane)
+{
+    struct mark_read reads[] = {{.coupon = coupon, .lane = lane}, {.coupon = coupon, .lane = lane + 7}};
+
+    assert_int_equal(session->ops->marks(session, reads, 2), STORE_OK);
+    assert_int_equal(reads[1].mark.seq, 0);
+    return reads[0].mark;
+}
+
 static void marks_never_go_back(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct mark_write marks[] = {{coupon, 0, "views", {5, {100, 1}}, 0},
-                                 {coupon, 0, "totals", {2, {0, 0}}, 0},
-                                 {coupon, 1, "views", {7, {100, 2}}, 0}};
-    struct mark mark;
+    struct mark_write marks[] = {{coupon, 0, {5, {100, 1}}, 0}, {coupon, 1, {7, {100, 2}}, 0}};
+    struct mark mark = mark_of(coupon, 0);
 
-    assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
     assert_int_equal(mark.seq, 0);
-    assert_int_equal(session->ops->write_marks(session, marks, 3), STORE_OK);
-    marks[0].mark = (struct mark){4, {200, 1}};
-    marks[1].mark = (struct mark){3, {300, 1}};
     assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
-    assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
+    marks[0].mark = (struct mark){4, {200, 1}};
+    marks[1].mark = (struct mark){8, {300, 1}};
+    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
+    mark = mark_of(coupon, 0);
     assert_int_equal(mark.seq, 5);
     assert_int_equal(mark.when.seconds, 100);
     assert_int_equal(mark.when.increment, 1);
-    assert_int_equal(session->ops->mark(session, coupon, 0, "totals", &mark), STORE_OK);
-    assert_int_equal(mark.seq, 3);
-    assert_int_equal(session->ops->mark(session, coupon, 1, "views", &mark), STORE_OK);
-    assert_int_equal(mark.seq, 7);
+    assert_int_equal(mark_of(coupon, 1).seq, 8);
     marks[0].mark = (struct mark){6, {0, 0}};
     assert_int_equal(session->ops->write_marks(session, marks, 1), STORE_OK);
-    assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
+    mark = mark_of(coupon, 0);
     assert_int_equal(mark.seq, 6);
     assert_int_equal(mark.when.seconds, 100);
     assert_int_equal(mark.when.increment, 1);
 }
 
-/* ---- views ---- */
-
-static void user_states_are_read_in_one_go_also_absent_doubled_and_of_several_coupons(void **state)
+static struct checkpoint checkpoint_of(const char *coupon, int64_t lane)
 {
-    NEEDS_SERVER();
+    struct checkpoint_read reads[] = {{.coupon = coupon, .lane = lane + 7}, {.coupon = coupon, .lane = lane}};
 
-    const char *a = new_coupon(), *b = new_coupon();
-    struct view_write views[200];
-    struct user_state_read reads[601];
-    struct store_time when;
-
-    for (int i = 0; i < 200; i++)
-        views[i] = view_of(i % 2 ? a : b, make_user_state(arena_printf(&arena, "u-%d", i), i + 1));
-    write_all(views, 200, &when);
-    assert_true(when.seconds > 0);
-    for (int i = 0; i < 600; i++)
-        reads[i] = (struct user_state_read){i % 2 ? a : b, arena_printf(&arena, "u-%d", i % 300), NULL, STORE_OK};
-    reads[600] = (struct user_state_read){a, "u-0", NULL, STORE_OK}; /* b has that one */
-    assert_int_equal(session->ops->user_states(session, when, &arena, reads, 601), STORE_OK);
-    for (int i = 0; i < 600; i++) {
-        assert_int_equal(reads[i].user_state != NULL, i % 300 < 200);
-        if (reads[i].user_state)
-            assert_int_equal(reads[i].user_state->seq, i % 300 + 1);
-    }
-    assert_null(reads[600].user_state);
+    assert_int_equal(session->ops->checkpoints(session, reads, 2), STORE_OK);
+    assert_int_equal(reads[0].checkpoint.seq, 0);
+    return reads[1].checkpoint;
 }
 
-/* What the server noted of its finds in `users` since it was told to: how many, and the documents that they looked at. */
-static void profile(int level, int64_t *finds, int64_t *documents)
-{
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *noted = mongoc_client_get_collection(client, config.mongodb_database, "system.profile");
-    bson_t *set = BCON_NEW("profile", BCON_INT32(level));
-    bson_t *finds_in_users = BCON_NEW("command.find", "users");
-    mongoc_cursor_t *cursor;
-    const bson_t *doc;
-    bson_iter_t it;
-
-    assert_true(mongoc_client_command_simple(client, config.mongodb_database, set, NULL, NULL, NULL));
-    cursor = mongoc_collection_find_with_opts(noted, finds_in_users, NULL, NULL);
-    *finds = *documents = 0;
-    while (mongoc_cursor_next(cursor, &doc)) {
-        ++*finds;
-        assert_true(bson_iter_init_find(&it, doc, "docsExamined"));
-        *documents += bson_iter_as_int64(&it);
-    }
-    mongoc_cursor_destroy(cursor);
-    bson_destroy(finds_in_users);
-    bson_destroy(set);
-    mongoc_collection_destroy(noted);
-    mongoc_client_destroy(client);
-}
-
-/* Walk through all of the coupon's users; how often their name's hash came is in times[]. */
-static int64_t walk(const char *coupon, struct store_time after, const uint64_t *wanted, int *times, size_t count)
-{
-    struct user_walk w = {.begun = false};
-    uint64_t hashes[64];
-    int64_t calls = 0;
-
-    for (; !w.done; calls++) {
-        size_t got = 0;
-
-        assert_int_equal(session->ops->walk_users(session, coupon, after, &w, 64, hashes, &got), STORE_OK);
-        for (size_t i = 0; i < got; i++) {
-            size_t k = 0;
-
-            while (k < count && wanted[k] != hashes[i])
-                k++;
-            assert_true(k < count);
-            times[k]++;
-        }
-    }
-    return calls;
-}
-
-static void all_users_are_told_of_once_and_by_the_index_alone(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *a = new_coupon(), *b = new_coupon();
-    struct user_state *user_states[300];
-    const struct job_progress job = {.id = "j", .version = 1, .seq = 1};
-    struct view_write views[301];
-    char name[STORED_NAME_SIZE];
-    struct store_time when;
-    uint64_t hashes[300];
-    int times[300] = {0};
-    int64_t finds, documents, calls;
-
-    for (int i = 0; i < 300; i++) {
-        user_states[i] = make_user_state(arena_printf(&arena, "u-%d", i), i + 1);
-        views[i] = view_of(a, user_states[i]);
-        assert_int_equal(session->ops->user_hash(session, user_states[i]->user, &hashes[i]), STORE_OK);
-    }
-    user_states[7]->erased_ms = DAY; /* a tombstone */
-    views[0] = (struct view_write){.kind = VIEW_JOB, .coupon = a, .job = &job};
-    assert_int_equal(session->ops->user_hash(session, name_of_job(job.id, name), &hashes[0]), STORE_OK);
-    views[300] = view_of(b, make_user_state("another's", 1));
-    write_all(views, 301, &when);
-    profile(2, &finds, &documents);
-    calls = walk(a, when, hashes, times, 300);
-    profile(0, &finds, &documents);
-    for (int i = 0; i < 300; i++)
-        assert_int_equal(times[i], 1);
-    assert_int_equal(calls, 300 / 64 + 1);
-    assert_int_equal(finds, calls);
-    assert_int_equal(documents, 0);
-    assert_int_equal(walk(new_coupon(), when, NULL, NULL, 0), 1);
-}
-
-/* Users u-0 to u-<count - 1> with 400 redemptions each, half a megabyte; reads[] asks for them. */
-static void write_users_with_much(const char *coupon, struct user_state_read *reads, int count, struct store_time *when)
-{
-    struct view_write *views = arena_array(&arena, (size_t)count, sizeof *views);
-    char *metadata = arena_alloc(&arena, 1024);
-
-    memset(metadata, 'x', 1023);
-    for (int i = 0; i < count; i++) {
-        struct user_state *u = make_user_state(arena_printf(&arena, "u-%d", i), 1);
-
-        for (int k = 0; k < 400; k++) {
-            struct redemption *r = user_state_add(u, &arena);
-
-            r->n = k;
-            r->state = r->first_state = SLOT_REDEEMED;
-            r->metadata = metadata;
-        }
-        views[i] = view_of(coupon, u);
-        reads[i] = (struct user_state_read){coupon, u->user, NULL, STORE_OK};
-    }
-    write_all(views, (size_t)count, when);
-}
-
-static void user_states_that_fill_more_than_one_reply_are_all_read(void **state)
+static void a_checkpoint_never_goes_back(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct user_state_read reads[45];
-    struct store_time when;
+    struct checkpoint_write writes[] = {{coupon, 0, {5, DAY + 9, DAY + 3, 2}}, {coupon, 1, {7, 0, 0, 0}}};
+    struct checkpoint c = checkpoint_of(coupon, 0);
 
-    write_users_with_much(coupon, reads, 45, &when); /* 20 MB: also more than one command */
-    assert_int_equal(session->ops->user_states(session, when, &arena, reads, 45), STORE_OK);
-    for (int i = 0; i < 45; i++) {
-        assert_int_equal(reads[i].status, STORE_OK);
-        assert_non_null(reads[i].user_state);
-        assert_int_equal(reads[i].user_state->count, 400);
-    }
+    assert_int_equal(c.seq, 0);
+    assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
+    writes[0].checkpoint = (struct checkpoint){4, DAY + 1, DAY + 4, 3};
+    writes[1].checkpoint = (struct checkpoint){8, DAY + 5, 0, 0};
+    assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
+    c = checkpoint_of(coupon, 0);
+    assert_true(c.seq == 5 && c.due_ms == DAY + 9 && c.swept_ms == DAY + 3 && c.swept_seq == 2);
+    c = checkpoint_of(coupon, 1);
+    assert_true(c.seq == 8 && c.due_ms == DAY + 5 && c.swept_ms == 0 && c.swept_seq == 0);
+    writes[0].checkpoint = (struct checkpoint){5, 0, DAY + 3, 3}; /* of the same batch: swept further */
+    assert_int_equal(session->ops->write_checkpoints(session, writes, 1), STORE_OK);
+    writes[0].checkpoint = (struct checkpoint){5, DAY + 2, DAY + 3, 1};
+    assert_int_equal(session->ops->write_checkpoints(session, writes, 1), STORE_OK);
+    c = checkpoint_of(coupon, 0);
+    assert_true(c.seq == 5 && c.due_ms == 0 && c.swept_ms == DAY + 3 && c.swept_seq == 3);
 }
 
-static void user_states_past_the_bound_are_left_for_the_next_calls(void **state)
+/* ---- buckets and definitions ---- */
+
+static struct part_write part_of(const char *coupon, const struct bucket *k)
 {
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon();
-    struct user_state_read reads[201];
-    struct store_time when;
-    size_t count = 201, calls = 0;
-
-    write_users_with_much(coupon, reads, 200, &when); /* 100 MB */
-    reads[200] = (struct user_state_read){coupon, "nobody", NULL, STORE_OK};
-    for (; count > 0; calls++) {
-        size_t left = 0;
-        struct arena own;
-
-        assert_in_range(calls, 0, 10);
-        arena_init(&own, 0);
-        assert_int_equal(session->ops->user_states(session, when, &own, reads, count), STORE_OK);
-        assert_in_range(own.bytes, 0, STORE_USER_STATES_BYTES + (STORE_USER_STATES_BYTES >> 4));
-        for (size_t i = 0; i < count; i++) {
-            if (reads[i].status == STORE_LEFT) {
-                assert_null(reads[i].user_state);
-                reads[left++] = reads[i];
-                continue;
-            }
-            assert_int_equal(reads[i].status, STORE_OK);
-            assert_int_equal(reads[i].user_state != NULL, strcmp(reads[i].user, "nobody") != 0);
-        }
-        assert_true(left < count);
-        count = left;
-        arena_free(&own);
-    }
-    assert_in_range(calls, 3, 10);
-}
-
-static void an_older_view_never_replaces_a_newer_one(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon();
-    struct user_state *user_states[4];
-    struct view_write views[4];
-    struct store_time when;
-
-    /* first new at 5; then as if new at 3; then as an update at 4; then as an update of what is not there */
-    user_states[0] = make_user_state("u", 5);
-    user_states[1] = make_user_state("u", 3);
-    user_states[2] = make_user_state("u", 4);
-    user_states[2]->stored = true;
-    user_states[3] = make_user_state("v", 9);
-    user_states[3]->stored = true;
-    for (int i = 0; i < 4; i++) {
-        views[i] = view_of(coupon, user_states[i]);
-        write_all(&views[i], 1, &when);
-    }
-    assert_int_equal(read_user_state(coupon, "u", when)->seq, 5);
-    assert_int_equal(read_user_state(coupon, "v", when)->seq, 9);
-    user_states[1]->seq = 6;
-    write_all(&views[1], 1, &when);
-    assert_int_equal(read_user_state(coupon, "u", when)->seq, 6);
-    write_all(views, 4, &when); /* all at once, the same user thrice */
-    assert_int_equal(read_user_state(coupon, "u", when)->seq, 6);
-}
-
-struct view_racer {
-    struct store *session;
-    const char *coupon;
-    pthread_t thread;
-    int64_t first;
-    atomic_bool failed;
-};
-
-static void *race_views(void *context)
-{
-    struct view_racer *r = context;
-    struct arena own;
-    struct store_time when;
-
-    arena_init(&own, 0);
-    for (int64_t round = 0; round < 40; round++) {
-        struct view_write views[8];
-
-        for (int i = 0; i < 8; i++) {
-            struct user_state *u = arena_alloc(&own, sizeof *u);
-
-            user_state_init(u, arena_printf(&own, "u-%d-%d", (int)(round / 4), i), "a");
-            u->seq = r->first + round % 4 * 2;
-            views[i] = (struct view_write){.kind = VIEW_USER_STATE, .coupon = r->coupon, .user_state = u};
-        }
-        if (r->session->ops->write_views(r->session, views, 8, &when) != STORE_OK)
-            r->failed = true;
-    }
-    arena_free(&own);
-    return NULL;
-}
-
-static void of_two_that_race_to_write_a_view_the_newer_wins(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon();
-    struct view_racer racers[2];
-
-    for (int i = 0; i < 2; i++) {
-        racers[i] = (struct view_racer){.session = mongo_session(mongo), .coupon = coupon, .first = 1 + i};
-        pthread_create(&racers[i].thread, NULL, race_views, &racers[i]);
-    }
-    for (int i = 0; i < 2; i++) {
-        pthread_join(racers[i].thread, NULL);
-        assert_false(racers[i].failed);
-        racers[i].session->ops->close(racers[i].session);
-    }
-    for (int i = 0; i < 80; i++)
-        assert_int_equal(read_user_state(coupon, arena_printf(&arena, "u-%d-%d", i / 8, i % 8), no_time)->seq, 8);
-}
-
-static struct view_write bucket_view(const char *coupon, const struct bucket *k)
-{
-    return (struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = k};
+    return (struct part_write){.coupon = coupon, .bucket = k};
 }
 
 static void fill_bucket(struct bucket *k, int64_t b, int64_t lane, int64_t seq)
@@ -680,12 +422,113 @@ static void fill_bucket(struct bucket *k, int64_t b, int64_t lane, int64_t seq)
     k->size = BUCKET_SLOTS;
 }
 
+static void write_all(struct part_write *parts, size_t count, struct store_time *when)
+{
+    assert_int_equal(session->ops->write_parts(session, parts, count, when), STORE_OK);
+    for (size_t i = 0; i < count; i++)
+        assert_true(parts[i].written);
+    assert_true(when->seconds > 0);
+}
+
+static int64_t stored_seq(const char *coupon, int64_t b)
+{
+    struct bucket k = {0};
+    struct bucket_read read = {coupon, b, &k, false, STORE_OK};
+    int64_t seq;
+
+    assert_int_equal(session->ops->buckets(session, &read, 1), STORE_OK);
+    assert_true(read.found);
+    seq = k.seq;
+    bucket_release(&k);
+    return seq;
+}
+
+static void an_older_bucket_never_replaces_a_newer_one(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct part_write parts[4];
+    struct bucket k[4];
+    struct store_time when;
+
+    /* first new at 5; then as if new at 3; then as an update at 4; then as an update of what is not there */
+    fill_bucket(&k[0], 1, 0, 5);
+    fill_bucket(&k[1], 1, 0, 3);
+    fill_bucket(&k[2], 1, 0, 4);
+    k[2].stored = true;
+    fill_bucket(&k[3], 2, 0, 9);
+    k[3].stored = true;
+    for (int i = 0; i < 4; i++) {
+        parts[i] = part_of(coupon, &k[i]);
+        write_all(&parts[i], 1, &when);
+    }
+    assert_int_equal(stored_seq(coupon, 1), 5);
+    assert_int_equal(stored_seq(coupon, 2), 9);
+    k[1].seq = 6;
+    write_all(&parts[1], 1, &when);
+    assert_int_equal(stored_seq(coupon, 1), 6);
+    write_all(parts, 4, &when); /* all at once, the same bucket thrice */
+    assert_int_equal(stored_seq(coupon, 1), 6);
+    for (int i = 0; i < 4; i++)
+        bucket_release(&k[i]);
+}
+
+struct part_racer {
+    struct store *session;
+    const char *coupon;
+    pthread_t thread;
+    int64_t first;
+    atomic_bool failed;
+};
+
+static void *race_parts(void *context)
+{
+    struct part_racer *r = context;
+    struct store_time when;
+
+    for (int64_t round = 0; round < 40; round++) {
+        struct part_write parts[8];
+        struct bucket k[8];
+
+        for (int64_t i = 0; i < 8; i++) {
+            fill_bucket(&k[i], round / 4 * 8 + i, 0, r->first + round % 4 * 2);
+            parts[i] = part_of(r->coupon, &k[i]);
+        }
+        if (r->session->ops->write_parts(r->session, parts, 8, &when) != STORE_OK)
+            r->failed = true;
+        for (int i = 0; i < 8; i++)
+            bucket_release(&k[i]);
+    }
+    return NULL;
+}
+
+static void of_two_that_race_to_write_a_bucket_the_newer_wins(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct part_racer racers[2];
+
+    for (int i = 0; i < 2; i++) {
+        racers[i] = (struct part_racer){.session = mongo_session(mongo), .coupon = coupon, .first = 1 + i};
+        pthread_create(&racers[i].thread, NULL, race_parts, &racers[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(racers[i].thread, NULL);
+        assert_false(racers[i].failed);
+        racers[i].session->ops->close(racers[i].session);
+    }
+    for (int b = 0; b < 80; b++)
+        assert_int_equal(stored_seq(coupon, b), 8);
+}
+
 static void buckets_with_free_slots_are_found_in_order_and_full_ones_are_not(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct view_write views[10];
+    struct part_write parts[10];
     struct bucket k[10], found[10];
     struct free_search search = {.coupon = coupon, .lane = 0, .from = 1, .most = 5, .buckets = found};
     struct store_time when;
@@ -695,15 +538,15 @@ static void buckets_with_free_slots_are_found_in_order_and_full_ones_are_not(voi
         k[i].pick = 100 - i;
         for (int slot = 0; i == 2 && slot < BUCKET_SLOTS; slot++)
             k[i].slots[slot] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
-        views[i] = bucket_view(coupon, &k[i]);
+        parts[i] = part_of(coupon, &k[i]);
     }
-    write_all(views, 10, &when);
+    write_all(parts, 10, &when);
     for (int random = 0; random < 2; random++) {
         static const int64_t want[2][5] = {{1, 3, 5, 6, 7}, {8, 7, 6, 5, 3}};
 
         search.random = random;
         search.from = random ? 92 : 1;
-        assert_int_equal(session->ops->free_buckets(session, when, &search, 1), STORE_OK);
+        assert_int_equal(session->ops->free_buckets(session, &search, 1), STORE_OK);
         assert_int_equal(search.count, 5);
         assert_false(search.left_out);
         assert_int_equal(search.next, random ? 98 : 8);
@@ -732,15 +575,15 @@ static void many_searches_in_one_call_find_what_each_finds_alone(void **state)
         searches[i] = (struct free_search){.coupon = coupon, .lane = i % 2, .random = i % 3 == 0, .most = 1 + (size_t)i % 3,
                                            .buckets = found[i]};
         for (int64_t b = 0; b < 2; b++) {
-            struct view_write view = bucket_view(coupon, &k);
+            struct part_write part = part_of(coupon, &k);
 
             fill_bucket(&k, i % 2 * 10 + b, i % 2, i + 1);
             k.pick = 100 - b;
-            write_all(&view, 1, &when);
+            write_all(&part, 1, &when);
             bucket_release(&k);
         }
     }
-    assert_int_equal(session->ops->free_buckets(session, when, searches, SEARCHES), STORE_OK);
+    assert_int_equal(session->ops->free_buckets(session, searches, SEARCHES), STORE_OK);
     for (int i = 0; i < SEARCHES; i++) {
         const struct free_search *search = &searches[i];
         size_t want = search->most < 2 ? search->most : 2;
@@ -754,7 +597,7 @@ static void many_searches_in_one_call_find_what_each_finds_alone(void **state)
             bucket_release(&found[i][n]);
         }
     }
-    assert_int_equal(session->ops->free_buckets(session, when, searches, 0), STORE_OK);
+    assert_int_equal(session->ops->free_buckets(session, searches, 0), STORE_OK);
 }
 
 /* The place behind it is known all the same: the next search goes on there. */
@@ -767,12 +610,12 @@ static void a_damaged_bucket_is_left_out_of_a_search(void **state)
     struct store_time when = {0};
 
     for (int64_t i = 0; i < 8; i++) {
-        struct view_write view = bucket_view(coupons[i / 4], &k);
+        struct part_write part = part_of(coupons[i / 4], &k);
 
         fill_bucket(&k, i % 4, 0, 1);
         k.pick = i % 4;
         k.slots[0] = (struct slot){.generation = 1, .state = SLOT_RESERVED, .user = strdup("ann"), .at_ms = DAY, .due_ms = DAY + i % 4};
-        write_all(&view, 1, &when);
+        write_all(&part, 1, &when);
         bucket_release(&k);
     }
     damage("buckets", coupons[0], "_id.b", 1, NULL, "view.seq");
@@ -782,7 +625,7 @@ static void a_damaged_bucket_is_left_out_of_a_search(void **state)
 
         for (int i = 0; i < 2; i++)
             searches[i] = (struct free_search){.coupon = coupons[i], .random = random, .most = 3, .buckets = found[i]};
-        assert_int_equal(session->ops->free_buckets(session, when, searches, 2), STORE_OK);
+        assert_int_equal(session->ops->free_buckets(session, searches, 2), STORE_OK);
         for (int i = 0; i < 2; i++) {
             assert_int_equal(searches[i].count, i == 0 ? 1 : 3);
             assert_int_equal(searches[i].left_out, i == 0);
@@ -791,7 +634,7 @@ static void a_damaged_bucket_is_left_out_of_a_search(void **state)
                 bucket_release(&found[i][--searches[i].count]);
         }
         searches[0].from = searches[0].next;
-        assert_int_equal(session->ops->free_buckets(session, when, searches, 1), STORE_OK);
+        assert_int_equal(session->ops->free_buckets(session, searches, 1), STORE_OK);
         assert_int_equal(searches[0].count, 1);
         assert_int_equal(found[0][0].b, 3);
         assert_false(searches[0].left_out);
@@ -809,18 +652,18 @@ static void a_damaged_bucket_is_left_out_of_what_is_due(void **state)
     struct store_time when = {0};
 
     for (int64_t i = 0; i < 8; i++) {
-        struct view_write view = bucket_view(coupons[i / 4], &k);
+        struct part_write part = part_of(coupons[i / 4], &k);
 
         fill_bucket(&k, i % 4, 0, 1);
         k.slots[0] = (struct slot){.generation = 1, .state = SLOT_RESERVED, .user = strdup("ann"), .at_ms = DAY, .due_ms = DAY + i % 4};
-        write_all(&view, 1, &when);
+        write_all(&part, 1, &when);
         bucket_release(&k);
     }
     damage("buckets", coupons[0], "_id.b", 1, NULL, "view.seq");
     damage("buckets", coupons[1], "_id.b", 3, NULL, "view.seq"); /* not due yet */
     for (int i = 0; i < 2; i++)
         searches[i] = (struct due_search){.coupon = coupons[i], .at_ms = DAY + 2, .most = 3, .buckets = found[i]};
-    assert_int_equal(session->ops->due_buckets(session, when, searches, 2), STORE_OK);
+    assert_int_equal(session->ops->due_buckets(session, searches, 2), STORE_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(searches[i].count, i == 0 ? 2 : 3);
         assert_int_equal(searches[i].left_out, i == 0);
@@ -838,16 +681,16 @@ static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
     const char *coupon = new_coupon();
     int64_t numbers[8];
     struct touched_search search = {.coupon = coupon, .from = 0, .end = 4, .most = 8, .numbers = numbers}, searches[2];
-    struct view_write views[3];
+    struct part_write parts[3];
     struct bucket k[3], found[6];
     struct store_time when;
 
     for (int i = 0; i < 3; i++) {
         fill_bucket(&k[i], touched[i], 0, 1);
         k[i].slots[7] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
-        views[i] = bucket_view(coupon, &k[i]);
+        parts[i] = part_of(coupon, &k[i]);
     }
-    write_all(views, 3, &when);
+    write_all(parts, 3, &when);
     assert_int_equal(mongo_buckets(session, coupon, 0, 6, 5 * BUCKET_SLOTS + 10, found), STORE_OK);
     for (int64_t b = 0; b < 6; b++) {
         bool was_touched = b == 1 || b == 2 || b == 4;
@@ -858,19 +701,19 @@ static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
         assert_int_equal(found[b].size, b < 5 ? BUCKET_SLOTS : 10);
         bucket_release(&found[b]);
     }
-    assert_int_equal(session->ops->touched(session, when, &search, 1), STORE_OK);
+    assert_int_equal(session->ops->touched(session, &search, 1), STORE_OK);
     assert_int_equal(search.count, 2);
     assert_memory_equal(numbers, touched, 2 * sizeof *numbers);
     search.end = INT64_MAX;
     search.last = true;
-    assert_int_equal(session->ops->touched(session, when, &search, 1), STORE_OK);
+    assert_int_equal(session->ops->touched(session, &search, 1), STORE_OK);
     assert_int_equal(search.count, 1);
     assert_int_equal(numbers[0], 4);
     searches[0] = searches[1] = search; /* several go in one command */
     searches[0].from = 5;
     searches[1].last = false;
     searches[1].most = 2;
-    assert_int_equal(session->ops->touched(session, when, searches, 2), STORE_OK);
+    assert_int_equal(session->ops->touched(session, searches, 2), STORE_OK);
     assert_int_equal(searches[0].count, 0);
     assert_int_equal(searches[1].count, 2);
     assert_memory_equal(numbers, touched, 2 * sizeof *numbers);
@@ -878,68 +721,24 @@ static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
         bucket_release(&k[i]);
 }
 
-static void a_bucket_follows_its_hops_before_its_seq(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon();
-    struct bucket k, read = {0};
-    struct bucket_read reads[] = {{coupon, 3, &read, false, STORE_OK}, {coupon, 4, &(struct bucket){0}, false, STORE_OK}};
-    struct view_write view = bucket_view(coupon, &k);
-    struct store_time when;
-
-    fill_bucket(&k, 3, 0, 100);
-    k.slots[0] = (struct slot){.generation = 1, .state = SLOT_REDEEMED, .user = strdup("u"), .at_ms = DAY};
-    write_all(&view, 1, &when);
-    k.hops = 1;
-    k.seq = 2;
-    k.lane = 1;
-    write_all(&view, 1, &when);
-    k.hops = 0;
-    k.seq = 200;
-    write_all(&view, 1, &when);
-    assert_int_equal(session->ops->buckets(session, when, reads, 2), STORE_OK);
-    assert_true(reads[0].found);
-    assert_false(reads[1].found);
-    assert_int_equal(read.lane, 1);
-    assert_int_equal(read.seq, 2);
-    assert_string_equal(read.slots[0].user, "u");
-    bucket_release(&read);
-    bucket_release(&k);
-}
-
 static void a_document_that_cannot_be_decoded_fails_its_own_read_only(void **state)
 {
     NEEDS_SERVER();
 
-    const char *a = new_coupon(), *b = new_coupon();
-    struct view_write views[] = {view_of(a, make_user_state("ann", 1)), view_of(b, make_user_state("ann", 1)),
-                                 view_of(b, make_user_state("bob", 1))};
-    struct user_state_read user_states[] = {{.coupon = b, .user = "bob"}, {.coupon = a, .user = "ann"}, {.coupon = b, .user = "ann"},
-                                            {.coupon = a, .user = "ann"}, {.coupon = a, .user = "nobody"}};
+    const char *a = new_coupon();
+    struct part_write parts[2];
     struct bucket k[2], have[3] = {0};
     struct bucket_read buckets[] = {{.coupon = a, .b = 7, .bucket = &have[0]}, {.coupon = a, .b = 8, .bucket = &have[1]},
                                     {.coupon = a, .b = 9, .bucket = &have[2]}};
     struct store_time when;
 
-    write_all(views, 3, &when);
-    damage("users", a, "view.user", 0, "ann", "view.seq");
-    assert_int_equal(session->ops->user_states(session, when, &arena, user_states, 5), STORE_FAILED);
-    assert_int_equal(user_states[0].status, STORE_OK);
-    assert_string_equal(user_states[0].user_state->user, "bob");
-    assert_int_equal(user_states[2].status, STORE_OK);
-    assert_non_null(user_states[2].user_state);
-    assert_int_equal(user_states[1].status, STORE_UNREADABLE);
-    assert_int_equal(user_states[3].status, STORE_UNREADABLE);
-    assert_int_equal(user_states[4].status, STORE_OK);
-    assert_true(!user_states[1].user_state && !user_states[3].user_state && !user_states[4].user_state);
     for (int i = 0; i < 2; i++) {
-        views[i] = bucket_view(a, &k[i]);
+        parts[i] = part_of(a, &k[i]);
         fill_bucket(&k[i], 7 + i, 0, 1);
     }
-    write_all(views, 2, &when);
+    write_all(parts, 2, &when);
     damage("buckets", a, "_id.b", 7, NULL, "view.seq");
-    assert_int_equal(session->ops->buckets(session, when, buckets, 3), STORE_FAILED);
+    assert_int_equal(session->ops->buckets(session, buckets, 3), STORE_FAILED);
     assert_int_equal(buckets[0].status, STORE_UNREADABLE);
     assert_int_equal(buckets[1].status, STORE_OK);
     assert_int_equal(buckets[2].status, STORE_OK);
@@ -949,22 +748,46 @@ static void a_document_that_cannot_be_decoded_fails_its_own_read_only(void **sta
         bucket_release(&k[i]);
 }
 
+static void a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *a = new_coupon(), *b = new_coupon();
+    struct checkpoint_write writes[] = {{a, 0, {5, 0, 0, 0}}, {b, 0, {6, 0, 0, 0}}};
+    struct checkpoint_read reads[] = {{.coupon = a}, {.coupon = b}, {.coupon = a}, {.coupon = a, .lane = 1}};
+    struct mark_write marks[] = {{a, 0, {5, {1, 1}}, 0}, {b, 0, {6, {1, 1}}, 0}};
+    struct mark_read of[] = {{.coupon = a}, {.coupon = b}};
+
+    assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
+    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
+    damage("lanes", a, "_id.l", 0, NULL, "view.seq");
+    damage("marks", a, "_id.l", 0, NULL, "seq");
+    assert_int_equal(session->ops->checkpoints(session, reads, 4), STORE_FAILED);
+    assert_int_equal(reads[0].status, STORE_UNREADABLE);
+    assert_int_equal(reads[2].status, STORE_UNREADABLE);
+    assert_true(reads[1].status == STORE_OK && reads[1].checkpoint.seq == 6);
+    assert_true(reads[3].status == STORE_OK && reads[3].checkpoint.seq == 0);
+    assert_int_equal(session->ops->marks(session, of, 2), STORE_FAILED);
+    assert_int_equal(of[0].status, STORE_UNREADABLE);
+    assert_true(of[1].status == STORE_OK && of[1].mark.seq == 6);
+}
+
 static void a_step_of_65536_slots_is_written_quickly(void **state)
 {
     NEEDS_SERVER();
 
     enum { BUCKETS = 1024, ALONE = 64 };
     struct bucket *k = calloc(BUCKETS, sizeof *k);
-    struct view_write *views = calloc(BUCKETS, sizeof *views);
+    struct part_write *parts = calloc(BUCKETS, sizeof *parts);
     int64_t ms[2], alone_ms;
     struct mono start = mono_now();
     struct store_time when;
 
     for (int i = 0; i < ALONE; i++) {
-        struct view_write one;
+        struct part_write one;
 
         fill_bucket(&k[i], i, 0, 1);
-        one = bucket_view("one by one", &k[i]);
+        one = part_of("one by one", &k[i]);
         write_all(&one, 1, &when);
     }
     alone_ms = mono_ms_between(start, mono_now()) * (BUCKETS / ALONE);
@@ -974,15 +797,15 @@ static void a_step_of_65536_slots_is_written_quickly(void **state)
         start = mono_now();
         for (int i = 0; i < BUCKETS; i++) {
             fill_bucket(&k[i], i, 0, 1 + round);
-            views[i] = bucket_view(coupon, &k[i]);
+            parts[i] = part_of(coupon, &k[i]);
         }
-        write_all(views, BUCKETS, &when);
+        write_all(parts, BUCKETS, &when);
         ms[round] = mono_ms_between(start, mono_now());
     }
     printf("# 65,536 new slots in %" PRId64 " ms, again in %" PRId64 " ms; one by one in %" PRId64 " ms\n", ms[0], ms[1], alone_ms);
     assert_true(ms[0] < alone_ms / 2 + 10000); /* the machine may be busy */
     free(k);
-    free(views);
+    free(parts);
 }
 
 /* ---- definitions ---- */
@@ -1002,10 +825,10 @@ static struct coupon *make_coupon(const char *id, int64_t version, int64_t coupo
 
 static void write_coupon(const struct coupon *c, int64_t seq)
 {
-    struct view_write view = {.kind = VIEW_COUPON, .coupon = c->id, .definition = c, .seq = seq};
+    struct part_write part = {.coupon = c->id, .definition = c, .seq = seq};
     struct store_time when;
 
-    write_all(&view, 1, &when);
+    write_all(&part, 1, &when);
 }
 
 static void a_definition_is_kept_with_the_newest_version(void **state)
@@ -1016,13 +839,13 @@ static void a_definition_is_kept_with_the_newest_version(void **state)
     struct coupon *read;
     int64_t seq;
 
-    assert_int_equal(session->ops->coupon(session, id, no_time, &arena, &read, &seq), STORE_OK);
+    assert_int_equal(session->ops->coupon(session, id, &arena, &read, &seq), STORE_OK);
     assert_null(read);
     append_chain(id, 0, 1, 1);
     write_coupon(make_coupon(id, 1, COUPON_ACTIVE), 1);
     write_coupon(make_coupon(id, 3, COUPON_PAUSED), 9);
     write_coupon(make_coupon(id, 2, COUPON_ENDED), 5);
-    assert_int_equal(session->ops->coupon(session, id, no_time, &arena, &read, &seq), STORE_OK);
+    assert_int_equal(session->ops->coupon(session, id, &arena, &read, &seq), STORE_OK);
     assert_int_equal(read->state, COUPON_PAUSED);
     assert_int_equal(read->version, 3);
     assert_int_equal(seq, 9);
@@ -1042,36 +865,37 @@ static void damage_definition(const char *coupon)
     mongoc_client_destroy(client);
 }
 
-/* One has a gap further behind its mark than a lane normally looks at first; it is seen all the same. */
+/* One has a gap further behind its checkpoint than a lane normally looks at first; it is seen all the same. */
 static void lanes_are_loaded_together_and_each_fails_alone(void **state)
 {
     NEEDS_SERVER();
 
-    enum { NOTHING, SHORT, LONG, SECOND_LANE, GAP, NO_BASE, BAD_BATCH, BAD_MARK, BAD_DEFINITION, KINDS };
+    enum { NOTHING, SHORT, LONG, SECOND_LANE, GAP, NO_BASE, BAD_BATCH, BAD_CHECKPOINT, BAD_DEFINITION, KINDS };
     static const int64_t tails[KINDS] = {[SHORT] = 3, [LONG] = 30, [SECOND_LANE] = 4};
     struct filter_room no_filters = {.bytes_max = 0};
+    struct user_cache no_users = {.bytes_max = 0};
     struct lane_loading loads[KINDS];
     struct store_time when = {0};
     const char *ids[KINDS];
 
     for (int i = 0; i < KINDS; i++) {
         int64_t lane = i == SECOND_LANE;
-        struct mark_write mark = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, "views", {2, {100, 1}}, 0};
+        struct checkpoint_write checkpoint = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, {2, 0, 0, 0}};
         struct coupon *c = make_coupon(ids[i], 1, COUPON_ACTIVE);
-        struct view_write view = {.kind = VIEW_COUPON, .coupon = c->id, .definition = c, .seq = 1};
+        struct part_write part = {.coupon = c->id, .definition = c, .seq = 1};
 
-        loads[i] = (struct lane_loading){.lane = lane_new(ids[i], lane, &no_filters)};
+        loads[i] = (struct lane_loading){.lane = lane_new(ids[i], lane, &no_filters, &no_users)};
         if (i == NOTHING)
             continue;
         append_chain(ids[i], lane, 1, i == LONG ? 30 : i == SECOND_LANE ? 4 : i == NO_BASE ? 1 : 3);
         if (i == GAP)
             append_chain(ids[i], lane, 20, 21);
-        write_all(&view, 1, &when);
+        write_all(&part, 1, &when);
         if (i != SHORT)
-            assert_int_equal(session->ops->write_marks(session, &mark, 1), STORE_OK);
+            assert_int_equal(session->ops->write_checkpoints(session, &checkpoint, 1), STORE_OK);
     }
     damage("ledger", ids[BAD_BATCH], "_id.seq", 3, NULL, "at");
-    damage("marks", ids[BAD_MARK], "_id.kind", 0, "views", "seq");
+    damage("lanes", ids[BAD_CHECKPOINT], "_id.l", 0, NULL, "view.seq");
     damage_definition(ids[BAD_DEFINITION]);
     lane_load(session, loads, KINDS);
     for (int i = 0; i < KINDS; i++) {
@@ -1137,111 +961,6 @@ static void coupons_are_listed_newest_first_page_by_page(void **state)
     assert_int_equal(mongo_coupons(session, NULL, -1, 0, "garbage", 5, &arena, &(struct coupon **){NULL}, &(size_t){0},
                                    &(const char *){NULL}),
                      STORE_NOT_FOUND);
-}
-
-static void a_wallet_has_a_persons_user_states_and_no_jobs(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *a = new_coupon(), *b = new_coupon(), *after, **ids;
-    const struct job_progress job = {.id = "j", .version = 1, .seq = 4};
-    struct view_write views[4];
-    char name[STORED_NAME_SIZE];
-    struct store_time when;
-    struct stored_user_state *stored;
-    const struct name_key *key;
-    struct name_hash second;
-    struct user_state **user_states;
-    size_t count;
-
-    assert_int_equal(mongo_name_key(session, &key), STORE_OK);
-    views[0] = view_of(a, make_user_state("wallet", 1));
-    views[1] = view_of(b, make_user_state("wallet", 2));
-    views[2] = view_of(a, make_user_state("wallet2", 3));
-    views[3] = (struct view_write){.kind = VIEW_JOB, .coupon = a, .job = &job};
-    write_all(views, 4, &when);
-    assert_int_equal(mongo_user_states(session, "wallet", 0, &arena, &ids, &user_states, &count), STORE_OK);
-    assert_int_equal(count, 2);
-    assert_int_equal(strcmp(ids[0], a) == 0 ? user_states[0]->seq : user_states[1]->seq, 1);
-    assert_int_equal(mongo_user_states(session, name_of_job("j", name), 0, &arena, &ids, &user_states, &count), STORE_OK);
-    assert_int_equal(count, 0);
-    assert_int_equal(mongo_stored_user_states(session, key, a, NULL, 10, &arena, &stored, &count), STORE_OK);
-    assert_int_equal(count, 3);
-    second = stored[1].hash;
-    assert_true(memcmp(&stored[0].hash, &second, sizeof second) < 0);
-    after = stored[2].user;
-    assert_int_equal(mongo_stored_user_states(session, key, a, &second, 10, &arena, &stored, &count), STORE_OK);
-    assert_int_equal(count, 1);
-    assert_string_equal(stored[0].user, after);
-}
-
-/* How often each of user-0 to user-<count - 1> of the coupon comes in the pages of all users. *pages: how many there are. False: a page
- * could not be read. */
-static bool turn_pages(const char *coupon, int *times, int count, int *pages)
-{
-    struct user_state_page *page;
-    const struct name_key *key;
-    int64_t cursor = 0;
-
-    assert_int_equal(mongo_name_key(session, &key), STORE_OK);
-    memset(times, 0, (size_t)count * sizeof *times);
-    *pages = 0;
-    do {
-        struct stored_user_state *stored;
-        size_t found;
-
-        if (mongo_user_state_page(session, &cursor, &page) != STORE_OK)
-            return false;
-        ++*pages;
-        assert_int_equal(mongo_user_state_page_get(page, key, coupon, &arena, &stored, &found), STORE_OK);
-        for (size_t i = 0; i < found; i++) {
-            int k = atoi(stored[i].user + strlen("user-"));
-
-            assert_true(k < count && stored[i].user_state && stored[i].user_state->seq == k + 1);
-            times[k]++;
-        }
-        mongo_user_state_page_free(page);
-    } while (cursor);
-    return true;
-}
-
-static void pages_of_all_users_have_each_of_a_coupons_once(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *a = new_coupon(), *b = new_coupon();
-    struct view_write views[1200];
-    int times[600], pages;
-    struct store_time when;
-    int64_t all, cursor = 0;
-    struct user_state_page *page;
-
-    for (int i = 0; i < 1200; i++)
-        views[i] = view_of(i % 2 ? a : b, make_user_state(arena_printf(&arena, "user-%d", i / 2), i / 2 + 1));
-    write_all(views, 1200, &when);
-    assert_int_equal(mongo_count_user_states(session, &all), STORE_OK);
-    assert_true(all >= 1200);
-    assert_true(turn_pages(a, times, 600, &pages));
-    assert_true(pages >= 3);
-    for (int i = 0; i < 600; i++)
-        assert_int_equal(times[i], 1);
-    assert_true(turn_pages(new_coupon(), times, 600, &pages));
-    for (int i = 0; i < 600; i++)
-        assert_int_equal(times[i], 0);
-    assert_int_equal(mongo_user_state_page(session, &cursor, &page), STORE_OK);
-    mongo_user_state_page_free(page);
-    assert_true(cursor);
-    mongo_user_state_pages_end(session, cursor);
-    assert_int_equal(mongo_user_state_page(session, &cursor, &page), STORE_FAILED); /* the server has forgotten it */
-    assert_null(page);
-    assert_int_equal(cursor, 0);
-    if (!fail_command("getMore", 1, "errorCode", 43))
-        skip();
-    assert_false(turn_pages(a, times, 600, &pages));
-    assert_int_equal(pages, 1);
-    assert_true(turn_pages(a, times, 600, &pages));
-    for (int i = 0; i < 600; i++)
-        assert_int_equal(times[i], 1);
 }
 
 static void coupons_with_a_ledger_are_found_in_order(void **state)
@@ -1913,25 +1632,20 @@ int main(void)
         T(a_tail_is_confirmed_only_while_nothing_follows_it),
         T(on_a_cluster_tails_are_confirmed_together),
         T(marks_never_go_back),
-        T(user_states_are_read_in_one_go_also_absent_doubled_and_of_several_coupons),
-        T(all_users_are_told_of_once_and_by_the_index_alone),
-        T(user_states_that_fill_more_than_one_reply_are_all_read),
-        T(user_states_past_the_bound_are_left_for_the_next_calls),
-        T(an_older_view_never_replaces_a_newer_one),
-        T(of_two_that_race_to_write_a_view_the_newer_wins),
+        T(a_checkpoint_never_goes_back),
+        T(an_older_bucket_never_replaces_a_newer_one),
+        T(of_two_that_race_to_write_a_bucket_the_newer_wins),
         T(buckets_with_free_slots_are_found_in_order_and_full_ones_are_not),
         T(many_searches_in_one_call_find_what_each_finds_alone),
         T(a_damaged_bucket_is_left_out_of_a_search),
         T(a_damaged_bucket_is_left_out_of_what_is_due),
         T(a_list_of_buckets_has_those_that_nobody_touched),
-        T(a_bucket_follows_its_hops_before_its_seq),
         T(a_document_that_cannot_be_decoded_fails_its_own_read_only),
+        T(a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only),
         T(a_step_of_65536_slots_is_written_quickly),
         T(a_definition_is_kept_with_the_newest_version),
         T(lanes_are_loaded_together_and_each_fails_alone),
         T(coupons_are_listed_newest_first_page_by_page),
-        T(a_wallet_has_a_persons_user_states_and_no_jobs),
-        T(pages_of_all_users_have_each_of_a_coupons_once),
         T(coupons_with_a_ledger_are_found_in_order),
         T(days_have_the_length_of_their_zone),
         T(the_primarys_clock_is_read),
