@@ -242,7 +242,16 @@ static bool stream_row(const bson_t *doc, void *context)
            (of->gathered.arena.bytes < STREAM_BYTES || fold_gathered(&of->folding, &of->gathered));
 }
 
-/* Read only the entries that name the user, in order. The server may sort on disk. */
+/* A row of who[] that is of this user, or that cannot be read: the codec tells. */
+#define IS_OF_USER(user)                                                                                                              \
+    "{", "$or", "[",                                                                                                                  \
+        "{", "$eq", "[", "$$this.u", "{", "$literal", BCON_UTF8(user), "}", "]", "}",                                                 \
+        "{", "$ne", "[", "{", "$type", "$$this", "}", "object", "]", "}",                                                             \
+        "{", "$not", "[", "{", "$in", "[", "{", "$type", "$$this.u", "}", "[", "string", "missing", "]", "]", "}", "]", "}",          \
+    "]", "}"
+
+/* Read only the entries that name the user, in order. The server may sort on disk. What is not as it should be passes as it is: an
+ * operator's error would fail the whole read. */
 static enum store_status stream_user(struct session *session, const bson_t *filter, const char *user, state_take *take, void *context)
 {
     /* clang-format off */
@@ -251,10 +260,14 @@ static enum store_status stream_user(struct session *session, const bson_t *filt
         "pipeline", "[",
             "{", "$match", BCON_DOCUMENT(filter), "}",
             "{", "$project", "{", "at", BCON_INT32(1), "day", BCON_INT32(1), "e", BCON_INT32(1),
-                "who", "{", "$filter", "{", "input", "$who", "cond", "{", "$eq", "[", "$$this.u", "{", "$literal", BCON_UTF8(user), "}", "]",
-                "}", "}", "}", "}", "}",
-            "{", "$set", "{", "e", "{", "$map", "{", "input", "$who", "in", "{", "$arrayElemAt", "[", "$e", "$$this.i", "]", "}",
-                "}", "}", "}", "}",
+                "who", "{", "$cond", "[", "{", "$isArray", "$who", "}",
+                    "{", "$filter", "{", "input", "$who", "cond", IS_OF_USER(user), "}", "}",
+                    "$who", "]", "}", "}", "}",
+            "{", "$set", "{", "e", "{", "$cond", "[", "{", "$and", "[", "{", "$isArray", "$who", "}", "{", "$isArray", "$e", "}", "]", "}",
+                "{", "$map", "{", "input", "$who", "in",
+                    "{", "$cond", "[", "{", "$eq", "[", "{", "$type", "$$this.i", "}", "int", "]", "}",
+                        "{", "$arrayElemAt", "[", "$e", "$$this.i", "]", "}", BCON_NULL, "]", "}", "}", "}",
+                "$e", "]", "}", "}", "}",
             "{", "$sort", "{", "_id", BCON_INT32(1), "}", "}",
         "]",
         "cursor", "{", "}",
