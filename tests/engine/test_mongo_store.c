@@ -808,6 +808,180 @@ static void a_step_of_65536_slots_is_written_quickly(void **state)
     free(parts);
 }
 
+/* ---- what ends without a slot ---- */
+
+/* Takings without slots, each ending so long after DAY; the batch has no others. */
+static void append_due(const char *coupon, int64_t lane, int64_t seq, const int64_t *ends, size_t count)
+{
+    struct batch *b = begin_batch(coupon, lane, seq);
+
+    for (size_t i = 0; i < count; i++) {
+        struct entry *e = add_taking(b, ENTRY_RESERVE, arena_printf(&b->arena, "u-%d", (int)i), -seq, NULL);
+
+        e->g = (uint32_t)i + 1;
+        e->reserved_until_ms = ends[i] ? DAY + ends[i] : 0;
+    }
+    append_batch(b);
+}
+
+/* What comes after a place, at most two at a time, as "seq seq ...", each call's in brackets. */
+static const char *all_due(const char *coupon, int64_t lane, int64_t after_ms, int64_t after_seq)
+{
+    const char *text = "";
+
+    for (size_t count = 2; count == 2;) {
+        struct batch *found[2];
+        struct due_batches search = {.coupon = coupon, .lane = lane, .after_ms = after_ms, .after_seq = after_seq, .most = 2, .batches = found};
+
+        assert_int_equal(session->ops->due_batches(session, &search), STORE_OK);
+        assert_false(search.left_out);
+        count = search.count;
+        text = arena_printf(&arena, "%s[", text);
+        for (size_t i = 0; i < count; i++) {
+            int64_t first = 0;
+
+            text = arena_printf(&arena, "%s%s%d", text, i ? " " : "", (int)found[i]->head.seq);
+            for (size_t k = 0; k < found[i]->count; k++) { /* the first of its times after the place */
+                int64_t due = entry_due(&found[i]->entries[k]);
+
+                if (due && (due > after_ms || (due == after_ms && found[i]->head.seq > after_seq)) && (!first || due < first))
+                    first = due;
+            }
+            assert_true(first);
+            after_ms = first;
+            after_seq = found[i]->head.seq;
+            batch_free(found[i]);
+        }
+        text = arena_printf(&arena, "%s]", text);
+    }
+    return text;
+}
+
+static void batches_without_slots_are_found_by_when_their_takings_end(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon(), *longer = arena_printf(&arena, "%s0", coupon);
+
+    append_due(coupon, 0, 1, (const int64_t[]){50}, 1);
+    append_due(coupon, 0, 2, (const int64_t[]){20}, 1);
+    append_due(coupon, 0, 3, (const int64_t[]){0}, 1); /* never */
+    append_due(coupon, 0, 4, (const int64_t[]){20}, 1);
+    append_due(coupon, 0, 5, (const int64_t[]){70, 70, 70}, 3);
+    append_due(coupon, 1, 1, (const int64_t[]){30}, 1);
+    append_due(longer, 0, 1, (const int64_t[]){10}, 1);
+    append_chain(coupon, 0, 6, 8); /* with slots */
+    assert_string_equal(all_due(coupon, 0, 0, 0), "[2 4][1 5][]");
+    assert_string_equal(all_due(coupon, 1, 0, 0), "[1]");
+    assert_string_equal(all_due(longer, 0, 0, 0), "[1]");
+    assert_string_equal(all_due(new_coupon(), 0, 0, 0), "[]");
+    assert_string_equal(all_due(coupon, 0, DAY + 20, 2), "[4 1][5]");
+    assert_string_equal(all_due(coupon, 0, DAY + 20, 4), "[1 5][]");
+    assert_string_equal(all_due(coupon, 0, DAY + 20, INT64_MAX - 1), "[1 5][]");
+    assert_string_equal(all_due(coupon, 0, DAY + 70, 4), "[5]");
+    assert_string_equal(all_due(coupon, 0, DAY + 70, 5), "[]");
+}
+
+/* It is found again at each of them. */
+static void a_batch_whose_takings_end_at_different_times_is_found_for_each(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+
+    append_due(coupon, 0, 1, (const int64_t[]){10, 30, 50}, 3);
+    append_due(coupon, 0, 2, (const int64_t[]){20, 30}, 2);
+    append_due(coupon, 0, 3, (const int64_t[]){40}, 1);
+    assert_string_equal(all_due(coupon, 0, 0, 0), "[1 2][1 2][3 1][]");
+    assert_string_equal(all_due(coupon, 0, DAY + 30, 1), "[2 3][1]");
+    assert_string_equal(all_due(coupon, 0, DAY + 30, 2), "[3 1][]");
+}
+
+static void a_damaged_batch_is_left_out_of_what_ends(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct batch *found[4];
+    struct due_batches search = {.coupon = coupon, .most = 4, .batches = found};
+
+    for (int64_t seq = 1; seq <= 3; seq++)
+        append_due(coupon, 0, seq, &seq, 1);
+    damage("ledger", coupon, "_id.seq", 2, NULL, "at");
+    assert_int_equal(session->ops->due_batches(session, &search), STORE_OK);
+    assert_true(search.left_out);
+    assert_int_equal(search.count, 2);
+    for (size_t i = 0; i < search.count; i++) {
+        assert_int_equal(found[i]->head.seq, 1 + 2 * (int64_t)i);
+        batch_free(found[i]);
+    }
+    if (!fail_command("find", 1, "errorCode", 8))
+        skip();
+    assert_int_equal(session->ops->due_batches(session, &search), STORE_FAILED);
+    assert_int_equal(search.count, 0);
+}
+
+/* What the server noted of the only find with this hint: how many keys and documents it looked at. */
+static void noted_by_hint(const char *hint, int64_t *keys, int64_t *documents, const char **plan)
+{
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *noted = mongoc_client_get_collection(client, config.mongodb_database, "system.profile");
+    bson_t *filter = BCON_NEW("command.hint", BCON_UTF8(hint));
+    mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(noted, filter, NULL, NULL);
+    const bson_t *doc;
+    bson_iter_t it;
+
+    assert_true(mongoc_cursor_next(cursor, &doc));
+    assert_true(bson_iter_init_find(&it, doc, "keysExamined"));
+    *keys = bson_iter_as_int64(&it);
+    assert_true(bson_iter_init_find(&it, doc, "docsExamined"));
+    *documents = bson_iter_as_int64(&it);
+    assert_true(bson_iter_init_find(&it, doc, "planSummary"));
+    *plan = arena_strdup(&arena, bson_iter_utf8(&it, NULL));
+    assert_false(mongoc_cursor_next(cursor, &doc));
+    mongoc_cursor_destroy(cursor);
+    bson_destroy(filter);
+    mongoc_collection_destroy(noted);
+    mongoc_client_destroy(client);
+}
+
+static void set_profile(int level)
+{
+    mongoc_client_t *client = own_client();
+    bson_t *set = BCON_NEW("profile", BCON_INT32(level));
+
+    assert_true(mongoc_client_command_simple(client, config.mongodb_database, set, NULL, NULL, NULL));
+    bson_destroy(set);
+    mongoc_client_destroy(client);
+}
+
+/* However many batches the lane has, and however many end later, only what is wanted is looked at: by the partial index, in its order. */
+static void what_ends_is_found_by_the_index_alone(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon(), *plan;
+    struct batch *found[3];
+    struct due_batches search = {.coupon = coupon, .after_ms = DAY + 40, .after_seq = 4, .most = 3, .batches = found};
+    int64_t keys, documents;
+
+    for (int64_t seq = 1; seq <= 60; seq++)
+        append_due(coupon, 0, seq, (const int64_t[]){seq * 10, seq * 10 + 5}, 2);
+    append_chain(coupon, 0, 61, 90);
+    set_profile(2);
+    assert_int_equal(session->ops->due_batches(session, &search), STORE_OK);
+    set_profile(0);
+    noted_by_hint("due", &keys, &documents, &plan);
+    assert_string_equal(plan, "IXSCAN { _id.c: 1, _id.l: 1, due: 1, _id.seq: 1 }");
+    assert_int_equal(search.count, 3);
+    for (size_t i = 0; i < search.count; i++) {
+        assert_int_equal(found[i]->head.seq, 4 + (int64_t)i);
+        batch_free(found[i]);
+    }
+    assert_in_range(keys, 3, 8);
+    assert_in_range(documents, 3, 8);
+}
+
 /* ---- definitions ---- */
 
 static struct coupon *make_coupon(const char *id, int64_t version, int64_t coupon_state)
@@ -1643,6 +1817,10 @@ int main(void)
         T(a_document_that_cannot_be_decoded_fails_its_own_read_only),
         T(a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only),
         T(a_step_of_65536_slots_is_written_quickly),
+        T(batches_without_slots_are_found_by_when_their_takings_end),
+        T(a_batch_whose_takings_end_at_different_times_is_found_for_each),
+        T(a_damaged_batch_is_left_out_of_what_ends),
+        T(what_ends_is_found_by_the_index_alone),
         T(a_definition_is_kept_with_the_newest_version),
         T(lanes_are_loaded_together_and_each_fails_alone),
         T(coupons_are_listed_newest_first_page_by_page),
