@@ -326,16 +326,26 @@ void session_saw(struct store *s, struct store_time when)
     session->told = store_time_later(session->told, when);
 }
 
-void session_read_concern(const struct session *session, bson_t *command)
+static void put_concern(const struct session *session, bson_t *command, const char *level)
 {
     const struct store_time after = session_seen(session);
     bson_t concern;
 
     BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &concern);
-    BSON_APPEND_UTF8(&concern, "level", "majority");
+    BSON_APPEND_UTF8(&concern, "level", level);
     if (after.seconds || after.increment)
         BSON_APPEND_TIMESTAMP(&concern, "afterClusterTime", after.seconds, after.increment);
     bson_append_document_end(command, &concern);
+}
+
+void session_read_concern(const struct session *session, bson_t *command)
+{
+    put_concern(session, command, "majority");
+}
+
+void session_snapshot_concern(const struct session *session, bson_t *command)
+{
+    put_concern(session, command, "snapshot");
 }
 
 void session_read_options(struct session *session, bson_t *command, size_t most)

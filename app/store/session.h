@@ -174,6 +174,8 @@ struct store_time session_seen_of(const struct store *s);
 void session_saw(struct store *s, struct store_time when);
 /* {readConcern: majority, not before what the session has seen}. */
 void session_read_concern(const struct session *session, bson_t *command);
+/* The same, and all that a command reads is of one moment: a long majority read may see a later one further on. */
+void session_snapshot_concern(const struct session *session, bson_t *command);
 /* The tail of a find: {readConcern, maxTimeMS, batchSize}. */
 void session_read_options(struct session *session, bson_t *command, size_t most);
 /* The tail of a write: {ordered: false, writeConcern}. */

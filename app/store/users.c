@@ -5,6 +5,8 @@
  *          the server sends only the entries that name them: a user may be in thousands of batches of others
  * Memory   entries are folded in order of seq; in the second form as they come, so that no more than a user's state is kept
  * Names    what was found by a term is compared by name
+ * Moment   each read is of one snapshot: an erasure may empty batches meanwhile, the one that says so last. Without it, the user would be
+ *          who they were
  */
 #include <stdlib.h>
 #include <string.h>
@@ -215,7 +217,9 @@ static enum store_status gather_whole(struct session *session, const bson_t *fil
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT(&command, "filter", filter);
     put_hint(&command);
-    session_read_options(session, &command, g->most + 1);
+    session_snapshot_concern(session, &command);
+    BSON_APPEND_INT64(&command, "maxTimeMS", session->mongo->server_limit_ms);
+    BSON_APPEND_INT64(&command, "batchSize", (int64_t)g->most + 1);
     return session_read_until(session, &command, gather_row, has_enough, g, left);
 }
 
@@ -279,7 +283,7 @@ static enum store_status stream_user(struct session *session, const bson_t *filt
     gather_init(&of.gathered, 0, is_streamed, &of);
     of.gathered.only = true;
     put_hint(command);
-    session_read_concern(session, command);
+    session_snapshot_concern(session, command);
     BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
     status = session_read(session, command, stream_row, &of);
     if (status == STORE_OK && of.gathered.unreadable)

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mongo_fixture.h"
 #include "store/codec.h"
@@ -368,6 +369,72 @@ static void a_reader_meanwhile_never_sees_somebody(void **state)
     }
 }
 
+static bool run_admin(bson_t *command)
+{
+    mongoc_client_t *client = own_client();
+    bool good = mongoc_client_command_simple(client, "admin", command, NULL, NULL, NULL);
+
+    bson_destroy(command);
+    mongoc_client_destroy(client);
+    return good;
+}
+
+/* The server lets go of what it reads after so many steps; and then, the first time in our ledger, for so long. */
+static bool make_slow(int steps, int ms)
+{
+    return run_admin(BCON_NEW("setParameter", BCON_INT32(1), "internalQueryExecYieldIterations", BCON_INT32(steps))) &&
+           (!ms || run_admin(BCON_NEW("configureFailPoint", "setYieldAllLocksWait", "mode", "{", "times", BCON_INT32(1), "}", "data", "{",
+                                      "waitForMillis", BCON_INT32(ms), "namespace",
+                                      BCON_UTF8(arena_printf(&arena, "%s.ledger", config.mongodb_database)), "}")));
+}
+
+static void *read_once(void *context)
+{
+    struct reader *r = context;
+    struct user_read read = {.coupon = r->coupon, .user = "bob"};
+    struct arena own;
+
+    arena_init(&own, 0);
+    r->failed += r->session->ops->users(r->session, &own, &read, 1) != STORE_OK;
+    r->seen += read.user_state != NULL;
+    arena_free(&own);
+    return NULL;
+}
+
+/* Also if the whole erasure comes in the middle of it. */
+static void a_slow_read_sees_one_moment(void **state)
+{
+    NEEDS_SERVER();
+
+    for (int64_t batches = 40; batches <= 100; batches += 60) { /* in both ways of reading */
+        const char *coupon = new_coupon();
+        struct erasure bob = erasure_of(coupon, batches + 1, "bob");
+        struct reader reader = {.session = mongo_session(mongo), .coupon = coupon};
+        struct batch *b;
+
+        for (int64_t seq = 1; seq <= batches; seq++) {
+            b = begin_batch(coupon, 0, seq);
+            take(b, "bob", seq);
+            append_batch(b);
+        }
+        b = begin_batch(coupon, 0, batches + 1);
+        add_erasure(b, "bob");
+        append_batch(b);
+        if (!make_slow(8, 3000)) {
+            reader.session->ops->close(reader.session);
+            skip();
+        }
+        pthread_create(&reader.thread, NULL, read_once, &reader);
+        usleep(1000000);
+        assert_int_equal(mongo_erase_names(session, &bob), STORE_OK);
+        pthread_join(reader.thread, NULL);
+        assert_true(make_slow(1000, 0));
+        reader.session->ops->close(reader.session);
+        assert_int_equal(reader.failed, 0);
+        assert_int_equal(reader.seen, 0);
+    }
+}
+
 static void an_erasure_in_one_lane_leaves_the_others_alone(void **state)
 {
     NEEDS_SERVER();
@@ -402,6 +469,7 @@ int main(void)
         T(an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next),
         T(two_users_of_the_same_batches_are_erased_at_the_same_time_each_twice),
         T(a_reader_meanwhile_never_sees_somebody),
+        T(a_slow_read_sees_one_moment),
         T(an_erasure_in_one_lane_leaves_the_others_alone),
     };
 
