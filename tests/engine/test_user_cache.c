@@ -1,0 +1,223 @@
+/* tests/engine/test_user_cache.c -- what a committer remembers of users: exact, bounded, the least recently used go first. No server. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/user_cache.h"
+
+static struct user_cache cache;
+static struct lane_users lanes[2];
+static struct arena arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    cache = (struct user_cache){.bytes_max = 1 << 20};
+    for (int i = 0; i < 2; i++)
+        lanes[i] = (struct lane_users){.cache = &cache};
+    return 0;
+}
+
+/* Nothing is left, and counted. */
+static int teardown(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        user_cache_forget_all(&lanes[i]);
+    arena_free(&arena);
+    return cache.bytes == 0 && !cache.lru ? 0 : -1;
+}
+
+static struct user_state *somebody(const char *user, int64_t redemptions)
+{
+    struct user_state *u = arena_alloc(&arena, sizeof *u);
+
+    user_state_init(u, user, "0123456789abcdef");
+    for (int64_t i = 0; i < redemptions; i++) {
+        struct redemption *r = user_state_add(u, &arena);
+
+        r->n = i;
+        r->order = arena_printf(&arena, "order-%d", (int)i);
+        r->state = r->first_state = SLOT_REDEEMED;
+    }
+    u->total = u->seq = redemptions;
+    return u;
+}
+
+static const char *name(int i)
+{
+    return arena_printf(&arena, "u-%d", i);
+}
+
+static void what_is_kept_is_found_by_name_in_its_own_lane(void **state)
+{
+    const struct user_state *found;
+    struct user_state *u = somebody("ann", 3);
+
+    (void)state;
+    assert_null(user_cache_find(&lanes[0], "ann"));
+    user_cache_keep(&lanes[0], u);
+    memset(u->redemptions, 0, 3 * sizeof *u->redemptions); /* it has its own copy */
+    found = user_cache_find(&lanes[0], "ann");
+    assert_non_null(found);
+    assert_int_equal(found->count, 3);
+    assert_string_equal(found->redemptions[2].order, "order-2");
+    assert_null(user_cache_find(&lanes[1], "ann"));
+    assert_null(user_cache_find(&lanes[0], "an"));
+    user_cache_keep(&lanes[1], somebody("ann", 1));
+    assert_int_equal(user_cache_find(&lanes[0], "ann")->count, 3);
+    assert_int_equal(user_cache_find(&lanes[1], "ann")->count, 1);
+    user_cache_keep(&lanes[0], somebody("ann", 4)); /* instead */
+    assert_int_equal(user_cache_find(&lanes[0], "ann")->count, 4);
+    user_cache_forget_all(&lanes[0]);
+    assert_null(user_cache_find(&lanes[0], "ann"));
+    assert_int_equal(user_cache_find(&lanes[1], "ann")->count, 1);
+}
+
+static void who_is_nobody_is_not_kept_and_no_longer_found(void **state)
+{
+    struct user_state *erased = somebody("ann", 0);
+
+    (void)state;
+    erased->alias[0] = '\0';
+    erased->seq = erased->total = 0;
+    assert_true(user_state_is_nobody(erased));
+    user_cache_keep(&lanes[0], erased);
+    assert_null(user_cache_find(&lanes[0], "ann"));
+    assert_int_equal(cache.bytes, 0);
+    user_cache_keep(&lanes[0], somebody("ann", 2));
+    user_cache_keep(&lanes[0], erased);
+    assert_null(user_cache_find(&lanes[0], "ann"));
+    assert_int_equal(cache.bytes, 0);
+}
+
+static void the_least_recently_used_go_first_over_all_lanes(void **state)
+{
+    int64_t each;
+    int left = 0;
+
+    (void)state;
+    user_cache_keep(&lanes[0], somebody(name(0), 2));
+    each = cache.bytes;
+    cache.bytes_max = 10 * each + each / 2;
+    for (int i = 1; i < 10; i++)
+        user_cache_keep(&lanes[i % 2], somebody(name(i), 2));
+    assert_int_equal(cache.bytes, 10 * each);
+    assert_non_null(user_cache_find(&lanes[0], "u-0")); /* used: now the last to go */
+    user_cache_keep(&lanes[1], somebody("u-3", 2));     /* likewise */
+    for (int i = 10; i < 18; i++) {
+        user_cache_keep(&lanes[0], somebody("new", 2));
+        user_cache_keep(&lanes[0], somebody(arena_printf(&arena, "w-%d", i), 2));
+        assert_in_range(cache.bytes, 1, cache.bytes_max);
+    }
+    for (int i = 0; i < 10; i++)
+        left += user_cache_find(&lanes[i % 2], name(i)) != NULL;
+    assert_int_equal(left, 1);
+    assert_non_null(user_cache_find(&lanes[1], "u-3"));
+    for (int i = 10; i < 18; i++)
+        assert_non_null(user_cache_find(&lanes[0], arena_printf(&arena, "w-%d", i)));
+}
+
+static void who_is_larger_than_the_room_is_not_kept(void **state)
+{
+    (void)state;
+    cache.bytes_max = 4096;
+    user_cache_keep(&lanes[0], somebody("small", 1));
+    user_cache_keep(&lanes[0], somebody("large", 100));
+    assert_null(user_cache_find(&lanes[0], "large"));
+    assert_in_range(cache.bytes, 0, 4096);
+    cache.bytes_max = 0;
+    user_cache_keep(&lanes[0], somebody("small", 1));
+    assert_null(user_cache_find(&lanes[0], "small"));
+    assert_int_equal(cache.bytes, 0);
+}
+
+static struct entry *add_entry(struct batch *b, enum entry_kind kind, const char *user)
+{
+    struct entry *e = batch_add(b, kind);
+
+    e->user = user;
+    return e;
+}
+
+static void add_state(struct batch *b, struct user_state *u)
+{
+    b->user_states = arena_array(&b->arena, 1, sizeof *b->user_states);
+    b->user_states[b->user_state_count++] = u;
+}
+
+static void a_batch_of_its_own_brings_the_new_states(void **state)
+{
+    struct batch *b = batch_new("c", 0);
+
+    (void)state;
+    user_cache_keep(&lanes[0], somebody("ann", 1));
+    user_cache_keep(&lanes[0], somebody("bob", 1));
+    user_cache_keep(&lanes[1], somebody("ann", 1));
+    add_entry(b, ENTRY_REDEEM, "ann");
+    add_state(b, somebody("ann", 2));
+    user_cache_apply(&lanes[0], b, true);
+    batch_free(b);
+    assert_int_equal(user_cache_find(&lanes[0], "ann")->count, 2);
+    assert_int_equal(user_cache_find(&lanes[0], "bob")->count, 1);
+    assert_int_equal(user_cache_find(&lanes[1], "ann")->count, 1);
+}
+
+static void anothers_batch_drops_whom_it_names(void **state)
+{
+    struct batch *b = batch_new("c", 0);
+
+    (void)state;
+    user_cache_keep(&lanes[0], somebody("ann", 1));
+    user_cache_keep(&lanes[0], somebody("bob", 1));
+    user_cache_keep(&lanes[1], somebody("ann", 1));
+    add_entry(b, ENTRY_TICK, NULL);
+    add_entry(b, ENTRY_REDEEM, "ann");
+    add_entry(b, ENTRY_REDEEM, "cid");
+    user_cache_apply(&lanes[0], b, false);
+    batch_free(b);
+    assert_null(user_cache_find(&lanes[0], "ann"));
+    assert_null(user_cache_find(&lanes[0], "cid"));
+    assert_non_null(user_cache_find(&lanes[0], "bob"));
+    assert_non_null(user_cache_find(&lanes[1], "ann"));
+}
+
+/* Nobody can tell whom it is about. */
+static void anothers_batch_whose_names_were_erased_drops_all_of_its_lane(void **state)
+{
+    struct batch *b = batch_new("c", 0);
+
+    (void)state;
+    user_cache_keep(&lanes[0], somebody("ann", 1));
+    user_cache_keep(&lanes[0], somebody("bob", 1));
+    user_cache_keep(&lanes[1], somebody("ann", 1));
+    add_entry(b, ENTRY_REDEEM, "cid");
+    add_entry(b, ENTRY_ERASE, NULL);
+    user_cache_apply(&lanes[0], b, false);
+    batch_free(b);
+    assert_null(user_cache_find(&lanes[0], "ann"));
+    assert_null(user_cache_find(&lanes[0], "bob"));
+    assert_non_null(user_cache_find(&lanes[1], "ann"));
+}
+
+int main(void)
+{
+#define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(what_is_kept_is_found_by_name_in_its_own_lane),
+        T(who_is_nobody_is_not_kept_and_no_longer_found),
+        T(the_least_recently_used_go_first_over_all_lanes),
+        T(who_is_larger_than_the_room_is_not_kept),
+        T(a_batch_of_its_own_brings_the_new_states),
+        T(anothers_batch_drops_whom_it_names),
+        T(anothers_batch_whose_names_were_erased_drops_all_of_its_lane),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
