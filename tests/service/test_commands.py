@@ -241,7 +241,7 @@ class Seen:
         if not set(READS) & set(entry["command"]):
             return
         concern, query = entry.get("readConcern", {}), filters(entry)[0]
-        if concern.get("level") not in ("majority", "linearizable"):
+        if concern.get("level") not in ("majority", "linearizable", "snapshot"):  # a snapshot is of what a majority has
             self.bad[collection, f"reads {concern.get('level')}", str(query)[:300]] += 1
         if not self.since or entry["ts"] < self.since or not has_key(collection, query):
             return
