@@ -9,6 +9,8 @@ COUPONS_LISTEN=${COUPONS_LISTEN:-127.0.0.1}
 # One key is to leave something to others: half of the takings that a processor was measured with at best, and far more reads.
 COUPONS_RATE=${COUPONS_RATE:-$((4000 * $(nproc)))}
 COUPONS_RATE_KEYLESS=${COUPONS_RATE_KEYLESS:-1000}
+# With made-up keys, each of which has a rate of its own; and a shop's servers may share an address.
+[[ ! $COUPONS_RATE =~ ^[0-9]+$ ]] || COUPONS_RATE_ADDRESS=${COUPONS_RATE_ADDRESS:-$((2 * COUPONS_RATE))}
 COUPONS_VAR=${COUPONS_VAR:-$ROOT/var}
 case $COUPONS_VAR in /*) ;; *) COUPONS_VAR=$PWD/$COUPONS_VAR ;; esac
 COUPONS_CONFIG=${COUPONS_CONFIG:-$ROOT/conf/coupond.ini}
