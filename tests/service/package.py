@@ -48,6 +48,7 @@ class Machine(CleanRoot):
         super().__init__(root, ", ".join(filter(None, [fields["Depends"], fields["Recommends"], also])))
         self.package, self.port, self.metrics, self.running = package, free_port(), free_port(), []
         self.uri = (stack.var / "run" / "mongodb_uri").read_text().strip()
+        stack.admit("packaged")
 
     def install(self):
         (self.root / "tmp" / self.package.name).write_bytes(self.package.read_bytes())

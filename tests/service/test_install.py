@@ -191,6 +191,7 @@ def installed(stack):
     with contextlib.ExitStack() as undo:
         root = undo.enter_context(tempfile.TemporaryDirectory(prefix="coupons-test-"))
         undo.callback(stack.mongo.drop_database, "installed")
+        stack.admit("installed")
         there = Installed(pathlib.Path(root), (stack.var / "run" / "mongodb_uri").read_text().strip())
         there.coupond = there.start(undo)
         yield there
