@@ -260,7 +260,7 @@ check_places() {
     [ "$mine" -ne 0 ] || others=022
     for place in "${places[@]}"; do
         [ -e "$place" ] || continue
-        [ "$(stat -c %u "$place")" -eq "$mine" ] && [ -d "$place" ] && [ -O "$place" ] ||
+        [[ $(stat -c %u "$place") -eq $mine && -d $place && -O $place ]] ||
             die "$place belongs to somebody else ($(stat -c %U "$place")): set COUPONS_VAR to a directory of your own, or run this as its owner"
         found=$(find -H "$place" -maxdepth 0 -perm "/$others")
         [ -z "$found" ] || die "others can write $place: chmod go-w it, or set COUPONS_VAR to a directory of your own"

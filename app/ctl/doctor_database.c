@@ -95,7 +95,8 @@ void doctor_leak(struct doctor *d)
                     "7.0.28, 6.0.27 or a newer one of its line, or start each server with --networkMessageCompressors snappy,zstd",
                     s->version);
     else
-        doctor_tell(d, DOCTOR_OK, "MongoDB %s lacks the fix of " LEAK " (in 8.2.3, 8.0.17, 7.0.28, 6.0.27), but takes no zlib, which it is about",
+        doctor_tell(d, DOCTOR_OK,
+                    "MongoDB %s lacks the fix of " LEAK " (in 8.2.3, 8.0.17, 7.0.28, 6.0.27), but takes no zlib, which it is about",
                     s->version);
 }
 

@@ -3,8 +3,8 @@
  *
  * Usage    couponctl replset-init KEYFILE PASSWORD-FILE DATABASE NAME HOST:PORT...
  *          KEYFILE: the servers'; whoever knows it can act as the internal user __system, so even a server that admits nobody can be given
- *          its first user. PASSWORD-FILE: the password of that user, DATABASE_USER, who may read and write DATABASE, and see which clients are
- *          connected (couponctl restored), and nothing else
+ *          its first user. PASSWORD-FILE: the password of that user, DATABASE_USER, who may read and write DATABASE, and see which
+ *          clients are connected (couponctl restored), and nothing else
  * Repeats  are harmless; a set of one that has another HOST:PORT (the port changed) gets the new one, a user with another password this one
  * Errors   exit 1, with a sentence on standard error
  * Besides store/, the only place that talks to MongoDB: store/ needs a replica set, which is not there yet.
@@ -188,7 +188,8 @@ static bool make_user(mongoc_client_t *client, const char *password, const char 
         bson_t reply;
 
         snprintf(json, sizeof json,
-                 "{\"%s\": \"" DATABASE_USER "\", \"pwd\": \"%s\", \"roles\": [{\"role\": \"readWrite\", \"db\": \"%s\"}, \"clusterMonitor\"]}",
+                 "{\"%s\": \"" DATABASE_USER "\", \"pwd\": \"%s\", "
+                 "\"roles\": [{\"role\": \"readWrite\", \"db\": \"%s\"}, \"clusterMonitor\"]}",
                  verbs[i], password, database);
         ok = run(client, json, &reply, error);
         bson_destroy(&reply);

@@ -545,8 +545,9 @@ static enum handled authorize(struct request *r)
 enum handled router_begin(struct request *r)
 {
     unsigned flags = router_find(r);
+    bool open = (flags & ROUTE_OPEN) || ((flags & ROUTE_METRICS) && r->header.metrics_open && !r->header.authorization);
 
-    if (r->allowed && !r->header.key_only && ((flags & ROUTE_OPEN) || ((flags & ROUTE_METRICS) && r->header.metrics_open && !r->header.authorization)))
+    if (r->allowed && open && !r->header.key_only)
         return check(r);
     return authorize(r);
 }
