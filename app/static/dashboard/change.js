@@ -86,7 +86,8 @@ const RARE = [
 ].map((field) => ({...field, more: true}));
 
 const ENGINEERING = [
-  {at: "/lanes", label: "Lanes (for engineers)", type: "whole", when: has("/codes/source", "none"), more: true,
+  {at: "/lanes", label: "Lanes (for engineers)", type: "whole", more: true,
+   when: (texts) => texts["/codes/source"] === "none" && !texts["/cap/per_day"] && !texts["/cap/discount_minor"],
    hint: "More than 1 for a coupon in very high demand; cannot be changed"},
 ];
 const METADATA = [
