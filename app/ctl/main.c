@@ -168,8 +168,8 @@ static const struct command commands[] = {
      "the codes, deletes nothing for being unexplained but buckets and checkpoints, and skips a coupon whose ledger is broken.\n"
      "Stop the service first: while it runs, --apply requires --online. With --online a document is written only if it has not "
      "changed since it was read; checkpoints, marks, and what the service is about to write, are left to the service. Processes "
-     "keep what they have read in memory: reload coupond (SIGHUP) and verify afterwards.\nMemory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few "
-     "thousand.", NULL},
+     "keep what they have read in memory: reload coupond (SIGHUP) and verify afterwards.\n"
+     "Memory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few thousand.", NULL},
     {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "continue after restoring an older backup",
      "Prepare a database that was restored from an older backup: the service then goes on with ids, ordinals and webhook-ids "
      "above any that the lost part can have used. Without this, coupond does not start on a database that is older than "
