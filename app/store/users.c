@@ -578,7 +578,8 @@ static bool job_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a, struct job_progress **state)
+enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a,
+                            struct job_progress **state)
 {
     struct session *session = session_of(s);
     struct job_rows rows = {arena_alloc(a, sizeof **state)};

@@ -57,7 +57,7 @@ static struct erasure erasure_of(const char *coupon, int64_t seq, const char *us
     return (struct erasure){.coupon = coupon, .alias = arena_strdup(&arena, alias_of(user).text), .seq = seq};
 }
 
-/* How many documents of the coupon's ledger have this text anywhere in who[], or this value in `member`. */
+/* How many documents of the ledger the filter finds, which is destroyed. */
 static int64_t count_in_ledger(bson_t *filter)
 {
     mongoc_client_t *client = own_client();
@@ -89,9 +89,11 @@ static int64_t count_noted(const char *coupon)
 /* In whole or in part: batches that still have the user's name beside this alias. */
 static int64_t count_named(const char *coupon, const char *user)
 {
-    return count_in_ledger(BCON_NEW("_id.c", BCON_UTF8(coupon), "who", "{", "$elemMatch", "{", "a", BCON_UTF8(alias_of(user).text), "$or", "[",
-                                    "{", "u", "{", "$exists", BCON_BOOL(true), "}", "}", "{", "o", "{", "$exists", BCON_BOOL(true), "}", "}",
-                                    "{", "m", "{", "$exists", BCON_BOOL(true), "}", "}", "{", "c", "{", "$exists", BCON_BOOL(true), "}", "}",
+    return count_in_ledger(BCON_NEW("_id.c", BCON_UTF8(coupon), "who", "{", "$elemMatch", "{", "a", BCON_UTF8(alias_of(user).text),
+                                    "$or", "[", "{", "u", "{", "$exists", BCON_BOOL(true), "}", "}",
+                                    "{", "o", "{", "$exists", BCON_BOOL(true), "}", "}",
+                                    "{", "m", "{", "$exists", BCON_BOOL(true), "}", "}",
+                                    "{", "c", "{", "$exists", BCON_BOOL(true), "}", "}",
                                     "{", "f", "{", "$exists", BCON_BOOL(true), "}", "}", "]", "}", "}"));
 }
 
@@ -305,7 +307,8 @@ static void two_users_of_the_same_batches_are_erased_at_the_same_time_each_twice
 
         append_history(coupon, 0, BATCHES);
         for (int i = 0; i < 4; i++) {
-            erasers[i] = (struct eraser){.session = mongo_session(mongo), .erasure = erasure_of(coupon, BATCHES + 1, i % 2 ? "ann" : "bob")};
+            erasers[i] = (struct eraser){.session = mongo_session(mongo)};
+            erasers[i].erasure = erasure_of(coupon, BATCHES + 1, i % 2 ? "ann" : "bob");
             pthread_create(&erasers[i].thread, NULL, erase, &erasers[i]);
         }
         for (int i = 0; i < 4; i++) {

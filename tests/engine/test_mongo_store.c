@@ -831,7 +831,8 @@ static const char *all_due(const char *coupon, int64_t lane, int64_t after_ms, i
 
     for (size_t count = 2; count == 2;) {
         struct batch *found[2];
-        struct due_batches search = {.coupon = coupon, .lane = lane, .after_ms = after_ms, .after_seq = after_seq, .most = 2, .batches = found};
+        struct due_batches search = {.coupon = coupon, .lane = lane, .after_ms = after_ms, .after_seq = after_seq, .most = 2,
+                                     .batches = found};
 
         assert_int_equal(session->ops->due_batches(session, &search), STORE_OK);
         assert_false(search.left_out);

@@ -306,7 +306,8 @@ static void a_batch_that_cannot_be_read_is_a_matter_of_those_whom_it_names(void 
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         const char *coupon = new_coupon(), *other = new_coupon();
         struct user_read reads[] = {{.coupon = coupon, .user = "bob"}, {.coupon = coupon, .user = "ann"}, {.coupon = other, .user = "ann"},
-                                    {.coupon = coupon, .user = "ann"}, {.coupon = coupon, .user = "nobody"}, {.coupon = coupon, .user = "cid"}};
+                                    {.coupon = coupon, .user = "ann"}, {.coupon = coupon, .user = "nobody"},
+                                    {.coupon = coupon, .user = "cid"}};
         struct batch *b;
 
         for (int64_t seq = 1; seq <= 3; seq++) {
