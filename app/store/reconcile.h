@@ -12,7 +12,6 @@
 #define STORE_RECONCILE_H
 
 #include "store/mongo.h"
-#include "store/names.h"
 #include "store/terms.h"
 
 /* Name this process to the server, and so to mongo_others(). Call before mongo_open(). */
@@ -42,7 +41,8 @@ struct stored_checkpoint {
     struct checkpoint checkpoint;
     const char *odd;
 };
-enum store_status mongo_stored_checkpoint(struct store *s, const char *coupon, int64_t lane, struct arena *a, struct stored_checkpoint *out);
+enum store_status mongo_stored_checkpoint(struct store *s, const char *coupon, int64_t lane, struct arena *a,
+                                          struct stored_checkpoint *out);
 
 struct stored_bucket {
     int64_t b;

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "store/mongo.h"
-#include "store/names.h"
+#include "store/secret.h"
 #include "store/terms.h"
 
 #define CODE_NO_NAMESPACE 26
@@ -224,9 +224,8 @@ bool refusals_doc_read(const bson_t *doc, struct refusals_doc *r);
 /* Append the filter of the totals, or refusals, of ids (count 0: all) in [from_ms, to_ms). */
 void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms);
 
-/* True if session_name_hash() may be called; otherwise the key could not be read, which is logged. */
+/* True if session->term_key may be used; otherwise the key could not be read, which is logged. */
 bool session_finds_names(struct session *session);
-struct name_hash session_name_hash(const struct session *session, const char *name);
 
 /* ---- replies of writes ---- */
 /* True if there is no write concern error. Otherwise the outcome is unknown, and logged. */
@@ -281,7 +280,8 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
 enum store_status ledger_append(struct store *s, struct append *appends, size_t count);
 enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size_t count);
 enum store_status users_read(struct store *s, struct arena *a, struct user_read *reads, size_t count);
-enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a, struct job_progress **state);
+enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a,
+                            struct job_progress **state);
 enum store_status users_hash(struct store *s, const char *user, uint64_t *hash);
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
