@@ -576,7 +576,7 @@ static void a_code_is_resolved_to_its_coupons(void **state)
 
 static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int retired_to)
 {
-    struct view_write view = {.kind = VIEW_BUCKET, .coupon = coupon, .bucket = k};
+    struct part_write part = {.coupon = coupon, .bucket = k};
     struct store_time when;
 
     bucket_init(k, b);
@@ -586,7 +586,7 @@ static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int re
         k->slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = DAY}
                                      : (struct slot){.state = SLOT_REDEEMED, .generation = 1, .current = 1,
                                                      .at_ms = DAY};
-    assert_int_equal(session->ops->write_views(session, &view, 1, &when), STORE_OK);
+    assert_int_equal(session->ops->write_parts(session, &part, 1, &when), STORE_OK);
     bucket_release(k);
 }
 

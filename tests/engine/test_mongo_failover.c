@@ -86,7 +86,7 @@ static void note(const struct batch *b)
         ;
 }
 
-/* Append at the tail, as a committer does; and write a view that stands at that seq. */
+/* Append at the tail, as a committer does; and write a bucket as of that seq. */
 static void *write_batches(void *context)
 {
     struct store *session = mongo_session(mongo);
@@ -98,17 +98,19 @@ static void *write_batches(void *context)
         bool settled = settle(session, &a);
 
         if (settled && a.result == APPEND_OURS) {
-            struct user_state u;
-            struct view_write v = {.kind = VIEW_USER_STATE, .coupon = COUPON, .user_state = &u};
+            struct bucket k;
+            struct part_write part = {.coupon = COUPON, .bucket = &k};
             struct store_time when;
 
             note(a.batch);
             appended++;
             tail++;
-            user_state_init(&u, "u", "alias");
-            u.seq = tail;
-            while (session->ops->write_views(session, &v, 1, &when) != STORE_OK && !stopping)
+            bucket_init(&k, 0);
+            k.seq = tail;
+            k.size = BUCKET_SLOTS;
+            while (session->ops->write_parts(session, &part, 1, &when) != STORE_OK && !stopping)
                 usleep(20000);
+            bucket_release(&k);
         } else if (settled) {
             refused++;
             tail = tail_of(session, tail);
@@ -144,8 +146,8 @@ static void check_everything(void)
 {
     struct store *session = mongo_session(mongo);
     struct batch *batches[100];
-    struct user_state_read read = {COUPON, "u", NULL, STORE_OK};
-    struct arena arena;
+    struct bucket bucket;
+    struct bucket_read read = {.coupon = COUPON, .bucket = &bucket};
     int64_t seq = 0;
     size_t count;
 
@@ -160,12 +162,12 @@ static void check_everything(void)
         }
     } while (count == 100);
     assert_true(seq >= newest);
-    arena_init(&arena, 0);
-    while (session->ops->user_states(session, (struct store_time){0}, &arena, &read, 1) != STORE_OK)
+    bucket_init(&bucket, 0);
+    while (session->ops->buckets(session, &read, 1) != STORE_OK)
         usleep(50000);
-    assert_non_null(read.user_state);
-    assert_true(read.user_state->seq >= newest);
-    arena_free(&arena);
+    assert_true(read.found);
+    assert_true(bucket.seq >= newest);
+    bucket_release(&bucket);
     session->ops->close(session);
 }
 

@@ -21,12 +21,12 @@
 
 /* ---- makers ---- */
 
-static void write_view(struct view_write view)
+static void write_part(struct part_write part)
 {
     struct store_time when;
 
-    assert_int_equal(session->ops->write_views(session, &view, 1, &when), STORE_OK);
-    assert_true(view.written);
+    assert_int_equal(session->ops->write_parts(session, &part, 1, &when), STORE_OK);
+    assert_true(part.written);
 }
 
 /* A bucket with a hold that ends at due_ms (0: with none). */
@@ -42,35 +42,15 @@ static void write_bucket(const char *coupon, int64_t lane, int64_t b, int64_t se
     if (due_ms)
         k.slots[3] = (struct slot){.generation = 1, .current = 1, .state = SLOT_RESERVED, .at_ms = DAY,
                                    .due_ms = due_ms};
-    write_view((struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = &k});
+    write_part((struct part_write){.coupon = coupon, .bucket = &k});
     bucket_release(&k);
 }
 
-static struct user_state *make_user_state(const char *user, int64_t seq)
+static void write_checkpoint(const char *coupon, int64_t lane, int64_t seq, int64_t due_ms)
 {
-    struct user_state *u = arena_alloc(&arena, sizeof *u);
+    const struct checkpoint_write write = {coupon, lane, {.seq = seq, .due_ms = due_ms}};
 
-    user_state_init(u, user, ALIAS);
-    u->version = u->seq = seq;
-    u->day_ms = DAY;
-    return u;
-}
-
-/* A user state that holds (n, 1) until due_ms. */
-static struct user_state *holding_user_state(const char *user, int64_t seq, int64_t n, int64_t due_ms)
-{
-    struct user_state *u = make_user_state(user, seq);
-    struct redemption *r = user_state_add(u, &arena);
-
-    *r = (struct redemption){.n = n, .g = 1, .seq = seq, .last_seq = seq, .ordinal = seq, .at_ms = DAY, .day_ms = DAY,
-                             .state = SLOT_RESERVED, .first_state = SLOT_RESERVED, .reserved_until_ms = due_ms,
-                             .first_until_ms = due_ms, .left = COUPON_NULL};
-    return u;
-}
-
-static void write_user_state(const char *coupon, const struct user_state *u)
-{
-    write_view((struct view_write){.kind = VIEW_USER_STATE, .coupon = coupon, .user_state = u});
+    assert_int_equal(session->ops->write_checkpoints(session, &write, 1), STORE_OK);
 }
 
 static void append_batch(const struct batch *b)
@@ -108,18 +88,7 @@ static enum store_status due_buckets(const char *coupon, int64_t lane, int64_t a
                                      size_t *count, int64_t *next_ms)
 {
     struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most, .buckets = found};
-    enum store_status status = session->ops->due_buckets(session, no_time, &search, 1);
-
-    *count = search.count;
-    *next_ms = search.next_due_ms;
-    return status;
-}
-
-static enum store_status due_user_states(const char *coupon, int64_t lane, int64_t at_ms, size_t most, struct user_state **found,
-                                         size_t *count, int64_t *next_ms)
-{
-    struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most};
-    enum store_status status = session->ops->due_user_states(session, no_time, &search, &arena, found);
+    enum store_status status = session->ops->due_buckets(session, &search, 1);
 
     *count = search.count;
     *next_ms = search.next_due_ms;
@@ -160,163 +129,67 @@ static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
     assert_int_equal(next_ms, DAY + 3 * MINUTE);
 }
 
-static void user_states_are_due_only_without_slots(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon();
-    struct user_state *found[10];
-    int64_t next_ms;
-    size_t count;
-
-    write_user_state(coupon, holding_user_state("u-1", 1, -1, DAY + MINUTE));
-    write_user_state(coupon, holding_user_state("u-2", 2, 7, DAY + MINUTE)); /* of a slot */
-    write_user_state(coupon, holding_user_state("u-3", 3, -3, DAY));
-    write_user_state(coupon, holding_user_state("u-4", 4, -4, DAY + 2 * MINUTE));
-    assert_int_equal(due_user_states(coupon, 0, DAY + MINUTE, 10, found, &count, &next_ms), STORE_OK);
-    assert_int_equal(count, 2);
-    assert_string_equal(found[0]->user, "u-3");
-    assert_string_equal(found[1]->user, "u-1");
-    assert_int_equal(found[1]->redemptions[0].reserved_until_ms, DAY + MINUTE);
-    assert_int_equal(next_ms, DAY + 2 * MINUTE);
-}
-
-static void a_damaged_user_state_is_left_out_of_what_is_due(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon();
-    struct due_search search = {.coupon = coupon, .at_ms = DAY + MINUTE, .most = 2};
-    struct user_state *found[2];
-
-    write_user_state(coupon, holding_user_state("u-1", 1, -1, DAY));
-    write_user_state(coupon, holding_user_state("u-2", 2, -2, DAY + MINUTE));
-    write_user_state(coupon, holding_user_state("u-3", 3, -3, DAY + 2 * MINUTE));
-    damage("users", coupon, "view.user", 0, "u-1", "view.seq");
-    assert_int_equal(session->ops->due_user_states(session, no_time, &search, &arena, found), STORE_OK);
-    assert_int_equal(search.count, 1);
-    assert_string_equal(found[0]->user, "u-2");
-    assert_int_equal(search.next_due_ms, DAY + 2 * MINUTE);
-    assert_true(search.left_out);
-}
-
-static struct user_state *holding_in(int64_t lane, const char *user, int64_t seq, int64_t due_ms)
-{
-    struct user_state *u = holding_user_state(user, seq, -seq, due_ms);
-
-    for (size_t i = 0; i < u->count; i++)
-        u->redemptions[i].lane = lane;
-    return u;
-}
-
-static void a_lane_gets_the_due_user_states_of_its_own_users(void **state)
-{
-    NEEDS_SERVER();
-
-    static const char *const users[] = {"u-0", "u-1", "u-2", "u-3"};
-    const char *coupon = new_coupon();
-    struct user_state *found[1];
-    int64_t next_ms;
-    size_t count;
-
-    for (int64_t lane = 0; lane < 4; lane++)
-        write_user_state(coupon, holding_in(lane, users[lane], 1, DAY + lane * MINUTE));
-    write_user_state(coupon, holding_in(2, "u-2b", 2, DAY + 30 * MINUTE));
-    for (int64_t lane = 0; lane < 4; lane++) {
-        assert_int_equal(due_user_states(coupon, lane, DAY + 10 * MINUTE, 1, found, &count, &next_ms), STORE_OK);
-        assert_int_equal(count, 1);
-        assert_string_equal(found[0]->user, users[lane]);
-        assert_int_equal(next_ms, lane == 2 ? DAY + 30 * MINUTE : 0);
-    }
-    assert_int_equal(due_user_states(coupon, 4, DAY * 2, 1, found, &count, &next_ms), STORE_OK);
-    assert_int_equal(count, 0);
-}
-
 static void what_is_known_better_is_not_looked_for(void **state)
 {
     NEEDS_SERVER();
 
     static const int64_t buckets[] = {7, 5, 99};
-    static const char *const users[] = {"u-1", "nobody"};
     const char *coupon = new_coupon();
     struct bucket found[2];
     struct due_search search = {.coupon = coupon, .at_ms = DAY + 4 * MINUTE, .most = 2, .but_buckets = buckets, .but_count = 3,
                                 .buckets = found};
-    struct user_state *user_states[2];
 
     for (int64_t b = 0; b < 8; b++)
         write_bucket(coupon, 0, b, 1, DAY + (10 - b) * MINUTE);
-    assert_int_equal(session->ops->due_buckets(session, no_time, &search, 1), STORE_OK);
+    assert_int_equal(session->ops->due_buckets(session, &search, 1), STORE_OK);
     assert_int_equal(search.count, 1);
     assert_int_equal(found[0].b, 6);
     assert_int_equal(search.next_due_ms, DAY + 6 * MINUTE);
     bucket_release(&found[0]);
-    for (int64_t i = 0; i < 3; i++)
-        write_user_state(coupon, holding_user_state(i == 0 ? "u-0" : i == 1 ? "u-1" : "u-2", i + 1, -i - 1, DAY + i * MINUTE));
-    search.but_users = users;
-    search.but_count = 2;
-    assert_int_equal(session->ops->due_user_states(session, no_time, &search, &arena, user_states), STORE_OK);
-    assert_int_equal(search.count, 2);
-    assert_string_equal(user_states[0]->user, "u-0");
-    assert_string_equal(user_states[1]->user, "u-2");
-    assert_int_equal(search.next_due_ms, 0);
 }
 
-static void users_that_are_due_come_as_far_as_memory_goes(void **state)
+static size_t due_lanes(int64_t before_ms, size_t most, struct due_lane *found)
 {
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon();
-    struct due_search search = {.coupon = coupon, .at_ms = DAY + MINUTE, .most = 64};
-    struct user_state *user_states[64];
-    struct arena own;
-    char metadata[1024];
-
-    memset(metadata, 'x', sizeof metadata - 1);
-    metadata[sizeof metadata - 1] = '\0';
-    for (int64_t i = 0; i < 64; i++) { /* 50 MB */
-        struct user_state *u = holding_user_state(arena_printf(&arena, "u-%d", (int)i), 1, -i - 1, DAY + i);
-
-        for (int k = 0; k < 600; k++)
-            user_state_add(u, &arena)->metadata = metadata;
-        write_user_state(coupon, u);
-    }
-    arena_init(&own, 0);
-    assert_int_equal(session->ops->due_user_states(session, no_time, &search, &own, user_states), STORE_OK);
-    assert_in_range(own.bytes, 0, STORE_USER_STATES_BYTES + (STORE_USER_STATES_BYTES >> 4));
-    assert_in_range(search.count, 1, 63);
-    assert_string_equal(user_states[search.count - 1]->user, arena_printf(&arena, "u-%d", (int)search.count - 1));
-    assert_int_equal(search.next_due_ms, DAY + (int64_t)search.count);
-    arena_free(&own);
-}
-
-static bool is_among(const char *id, const char **ids, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(ids[i], id) == 0)
-            return true;
-    return false;
-}
-
-static void coupons_with_something_due_are_found_once(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *slots = new_coupon(), *without = new_coupon(), *later = new_coupon(), **ids;
-    int64_t past = DAY - 1000 * MINUTE; /* before those of other tests */
     size_t count;
 
-    for (int64_t b = 0; b < 5; b++)
-        write_bucket(slots, 0, b, 1, past);
-    write_user_state(without, holding_user_state("u-1", 1, -1, past));
-    write_bucket(later, 0, 0, 1, past + 2 * MINUTE);
-    assert_int_equal(mongo_due_coupons(session, past + MINUTE, 10, &arena, &ids, &count), STORE_OK);
-    assert_int_equal(count, 2);
-    assert_true(is_among(slots, ids, count) && is_among(without, ids, count));
-    assert_int_equal(mongo_due_coupons(session, past + MINUTE, 1, &arena, &ids, &count), STORE_OK);
-    assert_int_equal(count, 1);
-    assert_int_equal(mongo_due_coupons(session, past, 10, &arena, &ids, &count), STORE_OK);
-    assert_int_equal(count, 0);
+    assert_int_equal(mongo_due_lanes(session, before_ms, most, &arena, found, &count), STORE_OK);
+    return count;
+}
+
+static bool is_lane(const struct due_lane *d, const char *coupon, int64_t lane)
+{
+    return strcmp(d->coupon, coupon) == 0 && d->lane == lane;
+}
+
+/* Before those of other tests. */
+#define PAST (DAY - 1000 * MINUTE)
+
+static void lanes_are_due_by_their_checkpoints_the_earliest_first(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *one = new_coupon(), *other = new_coupon(), *never = new_coupon();
+    struct due_lane found[10];
+
+    write_checkpoint(one, 0, 5, PAST + MINUTE);
+    write_checkpoint(one, 3, 5, PAST + 2 * MINUTE);
+    write_checkpoint(other, 0, 5, PAST);
+    write_checkpoint(never, 0, 5, 0);
+    assert_int_equal(due_lanes(PAST, 10, found), 0);
+    assert_int_equal(due_lanes(PAST + 1, 10, found), 1);
+    assert_true(is_lane(&found[0], other, 0));
+    assert_int_equal(due_lanes(PAST + 3 * MINUTE, 10, found), 3);
+    assert_true(is_lane(&found[0], other, 0) && is_lane(&found[1], one, 0) && is_lane(&found[2], one, 3));
+    assert_int_equal(due_lanes(PAST + 3 * MINUTE, 2, found), 2);
+    assert_true(is_lane(&found[1], one, 0));
+    write_checkpoint(one, 0, 6, PAST + 5 * MINUTE); /* it was extended */
+    write_checkpoint(other, 0, 6, 0);               /* and it was cancelled */
+    assert_int_equal(due_lanes(PAST + 3 * MINUTE, 10, found), 1);
+    assert_true(is_lane(&found[0], one, 3));
+    write_checkpoint(one, 3, 4, PAST - MINUTE); /* late, and older */
+    assert_int_equal(due_lanes(PAST, 10, found), 0);
+    write_checkpoint(one, 0, 7, 0); /* so that other tests do not find them */
+    write_checkpoint(one, 3, 7, 0);
 }
 
 /* The plan that wins for {find: collection, filter, sort}, as text. */
@@ -355,9 +228,8 @@ static void searches_go_by_their_index(void **state)
          "{\"view.pick\":1}", "pick"},
         {"buckets", "{\"_id.c\":\"plans\",\"view.lane\":0,\"_id.b\":{\"$gte\":5},\"view.free\":{\"$gt\":0}}",
          "{\"_id.b\":1}", "free"},
-        {"users", "{\"_id.c\":\"plans\",\"view.due\":{\"$gt\":{\"$date\":{\"$numberLong\":\"0\"}}}}",
+        {"lanes", "{\"view.due\":{\"$gt\":{\"$date\":{\"$numberLong\":\"0\"}},\"$lt\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}",
          "{\"view.due\":1}", "due"},
-        {"users", "{\"view.erased\":{\"$lt\":{\"$date\":{\"$numberLong\":\"5\"}}}}", "{}", "erased"},
         {"coupons", "{\"cleaned\":null,\"view.cleanup\":{\"$lte\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}", "{}", "cleanup"},
         {"coupons", "{\"remains\":{\"$lte\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}", "{}", "remains"},
         {"codes", "{\"_id.code\":{\"$in\":[\"a\",\"b\"]},\"_id.c\":{\"$ne\":\"-\"}}", "{}", "code"},
@@ -365,7 +237,7 @@ static void searches_go_by_their_index(void **state)
 
     for (int64_t i = 1; i <= 200; i++) {
         write_bucket("plans", 0, i, 1, DAY + i * 31 % 200);
-        write_user_state("plans", holding_user_state(arena_printf(&arena, "u-%d", (int)i), i, -i, DAY + i));
+        write_checkpoint("plans", i, 1, DAY + i);
     }
     for (size_t i = 0; i < sizeof searches / sizeof *searches; i++) {
         const char *plan = plan_of(searches[i].collection, searches[i].filter, searches[i].sort);
@@ -389,7 +261,7 @@ static void write_definition(const char *id, int64_t version, int64_t coupon_sta
     c->state = coupon_state;
     c->ends_at_ms = ends_at_ms;
     c->cleanup_after_s = cleanup_after_s;
-    write_view((struct view_write){.kind = VIEW_COUPON, .coupon = id, .definition = c, .seq = version});
+    write_part((struct part_write){.coupon = id, .definition = c, .seq = version});
 }
 
 static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s, int64_t changed_ms)
@@ -445,61 +317,6 @@ static void coupons_are_over_until_they_were_seen_to(void **state)
     assert_int_equal(count, 3);
     assert_int_equal(mongo_over_coupons(session, now_ms, 1, &arena, &over, &count), STORE_OK);
     assert_int_equal(count, 1);
-}
-
-/* ---- erased users ---- */
-
-static void a_tombstone_says_so_and_goes_after_its_time(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon(), *other = new_coupon(), **coupons;
-    struct user_state *u = make_user_state("erased-1", 5), **user_states;
-    struct user_state_read read = {coupon, "erased-1", NULL, STORE_OK};
-    const struct name_key *key;
-    struct stored_user_state *stored;
-    size_t count;
-
-    assert_int_equal(mongo_name_key(session, &key), STORE_OK);
-    u->alias[0] = '\0';
-    u->erased_ms = DAY;
-    write_user_state(coupon, u);
-    write_user_state(coupon, make_user_state("erased-1", 4)); /* a late writer does not bring it back */
-    write_user_state(other, holding_user_state("erased-1", 1, 1, DAY));
-    assert_int_equal(mongo_user_states(session, "erased-1", 0, &arena, &coupons, &user_states, &count), STORE_OK);
-    assert_int_equal(count, 2);
-    for (size_t i = 0; i < count; i++)
-        assert_int_equal(user_states[i]->erased_ms, strcmp(coupons[i], other) == 0 ? 0 : DAY);
-    assert_int_equal(mongo_stored_user_states(session, key, coupon, NULL, 10, &arena, &stored, &count), STORE_OK);
-    assert_int_equal(count, 1); /* for verify it is there, without its name */
-    assert_null(stored[0].user);
-    assert_null(stored[0].user_state->user);
-
-    assert_int_equal(mongo_tombstones_clean(session, DAY), STORE_OK);
-    assert_int_equal(session->ops->user_states(session, no_time, &arena, &read, 1), STORE_OK);
-    assert_int_equal(read.user_state->erased_ms, DAY);
-    assert_int_equal(mongo_tombstones_clean(session, DAY + 1), STORE_OK);
-    assert_int_equal(session->ops->user_states(session, no_time, &arena, &read, 1), STORE_OK);
-    assert_null(read.user_state);
-    assert_int_equal(mongo_user_states(session, "erased-1", 0, &arena, &coupons, &user_states, &count), STORE_OK);
-    assert_int_equal(count, 1);
-}
-
-static void one_who_came_back_after_erasure_stays(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *coupon = new_coupon();
-    struct user_state *u = make_user_state("back-1", 5);
-    struct user_state_read read = {coupon, "back-1", NULL, STORE_OK};
-
-    u->erased_ms = DAY;
-    write_user_state(coupon, u);
-    write_user_state(coupon, holding_user_state("back-1", 6, 1, DAY));
-    assert_int_equal(mongo_tombstones_clean(session, DAY + 1), STORE_OK);
-    assert_int_equal(session->ops->user_states(session, no_time, &arena, &read, 1), STORE_OK);
-    assert_int_equal(read.user_state->seq, 6);
-    assert_int_equal(read.user_state->erased_ms, 0);
 }
 
 /* ---- what came lately ---- */
@@ -571,80 +388,42 @@ static void batches_of_all_lanes_come_in_the_order_of_their_arrival(void **state
     assert_true(arrivals[count - 1].lane == 3 && arrivals[count - 1].seq == 1 && arrivals[count - 1].lanes == 4);
 }
 
-static size_t unseen(const char *user, size_t most, const char ***ids)
-{
-    size_t count;
-
-    assert_int_equal(mongo_unseen(session, user, NULL, most, &arena, ids, &count), STORE_OK);
-    return count;
-}
-
 static void set_watermark(uint64_t arrived)
 {
     assert_int_equal(mongo_watermark_write(session, &(struct watermark){.arrived = arrived}), STORE_OK);
 }
 
-static void who_is_named_above_the_watermark_is_found(void **state)
+static void a_watermark_begins_only_before_the_first_batch(void **state)
 {
     NEEDS_SERVER();
 
-    const char *old = new_coupon(), *one = new_coupon(), *other = new_coupon(), **ids;
     struct watermark none;
-    size_t count;
-    uint64_t now;
 
-    assert_int_equal(mongo_watermark_begin(session), STORE_OK);
-    append_named(old, 0, "unseen-1");
-    now = time_now();
-    append_named(one, 0, "unseen-1");
-    append_named(one, 1, "unseen-1");
-    append_fillers(new_coupon());
-    append_named(other, 2, "unseen-1");
-    set_watermark(1);
-    assert_int_equal(unseen("unseen-1", 10, &ids), 3);
-    assert_int_equal(unseen("unseen-1", 1, &ids), 1);
-    assert_int_equal(unseen("unseen", 10, &ids), 0);
-    assert_int_equal(unseen("$who.u", 10, &ids), 0);
-    set_watermark(now);
-    assert_int_equal(unseen("unseen-1", 10, &ids), 2);
-    assert_true(is_among(one, ids, 2) && is_among(other, ids, 2));
-
-    assert_int_equal(session->ops->write_marks(session, &(struct mark_write){other, 2, "views", {.seq = 1}, 0}, 1), STORE_OK);
-    assert_int_equal(unseen("unseen-1", 10, &ids), 1); /* the other one is in its views */
-    assert_string_equal(ids[0], one);
-
+    (void)time_now();
     set_watermark(0); /* none: nothing is known */
     assert_int_equal(mongo_watermark(session, &none, NULL), STORE_NOT_FOUND);
     assert_int_equal(mongo_watermark_begin(session), STORE_OK);
     assert_int_equal(mongo_watermark(session, &none, NULL), STORE_NOT_FOUND); /* for the ledger is not empty */
-    assert_int_equal(mongo_unseen(session, "unseen-1", NULL, 10, &arena, &ids, &count), STORE_FAILED);
     set_watermark(1);
 }
 
-static void who_is_named_in_a_lane_that_is_held_is_found_below_the_watermark(void **state)
+static void a_watermark_is_read_with_the_lanes_that_it_holds(void **state)
 {
     NEEDS_SERVER();
 
     struct watermark w = {.arrived = 1}, read;
-    const char *held = new_coupon(), *written = new_coupon(), *other = new_coupon(), **ids;
 
-    append_named(held, 3, "held-1");
-    append_named(written, 0, "held-1");
-    append_named(other, 0, "held-1");
-    assert_int_equal(session->ops->write_marks(session, &(struct mark_write){written, 0, "views", {.seq = 1}, 0}, 1), STORE_OK);
-    assert_true(watermark_hold(&w, held, 3));
-    assert_true(watermark_hold(&w, held, 2)); /* of which there is nothing */
-    assert_true(watermark_hold(&w, written, 0) && watermark_hold(&w, written, 0));
+    assert_true(watermark_hold(&w, "held", 3) && watermark_hold(&w, "held", 2));
+    assert_true(watermark_hold(&w, "other", 0) && watermark_hold(&w, "other", 0));
     w.arrived = time_now();
     assert_int_equal(mongo_watermark_write(session, &w), STORE_OK);
     assert_int_equal(mongo_watermark(session, &read, NULL), STORE_OK);
     assert_true(read.arrived == w.arrived && read.held_count == 3);
-    assert_true(watermark_holds(&read, held, 3) && watermark_holds(&read, held, 2) && watermark_holds(&read, written, 0));
-    assert_false(watermark_holds(&read, other, 0) || watermark_holds(&read, held, 0));
-    assert_int_equal(unseen("held-1", 10, &ids), 1); /* the written one is in its views; the other was never held */
-    assert_string_equal(ids[0], held);
+    assert_true(watermark_holds(&read, "held", 3) && watermark_holds(&read, "held", 2) && watermark_holds(&read, "other", 0));
+    assert_false(watermark_holds(&read, "held", 0) || watermark_holds(&read, "other", 1));
     set_watermark(w.arrived);
-    assert_int_equal(unseen("held-1", 10, &ids), 0);
+    assert_int_equal(mongo_watermark(session, &read, NULL), STORE_OK);
+    assert_int_equal(read.held_count, 0);
     set_watermark(1);
 }
 
@@ -674,13 +453,39 @@ static void a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none(
     bson_destroy(one_more);
 }
 
+/* ---- erased users ---- */
+
+static size_t erasures_of(const char *user, const char *coupon, struct erasure *last)
+{
+    struct erasure *found;
+    size_t count, here = 0;
+
+    assert_int_equal(mongo_erasures(session, user, 100, &arena, &found, &count), STORE_OK);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(found[i].coupon, coupon) == 0) {
+            *last = found[i];
+            here++;
+        }
+    return here;
+}
+
+static void append_erased(const char *coupon, int64_t seq, const char *user)
+{
+    struct batch *b = make_batch(coupon, 3, seq, DAY);
+
+    add(b, ENTRY_RESERVE, 1, ALIAS, user);
+    add(b, ENTRY_ERASE, 0, ALIAS, user);
+    append_batch(b);
+    batch_free(b);
+}
+
 static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
     struct batch *b = make_batch(coupon, 3, 1, DAY), *plain = make_batch(coupon, 3, 2, DAY), *back;
-    struct erasure erasure = {.coupon = coupon, .alias = ALIAS, .seq = 1};
+    struct erasure erasure;
     struct buf scratch = BUF_INIT;
     uint8_t hash[HASH_LEN];
     struct entry *e;
@@ -696,12 +501,14 @@ static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(
     append_batch(b);
     batch_add(plain, ENTRY_TICK);
     append_batch(plain);
+    append_erased(coupon, 3, "u-1");
 
-    assert_int_equal(mongo_erasure_empty(session, 2, &erasure), STORE_NOT_FOUND);
-    assert_int_equal(mongo_erasure_empty(session, 3, &erasure), STORE_OK);
-    assert_int_equal(mongo_erasure_empty(session, 3, &erasure), STORE_OK); /* again */
-    erasure.seq = 2;
-    assert_int_equal(mongo_erasure_empty(session, 3, &erasure), STORE_NOT_FOUND); /* nobody is in it */
+    assert_int_equal(erasures_of("u-1", coupon, &erasure), 1);
+    assert_true(erasure.lane == 3 && erasure.seq == 3);
+    assert_string_equal(erasure.alias, ALIAS);
+    assert_int_equal(mongo_erase_names(session, &erasure), STORE_OK);
+    assert_int_equal(mongo_erase_names(session, &erasure), STORE_OK); /* again */
+    assert_int_equal(erasures_of(NULL, coupon, &erasure), 0);
     assert_int_equal(mongo_ledger_at(session, coupon, 3, 1, &back), STORE_OK);
     for (int i = 0; i < 3; i += 2) {
         assert_null(back->entries[i].user);
@@ -721,44 +528,32 @@ static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(
     batch_free(back);
 }
 
-/* Whoever slept through the removal notes it nowhere; and what was noted all the same stops no other erasure. */
+static int64_t let_leave(const char *coupon, enum remains_kind kind, int64_t lane, int64_t end, bool whole)
+{
+    struct leaving l = {.coupon = coupon, .kind = kind, .lane = lane, .end = end, .whole = whole};
+
+    while (!l.done)
+        assert_int_equal(mongo_leave(session, &l), STORE_OK);
+    return l.count;
+}
+
+/* An erasure that slept through the removal, too. */
 static void an_erasure_of_what_left_is_not_noted_and_hides_no_other(void **state)
 {
     NEEDS_SERVER();
 
     const char *left = new_coupon(), *stays = new_coupon();
-    struct erasure erasure = {.coupon = left, .alias = ALIAS, .seq = 1}, *found;
-    struct leaving leaving = {.kind = REMAINS_USERS, .coupon = left};
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *users = mongoc_client_get_collection(client, config.mongodb_database, "users");
-    bson_t *all = BCON_NEW("_id.c", BCON_UTF8(left)),
-           *note = BCON_NEW("$set", "{", "erasing", "[", "{", "a", ALIAS, "seq", BCON_INT64(1), "}", "]", "}");
-    size_t count, found_here = 0;
-    bool noted;
+    struct erasure of_left, of_stays;
 
-    write_user_state(left, make_user_state("u-left", 1));
-    write_user_state(stays, make_user_state("u-stays", 1));
-    assert_int_equal(mongo_erasure_begin(session, "u-left", &erasure, &noted), STORE_OK);
-    assert_true(noted);
-    while (!leaving.done)
-        assert_int_equal(mongo_leave(session, &leaving), STORE_OK);
-    assert_int_equal(mongo_erasure_begin(session, "u-left", &erasure, &noted), STORE_OK);
-    assert_false(noted);
-
-    erasure = (struct erasure){.coupon = stays, .alias = "abcdefgh01234567", .seq = 0}; /* of before the user took again */
-    assert_int_equal(mongo_erasure_begin(session, "u-stays", &erasure, &noted), STORE_OK);
-    assert_true(noted);
-    assert_true(mongoc_collection_update_many(users, all, note, NULL, NULL, NULL));
-    assert_int_equal(mongo_erasures_left(session, &arena, &found, &count), STORE_OK);
-    for (size_t i = 0; i < count; i++) {
-        assert_string_not_equal(found[i].coupon, left);
-        found_here += strcmp(found[i].coupon, stays) == 0;
-    }
-    assert_int_equal(found_here, 1);
-    bson_destroy(all);
-    bson_destroy(note);
-    mongoc_collection_destroy(users);
-    mongoc_client_destroy(client);
+    append_erased(left, 1, "u-left");
+    append_erased(stays, 1, "u-stays");
+    assert_int_equal(erasures_of("u-left", left, &of_left), 1);
+    assert_int_equal(let_leave(left, REMAINS_LEDGER, 3, 2, false), 1);
+    assert_int_equal(mongo_erase_names(session, &of_left), STORE_OK);
+    assert_int_equal(erasures_of(NULL, left, &of_left), 0);
+    assert_int_equal(erasures_of(NULL, stays, &of_stays), 1);
+    assert_int_equal(mongo_erase_names(session, &of_stays), STORE_OK);
+    assert_int_equal(erasures_of(NULL, stays, &of_stays), 0);
 }
 
 static void an_ended_redemption_without_a_slot_is_found_in_its_lane(void **state)
@@ -904,16 +699,7 @@ static void parts_go_when_nobody_needs_them(void **state)
 
 /* ---- what leaves with an archived coupon ---- */
 
-#define LEAVERS 2500 /* more than two pages */
-
-static int64_t let_leave(const char *coupon, enum remains_kind kind, int64_t end, bool whole)
-{
-    struct leaving l = {.coupon = coupon, .kind = kind, .end = end, .whole = whole};
-
-    while (!l.done)
-        assert_int_equal(mongo_leave(session, &l), STORE_OK);
-    return l.count;
-}
+#define LEAVERS 1100 /* more than a page */
 
 static int64_t count_left(const char *coupon, enum remains_kind kind, int64_t end)
 {
@@ -926,41 +712,34 @@ static int64_t count_left(const char *coupon, enum remains_kind kind, int64_t en
     return left;
 }
 
+static bool has_bucket(const char *coupon, int64_t b)
+{
+    struct bucket bucket;
+    struct bucket_read read = {.coupon = coupon, .b = b, .bucket = &bucket};
+
+    bucket_init(&bucket, b);
+    assert_int_equal(session->ops->buckets(session, &read, 1), STORE_OK);
+    bucket_release(&bucket);
+    return read.found;
+}
+
 static void what_has_left_is_nowhere_and_nothing_late_brings_it_back(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon(), *other = new_coupon();
-    struct user_state *late = make_user_state("leaver-7", 1000);
-    struct user_state_read read = {.coupon = coupon, .user = "leaver-7"};
-    struct bucket bucket;
-    struct bucket_read bucket_read = {.coupon = coupon, .b = 3, .bucket = &bucket};
-    const char **coupons;
-    struct user_state **states;
-    size_t count;
 
-    for (int64_t i = 0; i < LEAVERS; i++)
-        write_user_state(coupon, make_user_state(arena_printf(&arena, "leaver-%d", (int)i), 5));
-    write_user_state(other, make_user_state("leaver-7", 5));
-    write_bucket(coupon, 0, 3, 1, DAY);
-    write_bucket(other, 0, 3, 1, DAY);
-    assert_int_equal(let_leave(coupon, REMAINS_USERS, 0, false), LEAVERS);
-    assert_int_equal(let_leave(coupon, REMAINS_USERS, 0, false), LEAVERS); /* again, as after a crash */
-    assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, false), 1);
-    write_user_state(coupon, late);
+    for (int64_t b = 0; b < LEAVERS; b++)
+        write_bucket(coupon, 0, b, 1, 0);
+    write_bucket(other, 0, 3, 1, 0);
+    assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, 0, false), LEAVERS);
+    assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, 0, false), LEAVERS); /* again, as after a crash */
     write_bucket(coupon, 0, 3, 1000, DAY);
-    assert_int_equal(session->ops->user_states(session, no_time, &arena, &read, 1), STORE_OK);
-    assert_null(read.user_state);
-    bucket_init(&bucket, 3);
-    assert_int_equal(session->ops->buckets(session, no_time, &bucket_read, 1), STORE_OK);
-    assert_false(bucket_read.found);
-    bucket_release(&bucket);
-    assert_int_equal(mongo_user_states(session, "leaver-7", DAY, &arena, &coupons, &states, &count), STORE_OK);
-    assert_int_equal(count, 1);
-    assert_string_equal(coupons[0], other);
-    assert_int_equal(count_left(coupon, REMAINS_USERS, 0), LEAVERS);
-    assert_int_equal(let_leave(coupon, REMAINS_USERS, 0, true), LEAVERS);
-    assert_int_equal(count_left(coupon, REMAINS_USERS, 0), 0);
+    assert_false(has_bucket(coupon, 3) || has_bucket(coupon, LEAVERS - 1));
+    assert_true(has_bucket(other, 3));
+    assert_int_equal(count_left(coupon, REMAINS_BUCKETS, 0), LEAVERS);
+    assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, 0, true), LEAVERS);
+    assert_int_equal(count_left(coupon, REMAINS_BUCKETS, 0), 0);
 }
 
 static enum append_result append_again(const struct batch *b)
@@ -989,7 +768,7 @@ static void a_batch_that_has_left_still_says_whose_it_is(void **state)
         else
             batch_free(b);
     }
-    assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 4, false), 3);
+    assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 0, 4, false), 3);
     assert_int_equal(append_again(own), APPEND_OURS);
     foreign = make_batch(coupon, 0, 2, DAY);
     add(foreign, ENTRY_REDEEM, 9, ALIAS, "late");
@@ -1003,7 +782,7 @@ static void a_batch_that_has_left_still_says_whose_it_is(void **state)
         assert_int_equal(read[i]->count, i < 3 ? 0 : 1);
         batch_free(read[i]);
     }
-    assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 4, true), 2); /* the first says that there is such a ledger */
+    assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 0, 4, true), 2); /* the first says that there is such a ledger */
     assert_int_equal(count_left(coupon, REMAINS_LEDGER, 4), 1);
     batch_free(own);
     batch_free(foreign);
@@ -1013,20 +792,14 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
     const struct CMUnitTest tests[] = {
-        T(users_that_are_due_come_as_far_as_memory_goes),
         T(buckets_come_as_they_are_due_and_the_next_time_is_told),
-        T(user_states_are_due_only_without_slots),
-        T(a_damaged_user_state_is_left_out_of_what_is_due),
-        T(a_lane_gets_the_due_user_states_of_its_own_users),
         T(what_is_known_better_is_not_looked_for),
-        T(coupons_with_something_due_are_found_once),
+        T(lanes_are_due_by_their_checkpoints_the_earliest_first),
         T(searches_go_by_their_index),
         T(coupons_are_over_until_they_were_seen_to),
-        T(a_tombstone_says_so_and_goes_after_its_time),
-        T(one_who_came_back_after_erasure_stays),
         T(batches_of_all_lanes_come_in_the_order_of_their_arrival),
-        T(who_is_named_above_the_watermark_is_found),
-        T(who_is_named_in_a_lane_that_is_held_is_found_below_the_watermark),
+        T(a_watermark_begins_only_before_the_first_batch),
+        T(a_watermark_is_read_with_the_lanes_that_it_holds),
         T(a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none),
         T(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies),
         T(an_erasure_of_what_left_is_not_noted_and_hides_no_other),

@@ -1,7 +1,7 @@
 /*
- * tests/engine/test_mongo_views.c -- the views of what a process that died left unwritten, on a real mongod.
+ * tests/engine/test_mongo_checkpoint.c -- the checkpoint of what a process that died left unwritten, on a real mongod.
  *
- * Measure   COUPONS_UNWRITTEN="10000 20000 40000" prints how long so many unwritten takings take until their views stand
+ * Measure   COUPONS_UNWRITTEN="10000 20000 40000" prints how long a checkpoint of so many takings takes
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,19 +22,21 @@
 #define AT_ONCE 2000 /* requests under way */
 #define NAME_LONG 250
 
-/* ---- a process that never writes a view ---- */
+/* ---- a process that never writes a bucket ---- */
 
 static struct {
     struct store_source source;
+    const struct store_ops *plain;
     struct store_ops ops;
 } mute;
 
-static enum store_status refuse_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+static enum store_status refuse_buckets(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
-    (void)s;
-    (void)when;
     for (size_t i = 0; i < count; i++)
-        views[i].written = false;
+        parts[i].written = false;
+    for (size_t i = 0; i < count; i++)
+        if (!parts[i].bucket)
+            (void)mute.plain->write_parts(s, &parts[i], 1, when);
     return STORE_FAILED;
 }
 
@@ -43,8 +45,9 @@ static struct store *open_mute(struct store_source *source)
     struct store *s = mongo_session(mongo);
 
     (void)source;
+    mute.plain = s->ops;
     mute.ops = *s->ops;
-    mute.ops.write_views = refuse_views;
+    mute.ops.write_parts = refuse_buckets;
     s->ops = &mute.ops;
     return s;
 }
@@ -59,16 +62,16 @@ static struct engine *start(struct store_source *source, int64_t entries)
     return engine_start(&settings, source, NULL, NULL);
 }
 
-static void create(struct engine *e, const char *coupon)
+static void create(struct engine *e, const char *coupon, int64_t slots)
 {
     struct coupon definition;
-    struct op op = {.kind = OP_CREATE, .coupon = coupon, .definition = &definition, .arena = &arena};
+    struct op op = {.kind = OP_CREATE, .coupon = coupon, .definition = &definition, .arena = &arena, .count = slots};
 
     coupon_init(&definition);
     definition.id = coupon;
     definition.title = "t";
     definition.state = COUPON_ACTIVE;
-    definition.cap.policy = CAP_NONE;
+    definition.cap.total = slots;
     op.deadline = mono_add_ms(mono_now(), PATIENCE_MS);
     assert_int_equal(engine_call(e, &op), CPN_OK);
 }
@@ -102,7 +105,7 @@ static void take_some(struct engine *e, const char *coupon, int64_t first, int c
         assert_int_equal(ops[i].outcome.result, CPN_OK);
 }
 
-/* A coupon of which so many takings are in the ledger, by users whose names have that length, and no view is written. */
+/* A coupon of which so many takings are in the ledger, by users whose names have that length, and no bucket is written. */
 static const char *leave_unwritten(int64_t count, int length)
 {
     struct engine *e;
@@ -110,7 +113,7 @@ static const char *leave_unwritten(int64_t count, int length)
 
     mute.source.open = open_mute;
     e = start(&mute.source, count);
-    create(e, coupon);
+    create(e, coupon, count);
     for (int64_t first = 0; first < count; first += AT_ONCE)
         take_some(e, coupon, first, count - first < AT_ONCE ? (int)(count - first) : AT_ONCE, length);
     engine_stop(e);
@@ -128,32 +131,45 @@ static enum store_status catch_up(const char *coupon, int64_t count, int64_t *ms
     return status;
 }
 
-static bool has_view(const char *coupon, int64_t i, int length)
+static int64_t checkpoint_of(const char *coupon)
 {
-    struct mark mark;
-    struct user_state_read read = {.coupon = coupon, .user = user_name(i, length)};
+    struct checkpoint_read read = {.coupon = coupon};
 
-    assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
-    assert_int_equal(session->ops->user_states(session, mark.when, &arena, &read, 1), STORE_OK);
-    return read.user_state && read.user_state->total == 1;
+    assert_int_equal(session->ops->checkpoints(session, &read, 1), STORE_OK);
+    return read.checkpoint.seq;
+}
+
+/* Slots of a bucket that are redeemed, as stored. */
+static int redeemed_of(const char *coupon, int64_t b)
+{
+    struct bucket bucket;
+    struct bucket_read read = {.coupon = coupon, .b = b, .bucket = &bucket};
+    int redeemed = 0;
+
+    bucket_init(&bucket, b);
+    assert_int_equal(session->ops->buckets(session, &read, 1), STORE_OK);
+    for (int i = 0; read.found && i < BUCKET_SLOTS; i++)
+        redeemed += bucket.slots[i].state == SLOT_REDEEMED;
+    bucket_release(&bucket);
+    return redeemed;
 }
 
 /* ---- tests ---- */
 
-/* Their names alone are more than a command may hold. */
-static void views_of_more_users_than_a_command_can_name_are_written(void **state)
+/* Their users' names alone are more than a command may hold. */
+static void buckets_of_more_bytes_than_a_command_can_hold_are_written(void **state)
 {
     NEEDS_SERVER();
 
-    const int64_t count = (INT64_C(16) << 20) / NAME_LONG;
+    const int64_t count = (INT64_C(18) << 20) / NAME_LONG / BUCKET_SLOTS * BUCKET_SLOTS;
     const char *coupon = leave_unwritten(count, NAME_LONG);
-    int64_t ms;
+    int64_t ms, before = checkpoint_of(coupon);
 
-    assert_false(has_view(coupon, 0, NAME_LONG));
+    assert_int_equal(redeemed_of(coupon, 0), 0);
     assert_int_equal(catch_up(coupon, count, &ms), STORE_OK);
-    assert_true(has_view(coupon, 0, NAME_LONG));
-    assert_true(has_view(coupon, count / 2, NAME_LONG));
-    assert_true(has_view(coupon, count - 1, NAME_LONG));
+    assert_true(checkpoint_of(coupon) > before);
+    for (int64_t b = 0; b < count / BUCKET_SLOTS; b++)
+        assert_int_equal(redeemed_of(coupon, b), BUCKET_SLOTS);
 }
 
 static void measured(void **state)
@@ -168,7 +184,7 @@ static void measured(void **state)
         if (end == counts)
             return;
         assert_int_equal(catch_up(leave_unwritten(count, 12), count, &ms), STORE_OK);
-        printf("# %lld unwritten takings: their views stood after %lld ms\n", (long long)count, (long long)ms);
+        printf("# %lld unwritten takings: their checkpoint stood after %lld ms\n", (long long)count, (long long)ms);
     }
 }
 
@@ -176,8 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(measured, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(views_of_more_users_than_a_command_can_name_are_written, mongo_setup,
-                                        mongo_teardown),
+        cmocka_unit_test_setup_teardown(buckets_of_more_bytes_than_a_command_can_hold_are_written, mongo_setup, mongo_teardown),
     };
 
     if (log_init(NULL, LOG_ERROR) < 0)

@@ -1,0 +1,555 @@
+/*
+ * tests/engine/test_checkpoint.c -- checkpoints of lanes: when they are due, what waits for them, what they hold that other processes
+ * appended; and lanes that cannot be written beside others.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "base/latch.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "fake_store.h"
+
+#define BAD "bad"
+#define GOOD "good"
+#define OTHER "other"
+#define PATIENCE_MS 300000
+#define NEVER_MS 1000000
+#define TOGETHER_MS 50     /* as in committer.c */
+#define FLUSH_ENTRIES 4096 /* likewise */
+
+static struct {
+    struct fake *fake;
+    struct store_source *source;
+    struct store_source watched;
+    const struct store_ops *plain;
+    struct store_ops ops;
+    struct arena arena;
+    atomic_bool refuses_parts, refuses_checkpoints; /* of BAD */
+    atomic_int refused;
+    atomic_bool waits; /* writing parts does */
+    atomic_int rounds; /* of parts */
+    atomic_int most;   /* checkpoints in one write */
+    atomic_int good;   /* checkpoints of GOOD that were written */
+    _Atomic uint64_t seen; /* the newest write's time */
+    atomic_bool answered;
+} t;
+
+static void nap(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+static void note_seen(const struct store *s)
+{
+    struct store_time when = t.plain->seen(s);
+    uint64_t before = atomic_load(&t.seen), now = (uint64_t)when.seconds << 32 | when.increment;
+
+    while (now > before && !atomic_compare_exchange_weak(&t.seen, &before, now))
+        ;
+}
+
+/* A session that reads all that was written. */
+static struct store *open_plain(void)
+{
+    struct store *session = t.source->open(t.source);
+    uint64_t seen = atomic_load(&t.seen);
+
+    session->ops->saw(session, (struct store_time){(uint32_t)(seen >> 32), (uint32_t)seen});
+    return session;
+}
+
+/* ---- sessions that are watched ---- */
+
+static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
+{
+    bool bad = false;
+
+    for (size_t i = 0; i < count; i++) {
+        bad = bad || strcmp(parts[i].coupon, BAD) == 0;
+        parts[i].written = false;
+    }
+    atomic_fetch_add(&t.rounds, 1);
+    while (atomic_load(&t.waits))
+        nap();
+    if (!bad || !atomic_load(&t.refuses_parts))
+        return t.plain->write_parts(s, parts, count, when);
+    atomic_fetch_add(&t.refused, 1);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(parts[i].coupon, BAD) != 0)
+            t.plain->write_parts(s, &parts[i], 1, when);
+    return STORE_FAILED;
+}
+
+static enum store_status watched_write_checkpoints(struct store *s, const struct checkpoint_write *checkpoints, size_t count)
+{
+    enum store_status status;
+    int good = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        good += strcmp(checkpoints[i].coupon, GOOD) == 0;
+        if (strcmp(checkpoints[i].coupon, BAD) == 0 && atomic_load(&t.refuses_checkpoints)) {
+            atomic_fetch_add(&t.refused, 1);
+            return STORE_FAILED;
+        }
+    }
+    if ((int)count > atomic_load(&t.most))
+        atomic_store(&t.most, (int)count);
+    status = t.plain->write_checkpoints(s, checkpoints, count);
+    note_seen(s);
+    atomic_fetch_add(&t.good, good);
+    return status;
+}
+
+static struct store *open_watched(struct store_source *source)
+{
+    struct store *session = t.source->open(t.source);
+
+    (void)source;
+    session->ops = &t.ops;
+    return session;
+}
+
+static int set_up(void **state)
+{
+    struct store *session;
+
+    (void)state;
+    memset(&t, 0, sizeof t);
+    t.fake = fake_new(1, 0);
+    t.source = fake_connect(t.fake);
+    arena_init(&t.arena, 0);
+    session = t.source->open(t.source);
+    t.plain = session->ops;
+    session->ops->close(session);
+    t.ops = *t.plain;
+    t.ops.write_parts = watched_write_parts;
+    t.ops.write_checkpoints = watched_write_checkpoints;
+    t.watched.open = open_watched;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fake_disconnect(t.source);
+    fake_free(t.fake);
+    arena_free(&t.arena);
+    return 0;
+}
+
+/* ---- engines, and what is asked of them ---- */
+
+static struct engine *start_with(int flush_ms, int redo_max)
+{
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = redo_max,
+        .filter_bytes = 1 << 20, .flush_ms = flush_ms, .backoff_ms = 1, .patience_ms = 50,
+    };
+
+    return engine_start(&config, &t.watched, NULL, NULL);
+}
+
+static struct engine *start(void)
+{
+    return start_with(3, 20000);
+}
+
+static enum cpn_result try_call(struct engine *e, const char *coupon, struct op *op, int64_t ms)
+{
+    op->coupon = coupon;
+    op->arena = &t.arena;
+    op->deadline = mono_add_ms(mono_now(), ms);
+    return engine_call(e, op);
+}
+
+static void call(struct engine *e, const char *coupon, struct op *op)
+{
+    assert_int_equal(try_call(e, coupon, op, PATIENCE_MS), CPN_OK);
+}
+
+static struct coupon *make_coupon(const char *id, int64_t slots)
+{
+    struct coupon *c = arena_alloc(&t.arena, sizeof *c);
+
+    coupon_init(c);
+    c->id = id;
+    c->title = "t";
+    c->state = COUPON_ACTIVE;
+    c->cap.total = slots;
+    c->cap.per_user = 3;
+    return c;
+}
+
+static void catch_up(struct engine *e, const char *coupon)
+{
+    assert_int_equal(engine_catch_up(e, coupon, 0, PATIENCE_MS), STORE_OK);
+}
+
+static void create(struct engine *e, const char *id, int64_t slots)
+{
+    struct op op = {.kind = OP_CREATE, .definition = make_coupon(id, slots)};
+    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = slots};
+
+    call(e, id, &op);
+    call(e, id, &more);
+    catch_up(e, id);
+}
+
+static struct op taking(int user)
+{
+    struct op op = {.kind = OP_TAKE, .user = arena_printf(&t.arena, "u-%d", user)};
+
+    op.take = (struct take){.key = op.user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    return op;
+}
+
+static void take(struct engine *e, const char *coupon, int user)
+{
+    struct op op = taking(user);
+
+    call(e, coupon, &op);
+}
+
+static int64_t checkpoint_of(const char *coupon)
+{
+    struct store *session = open_plain();
+    struct checkpoint_read read = {.coupon = coupon};
+
+    assert_int_equal(t.plain->checkpoints(session, &read, 1), STORE_OK);
+    session->ops->close(session);
+    return read.checkpoint.seq;
+}
+
+/* The version that is stored; 0: none. */
+static int64_t version_of(const char *coupon)
+{
+    struct store *session = open_plain();
+    struct coupon *definition;
+    int64_t seq;
+
+    assert_int_equal(t.plain->coupon(session, coupon, &t.arena, &definition, &seq), STORE_OK);
+    session->ops->close(session);
+    return definition ? definition->version : 0;
+}
+
+/* Slots of the coupon that are redeemed, as stored. */
+static int redeemed_of(const char *coupon, int64_t buckets)
+{
+    struct store *session = open_plain();
+    int redeemed = 0;
+
+    for (int64_t b = 0; b < buckets; b++) {
+        struct bucket bucket;
+        struct bucket_read read = {.coupon = coupon, .b = b, .bucket = &bucket};
+
+        bucket_init(&bucket, b);
+        assert_int_equal(t.plain->buckets(session, &read, 1), STORE_OK);
+        for (int i = 0; read.found && i < BUCKET_SLOTS; i++)
+            redeemed += bucket.slots[i].state == SLOT_REDEEMED;
+        bucket_release(&bucket);
+    }
+    session->ops->close(session);
+    return redeemed;
+}
+
+/* ---- what another process left ---- */
+
+#define LEFT 200
+
+/* Takings of BAD; its checkpoint covers none. */
+static void leave_unwritten(int takings)
+{
+    struct engine *e = start();
+
+    create(e, BAD, LEFT);
+    atomic_store(&t.refuses_parts, true);
+    for (int i = 0; i < takings; i++)
+        take(e, BAD, i);
+    engine_stop(e);
+    atomic_store(&t.refuses_parts, false);
+}
+
+static void what_another_process_left_is_in_the_next_checkpoint(void **state)
+{
+    struct engine *e;
+    int64_t before;
+
+    (void)state;
+    leave_unwritten(LEFT);
+    before = checkpoint_of(BAD);
+    e = start();
+    catch_up(e, BAD);
+    engine_stop(e);
+    assert_true(checkpoint_of(BAD) >= before + LEFT);
+    assert_int_equal(redeemed_of(BAD, LEFT / BUCKET_SLOTS + 1), LEFT);
+}
+
+/* Two processes take from one coupon: a checkpoint of either holds the batches of both. */
+static void batches_of_another_process_are_gathered(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, 20000), *other = start_with(NEVER_MS, 20000);
+    struct op head = {.kind = OP_COUPON};
+
+    (void)state;
+    create(e, GOOD, LEFT);
+    for (int i = 0; i < LEFT; i++)
+        take(i % 20 < 10 ? e : other, GOOD, i);
+    call(other, GOOD, &head);
+    assert_true(checkpoint_of(GOOD) < head.head.seq);
+    catch_up(e, GOOD);
+    assert_true(checkpoint_of(GOOD) >= head.head.seq);
+    assert_int_equal(redeemed_of(GOOD, LEFT / BUCKET_SLOTS + 1), LEFT);
+    engine_stop(other);
+    engine_stop(e);
+}
+
+/* ---- beside a lane that cannot be written ---- */
+
+static void others_go_on(struct engine *e)
+{
+    int64_t before = checkpoint_of(GOOD);
+    int refused, user = 0;
+
+    for (; user < 5; user++) {
+        take(e, BAD, user);
+        take(e, GOOD, user);
+        catch_up(e, GOOD);
+    }
+    assert_true(checkpoint_of(GOOD) >= before + 5);
+    while ((refused = atomic_load(&t.refused)) == 0)
+        nap();
+    while (atomic_load(&t.refused) == refused) /* it is tried again */
+        take(e, GOOD, user++);
+}
+
+static void a_lane_whose_buckets_cannot_be_written_delays_no_other(void **state)
+{
+    struct engine *e = start();
+    int64_t bad;
+
+    (void)state;
+    create(e, BAD, 64);
+    create(e, GOOD, 5000);
+    bad = checkpoint_of(BAD);
+    atomic_store(&t.refuses_parts, true);
+    others_go_on(e);
+    assert_int_equal(checkpoint_of(BAD), bad); /* nothing says that they are */
+    atomic_store(&t.refuses_parts, false);
+    catch_up(e, BAD);
+    assert_true(checkpoint_of(BAD) >= bad + 5);
+    assert_int_equal(redeemed_of(BAD, 1), 5);
+    engine_stop(e);
+}
+
+static void what_another_left_and_cannot_be_written_delays_no_other(void **state)
+{
+    struct engine *e;
+    int64_t bad;
+
+    (void)state;
+    leave_unwritten(10);
+    bad = checkpoint_of(BAD);
+    atomic_store(&t.refuses_parts, true);
+    e = start();
+    create(e, GOOD, 5000);
+    assert_int_equal(engine_catch_up(e, BAD, 0, 100), STORE_FAILED);
+    catch_up(e, GOOD);
+    assert_int_equal(checkpoint_of(BAD), bad);
+    atomic_store(&t.refuses_parts, false);
+    catch_up(e, BAD);
+    engine_stop(e);
+}
+
+/* ---- definitions ---- */
+
+static void note_done(struct op *op)
+{
+    atomic_store(&t.answered, true);
+    latch_down(op->context);
+}
+
+/* Its answer does not come while the checkpoint is refused. */
+static void assert_waits_for_its_checkpoint(struct engine *e, struct op *op, atomic_bool *refuses)
+{
+    int64_t before = checkpoint_of(BAD);
+    struct latch done;
+    int refused;
+
+    latch_init(&done, 1);
+    op->coupon = BAD;
+    op->arena = &t.arena;
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    op->done = note_done;
+    op->context = &done;
+    atomic_store(&t.answered, false);
+    atomic_store(refuses, true);
+    refused = atomic_load(&t.refused);
+    assert_int_equal(engine_submit(e, op), CPN_OK);
+    while (atomic_load(&t.refused) < refused + 3)
+        nap();
+    assert_false(atomic_load(&t.answered));
+    assert_int_equal(checkpoint_of(BAD), before);
+    atomic_store(refuses, false);
+    latch_wait(&done);
+    assert_int_equal(op->outcome.result, CPN_OK);
+    assert_true(checkpoint_of(BAD) >= op->seq);
+}
+
+static void a_new_definition_is_answered_when_its_checkpoint_is_stored(void **state)
+{
+    atomic_bool *const refuses[] = {&t.refuses_checkpoints, &t.refuses_parts};
+    struct engine *e = start_with(NEVER_MS, 20000);
+    struct op make = {.kind = OP_CREATE, .definition = make_coupon(BAD, 64)};
+
+    (void)state;
+    assert_waits_for_its_checkpoint(e, &make, refuses[0]);
+    assert_int_equal(version_of(BAD), 1);
+    for (int64_t version = 1; version <= 2; version++) {
+        struct op change = {.kind = OP_CHANGE, .definition = make_coupon(BAD, 64), .expected_version = version};
+
+        change.definition->title = version == 1 ? "one" : "two";
+        assert_waits_for_its_checkpoint(e, &change, refuses[version - 1]);
+        assert_int_equal(version_of(BAD), version + 1);
+    }
+    engine_stop(e);
+}
+
+/* ---- when it is due ---- */
+
+static void a_checkpoint_is_due_when_its_oldest_batch_has_an_age(void **state)
+{
+    const int age_ms = 400;
+    struct engine *e = start_with(age_ms, 20000);
+    struct mono started;
+    int64_t before;
+    int good;
+
+    (void)state;
+    create(e, GOOD, 640);
+    before = checkpoint_of(GOOD);
+    started = mono_now();
+    good = atomic_load(&t.good);
+    for (int i = 0; atomic_load(&t.good) == good && i < 600; i++, nap())
+        take(e, GOOD, i); /* younger ones do not put it off */
+    assert_true(mono_ms_between(started, mono_now()) >= age_ms - TOGETHER_MS);
+    while (checkpoint_of(GOOD) == before)
+        nap();
+    engine_stop(e);
+}
+
+static void until_then_nothing_is_written(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, 20000);
+    int64_t before;
+
+    (void)state;
+    create(e, GOOD, 640);
+    before = checkpoint_of(GOOD);
+    for (int i = 0; i < 300; i++)
+        take(e, GOOD, i);
+    assert_int_equal(checkpoint_of(GOOD), before);
+    engine_stop(e); /* then it is */
+    assert_true(checkpoint_of(GOOD) >= before + 300);
+    assert_int_equal(redeemed_of(GOOD, 10), 300);
+}
+
+static void thousands_of_entries_make_it_due_however_young_they_are(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, 20000);
+    int good, users = 0;
+
+    (void)state;
+    create(e, GOOD, 10000);
+    good = atomic_load(&t.good);
+    while (atomic_load(&t.good) == good && users < FLUSH_ENTRIES + 1000)
+        take(e, GOOD, users++);
+    assert_true(users >= FLUSH_ENTRIES / 2); /* a batch counts as an entry more */
+    while (atomic_load(&t.good) == good) /* whoever writes it may be late */
+        nap();
+    engine_stop(e);
+}
+
+#define REDO_MAX 40
+
+static void a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, REDO_MAX);
+    struct op late;
+    int user = 0;
+
+    (void)state;
+    create(e, BAD, 640);
+    create(e, GOOD, 640);
+    for (; user < 3 * REDO_MAX; user++)
+        take(e, BAD, user); /* full again and again: it is written at once */
+    atomic_store(&t.refuses_parts, true);
+    do
+        late = taking(user++);
+    while (try_call(e, BAD, &late, 1000) == CPN_OK && user < 6 * REDO_MAX);
+    assert_int_equal(late.outcome.result, CPN_BUSY);
+    assert_true(user < 5 * REDO_MAX);
+    take(e, GOOD, 0);
+    atomic_store(&t.refuses_parts, false);
+    take(e, BAD, user);
+    engine_stop(e);
+}
+
+/* ---- together ---- */
+
+static void what_becomes_due_during_a_write_is_written_together(void **state)
+{
+    struct engine *e = start();
+    int rounds;
+
+    (void)state;
+    create(e, BAD, 64);
+    create(e, GOOD, 64);
+    create(e, OTHER, 64);
+    atomic_store(&t.waits, true);
+    rounds = atomic_load(&t.rounds);
+    take(e, BAD, 0);
+    while (atomic_load(&t.rounds) == rounds)
+        nap();
+    atomic_store(&t.most, 0);
+    take(e, GOOD, 0);
+    take(e, OTHER, 0);
+    for (int i = 0; i < 300; i++) /* until both are due */
+        nap();
+    atomic_store(&t.waits, false);
+    catch_up(e, GOOD);
+    catch_up(e, OTHER);
+    assert_int_equal(atomic_load(&t.most), 2);
+    engine_stop(e);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(what_another_process_left_is_in_the_next_checkpoint),
+        T(batches_of_another_process_are_gathered),
+        T(a_lane_whose_buckets_cannot_be_written_delays_no_other),
+        T(what_another_left_and_cannot_be_written_delays_no_other),
+        T(a_new_definition_is_answered_when_its_checkpoint_is_stored),
+        T(a_checkpoint_is_due_when_its_oldest_batch_has_an_age),
+        T(until_then_nothing_is_written),
+        T(thousands_of_entries_make_it_due_however_young_they_are),
+        T(a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not),
+        T(what_becomes_due_during_a_write_is_written_together),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
