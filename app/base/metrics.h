@@ -85,7 +85,7 @@ enum {
     X(SWEEPS, COUNTER, NONE, "coupons_sweeps_total", "Rounds of the sweeper, which tidies up what has expired.")       \
     X(BATCHES_FOLDED, COUNTER, NONE, "coupons_reporter_batches_total", "Batches folded into totals.")                  \
     X(REPORTER_LAG_MS, GAUGE, MILLI, "coupons_reporter_lag_seconds", "Age of the last batch when it was folded.")      \
-    X(BACKSTOPS, COUNTER, NONE, "coupons_reporter_backstops_total", "Lanes whose views the reporter had to write.")    \
+    X(BACKSTOPS, COUNTER, NONE, "coupons_reporter_backstops_total", "Lanes whose checkpoint the reporter had to write.") \
     X(JOBS_FINISHED, COUNTER, NONE, "coupons_jobs_finished_total", "Background jobs that ended.")                      \
     X(JOBS_RUNNING, GAUGE, NONE, "coupons_jobs_running", "Background jobs running now.")                                   \
     X(DELIVERIES, COUNTER, OUTCOME, "coupons_deliveries_total", "Attempts to deliver an event to a webhook.")          \

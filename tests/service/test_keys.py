@@ -152,14 +152,14 @@ def test_coupons_are_made_inside(stack):
 
 def test_what_is_about_the_whole_service_is_refused_to_a_key_for_some_coupons(stack, coupons):
     ops = limited(stack, "ops", "--coupons", IN)
-    before = list(stack.database.users.find({"_id.c": coupons[1]}))
+    before = list(stack.database.ledger.find({"_id.c": coupons[1]}))
     assert IN in ops.delete("/coupons/-/users/u-both").problem("forbidden")["detail"]
     ops.post("/coupons/-/users/erase", {"user": "u-both"}).problem("forbidden")
     ops.get("/coupons/-/users/u-both/export").problem("forbidden")
     ops.post("/coupons/-/users/export", {"user": "u-both"}).problem("forbidden")
     ops.get("/coupons/-/metrics").problem("forbidden")
     ops.get("/coupons/-/keys").problem("forbidden")
-    assert list(stack.database.users.find({"_id.c": coupons[1]})) == before
+    assert list(stack.database.ledger.find({"_id.c": coupons[1]})) == before
 
 
 def test_every_call_across_coupons_heeds_the_limit_or_is_refused(stack, coupons):

@@ -480,7 +480,7 @@ def test_webhooks_tell_of_every_lane_in_its_order(stack, ops):
 
 @pytest.mark.full
 def test_everything_is_rebuilt_from_the_ledgers_of_all_lanes(another_stack):
-    """couponctl reconcile beside ledgers without any view; then the service goes on as if nothing had been."""
+    """couponctl reconcile beside ledgers alone; then the service goes on as if nothing had been."""
     stack = another_stack()
     coupon = laned(stack, 80, cap={"total": 80, "per_user": 4}, discount=EUR)
     loose = approximate(stack, 50)
@@ -492,7 +492,7 @@ def test_everything_is_rebuilt_from_the_ledgers_of_all_lanes(another_stack):
     stack.verify()
     os.kill(stack.pid("coupond"), signal.SIGTERM)
     wait_until("coupond to end", lambda: not stack.pid("coupond"))
-    for name in ("users", "buckets", "coupons", "totals", "marks"):
+    for name in ("lanes", "buckets", "coupons", "totals", "marks"):
         stack.database[name].delete_many({})
     done = stack.couponctl("reconcile", "--apply")
     assert done.returncode == 0, done.stdout

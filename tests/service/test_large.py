@@ -30,10 +30,10 @@ def taken(stack, count):
 
 
 def written(stack, coupon):
-    """Its views and totals stand: a call need not wait for them, and whoever takes it over has nothing to write."""
+    """Its checkpoint and totals stand: a call need not wait for them, and whoever takes it over has nothing to write."""
     seq = stack.counts(coupon)["seq"]
-    marks = {"_id.c": coupon, "_id.kind": {"$in": ["views", "totals"]}, "seq": {"$gte": seq}}
-    wait_until("views and totals", lambda: stack.database.marks.count_documents(marks) == 2)
+    wait_until("the checkpoint", lambda: stack.database.lanes.find_one({"_id.c": coupon, "view.seq": {"$gte": seq}}))
+    wait_until("totals", lambda: stack.database.marks.find_one({"_id.c": coupon, "seq": {"$gte": seq}}))
 
 
 def calls(stack, coupon):

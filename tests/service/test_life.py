@@ -329,7 +329,7 @@ def test_a_worker_that_heard_of_a_return_learns_that_the_slot_went_out_again(sta
     """It believes that a slot is free, finds none, and must not look for it until its caller's patience ends."""
     coupon, (one, other) = stack.coupon(slots=1, cap={"total": 1, "per_user": 9}), [stack.direct(w) for w in range(WORKERS)]
     taken_, at = one.take(coupon, "first").ok(201)["id"], f"/coupons/{coupon}/redemptions"
-    wait_until("the bucket's view", lambda: stack.database.buckets.find_one({"_id.c": coupon}))
+    wait_until("the bucket", lambda: stack.database.buckets.find_one({"_id.c": coupon}))
     other.take(coupon, "early").problem("sold_out")
     one.post(f"{at}/{taken_}/reverse").expect(200)
     assert other.get(f"{at}/{taken_}").ok()["state"] == "reversed"
@@ -421,7 +421,7 @@ def test_the_sweeper_returns_what_expired_in_a_quiet_coupon(stack, loaded):
     assert (counts["free"], counts["issued"], counts["reserved"]) == (290, 10, 0), counts
     told = ledger.check_life(stack, coupon)
     assert collections.Counter(e["kind"] for e in told.entries() if "g" in e)["expire"] == 110, "each once"
-    wait_until("the buckets' views",
+    wait_until("the buckets",
                lambda: sum(64 - b["view"]["free"] for b in stack.database.buckets.find({"_id.c": coupon})) == 10)
 
 

@@ -1,10 +1,9 @@
 """What a worker's memory depends on: never on how many ask at a time about what one user has."""
 import json
-from contextlib import contextmanager
 
 import pytest
 
-from stack import wait_until
+from effort import effort
 from swarm import Call, by_code, swarm
 from test_import import peak_kb
 
@@ -14,14 +13,23 @@ PEAK_MIB = 256
 AT_ONCE = 800
 
 
+def hoard(stack, coupon, user, count=REDEMPTIONS):
+    """So many redemptions of theirs, each with as much metadata as may be."""
+    for start in range(0, count, 200):
+        items = [{"key": f"k{i}", "user": user, "metadata": METADATA} for i in range(start, min(start + 200, count))]
+        done = stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()
+        assert {item["status"] for item in done["items"]} == {201}
+
+
+def roomy(stack):
+    return stack.coupon(cap={"policy": "approximate", "total": 10**6, "per_user": REDEMPTIONS})
+
+
 @pytest.fixture(scope="module")
 def hoarder(stack):
     """A coupon of which one user has as many redemptions as may be, each with as much metadata."""
-    coupon = stack.coupon(cap={"policy": "approximate", "total": 10**6, "per_user": REDEMPTIONS})
-    for start in range(0, REDEMPTIONS, 200):
-        items = [{"key": f"k{i}", "user": "hoarder", "metadata": METADATA} for i in range(start, start + 200)]
-        done = stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()
-        assert {item["status"] for item in done["items"]} == {201}
+    coupon = roomy(stack)
+    hoard(stack, coupon, "hoarder")
     return coupon
 
 
@@ -55,29 +63,17 @@ def test_a_user_with_much_is_read_by_few_at_a_time(stack, hoarder):
     assert peak < PEAK_MIB, f"{peak} MiB"
 
 
-MANY = 64  # users, or coupons: with as much in each view, 4 MiB
-
-
-@contextmanager
-def fattened(stack, which):
-    """These views of users hold as many redemptions as may be, each with as much metadata."""
-    wait_until("the views of the users", lambda: stack.database.users.count_documents(which) == MANY)
-    more = {"$map": {"input": {"$range": [1, REDEMPTIONS]}, "as": "i",
-                     "in": {"$mergeObjects": [{"$first": "$view.redemptions"},
-                                              {"g": {"$toLong": {"$add": ["$$i", 1000]}}, "metadata": json.dumps(METADATA)}]}}}
-    stack.database.users.update_many(which, [{"$set": {"view.redemptions": {"$concatArrays": ["$view.redemptions", more]}}}])
-    assert stack.database.users.count_documents({**which, f"view.redemptions.{REDEMPTIONS - 1}": {"$exists": True}}) == MANY
-    yield
-    stack.database.users.update_many(which, {"$push": {"view.redemptions": {"$each": [], "$slice": 1}}})
+MANY = effort(8, 64)  # users, or coupons: each with as much, 4 MiB
 
 
 @pytest.mark.full
 def test_a_list_holds_a_bounded_part_of_its_users(stack):
-    coupon = stack.coupon(cap={"policy": "approximate", "total": 10**6, "per_user": REDEMPTIONS})
-    items = [{"key": f"k{i}", "user": f"u{i}"} for i in range(MANY)]
+    coupon = roomy(stack)
+    for i in range(MANY):
+        hoard(stack, coupon, f"u{i}", REDEMPTIONS - 1)
+    items = [{"key": "last", "user": f"u{i}"} for i in range(MANY)]
     stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()
-    with fattened(stack, {"_id.c": coupon}):
-        peak, done = peaks_mib(stack, [Call("GET", f"/coupons/{coupon}/redemptions?limit={MANY}")], connections=1)
+    peak, done = peaks_mib(stack, [Call("GET", f"/coupons/{coupon}/redemptions?limit={MANY}")], connections=1)
     assert by_code(done) == {"200": 1}
     assert [item["user"] for item in done[0].reply.json()["items"]] == [f"u{i}" for i in reversed(range(MANY))]
     print(f"figure: most memory of a worker under a list of {MANY} users with much: {peak} MiB")
@@ -85,13 +81,12 @@ def test_a_list_holds_a_bounded_part_of_its_users(stack):
 
 
 def test_a_wallet_holds_one_use_at_a_time(stack):
-    coupons = sorted(stack.coupon(cap={"policy": "approximate", "total": 10**6, "per_user": 2}) for _ in range(MANY))
+    coupons = sorted(roomy(stack) for _ in range(MANY))
     for coupon in coupons:
-        stack.client("storefront").take(coupon, "walleteer").ok(201)
-    with fattened(stack, {"view.user": "walleteer"}):
-        peak, done = peaks_mib(stack, [Call("GET", f"/coupons/-/users/walleteer?limit={MANY}")], connections=1)
+        hoard(stack, coupon, "walleteer", REDEMPTIONS - 1)
+    peak, done = peaks_mib(stack, [Call("GET", f"/coupons/-/users/walleteer?limit={MANY}")], connections=1)
     assert by_code(done) == {"200": 1}
     assert [(item["coupon"], item["held"], item["remaining"]) for item in done[0].reply.json()["items"]] == [
-        (coupon, 1, 1) for coupon in coupons]
+        (coupon, REDEMPTIONS - 1, 1) for coupon in coupons]
     print(f"figure: most memory of a worker under a wallet of {MANY} coupons with much: {peak} MiB")
     assert peak < PEAK_MIB, f"{peak} MiB"

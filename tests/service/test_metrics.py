@@ -59,8 +59,10 @@ def test_the_text_is_the_format_to_the_letter(stack, storefront):
     families = look(stack)
     for name, kind in (("coupons_requests_total", "counter"), ("coupons_decisions_total", "counter"),
                        ("coupons_batch_requests", "histogram"), ("coupons_commit_duration_seconds", "histogram"),
-                       ("coupons_queue_requests", "gauge"), ("coupons_window_entries", "gauge"), ("coupons_conflicts_total", "counter"),
-                       ("coupons_user_filter_bytes", "gauge"), ("coupons_users_unread_total", "counter"),
+                       ("coupons_queue_requests", "gauge"), ("coupons_redo_entries", "gauge"), ("coupons_conflicts_total", "counter"),
+                       ("coupons_user_filter_bytes", "gauge"), ("coupons_user_cache_bytes", "gauge"),
+                       ("coupons_users_cached_total", "counter"), ("coupons_users_new_total", "counter"),
+                       ("coupons_users_read_total", "counter"),
                        ("coupons_append_retries_total", "counter"), ("coupons_reporter_lag_seconds", "gauge"),
                        ("coupons_holds_expired_total", "counter"), ("coupons_sweeps_total", "counter"),
                        ("coupons_jobs_running", "gauge"), ("coupons_jobs_finished_total", "counter"),
@@ -89,16 +91,28 @@ def test_requests_and_decisions_are_counted_exactly(stack, storefront):
     assert 0 < grown("coupons_request_duration_seconds_sum") < 60
 
 
-def test_new_users_are_not_read_and_that_is_counted(stack, storefront):
-    """Unless their worker looks at the coupon when another one, which made it, has written views: after a second."""
-    def ten_are_not():
-        grown, coupon = Growth(stack), stack.coupon(slots=20)
-        for i in range(10):
-            storefront.take(coupon, f"u-{i}").expect(201)
-        return grown("coupons_users_unread_total") >= 10
-
-    wait_until("ten users who are not read", ten_are_not)
-    assert 0 < exposition.total(look(stack), "coupons_user_filter_bytes") <= 2 * 64 << 20
+def test_users_are_counted_by_where_they_were_found(beside):
+    """One that has the coupon in memory knows who is new to it. Another worker has neither."""
+    stack = beside()
+    coupon = stack.coupon(slots=20, cap={"per_user": 3})
+    grown = Growth(stack)
+    one, other = (stack.direct(i) for i in range(WORKERS))
+    one.take(coupon, "first").expect(201)
+    news = grown("coupons_users_new_total")
+    for i in range(10):
+        one.take(coupon, f"u-{i}").expect(201)
+    assert grown("coupons_users_new_total") == news + 10
+    cached, read = grown("coupons_users_cached_total"), grown("coupons_users_read_total")
+    one.take(coupon, "u-3", key="again").expect(201)
+    assert (grown("coupons_users_cached_total"), grown("coupons_users_read_total")) == (cached + 1, read)
+    families = look(stack)
+    assert 0 < exposition.total(families, "coupons_user_filter_bytes") <= 2 * 64 << 20
+    assert 0 < exposition.total(families, "coupons_user_cache_bytes") <= 2 * 64 << 20
+    for worker in range(WORKERS):
+        stack.kill(f"worker-{worker}")
+    read = grown("coupons_users_read_total")
+    stack.direct(1).take(coupon, "u-3", key="once more").expect(201)
+    assert grown("coupons_users_read_total") > read
 
 
 def test_batches_are_counted_with_their_size_and_their_time(stack, storefront):

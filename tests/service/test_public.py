@@ -117,7 +117,7 @@ def test_asking_leaves_no_trace(stack, key, coupon):
     before = stack.client("ops").get(ledger).expect(200).body
     check(Http(stack.port, key), coupon, code="FREE-CODE", order=ORDER).expect(200)
     assert stack.client("ops").get(ledger).expect(200).body == before
-    assert not list(stack.database.users.find({"view.user": {"$regex": "public"}}))
+    assert not list(stack.database.ledger.find({"who.u": {"$regex": "public"}}))
 
 
 def test_it_may_be_limited_like_any_other_key(stack, coupon):

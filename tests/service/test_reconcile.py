@@ -1,6 +1,7 @@
 """couponctl verify and reconcile over the whole life of slots: each kind of damage is found, said and mended, and nothing else."""
 import concurrent.futures
 import copy
+import datetime
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import pytest
 
 from stack import SLOW_DATABASE, Stack, wait_until, write_settings
 
-VIEWS = ("users", "buckets", "coupons", "totals", "marks", "codes")
+VIEWS = ("lanes", "buckets", "coupons", "totals", "marks", "codes")
 FAULT = re.compile(r"^(?P<coupon>[\w-]+): (?P<kind>\w+): (?P<count>\d+) (?P<fault>missing|behind|different|superfluous): (?P<names>.*)$")
 
 
@@ -51,10 +52,11 @@ class Quiet:
 
 
 def settled(stack, coupon):
-    """Views and totals are written up to the coupon's seq."""
-    seq = stack.counts(coupon)["seq"]
-    wait_until("the marks", lambda: all((m := stack.database.marks.find_one({"_id": {"c": coupon, "l": 0, "kind": kind}}))
-                                        and m["seq"] >= seq for kind in ("views", "totals")))
+    """Checkpoint and totals are written up to the coupon's seq, and no erasure has names left."""
+    seq, lane = stack.counts(coupon)["seq"], {"c": coupon, "l": 0}
+    wait_until("the checkpoint", lambda: stack.database.lanes.find_one({"_id": lane, "view.seq": {"$gte": seq}}))
+    wait_until("the totals", lambda: stack.database.marks.find_one({"_id": lane, "seq": {"$gte": seq}}))
+    wait_until("the erasures", lambda: not stack.database.ledger.find_one({"_id.c": coupon, "erasing": {"$exists": True}}))
 
 
 def step(stack, coupon, redemption, call, status=200, **members):
@@ -90,9 +92,11 @@ def service_wide(stack):
 
 
 def without_slots(stack):
+    """One hold ends, and nothing else."""
     coupon = stack.coupon(cap={"policy": "none", "total": None, "per_user": 3})
     for user in ("a", "b"):
         stack.client("storefront").take(coupon, user, state="issued").expect(201)
+    stack.client("storefront").take(coupon, "c", state="reserved", reserve_s=3000).expect(201)
     return coupon
 
 
@@ -123,14 +127,6 @@ def slot_of(user, **members):
     return change
 
 
-def redemption(i, **members):
-    def change(d):
-        one = d["view"]["redemptions"][i]
-        assert set(members) <= set(one), f"{set(members) - set(one)} is not in {one}"
-        one.update(members)
-    return change
-
-
 def member(**members):
     def change(d):
         assert set(members) <= set(d), f"{set(members) - set(d)} is not in {d}"
@@ -146,35 +142,32 @@ def without(*path):
     return change
 
 
-def user(name):
-    return "users", {"view.user": name}
+def batch_of(user):
+    """Their first batch."""
+    return "ledger", {"who.u": user}
 
 
-TOMBSTONE = "users", {"view.erased": {"$exists": True}}
 BUCKET = "buckets", {"_id.b": 0}
-MARK = "marks", {"_id.kind": "views"}
+LANE = "lanes", {}
+MARK = "marks", {}
+SWEPT = "lanes", {"view.due": {"$exists": True}}
+HOLD = "ledger", {"due": {"$exists": True}}
 LOOK_UP = "codes", {"n": 3}
 GONE = None
 # what: (collection, which document), the change, and what reconcile must call it
 DAMAGE = {
-    "a user's count": (user("a"), view(total=9), {("users", "different"): 1}),
-    "a user's alias": (user("b"), view(alias="zzzzzzzzzzzzzzzz"), {("users", "superfluous"): 1, ("users", "missing"): 1}),
-    "a user's seq": (user("b"), view(seq=1), {("users", "different"): 1}),
-    "a user who is gone": (user("b"), GONE, {("users", "missing"): 1}),
-    "a user who was never there": (user("b"), lambda d: d["_id"].update(h=bytes(16)),
-                                   {("users", "superfluous"): 1, ("users", "missing"): 1}),
-    "a user's name": (user("a"), view(user="ghost"), {("users", "different"): 1}),
-    "a user in no part": (user("a"), view(part="none"), {("users", "different"): 1}),
-    "a user in another part": (user("a"), view(part=64), {("users", "different"): 1}),
-    "a user that cannot be read": (user("a"), view(total="many"), {("users", "different"): 1}),
-    "a user without a view": (user("a"), without("view"), {("users", "different"): 1}),
-    "a job's progress": (("users", {"view.user": re.compile("^\x01job:")}), view(step=7), {("users", "different"): 1}),
-    "a hold's end": (user("e"), redemption(0, until=bson.datetime_ms.DatetimeMS(5)), {("users", "different"): 1}),
-    "a spent one's state": (user("c"), redemption(0, state="issued"), {("users", "different"): 1}),
-    "whose version is who is back": (user("back"), view(version=1), {}),
-    "who is back": (user("back"), view(total=3), {("users", "different"): 1}),
-    "an erased user's count": (TOMBSTONE, view(total=1), {("users", "superfluous"): 1}),
-    "an erased user's name": (TOMBSTONE, lambda d: d["view"].update(user="gone"), {("users", "superfluous"): 1}),
+    "a term that is gone": (batch_of("a"), lambda d: d["terms"].pop(), {("ledger", "different"): 1}),
+    "a term of nobody": (batch_of("a"), lambda d: d["terms"].append(bson.Int64(2**63 - 1)), {("ledger", "different"): 1}),
+    "terms of an order in another order": (batch_of("e"), lambda d: d["terms"].insert(0, bson.Int64(2**63 - 1)), {("ledger", "different"): 1}),
+    "a batch without terms": (batch_of("b"), without("terms"), {("ledger", "different"): 1}),
+    "terms that cannot be read": (batch_of("b"), member(terms="many"), {("ledger", "different"): 1}),
+    "a batch in no part": (batch_of("a"), member(part="none"), {("ledger", "different"): 1}),
+    "a batch without a part": (batch_of("a"), without("part"), {("ledger", "different"): 1}),
+    "a batch in another part": (batch_of("a"), member(part=bson.Int64(64)), {("ledger", "different"): 1}),
+    "a job's term": (("ledger", {"e.job": {"$exists": True}}), lambda d: d["terms"].pop(), {("ledger", "different"): 1}),
+    "an end of what has a slot": (batch_of("e"), lambda d: d.update(due=[bson.Int64(5)]), {("ledger", "different"): 1}),
+    "a hold's end": (HOLD, lambda d: d["due"].__setitem__(0, d["due"][0] + datetime.timedelta(1)), {("ledger", "different"): 1}),
+    "a hold's end that is gone": (HOLD, without("due"), {("ledger", "different"): 1}),
     "a slot's owner": (BUCKET, slot_of("a", u="z"), {("buckets", "different"): 1}),
     "a slot's hold": (BUCKET, slot_of("e", s="redeemed"), {("buckets", "different"): 1}),
     "a name that was forgotten": (BUCKET, lambda d: next(t for t in d["view"]["t"] if "u" not in t and t["s"] == "redeemed")
@@ -194,18 +187,25 @@ DAMAGE = {
     "totals of nothing": (("totals", {}), lambda d: d["_id"].update(at=bson.datetime_ms.DatetimeMS(900000)),
                           {("totals", "superfluous"): 1, ("totals", "missing"): 1}),
     "totals that cannot be read": (("totals", {}), member(redeemed="some"), {("totals", "different"): 1}),
-    "a mark beyond the ledger": (MARK, member(seq=10 ** 6), {("marks", "different"): 1}),
-    "a mark that is behind": (MARK, member(seq=1), {("marks", "behind"): 1}),
-    "a mark that is gone": (MARK, GONE, {("marks", "missing"): 1}),
-    "a mark that cannot be read": (MARK, without("time"), {("marks", "different"): 1}),
-    "a mark of another cluster's time": (MARK, member(time=bson.Timestamp(2 ** 32 - 1, 1)), {("marks", "different"): 1}),
-    "the reporter's mark beyond the ledger": (("marks", {"_id.kind": "totals"}), member(seq=10 ** 6), {("marks", "different"): 1}),
+    "a checkpoint beyond the ledger": (LANE, view(seq=bson.Int64(10**6)), {("lanes", "different"): 1}),
+    "a checkpoint that is behind": (LANE, view(seq=bson.Int64(1)), {("lanes", "behind"): 1}),
+    "a checkpoint that is gone": (LANE, GONE, {("lanes", "missing"): 1}),
+    "a checkpoint that cannot be read": (LANE, view(seq="many"), {("lanes", "different"): 1}),
+    "a checkpoint without an end": (LANE, without("view", "due"), {("lanes", "different"): 1}),
+    "an end that is late": (LANE, lambda d: view(due=d["view"]["due"] + datetime.timedelta(1))(d), {("lanes", "different"): 1}),
+    "an end that is early": (LANE, lambda d: view(due=d["view"]["due"] - datetime.timedelta(1))(d), {}),
+    "swept beyond what stands": (SWEPT, lambda d: d["view"].update(swept=d["view"]["due"] + datetime.timedelta(1)), {("lanes", "different"): 1}),
+    "the reporter's mark beyond the ledger": (MARK, member(seq=bson.Int64(10**6)), {("marks", "different"): 1}),
+    "the reporter's mark that is gone": (MARK, GONE, {("marks", "missing"): 1}),
+    "the reporter's mark that cannot be read": (MARK, without("time"), {("marks", "different"): 1}),
+    "the reporter's mark of another cluster's time": (MARK, member(time=bson.Timestamp(2**32 - 1, 1)), {("marks", "different"): 1}),
     "a look-up": (LOOK_UP, member(n=4), {("codes", "different"): 1}),
     "a look-up that is gone": (LOOK_UP, GONE, {("codes", "missing"): 1}),
     "a look-up of nothing": (LOOK_UP, lambda d: d["_id"].update(code="NOWHERE"),
                              {("codes", "superfluous"): 1, ("codes", "missing"): 1}),
 }
-HARMLESS = {"a mark that is behind", "a mark that is gone", "whose version is who is back", "a mark of another cluster's time"}
+HARMLESS = {"a checkpoint that is behind", "a checkpoint that is gone", "an end that is early", "the reporter's mark of another cluster's time"}
+WITHOUT_SLOTS = {"a hold's end", "a hold's end that is gone", "swept beyond what stands"}  # of that coupon
 
 
 class Damaged:
@@ -235,7 +235,7 @@ class Damaged:
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damage_is_found_told_and_mended_and_nothing_else_is_touched(quiet, what):
     which, change, faults = DAMAGE[what]
-    coupon = quiet.coupons[0]
+    coupon = quiet.coupons[2 if what in WITHOUT_SLOTS else 0]
     good = quiet.image()
     with Damaged(quiet.database, coupon, which, change):
         told = quiet.verify(status=0 if what in HARMLESS else 1)
@@ -252,9 +252,14 @@ def test_damage_is_found_told_and_mended_and_nothing_else_is_touched(quiet, what
         mended = quiet.image()
         for name in (*VIEWS, "ledger", "code_buckets"):
             touched = {bson.decode(d)["_id"].__repr__() for d in good[name] ^ mended[name]}
-            allowed = 1 if name == which[0] and name not in ("ledger", "code_buckets") else 0
-            # totals without a mark, and marks, get another time; a look-up loses who imported it: but only what was damaged
-            assert len(touched) <= allowed, f"{name}: {touched}"
+            # totals without a mark, and marks, get another time; a look-up loses who imported it; a batch gets its members in another
+            # order: but only what was damaged
+            assert len(touched) <= (name == which[0]), f"{name}: {touched}"
+        assert by_id(good["ledger"]) == by_id(mended["ledger"])
+
+
+def by_id(documents):
+    return {repr(d["_id"]): d for d in map(bson.decode, documents)}
 
 
 LOST = {
@@ -302,22 +307,19 @@ def test_a_directory_that_names_another_coupon_is_left_to_a_person(quiet):
 # ---- everything at once ----
 
 def essence(database, coupons):
-    """What the views say, without the times at which marks were written and who drafted a look-up."""
+    """What they say, without the times at which marks were written, who drafted a look-up, and how far a lane was swept."""
     out = {name: {repr(d["_id"]): d for d in database[name].find()} for name in VIEWS}
     for d in (*out["marks"].values(), *out["codes"].values()):
         for loose in ("time", "w", "j", "r"):
             d.pop(loose, None)
-    # the emptied views of erased users, the versions of who came back and the aliases of jobs are not in the ledger
-    out["users"] = {k: d for k, d in out["users"].items() if d["view"].get("alias") or "job:" in d["view"].get("user", "")}
-    for d in out["users"].values():
-        d["view"].pop("version", None)
-        if "job:" in d["view"]["user"]:
-            d["view"].pop("alias", None)
+    for d in out["lanes"].values():
+        for loose in ("swept", "swept_seq"):
+            d["view"].pop(loose, None)
     return out
 
 
 @pytest.mark.parametrize("parts", [[], ["--parts=3"]], ids=["whole", "in parts"])
-def test_all_views_are_rebuilt_from_nothing(quiet, parts):
+def test_all_that_is_beside_the_ledger_is_rebuilt_from_nothing(quiet, parts):
     before = essence(quiet.database, quiet.coupons)
     for name in VIEWS:
         quiet.database[name].drop()
@@ -371,17 +373,17 @@ def test_a_ledger_restored_into_an_empty_database(quiet):
         assert done.returncode == 0, done.stdout
         done = there.couponctl("verify")
         assert done.returncode == 0, done.stdout
-        assert all(there.database[name].count_documents({}) for name in ("users", "totals", "marks"))
+        assert all(there.database[name].count_documents({}) for name in ("lanes", "totals", "marks"))
 
 
-def test_without_a_key_no_user_goes_before_all_ledgers_are_seen_to_be_whole(quiet):
-    with Restored(quiet, "ledger", "code_buckets", "users") as there:
-        users = {bson.encode(d) for d in there.database.users.find()}
+def test_without_a_key_no_term_goes_before_all_ledgers_are_seen_to_be_whole(quiet):
+    with Restored(quiet, "ledger", "code_buckets") as there:
         gone = there.database.ledger.find_one_and_delete({"_id.c": quiet.coupons[0], "_id.seq": 9})
+        before = {bson.encode(d) for d in there.database.ledger.find()}
         done = there.couponctl("reconcile", "--apply")
         assert done.returncode == 1 and f"{quiet.coupons[0]}: its ledger is broken" in done.stdout, done.stdout
-        assert {bson.encode(d) for d in there.database.users.find()} == users and not there.database.secrets.count_documents({})
-        assert not there.database.marks.count_documents({}), "something was written"
+        assert {bson.encode(d) for d in there.database.ledger.find()} == before and not there.database.secrets.count_documents({})
+        assert not there.database.lanes.count_documents({}), "something was written"
         there.database.ledger.insert_one(gone)
         done = there.couponctl("reconcile", "--apply")
         assert done.returncode == 0, done.stdout
@@ -389,31 +391,26 @@ def test_without_a_key_no_user_goes_before_all_ledgers_are_seen_to_be_whole(quie
         assert done.returncode == 0, done.stdout
 
 
-def test_without_a_key_erasures_that_were_cut_short_are_finished(quiet):
-    """One had its entry in the ledger, and its names are emptied; one had not, and its user is as before."""
-    def names(database, alias):
-        return sum(w.get("a") == alias and "u" in w for d in database.ledger.find() for w in d.get("who", []))
-
-    with Restored(quiet, "ledger", "code_buckets", "users") as there:
-        db, coupon = there.database, quiet.coupons[0]
-        erased = next(e["a"] for d in db.ledger.find({"_id.c": coupon}) for e in d["e"] if e["k"] == "erase")
-        stays = db.users.find_one({"_id.c": coupon, "view.user": "a"})["view"]["alias"]
-        db.ledger.update_many({"who.a": erased}, {"$set": {"who.$[x].u": "gone"}}, array_filters=[{"x.a": erased}])
-        kept = names(db, stays)
-        assert names(db, erased) and kept
-        note = [{"a": alias, "seq": bson.Int64(1)} for alias in (erased, stays)]
-        db.users.update_one({"_id.c": coupon, "view.user": "b"}, {"$set": {"erasing": note}})
+def test_an_erasure_whose_names_came_back_is_listed_for_whoever_finishes_it(quiet):
+    """As from a backup of before they were emptied: then their terms, too, are as before."""
+    with Restored(quiet, "ledger", "code_buckets", "secrets") as there:
+        ledger, coupon = there.database.ledger, quiet.coupons[0]
+        erasing = next(d for d in ledger.find({"_id.c": coupon}) if any(e["k"] == "erase" for e in d["e"]))
+        alias = next(e["a"] for e in erasing["e"] if e["k"] == "erase")
+        assert ledger.update_many({"who.a": alias}, {"$set": {"who.$[x].u": "gone"}}, array_filters=[{"x.a": alias}]).modified_count
+        done = there.couponctl("verify")
+        assert done.returncode == 1 and "erasing: expected listed: there are still names, found not listed" in done.stdout, done.stdout
         done = there.couponctl("reconcile", "--apply")
-        assert done.returncode == 0, done.stdout
-        assert (names(db, erased), names(db, stays)) == (0, kept)
-        assert not db.users.count_documents({"erasing": {"$exists": True}})
+        assert done.returncode == 0 and f"alias {alias}" in done.stdout, done.stdout
+        assert [d["_id"] for d in ledger.find({"erasing": alias})] == [erasing["_id"]]
         done = there.couponctl("verify")
         assert done.returncode == 0, done.stdout
 
 
 def test_many_kinds_of_damage_at_once(quiet):
     coupon, db = quiet.coupons[0], quiet.database
-    db.users.update_many({"_id.c": coupon}, {"$inc": {"view.total": 3}})
+    db.ledger.update_many({"_id.c": coupon}, {"$unset": {"terms": 1}})
+    db.lanes.delete_many({"_id.c": coupon})
     db.buckets.delete_many({"_id.c": coupon})
     db.totals.update_many({"_id.c": coupon}, {"$inc": {"redeemed": 1}})
     db.codes.delete_many({"_id.c": coupon})
@@ -424,12 +421,12 @@ def test_many_kinds_of_damage_at_once(quiet):
 
 
 def test_views_of_no_ledger_go_only_when_they_are_named(quiet):
-    quiet.database.users.insert_one({"_id": {"c": "orphan", "h": bytes(16)}, "view": {"seq": 3}})
+    quiet.database.buckets.insert_one({"_id": {"c": "orphan", "b": 0}, "view": {"seq": 3}})
     assert "orphan" in quiet.verify(status=1)
     done, _ = quiet.run("--apply")
-    assert "orphan: it has views, but no ledger" in done.stdout and quiet.database.users.count_documents({"_id.c": "orphan"}) == 1
+    assert "orphan: it has views, but no ledger" in done.stdout and quiet.database.buckets.count_documents({"_id.c": "orphan"}) == 1
     done, _ = quiet.run("--apply", "orphan")
-    assert quiet.database.users.count_documents({"_id.c": "orphan"}) == 0, done.stdout
+    assert quiet.database.buckets.count_documents({"_id.c": "orphan"}) == 0, done.stdout
     quiet.verify()
 
 
@@ -443,8 +440,7 @@ def test_a_broken_ledger_is_not_believed(quiet):
     quiet.verify()
 
 
-@pytest.mark.parametrize("what", ["a user's count", "a user who is gone", "a bucket's count", "a bucket that is gone", "a definition",
-                                  "totals"])
+@pytest.mark.parametrize("what", ["a bucket's count", "a bucket that is gone", "a definition", "totals"])
 def test_online_leaves_alone_what_was_written_since_it_looked(quiet, what):
     """A transaction holds the newer view, so that reconcile reads the older one and its write waits until the newer one stands."""
     which, change, faults = DAMAGE[what]
@@ -470,12 +466,12 @@ def test_online_leaves_alone_what_was_written_since_it_looked(quiet, what):
 @pytest.mark.full
 def test_while_the_service_runs_only_online_is_done_and_does_no_harm(quiet):
     stack, coupon = quiet.stack, quiet.coupons[0]
-    users = quiet.database.users
+    ledger, codes = quiet.database.ledger, quiet.database.codes
     stack.start()
     done, _ = quiet.run("--apply")
     assert done.returncode == 1 and "the service is running" in done.stdout, done.stdout
-    users.update_one({"_id.c": coupon, "view.user": "a"}, {"$inc": {"view.total": 1}})
-    users.delete_one({"_id.c": coupon, "view.user": "b"})
+    ledger.update_one({"_id.c": coupon, "who.u": "a"}, {"$pop": {"terms": 1}})
+    codes.delete_one({"_id.c": coupon, "n": 3})
     busy = stack.coupon(slots=3000, cap={"total": 3000})
     stop, errors = threading.Event(), []
 
@@ -495,9 +491,9 @@ def test_while_the_service_runs_only_online_is_done_and_does_no_harm(quiet):
         t.start()
     try:
         done, said = quiet.run("--online")
-        assert (done.returncode, said) == (1, {("users", "different"): 1, ("users", "missing"): 1}), done.stdout
+        assert (done.returncode, said) == (1, {("ledger", "different"): 1, ("codes", "missing"): 1}), done.stdout
         done, said = quiet.run("--online", "--apply")
-        assert (done.returncode, said) == (0, {("users", "different"): 1, ("users", "missing"): 1}), done.stdout
+        assert (done.returncode, said) == (0, {("ledger", "different"): 1, ("codes", "missing"): 1}), done.stdout
         for _ in range(5):
             done, said = quiet.run("--online", "--apply", busy)
             assert (done.returncode, said) == (0, {}), done.stdout

@@ -467,7 +467,7 @@ def test_a_wallet_holds_what_was_taken_and_what_may_still_be(stack, storefront):
     def wallet():
         return walk(storefront, f"/coupons/-/users/{user}?limit=1000")[0]
 
-    wait_until("the views", lambda: {held, spent} <= {item["coupon"] for item in wallet() if item["held"]} and
+    wait_until("both", lambda: {held, spent} <= {item["coupon"] for item in wallet() if item["held"]} and
                open_ in {item["coupon"] for item in wallet()})
     items = {}
     for item in wallet():

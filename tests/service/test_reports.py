@@ -33,7 +33,7 @@ def report(stack, coupon, query="period=day"):
 
 
 def await_names(reporting, coupons):
-    """Until a report over several knows them: their definitions' views may be a moment behind."""
+    """Until a report over several knows them: their stored definitions may be a moment behind."""
     wait_until("the coupons to be listed", lambda: reporting.get(f"/coupons/-/reports?coupon={','.join(coupons)}").status == 200)
 
 
@@ -126,7 +126,7 @@ def seeded(stack):
     def seed(rows, coupon=None):
         coupon = coupon or stack.coupon()
         coupons.append(coupon)
-        mark = {"_id": {"c": coupon, "l": 0, "kind": "totals"}}
+        mark = {"_id": {"c": coupon, "l": 0}}
         wait_until("the reporter to know the coupon", lambda: stack.database.marks.find_one(mark))
         stack.database.totals.insert_many(
             [{"_id": {"c": coupon, "l": 0, "at": at}, "seq": 1, **counts} for at, counts in rows], ordered=False)
@@ -465,7 +465,7 @@ def test_time_moves_on_over_many_coupons_a_few_at_a_time(beside):
     coupons = [stack.coupon() for _ in range(130)]
 
     def marks():
-        return {m["_id"]["c"]: m["seq"] for m in stack.database["marks"].find({"_id.kind": "totals"})}
+        return {m["_id"]["c"]: m["seq"] for m in stack.database["marks"].find()}
 
     wait_until("all to be counted", lambda: len(marks()) == 200)
     time.sleep(3)  # longer than two ticks: of so many lanes, each has its turn every two
@@ -653,7 +653,7 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside):
         storefront.take(damaged, "u").expect(201)
         storefront.take(other, "u").expect(201)
         assert total(caught_up(stack, other), "redeemed") == taken
-    mark = stack.database["marks"].find_one({"_id": {"c": damaged, "l": 0, "kind": "totals"}})
+    mark = stack.database["marks"].find_one({"_id": {"c": damaged, "l": 0}})
     assert mark["seq"] < unread[0]["_id"]["seq"], "more is told than was read"
     for batch in unread:
         batches.replace_one({"_id": batch["_id"]}, batch)
@@ -662,14 +662,14 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside):
 
 
 @pytest.mark.full
-def test_marks_that_the_database_does_not_give_are_asked_for_as_often_as_before(monkeypatch, another_stack):
+def test_checkpoints_that_the_database_does_not_give_are_asked_for_as_often_as_before(monkeypatch, another_stack):
     """That is no lane's failure: none is left alone for longer and longer, and all are looked after once it answers again."""
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack("[worker]\nbucket_flush_ms = 1\n")
+    stack = another_stack("[worker]\ncheckpoint_ms = 1\n")
     coupon = stack.coupon(slots=9)
     stack.direct(0).take(coupon, "before").expect(201)
     fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")
-    fail(mode="alwaysOn", data={"failCommands": ["find", "update"], "namespace": f"{stack.database.name}.marks", "errorCode": 96})
+    fail(mode="alwaysOn", data={"failCommands": ["find", "update"], "namespace": f"{stack.database.name}.lanes", "errorCode": 96})
     before = len(stack.log())
     stack.direct(0).take(coupon, "u").expect(201)
 
@@ -679,15 +679,15 @@ def test_marks_that_the_database_does_not_give_are_asked_for_as_often_as_before(
     wait_until("the tenth look, after which it would be alone for minutes", lambda: len(looks()) >= 10)
     fail(mode="off")
     seq = stack.counts(coupon)["seq"]
-    reached = {"_id": {"c": coupon, "l": 0, "kind": "views"}, "seq": {"$gte": seq}}
-    wait_until("the mark", lambda: stack.database["marks"].find_one(reached))
+    reached = {"_id": {"c": coupon, "l": 0}, "view.seq": {"$gte": seq}}
+    wait_until("the checkpoint", lambda: stack.database["lanes"].find_one(reached))
     stack.verify()
 
 
 def stored(stack, coupon):
     """What the rows of the coupon's totals say was redeemed, once they hold all of it; a report would add what is missing."""
     seq = stack.counts(coupon)["seq"]
-    reached = {"_id": {"c": coupon, "l": 0, "kind": "totals"}, "seq": {"$gte": seq}}
+    reached = {"_id": {"c": coupon, "l": 0}, "seq": {"$gte": seq}}
     wait_until(f"the totals of {coupon} to reach seq {seq}", lambda: stack.database["marks"].find_one(reached))
     return sum(row.get("redeemed", 0) for row in stack.database["totals"].find({"_id.c": coupon}))
 
@@ -715,7 +715,7 @@ def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(beside):
     assert stored(stack, "d-other") == 3
     wait_until("the log to tell of each", lambda: stack.log()[before:].count("event=totals.unreadable ") == 3)
     for coupon, row in whole.items():
-        mark = stack.database["marks"].find_one({"_id": {"c": coupon, "l": 0, "kind": "totals"}})
+        mark = stack.database["marks"].find_one({"_id": {"c": coupon, "l": 0}})
         assert mark["seq"] <= row["seq"], "more is told than was counted"
         if coupon == "c-removed":
             rows.delete_one({"_id": row["_id"]})

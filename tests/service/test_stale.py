@@ -7,15 +7,21 @@ from stack import wait_until
 from within import within
 
 TAKINGS = 400  # one batch each
-READ_MOST = 100  # batches: a look's, and what came since the views were written
+READ_MOST = 100  # batches: a look's, and what came since the checkpoint
 
 
 def tail(stack, coupon):
     return stack.database["ledger"].find_one({"_id.c": coupon}, sort=[("_id.seq", -1)])["_id"]["seq"]
 
 
-def is_written(stack, coupon, kind="views"):
-    mark = stack.database["marks"].find_one({"_id.c": coupon, "_id.kind": kind})
+def is_written(stack, coupon):
+    """Its checkpoint."""
+    lane = stack.database["lanes"].find_one({"_id.c": coupon})
+    return lane and lane["view"]["seq"] == tail(stack, coupon)
+
+
+def is_counted(stack, coupon):
+    mark = stack.database["marks"].find_one({"_id.c": coupon})
     return mark and mark["seq"] == tail(stack, coupon)
 
 
@@ -30,15 +36,15 @@ def read_of_ledger(stack, coupon):
 
 
 @pytest.mark.full
-def test_a_worker_that_was_away_for_long_reads_the_window_and_not_the_time_between(another_stack):
+def test_a_worker_that_was_away_for_long_reads_the_redo_log_and_not_the_time_between(another_stack):
     stack = another_stack()
     busy, away = stack.direct(0), stack.direct(1)
     coupon = stack.coupon(slots=TAKINGS + 10, cap={"total": TAKINGS + 10})
     away.take(coupon, "first").expect(201)
     for i in range(TAKINGS):
         busy.take(coupon, f"u-{i}").expect(201)
-    wait_until("the views to be written", lambda: is_written(stack, coupon))
-    wait_until("the reporter, too, to have read what there is", lambda: is_written(stack, coupon, "totals"))
+    wait_until("the checkpoint", lambda: is_written(stack, coupon))
+    wait_until("the reporter, too, to have read what there is", lambda: is_counted(stack, coupon))
     stack.database.create_collection("system.profile", capped=True, size=1 << 24)
     stack.database.command("profile", 2)
     counts = stack.direct(1, "ops").get(f"/coupons/{coupon}/counts").ok()

@@ -4,7 +4,6 @@ import datetime
 import pytest
 
 from ledger import Told
-from names import use_id
 from stack import wait_until
 
 
@@ -108,32 +107,25 @@ def test_a_spent_code_is_not_imported_again_although_its_twin_was_cleaned_up(sta
 
 @pytest.mark.heavy
 def test_leftovers_are_deleted_in_time(beside):
-    """What lies there when the runner starts: parts without a job and tombstones go after a day, what became of an import's rows
+    """What lies there when the runner starts: parts without a job go after a day, what became of an import's rows
     after a month."""
     stack = beside()
-    ops, storefront = stack.client("ops"), stack.client("storefront")
     coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
     stack.import_codes(coupon, ["AAAA", "BBBB"])
-    storefront.take(coupon, "gone", code="AAAA").expect(201)
-    storefront.take(coupon, "stays", code="BBBB").expect(201)
-    ops.delete("/coupons/-/users/gone").expect(204)
-    parts, users = stack.database["parts"], stack.database["users"]
-    kept, gone = parts.find_one(), {"_id": use_id(stack.database, coupon, "gone")}
-    wait_until("the tombstone", lambda: users.count_documents({**gone, "view.erased": {"$exists": True}}) == 1)
+    parts = stack.database["parts"]
+    kept = parts.find_one()
     parts.insert_one({**kept, "_id": {**kept["_id"], "u": "broken-off"}, "at": ago(90_000)})
     parts.insert_one({**kept, "_id": {**kept["_id"], "u": "just-now"}, "at": ago(10)})
     stack.kill("runner")
     wait_until("the upload that broke off to go", lambda: not parts.count_documents({"_id.u": "broken-off"}))
     assert parts.count_documents({"_id.u": "just-now"}) == parts.count_documents({"_id": kept["_id"]}) == 1
-    assert users.count_documents(gone) == 1, "tombstones stay for a day"
     parts.update_many({}, {"$set": {"at": ago(90_000)}})
     stack.database["jobs"].update_many({}, {"$set": {"finished": ago(90_000)}})
-    users.update_one({**gone, "view.erased": {"$exists": True}}, {"$set": {"view.erased": ago(90_000)}})
+    parts.insert_one({**kept, "_id": {**kept["_id"], "u": "broken-off"}, "at": ago(90_000)})
     stack.kill("runner")
-    wait_until("the tombstone to go", lambda: not users.count_documents(gone))
+    wait_until("the next upload that broke off to go", lambda: not parts.count_documents({"_id.u": "broken-off"}))
     assert parts.count_documents({"_id": kept["_id"]}) == 1, "bad rows can be fetched for a month"
     stack.database["jobs"].update_many({}, {"$set": {"finished": ago(31 * 86_400)}})
     stack.kill("runner")
     wait_until("the text of the old job to go", lambda: not parts.count_documents({"_id": kept["_id"]}))
-    assert users.count_documents({"_id.c": coupon, "view.user": "stays"}) == 1
     stack.verify()
