@@ -193,6 +193,7 @@ static enum store_status verify_lane(struct verify *v, int64_t lane)
     struct head tail;
 
     v->lane = lane;
+    memset(&v->sums[lane], 0, sizeof v->sums[lane]);
     s = scan_tail(&v->scan, lane, &tail);
     if (s == STORE_OK)
         s = scan_lane(&v->scan, &how);

@@ -3,7 +3,8 @@
  * verifies.
  *
  * Steps    for each coupon that knows the user: the erasure becomes an entry of the ledger, whose batch notes that its names are still
- *          there; then names and terms are removed from every batch, from that one last (store/erasure.c)
+ *          there; its lane's buckets are written without them; then names and terms are removed from every batch, from that one last
+ *          (store/erasure.c)
  * Repeats  finish what was interrupted, and so does the sweeper
  */
 #include <time.h>
@@ -65,7 +66,14 @@ static bool append_erasure(struct request *r, const char *coupon, const char *us
     return result == CPN_OK || result == CPN_COUPON_NOT_FOUND;
 }
 
-/* Remove the names of all noted erasures of this user. */
+/* Remove the names of a noted erasure, at last from its note: buckets first. */
+static bool remove_names(struct request *r, const struct erasure *e)
+{
+    return engine_catch_up(r->worker->engine, e->coupon, e->lane, r->worker->config->worker_request_deadline_ms) == STORE_OK &&
+           mongo_erase_names(r->session, e) == STORE_OK;
+}
+
+/* Finish all noted erasures of this user. */
 static bool finish(struct request *r, const char *user)
 {
     struct erasure *noted;
@@ -75,7 +83,7 @@ static bool finish(struct request *r, const char *user)
         if (mongo_erasures(r->session, user, ERASURES_AT_ONCE, &r->arena, &noted, &count) != STORE_OK)
             return false;
         for (size_t i = 0; i < count; i++)
-            if (mongo_erase_names(r->session, &noted[i]) != STORE_OK)
+            if (!remove_names(r, &noted[i]))
                 return false;
     } while (count == ERASURES_AT_ONCE);
     return true;

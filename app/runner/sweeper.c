@@ -68,7 +68,8 @@ static bool finish_erasures(struct sweeper *s, int64_t now_ms)
     if (mongo_erasures(s->session, NULL, SWEEP_MOST, &s->arena, &noted, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
-        fine = mongo_erase_names(s->session, &noted[i]) == STORE_OK && fine;
+        fine = engine_catch_up(s->runner->engine, noted[i].coupon, noted[i].lane, SWEEP_DEADLINE_MS) == STORE_OK &&
+               mongo_erase_names(s->session, &noted[i]) == STORE_OK && fine;
     return fine;
 }
 

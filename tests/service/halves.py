@@ -1,4 +1,4 @@
-"""Views of which one half is written: a worker dies in the midst of them (COUPONS_CRASH_POINT=views:N), and what it leaves is
+"""Checkpoints of which one half is written: a worker dies in the midst of one (COUPONS_CRASH_POINT=parts:N), and what it leaves is
 looked at before anybody repairs it."""
 import contextlib
 import itertools
@@ -10,8 +10,9 @@ from client import Direct
 from stack import PATIENCE_S, state_of, wait_until
 
 SLOTS = 50_000  # enough for all who take one until it dies
-ITEMS = 60      # of a batch: its views are written together
-DEATHS = 20     # until one is seen that came in the midst of such a batch
+ITEMS = 190     # of a batch: those of some buckets
+BUCKET = 64     # slots
+DEATHS = 20     # until one is seen that came in the midst of a batch's buckets
 REPAIR = ("worker-1", "reporter", "runner", "coupond")  # a successor, too, writes what it finds missing
 serial = itertools.count(1)
 
@@ -31,14 +32,19 @@ def asleep(stack, names):
                 os.kill(pid, signal.SIGCONT)
 
 
-def views_of(stack, coupon):
-    """{seq: (users of the batch whose views are written, and whose are not)}, where everybody takes once."""
-    written = {row["view"].get("user"): row["view"]["seq"] for row in stack.database.users.find({"_id.c": coupon}, {"view.seq": 1, "view.user": 1})}
+def buckets_of(batch):
+    """The buckets in which the batch, as it is stored, changes a slot by its number."""
+    return {entry["n"] // BUCKET for entry in batch["e"] if "g" in entry and entry["n"] >= 0}
+
+
+def parts_of(stack, coupon):
+    """{seq: (how many of the buckets that the batch changes are written, and how many are not)}"""
+    written = {row["_id"]["b"]: row["view"]["seq"] for row in stack.database.buckets.find({"_id.c": coupon}, {"view.seq": 1})}
     seen = {}
-    for batch in stack.database.ledger.find({"_id.c": coupon}, {"who.u": 1}):
-        seq, users = batch["_id"]["seq"], [one["u"] for one in batch.get("who", []) if one.get("u", "").startswith("half-")]
-        there = sum(written.get(user, 0) >= seq for user in users)
-        seen[seq] = there, len(users) - there
+    for batch in stack.database.ledger.find({"_id.c": coupon}, {"e": 1}):
+        seq, buckets = batch["_id"]["seq"], buckets_of(batch)
+        there = sum(written.get(b, 0) >= seq for b in buckets)
+        seen[seq] = there, len(buckets) - there
     return seen
 
 
@@ -54,14 +60,14 @@ def feed_until_it_dies(stack, coupon, pid):
 
 
 def dies_half_way(stack, coupon):
-    """How many views of a batch were written, and how many not, once a worker has died so. Workers that die elsewhere, as in the
-    midst of what only a few views belong to, are not it."""
+    """How many buckets of a batch were written, and how many not, once a worker has died so. Workers that die elsewhere, as in the
+    midst of what no batch has both halves of, are not it."""
     for _ in range(DEATHS):
         pid = wait_until("worker-0", lambda: (pid := stack.pid("worker-0")) and state_of(pid) and pid)
         with asleep(stack, REPAIR):
             feed_until_it_dies(stack, coupon, pid)
-            halves = [half for half in views_of(stack, coupon).values() if all(half)]
+            halves = [half for half in parts_of(stack, coupon).values() if all(half)]
         if halves:
             return halves[-1]
         wait_until("a successor", lambda: stack.pid("worker-0") not in (None, pid))
-    raise AssertionError(f"{DEATHS} workers died, none with half of a batch's views written:\n{stack.log()[-2000:]}")
+    raise AssertionError(f"{DEATHS} workers died, none with half of a batch's buckets written:\n{stack.log()[-2000:]}")

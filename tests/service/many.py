@@ -8,7 +8,7 @@ import bson
 
 from stack import wait_until
 
-LEDGERS = ("ledger", "users", "buckets", "totals", "marks", "code_buckets", "codes")  # by _id.c
+LEDGERS = ("ledger", "buckets", "totals", "lanes", "marks", "code_buckets", "codes")  # by _id.c
 AT_ONCE = 5000
 DAY = datetime.timedelta(days=1)
 
@@ -18,15 +18,10 @@ class Template:
 
     def __init__(self, stack, coupon, age):
         self.coupon, self.age = coupon, age
-        wait_until(f"the views and totals of {coupon}", lambda: self.is_settled(stack.database))
+        wait_until(f"the checkpoint and totals of {coupon}", lambda: stack.is_written(coupon))
         self.documents = {c: list(stack.database[c].find({"_id.c": coupon}).sort("_id")) for c in LEDGERS}
         self.documents["coupons"] = list(stack.database.coupons.find({"_id": coupon}))
         self.documents["jobs"] = list(stack.database.jobs.find({"coupon": coupon}))
-
-    def is_settled(self, database):
-        tail = database.ledger.count_documents({"_id.c": self.coupon})
-        marks = {m["_id"]["kind"]: m["seq"] for m in database.marks.find({"_id.c": self.coupon})}
-        return marks == {"views": tail, "totals": tail}
 
     def copies(self, collection, names):
         for name, document in itertools.product(names, self.documents[collection]):

@@ -170,6 +170,7 @@ class Stack:
             self.environment.pop(name, None)
         if beside:
             self.environment["MONGODB_URI"] = (beside.var / "run" / "mongodb_uri").read_text().strip()
+            beside.admit(self.database_name)
         for sanitizer in ("ASAN", "UBSAN", "TSAN"):  # what they find goes to files that stop() looks for
             given = os.environ.get(f"{sanitizer}_OPTIONS", "")
             self.environment[f"{sanitizer}_OPTIONS"] = f"{given}:log_path={self.var}/log/sanitizer"
@@ -207,9 +208,16 @@ class Stack:
         return self
 
     def connect(self):
-        """To its database, as the service does."""
-        self.mongo = pymongo.MongoClient((self.var / "run" / "mongodb_uri").read_text().strip())
+        """To its database: to our own mongod as who may do everything, which the service may not."""
+        uri, key = (self.var / "run" / "mongodb_uri").read_text().strip(), (self.beside or self).var / "db" / "keyfile"
+        if "//coupons:" in uri and key.exists():
+            uri = re.sub("//coupons:[^@]*@", f"//__system:{key.read_text()}@", uri) + "&authSource=local&authMechanism=SCRAM-SHA-256"
+        self.mongo = pymongo.MongoClient(uri)
         self.database = self.mongo[self.database_name]
+
+    def admit(self, database):
+        """The user of the service may have this database of our mongod, too."""
+        self.mongo.admin.command("grantRolesToUser", "coupons", roles=[{"role": "readWrite", "db": database}])
 
     def stop(self):
         transactions = self.transactions()
@@ -268,8 +276,8 @@ class Stack:
         assert done.returncode == 0, f"couponctl verify {' '.join(coupons)}: exit {done.returncode}\n{done.stdout}"
 
     def below_watermarks(self):
-        """Lanes of which a batch arrived before the reporter's watermark that its checkpoint, or totals, have not reached; or, of those since a webhook was
-        made, before that one's, and its position has not reached it. Those that a watermark holds are not meant."""
+        """Lanes of which a batch arrived before the reporter's watermark that its checkpoint, or totals, have not reached; or, of those since
+        a webhook was made, before that one's, and its position has not reached it. Those that a watermark holds are not meant."""
         reporters = self.database.watermarks.find_one({"_id": "reporter", "arrived": {"$exists": True}})
         hooks = list(self.database.webhooks.find({"arrived": {"$exists": True}}))
         wanted = [((*lane, kind), seq) for kind in ("checkpoint", "totals") if reporters
@@ -278,10 +286,26 @@ class Stack:
             since = {"arrived": {"$lt": hook["arrived"]}, "at": {"$gte": hook["created"]}}
             wanted += [((*lane, hook["_id"]), seq) for lane, seq in self.newest(since).items()
                        if lane[0] in (hook["coupons"] or lane) and lane not in held_by(hook)]
-        done = {(d["_id"]["c"], d["_id"]["l"], "totals"): d["seq"] for d in self.database.marks.find()}
-        done |= {(d["_id"]["c"], d["_id"]["l"], "checkpoint"): d["view"]["seq"] for d in self.database.lanes.find()}
+        done = self.written({})
         done |= {(d["_id"]["c"], d["_id"]["l"], d["_id"]["h"]): d["at"]["seq"] for d in self.database.webhook_positions.find()}
         return [lane for lane, seq in wanted if done.get(lane, 0) < seq]
+
+    def checkpoint(self, coupon, lane=0):
+        """The seq up to which the lane's buckets and definition are written; 0: there is none."""
+        found = self.database.lanes.find_one({"_id": {"c": coupon, "l": lane}})
+        return found["view"]["seq"] if found else 0
+
+    def is_written(self, *coupons):
+        """The checkpoints and totals of all their lanes have come to the tails."""
+        query = {"_id.c": {"$in": coupons}}
+        tails = {(*lane, kind): seq for lane, seq in self.newest(query).items() for kind in ("checkpoint", "totals")}
+        done = self.written(query)
+        return all(done.get(lane, 0) >= seq for lane, seq in tails.items())
+
+    def written(self, query):
+        """{(coupon, lane, "checkpoint" or "totals"): seq}, of those lanes that the query finds."""
+        done = {(d["_id"]["c"], d["_id"]["l"], "totals"): d["seq"] for d in self.database.marks.find(query)}
+        return done | {(d["_id"]["c"], d["_id"]["l"], "checkpoint"): d["view"]["seq"] for d in self.database.lanes.find(query)}
 
     def newest(self, query):
         """{(coupon, lane): seq} of the last batch, of those that the query finds."""

@@ -20,7 +20,7 @@ from stack import PATIENCE_S, ROOT, wait_until
 from test_archive import a_life, check, end, lines_of
 
 FINGERPRINT_LEN = 16
-HELD = ("users", "buckets", "codes", "code_buckets", "ledger")
+HELD = ("buckets", "codes", "code_buckets", "ledger")
 
 
 def left_of(stack, coupon):
@@ -80,7 +80,7 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
 
     found = left_of(stack, coupon)
     assert found["codes"] == found["code_buckets"] == (0, 0), found
-    assert found["users"][0] == found["buckets"][0] == 0 and found["users"][1] and found["buckets"][1], found
+    assert found["buckets"][0] == 0 and found["buckets"][1], found
     assert found["ledger"][0] == lanes, f"each lane's last batch: {found}"
     assert "anna-" not in repr(documents(stack, coupon)), "no name is left"
     ops.delete("/coupons/-/users/anna-1").expect(204)
@@ -109,7 +109,7 @@ def test_what_it_leaves_behind_goes_in_the_end(beside, tmp_path):
     stack.database.coupons.update_one({"_id": coupon}, {"$set": {"remains": datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)}})
     wait_until("what it left behind to go", lambda: stack.database.jobs.find_one({"coupon": coupon, "kind": "cleanup", "state": "done"}))
     found = left_of(stack, coupon)
-    assert found == {"users": (0, 0), "buckets": (0, 0), "codes": (0, 0), "code_buckets": (0, 0), "ledger": (2, 2)}, found
+    assert found == {"buckets": (0, 0), "codes": (0, 0), "code_buckets": (0, 0), "ledger": (2, 2)}, found
     told = stack.couponctl("verify", coupon)
     assert told.returncode == 0 and "and removed" in told.stdout, told.stdout
     assert ops.get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 5
@@ -149,7 +149,7 @@ def removal(stack, coupon, digest):
 
 @pytest.mark.full
 def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_back(stack):
-    """It has the coupon in memory, and views that are not written, when it falls asleep; a taking waits for it."""
+    """It has the coupon in memory, and buckets that are not written, when it falls asleep; a taking waits for it."""
     coupon = stack.coupon(slots=100)
     awake, asleep = 0, 1
     sleeper, answers = stack.direct(asleep), []
@@ -173,7 +173,7 @@ def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_b
     sleeper.get(f"/coupons/{coupon}/users/slept-1").problem("coupon_archived")
     assert stack.direct(asleep, "ops").get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 11
     found = left_of(stack, coupon)
-    assert found["users"][0] == found["buckets"][0] == 0 and found["ledger"][0] == 1, found
+    assert found["buckets"][0] == 0 and found["ledger"][0] == 1, found
     assert not erasure.traces(stack, "slept-1", "slept-new"), "no name came back"
     told = stack.couponctl("verify", coupon)
     assert told.returncode == 0, told.stdout
@@ -259,7 +259,7 @@ def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_w
     end(stack, coupon)
     stack.client("ops").post(f"/coupons/{coupon}/archive").expect(204)
     job = ask_for_removal(stack, coupon, digest_of(stack, coupon))
-    first, *others = "ledger", "codes", "code_buckets", "buckets", "users"
+    first, *others = "ledger", "codes", "code_buckets", "buckets"
     changed = hold_up(stack, first)
     for following in [*others, None]:
         changed()
@@ -272,8 +272,8 @@ def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_w
     found = ended(stack, job)
     assert found["state"] == "done", found
     left = left_of(stack, coupon)
-    assert left["codes"] == left["code_buckets"] == (0, 0) and left["users"][0] == left["buckets"][0] == 0, left
-    assert left["users"][1] >= 30 and left["ledger"][0] == 1, left
+    assert left["codes"] == left["code_buckets"] == (0, 0) and left["buckets"][0] == 0, left
+    assert left["buckets"][1] and left["ledger"][0] == 1, left
     stack.verify(coupon)
     told = stack.couponctl("archive", "--yes", "--output", path, coupon)
     assert told.returncode == 0 and "its archive was already written" in told.stdout and not path.exists(), told.stdout

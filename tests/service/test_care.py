@@ -13,10 +13,9 @@ from erasure import erase, traces
 from halves import asleep
 from profiler import examined, profiled, shape
 from stack import wait_until
-from test_commands import marks, tails
 from test_coupons import walk
 from test_csv import rows_of, same, until_closed
-from test_erasure import views_are_refused
+from test_erasure import buckets_are_refused
 from test_import import couponctl
 from test_receipts import now
 
@@ -141,16 +140,21 @@ def test_an_erasure_leaves_no_way_from_the_order(stack, storefront, name, order)
         storefront.take(coupon, user, order=which).expect(201)
     storefront.take(coupon, stays, order=order).expect(201)
     (one,) = found(storefront, order=theirs["id"])
-    hashes = stack.database.users.find_one({"_id.c": coupon, "view.user": user})["view"]["orders"]
-    assert one["user"] == user and len(set(hashes)) == 2, hashes
+    terms, others = terms_of(stack, coupon, user), terms_of(stack, coupon, stays)
+    assert one["user"] == user and len(terms) == 3 and len(terms & others) == 1, "the user's and two orders', one of them the other's too"
     erase(stack, user)
     assert traces(stack, user, theirs["id"]) == []
     assert found(storefront, order=theirs["id"]) == []
     assert [item["user"] for item in found(storefront, order=order["id"])] == [stays]
-    assert stack.database.users.count_documents({"view.orders": {"$in": hashes}}) == 1, "the other one's"
-    keys = [key["view.orders"] for key in stack.database.users.find({"view.orders": {"$exists": True}}, return_key=True, hint="order")]
-    assert len(set(hashes) & set(keys)) == 1, "the hash of the order that was theirs alone is in the index"
+    assert stack.database.ledger.count_documents({"terms": {"$in": list(terms)}}) == 1, "the other one's"
+    keys = {key["terms"] for key in stack.database.ledger.find({"terms": {"$exists": True}}, return_key=True, hint="terms")}
+    assert terms & keys == terms & others, "the term of the order that was theirs alone is in the index"
     stack.verify(coupon)
+
+
+def terms_of(stack, coupon, user):
+    """Those of the batches that name the user."""
+    return {term for batch in stack.database.ledger.find({"_id.c": coupon, "who.u": user}) for term in batch["terms"]}
 
 
 def test_it_is_found_by_an_index_and_a_taking_without_an_order_is_in_none(stack, storefront, name, order):
@@ -159,54 +163,54 @@ def test_it_is_found_by_an_index_and_a_taking_without_an_order_is_in_none(stack,
              for i in range(200)]
     storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()
     assert len(found(storefront, order=f"{order['id']}-77")) == 1
-    assert stack.database.users.count_documents({"_id.c": coupon, "view.orders": {"$exists": True}}) == 100
+    named = list(stack.database.ledger.find({"_id.c": coupon, "who": {"$exists": True}}, {"terms": 1}))
+    assert sum(len(batch["terms"]) for batch in named) == 300, "of 200 users and 100 orders"
     with profiled(stack.database) as entries:
         assert len(found(storefront, order=f"{order['id']}-77")) == 1
-    looked = [entry for entry in entries if shape(entry)[:2] == ("users", "query") and "view.orders" in shape(entry)[2]]
-    assert len(looked) == 1 and looked[0]["docsExamined"] == 1 and examined(looked[0]) < 150, looked  # a key of each part, and a seek to it
+    looked = [entry for entry in entries if shape(entry)[:2] == ("ledger", "query") and "terms" in shape(entry)[2]]
+    assert len(looked) == 2, "the order's batches, and the users' of these"
+    assert all(entry["docsExamined"] == 1 and examined(entry) < 150 for entry in looked), looked  # a key of each part, and a seek to it
 
 
 @pytest.mark.full
-def test_what_another_worker_answered_is_found_before_its_views_are_written_or_the_read_says_busy(monkeypatch, another_stack, order):
+def test_what_another_worker_answered_is_found_though_nothing_but_the_ledger_says_it(monkeypatch, another_stack, order):
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
     stack = another_stack()
     coupon = stack.coupon(slots=20, cap={"total": 20, "per_user": 5})
     stack.direct(0).take(coupon, "before").expect(201)
-    mark = {"_id": {"c": coupon, "l": 0, "kind": "views"}}
-    wait_until("the mark", lambda: stack.database.marks.find_one({**mark, "seq": stack.counts(coupon)["seq"]}))
+    wait_until("the checkpoint", lambda: stack.is_written(coupon))
     other = Direct(stack.var / "run" / "worker-1.sock", stack.key("ops"), patience_s=60)
-    views_are_refused(stack, "alwaysOn")
+    buckets_are_refused(stack, "alwaysOn")
     taken = stack.direct(0).take(coupon, "unseen", order=order).ok(201)
     with asleep(stack, ["worker-0", "reporter"]):
-        for target in (search(user="unseen"), search(order=order["id"]), export_at("unseen")):
-            other.request("GET", target, may_fail=True).problem("busy")
-        views_are_refused(stack, "off")
         for query in ({"user": "unseen"}, {"order": order["id"]}, {"user": "unseen", "order": order["id"]}):
             assert ids(other.get(search(**query)).ok()["items"]) == [(coupon, taken["id"])]
-        assert {line["type"] for line in exported(other, "unseen")} == {"use", "redemption", "slot", "entry"}
+        assert {line["type"] for line in exported(other, "unseen")} == {"use", "redemption", "entry"}, "no bucket has the name yet"
+        buckets_are_refused(stack, "off")
+    wait_until("its bucket", lambda: stack.is_written(coupon))
+    assert {line["type"] for line in exported(other, "unseen")} == {"use", "redemption", "slot", "entry"}
     stack.verify(coupon)
 
 
-def test_views_of_before_are_told_by_verify_and_mended_by_reconcile(another_stack, order):
+def test_terms_that_are_wrong_are_told_by_verify_and_mended_by_reconcile(another_stack, order):
     stack = another_stack()
     shop, coupons = stack.client("storefront"), [stack.coupon(slots=3), stack.coupon(cap={"policy": "none"}, lanes=2)]
     for coupon in coupons:
-        shop.take(coupon, "of-before", order=order).expect(201)
+        shop.take(coupon, "misses", order=order).expect(201)
         shop.take(coupon, "without").expect(201)
     assert len(found(shop, order=order["id"])) == 2
-    wait_until("the marks", lambda: marks(stack) >= tails(stack))
 
     def told_after(user, change):
-        """To be done again if a worker undid it: one that read the mark before it moved writes its views once more."""
-        assert stack.database.users.update_many({"view.user": user}, change).matched_count == 2
-        return stack.couponctl("verify").stdout.count("orders_unfound: expected false, found true") == 2
+        assert stack.database.ledger.update_many({"who.u": user}, change).modified_count == 2
+        return stack.couponctl("verify").stdout.count(": terms: ")
 
-    wait_until("verify to tell of orders that are not there",
-               lambda: told_after("of-before", {"$unset": {"view.orders": 1}}) and found(shop, order=order["id"]) == [])
-    assert len(found(shop, user="of-before", order=order["id"])) == 2, "by the name, all are"
+    whole = {batch["_id"]["c"]: set(batch["terms"]) for batch in stack.database.ledger.find({"who.u": "misses"})}
+    both = set.intersection(*whole.values())  # the user's and the order's, without the redemption's of each
+    assert told_after("misses", {"$pull": {"terms": {"$in": list(both)}}}) == 2
+    assert found(shop, order=order["id"]) == found(shop, user="misses") == []
     stack.couponctl("reconcile", "--apply", "--online").check_returncode()
-    assert len(found(shop, order=order["id"])) == 2
-    wait_until("verify to tell of orders of somebody else", lambda: told_after("without", {"$set": {"view.orders": [1]}}))
+    assert len(found(shop, order=order["id"])) == len(found(shop, user="misses")) == 2
+    assert told_after("without", {"$push": {"terms": 1}}) == 2
     stack.couponctl("reconcile", "--apply", "--online").check_returncode()
     stack.verify()
 
@@ -215,11 +219,11 @@ def test_an_existing_database_gets_the_index_when_the_service_starts(another_sta
     stack = another_stack()
     coupon = stack.coupon(slots=3)
     stack.client("storefront").take(coupon, "u", order=order).expect(201)
-    stack.database.users.drop_index("order")
+    stack.database.ledger.drop_index("terms")
     os.kill(stack.pid("coupond"), signal.SIGTERM)
     wait_until("coupond to end", lambda: not stack.pid("coupond"))
     assert stack.script("run", "--detach").returncode == 0
-    assert "order" in stack.database.users.index_information()
+    assert "terms" in stack.database.ledger.index_information()
     assert len(found(stack.client("storefront"), order=order["id"])) == 1
 
 
@@ -254,16 +258,14 @@ def lived(stack, user, order):
 def places(lines):
     """Where in the database the lines say that the name stands: what traces() finds."""
     for line in lines:
-        if line["type"] == "use":
-            yield "users", line["coupon"]
-        elif line["type"] == "slot":
+        if line["type"] == "slot":
             yield "buckets", line["coupon"], line["slot"] // 64
         elif line["type"] == "entry":
             yield "ledger", line["coupon"], line["lane"], line["seq"]
 
 
 def place_of(collection, document):
-    return {"users": lambda: (document["c"],), "buckets": lambda: (document["c"], document["b"]),
+    return {"buckets": lambda: (document["c"], document["b"]),
             "ledger": lambda: (document["c"], document["l"], document["seq"])}[collection]()
 
 
@@ -272,6 +274,7 @@ def test_an_export_has_all_that_is_stored_under_the_name_and_nothing_after_an_er
     hook = ops.post("/coupons/-/webhooks", {"url": "http://127.0.0.1:9/"}).ok(201)["id"]  # nobody is there: its events wait
     coupons = lived(stack, user, order)
     wait_until("an attempt to deliver", lambda: stack.database.deliveries.find_one({"h": hook}))
+    wait_until("the buckets", lambda: stack.is_written(*coupons))
     lines = exported(ops, user)
     whole = [(collection, *place_of(collection, at)) for collection, at in traces(stack, user)]
     own = {place for place in whole if not is_anothers(stack, user, place)}
@@ -289,38 +292,42 @@ def test_an_export_has_all_that_is_stored_under_the_name_and_nothing_after_an_er
 def is_anothers(stack, user, place):
     """The name stands there only within a longer one."""
     collection, coupon, *rest = place
-    filters = {"users": {"_id.c": coupon, "view.user": user}, "buckets": {"_id.c": coupon, "_id.b": rest and rest[0], "view.t.u": user},
+    filters = {"buckets": {"_id.c": coupon, "_id.b": rest and rest[0], "view.t.u": user},
                "ledger": {"_id.c": coupon, "_id.l": rest and rest[0], "_id.seq": rest[-1] if rest else 0, "who.u": user}}
     return not stack.database[collection].find_one(filters[collection])
 
 
 def check_lines(stack, user, lines):
     """Each says what is stored."""
-    kinds = collections.Counter(line["type"] for line in lines)
-    stored = list(stack.database.users.find({"view.user": user}))
-    assert kinds["use"] == len(stored) == 3
-    for document in stored:
-        view, coupon = document["view"], document["_id"]["c"]
-        (use,) = [line for line in lines if line["type"] == "use" and line["coupon"] == coupon]
-        assert [use[member] for member in ("user", "alias", "version", "seq", "total", "today")] == \
-            [view[member] for member in ("user", "alias", "version", "seq", "total", "today")]
+    uses = {line["coupon"]: line for line in lines if line["type"] == "use"}
+    assert len(uses) == sum(line["type"] == "use" for line in lines) == 3
+    for coupon, use in uses.items():
+        theirs = list(entries_of(stack, coupon, user))
         told = [line for line in lines if line["type"] == "redemption" and line["coupon"] == coupon]
-        hashes = [{value.hex() for key, value in r.items() if isinstance(value, bytes)} |
-                  {value.hex() for one in r.get("earlier", []) for value in one.values() if isinstance(value, bytes)}
-                  for r in view["redemptions"]]
-        assert [{value for call in line["calls"] for value in call.values()} for line in told] == hashes[::-1]
+        assert (use["user"], use["seq"]) == (user, theirs[0][0]["_id"]["seq"])
+        assert {who["a"] for _, who, _ in theirs} == {use["alias"]}
+        assert use["total"] == sum(line["redemption"]["state"] in ("issued", "reserved", "redeemed") for line in told) > 0
+        assert {(call["key"], call["fingerprint"]) for line in told for call in line["calls"]} == {
+            (entry["key"].hex(), who["f"].hex()) for _, who, entry in theirs if "f" in who}
         at = f"/coupons/{coupon}/redemptions?{urllib.parse.urlencode({'user': user})}"
         listed = {item["id"]: item for item in stack.client("ops").get(at).ok()["items"]}
         assert {line["redemption"]["id"]: line["redemption"] for line in told} == listed
-        ledger = stack.database.ledger.find({"_id.c": coupon, "who.u": user}, sort=[("_id.seq", -1)])
-        rows = [(batch["_id"]["seq"], batch["e"][who["i"]]["k"], *(who.get(member) for member in "uoc"), json.loads(who.get("m", "{}")))
-                for batch in ledger for who in reversed(batch["who"]) if who.get("u") == user]
+        rows = [(batch["_id"]["seq"], entry["k"], *(who.get(member) for member in "uoc"), json.loads(who.get("m", "{}")))
+                for batch, who, entry in theirs]
         assert [(line["seq"], line["entry"]["kind"], line["user"], line["order"], line["code"], line["metadata"])
                 for line in lines if line["type"] == "entry" and line["coupon"] == coupon] == rows
     for line in lines:
         if line["type"] == "slot":
             slot = stack.client("ops").get(f"/coupons/{line['coupon']}/slots/{line['slot']}").ok()
             assert (slot["user"], slot["state"], slot["at"]) == (line["user"], line["state"], line["at"]) and line["user"] == user
+
+
+def entries_of(stack, coupon, user):
+    """(batch, its row about the user, its entry), the newest first."""
+    for batch in stack.database.ledger.find({"_id.c": coupon, "who.u": user}, sort=[("_id.seq", -1)]):
+        for who in reversed(batch["who"]):
+            if who.get("u") == user:
+                yield batch, who, batch["e"][who["i"]]
 
 
 def test_an_export_is_for_ops_and_of_names_that_can_be(stack, ops, storefront, reporting):
@@ -336,6 +343,7 @@ def test_an_export_is_for_ops_and_of_names_that_can_be(stack, ops, storefront, r
 def test_a_name_that_no_path_carries_is_exported_too(stack, ops, storefront, reporting, user):
     coupon = stack.coupon(slots=2)
     storefront.take(coupon, user).expect(201)
+    wait_until("its bucket", lambda: stack.is_written(coupon))
     reply = ops.post(EXPORT, {"user": user}).expect(200)
     assert (reply.header("Content-Type"), reply.header("Cache-Control")) == ("application/x-ndjson", "no-store"), reply
     lines = [json.loads(line) for line in reply.body.splitlines()]
@@ -360,7 +368,7 @@ def test_whose_erasure_is_not_finished_is_erased_first(monkeypatch, beside):
 
     def refused():
         told = ops.request("GET", export_at("half-erased"), may_fail=True).problem("busy")
-        return "erasure" in told["detail"]  # and not: its views are not written yet
+        return "erasure" in told["detail"]
 
     with asleep(stack, ["runner"]):  # whose sweeper would finish it
         with pytest.raises(AssertionError, match="closed|reset|refused|pipe"):
@@ -378,6 +386,7 @@ def test_an_export_that_ends_early_does_not_look_whole(beside):
     coupon = stack.coupon(slots=count, cap={"total": count, "per_user": count})
     for _ in range(count):
         stack.client("storefront").take(coupon, "u-early", metadata={"long": "x" * 4000}).expect(201)
+    wait_until("the bucket", lambda: stack.is_written(coupon))
     assert len(exported(stack.client("ops"), "u-early")) == 1 + 3 * count
     oldest = stack.database.ledger.find_one({"who.u": "u-early"}, sort=[("_id.seq", 1)])
     stack.database.ledger.update_one({"_id": oldest["_id"]}, {"$set": {"e": "damaged"}})

@@ -1,5 +1,5 @@
 """What the service asks of the database, as its profiler saw it: commands name the key that decides the shard, so that one shard
-does each does each of them, and nothing starts a transaction; reads see what a majority has, lanes' reads of views not before their mark,
+does each of them, and nothing starts a transaction; reads see what a majority has, those of lanes nothing from before their tail,
 and writes wait for a majority and its journals. The replica set is spoken to as if it were a sharded cluster."""
 import collections
 import itertools
@@ -12,10 +12,9 @@ from receiver import Receiver
 from stack import WEBHOOKS, wait_until
 
 PROFILE_BYTES = 64 * 1024 * 1024
-KEYED = {"ledger", "users", "buckets", "codes", "code_buckets", "marks", "totals", "refusals"}  # sharded by hashed `_id.c`
+KEYED = {"ledger", "buckets", "codes", "code_buckets", "lanes", "marks", "totals", "refusals"}  # sharded by hashed `_id.c`
 KEYED_BY_ID = {"coupons"}  # by their hashed `_id`
 ORDER = {"id": "o-1", "amount_minor": 4200, "currency": "EUR"}
-
 
 
 def by(*members):
@@ -25,18 +24,16 @@ def by(*members):
 
 # What looks over all coupons on purpose, never on the way of a taking: collection, which filters, why.
 ACROSS = [
-    ("users", by("_id.h", "view.part"), "the wallet, and erasure: whatever a user has"),
-    ("users", by("view.orders", "view.part"), "whose an order is"),
-    ("ledger", by("arrived"), "erasure, what is done before a search, and the start of the reporter or for a webhook: what came lately"),
-    ("users", by("view.due"), "the sweeper: what is due anywhere"),
-    ("users", by("erasing"), "the sweeper: erasures that were cut short"),
-    ("users", by("view.erased", "erasing"), "the sweeper: day-old tombstones"),
-    ("buckets", by("view.due"), "the sweeper"),
+    ("ledger", by("part", "terms"), "the wallet, an erasure, an export, a search: whatever a user has, and whose an order is"),
+    ("ledger", by("arrived"), "the start of the reporter or for a webhook: what came lately"),
+    ("ledger", by("erasing"), "the sweeper: erasures that were cut short"),
+    ("ledger", by("erasing", "terms"), "an erasure and an export: those of the user"),
+    ("lanes", by("view.due"), "the sweeper: in which lanes something ends"),
     ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),
     ("coupons", by("remains"), "the sweeper: which archived coupons left something behind for long enough"),
     ("coupons", by("$and"), "lists of coupons, and the wallet's"),
     ("coupons", by(), "a report over all coupons: which there are"),
-    ("marks", by("_id.kind"), "a report over all coupons: how far their totals are"),
+    ("marks", by(), "a report over all coupons: how far their totals are"),
     ("totals", by("_id.at"), "a report over all coupons"),
     ("refusals", by("_id.at"), "a report over all coupons; and the sweeper: those that are to go"),
     ("codes", by("_id.code", "_id.c"), "resolve: the shop knows only the code; all coupons but the directory"),
@@ -45,8 +42,8 @@ ACROSS = [
 
 READS = ("find", "aggregate", "count", "distinct", "getMore")
 WRITES = ("insert", "update", "delete", "findAndModify", "findandmodify")
-# What lanes read of views and codes: not before the mark of the lane. Of the rest only the lists read these, as they are.
-NOT_BEFORE_A_MARK = {"users", "buckets", "codes", "code_buckets"}
+# What lanes read beside their tails: not before their checkpoints. Of the rest only the lists read these, as they are.
+NOT_BEFORE_A_CHECKPOINT = {"buckets", "codes", "code_buckets"}
 
 keys = (f"k-{i}" for i in itertools.count(1))
 
@@ -156,7 +153,7 @@ def live_whole(stack, receiver):
     ops.delete(f"/coupons/{stack.coupon(0)}").expect(204)
     ops.delete("/coupons/-/users/u1").expect(204)
     wait_until("the metrics to tell of a coupon", lambda: tells_of(stack, slots), every=0.5)
-    wait_until("the marks of all lanes", lambda: marks(stack) >= tails(stack))
+    wait_until("the checkpoints of all lanes", lambda: stack.is_written(*stack.database.ledger.distinct("_id.c")))
     for worker in ("worker-0", "worker-1"):
         stack.kill(worker)
     wait_until("the workers to answer", lambda: all(
@@ -174,23 +171,13 @@ def idle(stack):
 
 
 def live_anew(shop, slots, typed, imported):
-    """In lanes that another worker loads from their marks: each kind of their reads, and no list."""
+    """In lanes that another worker loads from their checkpoints: each kind of their reads, and no list."""
     shop.take(slots, "last").ok(201)
     held = shop.take(slots, "u2", key="another", state="reserved", order=ORDER)
     assert held.status in (201, 409), held
     shop.take(typed, "u7", code="TYPED-9").ok(201)
     shop.take(imported, "u8").ok(201)
     shop.take(imported, "u9", code="CODE-111").ok(201)
-
-
-def tails(stack):
-    """(coupon, lane, seq) of all batches."""
-    newest = stack.database.ledger.aggregate([{"$group": {"_id": {"c": "$_id.c", "l": "$_id.l"}, "seq": {"$max": "$_id.seq"}}}])
-    return {(d["_id"]["c"], d["_id"]["l"], d["seq"]) for d in newest}
-
-
-def marks(stack):
-    return {(d["_id"]["c"], d["_id"]["l"], d["seq"]) for d in stack.database.marks.find({"_id.kind": "views"})}
 
 
 # ---- what was seen ----
@@ -228,7 +215,7 @@ def exemption(collection, query):
 
 class Seen:
     """What the profiler's entries say: how many commands there were, which are `bad`, which exemptions were made use of; how many
-    reads came `since` then, when all lanes had marks, and lanes' reads of views have to be not before those."""
+    reads came `since` then, when all lanes had checkpoints, and lanes' reads have to be not before those."""
 
     def __init__(self, entries, since=None):
         self.commands, self.bad, self.exempt = collections.Counter(), collections.Counter(), set()
@@ -246,8 +233,8 @@ class Seen:
         if not self.since or entry["ts"] < self.since or not has_key(collection, query):
             return
         self.after[collection] += "afterClusterTime" in concern
-        if collection in NOT_BEFORE_A_MARK and "afterClusterTime" not in concern:
-            self.bad[collection, "reads perhaps what was before the mark", str(query)[:300]] += 1
+        if collection in NOT_BEFORE_A_CHECKPOINT and "afterClusterTime" not in concern:
+            self.bad[collection, "reads perhaps what was before the checkpoint", str(query)[:300]] += 1
 
     def _look(self, entry, collection):
         if {"startTransaction", "autocommit"} & set(entry["command"]):
@@ -311,24 +298,25 @@ def test_commands_name_their_shard_and_their_concerns_and_none_starts_a_transact
     assert not written.bad, "\n".join(f"{count} x {what}" for what, count in written.bad.most_common())
     missed = {c for c in KEYED - {"totals"} if not any(c == name for _, name in written.commands)}
     assert not missed, f"the log has no writing of {missed}: {written.commands}"
-    missed = (NOT_BEFORE_A_MARK | KEYED_BY_ID) - {c for c, count in seen.after.items() if count}
-    assert not missed, f"no lane has read {missed} not before its mark: {seen.after}"
-    missed = {(c, op) for c in KEYED for op in ("query", "insert")} - set(seen.commands) - {("marks", "insert"), ("refusals", "insert")}  # those are upserts
+    missed = (NOT_BEFORE_A_CHECKPOINT | KEYED_BY_ID) - {c for c, count in seen.after.items() if count}
+    assert not missed, f"no lane has read {missed} not before its checkpoint: {seen.after}"
+    missed = {(c, op) for c in KEYED for op in ("query", "insert")} - set(seen.commands)
+    missed -= {(c, "insert") for c in ("lanes", "marks", "refusals")}  # those are upserts
     assert not missed, f"the profiler saw none of {missed}: {seen.commands}"
     started = stack.mongo.admin.command("serverStatus")["transactions"]["totalStarted"]
     assert started == 0, f"{started} transactions were started"
 
 
-USE = {"c": "sale", "h": bytes(16)}
+BUCKET = {"c": "sale", "b": 7}
 PLANTED = {
-    "a user without a coupon": ("users", "query", {"filter": {"_id.h": bytes(16), "view.seq": 5}}),
-    "an update without the key": ("users", "update", {"q": {"view.seq": {"$lt": 5}}, "u": {}}),
-    "a view removed by a range": ("users", "remove", {"q": {"_id": {"$gt": USE}}}),
-    "several users without their coupon": ("users", "query", {"filter": {"_id": {"$in": [USE]}}}),
+    "a bucket without a coupon": ("buckets", "query", {"filter": {"_id.b": 7, "view.seq": 5}}),
+    "an update without the key": ("buckets", "update", {"q": {"view.seq": {"$lt": 5}}, "u": {}}),
+    "buckets removed by a range": ("buckets", "remove", {"q": {"_id": {"$gt": BUCKET}}}),
+    "several buckets without their coupon": ("buckets", "query", {"filter": {"_id": {"$in": [BUCKET]}}}),
     "a range of a ledger without its coupon": ("ledger", "command", {"pipeline": [{"$match": {"_id": {"$gt": {"c": "sale", "l": 0}}}}]}),
     "everything": ("totals", "query", {}),
     "a definition by its title": ("coupons", "query", {"filter": {"view.def.title": "x"}}),
-    "a transaction": ("users", "query", {"filter": {"_id": USE}, "startTransaction": True, "autocommit": False}),
+    "a transaction": ("buckets", "query", {"filter": {"_id": BUCKET}, "startTransaction": True, "autocommit": False}),
 }
 
 
@@ -340,8 +328,8 @@ def test_a_command_without_its_key_would_be_seen(what):
 
 CONCERNS = {
     "a read of what can roll back": ("ledger", {"level": "local"}),
-    "a read of a view that can be before the mark": ("users", {"level": "majority"}),
-    "codes that can be before the mark": ("codes", {"level": "majority"}),
+    "a bucket that can be before the checkpoint": ("buckets", {"level": "majority"}),
+    "codes that can be before the checkpoint": ("codes", {"level": "majority"}),
 }
 
 
@@ -349,7 +337,7 @@ CONCERNS = {
 def test_a_read_that_is_too_weak_would_be_seen(what):
     collection, concern = CONCERNS[what]
     entry = {"ns": f"coupons.{collection}", "op": "query", "ts": 2, "readConcern": concern,
-             "command": {"find": collection, "filter": {"_id": USE}}}
+             "command": {"find": collection, "filter": {"_id": BUCKET}}}
     assert Seen([entry], since=1).bad
     entry["readConcern"] = {"level": "majority", "afterClusterTime": 1}
     assert not Seen([entry], since=1).bad
@@ -357,12 +345,12 @@ def test_a_read_that_is_too_weak_would_be_seen(what):
 
 @pytest.mark.parametrize("concern", [{"w": 1, "j": True}, {"w": "majority"}, {"w": "majority", "j": False}, {}])
 def test_a_write_that_can_be_lost_would_be_seen(concern):
-    line = {"msg": "Slow query", "attr": {"type": "command", "appName": "coupons", "command": {"update": "users"}, "writeConcern": concern}}
+    line = {"msg": "Slow query", "attr": {"type": "command", "appName": "coupons", "command": {"update": "buckets"}, "writeConcern": concern}}
     assert Written([json.dumps(line)]).bad
     line["attr"]["writeConcern"] = {"w": "majority", "j": True}
     assert not Written([json.dumps(line)]).bad
 
 
 def test_a_scan_of_a_whole_collection_would_be_seen():
-    entry = {"ns": "coupons.users", "op": "query", "command": {"filter": {"_id": USE}}}
+    entry = {"ns": "coupons.buckets", "op": "query", "command": {"filter": {"_id": BUCKET}}}
     assert not Seen([entry]).bad and Seen([{**entry, "planSummary": "COLLSCAN"}]).bad

@@ -1,8 +1,8 @@
 """kill -9 and SIGSTOP under load: every acknowledged redemption is there, none twice, and the same key finds the truth.
 
-The moment "after an append, before its views" is found from outside: the test watches the ledger's change stream, and kills
-the worker as soon as a batch of it shows. Views are written within milliseconds of an append, so not every kill hits that
-gap; over many kills some do, and the marks (looked at while the worker is dead) count how many.
+The moment "after an append, before its buckets" is found from outside: the test watches the ledger's change stream, and kills
+the worker as soon as a batch of it shows. Not every kill need hit that gap; the buckets (looked at while the worker is dead) count how
+many do.
 """
 import contextlib
 import functools
@@ -17,6 +17,7 @@ import pytest
 import ledger
 from client import Direct
 from effort import effort
+from halves import buckets_of
 from stack import WORKERS, age_s, children, wait_until
 from swarm import Call, Swarm, by_code, swarm, take, taken
 
@@ -84,7 +85,7 @@ def test_a_worker_is_killed_again_and_again_under_load(stack, past_nginx):
 
 
 def test_a_worker_is_killed_right_after_an_append(stack):
-    """As soon as the ledger shows a new batch, its worker dies; views and answers of it may be missing."""
+    """As soon as the ledger shows a new batch, its worker dies; buckets and answers of it may be missing."""
     slots, chance = 150_000, random.Random(13)
     coupon = stack.coupon(slots=slots)
     crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=16, pause_s=0.01)
@@ -102,14 +103,14 @@ def test_a_worker_is_killed_right_after_an_append(stack):
                 for pid in pids:
                     os.kill(pid, signal.SIGKILL)
                 seq = batch["documentKey"]["_id"]["seq"]
-                named = [w["u"] for w in batch["fullDocument"].get("who", [])]
-                written = stack.database.users.count_documents({"_id.c": coupon, "view.user": {"$in": named}, "view.seq": {"$gte": seq}})
-                behind += written < len(named)
+                changed = [{"c": coupon, "b": b} for b in buckets_of(batch["fullDocument"])]
+                written = stack.database.buckets.count_documents({"_id": {"$in": changed}, "view.seq": {"$gte": seq}})
+                behind += written < len(changed)
                 for w, pid in enumerate(pids):
                     wait_until(f"a successor of worker {w}", lambda: stack.pid(f"worker-{w}") not in (None, pid))
         finally:
             calls = crowd.end()
-    print(f"{behind} of {KILLS} kills left views behind their batch")
+    print(f"{behind} of {KILLS} kills left buckets behind their batch")
     nothing_lost_nothing_doubled(stack, coupon, calls, slots)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from crowd import issued_before
+from lanes import users_of
 from stack import BUILD, ROOT, wait_until
 
 
@@ -387,13 +388,15 @@ def json_of_what_is_stored(stack, lines, tmp_path):
     settled(stack, "one")
     assert lines("reconcile", "one", "--online") == [
         {"coupon": "one", "found": [], "to_change": 0, "changed": 0, "codes_lost": 0, "ledger_faults": 0}]
-    stack.database.users.update_one({"_id.c": "one", "view.user": "u 1"}, {"$inc": {"view.total": 7}})
+    bucket = stack.database.buckets.find_one({"_id.c": "one", "view.t": {"$ne": []}})
+    stack.database.buckets.update_one({"_id": bucket["_id"]}, {"$set": {"view.t.0.u": "somebody else"}})
     drift, result = lines("verify", "one", status=1, silent=True)
-    assert (drift["coupon"], drift["lane"], drift["what"], drift["where"], drift["field"]) == ("one", 0, "users", "u 1", "total"), drift
-    assert int(drift["found"]) == int(drift["expected"]) + 7 and (result["ok"], result["drifts"]) == (False, 1), (drift, result)
+    assert (drift["coupon"], drift["lane"], drift["what"], drift["field"]) == ("one", 0, "buckets", "user"), drift
+    assert (drift["expected"], drift["found"]) == (bucket["view"]["t"][0]["u"], "somebody else"), drift
+    assert (result["ok"], result["drifts"]) == (False, 1), result
     [result] = lines("reconcile", "one", "--online", status=1, silent=True)
     assert (result["found"], result["to_change"], result["changed"]) == (
-        [{"view": "users", "fault": "different", "count": 1, "first": ["u 1"]}], 1, 0), result
+        [{"view": "buckets", "fault": "different", "count": 1, "first": [drift["where"]]}], 1, 0), result
     assert lines.one("reconcile", "one", "--online", "--apply")["changed"] == 1
     assert lines.one("verify", "one")["ok"]
     kept = lines.one("archive", "--keep", "one", "--output", tmp_path / "one.gz")
@@ -444,6 +447,15 @@ def test_verify_says_that_all_is_well_of_an_empty_and_of_a_used_coupon(stack, st
     run(stack, "verify", empty, used)
 
 
+def test_verify_takes_each_coupon_s_lanes_by_themselves(stack, storefront):
+    """After one that was deleted, too, and others from which slots have moved."""
+    deleted, *others = [stack.coupon(slots=40, lanes=2) for _ in range(3)]
+    for coupon in others:
+        storefront.take(coupon, next(users_of(1, 2))).expect(201)
+    stack.client("ops").delete(f"/coupons/{deleted}").expect(204)
+    run(stack, "verify", deleted, *others)
+
+
 def test_verify_of_a_coupon_that_is_not_there_fails(stack):
     assert stack.couponctl("verify", "never-made").returncode != 0
 
@@ -451,11 +463,9 @@ def test_verify_of_a_coupon_that_is_not_there_fails(stack):
 # ---- every kind of damage is found ----
 
 def settled(stack, coupon):
-    """Views and totals are written up to the coupon's seq."""
+    """Checkpoint and totals are written up to the coupon's seq."""
     seq = stack.counts(coupon)["seq"]
-    marks = stack.database.marks
-    wait_until("the marks", lambda: all((m := marks.find_one({"_id": {"c": coupon, "l": 0, "kind": kind}})) and m["seq"] >= seq
-                                        for kind in ("views", "totals")))
+    wait_until("checkpoint and totals", lambda: stack.newest({"_id.c": coupon})[coupon, 0] >= seq and stack.is_written(coupon))
 
 
 def taking(document):
@@ -473,23 +483,15 @@ def view(**members):
     return lambda d: put(d["view"], **members)
 
 
-A, B = {"view.user": "a"}, {"view.user": "b"}
 BUCKET = {"_id.b": 0}
 TAKEN = {"e.k": "redeem"}
 DAMAGE = {
-    "a user's count": ("users", A, view(total=1)),
-    "a user's count of today": ("users", A, view(today=0)),
-    "a user's redemption": ("users", A, lambda d: d["view"]["redemptions"].pop()),
-    "a redemption's generation": ("users", A, lambda d: put(d["view"]["redemptions"][0], g=2)),
-    "a redemption's key": ("users", A, lambda d: put(d["view"]["redemptions"][0], key=bytes(16))),
-    "a user who took nothing": ("users", A, lambda d: put(d["_id"], h=bytes(16))),
-    "a user's name": ("users", A, view(user="ghost")),
-    "a user who is gone": ("users", B, None),
     "a slot's owner": ("buckets", BUCKET, lambda d: put(d["view"]["t"][0], u="z")),
     "a slot's state": ("buckets", BUCKET, lambda d: d["view"]["t"].pop()),
     "a slot's generation": ("buckets", BUCKET, lambda d: put(d["view"], g=[9, *d["view"]["g"][1:]])),
     "a bucket's count": ("buckets", BUCKET, view(free=0)),
     "a bucket that is gone": ("buckets", BUCKET, None),
+    "a checkpoint": ("lanes", {}, lambda d: put(d["view"], seq=d["view"]["seq"] + 9)),
     "the reporter's totals": ("totals", {}, lambda d: put(d, redeemed=4)),
     "the reporter's money": ("totals", {}, lambda d: put(d, discount_minor=0)),
     "totals that are gone": ("totals", {}, None),
@@ -501,6 +503,9 @@ DAMAGE = {
     "a batch's previous hash": ("ledger", TAKEN, lambda d: put(d, prev=bytes(32))),
     "a batch's time": ("ledger", TAKEN, lambda d: put(d, at=d["at"] + datetime.timedelta(days=1))),
     "a batch's totals": ("ledger", TAKEN, lambda d: put(d["totals"], redeemed=0)),
+    "a batch's terms": ("ledger", TAKEN, lambda d: d["terms"].pop()),
+    "a batch's part": ("ledger", TAKEN, lambda d: put(d, part=(d["part"] + 1) % 64)),
+    "a user's name": ("ledger", TAKEN, lambda d: d["who"][0].pop("u")),
     "a batch that is gone": ("ledger", {"_id.seq": 3}, None),
     "a definition": ("coupons", {}, lambda d: put(d["view"]["def"], title="Forged")),
     "a definition's cap": ("coupons", {}, lambda d: put(d["view"]["def"]["cap"], per_user=4)),
@@ -541,9 +546,9 @@ def test_verify_finds_and_names_damage(stack, settled_coupon, what):
 
 
 def test_verify_goes_through_all_coupons_and_says_which_is_wrong(stack, settled_coupon):
-    users = stack.database.users
-    users.update_one({"_id.c": settled_coupon, **A}, {"$inc": {"view.total": 1}})
+    buckets = stack.database.buckets
+    buckets.update_one({"_id.c": settled_coupon, **BUCKET}, {"$inc": {"view.free": 1}})
     text = run(stack, "verify", status=1)
-    users.update_one({"_id.c": settled_coupon, **A}, {"$inc": {"view.total": -1}})
+    buckets.update_one({"_id.c": settled_coupon, **BUCKET}, {"$inc": {"view.free": -1}})
     assert settled_coupon in text
     stack.verify(settled_coupon)

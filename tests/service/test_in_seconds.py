@@ -46,11 +46,6 @@ def test_a_worker_that_is_killed_has_a_successor_that_answers(quiet):
     quiet.client("storefront").take(coupon, "u").expect(201)
 
 
-def views_at(stack, coupon):
-    mark = stack.database["marks"].find_one({"_id": {"c": coupon, "l": 0, "kind": "views"}})
-    return mark["seq"] if mark else 0
-
-
 @pytest.mark.parametrize("name", OTHERS)
 def test_each_other_process_has_a_successor(quiet, name):
     quiet.has_lived(name)
@@ -65,7 +60,7 @@ def test_the_sweeper_ends_a_hold_that_nobody_asks_for(quiet):
     coupon = quiet.coupon(slots=1, reserve_s=5)
     quiet.client("storefront").take(coupon, "u", state="reserved").expect(201)
     seq = quiet.counts(coupon)["seq"]
-    wait_until("the views to be written", lambda: views_at(quiet, coupon) >= seq)
+    wait_until("the checkpoint", lambda: quiet.checkpoint(coupon) >= seq)
     for name in ("runner", *(f"worker-{i}" for i in range(WORKERS))):
         quiet.kill(name)
 
