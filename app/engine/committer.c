@@ -246,16 +246,19 @@ static void note_covered(struct committer *c, struct lane *l, int64_t seq)
         forget_lane(c, l);
 }
 
-/* The lane's deadline has come: what others appended is gathered first. If that fails, or takes longer, there is another deadline. */
+/* The lane's deadline has come: what others appended is gathered first. If that fails, or takes longer, there is another deadline. A lane
+ * that was stale before is flushed up to its tail: requests may wait for free slots that only a checkpoint lets them find. */
 static void flush_lane(struct committer *c, struct lane *l)
 {
+    bool more = false, was_stale = l->stale, has_gathered;
     int64_t covered = 0;
-    bool more = false, has_gathered;
 
     leave_unflushed(c, l);
     if (l->flushing || (!l->redo_log && !l->checkpoint_late))
         return; /* finish_job() sets a new deadline */
+    l->stale = false;
     has_gathered = lane_gather(l, c->store, &more, &covered) == STORE_OK && !more && !l->stale;
+    l->stale = l->stale || was_stale;
     if (covered)
         note_covered(c, l, covered);
     else if (has_gathered)

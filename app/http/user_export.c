@@ -24,11 +24,18 @@ struct lines {
     const char *coupon;
     const struct user_state *user_state;
     struct buf out;
+    bool begun;  /* the answer's head is sent */
     bool failed; /* the database did not answer, or the client is gone */
 };
 
 static void send(struct lines *l)
 {
+    if (!l->failed && !l->begun) {
+        reply_text(l->request, 200, TYPE_NDJSON);
+        reply_header(l->request, "Cache-Control", "no-store");
+        reply_send(l->request, true);
+        l->begun = true;
+    }
     if (!l->failed && l->out.len && !reply_stream(l->request, l->out.data, l->out.len))
         l->failed = true;
     buf_clear(&l->out);
@@ -217,14 +224,18 @@ static bool write_coupon(void *lines, const char *coupon, const struct user_stat
     return !l->failed;
 }
 
-static bool send_lines(struct request *r, const char *user)
+static enum handled send_lines(struct request *r, const char *user)
 {
     struct lines l = {.request = r, .user = user, .out = BUF_INIT};
 
-    l.failed = mongo_user_everywhere(r->session, user, write_coupon, &l) != STORE_OK;
+    l.failed = !r->head && mongo_user_everywhere(r->session, user, write_coupon, &l) != STORE_OK;
     send(&l);
     buf_free(&l.out);
-    return !l.failed;
+    if (!l.begun)
+        return reply_problem(r, CPN_BUSY, NULL);
+    if (l.failed)
+        r->reply.cut = true; /* a truncated export must not look complete */
+    return ANSWERED;
 }
 
 static enum handled export_user(struct request *r, const char *user)
@@ -236,12 +247,7 @@ static enum handled export_user(struct request *r, const char *user)
         return reply_problem(r, CPN_BUSY, NULL);
     if (count)
         return reply_problem(r, CPN_BUSY, "An erasure of this user has begun and is not finished: repeat it until it answers 204.");
-    reply_text(r, 200, TYPE_NDJSON);
-    reply_header(r, "Cache-Control", "no-store");
-    reply_send(r, true);
-    if (!r->head && !send_lines(r, user))
-        r->reply.cut = true; /* a truncated export must not look complete */
-    return ANSWERED;
+    return send_lines(r, user);
 }
 
 enum handled user_export(struct request *r)

@@ -328,9 +328,9 @@ def json_of_codes(stack, api, lines, tmp_path):
     stack.client("ops").post("/coupons", {"id": "coded", "title": "Codes", "state": "active", "codes": {"source": "imported"}}).expect(201)
     codes = [f'A"{i:04},"B' for i in range(2000)]
     (tmp_path / "codes").write_text("\n".join(codes) + "\n")
-    told = lines.one("codes import", "coded", tmp_path / "codes")
+    told = lines.one("codes import", "coded", tmp_path / "codes", "--accept-all")
     assert (told["imported"], told["jobs"]) == (2000, [api(f"/coupons/-/jobs/{told['jobs'][0]['id']}")]), told
-    queued = lines.one("codes import", "coded", tmp_path / "codes", "--no-wait")
+    queued = lines.one("codes import", "coded", tmp_path / "codes", "--accept-all", "--no-wait")
     assert (queued["kind"], stack.job_at(f"/coupons/-/jobs/{queued['id']}")["result"]["duplicates_in_coupon"]) == ("import", 2000)
     spent = stack.client("storefront").take("coded", 'u,"4"', code=codes[7]).ok(201)
     assert lines.one("codes show", "coded", codes[7])["user"] == 'u,"4"'
