@@ -53,9 +53,15 @@ def live(stack):
     return coupon
 
 
-def verify(stack, coupon):
-    done = stack.couponctl("verify", coupon)
+def verify(stack, *coupons):
+    done = stack.couponctl("verify", *coupons)
     return done.returncode, done.stdout
+
+
+def test_several_coupons_with_lanes_are_told_one_after_another(told):
+    stack, coupon = told
+    status, text = verify(stack, coupon, coupon)
+    assert status == 0 and text.count(f"{coupon}: ok") == 2, text
 
 
 def test_every_lane_is_told_and_has_its_own_buckets(told):

@@ -181,7 +181,7 @@ def test_doctor_sees_a_database_of_a_newer_version(beside):
     stack = beside()
     stack.signal("coupond", signal.SIGTERM)
     wait_until("coupond's end", lambda: stack.pid("coupond") is None)
-    stack.database.schema.update_one({"_id": "schema"}, {"$set": {"version": 99}})
+    stack.database.schema.update_one({"_id": "schema"}, {"$set": {"form": 99}})
     failed = {check: text for level, check, text in doctor(stack, status=1) if level == "fail"}
     assert "99" in failed["schema"] and "install the newer one" in failed["schema"], failed
 
@@ -327,8 +327,8 @@ def test_a_reload_makes_the_logs_json_and_as_quiet_as_set(beside):
 
 def test_a_newer_database_is_refused_with_what_to_do(another_stack):
     stack = another_stack()
-    assert stack.database.schema.find_one({"_id": "schema"})["version"] == 4
-    stack.database.schema.update_one({"_id": "schema"}, {"$set": {"version": 7}})
+    assert stack.database.schema.find_one({"_id": "schema"})["form"] == 2
+    stack.database.schema.update_one({"_id": "schema"}, {"$set": {"form": 7}})
     (stack.var / "second").mkdir()
     again = subprocess.run([BUILD / "coupond", "-c", stack.environment["COUPONS_CONFIG"], "-o", f"coupond.run_dir={stack.var}/second"],
                            env={**stack.environment, "MONGODB_URI": (stack.var / "run" / "mongodb_uri").read_text().strip()},

@@ -48,14 +48,14 @@ def test_a_process_that_meets_a_newer_schema_ends_and_one_that_reads_it_goes_on(
     stack = beside()
     coupon = stack.coupon(slots=10)
     target = f"/coupons/{coupon}/redemptions"
-    version = stack.database.schema.find_one({"_id": "schema"})["version"]
+    version = stack.database.schema.find_one({"_id": "schema"})["form"]
     before = stack.client("storefront").post(target, {"user": "u"}, idempotency_key="k").expect(201).json()
     master = stack.pid("coupond")
     with at_work(stack, build(tmp_path / "reads", version + 1), "reads") as (_, reads):
         reads.post(target, {"user": "v"}, idempotency_key="k-v").expect(201)
         assert stack.pid("coupond") == master
         with at_work(stack, build(tmp_path / "writes", version + 1, writes=True), "writes") as (_, writes):
-            assert stack.database.schema.find_one({"_id": "schema"})["version"] == version + 1
+            assert stack.database.schema.find_one({"_id": "schema"})["form"] == version + 1
             wait_until("the one that cannot read it to end", lambda: stack.pid("coupond") is None)
             assert f"event=schema.newer version={version + 1} newest_read={version}" in stack.log()
             for who in (reads, writes):
