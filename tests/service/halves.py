@@ -1,5 +1,5 @@
-"""Views of which one half is written: a worker dies in the midst of them (COUPONS_CRASH_POINT=views:N), and what it leaves is
-looked at before anybody repairs it."""
+"""Checkpoints of which one half is written: a worker dies in the midst of one (COUPONS_CRASH_POINT=parts:N), and what it leaves is
+looked at before anybody writes the rest."""
 import contextlib
 import itertools
 import os
@@ -10,8 +10,9 @@ from client import Direct
 from stack import PATIENCE_S, state_of, wait_until
 
 SLOTS = 50_000  # enough for all who take one until it dies
-ITEMS = 60      # of a batch: its views are written together
-DEATHS = 20     # until one is seen that came in the midst of such a batch
+ITEMS = 200     # of a batch: slots of several buckets
+BUCKET_SLOTS = 64
+DEATHS = 20     # until one is seen that came in the midst of such a checkpoint
 REPAIR = ("worker-1", "reporter", "runner", "coupond")  # a successor, too, writes what it finds missing
 serial = itertools.count(1)
 
@@ -31,15 +32,15 @@ def asleep(stack, names):
                 os.kill(pid, signal.SIGCONT)
 
 
-def views_of(stack, coupon):
-    """{seq: (users of the batch whose views are written, and whose are not)}, where everybody takes once."""
-    written = {row["view"].get("user"): row["view"]["seq"] for row in stack.database.users.find({"_id.c": coupon}, {"view.seq": 1, "view.user": 1})}
-    seen = {}
-    for batch in stack.database.ledger.find({"_id.c": coupon}, {"who.u": 1}):
-        seq, users = batch["_id"]["seq"], [one["u"] for one in batch.get("who", []) if one.get("u", "").startswith("half-")]
-        there = sum(written.get(user, 0) >= seq for user in users)
-        seen[seq] = there, len(users) - there
-    return seen
+def parts_of(stack, coupon):
+    """(buckets that are written, buckets that are not) of the newest checkpoint of which any bucket is written."""
+    written = {row["_id"]["b"]: row["view"]["seq"] for row in stack.database.buckets.find({"_id.c": coupon}, {"view.seq": 1})}
+    newest = {}
+    for batch in stack.database.ledger.find({"_id.c": coupon, "_id.seq": {"$lte": max(written.values(), default=0)}}, {"e": 1}):
+        for n in (entry["n"] for entry in batch["e"] if "g" in entry):
+            newest[n // BUCKET_SLOTS] = max(newest.get(n // BUCKET_SLOTS, 0), batch["_id"]["seq"])
+    there = sum(written.get(bucket, 0) >= seq for bucket, seq in newest.items())
+    return there, len(newest) - there
 
 
 def feed_until_it_dies(stack, coupon, pid):
@@ -54,14 +55,14 @@ def feed_until_it_dies(stack, coupon, pid):
 
 
 def dies_half_way(stack, coupon):
-    """How many views of a batch were written, and how many not, once a worker has died so. Workers that die elsewhere, as in the
-    midst of what only a few views belong to, are not it."""
+    """How many buckets of a checkpoint were written, and how many not, once a worker has died so. Workers that die elsewhere, as in the
+    midst of other coupons' checkpoints, are not it."""
     for _ in range(DEATHS):
         pid = wait_until("worker-0", lambda: (pid := stack.pid("worker-0")) and state_of(pid) and pid)
         with asleep(stack, REPAIR):
             feed_until_it_dies(stack, coupon, pid)
-            halves = [half for half in views_of(stack, coupon).values() if all(half)]
-        if halves:
-            return halves[-1]
+            half = parts_of(stack, coupon)
+        if all(half):
+            return half
         wait_until("a successor", lambda: stack.pid("worker-0") not in (None, pid))
-    raise AssertionError(f"{DEATHS} workers died, none with half of a batch's views written:\n{stack.log()[-2000:]}")
+    raise AssertionError(f"{DEATHS} workers died, none with half of a checkpoint written:\n{stack.log()[-2000:]}")
