@@ -120,7 +120,6 @@ static enum store_status read_marks(struct session *session, const char *const *
 
     BSON_APPEND_UTF8(&command, "find", "marks");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id.kind", "totals");
     if (session->mongo->sharded)
         put_ids(&filter, "_id.c", ids, count);
     if (count) {
@@ -163,7 +162,7 @@ static bool stand_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* Lanes whose marks have no time: an earlier version wrote them, or they were mended. At most LANES_AT_ONCE. */
+/* Lanes whose marks have no time: they were mended. At most LANES_AT_ONCE. */
 struct silent {
     const struct report_lane *lanes[LANES_AT_ONCE];
     size_t count, next; /* the lane after the last one checked */
