@@ -2,7 +2,7 @@
  * base/metrics.h -- counters of all processes, in shared memory.
  *
  * Shape    one slot per process: workers by index, then reporter, runner, deliverer and master. The master makes the memory before it
- *          forks; a process that replaces another takes over its slot, so counters never go back. Gauges, and debts of views, are in a bank
+ *          forks; a process that replaces another takes over its slot, so counters never go back. Gauges are in a bank
  *          per process: when a process ends, they go with it, even if two share the slot for a while
  * Usage    metrics_create() in the master; metrics_attach(slot) after the fork; then count from any thread
  *          Without them (tools, unit tests) the calls count into memory of this process
@@ -85,7 +85,7 @@ enum {
     X(SWEEPS, COUNTER, NONE, "coupons_sweeps_total", "Rounds of the sweeper, which tidies up what has expired.")       \
     X(BATCHES_FOLDED, COUNTER, NONE, "coupons_reporter_batches_total", "Batches folded into totals.")                  \
     X(REPORTER_LAG_MS, GAUGE, MILLI, "coupons_reporter_lag_seconds", "Age of the last batch when it was folded.")      \
-    X(BACKSTOPS, COUNTER, NONE, "coupons_reporter_backstops_total", "Lanes whose views the reporter had to write.")    \
+    X(BACKSTOPS, COUNTER, NONE, "coupons_reporter_backstops_total", "Lanes whose checkpoint the reporter had to write.")    \
     X(JOBS_FINISHED, COUNTER, NONE, "coupons_jobs_finished_total", "Background jobs that ended.")                      \
     X(JOBS_RUNNING, GAUGE, NONE, "coupons_jobs_running", "Background jobs running now.")                                   \
     X(DELIVERIES, COUNTER, OUTCOME, "coupons_deliveries_total", "Attempts to deliver an event to a webhook.")          \

@@ -1,8 +1,7 @@
 /*
  * store/names.h -- users are found by a keyed hash of their names, not by the names.
  *
- * Why     a document's _id and an index's keys cannot be emptied: they have only the hash h, and the name is only in the view. So an
- *         erased user leaves, for a day, nothing but a hash
+ * Why     an index's keys are kept longer than what they were made of, in logs and free pages: so they have only a keyed hash of the name
  * Hash    BLAKE2b-128 of the name: no number of users makes collisions likely
  * Key     name_key.h
  */
