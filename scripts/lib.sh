@@ -9,6 +9,8 @@ COUPONS_LISTEN=${COUPONS_LISTEN:-127.0.0.1}
 # One key is to leave something to others: half of the takings that a processor was measured with at best, and far more reads.
 COUPONS_RATE=${COUPONS_RATE:-$((4000 * $(nproc)))}
 COUPONS_RATE_KEYLESS=${COUPONS_RATE_KEYLESS:-1000}
+# With made-up keys, each of which has a rate of its own; and a shop's servers may share an address.
+[[ ! $COUPONS_RATE =~ ^[0-9]+$ ]] || COUPONS_RATE_ADDRESS=${COUPONS_RATE_ADDRESS:-$((2 * COUPONS_RATE))}
 COUPONS_VAR=${COUPONS_VAR:-$ROOT/var}
 case $COUPONS_VAR in /*) ;; *) COUPONS_VAR=$PWD/$COUPONS_VAR ;; esac
 COUPONS_CONFIG=${COUPONS_CONFIG:-$ROOT/conf/coupond.ini}
@@ -248,6 +250,25 @@ show_tail() {
 
 port_is_open() { (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null; }
 
+# ---- places ----
+
+# check_places -- that those in which we write are this user's own, or what is written there could be written elsewhere, through links of
+# whoever else has them. For root that counts most.
+check_places() {
+    local place mine found others=002 places=("$COUPONS_VAR" "$RUN" "$LOG" "$KEYS" "$COUPONS_VAR/nginx")
+    mine=$(id -u)
+    [ "$mine" -ne 0 ] || others=022
+    for place in "${places[@]}"; do
+        [ -e "$place" ] || continue
+        [[ $(stat -c %u "$place") -eq $mine && -d $place && -O $place ]] ||
+            die "$place belongs to somebody else ($(stat -c %U "$place")): set COUPONS_VAR to a directory of your own, or run this as its owner"
+        found=$(find -H "$place" -maxdepth 0 -perm "/$others")
+        [ -z "$found" ] || die "others can write $place: chmod go-w it, or set COUPONS_VAR to a directory of your own"
+        found=$(find -H "$place" -maxdepth 1 -type l ! -uid "$mine" -print -quit)
+        [ -z "$found" ] || die "$found is a link of somebody else's: remove it"
+    done
+}
+
 # ---- nginx ----
 
 # nginx_text READ_TIMEOUT -- nginx.conf.in, with the balancers in front of it, if COUPONS_BALANCER names any
@@ -453,7 +474,7 @@ member_start() {
     hand_over "$db" "$log" "$run.pid"
     "${AS[@]}" chmod 700 "$db"
     "${AS[@]}" chmod 600 "$db/keyfile"
-    # Slow operations are not logged: users and codes stand in them.
+    # Slow operations are not logged: users and codes stand in them. No zlib: before 6.0.27 and its like it leaks memory to whoever asks.
     [ "${COUPONS_TEST:-0}" != 1 ] || options+=(--setParameter enableTestCommands=1)
     # Tests start many, which hold nothing of worth: those log in at less cost, and watch themselves less.
     for parameter in ${COUPONS_MONGOD_PARAMETERS-}; do options+=(--setParameter "$parameter"); done
@@ -465,7 +486,7 @@ member_start() {
         if [ -z "$port" ] || port_is_open 127.0.0.1 "$port"; then port=$(free_port); fi
         if "${AS[@]}" "$mongod" --replSet rs0 --dbpath "$db" --bind_ip 127.0.0.1 --port "$port" --nounixsocket \
             --logpath "$log" --logappend --pidfilepath "$run.pid" --fork \
-            --keyFile "$db/keyfile" --setParameter enableLocalhostAuthBypass=false \
+            --keyFile "$db/keyfile" --setParameter enableLocalhostAuthBypass=false --networkMessageCompressors snappy,zstd \
             --slowOpSampleRate 0 --setParameter shutdownTimeoutMillisForSignaledShutdown=100 "${options[@]}" > "$LOG/mongod.out" 2>&1; then
             break
         fi
@@ -495,7 +516,8 @@ addresses() {
 
 # mongod_start MEMBERS -- our replica set, of so many members where it is new; else of those that it has.
 mongod_start() {
-    local i password=$KEYS/mongodb_password hosts=()
+    local i password=$KEYS/mongodb_password hosts=() database
+    database=$("$BUILD/coupond" -c "$COUPONS_CONFIG" -o "coupond.run_dir=$RUN" -T | sed -n '/^\[mongodb\]/,/^\[/s/^database = //p')
     if [ ! -e "$COUPONS_VAR/db/WiredTiger" ]; then
         for ((i = 2; i <= $1; i++)); do mkdir -p "$COUPONS_VAR/db-$i"; done
     fi
@@ -504,7 +526,7 @@ mongod_start() {
     chmod 600 "$password"
     for ((i = 1; i <= $(members_there); i++)); do member_start $i; done
     readarray -t hosts < <(addresses)
-    "$BUILD/couponctl" replset-init "$COUPONS_VAR/db/keyfile" "$password" rs0 "${hosts[@]}" ||
+    "$BUILD/couponctl" replset-init "$COUPONS_VAR/db/keyfile" "$password" "$database" rs0 "${hosts[@]}" ||
         die "mongod runs, but could not be made a replica set with a user; its log is $LOG/mongod.log"
 }
 

@@ -310,6 +310,7 @@ static const struct {
     void (*run)(struct doctor *d);
 } checks[] = {
     {"database", false, doctor_connect},
+    {"leak", true, doctor_leak},
     {"replicas", true, doctor_replica_set},
     {"shards", true, doctor_shards},
     {"reads", true, doctor_reads},

@@ -26,6 +26,7 @@ void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64
 
 /* Checks of the database. The first one connects; the others need d->database. */
 void doctor_connect(struct doctor *d);
+void doctor_leak(struct doctor *d);
 void doctor_replica_set(struct doctor *d);
 /* These two print nothing for a replica set. */
 void doctor_shards(struct doctor *d);
@@ -39,5 +40,8 @@ void doctor_clock(struct doctor *d);
 void doctor_server_disk(struct doctor *d);
 void doctor_receipts(struct doctor *d);
 void doctor_disconnect(struct doctor *d);
+
+/* True if this version of MongoDB has the fix of CVE-2025-14847. */
+bool doctor_is_mended(const char *version);
 
 #endif

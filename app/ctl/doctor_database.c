@@ -18,6 +18,8 @@
 #define CLOCK_OFF_MS_MOST 1000
 #define MAINTAINED_FROM 7 /* MongoDB 6.0 had its last fixes in July 2025 */
 
+#define LEAK "CVE-2025-14847" /* https://jira.mongodb.org/browse/SERVER-115508 */
+
 struct doctor_database {
     struct mongo *mongo;
     struct store *session;
@@ -63,6 +65,39 @@ void doctor_disconnect(struct doctor *d)
         mongo_close(base->mongo);
     free(base);
     d->database = NULL;
+}
+
+/* The first versions of their lines that have the fix of LEAK; newer lines have it, others do not. */
+static const int mended[][3] = {{4, 4, 30}, {5, 0, 32}, {6, 0, 27}, {7, 0, 28}, {8, 0, 17}, {8, 2, 3}};
+
+bool doctor_is_mended(const char *version)
+{
+    const size_t count = sizeof mended / sizeof *mended;
+    int at[3] = {0};
+
+    if (sscanf(version, "%d.%d.%d", &at[0], &at[1], &at[2]) != 3) // NOLINT(cert-err34-c): of the server, and bounded
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (at[0] == mended[i][0] && at[1] == mended[i][1])
+            return at[2] >= mended[i][2];
+    return at[0] > mended[count - 1][0] || (at[0] == mended[count - 1][0] && at[1] > mended[count - 1][1]);
+}
+
+void doctor_leak(struct doctor *d)
+{
+    const struct server_facts *s = &d->database->server;
+
+    if (doctor_is_mended(s->version))
+        doctor_tell(d, DOCTOR_OK, "MongoDB %s has the fix of " LEAK, s->version);
+    else if (s->zlib)
+        doctor_tell(d, DOCTOR_FAIL,
+                    "MongoDB %s shows its memory to whoever can connect to it, without a password (" LEAK "): install 8.2.3, 8.0.17, "
+                    "7.0.28, 6.0.27 or a newer one of its line, or start each server with --networkMessageCompressors snappy,zstd",
+                    s->version);
+    else
+        doctor_tell(d, DOCTOR_OK,
+                    "MongoDB %s lacks the fix of " LEAK " (in 8.2.3, 8.0.17, 7.0.28, 6.0.27), but takes no zlib, which it is about",
+                    s->version);
 }
 
 void doctor_replica_set(struct doctor *d)

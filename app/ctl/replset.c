@@ -1,9 +1,10 @@
 /*
  * ctl/replset.c -- makes one or several mongods a replica set with one user, for scripts/run (a fresh machine has no mongosh).
  *
- * Usage    couponctl replset-init KEYFILE PASSWORD-FILE NAME HOST:PORT...
+ * Usage    couponctl replset-init KEYFILE PASSWORD-FILE DATABASE NAME HOST:PORT...
  *          KEYFILE: the servers'; whoever knows it can act as the internal user __system, so even a server that admits nobody can be given
- *          its first user. PASSWORD-FILE: the password of that user, DATABASE_USER.
+ *          its first user. PASSWORD-FILE: the password of that user, DATABASE_USER, who may read and write DATABASE, and see which
+ *          clients are connected (couponctl restored), and nothing else
  * Repeats  are harmless; a set of one that has another HOST:PORT (the port changed) gets the new one, a user with another password this one
  * Errors   exit 1, with a sentence on standard error
  * Besides store/, the only place that talks to MongoDB: store/ needs a replica set, which is not there yet.
@@ -176,8 +177,8 @@ static mongoc_client_t *connect_as_system(const char *key, const char *address)
     return client;
 }
 
-/* Make the one user, with this password and all rights. */
-static bool make_user(mongoc_client_t *client, const char *password, bson_error_t *error)
+/* Make the one user, with this password and the rights that the service needs; or give these to the one there is. */
+static bool make_user(mongoc_client_t *client, const char *password, const char *database, bson_error_t *error)
 {
     static const char *const verbs[] = {"createUser", "updateUser"};
     char json[2 * SECRET_SIZE];
@@ -186,7 +187,10 @@ static bool make_user(mongoc_client_t *client, const char *password, bson_error_
     for (int i = 0; i < 2 && !ok && (i == 0 || error->code == USER_EXISTS); i++) {
         bson_t reply;
 
-        snprintf(json, sizeof json, "{\"%s\": \"" DATABASE_USER "\", \"pwd\": \"%s\", \"roles\": [\"root\"]}", verbs[i], password);
+        snprintf(json, sizeof json,
+                 "{\"%s\": \"" DATABASE_USER "\", \"pwd\": \"%s\", "
+                 "\"roles\": [{\"role\": \"readWrite\", \"db\": \"%s\"}, \"clusterMonitor\"]}",
+                 verbs[i], password, database);
         ok = run(client, json, &reply, error);
         bson_destroy(&reply);
     }
@@ -219,11 +223,11 @@ int ctl_replset_init(int argc, char **argv)
     struct set set;
     int code = 1;
 
-    if (argc < 5) {
-        fprintf(stderr, "usage: couponctl replset-init KEYFILE PASSWORD-FILE NAME HOST:PORT...\n");
+    if (argc < 6) {
+        fprintf(stderr, "usage: couponctl replset-init KEYFILE PASSWORD-FILE DATABASE NAME HOST:PORT...\n");
         return 64;
     }
-    set = (struct set){.name = argv[3], .hosts = argv + 4, .count = argc - 4};
+    set = (struct set){.name = argv[4], .hosts = argv + 5, .count = argc - 5};
     mongoc_init();
     if (!read_secret(argv[1], key) || !read_secret(argv[2], password) || !(first = connect_as_system(key, set.hosts[0])))
         goto out;
@@ -231,7 +235,7 @@ int ctl_replset_init(int argc, char **argv)
         fprintf(stderr, "couponctl: cannot create the replica set %s at %s: %s\n", set.name, set.hosts[0], error.message);
     else if (!(primary = wait_for_primary(key, &set)))
         fprintf(stderr, "couponctl: the server at %s did not become primary within %d s\n", set.hosts[0], PRIMARY_WAIT_MS / 1000);
-    else if (!make_user(primary, password, &error))
+    else if (!make_user(primary, password, argv[3], &error))
         fprintf(stderr, "couponctl: the user " DATABASE_USER " cannot be made at %s: %s\n", set.hosts[0], error.message);
     else
         code = 0;

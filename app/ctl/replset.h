@@ -2,7 +2,7 @@
 #ifndef CTL_REPLSET_H
 #define CTL_REPLSET_H
 
-/* argv: replset-init KEYFILE PASSWORD-FILE NAME HOST:PORT... Returns the exit code. */
+/* argv: replset-init KEYFILE PASSWORD-FILE DATABASE NAME HOST:PORT... Returns the exit code. */
 int ctl_replset_init(int argc, char **argv);
 
 #endif

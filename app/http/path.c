@@ -79,6 +79,7 @@ bool path_parse(struct path *p, const char *target, struct arena *a)
             p->count++; /* deeper than any route */
             break;
         }
+        p->escaped[p->count] = memchr(at, '%', part) != NULL;
         p->segments[p->count] = decode(at, part, false, a);
         if (!p->segments[p->count++])
             return false;

@@ -22,6 +22,7 @@ struct query_param {
 
 struct path {
     const char *segments[PATH_SEGMENTS_MAX]; /* "/a/b" has two; a trailing slash makes an empty last one */
+    bool escaped[PATH_SEGMENTS_MAX];         /* it was written with an escape */
     size_t count;          /* PATH_SEGMENTS_MAX + 1: deeper than any route */
     const char *raw;       /* the path as received, without the query */
     struct query_param query[QUERY_MAX];

@@ -256,6 +256,7 @@ static void read_header(struct request *r)
         ROW("REQUEST_URI", target),
         ROW("CONTENT_TYPE", content_type),
         ROW("CONTENT_LENGTH", content_length),
+        ROW("HTTP_CONTENT_ENCODING", content_encoding),
         ROW("HTTP_AUTHORIZATION", authorization),
         ROW("HTTP_ORIGIN", origin),
         ROW("HTTP_IDEMPOTENCY_KEY", idempotency_key),

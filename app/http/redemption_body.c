@@ -12,6 +12,9 @@
 #define LABEL_MAX 128
 #define NO_USERS 1024 /* many times a coupon's lanes, and few enough to be remembered */
 #define LINES_MAX 500 /* keeps their sum within 64 bits */
+/* Minor units. The discounts of a coupon must add up to at most MONEY_MAX: one order alone is never what uses that up. */
+#define ORDER_MAX INT64_C(10000000000000)
+#define ORDER_MAX_TEXT "10000000000000"
 
 /* ---- in ---- */
 
@@ -25,7 +28,7 @@ static bool is_printable(const char *text)
 
 #define LINE(member) offsetof(struct order_line, member)
 static const struct field_row line_rows[] = {
-    {"amount_minor", ROW_INT, LINE(amount_minor), 0, MONEY_MAX, .flags = ROW_REQUIRED},
+    {"amount_minor", ROW_INT, LINE(amount_minor), 0, ORDER_MAX, .flags = ROW_REQUIRED},
     {"category", ROW_STRING, LINE(category), 1, LABEL_MAX, .flags = ROW_NULLABLE},
     {"quantity", ROW_INT, LINE(quantity), 1, 1000000, .flags = 0},
     {"sku", ROW_STRING, LINE(sku), 1, LABEL_MAX, .flags = ROW_NULLABLE},
@@ -36,15 +39,27 @@ static const struct field_table line_table = {line_rows, sizeof line_rows / size
 
 #define ORDER(member) offsetof(struct order, member)
 static const struct field_row order_rows[] = {
-    {"amount_minor", ROW_INT, ORDER(amount_minor), 0, MONEY_MAX, .flags = ROW_NULLABLE},
+    {"amount_minor", ROW_INT, ORDER(amount_minor), 0, ORDER_MAX, .flags = ROW_NULLABLE},
     {"currency", ROW_STRING, ORDER(currency), 3, 3, .flags = ROW_NULLABLE, .valid = currency_valid,
      .rule = "must be three upper-case letters, such as EUR"},
     {"id", ROW_STRING, ORDER(id), 1, LABEL_MAX, .flags = ROW_NULLABLE},
     {"items", ROW_ARRAY, ORDER(lines), 0, LINES_MAX, .table = &line_table, .count_offset = ORDER(line_count)},
 };
 static const struct order order_start = {.amount_minor = COUPON_NULL};
+
+static void check_order(const void *from, const char *pointer, struct errors *e)
+{
+    const struct order *order = from;
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < order->line_count; i++)
+        sum += order->lines[i].amount_minor;
+    if (sum > ORDER_MAX)
+        errors_add(e, pointer_to(e->arena, pointer, "items"), "must add up to at most " ORDER_MAX_TEXT);
+}
+
 static const struct field_table order_table = {order_rows, sizeof order_rows / sizeof order_rows[0],
-                                               sizeof(struct order), &order_start, NULL};
+                                               sizeof(struct order), &order_start, check_order};
 
 static const char *const take_states[] = {"issued", "reserved", "redeemed", NULL};
 static const enum slot_state states_of[] = {

@@ -35,7 +35,7 @@ enum method { METHOD_GET, METHOD_POST, METHOD_PATCH, METHOD_DELETE, METHOD_OTHER
 /* The header fields that we use; NULL: absent. Valid until FCGX_Finish_r(). */
 struct request_header {
     const char *method, *target, *content_type, *content_length, *authorization, *idempotency_key, *if_match,
-        *if_none_match, *accept, *request_id, *remote_addr, *metrics_open, *key_only, *asked_before, *origin;
+        *if_none_match, *accept, *request_id, *remote_addr, *metrics_open, *key_only, *asked_before, *origin, *content_encoding;
 };
 
 struct reply {

@@ -211,12 +211,13 @@ const char *const *router_offers(const struct route *route)
 
 /* ---- which route ---- */
 
+/* A pattern's own words have no escapes, so that nginx, which sees the path as it was sent, takes it for the same. */
 static bool matches(const struct pattern *p, const struct path *path)
 {
     if (p->count != path->count)
         return false;
     for (size_t i = 0; i < p->count; i++) {
-        if (p->segments[i] ? strcmp(p->segments[i], path->segments[i]) != 0 : !*path->segments[i])
+        if (p->segments[i] ? path->escaped[i] || strcmp(p->segments[i], path->segments[i]) != 0 : !*path->segments[i])
             return false;
         if (p->coupon[i] && strcmp(path->segments[i], "-") == 0)
             return false;
@@ -357,6 +358,21 @@ bool router_has_type(const char *content_type, const char *type)
     return strncasecmp(charset, "utf-8", 5) == 0 && strchr("\" \t;", charset[5]);
 }
 
+static bool has_body(const struct request *r)
+{
+    const char *length = r->header.content_length;
+
+    return r->route->body != BODY_NONE && length && length[strspn(length, "0")] != '\0';
+}
+
+/* True if its body is compressed: no call takes that. */
+static bool is_encoded(const struct request *r)
+{
+    const char *coding = r->header.content_encoding;
+
+    return has_body(r) && coding && *coding && strcasecmp(coding, "identity") != 0;
+}
+
 static bool type_fits(const struct request *r)
 {
     static const char *const types[BODY_TYPE_COUNT][2] = {
@@ -364,9 +380,9 @@ static bool type_fits(const struct request *r)
         [BODY_PATCH] = {"application/json", "application/merge-patch+json"},
         [BODY_TEXT] = {"text/plain", "text/csv"},
     };
-    const char *type = r->header.content_type, *length = r->header.content_length;
+    const char *type = r->header.content_type;
 
-    if (r->route->body == BODY_NONE || !length || length[strspn(length, "0")] == '\0')
+    if (!has_body(r))
         return true; /* no body has no type: a missing body is reported as such */
     for (size_t i = 0; i < 2; i++)
         if (type && types[r->route->body][i] && router_has_type(type, types[r->route->body][i]))
@@ -464,6 +480,10 @@ static enum handled check(struct request *r)
                : r->allowed ? not_allowed(r) : early(r, CPN_NOT_FOUND, NULL);
     if (!is_acceptable(r, router_offers(route)))
         return not_acceptable(r, router_offers(route));
+    if (is_encoded(r)) {
+        reply_header(r, "Accept-Encoding", "identity");
+        return early(r, CPN_UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without Content-Encoding.");
+    }
     if (!type_fits(r)) {
         if (route->body == BODY_PATCH)
             reply_header(r, "Accept-Patch", "application/merge-patch+json, application/json");
@@ -484,6 +504,15 @@ static enum handled check(struct request *r)
     return request_to_blocking_pool(r, read_body) == PENDING ? PENDING : answered_early(r);
 }
 
+/* nginx asks whether a large body may be sent: yes where one is read. Nothing is done yet. */
+static enum handled admit_body(struct request *r)
+{
+    r->permitted = r->route && r->route->body_max > BODY_MAX;
+    if (r->permitted)
+        return reply_empty(r, 204);
+    return early(r, r->bad_target ? CPN_BAD_REQUEST : CPN_NOT_FOUND, NULL);
+}
+
 /* The caller's role is known. */
 static enum handled permit(struct request *r)
 {
@@ -491,8 +520,7 @@ static enum handled permit(struct request *r)
         return answered_early(r);
     if (r->route && !(r->route->roles & ROLE_BIT(r->role)))
         return early(r, CPN_FORBIDDEN, NULL);
-    r->permitted = r->header.key_only;
-    return r->permitted ? reply_empty(r, 204) : check(r);
+    return r->header.key_only ? admit_body(r) : check(r);
 }
 
 static enum handled authorize(struct request *r)
@@ -522,8 +550,9 @@ static enum handled authorize(struct request *r)
 enum handled router_begin(struct request *r)
 {
     unsigned flags = router_find(r);
+    bool open = (flags & ROUTE_OPEN) || ((flags & ROUTE_METRICS) && r->header.metrics_open && !r->header.authorization);
 
-    if (r->allowed && ((flags & ROUTE_OPEN) || ((flags & ROUTE_METRICS) && r->header.metrics_open && !r->header.authorization)))
+    if (r->allowed && open && !r->header.key_only)
         return check(r);
     return authorize(r);
 }

@@ -11,7 +11,6 @@
 #include "base/metrics.h"
 #include "coupons/fold.h"
 #include "coupons/period.h"
-#include "store/names.h"
 #include "store/store.h"
 #include "store/watermark.h"
 

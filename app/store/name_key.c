@@ -1,7 +1,6 @@
 /* store/name_key.c -- see name_key.h. */
 #include "store/name_key.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -32,12 +31,6 @@ bool session_finds_names(struct session *session)
     const struct name_key *key;
 
     return mongo_name_key(&session->store, &key) == STORE_OK;
-}
-
-struct name_hash session_name_hash(const struct session *session, const char *name)
-{
-    assert(session->has_name_key);
-    return name_hash(&session->name_key, name);
 }
 
 struct name_key name_key_random(void)

@@ -1,13 +1,13 @@
 /*
- * store/name_key.h -- the key under which a database's users are hashed (names.h).
+ * store/name_key.h -- the key under which the names in a database's ledger are hashed (terms.h).
  *
  * Key     the secret "names" (secrets.h), made with the database and never changed: under another key no user would be found, and every
- *         cap would start over. So it is stored with the users, and is in the same backup
+ *         cap would start over. So it is stored with the ledger, and is in the same backup
  */
 #ifndef STORE_NAME_KEY_H
 #define STORE_NAME_KEY_H
 
-#include "store/names.h"
+#include "store/secret.h"
 #include "store/store.h"
 
 /* The database's key; the session caches it. STORE_NOT_FOUND: it has none, which is logged. */

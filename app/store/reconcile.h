@@ -12,7 +12,6 @@
 #define STORE_RECONCILE_H
 
 #include "store/mongo.h"
-#include "store/names.h"
 #include "store/terms.h"
 
 /* Name this process to the server, and so to mongo_others(). Call before mongo_open(). */

@@ -41,6 +41,7 @@ struct server_facts {
     char set[SERVER_TEXT_SIZE];     /* the replica set's name; "" behind mongos */
     char primary[SERVER_TEXT_SIZE];
     int members;                    /* that hold data */
+    bool zlib;                      /* it takes messages that are compressed so */
     int64_t disk_total, disk_used;  /* bytes, of the server's file system; 0: unknown */
 };
 enum store_status server_facts(struct store *s, struct server_facts *facts);

@@ -35,15 +35,24 @@ static bool ask(struct session *session, const char *database, const char *name,
     return session_run_on(session, database, &command, reply, &error);
 }
 
+/* hello, as a client says it that would compress with zlib. */
+static bool greet(struct session *session, bson_t *reply)
+{
+    AUTO_BCON command = BCON_NEW("hello", BCON_INT32(1), "compression", "[", BCON_UTF8("zlib"), "]");
+    bson_error_t error;
+
+    return session_run_on(session, "admin", command, reply, &error);
+}
+
 enum store_status server_facts(struct store *s, struct server_facts *facts)
 {
     struct session *session = session_of(s);
     AUTO_BSON hello;
     AUTO_BSON build;
     AUTO_BSON stats;
-    bool told = ask(session, "admin", "hello", &hello);
+    bool told = greet(session, &hello);
     bool built = ask(session, "admin", "buildInfo", &build);
-    bson_t hosts;
+    bson_t hosts, compressors;
 
     *facts = (struct server_facts){.members = 0};
     snprintf(facts->driver, sizeof facts->driver, "%s", mongoc_get_version());
@@ -52,6 +61,7 @@ enum store_status server_facts(struct store *s, struct server_facts *facts)
     copy_text(&build, "version", facts->version);
     if (find_array(&hello, "hosts", &hosts))
         facts->members = (int)array_count(&hosts);
+    facts->zlib = find_array(&hello, "compression", &compressors) && array_count(&compressors) > 0;
     if (ask(session, session->mongo->database, "dbStats", &stats)) { /* the user may lack the right: then they stay unknown */
         facts->disk_total = whole_number(&stats, "fsTotalSize");
         facts->disk_used = whole_number(&stats, "fsUsedSize");

@@ -10,4 +10,9 @@ struct secret {
     uint8_t bytes[SECRET_LEN];
 };
 
+/* The one under which names are hashed (name_key.h). */
+struct name_key {
+    struct secret secret;
+};
+
 #endif

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "store/mongo.h"
-#include "store/names.h"
+#include "store/secret.h"
 #include "store/terms.h"
 
 #define CODE_NO_NAMESPACE 26
@@ -224,9 +224,8 @@ bool refusals_doc_read(const bson_t *doc, struct refusals_doc *r);
 /* Append the filter of the totals, or refusals, of ids (count 0: all) in [from_ms, to_ms). */
 void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms);
 
-/* True if session_name_hash() may be called; otherwise the key could not be read, which is logged. */
+/* True if session->term_key may be used; otherwise the key could not be read, which is logged. */
 bool session_finds_names(struct session *session);
-struct name_hash session_name_hash(const struct session *session, const char *name);
 
 /* ---- replies of writes ---- */
 /* True if there is no write concern error. Otherwise the outcome is unknown, and logged. */

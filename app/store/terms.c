@@ -9,17 +9,18 @@
 #include "base/hash.h"
 
 _Static_assert(sizeof(struct term_key) == crypto_shorthash_KEYBYTES, "libsodium's size");
-_Static_assert(sizeof(struct term_key) == NAME_HASH_LEN, "a key is the hash of a name");
+_Static_assert(sizeof(struct term_key) >= crypto_generichash_BYTES_MIN, "libsodium's size");
+_Static_assert(sizeof(struct secret) <= crypto_generichash_KEYBYTES_MAX, "libsodium's size");
 _Static_assert(crypto_shorthash_BYTES == sizeof(int64_t), "a term is a hash");
 
-#define TERMS "\x01terms" /* no user's name: those have no control characters */
+#define TERMS "\x01terms" /* what the key is for */
 
 struct term_key term_key(const struct name_key *key)
 {
-    const struct name_hash hash = name_hash(key, TERMS);
     struct term_key derived;
 
-    memcpy(derived.bytes, hash.bytes, sizeof derived.bytes);
+    crypto_generichash(derived.bytes, sizeof derived.bytes, (const unsigned char *)TERMS, strlen(TERMS), key->secret.bytes,
+                       sizeof key->secret.bytes);
     return derived;
 }
 

@@ -13,7 +13,7 @@
 #define STORE_TERMS_H
 
 #include "coupons/batch.h"
-#include "store/names.h"
+#include "store/secret.h"
 
 #define TERM_PARTS 64 /* stored: must never change */
 
@@ -21,6 +21,7 @@ struct term_key {
     uint8_t bytes[16];
 };
 
+/* Derived from the database's name key. */
 struct term_key term_key(const struct name_key *key);
 int64_t term_part(const char *coupon);
 int64_t term_of_user(const struct term_key *key, const char *user);

@@ -42,7 +42,8 @@ struct reading {
     struct head before, tail; /* of the lane's last batch, before and after its views were read */
     bool enough;              /* the other parts need not be read */
     atomic_uint next;         /* the next range or page to take */
-    pthread_mutex_t lock;     /* guards the rest, reports and progress; and the replay, while views are read */
+    pthread_mutex_t views;    /* guards the replay while views are read; taken before the other */
+    pthread_mutex_t lock;     /* guards the rest, reports and progress */
     pthread_cond_t turned;
     unsigned turn;            /* the page to be replayed next */
     enum store_status status; /* the first failure */
@@ -200,7 +201,7 @@ static enum store_status read_buckets(struct reading *g, struct store *session, 
         do
             s = mongo_stored_buckets(session, g->scan->coupon, from, PAGE_BUCKETS, &a, buckets, &count);
         while (scan_again(s, &tries));
-        pthread_mutex_lock(&g->lock);
+        pthread_mutex_lock(&g->views);
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
             if (buckets[i].b < end)
@@ -208,7 +209,7 @@ static enum store_status read_buckets(struct reading *g, struct store *session, 
             if (buckets[i].readable)
                 bucket_release(&buckets[i].bucket);
         }
-        pthread_mutex_unlock(&g->lock);
+        pthread_mutex_unlock(&g->views);
         advance(g, (int64_t)count * BUCKET_SLOTS);
         arena_reset(&a);
     }
@@ -233,13 +234,13 @@ static enum store_status read_codes(struct reading *g, struct store *session, un
         do
             s = mongo_stored_codes(session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
         while (scan_again(s, &tries));
-        pthread_mutex_lock(&g->lock);
+        pthread_mutex_lock(&g->views);
         for (size_t i = 0; i < count; i++) {
             from = codes[i].b + 1;
             if (codes[i].b < end)
                 replay_codes(g->replay, codes[i].b, codes[i].codes, codes[i].odd);
         }
-        pthread_mutex_unlock(&g->lock);
+        pthread_mutex_unlock(&g->views);
         arena_reset(&a);
     }
     arena_free(&a);
@@ -520,7 +521,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     struct reading g = {.scan = v, .how = how};
     enum store_status s;
 
-    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
+    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_mutex_init(&g.views, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
         abort();
     arena_init(&g.arena, 0);
     s = scan_checkpoint(v, how->lane, &g.arena, &g.ends.found);
@@ -532,6 +533,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
         s = tell_parts(&g);
     arena_free(&g.arena);
     pthread_cond_destroy(&g.turned);
+    pthread_mutex_destroy(&g.views);
     pthread_mutex_destroy(&g.lock);
     return s;
 }

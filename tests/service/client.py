@@ -37,6 +37,8 @@ class Reply:
     def header(self, name):
         """The field's value, None without; a field that must be single and is not fails."""
         values = [v for n, v in self.headers if n.lower() == name.lower()]
+        if name.lower() == "vary" and values:  # a list: nginx has a line of its own
+            return ", ".join(values)
         assert len(values) <= 1, f"{name} came {len(values)} times\n{self}"
         return values[0] if values else None
 

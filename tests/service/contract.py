@@ -71,6 +71,7 @@ class Operation:
             assert reply.status in OF_THE_FRONT | {405}, f"{self.name} has no answer {reply.status}\n{reply}"
             return
         assert len(reply.header("X-Request-Id") or "") > 0, f"X-Request-Id\n{reply}"
+        assert not (reply.header("ETag") or "").startswith("W/"), f"a weak ETag\n{reply}"
         headers = answer.get("headers", {})
         for name in ("Location", "ETag", "Link", "Idempotent-Replayed", "Coupons-As-Of", "Retry-After", "WWW-Authenticate", "RateLimit",
                      "RateLimit-Policy"):

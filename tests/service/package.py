@@ -18,7 +18,7 @@ import tempfile
 import pytest
 
 from clean_root import CleanRoot, allowed, fields_of, run
-from client import Http
+from client import Http, HttpOverSocket
 from ports import free_port
 from stack import BUILD, ROOT, wait_until
 
@@ -46,8 +46,9 @@ class Machine(CleanRoot):
     def __init__(self, root, package, stack, also=""):
         fields = fields_of(package)
         super().__init__(root, ", ".join(filter(None, [fields["Depends"], fields["Recommends"], also])))
-        self.package, self.port, self.metrics, self.running = package, free_port(), free_port(), []
+        self.package, self.port, self.running = package, free_port(), []
         self.uri = (stack.var / "run" / "mongodb_uri").read_text().strip()
+        stack.admit("packaged")
 
     def install(self):
         (self.root / "tmp" / self.package.name).write_bytes(self.package.read_bytes())
@@ -62,8 +63,7 @@ class Machine(CleanRoot):
         # Nobody is to be told `busy` because of other work of the machine; the site waits for some seconds longer.
         config.write_text(config.read_text() + "\n[mongodb]\ndatabase = packaged\n[worker]\nrequest_deadline_ms = 12000\n")
         site = self.root / "etc/nginx/sites-available/coupons"
-        site.write_text(re.sub(r"(listen \S*?)\b(8080|9464)\b", lambda m: m[1] + str(self.port if m[2] == "8080" else self.metrics),
-                               site.read_text()))
+        site.write_text(re.sub(r"(listen \S*?)\b8080\b", rf"\g<1>{self.port}", site.read_text()))
 
     def of_unit(self, name):
         unit = (self.root / "lib/systemd/system/coupond@.service").read_text().replace("%i", "blue")
@@ -163,7 +163,7 @@ def test_the_package_brings_all_that_the_service_needs(machine):
     for path in ("dashboard/chart.js", "docs/", "openapi.json", "problems/sold_out"):
         page = Http(there.port).get(f"/coupons/-/{path}", headers={"Accept-Encoding": "gzip"}).expect(200)
         assert page.header("Content-Encoding") == "gzip", path
-    assert b"coupons_requests_total" in Http(there.metrics).get("/coupons/-/metrics").expect(200).body
+    assert b"coupons_requests_total" in HttpOverSocket(there.root / "run/coupons/metrics/socket").get("/coupons/-/metrics").expect(200).body
 
 
 def test_an_upgrade_keeps_what_was_changed_and_purging_keeps_what_the_database_needs(machine):

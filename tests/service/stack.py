@@ -170,6 +170,7 @@ class Stack:
             self.environment.pop(name, None)
         if beside:
             self.environment["MONGODB_URI"] = (beside.var / "run" / "mongodb_uri").read_text().strip()
+            beside.admit(self.database_name)
         for sanitizer in ("ASAN", "UBSAN", "TSAN"):  # what they find goes to files that stop() looks for
             given = os.environ.get(f"{sanitizer}_OPTIONS", "")
             self.environment[f"{sanitizer}_OPTIONS"] = f"{given}:log_path={self.var}/log/sanitizer"
@@ -207,9 +208,16 @@ class Stack:
         return self
 
     def connect(self):
-        """To its database, as the service does."""
-        self.mongo = pymongo.MongoClient((self.var / "run" / "mongodb_uri").read_text().strip())
+        """To its database: to our own mongod as who may do everything, which the service may not."""
+        uri, key = (self.var / "run" / "mongodb_uri").read_text().strip(), (self.beside or self).var / "db" / "keyfile"
+        if "//coupons:" in uri and key.exists():
+            uri = re.sub("//coupons:[^@]*@", f"//__system:{key.read_text()}@", uri) + "&authSource=local&authMechanism=SCRAM-SHA-256"
+        self.mongo = pymongo.MongoClient(uri)
         self.database = self.mongo[self.database_name]
+
+    def admit(self, database):
+        """The user of the service may have this database of our mongod, too."""
+        self.mongo.admin.command("grantRolesToUser", "coupons", roles=[{"role": "readWrite", "db": database}])
 
     def stop(self):
         transactions = self.transactions()

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from client import Direct, Http
 from stack import GUESSES, SETTINGS, Stack, wait_until
 
 LINE = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT[0-9:.]+Z) key=(?P<key>\S+) role=(?P<role>\S+) call=(?P<call>\S+) "
@@ -103,6 +104,22 @@ def test_who_has_no_good_key_writes_nothing(audited):
     audited.client().get("/coupons/-/metrics")
     audited.client().get("/coupons").problem("unauthorized")
     assert len(audit.lines()) == before
+
+
+def test_an_id_without_its_secret_is_nobody(audited):
+    """Ids are no secret: they are in this log. Neither is one whose key has ended, or was revoked, told to have called."""
+    audit = Audit(audited)
+    good, revoked = audited.key("ops"), audited.new_key("ops")
+    audited.client("ops").get("/coupons").expect(200)
+    Http(audited.port, revoked).get("/coupons").expect(200)
+    assert audited.couponctl("keys", "revoke", revoked.split("_")[1]).returncode == 0
+    for door in (Direct(audited.var / "run" / f"worker-{i}.sock", revoked) for i in range(audited.workers)):
+        wait_until("it to be refused", lambda: door.get("/coupons").status == 401)
+    before = len(audit.lines())
+    for key in (good[:-4] + ("2222" if good[-4:] != "2222" else "3333"), revoked):
+        for method, path in (("GET", "/coupons"), ("POST", "/coupons/x/codes"), ("GET", "/coupons/-/nothing")):
+            Http(audited.port, key).request(method, path, headers={"X-Request-Id": "forged"}).problem("unauthorized")
+    assert len(audit.lines()) == before, audit.lines()[before:]
 
 
 def test_it_is_reopened_when_it_was_moved_away(audited):

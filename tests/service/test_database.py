@@ -10,6 +10,7 @@ import pymongo
 import pymongo.errors
 import pytest
 
+from ports import free_port
 from stack import ROOT, SETTINGS, Stack, wait_until
 
 REFUSED = 13  # Unauthorized
@@ -67,6 +68,62 @@ def test_the_first_user_is_not_for_whoever_comes_first(tmp_path):
         is_closed(s)
 
 
+# ---- what the service itself may do there ----
+
+def test_the_service_may_use_its_own_database_and_nothing_else(stack):
+    """And it works, verifies and is well with that: every other test has it so."""
+    with pymongo.MongoClient((stack.var / "run" / "mongodb_uri").read_text().strip()) as client:
+        assert client.coupons.command({"find": "keys", "limit": 1})["ok"]
+        for database, command in (("other", {"find": "keys"}), ("other", {"insert": "x", "documents": [{}]}), ("admin", {"find": "system.users"}),
+                                  ("admin", {"createUser": "me", "pwd": "x", "roles": ["root"]}), ("admin", {"shutdown": 1}),
+                                  ("admin", {"grantRolesToUser": "coupons", "roles": ["root"]}), ("admin", {"replSetStepDown": 1}),
+                                  ("coupons", {"createUser": "me", "pwd": "x", "roles": []}), ("coupons", {"profile": 2})):
+            with pytest.raises(pymongo.errors.OperationFailure) as refused:
+                client[database].command(command)
+            assert refused.value.code == REFUSED, f"{command}: {refused.value}"
+
+
+# ---- CVE-2025-14847: before it has asked for a password it shows its memory to whoever compresses with zlib ----
+
+def compressors(client):
+    return client.admin.command("hello", compression=["snappy", "zlib", "zstd"]).get("compression")
+
+
+def leak(stack, *arguments):
+    """What doctor says of it: (level, text)."""
+    [line] = [line for line in stack.couponctl("doctor", *arguments).stdout.splitlines() if line[6:].startswith("leak ")]
+    return line[:4].strip(), line
+
+
+def test_our_mongod_takes_no_zlib(stack):
+    with stranger(stack) as client:
+        assert compressors(client) == ["snappy", "zstd"]
+    assert leak(stack)[0] == "ok"
+
+
+def mongod_program():
+    return shutil.which("mongod") or subprocess.run(
+        ["bash", "-euc", ". scripts/lib.sh; mongod_path"], cwd=ROOT, text=True, capture_output=True, check=True).stdout.strip()
+
+
+def test_doctor_says_so_of_another_mongod(stack, tmp_path):
+    port = free_port()
+    uri = f"mongodb://127.0.0.1:{port}/?replicaSet=rs0"
+    server = subprocess.Popen([mongod_program(), "--replSet", "rs0", "--dbpath", tmp_path, "--bind_ip", "127.0.0.1", "--port", str(port),
+                               "--nounixsocket"], stdout=subprocess.DEVNULL)
+    try:
+        with pymongo.MongoClient("127.0.0.1", port, directConnection=True, serverSelectionTimeoutMS=60000) as client:
+            client.admin.command("replSetInitiate", {"_id": "rs0", "members": [{"_id": 0, "host": f"127.0.0.1:{port}"}]})
+            wait_until("a primary", lambda: client.admin.command("hello")["isWritablePrimary"])
+            mended = client.server_info()["versionArray"] >= [6, 0, 27]
+        level, line = leak(stack, "--mongodb", uri)
+        assert level == ("ok" if mended else "fail") and "CVE-2025-14847" in line, line
+        assert mended or all(version in line for version in ("8.2.3", "8.0.17", "7.0.28", "6.0.27", "snappy,zstd")), line
+    finally:
+        server.kill()
+        server.wait()
+
+
 def test_secrets_are_in_files_for_their_owner_alone(stack):
     """And in no command line."""
     uri = (stack.var / "run" / "mongodb_uri").read_text().strip()
@@ -93,8 +150,7 @@ def test_a_database_that_was_made_without_a_password_is_taken_over(another_stack
     coupon = s.coupon(slots=3)
     s.client("storefront").take(coupon, "u").expect(201)
     s.script("stop")
-    program = shutil.which("mongod") or subprocess.run(
-        ["bash", "-euc", ". scripts/lib.sh; mongod_path"], cwd=ROOT, text=True, capture_output=True, check=True).stdout.strip()
+    program = mongod_program()
     port = (s.var / "run" / "mongod.port").read_text().strip()
     # as the version before passwords started it, and it goes on running
     subprocess.run([program, "--replSet", "rs0", "--dbpath", s.var / "db", "--bind_ip", "127.0.0.1", "--port", port, "--nounixsocket",
@@ -197,6 +253,41 @@ def test_a_database_stays_its_owner_s(reachable):
     os.chown(s.var / "db", NOBODY, NOBODY)
     s.start()
     assert mongod_uid(s) == NOBODY and owners(s) == {NOBODY}
+
+
+def plant_all(s, victim):
+    """All of it is somebody else's."""
+    (s.var / "log").mkdir()
+    (s.var / "log" / "coupond.out").symlink_to(victim)
+    for path in (s.var, s.var / "log"):
+        os.chown(path, NOBODY, NOBODY)
+
+
+def plant_folder(s, victim):
+    (s.var / "log").symlink_to(victim.parent)
+    os.chown(s.var / "log", NOBODY, NOBODY, follow_symlinks=False)
+
+
+def plant_file(s, victim):
+    """Whose folder it was before."""
+    (s.var / "log").mkdir()
+    (s.var / "log" / "coupond.out").symlink_to(victim)
+    os.chown(s.var / "log" / "coupond.out", NOBODY, NOBODY, follow_symlinks=False)
+
+
+def plant_anything(s, victim):
+    """Anybody can, at any time."""
+    s.var.chmod(0o777)
+
+
+@pytest.mark.parametrize("plant", [plant_all, plant_folder, plant_file, plant_anything])
+def test_root_writes_nothing_through_links_of_others(reachable, tmp_path, plant):
+    victim = tmp_path / "coupond.out"
+    victim.write_text("root's own")
+    plant(reachable, victim)
+    done = reachable.script("run", "--detach")
+    assert done.returncode == 1 and any(words in done.stdout for words in ("somebody else", "others can write")), done.stdout
+    assert victim.read_text() == "root's own" and [path.name for path in tmp_path.iterdir()] == ["coupond.out"]
 
 
 @pytest.mark.full

@@ -81,6 +81,46 @@ def test_what_never_changes_costs_no_worker_anything(stack, nobody, path, kept):
     assert requests_counted(stack) == before, "a worker was asked"
 
 
+# ---- compressed ----
+
+GZIP = {"Accept-Encoding": "gzip"}
+
+
+def test_a_long_answer_is_compressed_where_it_is_json(stack, ops, storefront):
+    coupon = stack.coupon(slots=40, cap={"total": 40, "per_user": 40})
+    for i in range(20):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    for path in (f"/coupons/{coupon}/redemptions", "/coupons", f"/coupons/{coupon}/history?x", f"/coupons/{coupon}/reports?period=hour"):
+        plain, packed = ops.get(path).expect(200), ops.get(path, headers=GZIP).expect(200)
+        assert plain.header("Content-Encoding") is None
+        if len(plain.body) >= 1024:
+            assert packed.header("Content-Encoding") == "gzip" and "Accept-Encoding" in packed.header("Vary"), packed
+            assert len(packed.body) < len(plain.body) / 2
+            if "reports" not in path:  # it says until when it is
+                assert packed.json() == plain.json()
+    assert len(ops.get(f"/coupons/{coupon}/redemptions").body) > 1024
+    for path in (f"/coupons/{coupon}/counts", "/coupons/never-made", f"/coupons/{coupon}/ledger"):
+        assert ops.get(path, headers=GZIP).header("Content-Encoding") is None
+
+
+def test_what_has_an_etag_has_a_strong_one_whoever_would_have_it_compressed(stack, ops, storefront):
+    """nginx makes the tag of what it compresses a weak one, which If-Match would never take."""
+    coupon = stack.coupon(slots=40, cap={"total": 40, "per_user": 40})
+    for _ in range(20):
+        storefront.take(coupon, "u").expect(201)
+    long = {"title": "x" * 200, "description": "x" * 2000}
+    replies = [ops.post("/coupons", long | {"cap": {"total": 1}}, headers=GZIP).expect(201),
+               ops.patch(f"/coupons/{coupon}", long, headers=GZIP).expect(200), ops.get(f"/coupons/{coupon}", headers=GZIP).expect(200),
+               ops.get(f"/coupons/{coupon}?x=1", headers=GZIP).expect(200), storefront.get(f"/coupons/{coupon}/users/u", headers=GZIP).expect(200)]
+    for reply in replies:
+        assert len(reply.body) > 1024 and re.fullmatch(r'"[^"]+"', reply.header("ETag")), reply
+    ops.patch(f"/coupons/{coupon}", {"title": "y"}, match=replies[2].header("ETag")).expect(200)
+    storefront.post(f"/coupons/{coupon}/redemptions", {"user": "u"}, idempotency_key="k", headers={"If-Match": replies[4].header("ETag")}).expect(201)
+    for path in ("/coupons/-/openapi.json", "/coupons/-/problems/sold_out", "/coupons/-/dashboard/", "/coupons/-/docs/docs.js"):
+        reply = stack.client().get(path, headers={**GZIP, "Accept": "text/html"}).expect(200)
+        assert reply.header("Content-Encoding") == "gzip" and re.fullmatch(r'"[^"]+"', reply.header("ETag") or ""), reply
+
+
 def test_a_page_of_a_problem_is_what_a_worker_says_past_nginx(stack, nobody):
     of_nginx, of_worker = (door.get("/coupons/-/problems/sold_out").expect(200) for door in (nobody, stack.direct(0)))
     assert of_worker.body == of_nginx.body and of_worker.header("Content-Type") == of_nginx.header("Content-Type"), of_worker
@@ -214,6 +254,26 @@ def test_a_body_of_another_type_is_refused(stack, ops, storefront, kind):
                                  (storefront, "POST", f"/coupons/{coupon}/redemptions/batch")):
         client.request(method, path, {"user": "u"}, headers={"Content-Type": kind}).problem("unsupported_media_type")
     assert ops.get(f"/coupons/{coupon}").json() == before and stack.counts(coupon)["taken_total"] == 0
+
+
+@pytest.mark.parametrize("door", ["front", "worker"])
+@pytest.mark.parametrize("coding", ["gzip", "br", "GZIP", "identity, gzip", "x"])
+def test_a_compressed_body_is_refused(stack, door, coding):
+    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    for role, method, path, kind in (("ops", "POST", "/coupons", "application/json"), ("ops", "PATCH", f"/coupons/{coupon}", "application/json"),
+                                     ("storefront", "POST", f"/coupons/{coupon}/redemptions", "application/json"),
+                                     ("storefront", "POST", f"/coupons/{coupon}/redemptions/batch", "application/json"),
+                                     ("ops", "POST", f"/coupons/{coupon}/codes", "text/plain")):
+        client = stack.client(role) if door == "front" else stack.direct(0, role)
+        reply = client.request(method, path, gzip.compress(b'{"user": "u"}'), "k", headers={"Content-Type": kind, "Content-Encoding": coding})
+        reply.problem("unsupported_media_type")
+        assert reply.header("Accept-Encoding") == "identity", reply
+
+
+def test_a_body_that_is_not_compressed_may_say_so(stack, storefront):
+    coupon = stack.coupon(slots=2)
+    for user, coding in (("a", "identity"), ("b", "")):
+        storefront.post(f"/coupons/{coupon}/redemptions", {"user": user}, idempotency_key=user, headers={"Content-Encoding": coding}).expect(201)
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/json"])

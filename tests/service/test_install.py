@@ -15,7 +15,7 @@ import urllib.request
 
 import pytest
 
-from client import Http
+from client import Http, HttpOverSocket
 from ports import free_port
 from stack import BUILD, ROOT, SLOW_DATABASE, wait_until
 
@@ -156,10 +156,10 @@ class Installed:
     """A root of its own, below which everything was installed, and its unit, carried out."""
 
     def __init__(self, root, uri):
-        self.root, self.port, self.metrics, self.other = root, free_port(), free_port(), free_port()
+        self.root, self.port, self.other = root, free_port(), free_port()
         self.usr, self.etc, self.var, self.run = (root / name for name in ("usr", "etc", "var", "run"))
         install(PREFIX=str(self.usr), SYSCONFDIR=str(self.etc), LOCALSTATEDIR=str(self.var), RUNSTATEDIR=str(self.run),
-                LISTEN=f"127.0.0.1:{self.port}", METRICS=f"127.0.0.1:{self.metrics}")
+                LISTEN=f"127.0.0.1:{self.port}")
         (self.etc / "coupons/environment").write_text(f"MONGODB_URI={uri}\n")
         config = self.etc / "coupons/coupond.ini"
         # nginx waits for 15 s
@@ -171,6 +171,11 @@ class Installed:
             line.split("=", 1) for line in self.of_unit("Environment") + (self.etc / "coupons/environment").read_text().splitlines())}
         for place in (self.run / "coupond-blue", self.var / "lib/coupons", self.var / "log/coupons", self.var / "log/nginx"):
             place.mkdir(parents=True)
+        self.metrics = self.run / "coupons/metrics"
+        [[_, _, mode, *owner]] = [line.split() for line in (self.usr / "lib/tmpfiles.d/coupons.conf").read_text().splitlines()
+                                  if line.split()[1] == str(self.metrics)]
+        assert (mode, owner) == ("0750", ["coupons", "coupons", "-"]), "others could read the metrics"
+        self.metrics.mkdir(int(mode, 8), parents=True)
 
     def of_unit(self, name):
         return re.findall(rf"^{name}=(.*)$", self.unit, re.M)
@@ -220,6 +225,7 @@ def installed(stack):
     with contextlib.ExitStack() as undo:
         root = undo.enter_context(tempfile.TemporaryDirectory(prefix="coupons-test-"))
         undo.callback(stack.mongo.drop_database, "installed")
+        stack.admit("installed")
         there = Installed(pathlib.Path(root), (stack.var / "run" / "mongodb_uri").read_text().strip())
         there.coupond = there.start(undo)
         yield there
@@ -241,7 +247,7 @@ def test_the_installed_service_serves(installed):
         page = Http(installed.port).get(f"/coupons/-/{path}", headers={"Accept-Encoding": "gzip"}).expect(200)
         assert page.header("Content-Encoding") == "gzip", path
     Http(installed.port).get("/coupons/-/problems/never").problem("not_found")
-    assert b"coupons_requests_total" in Http(installed.metrics).get("/coupons/-/metrics").expect(200).body
+    assert b"coupons_requests_total" in HttpOverSocket(installed.metrics / "socket").get("/coupons/-/metrics").expect(200).body
     with urllib.request.urlopen(f"http://127.0.0.1:{installed.other}/") as reply:
         assert reply.read() == b"another site"
     Http(installed.port).get("/elsewhere").problem("not_found")

@@ -1,8 +1,7 @@
-"""Lists of codes ask for the key first: who has none cannot fill a disk, and hears of it before the list is sent."""
+"""Where a body may be large the key is asked for first: who has none cannot fill a disk, and hears of it before the body is sent."""
 import contextlib
 import hashlib
 import os
-import pathlib
 import select
 import signal
 import socket
@@ -12,7 +11,8 @@ import pytest
 
 import exposition
 from client import HttpDecoder, Reply, http_request
-from stack import PATIENCE_S, children, wait_until
+from own_nginx import open_below
+from stack import PATIENCE_S, wait_until
 
 MIB = 1 << 20
 LIST = 200 * MIB
@@ -25,14 +25,7 @@ def coupon(stack):
 
 
 def body_files(stack):
-    """What nginx's workers have open of files for bodies: they have no name any more."""
-    master, place, found = int((stack.var / "run" / "nginx.pid").read_text()), str(stack.var / "nginx" / "body"), []
-    for pid in children(master):
-        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                name = os.readlink(fd)
-                found += [name] if name.startswith(place) else []
-    return found
+    return open_below(stack, stack.var / "nginx" / "body")
 
 
 def head_of(stack, coupon, role, method="POST", **fields):
@@ -72,6 +65,19 @@ def test_who_may_not_is_refused_before_the_list_is_sent_and_no_file_is_made(stac
     with socket.create_connection(("127.0.0.1", stack.port), PATIENCE_S) as s:
         s.sendall(head_of(stack, coupon, role, Content_Length=str(LIST)))
         answer(s, b"CODE-0001\n" * (sent // 10), lambda: body_files(stack)).problem(code)
+
+
+@pytest.mark.parametrize("role, code", [(None, "unauthorized"), (INVENTED, "unauthorized"), ("reporting", "forbidden")],
+                         ids=["none", "invented", "reporting"])
+@pytest.mark.parametrize("fields", [{"Content-Length": str(4 * MIB)}, {"Transfer-Encoding": "chunked"},
+                                    {"Content-Length": str(4 * MIB), "Expect": "100-continue"}], ids=["whole", "chunked", "continue"])
+def test_who_may_not_is_refused_before_a_batch_is_sent(stack, coupon, role, code, fields):
+    key = role if role is None or role.startswith("cpn_") else stack.key(role)
+    headers = [("Content-Type", "application/json"), *fields.items(), *([("Authorization", f"Bearer {key}")] if key else [])]
+    with socket.create_connection(("127.0.0.1", stack.port), PATIENCE_S) as s:
+        s.sendall(http_request("POST", f"/coupons/{coupon}/redemptions/batch", headers, None))
+        assert s.recv(12, socket.MSG_PEEK | socket.MSG_WAITALL) != b"HTTP/1.1 100"
+        answer(s, files=lambda: body_files(stack)).problem(code)
 
 
 @pytest.mark.parametrize("method, coupon_named", [("PUT", True), ("GET", True), ("POST", False)])

@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ import pytest
 
 import fastcgi
 from client import Http, http_request
-from ports import free_port
+from own_nginx import open_below, own_nginx
 from stack import PATIENCE_S, ROOT, children, wait_until
 from swarm import Call, Swarm, by_code
 from within import within
@@ -359,23 +358,11 @@ def test_more_requests_at_a_time_than_nginx_counts_are_refused_before_anything_i
 
 @pytest.fixture(scope="module")
 def impatient(stack, tmp_path_factory):
-    """The port of an nginx as the shared copy's, but that its patience with callers is a second, not thirty."""
-    place, port = tmp_path_factory.mktemp("impatient"), free_port()
-    text = (stack.var / "nginx" / "nginx.conf").read_text()
-    for name in ("client_header_timeout", "client_body_timeout", "send_timeout"):
-        assert text.count(f"        {name} 30s;") == 1, f"{name} is not what it was"
-        text = text.replace(f"{name} 30s;", f"{name} 1s;")
-    text = text.replace(f":{stack.port} ", f":{port} ").replace(f"{stack.var}/run/nginx.pid", f"{place}/pid")
-    text = text.replace(f"{stack.var}/log", str(place))
-    text = re.sub(rf'(_temp_path +"){re.escape(str(stack.var))}/nginx', rf"\1{place}", text)  # the pages stay where they are
-    text = text.replace(f"{stack.var}/run/metrics.sock", f"{place}/metrics.sock")
-    (place / "nginx.conf").write_text(text)
-    nginx = [shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-p", place, "-c", place / "nginx.conf"]
-    done = subprocess.run([*nginx, "-e", place / "error.log"], text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    yield port
-    os.kill(int((place / "pid").read_text()), signal.SIGTERM)
-    wait_until("nginx to end", lambda: not (place / "pid").exists())
+    """The port of an nginx as the shared copy's, but that its patience with callers is a second."""
+    patience = {"client_header_timeout": 10, "client_body_timeout": 30, "send_timeout": 30}
+    changes = [(f"        {name} {seconds}s;", f"        {name} 1s;") for name, seconds in patience.items()]
+    with own_nginx(stack, tmp_path_factory.mktemp("impatient"), *changes) as port:
+        yield port
 
 
 def seconds_until_closed(port, data, reads=True):
@@ -449,26 +436,40 @@ def test_ready_waits_behind_no_list(another_stack):
     wait_until("ready to say yes", lambda: door.request("GET", "/coupons/-/ready", may_fail=True).status == 200)
 
 
-def test_streams_that_nobody_reads_hold_up_nobody(stack):
-    """More of them than a worker has threads for streams: what they have to say waits in nginx, not in the worker."""
-    codes = [f"LONG-{i:059}" for i in range(20000)]
+def of_streams(stack):
+    """What nginx's workers have open of files for answers."""
+    return open_below(stack, stack.var / "nginx" / "fastcgi")
+
+
+def test_streams_that_nobody_reads_are_on_no_disk_and_hold_up_their_key_alone(stack):
+    """More of them than a worker has threads for streams."""
+    codes = [f"LONG-{i:059}" for i in range(80000)]
     coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
     stack.import_codes(coupon, codes)
-    keys = [stack.new_key("ops") for _ in range(6)]
+    lazy_key, other = stack.new_key("ops"), Http(stack.port, stack.new_key("ops"))
+    fields = [("Authorization", f"Bearer {lazy_key}")]
     lazy = []
     try:
-        for key in keys * 2:
-            request = http_request("GET", f"/coupons/{coupon}/codes", [("Authorization", f"Bearer {key}")], None)
+        for _ in range(12):
             s = socket.socket()
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             s.connect(("127.0.0.1", stack.port))
-            s.sendall(request)
+            s.sendall(http_request("GET", f"/coupons/{coupon}/codes", fields, None))
             lazy.append(s)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            whole = pool.submit(lambda: stack.client("ops").get(f"/coupons/{coupon}/codes").expect(200)).result(PATIENCE_S)
+        assert lazy[0].recv(1), "it has begun"
+        with within(8, "a stream of another key", stack.all_pids):
+            whole = other.get(f"/coupons/{coupon}/codes").expect(200)
         assert whole.body.count(b"LONG-") == len(codes)
+        assert of_streams(stack) == []
         stack.client("storefront").take(coupon, "u", code=codes[0]).expect(201)
         stack.client("reporting").get("/coupons/-/reports?period=total").expect(200)
     finally:
         for s in lazy:
             s.close()
+    mine = Http(stack.port, lazy_key).get(f"/coupons/{coupon}/codes").expect(200)
+    assert mine.body.count(b"LONG-") == len(codes), "its turn comes"
+
+
+def test_half_a_header_is_waited_for_ten_seconds(stack):
+    """Nothing counts such connections, and nginx has a number of them."""
+    assert 5 < seconds_until_closed(stack.port, b"GET /coupons HTTP/1.1\r\nHost: x\r\n") < 25

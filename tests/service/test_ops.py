@@ -60,7 +60,7 @@ def test_what_run_prints_can_be_pasted(monkeypatch):
 
 # ---- doctor ----
 
-CHECKS = ["database", "replicas", "majority", "schema", "restored", "indexes", "totals", "clock", "disk", "disk", "processes", "files", "sockets",
+CHECKS = ["database", "leak", "replicas", "majority", "schema", "restored", "indexes", "totals", "clock", "disk", "disk", "processes", "files", "sockets",
           "service", "keys", "receipts", "libraries", "libfcgi"]
 
 
@@ -355,10 +355,11 @@ def no_service(another_stack):
 
     def replset_init(address):
         return subprocess.run([BUILD / "couponctl", "replset-init", stack.var / "db" / "keyfile",
-                               stack.var / "keys" / "mongodb_password", "rs0", address],
+                               stack.var / "keys" / "mongodb_password", "coupons", "rs0", address],
                               text=True, timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    with pymongo.MongoClient((stack.var / "run" / "mongodb_uri").read_text().strip().split("/?")[0] + "/?directConnection=true") as own:
+    with pymongo.MongoClient(host, port, directConnection=True, username="__system", password=(stack.var / "db" / "keyfile").read_text(),
+                             authSource="local", authMechanism="SCRAM-SHA-256") as own:
         yield own, port, replset_init
 
 

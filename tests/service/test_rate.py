@@ -7,17 +7,20 @@ import time
 
 import pytest
 
-from client import Http, http_request
+import fastcgi
+from client import Http, Reply, http_request
+from own_nginx import own_nginx
 from stack import Stack, wait_until
 from swarm import Call, DirectWay, HttpWay, Swarm, by_code, swarm, take
 
 RATE = 40
+ADDRESS = 400
 
 
 @pytest.fixture(scope="module")
 def limited(stack):
     s = Stack(beside=stack)
-    s.environment.update(COUPONS_RATE=str(RATE), COUPONS_RATE_KEYLESS="20")
+    s.environment.update(COUPONS_RATE=str(RATE), COUPONS_RATE_KEYLESS="20", COUPONS_RATE_ADDRESS=str(ADDRESS))
     try:
         yield s.start()
     finally:
@@ -43,7 +46,7 @@ def test_who_sends_more_than_a_key_may_gets_429_and_nobody_else_does(limited):
     reply.problem("rate_limited")
     assert reply.json()["retry"] is True
     assert reply.header("Retry-After") == "1"
-    assert reply.header("RateLimit-Policy") == f'"key";q={RATE};w=1'
+    assert reply.header("RateLimit-Policy") == f'"key";q={RATE};w=1, "address";q={ADDRESS};w=1'
     assert reply.header("RateLimit") == '"key";r=0;t=1'
     assert reply.header("X-Request-Id") == reply.json()["request_id"]
     wait_until("the key to be served again", lambda: limited.client("reporting").get("/coupons").status == 200, every=0.2)
@@ -90,11 +93,59 @@ def test_a_key_written_otherwise_is_the_same_key(limited):
     assert served <= RATE + RATE * (time.monotonic() - began) + 2, served
 
 
-@pytest.mark.parametrize("value", ["Bearer", "Basic {}", "Bearer {}", "{}", "Bearer cpn_{} x"])
+@pytest.mark.parametrize("value", ["Bearer", "Basic {}", "Bearer {}", "{}", "Bearer cpn_{} x", "Bearer cpn_{}", "Bearer cpn_222222222222_{}",
+                                   "Bearer CPN_222222222222_33333333333333333333333333333333",
+                                   "Bearer cpn_22222222222i_33333333333333333333333333333333",
+                                   "Bearer cpn_222222222222_333333333333333333333333333333333"])
 def test_what_is_no_key_counts_for_its_address(limited, value):
     calls = [Call("GET", "/coupons", headers={"Authorization": value.format(f"x{i}")}) for i in range(120)]
     statuses = {call.reply.status for call in swarm([limited.way("reporting")], calls, connections=8)}
     assert statuses <= {401, 429} and 429 in statuses, statuses
+
+
+def made_up(i):
+    return f"cpn_{i:012}_{'3' * 32}"
+
+
+def test_made_up_keys_count_for_their_address_too(limited, tmp_path):
+    """Each has a rate of its own. A second of the address's is here a burst of 20 and one more."""
+    changes = [(f"zone=coupons_keyed:10m rate={ADDRESS}r/s", "zone=coupons_keyed:10m rate=1r/s"),
+               (f"zone=coupons_keyed burst={ADDRESS} ", "zone=coupons_keyed burst=20 ")]
+    with own_nginx(limited, tmp_path, *changes) as port:
+        calls = [Call("GET", "/coupons", headers={"Authorization": f"Bearer {made_up(i)}"}) for i in range(100)]
+        replies = [call.reply for call in swarm([HttpWay(port, None)], calls, connections=8)]
+        refused = [r for r in replies if r.header("RateLimit-Policy") == f'"key";q={RATE};w=1, "address";q={ADDRESS};w=1']
+        assert {r.status for r in replies} == {401, 429} and len(refused) > 20, len(refused)
+        refused[-1].problem("rate_limited")
+        assert Http(port, source="127.0.0.1").get("/coupons/-/health").status == 200
+        assert Http(port, limited.key("ops"), "127.0.0.9").get("/coupons").status == 200
+
+
+def filled_zones(stack, place, keys):
+    """The statuses of these keys' calls, each from an address of its own, and of one with a good key: before zones of 32 KiB."""
+    changes = [(f"zone=coupons_{name}:10m", f"zone=coupons_{name}:32k") for name in ("key", "keyless", "keyed")]
+    changes += [("        merge_slashes off;", "        merge_slashes off;\n        set_real_ip_from 127.0.0.1;\n        real_ip_header X-Address;")]
+    with own_nginx(stack, place, *changes) as port:
+        calls = [Call("GET", "/coupons", headers={"Authorization": f"Bearer {key}", "X-Address": f"10.0.{i // 256}.{i % 256}"})
+                 for i, key in enumerate(keys)]
+        found = {call.reply.status for call in swarm([HttpWay(port, None)], calls, connections=16)}
+        return found, Http(port, stack.key("ops")).get("/coupons").status
+
+
+@pytest.mark.parametrize("make", [lambda i: f"cpn_{i}", lambda i: f"cpn_{i:060}", lambda i: f"cpn_{i:0{1 + i % 70}}", made_up],
+                         ids=["short", "long", "mixed", "like keys"])
+def test_no_keys_of_any_length_take_the_memory_in_which_keys_are_counted(stack, tmp_path, make):
+    assert filled_zones(stack, tmp_path, map(make, range(500))) == ({401}, 200)
+
+
+@pytest.mark.parametrize("address, shares", [("2001:db8::{:x}", True), ("2001:db8:0:0:{:x}::", True), ("2001:db8:0:{:x}::1", False),
+                                             ("::ffff:192.0.2.{}", False), ("192.0.2.{}", False)])
+def test_an_ipv6_customer_has_one_rate(limited, tmp_path, address, shares):
+    """All addresses of a /64; one of IPv4 is its own, however it is written."""
+    changes = [("        merge_slashes off;", "        merge_slashes off;\n        set_real_ip_from 127.0.0.1;\n        real_ip_header X-Address;")]
+    with own_nginx(limited, tmp_path, *changes) as port, contextlib.closing(Http(port)) as caller:
+        statuses = {caller.get("/coupons/-/health", headers={"X-Address": address.format(1 + i % 200)}).status for i in range(200)}
+    assert statuses == ({200, 429} if shares else {200})
 
 
 @pytest.mark.parametrize("rate", ["0", "x", "-1", "9999999"])

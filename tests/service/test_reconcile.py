@@ -342,6 +342,7 @@ class Restored:
         self.database = quiet.stack.mongo["restored"]
         for name in collections:
             self.database[name].insert_many(list(quiet.database[name].find()))
+        quiet.stack.admit("restored")
         self.config = quiet.stack.var / "restored.ini"
         write_settings(self.config, SLOW_DATABASE + "[mongodb]\ndatabase = restored\n")
 

@@ -109,64 +109,18 @@ static struct batch *sample_batch(void)
     return b;
 }
 
-/* 0: a plain taking; 1: with everything; 2: without a slot; 3: as first answered but for one member each */
-static void sample_redemption(struct user_state *u, int64_t i)
-{
-    static const struct extension earlier[] = {{{8}, {9}, DAY + 1}, {{10}, {11}, DAY + 2}};
-    struct redemption *r = user_state_add(u, &arena);
-
-    *r = (struct redemption){.n = 1000 + i, .g = 4000000000u, .seq = 5, .last_seq = 5, .at_ms = DAY + i, .day_ms = DAY,
-                             .state = SLOT_REDEEMED, .first_state = SLOT_REDEEMED, .left = 10, .day = 3,
-                             .user = 1, .user_day = 1, .ordinal = i};
-    memset(r->key, (int)i + 1, sizeof r->key);
-    if (i == 0)
-        return;
-    r->state = (uint8_t)(SLOT_ISSUED + i % 3);
-    r->from = 2;
-    r->from_n = r->n;
-    r->lane = 3;
-    r->last_seq = 6;
-    r->ended_ms = DAY + 5;
-    r->reserved_until_ms = DAY + 6;
-    r->first_until_ms = i == 3 ? 0 : DAY + 4;
-    r->valid_until_ms = DAY + 7;
-    r->discount_minor = -1;
-    r->first_discount_minor = i == 4 ? -1 : 0;
-    r->order = "o-1";
-    r->first_order = i == 1 ? "" : NULL;
-    r->metadata = "{\"k\":\"v\"}";
-    r->code = "AB-12";
-    memset(r->spent_key, 4, sizeof r->spent_key);
-    memset(r->spent_fingerprint, 5, sizeof r->spent_fingerprint);
-    if (i == 1) {
-        memset(r->extended_key, 6, sizeof r->extended_key);
-        memset(r->extended_fingerprint, 7, sizeof r->extended_fingerprint);
-        r->earlier = earlier;
-        r->earlier_count = 2;
-    }
-}
-
 static const struct name_key name_key = {{{1, 2, 3}}};
 
-static struct user_state *sample_user_state(void)
+static void put_batch(bson_t *doc, const struct batch *b)
 {
-    struct user_state *u = arena_alloc(&arena, sizeof *u);
+    const struct term_key key = term_key(&name_key);
 
-    user_state_init(u, "u-17", "abcdefgh01234567");
-    u->version = 4;
-    u->seq = 88;
-    u->total = 3;
-    u->day_ms = DAY;
-    u->today = 2;
-    for (int i = 0; i < 5; i++)
-        sample_redemption(u, i);
-    return u;
+    codec_batch_put(doc, b, &key);
 }
 
 static void sample_bucket(struct bucket *k)
 {
     bucket_init(k, 7);
-    k->hops = 1;
     k->lane = 2;
     k->seq = 55;
     k->pick = INT64_MAX;
@@ -193,7 +147,7 @@ static void a_batch_comes_back_with_the_same_line_and_names(void **state)
     uint8_t hash[HASH_LEN];
 
     (void)state;
-    codec_batch_put(&doc, b);
+    put_batch(&doc, b);
     back = codec_batch_get(&doc);
     assert_non_null(back);
     batch_line(b, &lines[0], true);
@@ -226,8 +180,8 @@ static void what_is_heard_of_a_batch_are_its_totals(void **state)
     struct heard heard;
 
     (void)state;
-    codec_batch_put(&doc, b);
-    bson_copy_to_excluding_noinit(&doc, &parts, "batch", "e", "ended", "prev", "hash", "who", NULL);
+    put_batch(&doc, b);
+    bson_copy_to_excluding_noinit(&doc, &parts, "batch", "e", "part", "terms", "due", "erasing", "prev", "hash", "who", NULL);
     assert_true(codec_heard_get(&parts, &heard));
     assert_string_equal(heard.coupon, b->coupon);
     assert_int_equal(heard.lane, 2);
@@ -236,7 +190,7 @@ static void what_is_heard_of_a_batch_are_its_totals(void **state)
     assert_int_equal(heard.lanes, 4);
 
     one->head.seq = one->lanes = 1;
-    codec_batch_put(&alone, one);
+    put_batch(&alone, one);
     assert_false(bson_has_field(&alone, "k"));
     assert_false(codec_heard_get(&alone, &heard));
     batch_free(b);
@@ -249,37 +203,148 @@ static void an_encoded_batch_is_the_same_bytes_each_time(void **state)
     struct batch *b = sample_batch();
 
     (void)state;
-    codec_batch_put(&first, b);
-    codec_batch_put(&second, b);
+    put_batch(&first, b);
+    put_batch(&second, b);
     assert_true(bson_equal(&first, &second));
     batch_free(b);
 }
 
-static void only_batches_that_end_generations_have_ended(void **state)
+static size_t numbers_of(const bson_t *doc, const char *member, int64_t *numbers, size_t most)
 {
-    AUTO_BSON with = BSON_INITIALIZER, without = BSON_INITIALIZER;
+    bson_iter_t it, item;
+    size_t count = 0;
+
+    if (!bson_iter_init_find(&it, doc, member))
+        return 0;
+    assert_true(bson_iter_recurse(&it, &item));
+    while (bson_iter_next(&item)) {
+        assert_true(count < most);
+        numbers[count++] = BSON_ITER_HOLDS_DATE_TIME(&item) ? bson_iter_date_time(&item) : bson_iter_int64(&item);
+    }
+    return count;
+}
+
+static bool is_among(int64_t value, const int64_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (numbers[i] == value)
+            return true;
+    return false;
+}
+
+static void a_batch_is_found_by_whom_and_what_it_speaks_of(void **state)
+{
+    const struct term_key key = term_key(&name_key);
     struct batch *b = sample_batch(), *plain = batch_new("c", 0);
+    AUTO_BSON doc = BSON_INITIALIZER, none = BSON_INITIALIZER;
+    int64_t terms[64], part = 0;
+    size_t count;
+
+    (void)state;
+    put_batch(&doc, b);
+    count = numbers_of(&doc, "terms", terms, 64);
+    for (size_t i = 1; i < count; i++)
+        assert_true(terms[i - 1] < terms[i]);
+    assert_true(find_exact(&doc, "part", &part) && part == term_part("summer-sale"));
+    assert_true(is_among(term_of_user(&key, "u-17 \xc3\xa4"), terms, count));
+    assert_true(is_among(term_of_order(&key, "o-99"), terms, count));
+    assert_true(is_among(term_of_job(&key, "summer-sale", "job-1"), terms, count));
+    assert_false(is_among(term_of_job(&key, "winter-sale", "job-1"), terms, count));
+    assert_false(is_among(term_of_user(&key, "o-99"), terms, count));
+    assert_int_equal(ENTRY_CANCEL, 12);
+    assert_true(is_among(term_of_redemption(&key, "summer-sale", 2, 12, 13), terms, count));
+    assert_true(is_among(term_of_redemption(&key, "summer-sale", 0, 12, 13), terms, count)); /* a slot is the coupon's */
+    assert_true(is_among(term_of_redemption(&key, "summer-sale", 2, -80, 15), terms, count));
+    assert_true(is_among(term_of_redemption(&key, "summer-sale", 2, -70, 1), terms, count)); /* the issued one beneath */
+    assert_false(is_among(term_of_redemption(&key, "summer-sale", 1, -80, 15), terms, count));
+    assert_false(is_among(term_of_redemption(&key, "summer-sale", 2, 7, 8), terms, count)); /* taken, not ended */
+    plain->head.seq = 1;
+    batch_add(plain, ENTRY_TICK);
+    put_batch(&none, plain);
+    assert_false(bson_has_field(&none, "terms") || bson_has_field(&none, "who") || bson_has_field(&none, "due"));
+    assert_true(bson_has_field(&none, "part"));
+    batch_free(b);
+    batch_free(plain);
+}
+
+static void terms_are_hashed_by_the_key(void **state)
+{
+    const struct name_key next = {{{1, 2, 4}}};
+    const struct term_key key = term_key(&name_key), other = term_key(&next);
+
+    (void)state;
+    /* Stored: never to change. */
+    assert_int_equal(term_part("summer-sale"), 0x2b);
+    assert_true((uint64_t)term_of_user(&key, "u-17") == UINT64_C(0x942f13a5d46619fb));
+    assert_true((uint64_t)term_of_order(&key, "o-99") == UINT64_C(0xe0b40bd0cea3855b));
+    assert_true((uint64_t)term_of_redemption(&key, "summer-sale", 0, 12, 13) == UINT64_C(0x733c0c3f481fd565));
+    assert_true((uint64_t)term_of_job(&key, "summer-sale", "job-1") == UINT64_C(0x6d0b553cca36807c));
+    assert_true(term_of_user(&key, "u-17") != term_of_user(&other, "u-17"));
+    assert_true(term_of_user(&key, "u-17") != term_of_order(&key, "u-17"));
+}
+
+static void only_what_ends_without_a_slot_is_due(void **state)
+{
+    struct batch *b = batch_new("c", 0);
+    AUTO_BSON doc = BSON_INITIALIZER;
+    int64_t due[4];
+
+    (void)state;
+    b->head.seq = 1;
+    for (int i = 0; i < 4; i++)
+        fill_entry(batch_add(b, i == 3 ? ENTRY_ISSUE : ENTRY_RESERVE), i);
+    b->entries[0].n = -5;
+    b->entries[0].reserved_until_ms = DAY + 9;
+    b->entries[1].n = 5; /* has a slot, whose bucket says when it is due */
+    b->entries[1].reserved_until_ms = DAY;
+    b->entries[2].n = -6;
+    b->entries[2].reserved_until_ms = DAY + 9;
+    b->entries[3].n = -7;
+    b->entries[3].valid_until_ms = DAY + 3;
+    put_batch(&doc, b);
+    assert_int_equal(numbers_of(&doc, "due", due, 4), 2);
+    assert_true(due[0] == DAY + 3 && due[1] == DAY + 9);
+    batch_free(b);
+}
+
+static void a_batch_lists_the_names_that_it_erases(void **state)
+{
+    struct batch *b = sample_batch();
+    AUTO_BSON doc = BSON_INITIALIZER;
     bson_iter_t it, item;
 
     (void)state;
-    codec_batch_put(&with, b);
-    assert_true(bson_iter_init_find(&it, &with, "ended") && bson_iter_recurse(&it, &item) && bson_iter_next(&item));
-    assert_int_equal(ENTRY_CANCEL, 12);
-    assert_string_equal(bson_iter_utf8(&item, NULL), "12-13");
-    assert_true(bson_iter_next(&item));
-    assert_string_equal(bson_iter_utf8(&item, NULL), "13-14");
-    assert_true(bson_iter_next(&item)); /* a reversal without slots, and the issued one beneath it */
-    assert_string_equal(bson_iter_utf8(&item, NULL), "L2-80-15");
-    assert_true(bson_iter_next(&item));
-    assert_string_equal(bson_iter_utf8(&item, NULL), "L2-70-1");
+    put_batch(&doc, b);
+    assert_true(bson_iter_init_find(&it, &doc, "erasing") && bson_iter_recurse(&it, &item) && bson_iter_next(&item));
+    assert_string_equal(bson_iter_utf8(&item, NULL), "0123456789abcdef");
     assert_false(bson_iter_next(&item));
-    plain->head.seq = 1;
-    batch_add(plain, ENTRY_TICK);
-    codec_batch_put(&without, plain);
-    assert_false(bson_has_field(&without, "ended"));
-    assert_false(bson_has_field(&without, "who"));
     batch_free(b);
-    batch_free(plain);
+}
+
+static void put_checkpoint(bson_t *doc, const struct checkpoint *c)
+{
+    bson_t view;
+
+    codec_lane_id(doc, "_id", "summer-sale", 3);
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
+    codec_checkpoint_put(&view, c);
+    bson_append_document_end(doc, &view);
+}
+
+static void a_checkpoint_comes_back(void **state)
+{
+    const struct checkpoint whole = {.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1}, bare = {.seq = 7};
+    const struct checkpoint *const samples[] = {&whole, &bare};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        AUTO_BSON doc = BSON_INITIALIZER;
+        struct checkpoint back;
+
+        put_checkpoint(&doc, samples[i]);
+        assert_true(codec_checkpoint_get(&doc, &back));
+        assert_memory_equal(&back, samples[i], sizeof back);
+    }
 }
 
 static void a_definition_comes_back_whole(void **state)
@@ -385,17 +450,6 @@ static void a_number_out_of_its_bounds_is_refused(void **state)
     }
 }
 
-static void put_user_state(bson_t *doc, const char *coupon, const struct user_state *u)
-{
-    const struct name_hash hash = name_hash(&name_key, u->user);
-    bson_t view;
-
-    codec_user_state_id(doc, "_id", coupon, &hash);
-    BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
-    codec_user_state_put(&view, coupon, u, &name_key);
-    bson_append_document_end(doc, &view);
-}
-
 static void put_bucket(bson_t *doc, const char *coupon, const struct bucket *k)
 {
     bson_t view;
@@ -406,215 +460,9 @@ static void put_bucket(bson_t *doc, const char *coupon, const struct bucket *k)
     bson_append_document_end(doc, &view);
 }
 
-static void a_user_state_comes_back(void **state)
-{
-    AUTO_BSON doc = BSON_INITIALIZER, again = BSON_INITIALIZER;
-    struct user_state *u = sample_user_state(), *back;
-    const char *coupon;
-
-    (void)state;
-    put_user_state(&doc, "summer-sale", u);
-    back = codec_user_state_get(&doc, &arena, &coupon);
-    assert_non_null(back);
-    assert_string_equal(coupon, "summer-sale");
-    assert_true(back->stored);
-    assert_int_equal(back->count, u->count);
-    for (size_t i = 0; i < u->count; i++) {
-        struct redemption a = u->redemptions[i], b = back->redemptions[i];
-
-        assert_true(same_text(a.order, b.order) && same_text(a.metadata, b.metadata) && same_text(a.code, b.code) &&
-                    same_text(a.first_order, b.first_order));
-        a.order = b.order, a.metadata = b.metadata, a.code = b.code, a.first_order = b.first_order;
-        assert_int_equal(a.earlier_count, b.earlier_count);
-        if (a.earlier_count)
-            assert_memory_equal(a.earlier, b.earlier, a.earlier_count * sizeof *a.earlier);
-        a.earlier = b.earlier;
-        assert_memory_equal(&a, &b, sizeof a);
-    }
-    assert_string_equal(back->user, u->user);
-    put_user_state(&again, coupon, back);
-    assert_true(bson_equal(&doc, &again));
-}
-
-/* A document of the collection users, by its name; view: what is in it. */
-static void begin_named(bson_t *doc, const char *name, bson_t *view)
-{
-    const struct name_hash hash = name_hash(&name_key, name);
-
-    codec_user_state_id(doc, "_id", "summer-sale", &hash);
-    BSON_APPEND_DOCUMENT_BEGIN(doc, "view", view);
-}
-
-static void jobs_are_read_as_written(void **state)
-{
-    const struct job_progress j = {.id = "j1", .version = 4, .seq = 88, .total = 12, .step = 9, .turn = 8, .fence = 7};
-    AUTO_BSON job_doc = BSON_INITIALIZER;
-    struct job_progress *job_back;
-    char name[STORED_NAME_SIZE];
-    const char *wrong;
-    bson_t view;
-
-    (void)state;
-    begin_named(&job_doc, name_of_job("j1", name), &view);
-    codec_job_put(&view, "summer-sale", &j);
-    bson_append_document_end(&job_doc, &view);
-    job_back = codec_job_get(&job_doc, "j1", &arena);
-    assert_non_null(job_back);
-    wrong = job_difference(job_back, &j);
-    assert_null(wrong);
-    assert_null(codec_job_get(&job_doc, "j2", &arena));
-    assert_non_null(codec_user_state_get(&job_doc, &arena, NULL)); /* whoever reads users alone can read it */
-}
-
-/* As versions before this one have written them: never to change. */
-static void jobs_are_stored_as_ever(void **state)
-{
-    char name[STORED_NAME_SIZE];
-    struct named_key key;
-
-    (void)state;
-    assert_string_equal(name_of_job("abc", name), "\x01job:" "abc");
-    key = name_parse(name);
-    assert_int_equal(key.kind, NAMED_JOB);
-    assert_string_equal(key.job, "abc");
-    assert_int_equal(name_parse("abc").kind, NAMED_USER);
-    assert_int_equal(name_parse("\x01jo").kind, NAMED_USER);
-    assert_int_equal(name_parse("").kind, NAMED_USER);
-}
-
-static bool has_text(const bson_t *doc, const char *text)
-{
-    return memmem(bson_get_data(doc), doc->len, text, strlen(text)) != NULL;
-}
-
-static void a_tombstone_has_no_name(void **state)
-{
-    AUTO_BSON alive = BSON_INITIALIZER, doc = BSON_INITIALIZER, again = BSON_INITIALIZER;
-    struct user_state u, *back;
-    const char *coupon;
-
-    (void)state;
-    user_state_init(&u, "name-to-go", "");
-    put_user_state(&alive, "summer-sale", &u);
-    assert_true(has_text(&alive, "name-to-go"));
-    u.seq = 9;
-    u.erased_ms = DAY - 1;
-    u.erased_lane = 2;
-    put_user_state(&doc, "summer-sale", &u);
-    assert_false(has_text(&doc, "name-to-go"));
-    back = codec_user_state_get(&doc, &arena, NULL);
-    assert_non_null(back);
-    assert_null(back->user);
-    back = codec_user_state_of(&doc, "name-to-go", &arena, &coupon);
-    assert_non_null(back);
-    assert_string_equal(back->user, "name-to-go");
-    assert_int_equal(back->erased_ms, DAY - 1);
-    assert_int_equal(back->erased_lane, 2);
-    put_user_state(&again, coupon, back);
-    assert_true(bson_equal(&doc, &again));
-}
-
-static void a_user_state_of_another_name_than_it_is_asked_for_is_unreadable(void **state)
-{
-    AUTO_BSON doc = BSON_INITIALIZER;
-
-    (void)state;
-    put_user_state(&doc, "summer-sale", sample_user_state());
-    assert_non_null(codec_user_state_of(&doc, "u-17", &arena, NULL));
-    assert_null(codec_user_state_of(&doc, "u-18", &arena, NULL));
-}
-
-/* doc, whose view has these orders; NULL: none. */
-static void with_orders(const bson_t *doc, const bson_t *orders, bson_t *copy)
-{
-    AUTO_BSON view = BSON_INITIALIZER;
-    bson_t whole;
-
-    assert_true(find_document(doc, "view", &whole));
-    bson_copy_to_excluding_noinit(&whole, &view, "orders", NULL);
-    if (orders)
-        BSON_APPEND_ARRAY(&view, "orders", orders);
-    bson_copy_to_excluding_noinit(doc, copy, "view", NULL);
-    BSON_APPEND_DOCUMENT(copy, "view", &view);
-}
-
-static bool orders_fit(const bson_t *doc, const struct user_state *u, const struct order_key *key)
-{
-    bson_t view;
-
-    return find_document(doc, "view", &view) && codec_user_state_orders_fit(&view, u, key);
-}
-
-static void a_view_leads_from_its_orders(void **state)
-{
-    AUTO_BSON doc = BSON_INITIALIZER, before = BSON_INITIALIZER, wrong = BSON_INITIALIZER, none = BSON_INITIALIZER;
-    const struct name_key next = {{{1, 2, 4}}};
-    const struct order_key key = order_key(&name_key), other = order_key(&next);
-    struct user_state *u = sample_user_state(), *bare = sample_user_state();
-    bson_t view, orders;
-    size_t count = 0;
-
-    (void)state;
-    put_user_state(&doc, "summer-sale", u);
-    assert_true(find_document(&doc, "view", &view) && find_array(&view, "orders", &orders));
-    for (size_t i = 0; i < u->count; i++)
-        count += u->redemptions[i].order != NULL;
-    assert_int_equal(array_count(&orders), count);
-    assert_true(codec_user_state_orders_fit(&view, u, &key));
-    assert_false(codec_user_state_orders_fit(&view, u, &other));
-    with_orders(&doc, NULL, &before); /* as 1.0 wrote it */
-    assert_false(orders_fit(&before, u, &key));
-    assert_non_null(codec_user_state_get(&before, &arena, NULL));
-    for (size_t i = 0; i < bare->count; i++)
-        bare->redemptions[i].order = NULL;
-    put_user_state(&none, "summer-sale", bare);
-    assert_false(has_text(&none, "orders"));
-    assert_true(orders_fit(&none, bare, &key) && !orders_fit(&doc, bare, &key));
-    with_orders(&none, &orders, &wrong);
-    assert_false(orders_fit(&wrong, bare, &key));
-}
-
-static void orders_are_hashed_by_the_key(void **state)
-{
-    const struct name_key next = {{{1, 2, 4}}};
-    const struct order_key key = order_key(&name_key), another = order_key(&next);
-
-    (void)state;
-    assert_true((uint64_t)order_hash(&key, "o-99") == UINT64_C(0xcffdc9b20e32583f)); /* stored: never to change */
-    assert_true(order_hash(&key, "o-99") != order_hash(&key, "o-98"));
-    assert_true(order_hash(&key, "o-99") != order_hash(&another, "o-99"));
-}
-
-static void names_are_hashed_by_the_key(void **state)
-{
-    static const struct name_hash expected = {{0x62, 0xfd, 0xbd, 0x5e, 0x7b, 0xf0, 0xa1, 0x17, 0xe7, 0xe8, 0x3a, 0x95, 0x25, 0xae, 0x2f, 0x25}};
-    const struct name_key other = {{{1, 2, 4}}};
-    const struct name_hash own = name_hash(&name_key, "u-17"), others = name_hash(&other, "u-17"), next = name_hash(&name_key, "u-18");
-
-    (void)state;
-    assert_true(name_hash_same(&own, &expected)); /* stored: never to change */
-    assert_false(name_hash_same(&own, &others));
-    assert_false(name_hash_same(&own, &next));
-}
-
-static void a_user_state_that_is_not_in_its_coupons_part_is_unreadable(void **state)
-{
-    const struct name_hash hash = name_hash(&name_key, "ann");
-    AUTO_BSON doc = BSON_INITIALIZER;
-    bson_t view;
-
-    (void)state;
-    codec_user_state_id(&doc, "_id", "summer-sale", &hash);
-    BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
-    codec_user_state_put(&view, "winter-sale", sample_user_state(), &name_key);
-    bson_append_document_end(&doc, &view);
-    assert_null(codec_user_state_get(&doc, &arena, NULL));
-}
-
 static void assert_same_bucket(const struct bucket *a, const struct bucket *b)
 {
     assert_int_equal(a->b, b->b);
-    assert_int_equal(a->hops, b->hops);
     assert_int_equal(a->lane, b->lane);
     assert_int_equal(a->seq, b->seq);
     assert_int_equal(a->pick, b->pick);
@@ -672,52 +520,24 @@ static size_t fields_of(const bson_t *doc, const char *array)
 
 static void a_plain_taking_stores_nothing_of_what_it_did_not_have(void **state)
 {
-    AUTO_BSON view = BSON_INITIALIZER, ledger = BSON_INITIALIZER;
+    AUTO_BSON ledger = BSON_INITIALIZER;
     struct batch *b = batch_new("c", 0);
-    struct user_state u;
     bson_t totals;
 
     (void)state;
-    user_state_init(&u, "u-17", "abcdefgh01234567");
-    sample_redemption(&u, 0);
-    u.redemptions[0].ordinal = 1;
-    put_user_state(&view, "c", &u);
-    /* n g seq ordinal at counts_on state left day user user_day key f */
-    assert_int_equal(fields_of(&view, "redemptions"), 13);
-    assert_false(has(&view, "due"));
-    assert_false(has(&view, "erased"));
-
     fill_entry(batch_add(b, ENTRY_REDEEM), 0);
     b->entries[0].before = 0;
     b->entries[0].by = NULL;
     b->head.seq = 1;
-    codec_batch_put(&ledger, b);
+    put_batch(&ledger, b);
     /* k n g a key o left day discount */
     assert_int_equal(fields_of(&ledger, "e"), 9);
     assert_true(find_document(&ledger, "totals", &totals));
     assert_false(bson_has_field(&totals, "turn"));
     assert_false(bson_has_field(&totals, "replenish"));
+    assert_false(bson_has_field(&ledger, "due"));
+    assert_false(bson_has_field(&ledger, "erasing"));
     batch_free(b);
-}
-
-static void a_user_state_says_when_it_is_due_only_without_slots(void **state)
-{
-    AUTO_BSON with = BSON_INITIALIZER, without = BSON_INITIALIZER;
-    struct redemption *r;
-    int64_t due_ms = 0;
-    struct user_state u;
-    bson_t view;
-
-    (void)state;
-    user_state_init(&u, "u-17", "abcdefgh01234567");
-    r = user_state_add(&u, &arena);
-    *r = (struct redemption){.n = 5, .g = 1, .seq = 5, .last_seq = 5, .state = SLOT_RESERVED, .reserved_until_ms = DAY};
-    put_user_state(&with, "c", &u);
-    assert_false(has(&with, "due"));
-    r->n = -5;
-    put_user_state(&without, "c", &u);
-    assert_true(find_document(&without, "view", &view) && find_time(&view, "due", &due_ms));
-    assert_int_equal(due_ms, DAY);
 }
 
 /* ---- stored forms: never to change ---- */
@@ -774,7 +594,7 @@ static void fill(struct entry *e, bool whole)
     *e = (struct entry){.kind = kind, .definition = sample_coupon()};
     if (!whole)
         return;
-    *e = (struct entry){.kind = kind, .n = 1042, .g = 3, .from_n = 1041, .from = 2, .count = 64, .ordinal = 317, .left = COUPON_NULL, .day = 12,
+    *e = (struct entry){.kind = kind, .n = -1042, .g = 3, .from_n = -1041, .from = 2, .count = 64, .ordinal = 317, .left = COUPON_NULL, .day = 12,
                         .discount_minor = 500, .held_minor = 400, .reserved_until_ms = DAY + 1, .valid_until_ms = DAY + 2,
                         .was = SLOT_RESERVED, .same_day = true, .since = 88, .before = 77,
                         .step = 9, .job = "job-1", .by = "key-1",
@@ -797,7 +617,7 @@ static void put_sample(bson_t *doc, enum filling filling)
         fill(&b->entries[i], filling == WHOLE);
     if (filling == BARE)
         b->head = (struct head){.seq = 1};
-    codec_batch_put(doc, b);
+    put_batch(doc, b);
     batch_free(b);
 }
 
@@ -809,9 +629,9 @@ static void batches_are_stored_as_ever(void **state)
     put_sample(&mixed, MIXED);
     put_sample(&bare, BARE);
     put_sample(&whole, WHOLE);
-    assert_bytes(&mixed, "4973728d71567ab0a21e9facd69faea2");
-    assert_bytes(&bare, "47a97dab935f57f3bb4d81c42a1c4d11");
-    assert_bytes(&whole, "46434b4e2cfe70408022e8f75022d67e");
+    assert_bytes(&mixed, "efb2d301a2c21012447dc1d96481923f");
+    assert_bytes(&bare, "35f9f827b262779a6746e65aa5a06fbb");
+    assert_bytes(&whole, "6269f4151bedc5c0a88ca346fa9903e9");
 }
 
 static void the_members_of_a_batch_keep_their_names_and_their_order(void **state)
@@ -848,9 +668,9 @@ static void the_members_of_a_batch_keep_their_names_and_their_order(void **state
 
     (void)state;
     put_sample(&doc, WHOLE);
-    bson_copy_to_excluding_noinit(&doc, &head, "e", "ended", "who", NULL);
+    bson_copy_to_excluding_noinit(&doc, &head, "e", "who", NULL);
     assert_names(&head, "_id{c l seq} batch at v totals{slots due next_n issued reserved redeemed ordinal discount elsewhere "
-                        "turn low_stock sold_out replenish archived epoch} day{start taken} prev hash k arrived");
+                        "turn low_stock sold_out replenish archived epoch} day{start taken} prev hash k part terms[    ] due[] erasing[] arrived");
     assert_true(find_array(&doc, "who", &array) && bson_iter_init(&it, &array) && bson_iter_next(&it) && get_document(&it, &entry));
     assert_names(&entry, "i a u o m c f");
     assert_true(find_array(&doc, "e", &array) && bson_iter_init(&it, &array));
@@ -867,55 +687,42 @@ static void views_are_stored_as_ever(void **state)
 {
     const struct report_counts sums = {.issued = 1, .reserved = 2, .redeemed = 3, .cancelled = 4, .expired = 5, .reversed = 6,
                                        .discount_minor = INT64_C(1) << 40};
-    AUTO_BSON users = BSON_INITIALIZER, tombstone = BSON_INITIALIZER, bucket = BSON_INITIALIZER, counts = BSON_INITIALIZER;
-    struct user_state gone;
+    AUTO_BSON checkpoint = BSON_INITIALIZER, bucket = BSON_INITIALIZER, counts = BSON_INITIALIZER;
     struct bucket k;
 
     (void)state;
-    user_state_init(&gone, "u-17", "");
-    gone.erased_ms = DAY - 1;
-    gone.erased_lane = 2;
     sample_bucket(&k);
-    put_user_state(&users, "c", sample_user_state());
-    put_user_state(&tombstone, "c", &gone);
+    put_checkpoint(&checkpoint, &(struct checkpoint){.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1});
     put_bucket(&bucket, "c", &k);
     bson_fields_write(&counts, report_members, report_members_count, 0, &sums);
     bucket_release(&k);
-    assert_bytes(&users, "74f2d529f2c8162bde4b4d000ab5f3d3");
-    assert_bytes(&tombstone, "a85b66bf98493a482abf33b5bdfb5133");
-    assert_bytes(&bucket, "e6d2498f62fb5bd2752c4f4323cdd0a5");
+    assert_bytes(&checkpoint, "9276aac348c510a31de7eb214c2c1601");
+    assert_bytes(&bucket, "b5379f96bfe0efb4333a33494aa255f6");
     assert_bytes(&counts, "53211ca923f206a2d6d6af574da80b50");
 }
 
 static void the_members_of_views_keep_their_names_and_their_order(void **state)
 {
-    AUTO_BSON users = BSON_INITIALIZER, bucket = BSON_INITIALIZER, counts = BSON_INITIALIZER;
+    AUTO_BSON checkpoint = BSON_INITIALIZER, bucket = BSON_INITIALIZER, counts = BSON_INITIALIZER;
     const struct report_counts none = {0};
-    struct user_state u;
     struct bucket k;
 
     (void)state;
-    user_state_init(&u, "u-17", "");
-    u.erased_ms = u.erased_lane = 1;
-    sample_redemption(&u, 1);
     bucket_init(&k, 7);
     k.slots[0] = (struct slot){.generation = 2, .current = 1, .state = SLOT_ISSUED, .user = strdup("w"), .at_ms = 1, .due_ms = 2, .from = 3,
                                .issued = true};
-    put_user_state(&users, "c", &u);
+    put_checkpoint(&checkpoint, &(struct checkpoint){.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1});
     put_bucket(&bucket, "c", &k);
     bson_fields_write(&counts, report_members, report_members_count, 0, &none);
     bucket_release(&k);
-    assert_names(&users, "_id{c h} view{seq version alias total day today erased erased_lane part redemptions[{n g from lane seq "
-                         "last_seq ordinal at counts_on ended until valid discount state first first_until first_discount first_order "
-                         "left day user user_day key f extended_key extended_f spent_key spent_f order metadata code earlier[{key f "
-                         "until} {key f until}]}] orders[]}");
-    assert_names(&bucket, "_id{c b} view{hops seq lane pick free due g[] t[{i s u at due from issued current}]}");
+    assert_names(&checkpoint, "_id{c l} view{seq swept swept_seq due}");
+    assert_names(&bucket, "_id{c b} view{seq lane pick free due g[] t[{i s u at due from issued current}]}");
     assert_names(&counts, "issued reserved redeemed cancelled expired reversed discount_minor");
 }
 
 /* ---- documents that are not ours ---- */
 
-enum shape { SHAPE_BATCH, SHAPE_USER_STATE, SHAPE_BUCKET, SHAPE_COUPON, SHAPE_COUNT };
+enum shape { SHAPE_BATCH, SHAPE_CHECKPOINT, SHAPE_BUCKET, SHAPE_COUPON, SHAPE_COUNT };
 
 static void put_shape(bson_t *doc, enum shape shape)
 {
@@ -926,11 +733,11 @@ static void put_shape(bson_t *doc, enum shape shape)
     switch (shape) {
     case SHAPE_BATCH:
         b = sample_batch();
-        codec_batch_put(doc, b);
+        put_batch(doc, b);
         batch_free(b);
         break;
-    case SHAPE_USER_STATE:
-        put_user_state(doc, "c", sample_user_state());
+    case SHAPE_CHECKPOINT:
+        put_checkpoint(doc, &(struct checkpoint){.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1});
         break;
     case SHAPE_BUCKET:
         sample_bucket(&k);
@@ -948,6 +755,7 @@ static void put_shape(bson_t *doc, enum shape shape)
 /* Reads doc as that shape, frees what came of it. */
 static bool readable(const bson_t *doc, enum shape shape)
 {
+    struct checkpoint checkpoint;
     struct arena own;
     struct batch *b;
     struct bucket k;
@@ -961,8 +769,8 @@ static bool readable(const bson_t *doc, enum shape shape)
         good = b != NULL;
         batch_free(b);
         break;
-    case SHAPE_USER_STATE:
-        good = codec_user_state_get(doc, &own, NULL) != NULL;
+    case SHAPE_CHECKPOINT:
+        good = codec_checkpoint_get(doc, &checkpoint);
         break;
     case SHAPE_BUCKET:
         good = codec_bucket_get(doc, &k);
@@ -978,9 +786,8 @@ static bool readable(const bson_t *doc, enum shape shape)
 
 static bool may_be_absent(const char *name)
 {
-    static const char *const names[] = {"ended",     "who",         "step",      "g",       "t",         "due",
-                                        "free",      "turn",        "fence",     "erased",  "changed",   "k",
-                                        "given_slots", "given_minor", "got_day", "got_minor", "arrived", "orders"};
+    static const char *const names[] = {"part", "terms", "due",  "erasing", "who",     "step",  "g",
+                                        "t",    "free",  "turn", "changed", "arrived", "swept", "swept_seq", "k"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0)
@@ -1028,11 +835,12 @@ static void check_each_field(enum shape shape, const bson_t *doc, const bson_t *
             with_view(doc, &less, &less_doc);
             with_view(doc, &other, &other_doc);
         }
+        if (shape == SHAPE_CHECKPOINT && strcmp(name, "_id") == 0)
+            continue; /* it is read by it */
         if (readable(is_view ? &less_doc : &less, shape) && !may_be_absent(name))
             fail_msg("shape %d is readable without %s", (int)shape, name);
-        if (readable(is_view ? &other_doc : &other, shape) && strcmp(name, "ended") != 0 &&
-            strcmp(name, "free") != 0 && strcmp(name, "due") != 0 && strcmp(name, "changed") != 0 && strcmp(name, "arrived") != 0 &&
-            strcmp(name, "orders") != 0)
+        if (readable(is_view ? &other_doc : &other, shape) && strcmp(name, "part") != 0 && strcmp(name, "terms") != 0 &&
+            strcmp(name, "erasing") != 0 && strcmp(name, "free") != 0 && strcmp(name, "due") != 0 && strcmp(name, "changed") != 0 && strcmp(name, "arrived") != 0)
             fail_msg("shape %d is readable though %s has another type", (int)shape, name);
     }
 }
@@ -1085,7 +893,7 @@ static bool bucket_readable(int64_t b, const char *rest)
     bool good;
 
     snprintf(text, sizeof text,
-             "{\"_id\":{\"c\":\"c\",\"b\":%lld},\"view\":{\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"free\":0,%s}}",
+             "{\"_id\":{\"c\":\"c\",\"b\":%lld},\"view\":{\"seq\":1,\"lane\":0,\"pick\":0,\"free\":0,%s}}",
              (long long)b, rest);
     doc = bson_new_from_json((const uint8_t *)text, -1, NULL);
     assert_non_null(doc);
@@ -1126,24 +934,18 @@ int main(void)
         cmocka_unit_test(a_batch_comes_back_with_the_same_line_and_names),
         cmocka_unit_test(what_is_heard_of_a_batch_are_its_totals),
         cmocka_unit_test(an_encoded_batch_is_the_same_bytes_each_time),
-        cmocka_unit_test(only_batches_that_end_generations_have_ended),
+        cmocka_unit_test(a_batch_is_found_by_whom_and_what_it_speaks_of),
+        cmocka_unit_test(terms_are_hashed_by_the_key),
+        cmocka_unit_test(only_what_ends_without_a_slot_is_due),
+        cmocka_unit_test(a_batch_lists_the_names_that_it_erases),
+        cmocka_unit_test(a_checkpoint_comes_back),
         cmocka_unit_test(a_definition_comes_back_whole),
         cmocka_unit_test(a_definition_keeps_the_claim_that_it_was_stored_with),
         cmocka_unit_test(a_tombstone_stays_one),
         cmocka_unit_test(a_choice_that_is_null_is_refused),
         cmocka_unit_test(a_number_out_of_its_bounds_is_refused),
-        cmocka_unit_test(a_user_state_comes_back),
-        cmocka_unit_test(jobs_are_read_as_written),
-        cmocka_unit_test(jobs_are_stored_as_ever),
-        cmocka_unit_test(a_tombstone_has_no_name),
-        cmocka_unit_test(a_user_state_of_another_name_than_it_is_asked_for_is_unreadable),
-        cmocka_unit_test(names_are_hashed_by_the_key),
-        cmocka_unit_test(a_view_leads_from_its_orders),
-        cmocka_unit_test(orders_are_hashed_by_the_key),
-        cmocka_unit_test(a_user_state_that_is_not_in_its_coupons_part_is_unreadable),
         cmocka_unit_test(a_bucket_comes_back),
         cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),
-        cmocka_unit_test(a_user_state_says_when_it_is_due_only_without_slots),
         cmocka_unit_test(batches_are_stored_as_ever),
         cmocka_unit_test(the_members_of_a_batch_keep_their_names_and_their_order),
         cmocka_unit_test(views_are_stored_as_ever),

@@ -449,6 +449,21 @@ static void a_stream_whose_history_is_lost_says_so(void **state)
 
 /* ---- what doctor asks ---- */
 
+static void doctor_knows_which_versions_leak(void **state)
+{
+    static const struct {
+        const char *version;
+        bool mended;
+    } rows[] = {{"4.2.25", false}, {"4.4.29", false}, {"4.4.30", true}, {"5.0.31", false}, {"5.0.32", true}, {"6.0.5", false}, {"6.0.26", false},
+                {"6.0.27", true}, {"6.0.27-23", true}, {"6.3.2", false}, {"7.0.27", false}, {"7.0.28", true}, {"7.3.4", false}, {"8.0.16", false},
+                {"8.0.17", true}, {"8.1.2", false}, {"8.2.2", false}, {"8.2.3", true}, {"8.3.0", true}, {"9.0.0", true}, {"", false}, {"x", false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (doctor_is_mended(rows[i].version) != rows[i].mended)
+            fail_msg("%s", rows[i].version);
+}
+
 #define SHARDED(collection) "{\"_id\": \"coupons." collection "\", \"key\": {\"_id.c\": \"hashed\"}, \"unique\": false}, "
 #define FOUND(collection, documents)                                                                                   \
     "{\"cursor\": {\"id\": 0, \"ns\": \"config." collection "\", \"firstBatch\": [" documents "]}}"
@@ -617,6 +632,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_quiet_stream_goes_on_from_the_token_of_all_shards, start, stop),
         cmocka_unit_test_setup_teardown(a_stream_that_can_go_on_goes_on, start, stop),
         cmocka_unit_test_setup_teardown(a_stream_whose_history_is_lost_says_so, start, stop),
+        cmocka_unit_test(doctor_knows_which_versions_leak),
         cmocka_unit_test_setup_teardown(doctor_sees_keys_and_balancer, start, stop),
         cmocka_unit_test_setup_teardown(doctor_reads_as_the_service_does, start, stop),
         cmocka_unit_test_setup_teardown(doctor_says_what_is_wrong_with_a_cluster, start, stop),

@@ -7,16 +7,18 @@
 
 const KEY = "coupons-key",
   ROLE = "coupons-role";
-const TIMEOUT_MS = 30000;
+const TIMEOUT_MS = 30000,
+  NOT_MODIFIED = 304;
 
 export class Problem extends Error {
-  constructor(status, document, requestId) {
+  constructor(status, document, requestId, retryAfterS = 0) {
     super(document.title ?? `HTTP status ${status}`);
     this.status = status;
     this.code = document.code ?? null;
     this.detail = document.detail ?? "";
     this.errors = document.errors ?? [];
     this.requestId = document.request_id ?? requestId ?? null;
+    this.retryAfterS = retryAfterS;
   }
 }
 
@@ -35,6 +37,7 @@ export const session = {
     return this.role === "ops";
   },
   forget() {
+    tagged.clear();
     sessionStorage.removeItem(KEY);
     sessionStorage.removeItem(ROLE);
   },
@@ -66,12 +69,12 @@ function unreachable(changing) {
   return new Problem(0, {title: "The service does not answer", code: "unreachable", detail});
 }
 
-function problemOf(status, text, requestId) {
+function problemOf(status, text, header) {
   if (status === 401 && session.key) {
     session.forget();
     session.onKeyLost();
   }
-  return new Problem(status, parse(text), requestId);
+  return new Problem(status, parse(text), header("X-Request-Id"), Number(header("Retry-After")) || 0);
 }
 
 /* as: "text", or "blob" for what may be long: it is waited for as long as it takes. */
@@ -94,7 +97,7 @@ async function send(method, address, {body, headers = {}, signal, key = session.
   } catch (error) {
     throw signal?.aborted ? error : unreachable(!["GET", "HEAD"].includes(method));
   }
-  if (!reply.ok) throw problemOf(reply.status, content, reply.headers.get("X-Request-Id"));
+  if (!reply.ok && reply.status !== NOT_MODIFIED) throw problemOf(reply.status, content, (name) => reply.headers.get(name));
   return {reply, content};
 }
 
@@ -105,11 +108,20 @@ export async function call(method, address, options) {
 
 export const get = (address, signal) => call("GET", address, {signal});
 
-/* {value, etag}: what a PATCH needs. */
-export async function getTagged(address, signal) {
-  const {reply, content} = await send("GET", address, {signal});
+const tagged = new Map(); // by address: what was read last
+const TAGGED_MOST = 2000;
 
-  return {value: parse(content), etag: reply.headers.get("ETag")};
+/* {value, etag}: what a PATCH needs. What has not changed since is not sent again. */
+export async function getTagged(address, signal) {
+  const known = tagged.get(address);
+  const {reply, content} = await send("GET", address, {signal, headers: known ? {"If-None-Match": known.etag} : {}});
+
+  if (reply.status === NOT_MODIFIED) return known;
+  const read = {value: parse(content), etag: reply.headers.get("ETag")};
+  tagged.delete(address);
+  tagged.set(address, read);
+  if (tagged.size > TAGGED_MOST) tagged.delete(tagged.keys().next().value);
+  return read;
 }
 
 export async function getLines(address, signal) {
@@ -169,7 +181,7 @@ export function upload(address, file, type, key, onProgress, signal) {
     request.onload = () =>
       request.status < 300
         ? resolve(parse(request.responseText))
-        : reject(problemOf(request.status, request.responseText, request.getResponseHeader("X-Request-Id")));
+        : reject(problemOf(request.status, request.responseText, (name) => request.getResponseHeader(name)));
     signal?.addEventListener("abort", () => request.abort());
     request.send(file);
   });

@@ -1,12 +1,15 @@
 /*
  * dashboard/app.js -- the frame: asks for the key once per tab, and shows the page that the address names (#/coupon/ID).
  *
- * Reading order  app.js, list.js, calendar.js, coupon.js, reports.js, change.js, webhooks.js; below them panel.js, form.js, api.js, dom.js
+ * Reading order  app.js, list.js, calendar.js, coupon.js, reports.js, change.js, codes.js, webhooks.js; below them panel.js, form.js,
+ *                book.js, address.js, api.js, dom.js
  */
+import {chooseZone, chosenZone, followZone, pageOf} from "./address.js";
 import {session, signIn} from "./api.js";
 import {showCalendar} from "./calendar.js";
 import {showCoupon} from "./coupon.js";
 import {button, el, replace} from "./dom.js";
+import {browserZone} from "./format.js";
 import {showJobs} from "./jobs.js";
 import {showKeys} from "./keys.js";
 import {showList} from "./list.js";
@@ -29,6 +32,26 @@ const PAGES = [
 const main = document.getElementById("main");
 let leave = new AbortController(); // aborted when the page is left: what it reads, waits for and shows in dialogs ends
 
+/* In which zone times are shown. */
+function zoneChoice() {
+  const mine = browserZone(),
+    chosen = chosenZone();
+  const others = [...new Set([mine, "UTC", ...(chosen ? [chosen] : [])])];
+  const select = el(
+    "select",
+    {"aria-label": "Times in"},
+    el("option", {value: ""}, "Times: coupon\u2019s zone"),
+    others.map((zone) => el("option", {value: zone}, zone === mine ? `Times: mine, ${zone}` : `Times: ${zone}`)),
+  );
+
+  select.value = chosen ?? "";
+  select.addEventListener("change", () => {
+    chooseZone(select.value);
+    show();
+  });
+  return select;
+}
+
 function drawFrame(current) {
   replace(
     document.getElementById("nav"),
@@ -45,6 +68,7 @@ function drawFrame(current) {
     document.getElementById("account"),
     session.key
       ? [
+          zoneChoice(),
           el("span", {class: session.isOps ? "small ops" : "small"}, session.isOps ? "ops key" : "reporting key: reads only"),
           button("Forget the key", () => {
             session.forget();
@@ -112,13 +136,14 @@ function decoded(text) {
 function show(message) {
   leave.abort();
   leave = new AbortController();
-  const page = PAGES.find(([address]) => address.test(location.hash));
+  if (session.key) followZone();
+  const page = PAGES.find(([address]) => address.test(pageOf()));
 
   document.title = page?.[1] ? `${page[1]} \u2013 Coupons` : "Coupons";
   drawFrame(page?.[1]);
   if (!session.key) return showKeyForm(message);
   if (!page || (page[4] && !session.isOps)) return showNothing();
-  page[2](main, location.hash.match(page[0]).slice(1).map(decoded), leave.signal);
+  page[2](main, pageOf().match(page[0]).slice(1).map(decoded), leave.signal);
   return undefined;
 }
 

@@ -1,24 +1,33 @@
 /*
  * dashboard/calendar.js -- the windows of all coupons in a month: what begins, runs and ends when.
  *
- * Times  each window stands in its coupon's zone: one that begins on the 1st there begins on the 1st here
+ * Times  each window stands in its coupon's zone, unless another was chosen: one that begins on the 1st there begins on the 1st here
  */
-import {getAll} from "./api.js";
+import {given, keep, zoneFor} from "./address.js";
+import {readCoupons} from "./book.js";
 import {button, el, replace, table} from "./dom.js";
-import {browserZone, number, plural, time, toWall} from "./format.js";
+import {moment, number, plural, toWall} from "./format.js";
 import {empty, panel} from "./panel.js";
 import {stateBadge} from "./parts.js";
 
-const MOST = 20000,
-  ROWS = 200,
+const ROWS = 200,
   DAY_MS = 24 * 3600000;
-const view = {month: null, text: ""}; // kept while one looks at a coupon; month: how many since the year 0, null: this one
+const view = {month: null, text: ""}; // as the address says it; month: how many since the year 0, null: this one
 
 const monthNow = () => {
-  const [year, month] = toWall(new Date().toISOString(), browserZone()).split("-");
+  const [year, month] = toWall(new Date().toISOString(), zoneFor()).split("-");
 
   return Number(year) * 12 + Number(month) - 1;
 };
+
+/* 2026-11 in the address. */
+const monthText = (month) => `${Math.floor(month / 12)}-${String((month % 12) + 1).padStart(2, "0")}`;
+
+function readView() {
+  const month = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(given("month"));
+
+  Object.assign(view, {text: given("q"), month: month && Number(month[1]) * 12 + Number(month[2]) - 1});
+}
 const monthStart = (month) => Date.UTC(Math.floor(month / 12), month % 12);
 const monthName = (month) =>
   new Intl.DateTimeFormat("en", {month: "long", year: "numeric", timeZone: "UTC"}).format(monthStart(month));
@@ -28,8 +37,8 @@ const wallMs = (text, zone, without) => (text ? Date.parse(`${toWall(text, zone)
 
 function windowOf(coupon) {
   return {
-    from: wallMs(coupon.starts_at, coupon.time_zone, -Infinity),
-    to: wallMs(coupon.ends_at, coupon.time_zone, Infinity),
+    from: wallMs(coupon.starts_at, zoneFor(coupon.time_zone), -Infinity),
+    to: wallMs(coupon.ends_at, zoneFor(coupon.time_zone), Infinity),
   };
 }
 
@@ -45,11 +54,13 @@ function running(coupons, month) {
     .sort((a, b) => a.from - b.from || a.to - b.to || a.coupon.title.localeCompare(b.coupon.title));
 }
 
-function windowText({starts_at: from, ends_at: to, time_zone: zone}) {
+function windowText({starts_at: from, ends_at: to, time_zone: own}) {
+  const zone = zoneFor(own);
+
   if (!from && !to) return "always";
   return [
-    from ? `from ${time(from, zone).slice(0, 16)}` : null,
-    to ? `until ${time(to, zone).slice(0, 16)}` : "without an end",
+    from ? `from ${moment(from, zone)}` : null,
+    to ? `until ${moment(to, zone)}` : "without an end",
     `(${zone})`,
   ]
     .filter(Boolean)
@@ -74,7 +85,7 @@ function span(kind, left, width) {
 /* The month as a line, and the window on it; what it shows is also said as text. */
 function line({coupon, from, to}, month) {
   const left = place(from, month),
-    today = wallMs(new Date().toISOString(), coupon.time_zone);
+    today = wallMs(new Date().toISOString(), zoneFor(coupon.time_zone));
 
   return el(
     "div",
@@ -133,9 +144,11 @@ export function showCalendar(main, parameters, signal) {
     heading = el("h2", {"aria-live": "polite"});
   const search = el("input", {type: "search", id: "search", placeholder: "Title or id", "aria-label": "Search by title or id"});
   let coupons = [];
+  readView();
   const redraw = () => {
     const month = view.month ?? monthNow();
 
+    keep({q: view.text, month: view.month === null ? null : monthText(view.month)});
     heading.textContent = `${monthName(month)}: ${plural(running(coupons, month).length, "window")}`;
     draw(box, coupons);
   };
@@ -159,9 +172,9 @@ export function showCalendar(main, parameters, signal) {
     signal,
     every: 30,
     level: "h1",
-    load: (s) => getAll("/coupons", {}, MOST, s),
-    draw(body, {items}) {
-      coupons = items;
+    load: (s, show) => readCoupons(s, show),
+    draw(body, {coupons: read}) {
+      coupons = read;
       if (!body.contains(box)) replace(body, controls, heading, box);
       redraw();
     },

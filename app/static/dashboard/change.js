@@ -3,22 +3,22 @@
  *
  * Change  sends only what was changed, with If-Match: who was overtaken sees what the other one did, and decides
  */
-import {call, getTagged, newKey, patch, path} from "./api.js";
+import {call, get, getTagged, newKey, patch, path} from "./api.js";
 import {button, el, replace, table, toast} from "./dom.js";
-import {confirm, moneyScale, openForm, setAt, valueAt} from "./form.js";
-import {browserZone, number, time} from "./format.js";
-import {STATE_OPTIONS} from "./parts.js";
+import {ask, confirm, openForm, setAt, valueAt} from "./form.js";
+import {browserZone, moment, money, number, plural} from "./format.js";
+import {openSlots} from "./jobs.js";
+import {STATE_OPTIONS, hasCodes} from "./parts.js";
 
 const has = (at, ...values) => (texts) => values.includes(texts[at]);
 const discounted = (texts) => texts["/discount/kind"] !== "none";
 
 const CAPS = [
-  {at: "/cap/total", label: "Total", type: "whole", hint: "The most there may be. Empty: no cap, or as many as are imported"},
-  {at: "/cap/per_day", label: "Per day", type: "whole", hint: "Empty: no cap"},
+  {at: "/cap/total", label: "Total", type: "whole", hint: "The most there may be. Empty: no limit, or as many as are imported"},
+  {at: "/cap/per_day", label: "Per day", type: "whole", hint: "Empty: no limit"},
   {at: "/cap/per_user", label: "Per user", type: "whole"},
-  {at: "/cap/per_user_per_day", label: "Per user and day", type: "whole", hint: "Empty: no cap"},
-  {at: "/cap/discount_minor", label: "Budget for discounts", type: "scaled", scale: moneyScale,
-   hint: "In the currency. Empty: no cap"},
+  {at: "/cap/per_user_per_day", label: "Per user and day", type: "whole", hint: "Empty: no limit"},
+  {at: "/cap/discount_minor", label: "Budget for discounts", type: "money", hint: "In the currency. Empty: no limit"},
 ];
 const STOCK = [
   {at: "/low_stock", label: "Warn when at most this many are free", type: "whole", hint: "Empty: no warning"},
@@ -37,12 +37,12 @@ const DISCOUNT = [
   {at: "/discount/kind", label: "Kind", type: "select",
    options: [["none", "None"], ["amount", "Amount"], ["percent", "Percent"], ["other", "Something else"]]},
   {at: "/discount/currency", label: "Currency", hint: "Such as EUR", when: discounted, most: 3},
-  {at: "/discount/amount_minor", label: "Amount", type: "scaled", scale: moneyScale, when: has("/discount/kind", "amount")},
-  {at: "/discount/percent_bp", label: "Percent", type: "scaled", scale: 100, when: has("/discount/kind", "percent")},
-  {at: "/discount/max_minor", label: "At most", type: "scaled", scale: moneyScale, hint: "Empty: no limit",
+  {at: "/discount/amount_minor", label: "Amount", type: "money", when: has("/discount/kind", "amount")},
+  {at: "/discount/percent_bp", label: "Percent", type: "scaled", scale: 100, unit: "percent", when: has("/discount/kind", "percent")},
+  {at: "/discount/max_minor", label: "At most", type: "money", hint: "Empty: no limit",
    when: has("/discount/kind", "percent")},
   {at: "/discount/label", label: "What it is", when: has("/discount/kind", "other"), most: 200},
-  {at: "/discount/min_spend_minor", label: "From an order of", type: "scaled", scale: moneyScale, when: discounted},
+  {at: "/discount/min_spend_minor", label: "From an order of", type: "money", when: discounted},
   {at: "/discount/only/categories", label: "Only for categories", type: "list", hint: "Separated by commas. Empty: all", when: discounted},
   {at: "/discount/only/skus", label: "Only for SKUs", type: "list", hint: "Separated by commas. Empty: all", when: discounted},
 ];
@@ -65,29 +65,31 @@ const CODES = [
    options: [["coupon", "In this coupon"], ["service", "In all coupons that ask for it"]]},
 ];
 const SLOTS = [
-  {at: "/generate", label: "Generate its slots now", type: "check",
+  {at: "/generate", label: "Make its stock now", type: "check",
    when: (texts) => texts["/cap/policy"] === "exact" && !imported(texts),
-   hint: "As many as the total; without slots nobody can take it. From then on its time zone, policy, codes, currency and lanes " +
-     "cannot be changed"},
+   hint: "As many as the total, with their codes if it has any; without stock nobody can take it. From then on its time zone, kind of " +
+     "limit, codes and currency cannot be changed"},
 ];
 const START = [
   {at: "/id", label: "Id", hint: "Letters, digits, _ and -; cannot be changed. Empty: generated", most: 64},
   {at: "/state", label: "State", type: "select", options: STATE_OPTIONS.slice(0, 3)},
   {at: "/time_zone", label: "Time zone", type: "zone", hint: "Its days begin at this zone's midnight"},
-  {at: "/cap/policy", label: "Policy", type: "select", options: [["exact", "Exact: never one too many"],
-    ["approximate", "Approximate: no slots, may exceed the cap a little"], ["none", "No total cap"]]},
+  {at: "/cap/policy", label: "Kind of limit", type: "select", options: [["exact", "Exact: never one too many"],
+    ["approximate", "Approximate: may be exceeded a little"], ["none", "No total limit"]]},
 ];
 const RARE = [
-  {at: "/on_user_cap", label: "A user at their cap", type: "select",
+  {at: "/on_user_cap", label: "A user at their limit", type: "select",
    options: [["refuse", "is refused"], ["existing", "gets the one they have"]]},
-  {at: "/reserve_s", label: "A checkout holds it for (minutes)", type: "scaled", scale: 60},
-  {at: "/valid_for_s", label: "Valid for (days) once issued", type: "scaled", scale: 86400, hint: "Empty: no limit"},
-  {at: "/lanes", label: "Lanes", type: "whole",
-   when: (texts) => texts["/codes/source"] === "none" && !texts["/cap/per_day"] && !texts["/cap/discount_minor"],
-   hint: "More than 1 only for a database of several shards; cannot be changed"},
-  {at: "/cleanup_after_s", label: "Days after its end until free slots are retired", type: "scaled", scale: 86400},
+  {at: "/reserve_s", label: "A checkout holds it for (minutes)", type: "scaled", scale: 60, unit: "minutes"},
+  {at: "/valid_for_s", label: "Valid for (days) once handed out", type: "scaled", scale: 86400, unit: "days", hint: "Empty: no limit"},
+  {at: "/cleanup_after_s", label: "Days after its end until what is free ends, too", type: "scaled", scale: 86400, unit: "days"},
 ].map((field) => ({...field, more: true}));
 
+const ENGINEERING = [
+  {at: "/lanes", label: "Lanes (for engineers)", type: "whole", more: true,
+   when: (texts) => texts["/codes/source"] === "none" && !texts["/cap/per_day"] && !texts["/cap/discount_minor"],
+   hint: "More than 1 for a coupon in very high demand; cannot be changed"},
+];
 const METADATA = [
   {at: "/metadata", label: "Metadata", type: "json", hint: 'A JSON object, such as {"campaign": "spring"}. The list groups by it'},
 ];
@@ -118,9 +120,9 @@ export function openCreate(signal, of = null) {
     fields: [
       ...WORDS,
       ...START,
-      "Caps",
+      "Limits",
       ...CAPS,
-      "Window",
+      "Dates",
       ...WINDOW,
       "Discount",
       ...DISCOUNT,
@@ -130,6 +132,7 @@ export function openCreate(signal, of = null) {
       ...STOCK,
       ...RARE,
       ...METADATA.map((field) => ({...field, more: true})),
+      ...ENGINEERING,
     ],
     async submit(values) {
       const body = definition(values),
@@ -137,7 +140,7 @@ export function openCreate(signal, of = null) {
 
       if (text !== sent) [sent, key] = [text, newKey()]; // the same once more is a repeat
       const coupon = await call("POST", "/coupons", {body, headers: {"Idempotency-Key": key}});
-      toast(`${coupon.title} was created.${coupon.job ? " Its slots are being generated." : ""}`);
+      toast(`${coupon.title} was created.${coupon.job ? " Its codes are being made." : ""}`);
       location.hash = `#/coupon/${encodeURIComponent(coupon.id)}`;
       return true;
     },
@@ -151,16 +154,21 @@ const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 /* What differs from the definition, by pointer. */
 const changed = (values, coupon) => Object.entries(values).filter(([at, value]) => !same(value, valueAt(coupon, at)));
 
-function shown(field, value, coupon) {
+/* What a field of a definition holds, for people. */
+export function shown(field, value, currency, zone) {
   if (value === null || value === undefined || value === "") return "none";
-  if (field.type === "time") return time(value, coupon.time_zone);
-  if (field.type === "scaled")
-    return String(
-      value / (typeof field.scale === "function" ? field.scale({"/discount/currency": coupon.discount.currency}) : field.scale),
-    );
-  if (field.type === "json") return JSON.stringify(value);
+  if (field.type === "time") return moment(value, zone);
+  if (field.type === "money") return money(value, currency);
+  if (field.type === "scaled") return number(value / field.scale);
+  if (field.type === "list") return value.join(", ") || "all";
+  if (field.options) return field.options.find(([name]) => name === value)?.[1] ?? value;
+  if (typeof value === "object") return JSON.stringify(value);
   return typeof value === "number" ? number(value) : String(value);
 }
+
+/* The field at this pointer of a definition, whichever form has it; one that no form has is called as the API does. */
+const ALL = [...WORDS, ...START, ...CAPS, ...WINDOW, ...DISCOUNT, ...CODES, ...STOCK, ...RARE, ...METADATA, ...ENGINEERING];
+export const fieldAt = (at) => ALL.find((field) => field.at === at) ?? {label: at.slice(1).replaceAll(/[/_]/g, " ")};
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
@@ -176,11 +184,12 @@ function mergePatch(from, to) {
 /* Somebody else was faster: show what they did to what this form shows, and let the user choose. */
 function showOvertaken(form, held, mine, fields, theirs) {
   const differs = fields.filter((f) => !same(valueAt(held.value, f.at), valueAt(theirs.value, f.at)));
+  const text = (f, value, {discount, time_zone: zone}) => shown(f, value, discount.currency, zone);
   const rows = differs.map((f) => [
     f.label,
-    shown(f, valueAt(held.value, f.at), held.value),
-    shown(f, valueAt(theirs.value, f.at), theirs.value),
-    form.touched.has(f.at) ? shown(f, mine[f.at], held.value) : "\u2013",
+    text(f, valueAt(held.value, f.at), held.value),
+    text(f, valueAt(theirs.value, f.at), theirs.value),
+    form.touched.has(f.at) ? text(f, mine[f.at], held.value) : "\u2013",
   ]);
   const settle = (then) => () => {
     Object.assign(held, theirs);
@@ -221,8 +230,11 @@ function showOvertaken(form, held, mine, fields, theirs) {
   keep.focus();
 }
 
-/* Change what `fields` show of the coupon `held` = {value, etag}; done() when it is saved. */
-function openChange(title, fields, held, done, signal) {
+/*
+ * Change what `fields` show of the coupon `held` = {value, etag}; done(values) when it is saved. isWanted(values, differs) promises whether
+ * what the change brings is wanted.
+ */
+function openChange(title, fields, held, done, signal, isWanted = async () => true) {
   const address = path(held.value.id);
   const form = openForm({
     title,
@@ -240,6 +252,7 @@ function openChange(title, fields, held, done, signal) {
         return true;
       }
       differences.forEach(([at, value]) => setAt(body, at, mergePatch(valueAt(held.value, at), value)));
+      if (!(await isWanted(values, form.touched))) return false;
       try {
         await patch(address, held.etag, body);
       } catch (problem) {
@@ -248,7 +261,7 @@ function openChange(title, fields, held, done, signal) {
         return false;
       }
       toast("Saved. It applies to every request from now on.");
-      done();
+      done(values);
       return true;
     },
   });
@@ -257,18 +270,49 @@ function openChange(title, fields, held, done, signal) {
 const copy = (held) => ({...held});
 const exists = (coupon) => (field) => coupon.cap.policy !== "none" || field.at !== "/cap/total";
 
-export function openCaps(held, done, signal) {
-  openChange(
-    "Change caps",
-    [...CAPS.filter(exists(held.value)), ...STOCK.map((f) => ({...f, more: false}))],
-    copy(held),
-    done,
+/* A lower total ends what is free above it: that is asked, with how many those are. */
+async function mayEnd(coupon, total, signal) {
+  if (total === null) return true;
+  const {slots, free} = await get(path(coupon.id, "counts"), signal),
+    ending = slots - total;
+  const what = hasCodes(coupon) ? plural(ending, "free code") : `${number(ending)} of what is free`;
+  const means = hasCodes(coupon) ? " Whoever has such a code on paper or in a mail cannot use it any more." : "";
+
+  if (slots === null || ending <= 0 || ending > free) return true; // below what is taken, the service refuses
+  return ask(
+    "Lower the total?",
+    `There are ${number(slots)}. With a total of ${number(total)}, ${what} ${ending === 1 ? "ends" : "end"} for good.${means}`,
+    "Lower it",
     signal,
   );
 }
 
+/* A higher total makes nothing by itself: what is missing is offered. */
+async function offerMissing(coupon, total, done, signal) {
+  if (coupon.cap.policy !== "exact" || coupon.codes.source === "imported" || total <= coupon.cap.total) return;
+  const counts = await get(path(coupon.id, "counts"), signal).catch(() => null);
+
+  if (counts && counts.slots < total) openSlots({...coupon, cap: {...coupon.cap, total}}, counts, done, signal, total);
+}
+
+export function openCaps(held, done, signal) {
+  const before = held.value;
+
+  openChange(
+    "Change limits",
+    [...CAPS.filter(exists(before)), ...STOCK.map((f) => ({...f, more: false}))],
+    copy(held),
+    (values) => {
+      done();
+      offerMissing(before, values["/cap/total"] ?? before.cap.total, done, signal);
+    },
+    signal,
+    async (values, differs) => !differs.has("/cap/total") || mayEnd(before, values["/cap/total"], signal),
+  );
+}
+
 export function openDetails(held, done, signal) {
-  openChange("Change words and window", [...WORDS, ...WINDOW], copy(held), done, signal);
+  openChange("Change text and dates", [...WORDS, ...WINDOW], copy(held), done, signal);
 }
 
 export function openDiscount(held, done, signal) {
@@ -296,8 +340,8 @@ export function deleteButton({id, title}, signal) {
 
 const MOVES = {
   active: ["Activate", "Customers can take it from now on, within its window."],
-  paused: ["Pause", "Nobody can take it until you resume. What a checkout holds may still be redeemed."],
-  ended: ["End", "Nobody can take it any more. What a checkout holds may still be redeemed."],
+  paused: ["Pause", "Nobody can take it until you resume. What is on hold for a checkout may still be used."],
+  ended: ["End", "Nobody can take it any more. What is on hold for a checkout may still be used."],
 };
 const NEXT = {draft: ["active"], active: ["paused", "ended"], paused: ["active", "ended"], ended: ["active"]};
 

@@ -2,19 +2,19 @@
  * dashboard/charts.js -- bars over time, by Chart.js of the distribution; beside them the same numbers as a table.
  */
 import {el, replace, svg, table} from "./dom.js";
-import {number, share} from "./format.js";
+import {number, plural, share} from "./format.js";
 
 const KINDS = [
-  ["redeemed", "Redeemed"],
-  ["issued", "Issued"],
-  ["reserved", "Held"],
+  ["redeemed", "Used"],
+  ["issued", "Handed out"],
+  ["reserved", "On hold"],
   ["reversed", "Reversed"],
   ["refused", "Refused"],
 ];
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-const EARLIER = "Redeemed in the previous period";
+const EARLIER = "Used in the previous period";
 
 const dataset = (label, data, name) => ({label, data, backgroundColor: colour(name), maxBarThickness: 40});
 
@@ -89,7 +89,7 @@ export function bars(title, label, signal) {
       ]);
 
       shown = {rows, earlier, period};
-      canvas.setAttribute("aria-label", `${title(period)}: ${number(total)} redeemed in ${rows.length} periods`);
+      canvas.setAttribute("aria-label", `${title(period)}: ${number(total)} used in ${plural(rows.length, "period")}`);
       replace(
         numbersBox,
         table(

@@ -1,13 +1,18 @@
-/* dashboard/coupon.js -- one coupon: live counts, charts, caps and window, refusals, redemptions, the ledger's head, its history. */
+/*
+ * dashboard/coupon.js -- one coupon: live counts, charts, limits and dates, refusals, redemptions, its history; behind a fold at the end what
+ * engineers look for, which is read only while that is open.
+ */
+import {lastOf, zoneFor} from "./address.js";
 import {get, getLines, getTagged, path, query, session} from "./api.js";
 import {deleteButton, openCaps, openCreate, openDetails, openDiscount, openMetadata, stateButtons} from "./change.js";
+import {openDisable, openImport, saveCodes} from "./codes.js";
 import {button, el, replace, table} from "./dom.js";
-import {money, number, plural, share, time} from "./format.js";
+import {moment, money, number, share, time} from "./format.js";
 import {historyPanel} from "./history.js";
-import {jobsPanel, openImport, openSlots} from "./jobs.js";
+import {addWords, jobsPanel, openSlots} from "./jobs.js";
 import {latestPanel, lookup} from "./lookup.js";
 import {empty, failure, panel} from "./panel.js";
-import {legend, stateBadge, stock, stockText, warnings} from "./parts.js";
+import {hasCodes, legend, stateBadge, stock, stockText, warnings} from "./parts.js";
 import {reportPanel} from "./reports.js";
 
 const HEADS = 5;
@@ -17,11 +22,11 @@ const HEADS = 5;
 function tiles(coupon, counts) {
   const rows = [
     ["Free", counts.free],
-    ["Redeemed", counts.redeemed],
-    ["Issued", counts.issued],
-    ["Held", counts.reserved],
-    ["Taken today", counts.today],
-    ["Discount given or held", counts.discount_minor ? money(counts.discount_minor, coupon.discount.currency) : null],
+    ["Used", counts.redeemed],
+    ["Handed out", counts.issued],
+    ["On hold", counts.reserved],
+    ["Today", counts.today],
+    ["Discount given or on hold", counts.discount_minor ? money(counts.discount_minor, coupon.discount.currency) : null],
   ];
 
   return el(
@@ -33,12 +38,6 @@ function tiles(coupon, counts) {
         el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? number(value) : value)),
       ),
   );
-}
-
-/* Where in the ledger the counts stand, or in those of the lanes. */
-function placeText({seq, seqs}) {
-  if (!seqs) return `batch ${number(seq)}`;
-  return `${plural(seqs.reduce((sum, one) => sum + one, 0), "batch", "batches")} in ${seqs.length} lanes`;
 }
 
 function countsPanel(page) {
@@ -59,7 +58,7 @@ function countsPanel(page) {
         el(
           "p",
           {class: "small"},
-          `As of ${time(counts.as_of, coupon.time_zone)} (${coupon.time_zone}), ${placeText(counts)}`,
+          `As of ${time(counts.as_of, zoneFor(coupon.time_zone))} (${zoneFor(coupon.time_zone)})`,
         ),
       );
     },
@@ -68,7 +67,9 @@ function countsPanel(page) {
 
 /* ---- the definition ---- */
 
-const capText = (value) => (value === null ? "no cap" : number(value));
+const limitText = (value) => (value === null ? "no limit" : number(value));
+const SOURCES = {none: "none", generated: "generated here", imported: "imported"};
+const KINDS_OF_LIMIT = {exact: "exact", approximate: "may be exceeded a little", none: "none in all"};
 
 function discountText({
   kind,
@@ -95,28 +96,28 @@ function discountText({
 }
 
 function definitionRows(c) {
-  const zone = c.time_zone,
-    budget = c.cap.discount_minor === null ? "no cap" : money(c.cap.discount_minor, c.discount.currency);
+  const zone = zoneFor(c.time_zone),
+    budget = c.cap.discount_minor === null ? "no limit" : money(c.cap.discount_minor, c.discount.currency);
 
   return [
-    ["Total", capText(c.cap.total)],
-    ["Per day", capText(c.cap.per_day)],
-    ["Per user", capText(c.cap.per_user)],
-    ["Per user and day", capText(c.cap.per_user_per_day)],
+    ["Total", limitText(c.cap.total)],
+    ["Per day", limitText(c.cap.per_day)],
+    ["Per user", limitText(c.cap.per_user)],
+    ["Per user and day", limitText(c.cap.per_user_per_day)],
     ["Budget", budget],
-    ["Policy", c.cap.policy],
-    ["Starts", c.starts_at ? time(c.starts_at, zone) : "at once"],
-    ["Ends", c.ends_at ? time(c.ends_at, zone) : "never"],
-    ["Time zone", zone],
+    ["Kind of limit", KINDS_OF_LIMIT[c.cap.policy] ?? c.cap.policy],
+    ["Starts", c.starts_at ? moment(c.starts_at, zone) : "at once"],
+    ["Ends", c.ends_at ? moment(c.ends_at, zone) : "never"],
+    ["Time zone", c.time_zone],
     ["Discount", discountText(c.discount)],
-    ["Codes", c.codes.source],
+    ["Codes", SOURCES[c.codes.source] ?? c.codes.source],
     ["Low-stock warning", c.low_stock === null ? "none" : number(c.low_stock)],
     ["Refill", c.replenish.below === null ? "none" : `${number(c.replenish.add)} when fewer than ${number(c.replenish.below)}`],
   ];
 }
 
 function definitionPanel(page) {
-  const p = panel("Caps and window", {
+  const p = panel("Limits and dates", {
     signal: page.signal,
     every: 10,
     load: async () => page.definition(true),
@@ -143,8 +144,8 @@ function definitionPanel(page) {
 
   if (session.isOps && !page.archived)
     p.head.append(
-      button("Change caps", () => openCaps(page.held, page.refresh, page.signal), {data: {key: "caps"}}),
-      button("Words, window", () => openDetails(page.held, page.refresh, page.signal), {data: {key: "details"}}),
+      button("Change limits", () => openCaps(page.held, page.refresh, page.signal), {data: {key: "caps"}}),
+      button("Text, dates", () => openDetails(page.held, page.refresh, page.signal), {data: {key: "details"}}),
       button("Discount", () => openDiscount(page.held, page.refresh, page.signal), {data: {key: "discount"}}),
       button("Metadata", () => openMetadata(page.held, page.refresh, page.signal), {data: {key: "change-metadata"}}),
     );
@@ -158,7 +159,7 @@ function refusalsPanel(page) {
     signal: page.signal,
     every: 30,
     load: async (s) => ({
-      zone: (await page.definition()).value.time_zone,
+      zone: zoneFor((await page.definition()).value.time_zone),
       ...(await get(path(page.id, "refusals"), s)),
     }),
     draw(body, {counts, since, total, zone}) {
@@ -173,7 +174,7 @@ function refusalsPanel(page) {
           "Refusals by reason",
           ["Reason", "Count", ""],
           rows.map(([code, count]) => [
-            el("a", {href: `/coupons/-/problems/${encodeURIComponent(code)}`}, code.replaceAll("_", " ")),
+            el("a", {href: `/coupons/-/problems/${encodeURIComponent(code)}`}, code.replaceAll("_", " ").replace(" cap ", " limit ")),
             number(count),
             refusalBar(count, most),
           ]),
@@ -213,14 +214,14 @@ function laneChoice(lanes, chosen) {
   return select;
 }
 
-function ledgerPanel(page) {
+function ledgerPanel(page, signal) {
   let tail = null,
     lane = 0,
     lines = [], // read again only when there is more
     choice = null;
 
   const shown = panel("The ledger's head", {
-    signal: page.signal,
+    signal,
     every: 5,
     async load(s) {
       const of = lane,
@@ -234,7 +235,7 @@ function ledgerPanel(page) {
         tail = lines[0]?.seq ?? seq;
       }
       const {time_zone: zone, lanes} = (await page.definition()).value;
-      return {zone, lanes, lines};
+      return {zone: zoneFor(zone), lanes, lines};
     },
     draw(body, {zone, lanes}) {
       if (lanes > 1 && !choice) {
@@ -267,12 +268,30 @@ function ledgerPanel(page) {
   return shown;
 }
 
+/* What a manager need not know. It is read only while it is open. */
+function engineering(page) {
+  const box = el("div", {}),
+    fold = el("details", {class: "wide"}, el("summary", {}, "For engineers: the ledger"), box);
+  let closed = new AbortController();
+
+  fold.addEventListener("toggle", () => {
+    closed.abort();
+    closed = new AbortController();
+    replace(box, fold.open ? ledgerPanel(page, AbortSignal.any([page.signal, closed.signal])).node : null);
+  });
+  return fold;
+}
+
 /* ---- the page ---- */
+
+/* Back to the list as it was left. */
+const toAll = () => el("p", {class: "small"}, el("a", {href: lastOf("#/")}, "\u2190 All coupons"));
 
 class Page {
   constructor(id, signal) {
     Object.assign(this, {id, signal, held: null, reading: null, counts: null, archived: false, panels: []});
     this.head = el("div", {class: "title-row"}, el("h1", {}, id));
+    this.save = saveCodes({id}, signal); // one button, which is not drawn anew while it saves
     this.refresh = async () => {
       await this.definition(true).catch(() => null); // its panel says so
       this.panels.forEach((p) => p.refresh());
@@ -337,10 +356,16 @@ class Page {
       {class: "actions"},
       stateButtons(held, this.refresh, this.signal),
       slots && !imported
-        ? button("Generate slots", () => openSlots(held.value, this.counts, this.refresh, this.signal), {data: {key: "slots"}})
+        ? button(addWords(held.value), () => openSlots(held.value, this.counts, this.refresh, this.signal), {data: {key: "slots"}})
         : null,
       slots && imported
         ? button("Import codes", () => openImport(held.value, this.refresh, this.signal), {data: {key: "import"}})
+        : null,
+      hasCodes(held.value)
+        ? [
+            this.save,
+            button("Disable codes", () => openDisable(held.value, this.refresh, this.signal), {data: {key: "disable"}}),
+          ]
         : null,
       clone,
       deleteButton(held.value, this.signal),
@@ -353,15 +378,14 @@ class Page {
     const latest = this.archived ? null : latestPanel(this.id, () => this.definition(), this.refresh, signal),
       history = this.archived ? null : historyPanel(this);
     const columns = [
-      [reportPanel(this, [["hour", "Hours", "Redemptions per hour"]]), definitionPanel(this)],
+      [reportPanel(this, "hours", [["hour", "Hours", "Redemptions per hour"]]), definitionPanel(this)],
       [
-        reportPanel(this, [
+        reportPanel(this, "days", [
           ["day", "Days", "Redemptions per day"],
           ["week", "Weeks", "Redemptions per week"],
           ["month", "Months", "Redemptions per month"],
         ]),
         refusalsPanel(this),
-        this.archived ? null : ledgerPanel(this),
         jobsPanel(this.id, signal),
       ].filter(Boolean),
     ];
@@ -370,7 +394,7 @@ class Page {
     this.panels = [now, ...columns.flat(), latest, history].filter(Boolean);
     replace(
       main,
-      el("p", {class: "small"}, el("a", {href: "#/"}, "\u2190 All coupons")),
+      toAll(),
       this.head,
       el(
         "div",
@@ -384,6 +408,7 @@ class Page {
           ),
         ),
         wide.map((node) => el("div", {class: "wide"}, node)),
+        this.archived ? null : engineering(this),
       ),
     );
   }
@@ -400,7 +425,7 @@ export async function showCoupon(main, [id], signal) {
       if (signal.aborted) return;
       replace(
         main,
-        el("p", {class: "small"}, el("a", {href: "#/"}, "\u2190 All coupons")),
+        toAll(),
         el("h1", {}, id),
         failure(problem, open),
       );

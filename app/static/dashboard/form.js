@@ -1,13 +1,15 @@
 /*
  * dashboard/form.js -- forms from tables of fields, in a dialog: what is wrong is said at the field that the service points at.
  *
- * Field  a heading as text, or {at: "/cap/total", label, type, hint, options, scale, required, when(values), more}
+ * Field  a heading as text, or {at: "/cap/total", label, type, hint, options, scale, unit, required, when(values), more}
  *        Several may share a pointer, if no more than one of them is shown at a time.
- *        type: text (default), area, check, whole, scaled (scale: how many of the service's units are one of ours, or a function of
- *        all texts), select, time (in the zone of field "/time_zone"), zone, list (by commas), json (an object)
+ *        type: text (default), area, check, whole, scaled (scale: how many of the service's units are one of ours; unit: its name),
+ *        money (in the currency of field "/discount/currency"), select, time (in the zone of field "/time_zone"), zone, list (by
+ *        commas), json (an object)
+ * Read   what was understood of a number, an amount or a time stands below its field while it is typed
  */
 import {button, el, replace, uniqueId} from "./dom.js";
-import {digitsOf, fromScaled, fromWall, isZone, toScaled, toWall, zones} from "./format.js";
+import {digitsOf, isZone, moment, momentsOf, money, number, readNumber, toWall, writeNumber, zones} from "./format.js";
 import {failure} from "./panel.js";
 
 export class Invalid extends Error {}
@@ -31,8 +33,9 @@ export function setAt(object, pointer, value) {
 /* ---- between texts and values ---- */
 
 const TICKED = "yes";
-const scaleOf = (field, texts) => (typeof field.scale === "function" ? field.scale(texts) : field.scale);
-export const moneyScale = (texts) => 10 ** digitsOf(texts["/discount/currency"]);
+const DECIMALS = 2; // of what is neither money nor counted
+const currencyOf = (texts) => texts["/discount/currency"];
+const zoneOf = (texts) => texts["/time_zone"] || "UTC";
 
 /* A member that is null is none: a change by RFC 7396 says so. */
 const hasNull = (value) =>
@@ -52,6 +55,39 @@ function readObject(text) {
   return value;
 }
 
+/* The moment that a text names. row.which: of two, which one. */
+function readTime(text, zone, which) {
+  const moments = momentsOf(text, zone);
+
+  if (!moments.length)
+    throw new Invalid(`This time does not exist: clocks in ${zone} skip it when they go forward. Take an hour earlier or later.`);
+  return new Date(moments[moments.length > 1 ? Number(which.value) : 0]).toISOString();
+}
+
+function readUnits(text, decimals, unit, show) {
+  const {units, wrong} = readNumber(text, decimals, unit, show);
+
+  if (wrong) throw new Invalid(wrong);
+  return units;
+}
+
+function readMoney(text, field, texts) {
+  const currency = currencyOf(texts);
+
+  if (!/^[A-Za-z]{3}$/.test(currency ?? "")) throw new Invalid("The discount needs a currency first, such as EUR.");
+  const decimals = digitsOf(currency);
+
+  return readUnits(text, decimals, currency, (plain) => money(Number(plain) * 10 ** decimals, currency));
+}
+
+function readScaled(text, {scale, unit}) {
+  const value = (readUnits(text, DECIMALS, unit) * scale) / 10 ** DECIMALS;
+
+  if (!Number.isInteger(value)) throw new Invalid("This makes no whole number of seconds.");
+  return value;
+}
+
+/* read(text, field, texts, row), write(value, field, texts); say(value, field, texts): what was understood, where it is not plain. */
 const TYPES = {
   text: {read: (text) => text, write: (value) => value},
   area: {read: (text) => text, write: (value) => value},
@@ -73,24 +109,17 @@ const TYPES = {
     write: (value) => value.join(", "),
   },
   json: {read: readObject, write: (value) => (Object.keys(value).length ? JSON.stringify(value, null, 2) : "")},
-  whole: {
-    read(text) {
-      if (!/^\d+$/.test(text) || !Number.isSafeInteger(Number(text))) throw new Invalid("Enter a whole number.");
-      return Number(text);
-    },
-    write: String,
-  },
-  scaled: {
-    read(text, field, texts) {
-      const value = toScaled(text, scaleOf(field, texts));
-      if (Number.isNaN(value)) throw new Invalid("Enter a number, with no more decimals than the unit has.");
-      return value;
-    },
-    write: (value, field, texts) => fromScaled(value, scaleOf(field, texts)),
+  whole: {read: (text) => readUnits(text, 0, null), write: String, say: number},
+  scaled: {read: readScaled, write: (value, {scale}) => String(value / scale), say: (value, {scale}) => number(value / scale)},
+  money: {
+    read: readMoney,
+    write: (value, field, texts) => writeNumber(value, digitsOf(currencyOf(texts))),
+    say: (value, field, texts) => money(value, currencyOf(texts)),
   },
   time: {
-    read: (text, field, texts) => fromWall(text, texts["/time_zone"] || "UTC"),
-    write: (value, field, texts) => toWall(value, texts["/time_zone"] || "UTC"),
+    read: (text, field, texts, row) => readTime(text, zoneOf(texts), row.which),
+    write: (value, field, texts) => toWall(value, zoneOf(texts)),
+    say: (value, field, texts) => moment(value, zoneOf(texts)),
   },
 };
 
@@ -98,13 +127,13 @@ const typeOf = (field) => TYPES[field.type ?? "text"];
 
 /* What the text of a field is read by besides: as long as it is the same, the same text is the same value. */
 function basis(field, texts) {
-  return field.type === "time" ? texts["/time_zone"] || "UTC" : field.scale && scaleOf(field, texts);
+  return {time: zoneOf, money: currencyOf}[field.type]?.(texts);
 }
 
 /* ---- controls ---- */
 
 function control(field, id) {
-  const common = {id, name: field.at, "aria-describedby": `${id}-hint ${id}-error`, required: field.required};
+  const common = {id, name: field.at, "aria-describedby": `${id}-hint ${id}-reading ${id}-error`, required: field.required};
 
   if (field.type === "select")
     return el(
@@ -122,7 +151,7 @@ function control(field, id) {
     autocomplete: "off",
     spellcheck: "false",
     maxlength: field.most,
-    inputmode: {whole: "numeric", scaled: "decimal"}[field.type],
+    inputmode: {whole: "numeric", scaled: "decimal", money: "decimal"}[field.type],
     list: field.type === "zone" ? `${id}-zones` : null,
   });
 }
@@ -138,10 +167,15 @@ function put(input, text) {
   else input.value = text;
 }
 
+/* The same, with which of two times is meant. */
+const filledIn = ({input, which}) => typed(input) + (which && !which.hidden ? `#${which.value}` : "");
+
 function fieldRow(field) {
   const id = uniqueId("field"),
     input = control(field, id);
-  const error = el("p", {class: "error", id: `${id}-error`});
+  const error = el("p", {class: "error", id: `${id}-error`}),
+    reading = el("p", {class: "reading", id: `${id}-reading`});
+  const which = field.type === "time" ? el("select", {"aria-label": `${field.label}: which of the two`, hidden: true}) : null;
   const label = el("label", {for: id}, field.label, field.required ? " *" : "");
   const node = el(
     "div",
@@ -154,11 +188,26 @@ function fieldRow(field) {
           zones().map((zone) => el("option", {value: zone})),
         )
       : null,
+    which,
+    reading,
     el("p", {class: "hint", id: `${id}-hint`}, field.hint ?? ""),
     error,
   );
 
-  return {field, node, input, error};
+  return {field, node, input, error, reading, which};
+}
+
+/* Which of the two, where clocks show a time twice. */
+function offerWhich({which, input}, zone) {
+  const moments = input.value && isZone(zone) ? momentsOf(input.value, zone) : [];
+  const words = moments.map((ms, i) => `${moment(new Date(ms).toISOString(), zone)}, the ${["first", "second"][i]} of two`);
+
+  which.hidden = moments.length < 2;
+  if (words.join() === [...which.options].map((option) => option.text).join()) return;
+  replace(
+    which,
+    words.map((text, i) => el("option", {value: String(i)}, text)),
+  );
 }
 
 /* The fields of a form, and what stands in them. */
@@ -189,7 +238,11 @@ export class Fields {
       this.node.append(this.details);
     }
     this.fill(values);
-    for (const event of ["input", "change"]) this.node.addEventListener(event, () => this.arrange());
+    for (const name of ["input", "change"])
+      this.node.addEventListener(name, ({target}) => {
+        this.clear(this.rows.filter((r) => r.node.contains(target)));
+        this.arrange();
+      });
   }
 
   /* What is typed, trimmed, by pointer. */
@@ -214,9 +267,20 @@ export class Fields {
         ? (options?.[0][0] ?? "")
         : typeOf(row.field).write(value, row.field, this.hidden(values)),
     );
-    row.filled = typed(row.input);
+    const texts = {...this.hidden(values), "/time_zone": zoneOf(this.hidden(values))};
+    if (row.which) {
+      offerWhich(row, zoneOf(texts));
+      if (!row.which.hidden)
+        row.which.value = String(momentsOf(typed(row.input), zoneOf(texts)).indexOf(Math.floor(Date.parse(value) / 1000) * 1000));
+    }
+    row.filled = filledIn(row);
     row.value = value ?? null;
-    row.basis = basis(row.field, this.hidden(values));
+    row.basis = basis(row.field, texts);
+  }
+
+  /* Something stands there that was not there at first. */
+  isChanged() {
+    return this.rows.some((r) => filledIn(r) !== r.filled);
   }
 
   /* What other fields are read by, also where it is no field of this form. */
@@ -228,9 +292,28 @@ export class Fields {
 
   /* Show the fields that apply. */
   arrange() {
-    const texts = this.texts();
+    const texts = {...this.hidden(this.values), ...this.texts()};
 
-    for (const r of this.rows) r.node.hidden = r.field.when ? !r.field.when(texts) : false;
+    for (const r of this.rows) {
+      r.node.hidden = r.field.when ? !r.field.when(texts) : false;
+      if (r.which) offerWhich(r, zoneOf(texts));
+      this.say(r, texts);
+    }
+  }
+
+  /* What is understood of it so far, where that does not go without saying. */
+  say(row, texts) {
+    const {say} = typeOf(row.field),
+      text = typed(row.input);
+
+    row.reading.textContent = "";
+    if (!say || !text || (row.field.type === "time" && !isZone(zoneOf(texts)))) return;
+    try {
+      const said = say(this.value(row, text, texts), row.field, texts);
+      if (said !== text) row.reading.textContent = said;
+    } catch (error) {
+      if (!(error instanceof Invalid)) throw error; // it is said when the form is sent
+    }
   }
 
   /* By pointer: value, or null where nothing is typed. Null when something cannot be read: then it is said there. */
@@ -256,8 +339,8 @@ export class Fields {
 
   /* What nobody touched is what it was, to the millisecond. */
   value(row, text, texts) {
-    if (typed(row.input) === row.filled && row.value !== null && basis(row.field, texts) === row.basis) return row.value;
-    return text || row.field.type === "area" ? typeOf(row.field).read(text, row.field, texts) : null;
+    if (filledIn(row) === row.filled && row.value !== null && basis(row.field, texts) === row.basis) return row.value;
+    return text || row.field.type === "area" ? typeOf(row.field).read(text, row.field, texts, row) : null;
   }
 
   point(row, text) {
@@ -266,8 +349,9 @@ export class Fields {
     if (row.field.more) this.details.open = true;
   }
 
-  clear() {
-    for (const r of this.rows) {
+  /* What was said to be wrong with these. */
+  clear(rows = this.rows) {
+    for (const r of rows) {
       r.error.textContent = "";
       r.input.removeAttribute("aria-invalid");
     }
@@ -292,38 +376,47 @@ export class Fields {
 
 /* ---- the dialog ---- */
 
-/* A modal dialog: Escape closes it, and the keyboard goes back to where it was. Returns {dialog, body, close}. */
-export function openDialog(title, signal) {
+/*
+ * A modal dialog: Escape closes it, and the keyboard goes back to where it was. isChanged(): something was typed that closing would
+ * lose, so closing it by Escape or the cross asks first. Returns {dialog, body, close}.
+ */
+export function openDialog(title, signal, isChanged = () => false) {
   const id = uniqueId("dialog"),
     before = document.activeElement,
-    body = el("div", {class: "body"});
+    body = el("div", {class: "body"}),
+    close = () => dialog.close();
+  const leave = async (event) => {
+    event.preventDefault(); // or the same key closes what is below this one
+    if (!isChanged()) return close();
+    if (await ask("Discard what you typed?", "Nothing of it was saved.", "Discard", signal, "Go on editing")) close();
+    return undefined;
+  };
   const dialog = el(
     "dialog",
     {"aria-labelledby": id},
-    el(
-      "div",
-      {class: "head"},
-      el("h2", {id}, title),
-      button("\u00d7", () => dialog.close(), {class: "close", "aria-label": "Close"}),
-    ),
+    el("div", {class: "head"}, el("h2", {id}, title), button("\u00d7", leave, {class: "close", "aria-label": "Close"})),
     body,
   );
 
-  dialog.addEventListener("close", () => {
+  /* Both: a browser may close it at the second Escape without asking the second event. */
+  dialog.addEventListener("keydown", (event) => event.key === "Escape" && leave(event));
+  dialog.addEventListener("cancel", (event) => event.target === dialog && leave(event));
+  dialog.addEventListener("close", (event) => {
+    if (event.target !== dialog) return;
     dialog.remove();
     before?.focus?.();
   });
-  signal?.addEventListener("abort", () => dialog.close());
+  signal?.addEventListener("abort", close);
   document.body.append(dialog);
   dialog.showModal();
-  return {dialog, body, close: () => dialog.close()};
+  return {dialog, body, close};
 }
 
 /* Ask, then do: `action` may fail, and that is said here. */
-export function confirm(title, text, verb, action, signal) {
-  const {body, close} = openDialog(title, signal),
+export function confirm(title, text, verb, action, signal, keepWords = "Keep it as it is") {
+  const {body, close, dialog} = openDialog(title, signal),
     trouble = el("div"),
-    keep = button("Keep it as it is", close);
+    keep = button(keepWords, close);
   const yes = button(
     verb,
     async () => {
@@ -341,6 +434,16 @@ export function confirm(title, text, verb, action, signal) {
 
   append(body, el("p", {}, text), trouble, el("div", {class: "actions"}, keep, yes));
   keep.focus(); // what changes nothing
+  return dialog;
+}
+
+/* Promises whether `verb` was pressed. */
+export function ask(title, text, verb, signal, keepWords) {
+  return new Promise((resolve) => {
+    const dialog = confirm(title, text, verb, async () => resolve(true), signal, keepWords);
+
+    dialog.addEventListener("close", () => resolve(false)); // too late where it was pressed
+  });
 }
 
 function append(node, ...children) {
@@ -352,9 +455,9 @@ function append(node, ...children) {
  * It closes when submit returns true.
  */
 export function openForm({title, fields, values = {}, verb, intro, submit, signal}) {
-  const {body, close, dialog} = openDialog(title, signal);
   const f = new Fields(fields, values),
     trouble = el("div");
+  const {body, close, dialog} = openDialog(title, signal, () => body.contains(f.node) && f.isChanged());
   const go = el("button", {type: "submit", class: "primary"}, verb);
   const node = el(
     "form",

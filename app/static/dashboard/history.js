@@ -1,8 +1,15 @@
-/* dashboard/history.js -- who changed a coupon: with which key, and what from what to what. */
+/*
+ * dashboard/history.js -- who changed a coupon: with which key, and what from what to what.
+ *
+ * Money  in the currency that the coupon had then: a new one has perhaps got another
+ */
+import {zoneFor} from "./address.js";
 import {get, path, query} from "./api.js";
+import {fieldAt, shown} from "./change.js";
 import {button, el, replace, table} from "./dom.js";
-import {number, plural, time} from "./format.js";
+import {time} from "./format.js";
 import {empty, panel} from "./panel.js";
+import {countText, word} from "./parts.js";
 
 const FIRST = 10,
   MOST = 1000;
@@ -11,15 +18,15 @@ const KINDS = {
   define: "Changed",
   delete: "Deleted",
   archive: "Archived",
-  generate: "Slots added",
-  due: "Slots to be retired",
-  retire: "Slots retired",
-  issue: "Issued",
-  reserve: "Held",
-  redeem: "Redeemed",
-  hold: "Held",
+  generate: "Added",
+  due: "To be disabled",
+  retire: "Disabled",
+  issue: "Handed out",
+  reserve: "Put on hold",
+  redeem: "Used",
+  hold: "Put on hold",
   extend: "Hold extended",
-  spend: "Redeemed",
+  spend: "Used",
   cancel: "Cancelled",
   reverse: "Reversed",
   erase: "User erased",
@@ -32,33 +39,49 @@ function kindText({kind, changes}) {
   return isNew ? "Created" : (KINDS[kind] ?? kind);
 }
 
-function subject({kind, redemption, count}) {
+function subject({kind, redemption, count}, coupon) {
   if (redemption) return el("span", {}, " ", el("code", {}, redemption));
-  return count !== null && kind !== "define" ? `: ${plural(count, "slot")}` : null;
+  return count !== null && kind !== "define" ? `: ${countText(coupon, count)}` : null;
 }
 
-function valueText(field, value, zone) {
-  if (value === null) return "none";
-  if (typeof value === "number") return number(value);
-  if (typeof value !== "string") return JSON.stringify(value);
-  return field.endsWith("_at") ? time(value, zone) : value;
+/* What was disabled at once need not also be said to be due. */
+const withoutDue = (items) =>
+  items.filter((item) => item.kind !== "due" || !items.some((other) => other.kind === "retire" && other.seq === item.seq && other.lane === item.lane));
+
+const CURRENCY = "/discount/currency";
+
+/* The currencies before and after each item; items: the newest first. */
+function currencies(items, {discount}) {
+  let after = discount.currency;
+
+  return items.map(({changes}) => {
+    const changed = changes.find((c) => c.path === CURRENCY),
+      both = {from: changed ? changed.from : after, to: changed?.to ?? after};
+
+    after = both.from ?? after;
+    return both;
+  });
 }
 
-function change({path: pointer, from, to}, zone) {
-  const show = (value) => valueText(pointer, value, zone);
+/* Of a redemption the state is another than a coupon's. */
+function change({path: at, from, to}, {redemption}, currency, zone) {
+  const field = fieldAt(at);
+  const show = (value, of) => (redemption && at === "/state" ? word(value) : shown(field, value, of, zone));
 
-  return el("li", {}, `${pointer.slice(1).replaceAll("/", ".")}: `, from === null ? null : `${show(from)} \u2192 `, show(to));
+  const name = at.startsWith("/discount/") ? `Discount, ${field.label.toLowerCase()}` : field.label;
+
+  return el("li", {}, `${name}: `, from === null ? null : `${show(from, currency.from)} \u2192 `, show(to, currency.to));
 }
 
-function row(item, zone) {
+function row(item, currency, coupon, zone) {
   return [
     time(item.at, zone),
-    item.label ? el("span", {title: item.key}, item.label) : el("code", {}, item.key),
-    el("span", {}, kindText(item), subject(item)),
+    el("span", {title: item.key}, item.label || "a key without a label"),
+    el("span", {}, kindText(item), subject(item, coupon)),
     el(
       "ul",
       {class: "changes"},
-      item.changes.map((c) => change(c, zone)),
+      item.changes.map((c) => change(c, item, currency, zone)),
     ),
   ];
 }
@@ -73,17 +96,21 @@ export function historyPanel(page) {
     signal: page.signal,
     every: 10,
     load: async (s) => ({
-      zone: (await page.definition()).value.time_zone,
+      coupon: (await page.definition()).value,
       ...(await get(query(path(page.id, "history"), {limit}), s)),
     }),
-    draw(body, {items, next, zone}) {
-      if (items.length === 0) return replace(body, empty("No operator has changed anything."));
+    draw(body, {items: all, next, coupon}) {
+      const items = withoutDue(all),
+        of = currencies(items, coupon),
+        zone = zoneFor(coupon.time_zone);
+
+      if (items.length === 0) return replace(body, empty("Nobody has changed anything."));
       replace(
         body,
         table(
-          "What operators did",
+          "Who changed what",
           [`At (${zone})`, "Key", "What", "Changes"],
-          items.map((item) => row(item, zone)),
+          items.map((item, i) => row(item, of[i], coupon, zone)),
           "cards",
         ),
         next && limit < MOST ? more : null,

@@ -1,50 +1,52 @@
 /*
- * dashboard/jobs.js -- background work: its progress, its result, and the forms that ask for it (slots, imports).
+ * dashboard/jobs.js -- background work: its progress, its result, and the form that adds stock.
  *
  * Once  a form has one idempotency key from its opening on: pressing twice, or again after a failure, makes one job
  */
-import {call, get, newKey, path, query, session, several, upload} from "./api.js";
+import {zoneFor} from "./address.js";
+import {call, get, newKey, path, query, session, several} from "./api.js";
 import {button, el, replace, table, toast} from "./dom.js";
-import {openDialog, openForm} from "./form.js";
-import {number, plural, share, time} from "./format.js";
+import {openForm} from "./form.js";
+import {number, plural, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
+import {hasCodes} from "./parts.js";
 import {saveButton} from "./save.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 const KINDS = {
-  generate: "Slots generated",
+  generate: "Stock added",
   import: "Codes imported",
   export: "Codes exported",
-  retire: "Slots retired",
+  retire: "Stock reduced",
   cleanup: "Cleaned up",
   archive: "Archived",
 };
-const POLL_MS = 400,
-  IMPORT_MAX = 256 * 1024 * 1024;
+const POLL_MS = 400;
 
 /* ---- one job ---- */
 
+/* Of one, and of several. */
 const RESULTS = [
-  ["generated", "generated"],
-  ["retired", "retired"],
+  ["generated", "added"],
+  ["retired", "disabled"],
   ["imported", "imported"],
-  ["rows", "rows"],
+  ["rows", "row", "rows"],
   ["duplicates_in_file", "repeated in the file"],
   ["duplicates_in_coupon", "already in the coupon"],
   ["invalid", "invalid"],
-  ["removed", "documents removed"],
+  ["removed", "record removed", "records removed"],
 ];
 
 function resultText(job) {
   const parts = RESULTS.filter(([name]) => typeof job.result?.[name] === "number").map(
-    ([name, text]) => `${number(job.result[name])} ${text}`,
+    ([name, one, many = one]) => plural(job.result[name], one, many),
   );
 
   return parts.join(", ");
 }
 
 function trouble(job) {
-  return job.error ? el("p", {class: "error"}, `${job.error}: ${job.error_detail ?? ""}`) : null;
+  return job.error ? el("p", {class: "error"}, job.error_detail || job.error) : null;
 }
 
 export function progress(job) {
@@ -78,9 +80,9 @@ function badRows(job) {
       ? el(
           "details",
           {},
-          el("summary", {}, `The first ${plural(bad.length, "row")} that made no slot`),
+          el("summary", {}, `The first ${plural(bad.length, "row")} without a new code`),
           table(
-            "Rows that made no slot",
+            "Rows without a new code",
             ["Line", "What", "Why"],
             bad.map((b) => [number(b.line), b.kind, b.reason ?? ""]),
             "numbers",
@@ -150,9 +152,9 @@ async function knowZones(items, signal) {
 function action(job) {
   if (!ENDED.includes(job.state))
     return session.isOps ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}}) : null;
-  if (hasBadRows(job) || (job.kind === "export" && job.state === "done" && session.isOps))
-    return rowsButton("Save its rows", job, {data: {key: `rows-${job.id}`}});
-  return null;
+  const data = {key: `rows-${job.id}`};
+  if (job.kind === "export" && job.state === "done" && session.isOps) return rowsButton("Save its codes", job, {data});
+  return hasBadRows(job) ? rowsButton("Save its bad rows", job, {data}) : null;
 }
 
 export function jobsPanel(coupon, signal, level = "h2") {
@@ -167,7 +169,7 @@ export function jobsPanel(coupon, signal, level = "h2") {
       return {items};
     },
     draw(body, {items}) {
-      if (items.length === 0) return replace(body, empty("No job yet: generating slots and importing codes are jobs."));
+      if (items.length === 0) return replace(body, empty("No job yet: adding stock and importing codes are jobs."));
       replace(
         body,
         table(
@@ -178,7 +180,7 @@ export function jobsPanel(coupon, signal, level = "h2") {
             ...(coupon
               ? []
               : [el("a", {href: `#/coupon/${encodeURIComponent(job.coupon)}`, data: {key: `c-${job.id}`}}, job.coupon)]),
-            [time(job.created_at, zones.get(job.coupon)), el("div", {class: "small"}, zones.get(job.coupon))],
+            [time(job.created_at, zoneFor(zones.get(job.coupon))), el("div", {class: "small"}, zoneFor(zones.get(job.coupon)))],
             ENDED.includes(job.state)
               ? [`${job.state} `, el("span", {class: "small"}, resultText(job)), trouble(job)]
               : progress(job),
@@ -191,7 +193,7 @@ export function jobsPanel(coupon, signal, level = "h2") {
   });
 }
 
-/* ---- slots ---- */
+/* ---- adding stock ---- */
 
 const SLOT_FIELDS = [
   {
@@ -206,16 +208,21 @@ const SLOT_FIELDS = [
   {at: "/number", label: "How many", type: "whole", required: true},
 ];
 
-export function openSlots(coupon, counts, done, signal) {
+export const addWords = (coupon) => (hasCodes(coupon) ? "Add codes" : "Add stock");
+
+/* until: how many there are to be, as offered. */
+export function openSlots(coupon, counts, done, signal, until = null) {
   const key = newKey();
 
   openForm({
-    title: "Generate slots",
-    verb: "Generate",
+    title: addWords(coupon),
+    verb: "Add",
     signal,
     fields: SLOT_FIELDS,
-    values: {mode: "count"},
-    intro: `There are ${number(counts?.slots)} slots; the cap is ${number(coupon.cap.total)}. Each can be taken as soon as it exists.`,
+    values: until === null ? {mode: "count"} : {mode: "until", number: until},
+    intro:
+      `There ${counts?.slots === 1 ? "is" : "are"} ${number(counts?.slots)}${hasCodes(coupon) ? " with a code each" : ""}; ` +
+      `the limit is ${number(coupon.cap.total)}. Each can be used as soon as it is there.`,
     async submit(values, form) {
       const job = await call("POST", path(coupon.id, "slots"), {
         body: {[values["/mode"]]: values["/number"]},
@@ -229,7 +236,7 @@ export function openSlots(coupon, counts, done, signal) {
 }
 
 /* The dialog goes on with the job it made; closing it stops nothing. */
-function showJob({body, close, dialog}, job, done, signal) {
+export function showJob({body, close, dialog}, job, done, signal) {
   const box = el("div", {}),
     go = button("Close", close, {class: "primary"}),
     closed = new AbortController();
@@ -248,75 +255,6 @@ function showJob({body, close, dialog}, job, done, signal) {
       done(ended);
     },
     AbortSignal.any([signal, closed.signal]),
-  );
-}
-
-/* ---- import ---- */
-
-const typeOf = (file) => (/\.csv$/i.test(file.name) ? "text/csv" : "text/plain");
-
-function whyNot(file) {
-  if (!file) return "Choose a file first.";
-  if (file.size === 0) return "This file is empty.";
-  if (file.size > IMPORT_MAX) return "This file is larger than 256 MiB. Cut it into several, or use couponctl codes import.";
-  return null;
-}
-
-export function openImport(coupon, done, signal) {
-  const {dialog, body, close} = openDialog("Import codes", signal),
-    key = newKey(),
-    stop = new AbortController();
-  const input = el("input", {type: "file", id: "import-file", accept: ".csv,.txt,text/csv,text/plain"});
-  const go = el("button", {type: "submit", class: "primary"}, "Import"),
-    box = el("div", {role: "status"});
-  const form = el(
-    "form",
-    {novalidate: true},
-    el(
-      "p",
-      {class: "small"},
-      "One code per line, or a CSV with a column named code. Each becomes a slot once, however often it is sent.",
-    ),
-    el("div", {class: "field"}, el("label", {for: "import-file"}, "File"), input),
-    box,
-    el("div", {class: "actions"}, button("Cancel", close), go),
-  );
-
-  form.addEventListener("submit", async (event) => {
-    const file = input.files[0],
-      why = whyNot(file);
-
-    event.preventDefault();
-    if (why) return replace(box, el("p", {class: "error"}, why));
-    go.disabled = input.disabled = true;
-    try {
-      const job = await sendFile(box, coupon, file, `${key}-${file.size}-${file.lastModified}`, stop.signal);
-      showJob({body, close, dialog}, job, done, signal);
-    } catch (problem) {
-      replace(box, failure(problem));
-      go.disabled = input.disabled = false;
-    }
-  });
-  dialog.addEventListener("close", () => stop.abort());
-  replace(body, form);
-  input.focus();
-}
-
-function sendFile(box, coupon, file, key, signal) {
-  const bar = el("progress", {max: file.size, value: 0, "aria-label": "Sent"}),
-    text = el("span", {class: "small"}, "Sending");
-
-  replace(box, el("div", {class: "job"}, bar, text));
-  return upload(
-    path(coupon.id, "codes"),
-    file,
-    typeOf(file),
-    key,
-    (sent, whole) => {
-      bar.value = sent;
-      text.textContent = sent < whole ? `Sent ${Math.floor(share(sent, whole))} %` : "Sent; the service is storing it";
-    },
-    signal,
   );
 }
 

@@ -1,7 +1,8 @@
 /* dashboard/keys.js -- the API keys: which there are, and what they may. They are made and revoked by couponctl. */
+import {zoneFor} from "./address.js";
 import {getAll, session} from "./api.js";
 import {el, replace, table} from "./dom.js";
-import {browserZone, number, time} from "./format.js";
+import {number, plural, time} from "./format.js";
 import {panel} from "./panel.js";
 
 const MOST = 1000,
@@ -24,7 +25,7 @@ function limits({coupons, networks, origins, rate}) {
     coupons ? `coupons ${coupons}\u2026` : null,
     networks ? `from ${networks.join(", ")}` : null,
     origins ? `for pages of ${origins.join(", ")}` : null,
-    rate ? `${number(rate)} requests per second` : null,
+    rate ? `${plural(rate, "request")} per second` : null,
   ].filter(Boolean);
 
   return parts.length ? el("ul", {class: "changes"}, parts.map((part) => el("li", {}, part))) : "none";
@@ -47,7 +48,7 @@ function row(key, zone) {
 }
 
 export function showKeys(main, parameters, signal) {
-  const zone = browserZone();
+  const zone = zoneFor();
   const p = panel("API keys", {
     signal,
     every: 30,

@@ -1,29 +1,59 @@
 /*
  * dashboard/list.js -- all coupons, or groups of them by a member of their metadata, with their sums.
  *
- * Read  definitions whole, and searched here; counts and rates only of the page shown; sums of all, as long as groups are shown
+ * Read  definitions by book.js, and searched here; counts and rates only of the page shown; sums of all, as long as groups are shown
  */
-import {get, getAll, path, query, several, session} from "./api.js";
+import {given, keep, zoneFor} from "./address.js";
+import {get, path, query, several, session} from "./api.js";
+import {readCoupons, refresh} from "./book.js";
 import {sparkline} from "./charts.js";
 import {button, el, replace, table} from "./dom.js";
-import {money, number, plural, time} from "./format.js";
+import {moment, money, number, plural} from "./format.js";
 import {openCreate} from "./change.js";
 import {empty, panel} from "./panel.js";
 import {STATE_OPTIONS, stateBadge, stock, stockText, warnings} from "./parts.js";
 
 const PAGE = 50,
-  MOST = 20000,
   HOURS = 24,
   HOUR_MS = 3600000,
   MINUTE_MS = 60000,
   NAMES_MOST = 50;
-const view = {text: "", state: "", order: "new", group: "", within: null, page: 0}; // kept while one looks at a coupon
+/* What is shown, as the address says it. within: {value} of one group, null where none is shown alone. */
+const NOTHING = {text: "", state: "", order: "new", group: "", within: null, page: 0};
+let view = NOTHING;
 
 const ORDERS = {
   new: ["Newest first", null],
   title: ["By title", (a, b) => a.title.localeCompare(b.title)],
   end: ["Ends soonest", (a, b) => (a.ends_at ?? "9").localeCompare(b.ends_at ?? "9")],
 };
+
+/* A group's value in the address begins with "=", so that the one of coupons without a value has a name, too. */
+function readView() {
+  const within = given("within"),
+    order = given("sort"),
+    state = given("state");
+
+  return {
+    text: given("q"),
+    state: STATE_OPTIONS.some(([name]) => name === state) ? state : "",
+    order: Object.hasOwn(ORDERS, order) ? order : NOTHING.order,
+    group: given("group"),
+    within: within ? {value: within.startsWith("=") ? within.slice(1) : null} : null,
+    page: Math.max(0, Math.floor(Number(given("page")) - 1) || 0),
+  };
+}
+
+function keepView({text, state, order, group, within, page}) {
+  keep({
+    q: text,
+    state,
+    sort: order === NOTHING.order ? null : order,
+    group,
+    within: within && (within.value === null ? "none" : `=${within.value}`),
+    page: page ? String(page + 1) : null,
+  });
+}
 
 /* ---- groups: by a member of the metadata that is neither object nor array ---- */
 
@@ -121,7 +151,7 @@ function rateCell(hours) {
   return el(
     "div",
     {class: "rate"},
-    sparkline(hours, `${number(day)} redeemed in 24 hours`),
+    sparkline(hours, `${number(day)} used in 24 hours`),
     el("span", {class: "small"}, `${number(hours.at(-1))} this hour, ${number(day)} in 24 h`),
   );
 }
@@ -136,10 +166,14 @@ function row(coupon, counts, hours) {
       stateBadge(coupon),
       counts ? warnings(coupon, counts).map(([kind, text]) => [" ", el("span", {class: `badge ${kind}`}, text)]) : null,
     ],
-    counts ? [stock(coupon, counts), el("div", {class: "small"}, stockText(coupon, counts))] : "unknown just now",
+    counts
+      ? [stock(coupon, counts), el("div", {class: "small"}, stockText(coupon, counts))]
+      : counts === null
+        ? "unknown just now"
+        : "\u2026",
     rateCell(hours),
     coupon.ends_at
-      ? [time(coupon.ends_at, coupon.time_zone).slice(0, 16), el("div", {class: "small"}, coupon.time_zone)]
+      ? [moment(coupon.ends_at, zoneFor(coupon.time_zone)), el("div", {class: "small"}, zoneFor(coupon.time_zone))]
       : "open",
   ];
 }
@@ -158,31 +192,36 @@ class List {
     this.hoursOf = ""; // whose hours, and in which minute: more often they are not read
     this.totals = null;
     this.turn = 0;
+    this.figured = Promise.resolve(); // when the figures of the last reading are there
   }
 
-  take({items, more}) {
-    this.coupons = items;
-    this.more = more;
-    this.onNames(groupNames(items));
+  /* Its figures are read at once with the first coupons, then with every reading. */
+  take({coupons, more = false, reading = false}) {
+    const first = this.coupons.length === 0;
+
+    Object.assign(this, {coupons, more, reading});
+    this.onNames(groupNames(coupons));
     this.draw();
-    this.figure();
+    if (first || !reading) this.figured = this.figured.then(() => this.figure());
   }
 
   page() {
     const all = found(this.coupons);
+    const at = Math.max(0, Math.min(view.page, Math.ceil(all.length / PAGE) - 1));
 
-    view.page = Math.max(0, Math.min(view.page, Math.ceil(all.length / PAGE) - 1));
-    return {all, shown: all.slice(view.page * PAGE, (view.page + 1) * PAGE)};
+    if (!this.reading) view.page = at; // else the page may come yet
+    return {all, at, shown: all.slice(at * PAGE, (at + 1) * PAGE)};
   }
 
   draw() {
-    const {all, shown} = this.page(),
+    const {all, at, shown} = this.page(),
       key = document.activeElement?.dataset.key;
 
     this.status.textContent =
       `${plural(all.length, "coupon")}${all.length < this.coupons.length ? ` of ${number(this.coupons.length)}` : ""}` +
-      (this.more ? `. Only the newest ${number(MOST)} are searched.` : "");
-    const next = all.length === 0 ? el("div", {}, this.nothing()) : isGrouped() ? this.groups(all) : this.rows(all, shown);
+      (this.reading ? " so far; reading the rest\u2026" : "") +
+      (this.more ? `. Only the newest ${number(this.coupons.length)} are searched.` : "");
+    const next = all.length === 0 ? el("div", {}, this.nothing()) : isGrouped() ? this.groups(all) : this.rows(all, shown, at);
 
     if (this.box.firstChild?.isEqualNode(next)) return;
     replace(this.box, next);
@@ -190,7 +229,7 @@ class List {
       this.box.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
   }
 
-  rows(all, shown) {
+  rows(all, shown, at) {
     return el(
       "div",
       {},
@@ -204,11 +243,11 @@ class List {
         : null,
       table(
         "Coupons",
-        ["Coupon", "State", "Stock", "Redeemed", "Ends"],
-        shown.map((c) => row(c, this.counts[c.id] ?? null, this.hours[c.id])),
+        ["Coupon", "State", "Stock", "Used", "Ends"],
+        shown.map((c) => row(c, this.counts[c.id], this.hours[c.id])),
         "cards coupons",
       ),
-      this.pager(all.length),
+      this.pager(all.length, at),
     );
   }
 
@@ -218,7 +257,7 @@ class List {
       {},
       table(
         `Coupons by ${view.group}`,
-        [view.group, "Coupons", "Redeemed", "Reversed", "Discount given"],
+        [view.group, "Coupons", "Used", "Reversed", "Discount given"],
         sums(all, view.group, this.totals).map(([value, sum]) => [
           button(value ?? el("em", {}, "none"), () => this.enter({value}), {data: {key: groupKey(value)}}),
           number(sum.coupons),
@@ -233,12 +272,13 @@ class List {
   enter(within) {
     const key = within ? "all-groups" : groupKey(view.within.value);
 
-    Object.assign(view, {within, page: 0});
+    view = {...view, within, page: 0};
     this.change();
     this.box.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
   }
 
   nothing() {
+    if (this.reading) return empty("None so far.");
     if (this.coupons.length)
       return empty(
         "No coupon matches. ",
@@ -253,29 +293,30 @@ class List {
   }
 
   reset() {
-    Object.assign(view, {text: "", state: "", group: "", within: null, page: 0});
+    view = {...NOTHING, order: view.order};
     this.onReset();
     this.change();
   }
 
-  pager(count) {
+  pager(count, at) {
     const last = Math.ceil(count / PAGE) - 1;
     if (last === 0) return null;
     const go = (by) => () => {
-      view.page += by;
+      view.page = at + by;
       this.change();
     };
     return el(
       "div",
       {class: "pager"},
-      button("Previous", go(-1), {disabled: view.page === 0, data: {key: "previous"}}),
-      `Page ${number(view.page + 1)} of ${number(last + 1)}`,
-      button("Next", go(1), {disabled: view.page === last, data: {key: "next"}}),
+      button("Previous", go(-1), {disabled: at === 0, data: {key: "previous"}}),
+      `Page ${number(at + 1)} of ${number(last + 1)}`,
+      button("Next", go(1), {disabled: at === last, data: {key: "next"}}),
     );
   }
 
   change() {
     this.draw();
+    keepView(view);
     this.figure();
   }
 
@@ -327,16 +368,17 @@ function filters(list) {
   const read = () => {
     const within = group.value === view.group ? view.within : null;
 
-    Object.assign(view, {text: text.value.trim(), state: state.value, order: order.value, group: group.value, within, page: 0});
+    view = {text: text.value.trim(), state: state.value, order: order.value, group: group.value, within, page: 0};
     list.change();
   };
 
   set();
   list.onReset = set;
   list.onNames = (found) => {
-    if (names?.join("\n") === found.join("\n")) return;
-    names = found;
-    if (!names.includes(view.group)) Object.assign(view, {group: "", within: null});
+    const all = [...new Set([...found, view.group].filter(Boolean))]; // the chosen one is perhaps read later
+
+    if (names?.join("\n") === all.join("\n")) return;
+    names = all;
     replace(group, el("option", {value: ""}, "No groups"), names.map((name) => el("option", {value: name}, `By ${name}`)));
     group.hidden = names.length === 0;
     group.value = view.group;
@@ -349,13 +391,19 @@ function filters(list) {
 }
 
 export function showList(main, parameters, signal) {
+  view = readView();
   const list = new List(signal);
   const p = panel("Coupons", {
     signal,
     every: 10,
     level: "h1",
     kind: "plain",
-    load: async (s) => ({read: Date.now(), ...(await getAll("/coupons", {}, MOST, s))}),
+    async load(s, show) {
+      await list.figured; // on a slow line they are not asked for twice
+      const all = await readCoupons(s, show);
+
+      return {read: Date.now(), ...(list.coupons.length ? await refresh(list.page().shown, s) : all)};
+    },
     draw(body, value) {
       if (!body.contains(list.box)) replace(body, filters(list), list.status, list.box);
       list.take(value);

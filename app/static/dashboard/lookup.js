@@ -1,9 +1,12 @@
 /* dashboard/lookup.js -- what goes by a user, an order, a code or an id; a coupon's redemptions; and what can be done with one. */
+import {given, keep, zoneFor} from "./address.js";
 import {call, get, getAll, newKey, path, query, session, several} from "./api.js";
+import {disableButton} from "./codes.js";
 import {button, el, replace, table, toast, uniqueId} from "./dom.js";
 import {confirm} from "./form.js";
 import {fromWall, money, number, plural, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
+import {REDEMPTION_STATES, hasCodes, stateWord, word} from "./parts.js";
 import {saveButton} from "./save.js";
 
 const LATEST = 10,
@@ -15,8 +18,6 @@ const LATEST = 10,
 const ENDED =
   "What ended more than 7 days ago is found by its code or id, or in its coupon's list without a user and an order.";
 
-const state = (text) => el("span", {class: `badge ${text}`}, text);
-
 /* ---- what can be done with one ---- */
 
 /* By its state: [verb, name, what it asks, what is said when it is done]. */
@@ -26,13 +27,9 @@ const ACTIONS = {
   redeemed: ["reverse"],
 };
 const VERBS = {
-  redeem: ["Redeem", "it is spent. This can be reversed.", "was redeemed."],
-  cancel: ["Cancel", "it ends, and its slot returns to its previous state.", "was cancelled."],
-  reverse: [
-    "Reverse",
-    "the capacity comes back, for the user too. The ledger keeps both. This cannot be undone.",
-    "was reversed: the slot is free again.",
-  ],
+  redeem: ["Redeem", "it is used. This can be reversed.", "was redeemed."],
+  cancel: ["Cancel", "it ends, and what it held is as it was before.", "was cancelled."],
+  reverse: ["Reverse", "it is free again, and the user may take another. This cannot be undone.", "was reversed: it is free again."],
 };
 
 function actionButton(verb, {coupon, id, user}, done, signal) {
@@ -75,13 +72,13 @@ const couponLink = (id) => el("a", {href: `#/coupon/${encodeURIComponent(id)}`},
 /* coupons: the definitions of all that the items are of; with `one` they are of that one alone, whose name goes without saying. */
 export function redemptionTable(coupons, items, done, signal, one = null) {
   const discounted = items.some((r) => r.discount_minor > 0),
-    zoneOf = (r) => coupons[r.coupon]?.time_zone ?? "UTC";
+    zoneOf = (r) => zoneFor(coupons[r.coupon]?.time_zone ?? "UTC");
   const columns = [
     ...(one ? [] : ["Coupon"]),
-    "Id",
+    items.some((r) => r.code) ? "Code, id" : "Id",
     "User",
     "State",
-    one ? `Taken (${one.time_zone})` : "Taken",
+    one ? `Taken (${zoneFor(one.time_zone)})` : "Taken",
     "Order",
     ...(discounted ? ["Discount"] : []),
     "",
@@ -92,10 +89,10 @@ export function redemptionTable(coupons, items, done, signal, one = null) {
     columns,
     items.map((r) => [
       ...(one ? [] : [couponLink(r.coupon)]),
-      [el("code", {}, r.id), r.code ? el("div", {class: "small"}, r.code) : null],
+      r.code ? [el("code", {}, r.code), el("div", {class: "small"}, r.id)] : el("code", {}, r.id),
       r.user === null ? el("em", {}, "erased") : r.user,
       [
-        state(r.state),
+        stateWord(r.state),
         r.reserved_until && r.state === "reserved"
           ? el("div", {class: "small"}, `until ${time(r.reserved_until, zoneOf(r))}`)
           : null,
@@ -111,24 +108,38 @@ export function redemptionTable(coupons, items, done, signal, one = null) {
 
 /* ---- a coupon's, by user, order, state and time ---- */
 
-const STATES = ["issued", "reserved", "redeemed", "cancelled", "expired", "reversed"];
-
 /* Where the list that passes stands. A coupon's own list has orders only with their users: an order alone is looked for in all coupons. */
 function listAddress(id, filter) {
   return filter.order && !filter.user ? path("-", "redemptions") : path(id, "redemptions");
 }
 
-function filterForm(changed) {
+const FILTERS = ["user", "order", "state", "from", "to"];
+
+/* What the address says of it. */
+function readFilter() {
+  const filter = Object.fromEntries(FILTERS.map((name) => [name, given(name)])),
+    isTime = (text) => /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(text) && !Number.isNaN(Date.parse(text));
+
+  return {
+    ...filter,
+    state: REDEMPTION_STATES.includes(filter.state) ? filter.state : "",
+    from: isTime(filter.from) ? filter.from : "",
+    to: isTime(filter.to) ? filter.to : "",
+  };
+}
+
+function filterForm(filter, changed) {
   const inputs = {
     user: el("input", {type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off"}),
     order: el("input", {type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off"}),
-    state: el("select", {}, el("option", {value: ""}, "Any"), STATES.map((name) => el("option", {value: name}, name))),
+    state: el("select", {}, el("option", {value: ""}, "Any"), REDEMPTION_STATES.map((name) => el("option", {value: name}, word(name)))),
     from: el("input", {type: "datetime-local"}),
     to: el("input", {type: "datetime-local"}),
   };
   const labels = {user: "User", order: "Order", state: "State", from: "Taken from", to: "Taken before"};
   const fields = Object.entries(inputs).map(([name, input]) => {
     input.id = uniqueId(name);
+    input.value = filter[name];
     return el("div", {class: "field"}, el("label", {for: input.id}, labels[name]), input);
   });
 
@@ -136,10 +147,15 @@ function filterForm(changed) {
     input.addEventListener("change", () =>
       changed(Object.fromEntries(Object.entries(inputs).map(([name, {value}]) => [name, value]))),
     );
-  return el("details", {}, el("summary", {}, "Filter"), el("div", {class: "filters", role: "search"}, fields));
+  return el(
+    "details",
+    {open: Object.values(filter).some(Boolean)},
+    el("summary", {}, "Filter"),
+    el("div", {class: "filters", role: "search"}, fields),
+  );
 }
 
-/* The texts of the form as the service's parameters; times are of the coupon's zone. */
+/* The texts of the form as the service's parameters; times are of the zone in which times are shown. */
 const parametersOf = ({from, to, ...rest}, zone) => ({
   ...rest,
   from: from ? fromWall(from, zone) : null,
@@ -155,14 +171,14 @@ function whyNone(filter, more) {
 export function latestPanel(id, definition, done, signal) {
   let limit = LATEST,
     reach = REACH,
-    filter = {};
+    filter = readFilter();
   const p = panel("Latest redemptions", {
     signal,
     every: 5,
     async load(s) {
       const chosen = filter,
         coupon = (await definition()).value;
-      const parameters = parametersOf(chosen, coupon.time_zone);
+      const parameters = parametersOf(chosen, zoneFor(coupon.time_zone));
       const {items, more} = await getAll(listAddress(id, chosen), parameters, limit, s, reach);
 
       return {coupon, items: items.filter((r) => r.coupon === id), more, limit, chosen};
@@ -179,7 +195,7 @@ export function latestPanel(id, definition, done, signal) {
   });
   const save = saveButton(
     "Save all as CSV",
-    async () => query(path(id, "redemptions"), parametersOf(filter, (await definition()).value.time_zone)),
+    async () => query(path(id, "redemptions"), parametersOf(filter, zoneFor((await definition()).value.time_zone))),
     `${id}-redemptions.csv`,
     signal,
     {data: {key: "save"}},
@@ -187,14 +203,16 @@ export function latestPanel(id, definition, done, signal) {
 
   p.head.append(save);
   p.head.after(
-    filterForm((chosen) => {
+    filterForm(filter, (chosen) => {
       filter = chosen;
       limit = LATEST;
       reach = REACH;
       save.hidden = Boolean(filter.order && !filter.user);
+      keep(filter);
       p.refresh();
     }),
   );
+  save.hidden = Boolean(filter.order && !filter.user);
 
   function older() {
     limit = Math.min(MOST, limit + MORE);
@@ -275,21 +293,21 @@ async function findId(coupon, id, done, signal) {
 
 /* all: it is looked for in all coupons, and told of which one it is. */
 async function findCode(coupon, code, all, done, signal) {
-  const found = session.isOps && coupon.codes.source !== "none" && (await getIfThere(path(coupon.id, "codes", code), signal));
+  const found = session.isOps && hasCodes(coupon) && (await getIfThere(path(coupon.id, "codes", code), signal));
 
   if (!found) return null;
   const slot = await get(path(coupon.id, "slots", String(found.slot)), signal);
-  const zone = coupon.time_zone;
+  const zone = zoneFor(coupon.time_zone);
 
   return [
     el("h3", {}, `Code ${code}`, all ? [" in ", couponLink(coupon.id)] : null),
     el(
       "p",
       {},
-      state(found.state),
-      ` Slot ${number(found.slot)}`,
-      found.user ? `, of ${found.user}` : "",
-      found.at ? `, since ${time(found.at, zone)} (${zone})` : "",
+      stateWord(found.state),
+      found.user ? ` of ${found.user}` : "",
+      found.at ? ` since ${time(found.at, zone)} (${zone})` : "",
+      ["free", "issued"].includes(found.state) ? [" ", disableButton(coupon.id, code, done, signal)] : null,
     ),
     slot.history.length
       ? table(
@@ -298,7 +316,7 @@ async function findCode(coupon, code, all, done, signal) {
           slot.history.map((h) => [
             el("code", {}, h.id),
             h.user ?? "\u2013",
-            state(h.state),
+            stateWord(h.state),
             time(h.at, zone),
             time(h.ended_at, zone),
             actions({...h, coupon: coupon.id}, done, signal),
@@ -371,6 +389,7 @@ export function lookup(coupon, changed, signal, level = "h2") {
       run();
     };
 
+    keep({look: text, in: where.value.trim()});
     if (!text.trim()) return show(el("p", {class: "error"}, "Type a user, an order, a code or an id."));
     show(el("p", {class: "loading"}, "Looking\u2026"));
     try {
@@ -384,6 +403,9 @@ export function lookup(coupon, changed, signal, level = "h2") {
     event.preventDefault();
     run();
   });
+  value.value = given("look");
+  where.value = coupon ? "" : given("in");
+  if (value.value) run();
   return el(
     "section",
     {class: "panel", "aria-label": "Look up"},

@@ -109,7 +109,7 @@ class Panel {
       try {
         const began = Date.now();
 
-        this.show(await this.load(this.signal));
+        this.show(await this.load(this.signal, (part) => !this.signal.aborted && this.show(part)));
         this.wait = Math.min(SLOWEST_S, Math.max(this.every, (REST * (Date.now() - began)) / 1000));
       } catch (error) {
         if (this.signal.aborted) return;
@@ -130,7 +130,8 @@ class Panel {
 }
 
 /*
- * A section with a heading. load(signal) gives what draw(body, value) shows, every so many seconds.
+ * A section with a heading. load(signal, show) gives what draw(body, value) shows, every so many seconds; show(value) what there is
+ * until then.
  * Returns {node, refresh, rename, head}: head is there for buttons.
  */
 export function panel(title, {load, draw, every = 10, signal, level = "h2", kind = ""}) {

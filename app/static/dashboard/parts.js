@@ -1,4 +1,4 @@
-/* dashboard/parts.js -- what several pages show of a coupon: its state, its stock, its warnings. */
+/* dashboard/parts.js -- what several pages show of a coupon: its state, its stock, its warnings; and the words for what the API calls otherwise. */
 import {stockBar} from "./charts.js";
 import {el} from "./dom.js";
 import {number, plural} from "./format.js";
@@ -6,6 +6,33 @@ import {number, plural} from "./format.js";
 const STATES = {draft: "Draft", active: "Active", paused: "Paused", ended: "Ended"};
 
 export const STATE_OPTIONS = Object.entries(STATES);
+
+/* ---- words ---- */
+
+/* Of a redemption, a code and what is counted. */
+const WORDS = {
+  free: "free",
+  issued: "handed out",
+  reserved: "on hold",
+  redeemed: "used",
+  cancelled: "cancelled",
+  expired: "expired",
+  reversed: "reversed",
+  retired: "disabled",
+};
+
+export const REDEMPTION_STATES = ["issued", "reserved", "redeemed", "cancelled", "expired", "reversed"];
+
+export const word = (state) => WORDS[state] ?? state;
+
+export const stateWord = (state) => el("span", {class: `badge ${state}`}, word(state));
+
+export const hasCodes = (coupon) => coupon.codes.source !== "none";
+
+/* "3 codes", or where there are none: "3". */
+export const countText = (coupon, count) => (hasCodes(coupon) ? plural(count, "code") : number(count));
+
+/* ---- what is to be seen of it ---- */
 
 /* What the state says together with the window: [kind, text]. */
 function standing(coupon, now = Date.now()) {
@@ -30,40 +57,46 @@ export function warnings(coupon, counts) {
   if (slots === 0 && free === 0)
     found.push([
       "sold",
-      "No slots",
+      hasCodes(coupon) ? "No codes" : "No stock",
       coupon.codes.source === "imported"
-        ? "There are no slots yet: import a list of codes, or everybody hears \u201csold out\u201d."
-        : "There are no slots yet: generate some, or everybody is told \u201csold out\u201d.",
+        ? "There are no codes yet: import a list, or everybody is told \u201csold out\u201d."
+        : `There ${hasCodes(coupon) ? "are no codes" : "is no stock"} yet: add some, or everybody is told \u201csold out\u201d.`,
+    ]);
+  else if (free === 0 && counts.redeemed === 0 && counts.issued + counts.reserved > 0)
+    found.push([
+      "low",
+      "All handed out",
+      `All handed out or on hold: nothing is free, and nothing was used yet.`,
     ]);
   else if (free === 0)
     found.push([
       "sold",
       "Sold out",
       counts.reserved > 0
-        ? `Sold out. ${plural(counts.reserved, "slot")} held by checkouts may come back.`
-        : "Sold out: no slot is free.",
+        ? `Sold out. ${countText(coupon, counts.reserved)} on hold for checkouts may come back.`
+        : "Sold out: nothing is free.",
     ]);
   else if (free !== null && coupon.low_stock !== null && free <= coupon.low_stock)
     found.push(["low", "Low stock", `Low stock: ${number(free)} free, the warning is set at ${number(coupon.low_stock)}.`]);
   if (counts.over > 0)
     found.push([
       "low",
-      "Over the cap",
-      `${plural(counts.over, "taking")} above the cap: an approximate cap can be exceeded a little.`,
+      "Over the limit",
+      `${number(counts.over)} above the limit: an approximate limit can be exceeded a little.`,
     ]);
   if (coupon.cap.per_day !== null && counts.today >= coupon.cap.per_day)
-    found.push(["low", "Day's cap reached", `Today's cap of ${number(coupon.cap.per_day)} is reached.`]);
+    found.push(["low", "Day's limit reached", `Today's limit of ${number(coupon.cap.per_day)} is reached.`]);
   if (coupon.cap.discount_minor !== null && counts.discount_minor >= coupon.cap.discount_minor)
     found.push(["low", "Budget spent", "The budget for discounts is spent."]);
   return found;
 }
 
 export function stockText(coupon, counts) {
-  if (counts.slots === 0) return "no slots yet";
+  if (counts.slots === 0) return hasCodes(coupon) ? "no codes yet" : "no stock yet";
   if (counts.slots !== null) return `${number(counts.free)} of ${number(counts.slots)} free`;
   const taken = counts.issued + counts.reserved + counts.redeemed;
   return coupon.cap.total === null
-    ? `${number(taken)} taken, no cap`
+    ? `${number(taken)} taken, no limit`
     : `${number(taken)} of about ${number(coupon.cap.total)} taken`;
 }
 
@@ -71,9 +104,9 @@ export function stockText(coupon, counts) {
 export function stock(coupon, counts) {
   if (counts.slots === null && coupon.cap.total === null) return null;
   const parts = [
-    ["redeemed", counts.redeemed, "Redeemed"],
-    ["reserved", counts.reserved, "Held"],
-    ["issued", counts.issued, "Issued"],
+    ["redeemed", counts.redeemed, "Used"],
+    ["reserved", counts.reserved, "On hold"],
+    ["issued", counts.issued, "Handed out"],
   ];
   const taken = counts.issued + counts.reserved + counts.redeemed;
   const whole = counts.slots ?? coupon.cap.total ?? taken;
@@ -86,9 +119,9 @@ export function legend() {
     "p",
     {class: "legend small"},
     [
-      ["redeemed", "Redeemed"],
-      ["reserved", "Held"],
-      ["issued", "Issued"],
+      ["redeemed", "Used"],
+      ["reserved", "On hold"],
+      ["issued", "Handed out"],
       ["free", "Free"],
     ].map(([kind, text]) => el("span", {}, el("i", {class: kind}), text)),
   );

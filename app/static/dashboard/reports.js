@@ -1,8 +1,9 @@
 /*
  * dashboard/reports.js -- a coupon's redemptions over time: which range, in which periods, and the same number of periods before.
  *
- * Range  days of the coupon's zone, the last one included; without them, the latest periods
+ * Range  days of the coupon's zone, or of the chosen one, the last one included; without them, the latest periods. It stands in the address
  */
+import {given, keep, zoneFor} from "./address.js";
 import {get, path, query} from "./api.js";
 import {bars} from "./charts.js";
 import {el, replace, uniqueId} from "./dom.js";
@@ -47,7 +48,7 @@ function wrong(range, zone) {
 async function read(id, range, zone, signal) {
   const {from, to} = bounds(range, zone),
     {period, beside} = range;
-  const ask = (a, b) => get(query(path(id, "reports"), {period, from: iso(a), to: b === null ? null : iso(b)}), signal);
+  const ask = (a, b) => get(query(path(id, "reports"), {period, from: iso(a), to: b === null ? null : iso(b), tz: zone}), signal);
   const {items, as_of: asOf} = await ask(from, to);
   const start = Date.parse(items[0].start),
     reach = (items.length + 1) * PERIODS[period][2];
@@ -69,6 +70,8 @@ function rangeForm(range, choices, changed) {
   const fields = Object.entries(inputs).map(([name, input]) => {
     const label = el("label", {for: (input.id = uniqueId(name))}, labels[name]);
 
+    if (name === "beside") input.checked = range.beside;
+    else input.value = range[name];
     input.addEventListener("change", () => {
       range[name] = name === "beside" ? input.checked : input.value;
       changed();
@@ -77,24 +80,48 @@ function rangeForm(range, choices, changed) {
   });
   const error = el("p", {class: "error", role: "alert"});
 
-  return {node: el("details", {}, el("summary", {}, "Range"), el("div", {class: "filters"}, fields), error), error};
+  return {node: el("details", {open: Boolean(range.from || range.to || range.beside)}, el("summary", {}, "Range"), el("div", {class: "filters"}, fields), error), error};
 }
 
 const redeemed = (rows) => number(rows.reduce((sum, row) => sum + row.redeemed, 0));
 
-/* choices: of periods, [period, their name, the panel's title]; the first one is shown first. */
-export function reportPanel(page, choices) {
-  const range = {period: choices[0][0], from: "", to: "", beside: false},
+/* What the address says of the range of the panel `name`: period~from~to~beside. */
+function readRange(name, choices) {
+  const [period, from = "", to = "", beside = ""] = given(name).split("~"),
+    day = (text) => (/^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text)) ? text : "");
+
+  return {
+    period: choices.some(([one]) => one === period) ? period : choices[0][0],
+    from: day(from),
+    to: day(to),
+    beside: beside === "beside",
+  };
+}
+
+function keepRange(name, {period, from, to, beside}, usual) {
+  const text = [period, from, to, beside ? "beside" : ""].join("~");
+
+  keep({[name]: text === `${usual}~~~` ? null : text});
+}
+
+/* name: in the address; choices: of periods, [period, their name, the panel's title]; the first one is shown first. */
+export function reportPanel(page, name, choices) {
+  const range = readRange(name, choices),
     foot = el("p", {class: "small"});
   let good = {...range}; // as it was when nothing was wrong with it
-  const titleOf = (period) => choices.find(([name]) => name === period)[2];
+  const titleOf = (period) => choices.find(([one]) => one === period)[2];
   const chart = bars((period) => titleOf(period), (row, period) => PERIODS[period][3](row), page.signal);
   const shown = panel(titleOf(range.period), {
     signal: page.signal,
     every: 5,
     async load(s) {
-      const zone = (await page.definition()).value.time_zone;
+      const zone = zoneFor((await page.definition()).value.time_zone),
+        why = wrong(good, zone); // by the address: a form's was looked at
 
+      if (why) {
+        form.error.textContent = why;
+        good = {...good, from: "", to: ""};
+      }
       return {zone, ...(await read(page.id, good, zone, s))};
     },
     draw(body, {period, items, earlier, asOf, zone}) {
@@ -102,16 +129,17 @@ export function reportPanel(page, choices) {
       shown.rename(titleOf(period));
       replace(
         foot,
-        earlier ? `${redeemed(items)} redeemed, ${redeemed(earlier)} in the previous period. ` : null,
+        earlier ? `${redeemed(items)} used, ${redeemed(earlier)} in the previous period. ` : null,
         asOf?.at ? `Exact up to ${time(asOf.at, zone)} (${zone})` : "Nothing has been counted yet",
       );
       chart.update(items, earlier, period);
     },
   });
   const form = rangeForm(range, choices, () => {
-    form.error.textContent = wrong(range, page.held.value.time_zone) ?? "";
+    form.error.textContent = wrong(range, zoneFor(page.held.value.time_zone)) ?? "";
     if (form.error.textContent) return;
     good = {...range};
+    keepRange(name, good, choices[0][0]);
     shown.refresh();
   });
 

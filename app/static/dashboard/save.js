@@ -1,11 +1,11 @@
-/* dashboard/save.js -- a button that saves CSV of the service as a file. */
+/* dashboard/save.js -- saves CSV as a file, of the service or made here. */
 import {getCsv} from "./api.js";
 import {button, el, toast} from "./dom.js";
 
 const KEEP_MS = 60000; // until then the browser has begun to write it
 
-async function save(address, name, signal) {
-  const href = URL.createObjectURL(await getCsv(await address(), signal));
+export function saveBlob(blob, name) {
+  const href = URL.createObjectURL(blob);
 
   el("a", {download: name, href}).click();
   setTimeout(() => URL.revokeObjectURL(href), KEEP_MS);
@@ -18,9 +18,11 @@ export function saveButton(words, address, name, signal, attributes) {
     words,
     async () => {
       pressed.disabled = true;
-      await save(address, name, signal).catch((problem) => {
+      try {
+        saveBlob(await getCsv(await address(), signal), name);
+      } catch (problem) {
         if (!signal?.aborted) toast(`${problem.message}. ${problem.detail ?? ""}`, "bad");
-      });
+      }
       pressed.disabled = false;
     },
     attributes,

@@ -1,8 +1,9 @@
 /* dashboard/webhooks.js -- subscriptions to events: all of them, and one with its deliveries and a test. */
+import {zoneFor} from "./address.js";
 import {call, get, getAll, path, query} from "./api.js";
 import {button, el, replace, table, toast} from "./dom.js";
 import {confirm, openDialog, openForm} from "./form.js";
-import {browserZone, number, time} from "./format.js";
+import {number, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
 
 const MOST = 1000,
@@ -10,10 +11,10 @@ const MOST = 1000,
   POLL_MS = 500,
   PATIENCE_MS = 60000;
 const TYPES = [
-  ["redemption.batch", "Redemptions: taken, held, spent, ended"],
-  ["coupon.low_stock", "Few slots are free"],
-  ["coupon.sold_out", "No slot is free"],
-  ["coupon.refilled", "Slots were added after that"],
+  ["redemption.batch", "Redemptions: handed out, put on hold, used, ended"],
+  ["coupon.low_stock", "Few are left"],
+  ["coupon.sold_out", "None is left"],
+  ["coupon.refilled", "More were added after that"],
   ["coupon.changed", "A coupon was created, changed or deleted"],
 ];
 const REASONS = {gone: "the receiver answered 410", failing: "it failed for days", asked: "somebody disabled it"};
@@ -21,7 +22,7 @@ const REASONS = {gone: "the receiver answered 410", failing: "it failed for days
 const address = (...segments) => path("-", "webhooks", ...segments);
 
 function stateOf(hook) {
-  const zone = browserZone();
+  const zone = zoneFor();
 
   if (hook.state === "disabled")
     return [el("span", {class: "badge ended"}, "Disabled"), el("div", {class: "small"}, REASONS[hook.reason] ?? hook.reason)];
@@ -177,7 +178,7 @@ function hookPanel(id, signal, done) {
     level: "h1",
     load: (s) => get(address(id), s),
     draw(body, hook) {
-      const zone = browserZone();
+      const zone = zoneFor();
       const rows = [
         ["URL", el("code", {}, hook.url)],
         ["State", stateOf(hook)],
@@ -211,7 +212,7 @@ async function redeliver(id, delivery) {
 }
 
 function deliveriesPanel(id, signal) {
-  const zone = browserZone();
+  const zone = zoneFor();
 
   return panel("Latest deliveries", {
     signal,

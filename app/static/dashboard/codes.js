@@ -1,0 +1,395 @@
+/*
+ * dashboard/codes.js -- a coupon's codes: saved as a file, disabled by a list, and imported from a file that is looked at first.
+ *
+ * Import  what is sent is the chosen column alone, a line for each line of the file: the service's line numbers are the file's
+ */
+import {call, newKey, path, several, upload} from "./api.js";
+import {button, el, replace, table, uniqueId} from "./dom.js";
+import {confirm, openDialog} from "./form.js";
+import {number, plural, share} from "./format.js";
+import {showJob} from "./jobs.js";
+import {failure} from "./panel.js";
+import {saveBlob, saveButton} from "./save.js";
+
+/* ---- saving ---- */
+
+export const saveCodes = ({id}, signal, words = "Save codes as CSV") =>
+  saveButton(words, () => path(id, "codes"), `${id}-codes.csv`, signal, {data: {key: "save-codes"}});
+
+/* ---- disabling ---- */
+
+const AT_ONCE = 4,
+  TRIES = 6,
+  WAIT_MOST_S = 30,
+  SHOWN_MOST = 100;
+
+/* Why one stays as it is. */
+const WHY = {
+  code_not_found: "unknown in this coupon",
+  code_taken: "already used: reverse its redemption first",
+  transaction_in_progress: "on hold for a checkout: try again later",
+};
+
+const disableCode = (coupon, code, signal) => call("POST", path(coupon, "codes", code, "retire"), {signal});
+
+/* One that was found; done() afterwards. */
+export function disableButton(coupon, code, done, signal) {
+  const act = async () => {
+    await disableCode(coupon, code, signal);
+    done();
+  };
+  const means = `${code} can never be used again, not even by whoever has it. This cannot be undone.`;
+
+  return button("Disable", () => confirm("Disable this code?", means, "Disable", act, signal), {data: {key: `disable-${coupon}-${code}`}});
+}
+
+const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+
+/* Null, or why it was not disabled. Disabling it once more is no harm, so whoever is told to wait, or hears nothing, asks again. */
+async function tryToDisable(coupon, code, signal) {
+  for (let tries = 1; ; tries++) {
+    try {
+      await disableCode(coupon, code, signal);
+      return null;
+    } catch (problem) {
+      if (signal.aborted) return "not tried";
+      if (![0, 429, 503].includes(problem.status) || tries === TRIES) return WHY[problem.code] ?? `${problem.message}. ${problem.detail}`;
+      await pause(Math.min(WAIT_MOST_S, problem.retryAfterS || tries));
+    }
+  }
+}
+
+const listed = (text) => [...new Set(text.split(/[\r\n]+/).map((line) => line.trim()).filter(Boolean))];
+
+/* Disable them a few at a time; box shows how far it is. Returns those that were not, as [code, why]. */
+async function disableAll(coupon, codes, box, signal) {
+  const bar = el("progress", {max: codes.length, value: 0, "aria-label": "Disabled"}),
+    text = el("span", {class: "small"}),
+    left = [];
+  let done = 0;
+
+  replace(box, el("div", {class: "job"}, bar, text));
+  await several(
+    codes.map((code) => async () => {
+      const why = signal.aborted ? "not tried" : await tryToDisable(coupon, code, signal);
+
+      if (why) left.push([code, why]);
+      bar.value = ++done;
+      text.textContent = `${number(done)} of ${number(codes.length)}`;
+    }),
+    AT_ONCE,
+  );
+  return left;
+}
+
+const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+
+function showDisabled({id}, codes, left, box) {
+  const file = () => new Blob(["code,why\r\n", ...left.map((row) => `${row.map(quoted).join(",")}\r\n`)], {type: "text/csv"});
+  const many = left.length > SHOWN_MOST ? `The first ${number(SHOWN_MOST)} of ${number(left.length)}.` : null;
+
+  replace(
+    box,
+    el("p", {}, el("strong", {}, `${plural(codes.length - left.length, "code is", "codes are")} disabled.`)),
+    left.length
+      ? [
+          el("p", {}, `${plural(left.length, "code was", "codes were")} not:`),
+          table("Not disabled", ["Code", "Why"], left.slice(0, SHOWN_MOST), "cards"),
+          many ? el("p", {class: "small"}, many) : null,
+          button("Save them as a file", () => saveBlob(file(), `${id}-not-disabled.csv`)),
+        ]
+      : null,
+  );
+}
+
+export function openDisable(coupon, done, signal) {
+  const id = uniqueId("codes"),
+    text = el("textarea", {id, rows: 8, spellcheck: "false", autocapitalize: "off", class: "code"}),
+    box = el("div", {role: "status"}),
+    stopped = new AbortController();
+  let running = false;
+  const {dialog, body, close} = openDialog("Disable codes", signal, () => running || (body.contains(text) && text.value.trim() !== ""));
+  const go = el("button", {type: "submit", class: "danger"}, "Disable"),
+    end = button("Cancel", close);
+  const form = el(
+    "form",
+    {novalidate: true},
+    el("p", {class: "small"}, "They can never be used again, also those that somebody has. Used ones stay used. This cannot be undone."),
+    el("div", {class: "field"}, el("label", {for: id}, "Codes, one per line"), text),
+    box,
+    el("div", {class: "actions"}, end, go),
+  );
+  const count = () => {
+    const codes = listed(text.value);
+
+    go.disabled = running || codes.length === 0;
+    go.textContent = codes.length ? `Disable ${plural(codes.length, "code")}` : "Disable";
+    return codes;
+  };
+
+  text.addEventListener("input", count);
+  dialog.addEventListener("close", () => stopped.abort());
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const codes = count();
+    if (running || !codes.length) return;
+    running = text.disabled = go.disabled = true;
+    end.textContent = "Stop";
+    const left = await disableAll(coupon.id, codes, box, AbortSignal.any([signal, stopped.signal]));
+
+    running = false;
+    done();
+    if (stopped.signal.aborted) return;
+    const over = button("Close", close, {class: "primary"});
+    showDisabled(coupon, codes, left, box);
+    replace(body, box, el("div", {class: "actions"}, over));
+    over.focus();
+  });
+  replace(body, form);
+  count();
+  text.focus();
+}
+
+/* ---- importing: what is in the file ---- */
+
+const IMPORT_MAX = 256 * 1024 * 1024,
+  HEAD = 64 * 1024, /* bytes that are looked at */
+  LOOKED_AT = 200, /* rows of them */
+  PREVIEW = 6,
+  PIECE = 4 * 1024 * 1024; /* characters that are kept as text */
+const SEPARATORS = [",", ";", "\t", "|"];
+const WHOLE = -1; /* no column: all of a line is the code */
+const LINE_END = /\r\n|\n|\r/;
+
+/* What the service takes for a code. */
+const isCode = (text) => /^[\x21-\x7e]{4,64}$/.test(text);
+
+/* The cells of a row, which is one line. */
+function cellsOf(line, separator) {
+  const cells = [];
+  let at = 0;
+
+  if (!separator) return [line.trim()];
+  do {
+    const rest = line.slice(at),
+      quotedCell = /^\s*"((?:[^"]|"")*)"[^\S\t]*/.exec(rest);
+    const [plainCell] = rest.split(separator, 1);
+
+    cells.push(quotedCell ? quotedCell[1].replaceAll('""', '"') : plainCell.trim());
+    at += (quotedCell ? quotedCell[0] : plainCell).length + 1;
+  } while (at <= line.length);
+  return cells;
+}
+
+function encodingOf([a, b]) {
+  if (a === 0xff && b === 0xfe) return "utf-16le";
+  return a === 0xfe && b === 0xff ? "utf-16be" : "utf-8";
+}
+
+/* "sep=;" in the first line says it; else it is what the first line has most of. */
+function separatorOf(lines) {
+  const said = /^sep=(.)$/i.exec(lines[0] ?? "");
+  const counts = SEPARATORS.map((s) => (lines[0] ?? "").split(s).length);
+  const most = Math.max(...counts);
+
+  if (said) return said[1];
+  return most > 1 ? SEPARATORS[counts.indexOf(most)] : null;
+}
+
+/* How many of these rows have a code in the column, each another. */
+const codesIn = (rows, column) => new Set(rows.map((row) => row[column] ?? "").filter(isCode)).size;
+
+const isName = (cell) => /^(coupon|voucher|promo)?[ _-]?codes?$/i.test(cell);
+
+/* The column that is called so, else the one with most codes. */
+function columnOf(rows) {
+  const named = rows[0].findIndex(isName);
+  const counts = rows[0].map((_, column) => codesIn(rows.slice(1), column));
+
+  return named >= 0 ? named : Math.max(0, counts.indexOf(Math.max(...counts)));
+}
+
+/* Names of columns have no digits where other rows have some; a plain list has no columns to name, unless it says "code". */
+function isHeading([first, ...others], column, separator) {
+  const hasDigit = (row) => row.some((cell) => /\d/.test(cell));
+
+  return isName(first[column]) || (separator !== null && (!isCode(first[column]) || (!hasDigit(first) && others.some(hasDigit))));
+}
+
+/* {encoding, separator, skip: lines before the rows, rows: the first of them, column, heading} of a file. */
+async function look(file) {
+  const bytes = new Uint8Array(await file.slice(0, HEAD).arrayBuffer()),
+    encoding = encodingOf(bytes);
+  const lines = new TextDecoder(encoding).decode(bytes).split(LINE_END);
+
+  if (file.size > HEAD) lines.pop(); // it is cut
+  const separator = separatorOf(lines),
+    skip = /^sep=.$/i.test(lines[0] ?? "") ? 1 : 0;
+  const rows = lines
+    .slice(skip)
+    .filter((line) => line.trim())
+    .slice(0, LOOKED_AT)
+    .map((line) => cellsOf(line, separator));
+
+  if (!rows.length) return null;
+  const column = columnOf(rows);
+  return {encoding, separator, skip, rows, column, heading: isHeading(rows, column, separator)};
+}
+
+/* The codes of the whole file as one list, a line for each of its lines; those that are no rows are empty. */
+async function listOf(file, {encoding, separator, skip, column, heading}) {
+  const reader = file.stream().pipeThrough(new TextDecoderStream(encoding)).getReader(),
+    parts = [];
+  let text = "",
+    rest = "",
+    lineNumber = 0,
+    rows = 0;
+  const code = (line) => {
+    if (++lineNumber <= skip || !line.trim() || (++rows === 1 && heading)) return "";
+    return column === WHOLE ? line : (cellsOf(line, separator)[column] ?? "");
+  };
+
+  for (let {done, value} = await reader.read(); ; {done, value} = await reader.read()) {
+    const lines = (rest + (value ?? "")).split(done ? LINE_END : /\r\n|\n|\r(?=[^\n])/);
+
+    rest = done ? "" : lines.pop();
+    text += lines.map((line) => `${code(line)}\n`).join("");
+    if (done || text.length > PIECE) {
+      parts.push(new Blob([text]));
+      text = "";
+    }
+    if (done) return new Blob(parts);
+  }
+}
+
+/* ---- importing: the form ---- */
+
+function whyNot(file) {
+  if (!file) return "Choose a file first.";
+  if (file.size === 0) return "This file is empty.";
+  if (file.size > IMPORT_MAX) return "This file is larger than 256 MiB. Cut it into several, or use couponctl codes import.";
+  return null;
+}
+
+/* What the file begins with, and what of it are the codes: plan.column and plan.heading follow what is chosen. */
+function preview(plan) {
+  const ids = [uniqueId("column"), uniqueId("heading")],
+    most = Math.max(...plan.rows.map((row) => row.length));
+  const select = el("select", {id: ids[0]}),
+    tick = el("input", {id: ids[1], type: "checkbox"}),
+    box = el("div", {});
+  const name = (column) => (plan.heading && plan.rows[0][column]) || `Column ${column + 1}`;
+  const draw = () => {
+    const rows = plan.heading ? plan.rows.slice(1) : plan.rows,
+      codes = rows.map((row) => (plan.column === WHOLE ? row.join(plan.separator) : (row[plan.column] ?? "")));
+    const wrong = codes.filter((code) => !isCode(code)).length;
+
+    replace(
+      select,
+      Array.from({length: most}, (_, i) => el("option", {value: String(i)}, name(i))),
+      plan.separator ? el("option", {value: String(WHOLE)}, "The whole line") : null,
+    );
+    select.value = String(plan.column);
+    replace(
+      box,
+      table(
+        "How the file begins",
+        Array.from({length: most}, (_, i) => (i === plan.column ? `${name(i)} (the codes)` : name(i))),
+        rows.slice(0, PREVIEW).map((row) => row.map((cell, i) => (i === plan.column ? el("strong", {}, cell) : cell))),
+      ),
+      el("p", {class: "small"}, `The first codes: ${codes.slice(0, 3).join(", ") || "none"}`),
+      wrong
+        ? el("p", {class: "warning low"}, `${number(wrong)} of the first ${plural(rows.length, "row")} ${wrong === 1 ? "is" : "are"} no code: 4 to 64 letters, digits and symbols.`)
+        : null,
+    );
+  };
+
+  tick.checked = plan.heading;
+  select.addEventListener("change", () => {
+    plan.column = Number(select.value);
+    draw();
+  });
+  tick.addEventListener("change", () => {
+    plan.heading = tick.checked;
+    draw();
+  });
+  draw();
+  return el(
+    "div",
+    {},
+    el("div", {class: "field"}, el("label", {for: ids[0]}, "Column of the codes"), select),
+    el("div", {class: "field"}, tick, el("label", {for: ids[1]}, "The first row is a heading")),
+    el("div", {class: "scroll"}, box),
+  );
+}
+
+export function openImport(coupon, done, signal) {
+  const key = newKey(),
+    stop = new AbortController(),
+    input = el("input", {type: "file", id: "import-file", accept: ".csv,.txt,text/csv,text/plain"});
+  const {dialog, body, close} = openDialog("Import codes", signal, () => body.contains(input) && input.files.length > 0);
+  const go = el("button", {type: "submit", class: "primary"}, "Import"),
+    shown = el("div", {}),
+    box = el("div", {role: "status"});
+  const form = el(
+    "form",
+    {novalidate: true},
+    el("p", {class: "small"}, "A list with one code per line, or a CSV file. Nothing is imported before you have seen how it is read."),
+    el("div", {class: "field"}, el("label", {for: "import-file"}, "File"), input),
+    shown,
+    box,
+    el("div", {class: "actions"}, button("Cancel", close), go),
+  );
+  let plan = null;
+
+  input.addEventListener("change", async () => {
+    const file = input.files[0];
+
+    plan = null;
+    replace(box);
+    replace(shown);
+    if (!file || whyNot(file)) return;
+    const found = await look(file).catch(() => null);
+    if (file !== input.files[0]) return;
+    plan = found;
+    if (plan) replace(shown, preview(plan));
+  });
+  form.addEventListener("submit", async (event) => {
+    const file = input.files[0],
+      why = whyNot(file) ?? (plan ? null : "There is no code in this file.");
+
+    event.preventDefault();
+    if (why) return replace(box, el("p", {class: "error"}, why));
+    go.disabled = input.disabled = true;
+    try {
+      const list = await listOf(file, plan);
+      const job = await sendList(box, coupon, list, `${key}-${list.size}-${plan.column}-${plan.heading}`, stop.signal);
+      showJob({body, close, dialog}, job, done, signal);
+    } catch (problem) {
+      replace(box, failure(problem));
+      go.disabled = input.disabled = false;
+    }
+    return undefined;
+  });
+  dialog.addEventListener("close", () => stop.abort());
+  replace(body, form);
+  input.focus();
+}
+
+function sendList(box, coupon, list, key, signal) {
+  const bar = el("progress", {max: list.size, value: 0, "aria-label": "Sent"}),
+    text = el("span", {class: "small"}, "Sending");
+
+  replace(box, el("div", {class: "job"}, bar, text));
+  return upload(
+    path(coupon.id, "codes"),
+    list,
+    "text/plain",
+    key,
+    (sent, whole) => {
+      bar.value = sent;
+      text.textContent = sent < whole ? `Sent ${Math.floor(share(sent, whole))} %` : "Sent; the service is storing it";
+    },
+    signal,
+  );
+}
