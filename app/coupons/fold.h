@@ -1,7 +1,6 @@
 /*
- * coupons/fold.h -- the ledger's meaning: how a batch changes a user, a bucket, a definition. They are functions of the ledger, and these are the
- * functions.
- * Deciding uses them too, so decisions and replays cannot differ.
+ * coupons/fold.h -- the ledger's meaning: how a batch changes a user, a bucket, a definition. All of them are functions of the
+ * ledger, and these are the functions. Deciding uses them too, so decisions and replays cannot differ.
  *
  * Rule    folding a batch that a document already holds (its seq >= the batch's) changes nothing
  */

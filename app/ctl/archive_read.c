@@ -1,8 +1,8 @@
 /*
  * ctl/archive_read.c -- see archive_file.h: reading and checking.
  *
- * Steps    the file is read for its SHA-256 and its last line, the statement; then lane by lane, as that says, once for each part that a lane
- *          needs (verify/part.h)
+ * Steps    the file is read for its SHA-256 and its last line, the statement; then lane by lane, as that says, once for each part that a
+ *          lane needs (verify/part.h)
  * Trust    the file may come from anywhere, be of any size and claim anything: memory is bounded (bounded.h)
  */
 #include <errno.h>

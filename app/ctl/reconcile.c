@@ -2,8 +2,8 @@
  * ctl/reconcile.c -- couponctl reconcile: rewrites from the ledger what is stored beside it and with it (and code look-ups from the code
  * buckets).
  *
- * Order    lane by lane and part by part: deletes superfluous views, then writes the others; then look-ups of codes; then the checkpoint and
- *          the mark, so that neither claims more than is there
+ * Order    lane by lane and part by part: deletes superfluous views, then writes the others; then look-ups of codes; then the checkpoint
+ *          and the mark, so that neither claims more than is there
  * Online   writes only what is still as read; leaves what the service is about to write; does not touch marks. Wrong buckets in a process's
  *          memory are not repaired
  * No key   of the ledger's terms: all are written under a new one, once every ledger is known to be whole
@@ -320,8 +320,8 @@ static enum store_status reconcile_mark(struct reconcile *v, const struct replay
     snprintf(where, sizeof where, v->lane ? "totals of lane %" PRId64 : "totals", v->lane);
     note(v, OF_MARKS, fault, where);
     keeps = found.readable && found.mark.seq <= tail->seq;
-    mend(v, (struct mend){.kind = MEND_MARK, .lane = v->lane, .seq = keeps ? found.mark.seq : tail->seq, .at_ms = keeps ? r->mark_ms : tail->at_ms,
-                          .when = now});
+    mend(v, (struct mend){.kind = MEND_MARK, .lane = v->lane, .seq = keeps ? found.mark.seq : tail->seq,
+                          .at_ms = keeps ? r->mark_ms : tail->at_ms, .when = now});
     flush(v, NULL);
     return v->status;
 }

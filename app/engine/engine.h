@@ -27,8 +27,8 @@ enum cpn_result engine_call(struct engine *e, struct op *op);
 /* The same with a deadline ms from now, if only the result is wanted: the op's memory is freed on return. */
 enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms);
 #define ENGINE_CATCH_UP_MS 30000 /* where no client waits */
-/* Load the lane, and have a checkpoint written that covers its ledger: the backstop. STORE_FAILED: not within ms, or somewhat more (checked twice a
- * second, between database calls); try again later. */
+/* Load the lane, and have a checkpoint written that covers its ledger: the backstop. STORE_FAILED: not within ms, or somewhat more
+ * (checked twice a second, between database calls); try again later. */
 enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane, int64_t ms);
 
 #endif

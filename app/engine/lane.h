@@ -20,8 +20,8 @@ struct lane_loading {
     struct lane *lane;
     enum store_status status; /* out */
 };
-/* Read checkpoint, definition, and the ledger after the checkpoint, of different lanes in the same reads; a lane that cannot be read fails alone. One
- * without a ledger loads as empty: tail.seq 0, no definition. */
+/* Read checkpoint, definition, and the ledger after the checkpoint, of different lanes in the same reads; a lane that cannot be read fails
+ * alone. One without a ledger loads as empty: tail.seq 0, no definition. */
 void lane_load(struct store *s, struct lane_loading *loads, size_t count);
 /* Lane 0's ledger has no first batch: load the lane as that of no coupon. */
 void lane_load_none(struct lane *l);
@@ -31,8 +31,8 @@ void lane_unload(struct lane *l);
  * memory and reload, so that no more is read than the redo log may hold, however long ago the last look was. STORE_FAILED may leave the
  * lane not loaded. */
 enum store_status lane_refresh(struct lane *l, struct store *s);
-/* Apply a batch that this process appended: tail, definition, redo log, buckets, users, jobs; used slots, and slots taken by name, leave the
- * free pool. Takes b. */
+/* Apply a batch that this process appended: tail, definition, redo log, buckets, users, jobs; used slots, and slots taken by name, leave
+ * the free pool. Takes b. */
 void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used);
 /* Before a checkpoint: cache the buckets that others' batches touched, as not written. *more: call again. *covered: if not 0, others wrote
  * a checkpoint up to it, which is the tail or past it, and nothing was done. A bucket ahead of the tail makes the lane stale. */

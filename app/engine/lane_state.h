@@ -1,6 +1,6 @@
 /*
- * engine/lane_state.h -- what a lane has in memory: its tail, its definition, its checkpoint and redo log, cached buckets, users, free slots,
- * its queues.
+ * engine/lane_state.h -- what a lane has in memory: its tail, its definition, its checkpoint and redo log, cached buckets, users, free
+ * slots, its queues.
  *
  * Owns     each part by the file that is named for it; lane.c the rest
  * Threads  a lane belongs to one committer thread; nothing here is shared
@@ -111,7 +111,8 @@ static inline bool lane_picks_at_random(const struct lane *l)
 
 static inline bool lane_idle(const struct lane *l)
 {
-    return !l->queue.count && !l->aside.count && !l->watchers.count && !l->pending && !l->redo_log && !l->flushing && !l->ready && !l->unflushed;
+    return !l->queue.count && !l->aside.count && !l->watchers.count && !l->pending && !l->redo_log && !l->flushing && !l->ready &&
+           !l->unflushed;
 }
 
 #endif

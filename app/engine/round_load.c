@@ -700,7 +700,8 @@ static void make_new_user(struct lane_work *p, struct loaded_user *u)
 }
 
 /* Take what was read. It is the working copy, unless the arena it is in is not the batch's, which `shared` says: a batch may be kept. */
-static void take_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, const struct user_read *read, bool shared)
+static void take_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, const struct user_read *read,
+                      bool shared)
 {
     if (p->state != WORK_OPEN)
         return;

@@ -194,8 +194,8 @@ static bool find_ordinal(struct walk *w, struct taking *t)
     return s != STORE_FAILED;
 }
 
-/* Its user's state does not have it (any more). Either it ended long ago, or the user was erased: that cancelled what was issued or held, so
- * what did not end is redeemed. */
+/* Its user's state does not have it (any more). Either it ended long ago, or the user was erased: that cancelled what was issued or held,
+ * so what did not end is redeemed. */
 static void find_ended(struct walk *w, struct taking *t)
 {
     struct request *r = w->request;

@@ -456,7 +456,8 @@ bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
         return false;
     if (!bson_has_field(doc, "who"))
         return true;
-    if (!find_array(doc, "who", &names) || !find_array(doc, "e", &entries) || !bson_iter_init(&who, &names) || !bson_iter_init(&e, &entries))
+    if (!find_array(doc, "who", &names) || !find_array(doc, "e", &entries) || !bson_iter_init(&who, &names) ||
+        !bson_iter_init(&e, &entries))
         return false;
     while (bson_iter_next(&who)) {
         const char *user;

@@ -5,8 +5,8 @@
  * Reading  false or NULL if the document is not one of ours; what was filled in by then is undefined
  * Ledger   {_id: {c, l, seq}, batch, at, v, totals: {slots, due, next_n, issued, reserved, redeemed, ordinal, discount, elsewhere,
  *          turn, low_stock, sold_out, replenish, archived, epoch}, day: {start, taken},
- *          e: [{k, n, g, ...}], prev, hash, k: the coupon's lanes if it has several, who: [{i: the entry's index, a, u, o, m, c, f}] if any,
- *          part, terms and due (terms.h), erasing: [aliases whose names this batch erases, until none is left], arrived}
+ *          e: [{k, n, g, ...}], prev, hash, k: the coupon's lanes if it has several, who: [{i: the entry's index, a, u, o, m, c, f}] if
+ *          any, part, terms and due (terms.h), erasing: [aliases whose names this batch erases, until none is left], arrived}
  * View     what is stored beside the ledger is one sub-document `view`, which begins with its seq, so that {$max: {view: ...}} keeps the
  *          newest (see checkpoint_write.c)
  * Lanes    {_id: {c, l}, view: {seq, swept, swept_seq, due}}: the lane's checkpoint

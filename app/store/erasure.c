@@ -1,8 +1,8 @@
 /*
  * store/erasure.c -- removing an erased user's names and terms from the ledger.
  *
- * Note     the batch with the `erase` entry lists the alias in `erasing` from its append on (codec.c), so whoever finds it there can finish.
- *          It is the last to be emptied, in one update with the note
+ * Note     the batch with the `erase` entry lists the alias in `erasing` from its append on (codec.c), so whoever finds it there can
+ *          finish. It is the last to be emptied, in one update with the note
  * Writes   are conditional on the terms that were read: another user's erasure may empty the same batch at the same time
  * Repeats  change nothing
  */

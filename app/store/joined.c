@@ -118,7 +118,8 @@ static bool hand_row(const bson_t *doc, void *context)
     return rows->row(doc, rows->first + (size_t)number, rows->context);
 }
 
-enum store_status session_read_joined(struct session *session, const char *collection, struct joined_find *finds, size_t count, joined_row *row, void *context)
+enum store_status session_read_joined(struct session *session, const char *collection, struct joined_find *finds, size_t count,
+                                      joined_row *row, void *context)
 {
     enum store_status status = STORE_OK;
 

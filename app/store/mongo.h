@@ -338,9 +338,9 @@ struct arrivals_at {
 enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t lane, int64_t *seq);
 /* Read the next page from at->from on, and advance at; a page's last batch may be in the next one, too. */
 enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count);
-/* For each batch that arrived before the watermark, checkpoints and totals are written, and other lanes follow it, except for lanes that are
- * held. STORE_NOT_FOUND: none yet. *now, if not NULL: all that arrived before it is seen by reads from here on, or comes by the feed; 0:
- * unknown. */
+/* For each batch that arrived before the watermark, checkpoints and totals are written, and other lanes follow it, except for lanes that
+ * are held. STORE_NOT_FOUND: none yet. *now, if not NULL: all that arrived before it is seen by reads from here on, or comes by the
+ * feed; 0: unknown. */
 enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t *now);
 /* For the reporter alone. */
 enum store_status mongo_watermark_write(struct store *s, const struct watermark *w);

@@ -318,7 +318,8 @@ static bool totals_row(const bson_t *doc, void *context)
 
     if (!find_document(doc, "_id", &id) || !find_int(&id, "l", &row.lane) || !find_time(&id, "at", &row.quarter_ms))
         return true;
-    if (!form_unknown(doc, "totals") && find_int(doc, "seq", &row.seq) && bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL)) {
+    if (!form_unknown(doc, "totals") && find_int(doc, "seq", &row.seq) &&
+        bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL)) {
         row.counts = arena_alloc(list->arena, sizeof *row.counts);
         *row.counts = counts;
     }

@@ -41,7 +41,8 @@ struct stored_checkpoint {
     struct checkpoint checkpoint;
     const char *odd;
 };
-enum store_status mongo_stored_checkpoint(struct store *s, const char *coupon, int64_t lane, struct arena *a, struct stored_checkpoint *out);
+enum store_status mongo_stored_checkpoint(struct store *s, const char *coupon, int64_t lane, struct arena *a,
+                                          struct stored_checkpoint *out);
 
 struct stored_bucket {
     int64_t b;

@@ -280,7 +280,8 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
 enum store_status ledger_append(struct store *s, struct append *appends, size_t count);
 enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size_t count);
 enum store_status users_read(struct store *s, struct arena *a, struct user_read *reads, size_t count);
-enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a, struct job_progress **state);
+enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a,
+                            struct job_progress **state);
 enum store_status users_hash(struct store *s, const char *user, uint64_t *hash);
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);

@@ -251,8 +251,8 @@ struct store_ops {
     /* The same for several lanes in one read. */
     enum store_status (*ledgers)(struct store *s, struct ledger_read *reads, size_t count);
 
-    /* The batch that ended redemption (n, g) (the caller's to free), by its term; STORE_NOT_FOUND. lane matters only for redemptions without
-     * slots (n < 0). */
+    /* The batch that ended redemption (n, g) (the caller's to free), by its term; STORE_NOT_FOUND. lane matters only for redemptions
+     * without slots (n < 0). */
     enum store_status (*ended)(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                struct batch **batch);
 

@@ -251,8 +251,8 @@ static enum store_status stream_user(struct session *session, const bson_t *filt
         "pipeline", "[",
             "{", "$match", BCON_DOCUMENT(filter), "}",
             "{", "$project", "{", "at", BCON_INT32(1), "day", BCON_INT32(1), "e", BCON_INT32(1),
-                "who", "{", "$filter", "{", "input", "$who", "cond", "{", "$eq", "[", "$$this.u", "{", "$literal", BCON_UTF8(user), "}", "]",
-                "}", "}", "}", "}", "}",
+                "who", "{", "$filter", "{", "input", "$who", "cond", "{", "$eq", "[", "$$this.u",
+                    "{", "$literal", BCON_UTF8(user), "}", "]", "}", "}", "}", "}", "}",
             "{", "$set", "{", "e", "{", "$map", "{", "input", "$who", "in", "{", "$arrayElemAt", "[", "$e", "$$this.i", "]", "}",
                 "}", "}", "}", "}",
             "{", "$sort", "{", "_id", BCON_INT32(1), "}", "}",
@@ -561,7 +561,8 @@ static bool job_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a, struct job_progress **state)
+enum store_status users_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a,
+                            struct job_progress **state)
 {
     struct session *session = session_of(s);
     struct job_rows rows = {arena_alloc(a, sizeof **state)};

@@ -13,8 +13,8 @@ static void note_due(void *context, const struct redemption *r)
     *due_ms = sooner_ms(redemption_due(r), *due_ms);
 }
 
-/* Without slots, a batch is found by the ends that it made, until the sweep has passed them. In an issued redemption, a later batch may have
- * brought back its end: then only a sweep beyond that instant has passed it for certain. */
+/* Without slots, a batch is found by the ends that it made, until the sweep has passed them. In an issued redemption, a later batch may
+ * have brought back its end: then only a sweep beyond that instant has passed it for certain. */
 static bool is_passed(const struct lane_ends *e, const struct redemption *r)
 {
     const struct checkpoint *c = &e->found.checkpoint;
