@@ -161,16 +161,15 @@ static const struct command commands[] = {
      "users and buckets of a large coupon are checked in parts (--parts), and the ledger is read once for each.", NULL},
     {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild everything "
                                                                                            "stored from the ledger",
-     "Rebuild the ledger's terms, checkpoints, buckets, definitions, the reporter's totals, marks and the code directory "
-     "from the ledger and the slots' codes, for all coupons or those named, even if none of these are left, as after restoring only a "
+     "Rebuild the ledger's terms, checkpoints, buckets, definitions, the reporter's totals, marks and the code directory from the ledger "
+     "and the slots' codes, for all coupons or those named, even if none of these are left, as after restoring only a "
      "ledger.\nCounts what is missing, behind, different or superfluous, by kind, and names the first few; changes nothing "
      "without --apply. Exit code 1: something has to be changed, or could not be. Never changes what is hashed in the ledger, or "
-     "the codes, deletes nothing for being unexplained but documents that are made from the ledger, and "
-     "skips a coupon whose ledger is broken.\nStop the service first: while it runs, --apply requires --online. With "
-     "--online a document is written only if it has not changed since it was read; marks, and what the service is about to "
-     "write, are left to the service. Processes keep a wrong bucket in memory: reload coupond (SIGHUP) and verify "
-     "afterwards.\nMemory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few "
-     "thousand.", NULL},
+     "the codes, deletes nothing for being unexplained but buckets and checkpoints, and skips a coupon whose ledger is broken.\n"
+     "Stop the service first: while it runs, --apply requires --online. With --online a document is written only if it has not "
+     "changed since it was read; checkpoints, marks, and what the service is about to write, are left to the service. Processes "
+     "keep what they have read in memory: reload coupond (SIGHUP) and verify afterwards.\n"
+     "Memory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few thousand.", NULL},
     {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "continue after restoring an older backup",
      "Prepare a database that was restored from an older backup: the service then goes on with ids, ordinals and webhook-ids "
      "above any that the lost part can have used. Without this, coupond does not start on a database that is older than "

@@ -805,8 +805,8 @@ static bool is_flushing(const struct committer *c)
 
 #define CHORES_EVERY_MS 500
 
-/* Look for lanes without requests in which redemptions expire, requests were set aside, or someone has waited long enough for a checkpoint;
- * and for lanes unused for too long. */
+/* Look for lanes without requests in which redemptions expire, requests were set aside, or someone has waited long enough for a
+ * checkpoint; and for lanes unused for too long. */
 static void look_for_chores(struct committer *c)
 {
     struct mono now = mono_now();

@@ -20,8 +20,8 @@ struct lane_loading {
     struct lane *lane;
     enum store_status status; /* out */
 };
-/* Read checkpoint, definition, and the ledger after the checkpoint, of different lanes in the same reads; a lane that cannot be read fails
- * alone. One without a ledger loads as empty: tail.seq 0, no definition. */
+/* Read checkpoint, definition, and the ledger after the checkpoint, of different lanes in the same reads; a lane that cannot be read
+ * fails alone. One without a ledger loads as empty: tail.seq 0, no definition. */
 void lane_load(struct store *s, struct lane_loading *loads, size_t count);
 /* Lane 0's ledger has no first batch: load the lane as that of no coupon. */
 void lane_load_none(struct lane *l);

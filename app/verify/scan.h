@@ -69,8 +69,8 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
 /* Add to lane 0's sums what it appended since; *still: no lane of lanes[] moved since it was replayed. */
 enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still);
 
-/* Check what remains of a coupon removed with its archive: the lanes' last batches, checkpoints and marks, totals, definition, and the _ids
- * of removed documents. *unfinished: something is still to be removed. */
+/* Check what remains of a coupon removed with its archive: the lanes' last batches, checkpoints and marks, totals, definition, and the
+ * _ids of removed documents. *unfinished: something is still to be removed. */
 enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, drift_fn *report, void *context);
 
 /* The drift of a coupon whose id is not valid. */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "verify/alone.h"
 
 /* couponctl is no library: its pure parts are compiled in here */
 #include "ctl/batch_in.c"

@@ -476,18 +476,18 @@ static const struct {
     const char *collections, *balancer;
     struct shard_facts facts;
 } clusters[] = {
-    {FOUND("collections", MOST SHARDED("users") COUPONS), BALANCER("full"), {.shards = 2, .balances = true}},
-    {FOUND("collections", MOST SHARDED("users") COUPONS), BALANCER("off"), {.shards = 2}},
-    {FOUND("collections", MOST COUPONS), BALANCER("full"), {.shards = 2, .balances = true, .whole = "users"}},
+    {FOUND("collections", MOST SHARDED("lanes") COUPONS), BALANCER("full"), {.shards = 2, .balances = true}},
+    {FOUND("collections", MOST SHARDED("lanes") COUPONS), BALANCER("off"), {.shards = 2}},
+    {FOUND("collections", MOST COUPONS), BALANCER("full"), {.shards = 2, .balances = true, .whole = "lanes"}},
     /* of MongoDB 8.0: it is known, and not sharded */
-    {FOUND("collections", MOST COUPONS ", {\"_id\": \"coupons.users\", \"key\": {\"_id\": 1}, \"unsplittable\": true},"
+    {FOUND("collections", MOST COUPONS ", {\"_id\": \"coupons.lanes\", \"key\": {\"_id\": 1}, \"unsplittable\": true},"
            " {\"_id\": \"coupons.jobs\", \"key\": {\"_id\": 1}, \"unsplittable\": true}"), BALANCER("full"),
-     {.shards = 2, .balances = true, .whole = "users"}},
-    {FOUND("collections", MOST COUPONS ", {\"_id\": \"coupons.users\", \"key\": {\"_id.c\": 1}, \"noBalance\": true},"
+     {.shards = 2, .balances = true, .whole = "lanes"}},
+    {FOUND("collections", MOST COUPONS ", {\"_id\": \"coupons.lanes\", \"key\": {\"_id.c\": 1}, \"noBalance\": true},"
            " {\"_id\": \"coupons.jobs\", \"key\": {\"coupon\": 1}}"), BALANCER("full"),
-     {.shards = 2, .balances = true, .other = "users by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }", .still = "users"}},
+     {.shards = 2, .balances = true, .other = "lanes by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }", .still = "lanes"}},
     {FOUND("collections", ""), BALANCER("full"),
-     {.shards = 2, .balances = true, .whole = "ledger, coupons, users, buckets, totals, refusals, marks, codes, code_buckets"}},
+     {.shards = 2, .balances = true, .whole = "ledger, coupons, buckets, totals, refusals, lanes, marks, codes, code_buckets"}},
 };
 
 static void doctor_sees_keys_and_balancer(void **state)
@@ -605,12 +605,12 @@ static void doctor_says_what_is_wrong_with_a_cluster(void **state)
     assert_told("shards ok: 2, all keys are as they should be, the balancer is on\n");
     assert_told("reads ok: a majority read took ");
     let_doctor_look(clusters[4].collections, BALANCER("off"), failed_reads[3]);
-    assert_told("shards fail: users by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }: commands use a different key");
-    assert_told("shards warn: users: not balanced");
+    assert_told("shards fail: lanes by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }: commands use a different key");
+    assert_told("shards warn: lanes: not balanced");
     assert_told("shards warn: the balancer is off");
     assert_told("reads fail: majority or linearizable reads are not answered");
     let_doctor_look(clusters[2].collections, BALANCER("full"), none);
-    assert_told("shards warn: users: not sharded");
+    assert_told("shards warn: lanes: not sharded");
     assert_null(strstr(told.data, "balancer"));
     let_doctor_look("{\"ok\": 0, \"code\": 13, \"codeName\": \"Unauthorized\", \"errmsg\": \"\"}", NULL, none);
     assert_told("shards warn: cannot read the shard keys and the balancer");
