@@ -265,7 +265,7 @@ struct batch {
     uint8_t prev[HASH_LEN];
     struct entry *entries;
     size_t count, capacity;
-    /* The users and jobs that it touched, as after it, if known (in this process's own batches): so their views need not be
+    /* The users and jobs that it touched, as after it, if known (in this process's own batches): so they need not be
      * folded again. In the arena. */
     struct user_state **user_states;
     size_t user_state_count;

@@ -1,4 +1,4 @@
-/* coupons/fold.c -- see fold.h: what each kind of entry does to each view. No I/O, no clock. */
+/* coupons/fold.c -- see fold.h: what each kind of entry does to each of them. No I/O, no clock. */
 #include "coupons/fold.h"
 
 #include <assert.h>
@@ -415,7 +415,7 @@ const struct coupon *fold_definition(const struct coupon *before, const struct b
 
         if (e->kind == ENTRY_DEFINE) {
             now = coupon_copy(e->definition, a);
-        } else if (e->kind == ENTRY_DELETE && now && now->state != COUPON_DELETED) { /* the lane may have it from the view */
+        } else if (e->kind == ENTRY_DELETE && now && now->state != COUPON_DELETED) { /* the lane may have it from the stored one */
             struct coupon *tombstone = coupon_copy(now, a);
 
             tombstone->state = COUPON_DELETED;

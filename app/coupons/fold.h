@@ -1,8 +1,8 @@
 /*
- * coupons/fold.h -- the ledger's meaning: how a batch changes each view. Views are functions of the ledger, and these are the functions.
- * Deciding uses them too, so decisions and replays cannot differ.
+ * coupons/fold.h -- the ledger's meaning: how a batch changes a user, a bucket, a definition. All of them are functions of the
+ * ledger, and these are the functions. Deciding uses them too, so decisions and replays cannot differ.
  *
- * Rule    folding a batch that a view already holds (view.seq >= batch seq) changes nothing
+ * Rule    folding a batch that a document already holds (its seq >= the batch's) changes nothing
  */
 #ifndef COUPONS_FOLD_H
 #define COUPONS_FOLD_H

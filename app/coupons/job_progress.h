@@ -1,5 +1,5 @@
 /*
- * coupons/job_progress.h -- how far a job has got in making or retiring a coupon's slots: a view of the ledger.
+ * coupons/job_progress.h -- how far a job has got in making or retiring a coupon's slots: folded from the ledger.
  *
  * Key     the job's id
  * Owns    nothing; the id is borrowed

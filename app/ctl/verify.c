@@ -275,6 +275,7 @@ static void begin_coupon(struct verify *v, const char *coupon)
     v->scan.coupon = coupon;
     v->definition = NULL;
     memset(v->tails, 0, sizeof v->tails);
+    memset(v->sums, 0, sizeof v->sums);
     v->batches = v->entries = v->drifts = v->lane = v->passed = v->left = 0;
     progress_begin(&v->progress, coupon, "steps", false);
 }

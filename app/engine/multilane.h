@@ -25,7 +25,7 @@ struct multilane;
 struct multilane_hooks {
     /* op was accepted; its coupon has this many lanes (OP_FOLLOW: perhaps one). Sets op->lane. True: handled here. */
     bool (*takes)(struct multilane *s, struct op *op, int64_t lanes);
-    /* A lane other than 0 has no definition yet: take over lane 0's. STORE_NOT_FOUND: its view is not written yet. */
+    /* A lane other than 0 has no definition yet: take over lane 0's. STORE_NOT_FOUND: it is not stored yet. */
     enum store_status (*adopt)(struct multilane *s, struct store *store, struct lane *l);
     /* The number of lanes is known by now: requests for other lanes leave the round. */
     void (*sort)(struct multilane *s, struct committer *c, struct lane_work *p);

@@ -199,7 +199,7 @@ enum handled codes_list(struct request *r)
 
     if (!request_kept_coupon(r))
         return ANSWERED;
-    /* buckets are read from views, so these must first catch up with the ledger */
+    /* buckets are read as stored, so the checkpoint must first catch up with the ledger */
     if (!request_catch_up(r, 0))
         return reply_problem(r, CPN_BUSY, NULL);
     if (!request_kept_coupon(r))

@@ -1,7 +1,7 @@
 /*
  * http/export.c -- exports of codes as jobs: requests one, and sends its text.
  *
- * Users  are in no stored text (coupons/export.h): they are read with it, from the views of its buckets
+ * Users  are in no stored text (coupons/export.h): they are read with it, from its buckets
  */
 #include "http/export.h"
 

@@ -20,7 +20,8 @@ bool request_coupon(struct request *r);
 bool request_kept_coupon(struct request *r);
 /* The same for a call that changes it. False also: coupon_archived. */
 bool request_open_coupon(struct request *r);
-/* On a blocking thread: wait until a lane's views have caught up with its ledger. False: not by r->op.deadline, the database is slow. */
+/* On a blocking thread: wait until a lane's checkpoint has caught up with its ledger. False: not by r->op.deadline, the database is
+ * slow. */
 bool request_catch_up(struct request *r, int64_t lane);
 /* The same for all lanes of r->op.coupon_now. */
 bool request_catch_up_all(struct request *r);

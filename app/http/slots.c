@@ -130,7 +130,7 @@ static void write_bucket(struct json *j, const struct bucket *k)
     json_end_object(j);
 }
 
-/* Buckets are read from views: wait until these have caught up with the ledger. */
+/* Buckets are read as stored: wait until the checkpoints have caught up with the ledger. */
 static bool catch_up(struct request *r)
 {
     for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++)

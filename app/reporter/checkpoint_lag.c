@@ -12,12 +12,12 @@
 struct row {
     struct checkpoint_lag_due who; /* the key: zeroed beyond the text */
     int64_t seen;         /* last known seq of the ledger */
-    int64_t marked;       /* mark, as last read; -1: never */
-    int64_t awaited;      /* `seen` when the wait began; 0: its views are written */
+    int64_t marked;       /* the checkpoint's seq, as last read; -1: never */
+    int64_t awaited;      /* `seen` when the wait began; 0: its checkpoint is written */
     struct mono seen_at, look_at;
     struct mono marked_at; /* when `marked` was first read */
     int failures;
-    bool failed;           /* a write failed, and the mark has not moved since */
+    bool failed;           /* a write failed, and the checkpoint has not moved since */
     UT_hash_handle hh;
 };
 

@@ -586,7 +586,7 @@ static bool hold_behind(struct reporter *r, struct watermark *w)
     return good;
 }
 
-/* The awaited views are written: hold the lanes whose views cannot be. False: too many, or some are still to be written. */
+/* The awaited checkpoints are written: hold the lanes whose cannot be. False: too many, or some are still to be written. */
 static bool hold_unwritten(const struct reporter *r, struct watermark *w)
 {
     struct checkpoint_lag_due failed[HELD_MOST];
@@ -611,7 +611,7 @@ static void aim_watermark(struct reporter *r)
     checkpoint_lag_begin(r->checkpoint_lag);
 }
 
-/* Move the watermark once those views are written too, and nothing that arrived earlier can still appear. */
+/* Move the watermark once those checkpoints are written too, and nothing that arrived earlier can still appear. */
 static void move_watermark(struct reporter *r)
 {
     struct watermark next;

@@ -1,12 +1,12 @@
 /*
- * reporter/reporter.h -- totals per quarter hour, kept up to date with the ledger; and the backstop for views that were left behind.
+ * reporter/reporter.h -- totals per quarter hour, kept up to date with the ledger; and the backstop for checkpoints that were left behind.
  *
  * Process  its own, forked by the master with signals blocked; TERM ends it, USR1 reopens the log
  * Several  fronts have one active reporter: it holds a lease, and the others wait for it to end. One that finds its lease taken ends, and
  *          its successor stands by. Two at once are harmless, only more expensive
  * Threads  feed: reads the ledger's change stream, queues one small struct batch_counts per batch
- *          fold: takes all that is queued, adds it to the totals in one write, moves the marks "totals"
- *          backstop: writes the views of lanes whose mark "views" does not move, with its own engine; makes lanes follow a definition
+ *          fold: takes all that is queued, adds it to the totals in one write, moves the lanes' marks
+ *          backstop: writes the checkpoint of lanes where it does not move, with its own engine; makes lanes follow a definition
  *          lease: starts these when it is this front's turn
  * Refill   a batch that requests more slots becomes a job before the mark passes it; the job's key names the batch, so it is one job
  *          whoever sees the batch, and however often
@@ -14,8 +14,8 @@
  *          on that. So a repeat, a restart and a second reporter are harmless
  * Catching up  a start, a gap in the feed and lost history are handled alike: read the ledger from the mark on, of the lanes that have
  *          anything above the watermark, or are held (store/arrivals.c); without a watermark, of all lanes
- * Watermark moves to what had arrived by some time, once all of that is folded, followed, and in the views, except for lanes where that
- *          fails: it holds those from then on, until they are repaired
+ * Watermark moves to what had arrived by some time, once all of that is folded, followed, and in the checkpoints, except for lanes where
+ *          that fails: it holds those from then on, until they are repaired
  */
 #ifndef REPORTER_REPORTER_H
 #define REPORTER_REPORTER_H

@@ -2,7 +2,7 @@
  * runner/cleanup.c -- cleans up a coupon that ended cleanup_after_s ago: its free slots are retired, and the codes of retired slots are
  * dropped.
  *
- * Order  slots become due, are retired, their buckets' views are written, codes are dropped by those views. Repeating any of these changes
+ * Order  slots become due, are retired, their buckets are written, codes are dropped by those. Repeating any of these changes
  *        nothing
  * Twins  codes that match exactly may differ only in what the service's directory ignores, and share an entry there: it stays, with all
  *        of them, while one of them is not retired. They are known by a Bloom filter: some may stay for nothing

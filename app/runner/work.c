@@ -106,6 +106,6 @@ enum ending work_catch_up(struct work *w)
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE && engine_catch_up(w->runner->engine, w->job->coupon, 0, ENGINE_CATCH_UP_MS) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Waiting for the coupon's views");
+        e = work_rest(w, &pause_ms, "Waiting for the coupon's checkpoint");
     return e;
 }

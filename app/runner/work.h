@@ -80,7 +80,7 @@ enum ending work_rest(struct work *w, int64_t *pause_ms, const char *doing);
 enum ending work_ask(struct work *w, struct op *op);
 /* Read the job's state from the ledger: op->user_state, op->head, op->coupon_now. */
 enum ending work_standing(struct work *w, struct op *op);
-/* Wait until the views of the job's coupon have caught up with its ledger. */
+/* Wait until the checkpoints of the job's coupon have caught up with its ledger. */
 enum ending work_catch_up(struct work *w);
 /* Fail the job with r; detail is kept or static, or NULL. */
 enum ending work_fail(struct work *w, enum cpn_result r, const char *detail);

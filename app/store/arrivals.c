@@ -2,8 +2,8 @@
  * store/arrivals.c -- the batches of all lanes in order of arrival, and the watermark: {_id: "reporter", arrived, held: [{c, l}]}. All
  * that follows from batches that arrived before it is written, except in the lanes that it holds.
  *
- * Why      a mark says how much of one lane is written, but finding the lanes that have more means looking at all of them. Few batches
- *          arrive after the watermark, however many lanes there are
+ * Why      a checkpoint says how much of one lane is written, but finding the lanes that have more means looking at all of them. Few
+ *          batches arrive after the watermark, however many lanes there are
  * Time     `arrived` is the cluster time that the server gives a batch on arrival, whenever that batch was decided. So a batch that a
  *          worker decided long ago and sends now, or sends again, does not fall below the watermark
  * Held     a damaged lane would keep the watermark where it is, and arrivals above it would pile up: the watermark names the lane and
@@ -14,7 +14,7 @@
  *          - a reporter starts from the watermark that it reads, looks at the lanes above it and at the held ones, and writes what it
  *            knows itself. So if two run at once, the one that writes last is right, and so is its successor
  *          - a lane that is held when a move begins is still held when it ends. Only a later move removes it from the list: that one has
- *            waited for the lane's views too, and so for whatever was read of it meanwhile
+ *            waited for the lane's checkpoint too, and so for whatever was read of it meanwhile
  *          - a batch that arrives below the watermark moves it back; held lanes stay held
  */
 #include "store/bson_fields.h"

@@ -119,7 +119,7 @@ enum store_status codes_find(struct session *session, struct look_up *items, siz
     return status;
 }
 
-/* Reads not before what this session has read and appended: the mark, and the batches after it that announced the codes. */
+/* Reads not before what this session has read and appended: the checkpoint, and the batches after it that announced the codes. */
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count)
 {
     struct session *session = session_of(s);

@@ -76,7 +76,7 @@ static bool deletion_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* The ledger says so: its last batch need not be the one, and a view of the definition may be late. */
+/* The ledger says so: its last batch need not be the one, and the stored definition may be late. */
 static enum store_status read_deletion(struct session *session, const char *coupon, struct tail *tail)
 {
     AUTO_BSON command = BSON_INITIALIZER;

@@ -296,7 +296,7 @@ enum store_status mongo_erasures(struct store *s, const char *user, size_t most,
  * NULL. active_at_ms not 0: active and inside the window then. Tombstones are left out. STORE_NOT_FOUND: `after` is not a position. */
 enum store_status mongo_coupons(struct store *s, const char *prefix, int state, int64_t active_at_ms, const char *after, size_t most,
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next);
-/* How many lanes a coupon has, by its ledger's first batch: the definition's view may not be written yet. */
+/* How many lanes a coupon has, by its ledger's first batch: the definition may not be stored yet. */
 enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_t *lanes);
 /* Give take() what a user did, in each coupon: whole, one at a time, in no order; or what each user with this order did, in each coupon in
  * which they named it. take() copies what it keeps; if it returns false, the call stops with
@@ -314,7 +314,7 @@ enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t l
 typedef enum store_status chain_visit(void *context, const struct batch *b);
 enum store_status mongo_chain(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias, chain_visit *visit,
                               void *context);
-/* A coupon's buckets [from, end), of a lane whose slots before next_n exist: from their views, or as never touched. The caller releases
+/* A coupon's buckets [from, end), of a lane whose slots before next_n exist: as stored, or as never touched. The caller releases
  * buckets[0 .. end - from). */
 enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
                                 struct bucket *buckets);
@@ -338,9 +338,9 @@ struct arrivals_at {
 enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t lane, int64_t *seq);
 /* Read the next page from at->from on, and advance at; a page's last batch may be in the next one, too. */
 enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count);
-/* For each batch that arrived before the watermark, views and totals are written, and other lanes follow it, except for lanes that are
- * held. STORE_NOT_FOUND: none yet. *now, if not NULL: all that arrived before it is seen by reads from here on, or comes by the feed; 0:
- * unknown. */
+/* For each batch that arrived before the watermark, checkpoints and totals are written, and other lanes follow it, except for lanes that
+ * are held. STORE_NOT_FOUND: none yet. *now, if not NULL: all that arrived before it is seen by reads from here on, or comes by the
+ * feed; 0: unknown. */
 enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t *now);
 /* For the reporter alone. */
 enum store_status mongo_watermark_write(struct store *s, const struct watermark *w);

@@ -1,8 +1,8 @@
 /*
  * store/removal.c -- of mongo.h: removes an archived coupon's documents, and later what remains of them.
  *
- * Leaves   the _id and `left` of buckets and batches; a batch's id, time and lanes; in views an age that nothing exceeds. So a
- *          process that slept meanwhile finds the seq of its append taken, and by which batch, and its views newer. Codes are deleted at
+ * Leaves   the _id and `left` of buckets and batches; a batch's id, time and lanes; in buckets an age that nothing exceeds. So a
+ *          process that slept meanwhile finds the seq of its append taken, and by which batch, and its buckets newer. Codes are deleted at
  *          once. All of it goes a page at a time, by _id, and can be repeated
  * Stays    the definition, each lane's first _id (proof that the ledger existed), its last batch, checkpoint and mark, totals, refusals,
  *          and the directory of codes that are unique in the service

@@ -71,7 +71,7 @@ class Load:
         subprocess.run(["gcc", "-std=c17", "-D_GNU_SOURCE", "-O2", "-o", self.program, HERE / "load.c"], check=True)
 
     def take(self, coupon, count, *how, connections=CONNECTIONS):
-        """So many are accepted, and in views and totals."""
+        """So many are accepted, and in the checkpoint and the totals."""
         self.seed += 1
         done = subprocess.run([self.program, "--port", str(self.stack.port), "--connections", str(connections), "--seed", str(self.seed),
                                "--requests", str(count), "--key", self.stack.key("storefront"), *how,
@@ -82,8 +82,13 @@ class Load:
 
     def settle(self, coupon):
         tail = self.stack.counts(coupon)["seq"]
-        written = {"_id.c": coupon, "_id.kind": {"$in": ["views", "totals"]}, "seq": {"$gte": tail}}
-        wait_until(f"views and totals of {coupon}", lambda: self.stack.database.marks.count_documents(written) == 2, every=0.1)
+        database = self.stack.database
+
+        def written():
+            return (database.lanes.count_documents({"_id.c": coupon, "view.seq": {"$gte": tail}}) and
+                    database.marks.count_documents({"_id.c": coupon, "seq": {"$gte": tail}}))
+
+        wait_until(f"checkpoint and totals of {coupon}", written, every=0.1)
 
 
 def measure(stack, times):

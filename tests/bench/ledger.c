@@ -1,5 +1,5 @@
 /*
- * bench/ledger.c -- a coupon with N takings, written straight to the database: its ledger, and every view of it, as the service
+ * bench/ledger.c -- a coupon with N takings, written straight to the database: its ledger, and all that is derived from it, as the service
  * would have left them. PROGRAM HOST:PORT DATABASE COUPON TAKINGS; the server is, or becomes, a replica set of one
  *
  * Each batch has ENTRIES takings, decided by the service's own functions, of users who take once each; time goes on by some
@@ -230,7 +230,7 @@ static int64_t live(int64_t from, int64_t until)
     return from + count;
 }
 
-/* The views that there is one of: the definition's, the checkpoint, and the mark. */
+/* What there is one of: the definition, the checkpoint, and the mark. */
 static void finish(void)
 {
     const struct checkpoint checkpoint = {.seq = lane.tail.seq};

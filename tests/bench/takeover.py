@@ -1,4 +1,4 @@
-"""tests/bench/takeover: kill -9 of all workers while no view has been written since the start, and how soon each coupon takes again."""
+"""tests/bench/takeover: kill -9 of all workers while no checkpoint has been written since the start, and how soon each coupon takes again."""
 import argparse
 import concurrent.futures
 import os
@@ -12,17 +12,17 @@ sys.path.insert(0, str(HERE.parent / "service"))
 
 from stack import WORKERS, Stack, wait_until  # noqa: E402
 
-COUPONS = 6  # of each worker: five windows of 100,000 entries are its bound
+COUPONS = 6  # of each worker: five redo logs of 100,000 entries are its bound
 BATCH = 1000
 
 
-def views_fail(stack, mode):
+def checkpoints_fail(stack, mode):
     stack.mongo.admin.command("configureFailPoint", "failCommand", mode=mode, data={
-        "failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.users", "errorCode": 96})
+        "failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.lanes", "errorCode": 96})
 
 
 def fill(way, coupon):
-    """Take until the window is full: then appends wait, and callers hear busy. How many were taken."""
+    """Take until the redo log is full: then appends wait, and callers hear busy. How many were taken."""
     taken = 0
     while True:
         items = [{"key": f"{taken + i}", "user": f"{coupon}-{taken + i}"} for i in range(BATCH)]
@@ -48,26 +48,26 @@ def measure(stack):
     for coupon, worker in coupons.items():
         stack.direct(worker, "ops").post("/coupons", {
             "id": coupon, "title": "t", "state": "active", "cap": {"policy": "none"}}).expect(201)
-    views_fail(stack, "alwaysOn")
+    checkpoints_fail(stack, "alwaysOn")
     with concurrent.futures.ThreadPoolExecutor(len(coupons) + 1) as pool:
         taken = sum(pool.map(lambda c: fill(stack.direct(coupons[c]), c), coupons))
-        waits = stack.metric("coupons_window_entries")
+        waits = stack.metric("coupons_redo_entries")
         pids = [stack.pid(f"worker-{i}") for i in range(WORKERS)]
-        views_fail(stack, "off")
+        checkpoints_fail(stack, "off")
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         began = time.monotonic()
         seconds = sorted(pool.map(lambda c: until_taken(stack, c, began), coupons))
-    print(f"{taken} taken, {waits} of them in windows; seconds until a coupon took again, {len(seconds)} coupons at once: "
+    print(f"{taken} taken, {waits} of them in redo logs; seconds until a coupon took again, {len(seconds)} coupons at once: "
           f"first {seconds[0]:.2f}, median {seconds[len(seconds) // 2]:.2f}, last {seconds[-1]:.2f}")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="tests/bench/takeover")
-    parser.add_argument("--entries", type=int, default=500_000, help="windows_max; window_max is a fifth of it (default: %(default)s)")
+    parser.add_argument("--entries", type=int, default=500_000, help="redo_max_all; redo_max is a fifth of it (default: %(default)s)")
     asked = parser.parse_args()
     os.environ["COUPONS_TEST"] = "1"  # mongod takes orders to fail
-    with Stack(f"[worker]\nwindow_max = {asked.entries // 5}\nwindows_max = {asked.entries}\nrequest_deadline_ms = 10000\n") as stack:
+    with Stack(f"[worker]\nredo_max = {asked.entries // 5}\nredo_max_all = {asked.entries}\nrequest_deadline_ms = 10000\n") as stack:
         measure(stack)
         stack.verify()
 

@@ -19,12 +19,12 @@ LIVED_S = 1.1  # who lived so long is replaced at once when it dies
 SLEEP_S = (2.5, 6.0)  # longer than the workload's holds live
 GROUPS = ("worker", "reporter", "runner", "deliverer")
 POINTS = re.findall(r'X\(\w+, "(\w+)"\)', (ROOT / "app/base/crash.h").read_text())
-SELDOM = {"views": (3, 20), "marked": (2, 8)}  # passed once for many batches
+SELDOM = {"parts": (3, 20), "checkpoint": (2, 8)}  # passed once for many batches
 OFTEN = (20, 120)  # a worker dies the so many-th time that it passes a point
 PASSED_S = 60
 RELOAD_S = 15
 CLAIMED_S = 3  # for a job to come, of those that the workload gives
-FLUSH = "[worker]\nbucket_flush_ms = 50\n"
+OFTEN_WRITTEN = "[worker]\ncheckpoint_ms = 50\n"
 
 
 def grown_up(stack, group):
@@ -252,7 +252,7 @@ class CrashPoint(KillMaster):
 
 
 class HalfWritten(CrashPoint):
-    """Where views are half written, that is seen from outside: everybody who would repair them sleeps meanwhile."""
+    """Where a checkpoint is half written, that is seen from outside: everybody who would write the rest sleeps meanwhile."""
 
     def __init__(self, stack, point):
         super().__init__(stack, point)
@@ -284,5 +284,5 @@ ROWS = {
     "coupond is replaced": Row(Restart, holds=frozenset(GROUPS)),
 }
 CRASHES = {f"a worker dies at point {point}":
-           Row(HalfWritten if point == "views" else CrashPoint, {"point": point}, (5, 9), frozenset(GROUPS),
-               settings=FLUSH) for point in POINTS}
+           Row(HalfWritten if point == "parts" else CrashPoint, {"point": point}, (5, 9), frozenset(GROUPS),
+               settings=OFTEN_WRITTEN) for point in POINTS}

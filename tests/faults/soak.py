@@ -1,7 +1,7 @@
 """A long time at 70 % of what the service can do: memory and latency stay flat, nothing is lost.
 
 What it can do is measured with millions of users and a small cache of MongoDB, as at the end of a long sale: what a new user
-costs shall depend on the coupons that sell now, not on all that ever did (see Parts in store/codec.h). There is a new coupon
+costs shall depend on the coupons that sell now, not on all that ever did (see Part in store/terms.h). There is a new coupon
 every minute, as in a shop that starts one sale after another.
 
 Flat: the median slope over the last two thirds of the time (the first fills our own caches) adds, over the whole time, no
@@ -132,12 +132,12 @@ def sustained_peak(stack, generator, say):
         return rates
 
     first, began = a_coupon(may_fail=True)[0], time.monotonic()
-    while stack.database.users.estimated_document_count() < FILL_USERS:
+    while sum(taken) < FILL_USERS:
         assert time.monotonic() - began < FILL_MOST_S, "the database is too slow for a soak"
         a_coupon(may_fail=True)
     peak = statistics.median(a_coupon())
-    indexes = stack.database.command("collStats", "users")["totalIndexSize"] / 2**20
-    say(f"{first:.0f} takings/s at first, {peak:.0f} in the median of {COUPON_S} s with {FILL_USERS:,} users, whose "
+    indexes = stack.database.command("collStats", "ledger")["totalIndexSize"] / 2**20
+    say(f"{first:.0f} takings/s at first, {peak:.0f} in the median of {COUPON_S} s with {FILL_USERS:,} users in a ledger whose "
         f"indexes have {indexes:.0f} MiB, at a cache of {CACHE_MIB} MiB")
     return peak, sum(taken)
 

@@ -270,13 +270,13 @@ def test_erasure_the_caps_start_anew_and_nothing_is_left():
     s.refused("user_cap_reached", user="e-1")
     s.look("e-1", 2)
     assert check(s.history()) == []
-    s.names = {"e-1": [("users", "c")]}
+    s.names = {"e-1": [("ledger", "c")]}
     assert check(s.history()) == [], "the name is there again"
     s.erase("e-1")
     assert found(s.history()) == {"erasure"}, "and once more it is gone"
 
 
-@pytest.mark.parametrize("place", [("ledger", "c"), ("users", "c"), ("jobs", None)])
+@pytest.mark.parametrize("place", [("ledger", "c"), ("buckets", "c"), ("jobs", None)])
 def test_erasure_a_name_is_left(place):
     s = forgotten()
     s.names = {"e-1": [place]}

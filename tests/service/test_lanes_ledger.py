@@ -75,6 +75,13 @@ def test_every_lane_is_told_and_has_its_own_buckets(told):
     assert parts.returncode == 0, parts.stdout
 
 
+def test_one_coupons_moves_are_no_others(told):
+    """In one run of verify."""
+    stack, coupon = told
+    done = stack.couponctl("verify", coupon, coupon)
+    assert done.returncode == 0 and done.stdout.count(": ok") == 2, done.stdout
+
+
 DAMAGE = {
     "how many lanes there are": ("ledger", {"_id.l": 1, "_id.seq": 2}, {"$set": {"k": 5}},
                                  r"lane 1: ledger seq 2 entry 0: lanes of the coupon: expected 4, found 5"),
