@@ -210,7 +210,7 @@ struct entry *add_erasure(struct batch *b, const char *user)
     return e;
 }
 
-void append_batch(struct batch *b)
+void append_and_free(struct batch *b)
 {
     struct append append = {b, APPEND_UNKNOWN};
     struct buf scratch = BUF_INIT;

@@ -38,7 +38,7 @@ struct entry *add_taking(struct batch *b, enum entry_kind kind, const char *user
 /* Append the erasure of this user. */
 struct entry *add_erasure(struct batch *b, const char *user);
 /* Append it to the ledger, and free it; aborts if that fails. */
-void append_batch(struct batch *b);
+void append_and_free(struct batch *b);
 
 /* Set a member of the coupon's document whose _id has that text, or number, under that name, to what cannot be decoded. */
 void damage(const char *collection, const char *coupon, const char *name, int64_t number, const char *text,

@@ -39,17 +39,17 @@ static void append_history(const char *coupon, int64_t lane, int64_t batches)
         if (seq % 2)
             take(b, "bob", 3 * seq + 1);
         take(b, "cid", 3 * seq + 2);
-        append_batch(b);
+        append_and_free(b);
     }
     b = begin_batch(coupon, lane, batches + 1);
     take(b, "ann", 9000);
     add_erasure(b, "ann");
     take(b, "cid", 9001);
     add_erasure(b, "bob");
-    append_batch(b);
+    append_and_free(b);
     b = begin_batch(coupon, lane, batches + 2);
     memcpy(take(b, "ann", 9002)->alias, "aaaabbbbccccdddd", ID_ALIAS_LEN);
-    append_batch(b);
+    append_and_free(b);
 }
 
 static struct erasure erasure_of(const char *coupon, int64_t seq, const char *user)
@@ -418,11 +418,11 @@ static void a_slow_read_sees_one_moment(void **state)
         for (int64_t seq = 1; seq <= batches; seq++) {
             b = begin_batch(coupon, 0, seq);
             take(b, "bob", seq);
-            append_batch(b);
+            append_and_free(b);
         }
         b = begin_batch(coupon, 0, batches + 1);
         add_erasure(b, "bob");
-        append_batch(b);
+        append_and_free(b);
         if (!make_slow(8, 3000)) {
             reader.session->ops->close(reader.session);
             skip();

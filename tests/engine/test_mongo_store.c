@@ -821,7 +821,7 @@ static void append_due(const char *coupon, int64_t lane, int64_t seq, const int6
         e->g = (uint32_t)i + 1;
         e->reserved_until_ms = ends[i] ? DAY + ends[i] : 0;
     }
-    append_batch(b);
+    append_and_free(b);
 }
 
 /* What comes after a place, at most two at a time, as "seq seq ...", each call's in brackets. */

@@ -89,7 +89,7 @@ static void users_are_read_in_one_go_also_absent_doubled_and_of_several_coupons(
 
             for (int i = 0; i < 10; i++)
                 take(b, arena_printf(&b->arena, "u-%d", (int)(seq - 1) * 20 + i * 2 + k), seq * 10 + i, NULL);
-            append_batch(b);
+            append_and_free(b);
         }
     for (int i = 0; i < 600; i++)
         reads[i] = (struct user_read){.coupon = coupons[i % 2], .user = arena_printf(&arena, "u-%d", i % 300)};
@@ -131,7 +131,7 @@ static void append_many_of_ann(const char *coupon, int64_t lane, int64_t batches
             e->user = "ann";
             memcpy(e->alias, alias_of(e->user).text, sizeof e->alias);
         }
-        append_batch(b);
+        append_and_free(b);
     }
 }
 
@@ -192,7 +192,7 @@ static void a_name_may_look_like_what_the_server_would_compute(void **state)
 
         for (int i = 0; i < 5; i++)
             take(b, names[i], seq * 5 + i, NULL);
-        append_batch(b);
+        append_and_free(b);
     }
     for (int i = 0; i < 5; i++) {
         const struct user_read read = read_user(coupon, 0, names[i]);
@@ -215,13 +215,13 @@ static void what_an_erasure_left_behind_is_nobody_and_what_came_after_is_all_the
 
         append_many_of_ann(coupon, 0, before);
         add_erasure(b, "ann");
-        append_batch(b);
+        append_and_free(b);
         read = read_user(coupon, 0, "ann");
         assert_null(read.user_state);
         assert_int_equal(read.seq, before + 1);
         b = begin_batch(coupon, 0, before + 2);
         memcpy(take(b, "ann", 5000, NULL)->alias, "fedcba9876543210", ID_ALIAS_LEN);
-        append_batch(b);
+        append_and_free(b);
         read = read_user(coupon, 0, "ann");
         assert_non_null(read.user_state);
         assert_int_equal(read.user_state->count, 1);
@@ -243,7 +243,7 @@ static void append_users_with_much(const char *coupon, struct user_read *reads, 
 
         for (int k = 0; k < 400; k++)
             take(b, user, i * 400 + k, NULL)->metadata = metadata;
-        append_batch(b);
+        append_and_free(b);
         reads[i] = (struct user_read){.coupon = coupon, .user = user};
     }
 }
@@ -313,14 +313,14 @@ static void a_batch_that_cannot_be_read_is_a_matter_of_those_whom_it_names(void 
         for (int64_t seq = 1; seq <= 3; seq++) {
             b = begin_batch(coupon, 0, seq);
             take(b, seq == 2 ? "ann" : "bob", seq, NULL);
-            append_batch(b);
+            append_and_free(b);
         }
         b = begin_batch(coupon, 0, 4);
         take(b, "cid", 4, NULL);
-        append_batch(b);
+        append_and_free(b);
         b = begin_batch(other, 0, 1);
         take(b, "ann", 1, NULL);
-        append_batch(b);
+        append_and_free(b);
         damage("ledger", coupon, "_id.seq", 2, NULL, members[i]);
         assert_int_equal(session->ops->users(session, &arena, reads, 6), STORE_FAILED);
         for (int k = 0; k < 6; k++) {
@@ -390,7 +390,7 @@ static void a_wallet_has_what_a_user_did_in_every_coupon_and_no_jobs(void **stat
             e->count = 1;
             e->job = "wallet3";
         }
-        append_batch(b);
+        append_and_free(b);
     }
     assert_int_equal(mongo_user_everywhere(session, "wallet", take_state, &taken), STORE_OK);
     assert_int_equal(taken.count, 2);
@@ -402,7 +402,7 @@ static void a_wallet_has_what_a_user_did_in_every_coupon_and_no_jobs(void **stat
     assert_int_equal(cut.count, 1);
     b = begin_batch(coupons[0], 0, 2);
     add_erasure(b, "wallet");
-    append_batch(b);
+    append_and_free(b);
     taken = (struct taken){.most = 8};
     assert_int_equal(mongo_user_everywhere(session, "wallet", take_state, &taken), STORE_OK);
     assert_int_equal(taken.count, 1);
@@ -422,11 +422,11 @@ static void a_wallet_of_many_batches_is_whole(void **state)
     for (int64_t seq = 1; seq <= MANY; seq++) {
         b = begin_batch(many, 0, seq);
         take(b, "much", seq, NULL);
-        append_batch(b);
+        append_and_free(b);
     }
     b = begin_batch(few, 3, 1);
     take(b, "much", 1, NULL);
-    append_batch(b);
+    append_and_free(b);
     assert_int_equal(mongo_user_everywhere(session, "much", take_state, &taken), STORE_OK);
     assert_int_equal(taken.count, 2);
     assert_int_equal(taken.redemptions, MANY + 1);
@@ -445,7 +445,7 @@ static void an_order_is_found_with_all_who_named_it_and_nobody_else(void **state
         take(b, "ann", 1, "order-1");
         take(b, "bob", 2, "order-2");
         take(b, i ? "cid" : "ann", 3, "order-1");
-        append_batch(b);
+        append_and_free(b);
     }
     assert_int_equal(mongo_order_everywhere(session, "order-1", take_state, &taken), STORE_OK);
     assert_int_equal(taken.count, 3); /* ann in both, cid in one */
@@ -455,15 +455,15 @@ static void an_order_is_found_with_all_who_named_it_and_nobody_else(void **state
     assert_int_equal(taken.count, 0);
     b = begin_batch(coupons[0], 0, 2); /* an order that comes with the spending of a hold */
     add_taking(b, ENTRY_RESERVE, "dot", 9, NULL);
-    append_batch(b);
+    append_and_free(b);
     b = begin_batch(coupons[0], 0, 3);
     add_taking(b, ENTRY_SPEND, "dot", 9, "order-3")->was = SLOT_RESERVED;
-    append_batch(b);
+    append_and_free(b);
     assert_int_equal(mongo_order_everywhere(session, "order-3", take_state, &taken), STORE_OK);
     assert_int_equal(taken.count, 1);
     b = begin_batch(coupons[0], 0, 4);
     add_erasure(b, "dot");
-    append_batch(b);
+    append_and_free(b);
     taken = (struct taken){.most = 8};
     assert_int_equal(mongo_order_everywhere(session, "order-3", take_state, &taken), STORE_OK);
     assert_int_equal(taken.count, 0);
@@ -486,7 +486,7 @@ static void an_order_of_many_users_has_them_all(void **state)
 
         for (int k = 0; k < 250; k++) /* a megabyte */
             take(b, arena_printf(&b->arena, "many-%d", (int)seq), seq * 250 + k, "order-many")->metadata = metadata;
-        append_batch(b);
+        append_and_free(b);
     }
     for (int most = 3; most < 8; most += 4) { /* stopped by the caller, as soon as it wants */
         taken = (struct taken){.most = most};
@@ -515,7 +515,7 @@ static void a_jobs_progress_is_folded_from_its_own_entries(void **state)
             e->job = k == 0 ? "job-1" : "job-2";
             e->step = seq;
         }
-        append_batch(b);
+        append_and_free(b);
     }
     assert_int_equal(session->ops->job(session, coupon, 0, "job-1", &arena, &read), STORE_OK);
     assert_non_null(read);
@@ -544,7 +544,7 @@ static void a_users_hash_is_the_term_that_batches_have(void **state)
     bson_t *filter;
 
     take(b, "hashed", 1, NULL);
-    append_batch(b);
+    append_and_free(b);
     assert_int_equal(session->ops->user_hash(session, "hashed", &hash), STORE_OK);
     assert_int_equal(session->ops->user_hash(session, "hashed", &again), STORE_OK);
     assert_true(hash == again);
