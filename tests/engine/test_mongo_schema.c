@@ -197,7 +197,8 @@ static void a_database_of_before_the_first_release_is_refused(void **state)
     for (int noted = 1; noted >= 0; noted--) {
         if (!noted) {
             drop_database();
-            run(BCON_NEW("insert", "ledger", "documents", "[", "{", "_id", "{", "c", "sale", "l", BCON_INT32(0), "seq", BCON_INT32(1), "}", "}", "]"));
+            run(BCON_NEW("insert", "ledger", "documents", "[", "{", "_id", "{",
+                         "c", "sale", "l", BCON_INT32(0), "seq", BCON_INT32(1), "}", "}", "]"));
         }
         assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
         assert_non_null(strstr(message, "has schema 1, from before the first release"));
@@ -248,7 +249,8 @@ static void the_key_of_names_is_made_once_and_its_loss_is_told(void **state)
 
     /* out of a backup that lacks the version as well: users that are there have a key, and another one would find none of them */
     run(BCON_NEW("drop", "schema"));
-    run(BCON_NEW("insert", "ledger", "documents", "[", "{", "_id", "{", "c", "old", "l", BCON_INT32(0), "seq", BCON_INT32(1), "}", "}", "]"));
+    run(BCON_NEW("insert", "ledger", "documents", "[", "{", "_id", "{",
+                 "c", "old", "l", BCON_INT32(0), "seq", BCON_INT32(1), "}", "}", "]"));
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
     assert_non_null(strstr(message, "has schema 1, from before the first release"));
     assert_int_equal(mongo_name_key(session, &found), STORE_NOT_FOUND);
