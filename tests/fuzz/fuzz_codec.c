@@ -33,20 +33,17 @@ static bool copy_batch(const bson_t *doc, bson_t *copy, struct arena *a)
     return true;
 }
 
-static const struct name_key name_key = {{{0}}};
-
-static bool copy_user_state(const bson_t *doc, bson_t *copy, struct arena *a)
+static bool copy_checkpoint(const bson_t *doc, bson_t *copy, struct arena *a)
 {
-    const char *coupon;
-    struct user_state *u = codec_user_state_get(doc, a, &coupon);
-    struct name_hash hash;
+    struct checkpoint c;
     bson_t view;
 
-    if (!u || !codec_user_state_id_get(doc, &coupon, &hash))
+    (void)a;
+    if (!codec_checkpoint_get(doc, &c))
         return false;
-    codec_user_state_id(copy, "_id", coupon, &hash);
+    codec_lane_id(copy, "_id", "c", 0);
     bson_append_document_begin(copy, "view", 4, &view);
-    codec_user_state_put(&view, coupon, u, &name_key);
+    codec_checkpoint_put(&view, &c);
     bson_append_document_end(copy, &view);
     return true;
 }
@@ -82,7 +79,7 @@ static bool copy_coupon(const bson_t *doc, bson_t *copy, struct arena *a)
     return true;
 }
 
-static copier *const copiers[] = {copy_batch, copy_user_state, copy_bucket, copy_coupon};
+static copier *const copiers[] = {copy_batch, copy_checkpoint, copy_bucket, copy_coupon};
 #define COPIERS (sizeof copiers / sizeof *copiers)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
