@@ -11,7 +11,6 @@
 #include "verify/part.h"
 #include "verify/replay.h"
 #include "verify/replay_lanes.h"
-#include "verify/sums.h"
 
 /* couponctl is no library: its pure parts are compiled in here */
 #include "ctl/batch_in.c"
