@@ -1,6 +1,7 @@
 /* http/blocking_pool.c -- see blocking_pool.h. */
 #include "http/blocking_pool.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -15,7 +16,8 @@ struct blocking_pool {
     struct worker *worker;
     int threads;
     pthread_t thread[16];
-    struct shares *places; /* of those that wait */
+    struct shares *places;  /* of those that wait */
+    struct shares *running; /* of the threads: of each key all but one */
     pthread_mutex_t lock;
     pthread_cond_t some;
     struct request *first, *last; /* those that wait */
@@ -47,35 +49,58 @@ bool blocking_pool_push(struct blocking_pool *a, struct request *r)
     return !stopped;
 }
 
-/* NULL: stopped, and none waits. */
-static struct request *take(struct blocking_pool *a)
+/* The first one whose key may have another thread; NULL: none. Under the lock. */
+static struct request *next(struct blocking_pool *a, char name[ADDRESS_OWNER_SIZE])
 {
-    char name[ADDRESS_OWNER_SIZE];
+    struct request *before = NULL;
+
+    for (struct request *r = a->first; r; before = r, r = r->next) {
+        if (!shares_take(a->running, shares_name(r, name), 1))
+            continue;
+        if (before)
+            before->next = r->next;
+        else
+            a->first = r->next;
+        if (a->last == r)
+            a->last = before;
+        return r;
+    }
+    return NULL;
+}
+
+/* name: its key's, to be given to done(). NULL: stopped, and none waits. */
+static struct request *take(struct blocking_pool *a, char name[ADDRESS_OWNER_SIZE])
+{
     struct request *r;
 
     pthread_mutex_lock(&a->lock);
-    while (!a->first && !a->stop)
+    while (!(r = next(a, name)) && !(a->stop && !a->first))
         pthread_cond_wait(&a->some, &a->lock);
-    r = a->first;
-    if (r)
-        a->first = r->next;
-    if (!a->first)
-        a->last = NULL;
     pthread_mutex_unlock(&a->lock);
     if (r)
-        shares_give(a->places, shares_name(r, name), 1);
+        shares_give(a->places, name, 1);
     return r;
+}
+
+static void done(struct blocking_pool *a, const char *name)
+{
+    pthread_mutex_lock(&a->lock);
+    shares_give(a->running, name, 1);
+    pthread_cond_broadcast(&a->some);
+    pthread_mutex_unlock(&a->lock);
 }
 
 static void *blocking_pool_main(void *argument)
 {
     struct blocking_pool *a = argument;
     struct store *session = mongo_session(a->worker->mongo);
+    char name[ADDRESS_OWNER_SIZE];
     struct request *r;
 
-    while ((r = take(a))) {
+    while ((r = take(a, name))) {
         r->session = session;
         reactor_run(r, r->then);
+        done(a, name);
     }
     session->ops->close(session);
     return NULL;
@@ -88,6 +113,7 @@ struct blocking_pool *blocking_pool_start(struct worker *w, int threads, const c
     a->worker = w;
     a->threads = threads;
     a->places = shares_new(WAITING_MAX, WAITING_MAX);
+    a->running = shares_new(INT_MAX, threads > 1 ? threads - 1 : 1);
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->some, NULL);
     for (int i = 0; i < a->threads; i++)
@@ -108,6 +134,7 @@ void blocking_pool_stop(struct blocking_pool *a)
 void blocking_pool_free(struct blocking_pool *a)
 {
     shares_free(a->places);
+    shares_free(a->running);
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->some);
     free(a);

@@ -2,8 +2,8 @@
  * http/blocking_pool.h -- a few threads, each with its own database session, for handlers that block (lists, reports, jobs); and a second
  * pool for those that block for long (imports, exports).
  *
- * Order    that of arrival. A bounded number waits, of each key no more than its share (shares.h). How many streams of one key run at a
- *          time is bounded by nginx
+ * Order    that of arrival, but one key never has all threads: what it asks beyond that waits. A bounded number waits, of each key no
+ *          more than its share (shares.h)
  */
 #ifndef HTTP_BLOCKING_POOL_H
 #define HTTP_BLOCKING_POOL_H

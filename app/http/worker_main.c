@@ -26,7 +26,7 @@
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 20
-#define STREAM_THREADS 3 /* nginx lets one key have two streams at a time, which leaves one (coupons_streams) */
+#define STREAM_THREADS 3 /* one key has two of them at most */
 #define MALLOC_ARENAS 4 /* glibc's default is one per thread, each keeping what it ever held */
 
 /* ---- what the engine counts ---- */

@@ -2,15 +2,16 @@
 import collections
 import contextlib
 import itertools
+import select
 import socket
 import time
 
 import pytest
 
 import fastcgi
-from client import Http, Reply, http_request
+from client import Http, Reply
 from own_nginx import own_nginx
-from stack import Stack, wait_until
+from stack import PATIENCE_S, Stack, wait_until
 from swarm import Call, DirectWay, HttpWay, Swarm, by_code, swarm, take
 
 RATE = 40
@@ -207,26 +208,27 @@ def test_the_batches_of_one_coupon_leave_room_for_its_other_callers(stack):
 
 
 def test_a_key_has_two_streams_at_a_time(stack):
-    """Clients that do not read keep theirs; the next is told to come again, and other keys and calls notice nothing."""
+    """Of a worker. Clients that do not read keep theirs; the next one waits, and other keys and calls notice nothing."""
+    door = stack.direct(0, "ops")
     coupon, key = stack.coupon(cap={"total": None}, codes={"source": "imported"}), stack.new_key("ops")
     stack.import_codes(coupon, [f"LONG-{i:059}" for i in range(60_000)])
-    ours = Http(stack.port, key)
-    at = f"/coupons/{coupon}/codes"
+    at, fields = f"/coupons/{coupon}/codes", [("Authorization", f"Bearer {key}")]
+    stream = fastcgi.request(fastcgi.params_of("GET", at, fields, None))
     with contextlib.ExitStack() as lazy:
+        held = []
         for _ in range(2):
-            s = lazy.enter_context(socket.socket())
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            s.connect(("127.0.0.1", stack.port))
-            s.sendall(http_request("GET", at, [("Authorization", f"Bearer {key}")], None))
-            assert s.recv(1)
-        for more in (("GET", at, None, {}), ("GET", f"/coupons/{coupon}/ledger", None, {}),
-                     ("GET", f"/coupons/{coupon}/redemptions?limit=1", None, {"Accept": "text/csv"}), ("POST", at, b"A", {"Content-Type": "text/plain"}),
-                     ("GET", "/coupons/-/users/u/export", None, {})):
-            method, target, body, headers = more
-            refused = ours.request(method, target, body, headers=headers)
-            refused.problem("rate_limited")
-            assert refused.header("RateLimit-Policy") == '"streams";q=2' and refused.header("RateLimit") == '"streams";r=0', refused
-            assert refused.header("Retry-After") == "1", refused
-        ours.get(f"/coupons/{coupon}/redemptions?limit=1").expect(200)
-        assert stack.client("ops").get(at).expect(200).body.count(b"LONG-") == 60_000
-    wait_until("its streams to have ended", lambda: ours.get(f"/coupons/{coupon}/ledger").status == 200)
+            held.append(lazy.enter_context(door.connect()))
+            held[-1].sendall(stream)
+            assert held[-1].recv(1)
+        third = lazy.enter_context(door.connect())
+        third.sendall(fastcgi.request(fastcgi.params_of("GET", f"/coupons/{coupon}/ledger", fields, None)))
+        other = stack.direct(0, "ops")
+        assert other.get(at).expect(200).body.count(b"LONG-") == 60_000
+        other.get(f"/coupons/{coupon}/redemptions?limit=1").expect(200)
+        answered = select.poll()
+        answered.register(third, select.POLLIN)
+        assert answered.poll(0) == [], "it has not waited"
+        for s in held:
+            s.close()
+        assert answered.poll(PATIENCE_S * 1000), "its turn does not come"
+
