@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from effort import effort
+from stack import Stack, wait_until
 
 USERS, SLOTS = 1200, 20_000
 ROUNDS = effort(6, 30)
@@ -13,8 +14,6 @@ ROUNDS = effort(6, 30)
 @pytest.fixture(scope="module")
 def taken():
     """A stack whose mongod takes orders to fail, and a coupon that so many users took; others took another."""
-    from stack import Stack
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COUPONS_TEST", "1")
         with Stack() as stack:
@@ -22,6 +21,8 @@ def taken():
             for start in range(0, USERS, 100):
                 take(stack, coupon, range(start, start + 100))
                 take(stack, other, range(start, start + 50))
+            seq = stack.counts(coupon)["seq"]
+            wait_until("the checkpoint", lambda: stack.database.lanes.find_one({"_id.c": coupon, "view.seq": {"$gte": seq}}))
             stack.verify(coupon, other)
             yield stack, coupon
 
