@@ -172,8 +172,6 @@ void reply_send(struct request *r, bool stream)
         buf_puts(h, "\r\nContent-Length: ");
         buf_int(h, (int64_t)p->body.len);
     }
-    if (stream) /* or nginx would keep on its disk what a slow client has not read, up to 1 GiB each */
-        buf_puts(h, "\r\nX-Accel-Buffering: no");
     buf_puts(h, "\r\n\r\n");
     FCGX_PutStr(h->data, (int)h->len, out);
     if (!stream && !r->head && p->body.len)
