@@ -153,6 +153,20 @@ static void job_done(struct checkpoint_job *job)
     pthread_mutex_unlock(&c->lock);
 }
 
+/* The list is by deadline. Most are later than all others; a lane that failed comes behind those that are due before it tries again. */
+static void insert_unflushed(struct committer *c, struct lane *l)
+{
+    struct lane *later = c->unflushed;
+
+    if (!later || !mono_before(l->flush_at, later->unflushed_prev->flush_at)) {
+        DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
+        return;
+    }
+    while (!mono_before(l->flush_at, later->flush_at))
+        later = later->unflushed_next;
+    DL_PREPEND_ELEM2(c->unflushed, later, l, unflushed_prev, unflushed_next);
+}
+
 static void set_deadline(struct committer *c, struct lane *l, int64_t ms)
 {
     struct mono at = mono_add_ms(mono_now(), ms);
@@ -165,10 +179,7 @@ static void set_deadline(struct committer *c, struct lane *l, int64_t ms)
         DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
     l->unflushed = true;
     l->flush_at = at;
-    if (ms > TOGETHER_MS)
-        DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
-    else
-        DL_PREPEND2(c->unflushed, l, unflushed_prev, unflushed_next); /* the list is by deadline, but for those due at once */
+    insert_unflushed(c, l);
 }
 
 void note_unflushed(struct committer *c, struct lane *l)
@@ -231,12 +242,14 @@ static void submit_checkpoint(struct committer *c, struct lane *l)
 }
 
 static void forget_lane(struct committer *c, struct lane *l);
+static void count_redo(struct committer *c, struct lane *l);
 
 /* Others wrote a checkpoint that covers the tail, or more. */
 static void note_covered(struct committer *c, struct lane *l, int64_t seq)
 {
     if (seq == l->tail.seq) {
         lane_checkpointed(l, seq);
+        count_redo(c, l);
         answer_watchers(c, l);
         return;
     }
@@ -910,8 +923,11 @@ static void flush_all(struct committer *c)
 {
     while ((c->unflushed || is_flushing(c)) && mono_before(mono_now(), c->give_up)) {
         struct checkpoint_job *finished;
+        struct lane *one;
+        size_t left; /* those that fail are in the list again */
 
-        for (struct lane *l = c->unflushed, *next; l; l = next) {
+        DL_COUNT2(c->unflushed, one, left, unflushed_next);
+        for (struct lane *l = c->unflushed, *next; l && left > 0; l = next, left--) {
             next = l->unflushed_next;
             flush_lane(c, l);
         }

@@ -3,7 +3,7 @@
  *
  * Says     "not there" for a user only if no batch up to `seq` names them; it holds for the tail if seq is the tail's. It may wrongly say
  *          that a user may be there: then they are read, which costs only time
- * Begins   empty, up to seq 0: correct for a lane that this process follows from its first batch. Each later batch is added. If one is
+ * Begins   empty, up to seq 0: correct for a lane that this process follows from its first taking. Each later batch is added. If one is
  *          missing, or has entries whose names were emptied, the filter is dropped and says nothing any more
  * Memory   Bloom filters, each twice as large as the one before it, with 12 bits per user (16 below 1 MiB), from a room that the lanes of a
  *          committer share

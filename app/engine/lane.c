@@ -495,6 +495,8 @@ static enum store_status lay_first(struct lane *l, struct batch **batches, size_
     }
     if (base) {
         l->tail = batches[0]->head;
+        if (l->tail.ordinal == 0)
+            l->filter.seq = l->tail.seq; /* nothing was taken up to here, so it misses nobody */
         batch_free(batches[0]);
     }
     return lay_all(l, batches + base, count - base);

@@ -65,7 +65,6 @@ struct committer {
     int64_t redo_bytes;   /* likewise, with batches of unknown outcome */
     int64_t filter_bytes;    /* as last reported, like: */
     int64_t user_bytes;
-    int unread;              /* users of this round who were certainly new */
     struct zone_day *zones;
     struct buf scratch;
     size_t ops_most;         /* most requests in the next round: below ROUND_OPS_MAX while their users fill the memory */

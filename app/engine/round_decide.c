@@ -447,8 +447,8 @@ static void expire(struct lane_work *p, const char *user, int64_t n, uint32_t g)
     struct loaded_user *u = user ? work_user(p, user) : NULL;
     size_t before = p->batch->count;
 
-    if (!u || !u->user_state)
-        return;
+    if (!u || !u->user_state || !u->writable)
+        return; /* what is left is found again */
     decide_expire(&p->d, u->user_state, n, g);
     u->changed = u->changed || p->batch->count > before;
 }

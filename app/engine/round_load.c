@@ -141,7 +141,9 @@ static void load_cold(struct committer *c, struct round *r)
         l->stale = l->stale && !l->loaded;
         if (l->loaded && l->redo_log)
             note_unflushed(c, l);
-        if (!l->loaded)
+        if (l->loaded)
+            answer_watchers(c, l);
+        else
             defer(c, whose[i], c->config.backoff_ms);
     }
 }

@@ -52,16 +52,18 @@ const struct user_state *user_cache_find(struct lane_users *u, const char *user)
 
 void user_cache_keep(struct lane_users *u, const struct user_state *state)
 {
-    struct cached_user *c = find(u, state->user);
+    struct cached_user *old = find(u, state->user), *c = NULL;
 
-    if (c)
-        forget(c);
-    if (user_state_is_nobody(state))
+    if (!user_state_is_nobody(state)) {
+        c = checked(calloc(1, sizeof *c));
+        c->lane = u;
+        c->state = user_state_flat(state, &c->bytes);
+        c->bytes += ENTRY_BYTES;
+    }
+    if (old)
+        forget(old); /* only now: state may share its memory */
+    if (!c)
         return;
-    c = checked(calloc(1, sizeof *c));
-    c->lane = u;
-    c->state = user_state_flat(state, &c->bytes);
-    c->bytes += ENTRY_BYTES;
     HASH_ADD_KEYPTR(hh, u->by_name, c->state->user, strlen(c->state->user), c);
     DL_APPEND(u->cache->lru, c);
     u->cache->bytes += (int64_t)c->bytes;

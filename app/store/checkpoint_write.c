@@ -191,8 +191,10 @@ static bool send_some(struct group *g, enum todo todo, size_t *next)
 
         if (item->todo != todo)
             continue;
-        if (item->part->definition && !read_times(g, item->part, &times))
-            return false;
+        if (item->part->definition && !read_times(g, item->part, &times)) {
+            item->todo = TODO_LOST;
+            continue;
+        }
         (inserts ? put_insert : put_update)(g, &list, item, &times);
         g->sent[g->sent_count++] = item;
     }

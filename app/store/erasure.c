@@ -249,18 +249,19 @@ enum store_status mongo_erase_names(struct store *s, const struct erasure *e)
         return STORE_FAILED;
     for (int i = 0; i < ROUNDS_MAX; i++) {
         status = find_noted(session, e, &own);
-        if (status != STORE_OK || own.count == 0)
-            break;
+        if (status != STORE_OK || own.count == 0) {
+            emptyings_free(&own);
+            return status;
+        }
         user = name_of(own.items[0].batch, e->alias);
         status = user ? empty_others(session, e, user) : STORE_OK;
         if (status == STORE_OK)
             status = empty_all(session, &own, true);
         emptyings_free(&own);
         if (status != STORE_OK)
-            break;
+            return status;
     }
-    emptyings_free(&own);
-    return status;
+    return STORE_FAILED; /* others changed it each time: the note is still there */
 }
 
 /* ---- unfinished erasures ---- */

@@ -410,6 +410,19 @@ static void whoever_loads_a_lane_behind_its_first_batch_reads_everybody(void **s
     assert_known(1, "v");
 }
 
+/* As when a job has made its slots, and its definition was changed, before the sale begins. */
+static void whoever_loads_a_lane_before_its_first_taking_reads_nobody_new(void **state)
+{
+    (void)state;
+    create();
+    tick(0, MANY);
+    catch_up(0);
+    assert_true(says_new(1));
+    take_many(1, "u");
+    assert_known(1, "u");
+    assert_true(says_new(1));
+}
+
 static void names_that_were_emptied_leave_no_filter(void **state)
 {
     size_t before;
@@ -559,6 +572,7 @@ int main(void)
         T(what_another_appended_meanwhile_is_found_by_the_append_that_fails),
         T(a_lane_that_was_loaded_past_a_batch_says_nothing_any_more),
         T(whoever_loads_a_lane_behind_its_first_batch_reads_everybody),
+        T(whoever_loads_a_lane_before_its_first_taking_reads_nobody_new),
         T(names_that_were_emptied_leave_no_filter),
         T(steps_of_jobs_are_repeated_over_an_empty_filter),
         cmocka_unit_test_setup_teardown(the_least_used_lanes_give_up_their_filters, two_engines_with_little_room, stop_engines),
