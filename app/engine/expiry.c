@@ -9,7 +9,7 @@
 #include "engine/cached_bucket.h"
 #include "engine/redo_log.h"
 
-#define DUE_MOST 64    /* buckets, or users, searched in one round: the next one goes on */
+#define DUE_MOST 64    /* buckets, or batches, searched in one round: the next one goes on */
 #define KNOWN_MOST 4096 /* of those already known */
 #define LISTED_MOST 1024 /* users listed as due, besides the last batch's: they are loaded together */
 

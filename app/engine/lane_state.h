@@ -46,7 +46,7 @@ struct lane {
     int64_t definition_seq;
     int64_t definition_stored_seq; /* that of the stored one: if lower, it is to be written */
 
-    struct checkpoint checkpoint;  /* as stored, or as far as is known; its time and place of sweeping: the present ones */
+    struct checkpoint checkpoint;  /* seq as stored, as far as is known; the rest: the present */
     bool checkpoint_late;          /* `due` or the place moved without a batch: to be written */
     struct redo_batch *redo_log;   /* the batches after it, ascending */
     size_t redo_entries;

@@ -25,7 +25,7 @@ struct lane_users {
     struct cached_user *by_name;
 };
 
-/* The user's state; NULL: not in the cache. Read-only, and valid until the next batch of any lane is applied. */
+/* The user's state; NULL: not in the cache. Read-only, and valid until a user of any lane is kept. */
 const struct user_state *user_cache_find(struct lane_users *u, const char *user);
 /* Apply a batch of the lane's: own: it brings the new states. */
 void user_cache_apply(struct lane_users *u, const struct batch *b, bool own);

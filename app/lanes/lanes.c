@@ -944,9 +944,8 @@ static void lanes_free(struct multilane *multilane)
     struct lanes *s = lanes_of(multilane);
     struct group *g, *next;
 
-    HASH_ITER(hh, s->groups, g, next) {
-        forget_group(s, g);
-    }
+    HASH_ITER(hh, s->groups, g, next)
+        forget_group(s, g); // cppcheck-suppress uninitvar
     lane_totals_free(s->totals);
     multilane_release(&s->multilane);
     pthread_cond_destroy(&s->some);

@@ -104,6 +104,7 @@ static void put_view(bson_t *doc, const struct part_write *w, const struct times
 
 static bool is_new(const struct part_write *w)
 {
+    assert(w->bucket || w->definition);
     return w->bucket ? !w->bucket->stored : w->definition->version == 1;
 }
 

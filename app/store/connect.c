@@ -511,7 +511,6 @@ int mongo_prepare(struct mongo *m, char *message, size_t size)
             status = -1;
         }
     if (status == 0)
-    if (status == 0)
         status = begin_watermark(session, until, message, size);
     session_close(&session->store);
     return status;

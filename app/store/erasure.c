@@ -151,7 +151,7 @@ static void put_update(bson_t *updates, size_t k, const struct emptying *e, cons
     bson_destroy(&set);
 }
 
-/* The fingerprint goes too: it would confirm a guess of the request. */
+/* Fingerprints go too: they would confirm a guess of the request. */
 static enum store_status empty_all(struct session *session, const struct emptyings *list, bool last)
 {
     AUTO_BSON command = BSON_INITIALIZER;

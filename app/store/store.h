@@ -296,7 +296,7 @@ struct store_ops {
     /* Append batches of different lanes in one unordered majority insert; fills each result. STORE_FAILED if any result is UNKNOWN. */
     enum store_status (*append)(struct store *s, struct append *appends, size_t count);
 
-    /* Linearizable: fill unmoved for each. */
+    /* Fill unmoved for each, as of after the call began. */
     enum store_status (*confirm)(struct store *s, struct confirm *confirms, size_t count);
 
     /* Write buckets and definitions, unordered; fills each written. *when: not earlier than any of the writes. */

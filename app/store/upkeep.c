@@ -113,7 +113,7 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
     return status;
 }
 
-/* A view written since with another clean-up time is not marked: it must be handled again. */
+/* A definition written since with another clean-up time is not marked: it must be handled again. */
 enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over)
 {
     /* clang-format off */
@@ -127,8 +127,6 @@ enum store_status mongo_over_seen(struct store *s, const struct over_coupon *ove
 
     return session_write(session_of(s), command, NULL);
 }
-
-/* ---- erased users ---- */
 
 /* ---- the codes of a coupon that is over ---- */
 
