@@ -112,15 +112,6 @@ struct metrics_slot *metrics_slot(int slot)
     return &slots[slot];
 }
 
-bool metrics_own_place(int *slot, int *bank)
-{
-    *slot = (int)(own - slots);
-    for (*bank = 0; *bank < METRICS_BANKS; ++*bank)
-        if (own_bank == &own->banks[*bank])
-            return true;
-    return false;
-}
-
 void metrics_attach(int slot)
 {
     own = metrics_slot(slot);

@@ -128,8 +128,6 @@ void metrics_attach(int slot);
 void metrics_leave(int slot, int pid);
 /* A slot, for reading. 0 <= slot < METRICS_SLOTS. */
 struct metrics_slot *metrics_slot(int slot);
-/* This process's slot and bank. False: it has none that others see. */
-bool metrics_own_place(int *slot, int *bank);
 
 /* Add n (gauges: may be negative) to a metric without labels. */
 void metrics_add(enum metric m, int64_t n);

@@ -108,15 +108,6 @@ struct entry *batch_add(struct batch *b, enum entry_kind kind)
     return e;
 }
 
-bool batch_defines(const struct batch *b)
-{
-    size_t i = 0;
-
-    while (i < b->count && b->entries[i].kind != ENTRY_DEFINE && b->entries[i].kind != ENTRY_DELETE)
-        i++;
-    return i < b->count;
-}
-
 /* Writes into reserved room; pen_down() adds the bytes to the buffer. */
 struct pen {
     char *at;

@@ -279,8 +279,6 @@ void batch_tails_digest(const uint8_t (*hashes)[HASH_LEN], size_t lanes, uint8_t
 /* A batch without entries, with a new id. */
 struct batch *batch_new(const char *coupon, int64_t lane);
 void batch_free(struct batch *b);
-/* True if it changes the coupon's definition. */
-bool batch_defines(const struct batch *b);
 /* Append an entry. The pointer is valid until the next batch_add(). */
 struct entry *batch_add(struct batch *b, enum entry_kind kind);
 

@@ -76,15 +76,6 @@ bool request_catch_up(struct request *r, int64_t lane)
     return engine_catch_up(r->worker->engine, r->coupon, lane, mono_ms_between(mono_now(), r->op.deadline)) == STORE_OK;
 }
 
-bool request_catch_up_all(struct request *r)
-{
-    int64_t lanes = r->op.coupon_now->lanes, lane = 0;
-
-    while (lane < lanes && request_catch_up(r, lane))
-        lane++;
-    return lane == lanes;
-}
-
 static enum handled hand_to(struct blocking_pool *a, struct request *r, handler *then)
 {
     r->then = then;

@@ -23,8 +23,6 @@ bool request_open_coupon(struct request *r);
 /* On a blocking thread: wait until a lane's checkpoint has caught up with its ledger. False: not by r->op.deadline, the database is
  * slow. */
 bool request_catch_up(struct request *r, int64_t lane);
-/* The same for all lanes of r->op.coupon_now. */
-bool request_catch_up_all(struct request *r);
 /* Run `then` on a blocking thread, with r->session set. */
 enum handled request_to_blocking_pool(struct request *r, handler *then);
 /* The same on a stream thread, which may also wait for the client. */

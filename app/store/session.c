@@ -192,11 +192,6 @@ static bool read_cursor(struct session_reply *r, const char *member)
     return true;
 }
 
-bool session_reply_first(struct session *session, const bson_t *command, struct session_reply *reply)
-{
-    return session_run(session, command, &reply->whole) && read_cursor(reply, "firstBatch");
-}
-
 bool session_reply_next(struct session *session, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -236,11 +231,6 @@ static bool hand_out(const struct session_reply *reply, struct reader *r)
     }
     r->left = reply->cursor && r->enough && r->enough(r->context);
     return it.err_off == 0;
-}
-
-bool session_reply_rows(const struct session_reply *reply, session_row *row, void *context)
-{
-    return hand_out(reply, &(struct reader){.row = row, .context = context});
 }
 
 void session_end_cursor(struct session *session, const char *collection, int64_t cursor)

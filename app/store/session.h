@@ -132,12 +132,8 @@ struct session_reply {
     const char *collection;
     int64_t cursor;   /* 0: this was the last reply */
 };
-/* False: no such reply; the server's error is logged. */
-bool session_reply_first(struct session *session, const bson_t *command, struct session_reply *reply);
-/* most: documents; 0: 16 MiB of them. */
+/* most: documents; 0: 16 MiB of them. False: no such reply; the server's error is logged. */
 bool session_reply_next(struct session *session, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply);
-/* False: a row was unreadable, which is logged. */
-bool session_reply_rows(const struct session_reply *reply, session_row *row, void *context);
 /* Make the server drop the cursor, unless it is 0. If that fails, the server drops it in time. */
 void session_end_cursor(struct session *session, const char *collection, int64_t cursor);
 
