@@ -2,6 +2,7 @@
 #include "engine/expiry.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "base/checked.h"
@@ -11,7 +12,7 @@
 
 #define DUE_MOST 64    /* buckets, or batches, searched in one round: the next one goes on */
 #define KNOWN_MOST 4096 /* of those already known */
-#define LISTED_MOST 1024 /* users listed as due, besides the last batch's: they are loaded together */
+#define LISTED_MOST 1024 /* entries listed as due, besides the last batch's: their users are loaded together */
 
 /* The earliest of what ends after at_ms. */
 static void note_later(struct lane *l, int64_t due_ms, int64_t at_ms)
@@ -164,6 +165,24 @@ static void list_users(struct expiry_look *k, const struct batch *b, int64_t aft
     }
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Each user once: one may have made all that ended. */
+static void list_once(struct expiry_look *k)
+{
+    size_t count = 0;
+
+    if (k->user_count)
+        qsort(k->users, k->user_count, sizeof *k->users, by_text);
+    for (size_t i = 0; i < k->user_count; i++)
+        if (count == 0 || strcmp(k->users[count - 1], k->users[i]) != 0)
+            k->users[count++] = k->users[i];
+    k->user_count = count;
+}
+
 static void find_due_users(struct store *s, struct expiry_look *k)
 {
     struct lane *l = k->lane;
@@ -199,6 +218,7 @@ static void find_due_users(struct store *s, struct expiry_look *k)
         k->swept_ms = search.after_ms;
         k->swept_seq = search.after_seq;
     }
+    list_once(k);
     l->next_due_ms = k->more ? INT64_MIN : next_ms;
     for (size_t i = 0; i < search.count; i++)
         batch_free(batches[i]);

@@ -3,6 +3,8 @@
 
 #include "coupons/lane_move.h"
 
+#define MOVE_MOST 65536 /* slots, if no more are needed: the giver retires each that it gives */
+
 struct move {
     int64_t giver, taker;
     int64_t most; /* slots; 0: just end what was begun */
@@ -69,7 +71,7 @@ static enum cpn_result end_all(const struct asker *asker, const char *coupon, in
 
 /* ---- finding ---- */
 
-/* Lane x is to get what it needs, or a fair part of what the giver has if that is more. */
+/* Move at most `most` slots to lane x. */
 static void move_from(const struct asker *asker, const char *coupon, int64_t giver, int64_t x, int64_t most)
 {
     struct move first = {giver, giver == 0 ? x : 0, most}, second = {0, x, most};
@@ -126,6 +128,7 @@ enum found slots_find(const struct asker *asker, const char *coupon, int64_t lan
         found = FOUND_ENOUGH;
     } else if (giver >= 0) {
         fair = head_free(&heads->ops[giver].head) / lanes;
+        fair = fair < MOVE_MOST ? fair : MOVE_MOST;
         move_from(asker, coupon, giver, x, lacking > fair ? lacking : fair);
     } else if (on_their_way > 0) {
         end_all(asker, coupon, lanes);

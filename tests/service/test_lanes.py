@@ -89,6 +89,14 @@ def test_the_last_slots_of_another_lane_are_found(stack, storefront):
     assert len(check_lanes(stack, coupon).takings()) == 43
 
 
+def test_a_move_of_slots_is_bounded(stack, storefront):
+    """The giver's batches retire each of them: of a million slots a lane gets some, and more when it has used them up."""
+    coupon, most = laned(stack, 1_000_000, lanes=2), 65536
+    storefront.take(coupon, next(users_of(1, 2))).expect(201)
+    moved = [e["count"] for d in stack.database.ledger.find({"_id.c": coupon, "e.k": "due"}) for e in d["e"] if e["k"] == "due"]
+    assert moved == [most]
+
+
 def test_a_hold_that_expires_in_one_lane_serves_another(stack, storefront):
     coupon = laned(stack, 1)
     held = storefront.take(coupon, next(users_of(2, 4)), state="reserved", reserve_s=15).ok(201)

@@ -34,8 +34,8 @@ def hoarder(stack):
 
 
 def peaks_mib(stack, calls, connections=AT_ONCE):
-    """The most memory that a worker had while these were answered, and the answers."""
-    workers = [pid for name, pid in stack.pids().items() if name.startswith("worker-")]
+    """The most memory that a worker, new and with empty caches, had while these were answered, and the answers."""
+    workers = [stack.kill(name) for name in stack.pids() if name.startswith("worker-")]
     for pid in workers:
         with open(f"/proc/{pid}/clear_refs", "w") as f:
             f.write("5")
