@@ -13,8 +13,8 @@ struct expiry_look {
     int64_t at_ms;
     struct arena *arena;
     /* out */
-    const char **users; /* policies without slots: users with something that expired, each once, unless it ended before; otherwise the buckets are
-                           cached */
+    const char **users; /* policies without slots: users with something that expired, unless it ended before, each once; otherwise the
+                           buckets are cached */
     size_t user_count;
     int64_t swept_ms, swept_seq; /* policies without slots: the place up to which batches were looked at */
     bool more;          /* there is more: once what was found is in the ledger, the next search finds others */
