@@ -2,14 +2,16 @@
  * tests/bench/load.c -- a closed- or open-loop HTTP/1.1 load generator that counts what was accepted and what was refused.
  *
  * Usage   load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] [--seed X]
- *              [--coupons M] [--state STATE] [--orders] [--pairs] [--rate R] --path PATH
+ *              [--coupons M] [--state STATE] [--orders] [--pairs | --batch N] [--codes FILE] [--users U] [--first F] [--rate R] --path PATH
  * Ports   the connections take turns at them
  * Open    --rate R sends R requests a second whatever becomes of them, over up to N connections, and counts 503s apart (`busy`).
  *         Times are then taken from when a request was due, also where it had to wait for a connection
  * Request POST PATH with {"user": ...} and an Idempotency-Key; user and key are distinct for every request of a seed and in
- *         random order. An '@' in PATH becomes the request's number modulo M. --get sends neither body nor key
- * State   --state adds "state" to the body, --orders an order of its own. --pairs holds (state reserved) and then redeems what it was given: the two count as
- *         one request, which is accepted when the second is
+ *         random order. An '@' in PATH becomes the request's number modulo M. Numbers begin at F (0); with --users, the user is that of
+ *         the number modulo U. --get sends neither body nor key; with --users, '@' is the user. With --codes, request k brings line k
+ * Batch   --batch N sends N items a request, and counts items: accepted are those with status 201, refused all others
+ * State   --state adds "state" to the body, --orders an order of its own. --pairs holds (state reserved) and then redeems what it was
+ *         given: the two count as one request, which is accepted when the second is
  * Rate    replies that came between warm-up and end; `all_*` counts every reply, warm-up and last ones included, so that the
  *         caller can compare it with the stock. Every request is waited for (30 s at most)
  * Prints  one JSON object. Exit 1 when a reply was neither 2xx nor 409 (nor 503, with --rate), or a connection broke in the
@@ -32,8 +34,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REPLY_MAX 16384
-#define REQUEST_MAX 1024
+#define REPLY_MAX (512 << 10)
+#define REQUEST_MAX (64 << 10)
+#define BATCH_MAX 500
 #define LATENCY_BUCKETS 200000 /* of 0.01 ms; the last one holds all above */
 
 struct connection {
@@ -43,13 +46,13 @@ struct connection {
     bool second;  /* of a pair */
     size_t reply_len;
     int64_t sent_us;
-    char reply[REPLY_MAX + 1];
+    char *reply; /* REPLY_MAX + 1 */
 };
 
 static struct {
-    int port, connections, coupons;
+    int port, connections, coupons, batch;
     double seconds, warmup, rate;
-    int64_t requests;
+    int64_t requests, users, first;
     bool get, pairs, orders;
     const char *key, *path, *state;
     uint64_t seed;
@@ -65,6 +68,8 @@ static struct {
 } seen;
 
 static int poll_fd;
+static char **codes; /* --codes: the file's lines */
+static int64_t code_count;
 static struct connection **idle; /* open loop: those without a request */
 static int idle_count;
 
@@ -112,10 +117,17 @@ static void reopen(struct connection *c)
     open_connection(c);
 }
 
+static unsigned long long id_of(int64_t number)
+{
+    return (unsigned long long)scatter(option.seed + (uint64_t)number);
+}
+
 static void write_path(char *out, size_t size, int64_t number)
 {
     const char *at = strchr(option.path, '@');
-    if (at)
+    if (at && option.get && option.users)
+        snprintf(out, size, "%.*su-%016llx%s", (int)(at - option.path), option.path, id_of(number % option.users), at + 1);
+    else if (at)
         snprintf(out, size, "%.*s%d%s", (int)(at - option.path), option.path, (int)(number % option.coupons), at + 1);
     else
         snprintf(out, size, "%s", option.path);
@@ -138,22 +150,50 @@ static size_t write_post(char *out, const char *path, const char *key, const cha
                             path, option.key, key, strlen(body), body));
 }
 
+/* What a taking says, without the braces. */
+static size_t write_members(char *out, size_t size, int64_t number)
+{
+    size_t len = (size_t)snprintf(out, size, "\"user\":\"u-%016llx\"", id_of(option.users ? number % option.users : number));
+    if (option.state)
+        len += (size_t)snprintf(out + len, size - len, ",\"state\":\"%s\"", option.state);
+    if (option.orders)
+        len += (size_t)snprintf(out + len, size - len, ",\"order\":{\"id\":\"o-%016llx\"}", id_of(number));
+    if (codes && number >= code_count) {
+        fprintf(stderr, "load: the file has %lld codes: too few\n", (long long)code_count);
+        exit(2);
+    }
+    if (codes)
+        len += (size_t)snprintf(out + len, size - len, ",\"code\":\"%s\"", codes[number]);
+    return len;
+}
+
+static void write_items(char *out, size_t size, int64_t number)
+{
+    size_t len = (size_t)snprintf(out, size, "{\"items\":[");
+    for (int64_t i = number * option.batch; i < (number + 1) * option.batch; i++) {
+        len += (size_t)snprintf(out + len, size - len, "%s{\"key\":\"k-%016llx\",", i > number * option.batch ? "," : "", id_of(i));
+        len += write_members(out + len, size - len, i);
+        len += (size_t)snprintf(out + len, size - len, "}");
+    }
+    snprintf(out + len, size - len, "]}");
+}
+
 static size_t write_request(char *out, int64_t number)
 {
-    char path[256], key[24], body[160];
-    size_t len;
+    static char body[REQUEST_MAX];
+    char path[256], key[24];
     write_path(path, sizeof path, number);
     if (option.get)
         return written(snprintf(out, REQUEST_MAX, "GET %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n\r\n", path,
                                 option.key));
-    unsigned long long id = (unsigned long long)scatter(option.seed + (uint64_t)number);
-    snprintf(key, sizeof key, "k-%016llx", id);
-    len = (size_t)snprintf(body, sizeof body, "{\"user\":\"u-%016llx\"", id);
-    if (option.state)
-        len += (size_t)snprintf(body + len, sizeof body - len, ",\"state\":\"%s\"", option.state);
-    if (option.orders)
-        len += (size_t)snprintf(body + len, sizeof body - len, ",\"order\":{\"id\":\"o-%016llx\"}", id);
-    snprintf(body + len, sizeof body - len, "}");
+    snprintf(key, sizeof key, "k-%016llx", id_of(number));
+    if (option.batch) {
+        write_items(body, sizeof body, number);
+    } else {
+        size_t len = write_members(body + 1, sizeof body - 2, number);
+        body[0] = '{';
+        memcpy(body + 1 + len, "}", 2);
+    }
     return write_post(out, path, key, body);
 }
 
@@ -181,7 +221,7 @@ static bool more_to_send(int64_t now)
 
 static void send_all(struct connection *c, const char *request, size_t len)
 {
-    /* a fresh or idle connection's send buffer takes these few hundred bytes whole */
+    /* a fresh or idle connection's send buffer takes this whole */
     if (send(c->fd, request, len, MSG_NOSIGNAL) != (ssize_t)len) {
         reopen(c);
         if (send(c->fd, request, len, MSG_NOSIGNAL) != (ssize_t)len)
@@ -192,8 +232,8 @@ static void send_all(struct connection *c, const char *request, size_t len)
 
 static void send_request(struct connection *c, int64_t due)
 {
-    char request[REQUEST_MAX];
-    size_t len = write_request(request, seen.sent);
+    static char request[REQUEST_MAX];
+    size_t len = write_request(request, option.first + seen.sent);
     c->sent_us = due;
     c->second = false;
     send_all(c, request, len);
@@ -253,11 +293,21 @@ static bool reply_complete(const struct connection *c)
     return true;
 }
 
+static int64_t count_items(const char *reply)
+{
+    static const char member[] = "\"status\":201";
+    int64_t count = 0;
+    for (const char *at = reply; (at = strstr(at, member)); at += sizeof member - 1)
+        count++;
+    return count;
+}
+
 static void count_reply(const struct connection *c, int64_t now)
 {
     int status = atoi(c->reply + 9);
-    bool accepted = status >= 200 && status < 300;
-    bool refused = status == 409;
+    bool good = status >= 200 && status < 300;
+    int64_t accepted = good && option.batch ? count_items(c->reply) : good;
+    int64_t refused = good && option.batch ? option.batch - accepted : status == 409;
     bool busy = option.rate && status == 503;
     seen.answered++;
     seen.accepted += accepted;
@@ -265,7 +315,7 @@ static void count_reply(const struct connection *c, int64_t now)
     seen.busy += busy;
     if (status > 0 && status < 600)
         seen.status[status]++;
-    if (!accepted && !refused && !busy) {
+    if (!good && !refused && !busy) {
         seen.other++;
         if (!seen.reported)
             fprintf(stderr, "load: unexpected reply:\n%.*s\n", 1500, c->reply);
@@ -285,7 +335,7 @@ static void count_reply(const struct connection *c, int64_t now)
 /* After the first of a pair that was accepted. False: there is no second to send. */
 static bool send_second(struct connection *c)
 {
-    char request[REQUEST_MAX];
+    static char request[REQUEST_MAX];
     if (!option.pairs || c->second || c->reply[9] != '2')
         return false;
     size_t len = write_second(request, c);
@@ -363,13 +413,28 @@ static void print_result(void)
     printf("}}\n");
 }
 
+static void read_codes(const char *name)
+{
+    FILE *file = fopen(name, "r");
+    char line[128];
+    codes = calloc(1u << 24, sizeof *codes);
+    if (!file || !codes)
+        die(name);
+    while (code_count < 1 << 24 && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\r\n")] = '\0';
+        codes[code_count++] = strdup(line);
+    }
+    fclose(file);
+}
+
 static void read_options(int argc, char **argv)
 {
     static const struct option names[] = {
-        {"port", 1, NULL, 'p'},    {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'}, {"requests", 1, NULL, 'n'},
-        {"state", 1, NULL, 't'},   {"pairs", 0, NULL, 'r'}, {"orders", 0, NULL, 'o'},       {"rate", 1, NULL, 'a'},
-        {"warmup", 1, NULL, 'w'},  {"coupons", 1, NULL, 'm'},     {"get", 0, NULL, 'g'},     {"key", 1, NULL, 'k'},
-        {"seed", 1, NULL, 'x'},    {"path", 1, NULL, 'u'},        {NULL, 0, NULL, 0}};
+        {"port", 1, NULL, 'p'},   {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'}, {"requests", 1, NULL, 'n'},
+        {"state", 1, NULL, 't'},  {"pairs", 0, NULL, 'r'},       {"orders", 0, NULL, 'o'},  {"rate", 1, NULL, 'a'},
+        {"warmup", 1, NULL, 'w'}, {"coupons", 1, NULL, 'm'},     {"get", 0, NULL, 'g'},     {"key", 1, NULL, 'k'},
+        {"seed", 1, NULL, 'x'},   {"path", 1, NULL, 'u'},        {"batch", 1, NULL, 'b'},   {"codes", 1, NULL, 'd'},
+        {"users", 1, NULL, 'e'},  {"first", 1, NULL, 'f'},       {NULL, 0, NULL, 0}};
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (o) {
         case 'p': option.port = atoi(optarg); break;
@@ -386,12 +451,18 @@ static void read_options(int argc, char **argv)
         case 'k': option.key = optarg; break;
         case 'x': option.seed = strtoull(optarg, NULL, 10) << 32; break;
         case 'u': option.path = optarg; break;
+        case 'b': option.batch = atoi(optarg); break;
+        case 'd': read_codes(optarg); break;
+        case 'e': option.users = atoll(optarg); break;
+        case 'f': option.first = atoll(optarg); break;
         default: exit(2);
         }
     }
-    if (!option.port || option.connections < 1 || option.coupons < 1 || (option.pairs && option.coupons > 1) || (option.seconds <= 0) == (option.requests <= 0)) {
+    if (!option.port || option.connections < 1 || option.coupons < 1 || (option.pairs && option.coupons > 1) ||
+        option.batch < 0 || option.batch > BATCH_MAX || (option.batch && option.pairs) || (option.seconds <= 0) == (option.requests <= 0)) {
         fprintf(stderr, "usage: load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] "
-                        "[--seed X] [--coupons M] [--state STATE] [--orders] [--pairs] [--rate R] --path PATH\n");
+                        "[--seed X] [--coupons M] [--state STATE] [--orders] [--pairs | --batch N] [--codes FILE] [--users U] [--first F] "
+                        "[--rate R] --path PATH\n");
         exit(2);
     }
 }
@@ -404,8 +475,12 @@ int main(int argc, char **argv)
     idle = calloc((size_t)option.connections, sizeof(struct connection *));
     if (poll_fd < 0 || !all || !idle)
         die("start");
-    for (int i = 0; i < option.connections; i++)
+    for (int i = 0; i < option.connections; i++) {
+        all[i].reply = malloc(REPLY_MAX + 1);
+        if (!all[i].reply)
+            die("start");
         open_connection(&all[i]);
+    }
 
     seen.start_us = seen.last_us = now_us();
     seen.from_us = seen.start_us + (int64_t)(option.warmup * 1e6);
@@ -433,6 +508,11 @@ int main(int argc, char **argv)
         }
     }
     print_result();
+    for (int i = 0; i < option.connections; i++)
+        free(all[i].reply);
+    for (int64_t i = 0; i < code_count; i++)
+        free(codes[i]);
+    free(codes);
     free(idle);
     free(all);
     return seen.other || seen.broken ? 1 : 0;
