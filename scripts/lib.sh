@@ -13,6 +13,8 @@ COUPONS_RATE_KEYLESS=${COUPONS_RATE_KEYLESS:-1000}
 [[ ! $COUPONS_RATE =~ ^[0-9]+$ ]] || COUPONS_RATE_ADDRESS=${COUPONS_RATE_ADDRESS:-$((2 * COUPONS_RATE))}
 COUPONS_VAR=${COUPONS_VAR:-$ROOT/var}
 case $COUPONS_VAR in /*) ;; *) COUPONS_VAR=$PWD/$COUPONS_VAR ;; esac
+# A copy's own settings, where it has any, so that no tracked file need be changed.
+if [ -z "${COUPONS_CONFIG-}" ] && [ -e "$COUPONS_VAR/coupond.ini" ]; then COUPONS_CONFIG=$COUPONS_VAR/coupond.ini; fi
 COUPONS_CONFIG=${COUPONS_CONFIG:-$ROOT/conf/coupond.ini}
 export COUPONS_PORT COUPONS_VAR COUPONS_CONFIG
 RUN=$COUPONS_VAR/run

@@ -659,3 +659,15 @@ def test_every_option_of_coupond_is_in_its_page():
         assert re.search(rf"^\.BI? \"?{option}\b", page, re.M), f"{option} is not in coupond.8"
     for name in re.findall(r"\b(TERM|HUP|USR\d)\b", usage):
         assert f".B SIG{name}\n" in page, f"SIG{name} is not in coupond.8"
+
+
+def test_a_copys_own_settings_go_before_the_tracked_file(stack, tmp_path):
+    environment = {name: value for name, value in stack.environment.items() if name != "COUPONS_CONFIG"} | {"COUPONS_VAR": str(tmp_path)}
+
+    def in_force():
+        printed = subprocess.run([ROOT / "scripts" / "couponctl", "config"], env=environment, text=True, capture_output=True, check=True).stdout
+        return re.search(r"^queue_max = (\d+)", printed, re.MULTILINE)[1]
+
+    assert in_force() == "1024"
+    (tmp_path / "coupond.ini").write_text("[worker]\nqueue_max = 77\n")
+    assert in_force() == "77"
