@@ -60,6 +60,7 @@ static const struct {
      {{"p50", "coupons_commit_duration_seconds", NULL, P50},
       {"p99", "coupons_commit_duration_seconds", NULL, P99},
       {"load p50", "coupons_load_duration_seconds", NULL, P50}}},
+    {"database", {{"away: calls told busy at once", "coupons_cut_short_total", NULL, RATE}}},
     {"reporter",
      {{"batches", "coupons_reporter_batches_total", NULL, RATE},
       {"lag s", "coupons_reporter_lag_seconds", NULL, VALUE},

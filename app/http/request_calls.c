@@ -2,6 +2,7 @@
 #include "http/request_calls.h"
 
 #include "base/crash.h"
+#include "base/metrics.h"
 #include "http/blocking_pool.h"
 #include "http/problem.h"
 #include "http/reactor.h"
@@ -11,6 +12,16 @@
 static void op_done(struct op *op)
 {
     reactor_push(op->context);
+}
+
+/* True: r is answered `busy` at once, since the database has let whoever asked for as long as a request may take wait in vain. */
+static bool is_cut_short(struct request *r)
+{
+    if (!mongo_is_away(r->worker->mongo, r->worker->config->worker_request_deadline_ms))
+        return false;
+    metrics_add(METRIC_CUT_SHORT, 1);
+    reply_problem(r, CPN_BUSY, NULL);
+    return true;
 }
 
 const char *request_operator(const struct request *r)
@@ -33,6 +44,8 @@ enum handled request_submit(struct request *r, handler *then)
 {
     r->then = then;
     crash_at(CRASH_PARSED);
+    if (is_cut_short(r))
+        return ANSWERED;
     return engine_submit(r->worker->engine, &r->op) == CPN_OK ? PENDING : reply_problem(r, CPN_BUSY, NULL);
 }
 
@@ -79,6 +92,8 @@ bool request_catch_up(struct request *r, int64_t lane)
 static enum handled hand_to(struct blocking_pool *a, struct request *r, handler *then)
 {
     r->then = then;
+    if (is_cut_short(r))
+        return ANSWERED;
     return blocking_pool_push(a, r) ? PENDING : reply_problem(r, CPN_BUSY, NULL);
 }
 

@@ -48,6 +48,9 @@ enum store_status mongo_ping(struct store *s, int timeout_ms);
  * callers share. (On a sharded cluster: what another shard acknowledged within the clocks' difference may be missed.) */
 enum store_status mongo_see_all(struct store *s);
 
+/* True if the database has answered nothing for so long, though it was asked. Somebody has to go on asking: in a worker, auth does. */
+bool mongo_is_away(struct mongo *m, int64_t ms);
+
 /* ---- keys ---- */
 enum role { ROLE_NONE, ROLE_STOREFRONT, ROLE_REPORTING, ROLE_OPS, ROLE_PUBLIC, ROLE_COUNT };
 const char *role_name(enum role r);

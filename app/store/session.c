@@ -129,7 +129,23 @@ bool session_run_on(struct session *session, const char *database, const bson_t 
         bson_init(reply);
         return false;
     }
-    return mongoc_client_command_with_opts(session->client, database, command, NULL, session->options, reply, error);
+    struct mongo *m = session->mongo;
+    int64_t none = 0;
+    bool good;
+
+    if (!m->asked_ns)
+        atomic_compare_exchange_strong(&m->asked_ns, &none, mono_now().ns);
+    good = mongoc_client_command_with_opts(session->client, database, command, NULL, session->options, reply, error);
+    if (good && m->asked_ns)
+        m->asked_ns = 0;
+    return good;
+}
+
+bool mongo_is_away(struct mongo *m, int64_t ms)
+{
+    struct mono asked = {m->asked_ns};
+
+    return asked.ns && mono_ms_between(asked, mono_now()) >= ms;
 }
 
 /* The server's messages are logged in double quotes. */

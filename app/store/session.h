@@ -41,6 +41,7 @@ struct mongo {
     int64_t server_limit_ms; /* for maxTimeMS and wtimeout: the server gives up before our socket does */
     mongoc_uri_t *uri;
     struct pulses pulses;
+    _Atomic int64_t asked_ns; /* monotonic: the first command since the server's last answer; 0: none */
     atomic_bool sharded; /* behind mongos: known once a session is ready. Filters by $in or range then also name _id.c */
 };
 

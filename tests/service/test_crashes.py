@@ -322,6 +322,32 @@ def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
     becomes(409, worker, "POST", "/coupons/known/redemptions", {"user": "a"}, "another").problem("user_cap_reached")
 
 
+def test_calls_are_told_busy_at_once_while_the_database_does_not_answer(another_stack):
+    """Not each after its whole patience."""
+    stack = another_stack("[worker]\nrequest_deadline_ms = 2000\n")
+    coupon, shop, number = stack.coupon(slots=1000), stack.client("storefront"), itertools.count()
+    for _ in range(WORKERS):
+        shop.take(coupon, f"u-{next(number)}").expect(201)
+
+    def taken_in(status):
+        began = time.monotonic()
+        reply = shop.request("POST", f"/coupons/{coupon}/redemptions", {"user": f"u-{next(number)}"}, "k", may_fail=True)
+        assert reply.status in (201, 503), reply
+        return reply.status == status and time.monotonic() - began
+
+    database = int((stack.var / "run" / "mongod.pid").read_text())
+    os.kill(database, signal.SIGSTOP)
+    try:
+        assert taken_in(503) > 1
+        quick = [seconds < 0.5 for seconds in (wait_until("a refusal", lambda: taken_in(503)) for _ in range(20))]
+        assert sum(quick) >= 10, quick
+        assert "away: calls told busy at once" in stack.couponctl("top", "--once").stdout
+    finally:
+        os.kill(database, signal.SIGCONT)
+    wait_until("takings", lambda: taken_in(201))
+    stack.verify(coupon)
+
+
 def test_a_batch_on_which_its_worker_died_is_answered_whole_by_the_successor(monkeypatch, beside):
     """nginx sends its body again, out of the file in which it stood."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:42")
