@@ -4,6 +4,6 @@
 #ifndef BASE_VERSION_H
 #define BASE_VERSION_H
 
-#define COUPONS_VERSION "1.1.0"
+#define COUPONS_VERSION "2.0.0"
 
 #endif
