@@ -119,8 +119,8 @@ static void tell_shards(struct doctor *d, const struct shard_facts *f)
 {
     if (f->other[0])
         doctor_tell(d, DOCTOR_FAIL,
-                    "%s: commands use a different key, so they go to all shards or fail; see Sharded clusters in "
-                    "app/store/README.md, and reshardCollection, or a new database", f->other);
+                    "%s: commands use a different key, so they go to all shards or fail; see Shards in conf/MACHINES.md, and "
+                    "reshardCollection, or a new database", f->other);
     if (f->whole[0])
         doctor_tell(d, DOCTOR_WARN,
                     "%s: not sharded, so all of it is on one shard; coupond shards empty collections when it starts, if its "

@@ -4,6 +4,7 @@
  * Shape    each batch has `part`, one of TERM_PARTS by its coupon's id, and `terms`, distinct and ascending: of each user it names, each
  *          order, each redemption that it ends, each job it is progress of. One index finds the batches of a term: {part, terms}
  * Part     new keys of one coupon fall into a 64th of the index, and what one user did in all coupons is still one find over all parts
+ *          (measured: with one index of all users p50 went from 10 to 60 ms in 25 minutes of new users)
  * Term     SipHash-2-4 under the database's key (name_key.h), so that a stored term tells nothing about a name. 64 bits collide: whoever
  *          reads by a term compares what is found by name
  * Rule     terms are not hashed with the batch: they are a function of its entries and of the names that it still has. verify compares
