@@ -53,10 +53,9 @@ def shown(text):
 
 
 def of(stack, text, directory):
-    """The command with the copy's directories instead of a reader's."""
-    instead = {"var/": f"{stack.var}/", "scripts/": f"{ROOT}/scripts/", "/tmp/": f"{directory}/", "/backup": f"{directory}/backup",
-               ":8080": f":{stack.port}"}
-    return re.sub(r"(?<![\w/.-])(?:var/|scripts/|/tmp/|/backup\b)|:8080", lambda found: instead[found[0]], text)
+    """The command with the test's directories instead of a reader's. The copy is the one in COUPONS_VAR."""
+    instead = {"scripts/": f"{ROOT}/scripts/", "/tmp/": f"{directory}/", "/backup": f"{directory}/backup", ":8080": f":{stack.port}"}
+    return re.sub(r"(?<![\w/.-])(?:scripts/|/tmp/|/backup\b)|:8080", lambda found: instead[found[0]], text)
 
 
 def run(stack, shell, directory):
@@ -67,6 +66,12 @@ def run(stack, shell, directory):
 def test_every_block_says_what_it_is():
     unsaid = [f"{paper.relative_to(ROOT)}:{line}: {kind!r}" for paper in PAPERS for line, kind, _ in blocks(paper) if kind not in KINDS]
     assert len(PAPERS) > 10 and not unsaid, f"not one of {sorted(KINDS)}: {unsaid}"
+
+
+def test_commands_are_for_the_copy_in_coupons_var():
+    own = [f"{paper.relative_to(ROOT)}:{line}" for paper in PAPERS for line, kind, text in blocks(paper)
+           if kind in ("sh", "console") and re.search(r"(?<![\w$/{-])var/", text)]
+    assert not own, f"var/ where ${{COUPONS_VAR:-var}} may be another: {own}"
 
 
 def test_what_is_run_elsewhere_is_a_script_that_names_what_there_is(tmp_path):
