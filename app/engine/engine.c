@@ -25,7 +25,7 @@ struct engine {
 };
 
 /* All lanes of a coupon belong to one committer: one read loads what they wait for, one insert appends their batches. Spread over several
- * threads they were slower at every load (tests/bench/README.md). */
+ * threads they were slower at every load: four lanes over two committers made 0.65 to 0.94 times the rate of one. */
 static struct committer *owner(struct engine *e, const char *coupon)
 {
     return e->committers[hash_part(coupon, e->config.committers)];
