@@ -61,7 +61,7 @@ static struct refused *refused = private_refused;
 struct stocks {
     _Atomic int64_t asked_ns; /* when the metrics were last read, by the monotonic clock; 0: never */
     pthread_mutex_t lock;
-    struct mono told;
+    struct mono reported; /* when */
     size_t count;
     struct coupon_stock rows[METRICS_STOCKS];
 };
@@ -261,14 +261,14 @@ bool metrics_stocks_wanted(void)
     return asked_ns && mono_ms_between((struct mono){asked_ns}, mono_now()) < WANTED_MS;
 }
 
-void metrics_tell_stocks(const struct coupon_stock *told, size_t count)
+void metrics_tell_stocks(const struct coupon_stock *rows, size_t count)
 {
     assert(count <= METRICS_STOCKS);
     lock_stocks();
     for (size_t i = 0; i < count; i++)
-        stocks->rows[i] = told[i];
+        stocks->rows[i] = rows[i];
     stocks->count = count;
-    stocks->told = mono_now();
+    stocks->reported = mono_now();
     pthread_mutex_unlock(&stocks->lock);
 }
 
@@ -413,7 +413,7 @@ static void render_stocks(struct buf *out)
 
     atomic_store(&stocks->asked_ns, mono_now().ns);
     lock_stocks();
-    count = mono_ms_between(stocks->told, mono_now()) < METRICS_STOCKS_MS ? stocks->count : 0;
+    count = mono_ms_between(stocks->reported, mono_now()) < METRICS_STOCKS_MS ? stocks->count : 0;
     head(out, COUPON_FREE, "Free slots of the active coupon.", "gauge");
     for (size_t i = 0; i < count; i++)
         if (stocks->rows[i].has_slots)

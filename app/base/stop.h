@@ -2,7 +2,7 @@
  * base/stop.h -- stops a process that the master supervises: waits for its signal, and wakes threads that sleep.
  *
  * Signals  are blocked before the fork, and awaited here: SIGTERM and SIGINT stop the process, SIGUSR1 reopens the log
- * Threads  any may sleep and ask; every sleep ends at once when the process is told to stop
+ * Threads  any may sleep and ask; every sleep ends at once when the process is asked to stop
  */
 #ifndef BASE_STOP_H
 #define BASE_STOP_H
@@ -41,7 +41,7 @@ static inline int64_t longer_pause_ms(int64_t ms, int64_t first, int64_t most)
     return longer < most ? longer : most;
 }
 
-/* Wait this long, possibly no time, or until the process is told to stop. */
+/* Wait this long, possibly no time, or until the process is asked to stop. */
 void stop_rest(struct stop *s, int64_t ms);
 /* Sleep *ms, longer each time; *ms is 0 at first. */
 void stop_back_off(struct stop *s, int64_t *ms);

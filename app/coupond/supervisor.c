@@ -61,7 +61,7 @@ struct seat {
     struct mono successor_started;
 };
 
-/* A process told to drain. */
+/* A process that was asked to drain. */
 struct leaver {
     pid_t pid;
     const struct seat *seat;

@@ -233,7 +233,7 @@ static bool fits(struct checking *c, const struct archive_lane *l, const struct 
     return true;
 }
 
-struct told {
+struct archive_lines {
     int64_t lines; /* lines read, over all lanes */
     bool at_hand;  /* the current line is a later lane's */
     struct archive_result *out;
@@ -273,7 +273,7 @@ static void end_anchors(struct checking *c, struct archive_result *out)
 }
 
 /* Give the rest of this lane to r; NULL: only pass it. */
-static void tell_batches(struct checking *c, struct told *t, int64_t lane, struct replay *r, struct lane_sums *sums)
+static void replay_lines(struct checking *c, struct archive_lines *t, int64_t lane, struct replay *r, struct lane_sums *sums)
 {
     int64_t seq = 0;
 
@@ -305,7 +305,7 @@ static void tell_batches(struct checking *c, struct told *t, int64_t lane, struc
 }
 
 /* Replay one part of this lane. */
-static void tell_lane(struct checking *c, struct told *t, int64_t lane, struct lane_sums *sums)
+static void replay_lane(struct checking *c, struct archive_lines *t, int64_t lane, struct lane_sums *sums)
 {
     const struct archive_lane *l = &c->manifest->lane[lane];
     unsigned parts = parts_for(l->takings, l->slots);
@@ -320,7 +320,7 @@ static void tell_lane(struct checking *c, struct told *t, int64_t lane, struct l
         replay_nameless(r);
         replay_sum(r, sums);
     }
-    tell_batches(c, t, lane, r, sums);
+    replay_lines(c, t, lane, r, sums);
     if (r) {
         replay_end(r);
         t->out->entries += replay_sums(r).entries;
@@ -336,24 +336,24 @@ static void tell_lane(struct checking *c, struct told *t, int64_t lane, struct l
 }
 
 /* Users and buckets that do not fit in memory are replayed in parts: the file is read once for each. */
-static void tell_part(struct checking *c, struct archive_result *out, struct lane_sums *sums)
+static void replay_part(struct checking *c, struct archive_result *out, struct lane_sums *sums)
 {
-    struct told t = {.out = out};
+    struct archive_lines t = {.out = out};
 
     bounded_rewind(&c->lines);
     for (int64_t lane = 0; lane < c->manifest->lanes; lane++)
-        tell_lane(c, &t, lane, &sums[lane]);
+        replay_lane(c, &t, lane, &sums[lane]);
     if (t.at_hand || t.lines < c->batches)
         refuse(c, "file", "lines", "of the lanes that the manifest names", "others");
 }
 
-static void tell_lanes(struct checking *c, struct archive_result *out)
+static void replay_lanes(struct checking *c, struct archive_result *out)
 {
     struct lane_sums *sums = checked(calloc(COUPON_LANES_MAX, sizeof *sums));
 
     c->parts = 1;
     for (c->part = 0; c->part < c->parts && !c->lies; c->part++)
-        tell_part(c, out, sums);
+        replay_part(c, out, sums);
     c->part = 0;
     end_anchors(c, out);
     if (c->manifest->lanes > 1)
@@ -379,7 +379,7 @@ int archive_check(const char *path, const struct archive_proof *proof, int64_t *
         ctl_complain("%s: %s", path, strerror(errno));
         code = CTL_USAGE;
     } else if (read_through(c) && check_statement(c)) {
-        tell_lanes(c, out);
+        replay_lanes(c, out);
     }
     bounded_close(&c->lines);
     buf_free(&c->statement);

@@ -404,7 +404,7 @@ static char *next_cursor(const struct answer *a, const char *cursor, int *code)
 int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *context, json_object *item), void *context)
 {
     char *cursor = NULL, *next;
-    int64_t told = 0;
+    int64_t passed = 0;
     struct answer a;
     int code;
 
@@ -418,9 +418,9 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *cont
         if (!answer_ok(&a))
             code = answer_code(&a);
         items = json_at(a.json, "/items");
-        for (size_t i = 0; code == CTL_OK && i < json_count(items) && (most == 0 || told < most); i++, told++)
+        for (size_t i = 0; code == CTL_OK && i < json_count(items) && (most == 0 || passed < most); i++, passed++)
             tell(context, json_object_array_get_idx(items, i));
-        if (code == CTL_OK && (most == 0 || told < most))
+        if (code == CTL_OK && (most == 0 || passed < most))
             next = next_cursor(&a, cursor, &code);
         answer_release(&a);
         free(cursor);

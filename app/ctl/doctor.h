@@ -42,6 +42,6 @@ void doctor_receipts(struct doctor *d);
 void doctor_disconnect(struct doctor *d);
 
 /* True if this version of MongoDB has the fix of CVE-2025-14847. */
-bool doctor_is_mended(const char *version);
+bool doctor_is_fixed(const char *version);
 
 #endif

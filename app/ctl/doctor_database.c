@@ -68,26 +68,26 @@ void doctor_disconnect(struct doctor *d)
 }
 
 /* The first versions of their lines that have the fix of LEAK; newer lines have it, others do not. */
-static const int mended[][3] = {{4, 4, 30}, {5, 0, 32}, {6, 0, 27}, {7, 0, 28}, {8, 0, 17}, {8, 2, 3}};
+static const int fixed[][3] = {{4, 4, 30}, {5, 0, 32}, {6, 0, 27}, {7, 0, 28}, {8, 0, 17}, {8, 2, 3}};
 
-bool doctor_is_mended(const char *version)
+bool doctor_is_fixed(const char *version)
 {
-    const size_t count = sizeof mended / sizeof *mended;
+    const size_t count = sizeof fixed / sizeof *fixed;
     int at[3] = {0};
 
     if (sscanf(version, "%d.%d.%d", &at[0], &at[1], &at[2]) != 3) // NOLINT(cert-err34-c): of the server, and bounded
         return false;
     for (size_t i = 0; i < count; i++)
-        if (at[0] == mended[i][0] && at[1] == mended[i][1])
-            return at[2] >= mended[i][2];
-    return at[0] > mended[count - 1][0] || (at[0] == mended[count - 1][0] && at[1] > mended[count - 1][1]);
+        if (at[0] == fixed[i][0] && at[1] == fixed[i][1])
+            return at[2] >= fixed[i][2];
+    return at[0] > fixed[count - 1][0] || (at[0] == fixed[count - 1][0] && at[1] > fixed[count - 1][1]);
 }
 
 void doctor_leak(struct doctor *d)
 {
     const struct server_facts *s = &d->database->server;
 
-    if (doctor_is_mended(s->version))
+    if (doctor_is_fixed(s->version))
         doctor_tell(d, DOCTOR_OK, "MongoDB %s has the fix of " LEAK, s->version);
     else if (s->zlib)
         doctor_tell(d, DOCTOR_FAIL,

@@ -72,7 +72,7 @@ static const struct command commands[] = {
     {"redemptions", "list", ctl_redemptions_list, "[COUPON]", 0, 1, ctl_redemptions_list_options, "list redemptions",
      "List redemptions of a coupon, or of a user or an order over all coupons, newest first.", NULL},
     {"redemptions", "show", ctl_redemptions_show, "COUPON REDEMPTION", 2, 2, NULL,
-     "print one redemption", "Print one redemption as it stands now.", NULL},
+     "print one redemption", "Print one redemption as it is now.", NULL},
     {"redemptions", "cancel", ctl_redemptions_cancel, "COUPON REDEMPTION", 2, 2, NULL,
      "cancel what is issued or held", "Cancel a redemption that is issued or held, and print it.", NULL},
     {"redemptions", "reverse", ctl_redemptions_reverse, "COUPON REDEMPTION", 2, 2, NULL,

@@ -344,7 +344,7 @@ static void note_ended(void *context, const struct lane_ends *ends)
 }
 
 /* A part of the lane was replayed. */
-static bool note_told(void *context, struct replay *r)
+static bool note_replayed(void *context, struct replay *r)
 {
     struct reconcile *v = context;
 
@@ -366,7 +366,7 @@ static bool note_told(void *context, struct replay *r)
 
 static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, int64_t lanes)
 {
-    const struct scan_lane how = {.lane = lane, .lanes = lanes, .rebuild = !v->online, .report = pass_drift, .told = note_told,
+    const struct scan_lane how = {.lane = lane, .lanes = lanes, .rebuild = !v->online, .report = pass_drift, .replayed = note_replayed,
                                   .ended = note_ended, .context = v};
     enum store_status s;
 

@@ -31,7 +31,7 @@ static const struct {
 #define COLUMNS (sizeof columns / sizeof *columns)
 
 /* The report asked for. */
-struct wish {
+struct report_query {
     bool several, grouped, csv;
 };
 
@@ -42,7 +42,7 @@ static void put_piece(struct buf *path, char *piece)
     free(piece);
 }
 
-static char *report_path(const struct ctl *c, const struct wish *w)
+static char *report_path(const struct ctl *c, const struct report_query *q)
 {
     static const struct {
         enum opt option;
@@ -51,12 +51,12 @@ static char *report_path(const struct ctl *c, const struct wish *w)
     const char *period = ctl_option(c, OPT_PERIOD);
     struct buf path = BUF_INIT;
 
-    put_piece(&path, client_path("/coupons/%s/reports?period=%s", w->several ? "-" : c->args.words[0],
+    put_piece(&path, client_path("/coupons/%s/reports?period=%s", q->several ? "-" : c->args.words[0],
                                  period ? period : "day"));
-    for (int i = 0; w->several && i < c->args.count; i++)
+    for (int i = 0; q->several && i < c->args.count; i++)
         if (strcmp(c->args.words[i], "-") != 0)
             put_piece(&path, client_path("&coupon=%s", c->args.words[i]));
-    if (w->grouped)
+    if (q->grouped)
         buf_puts(&path, "&group=coupon");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (ctl_option(c, parts[i].option))
@@ -71,13 +71,13 @@ static const char *member(json_object *row, const char *name)
     return value ? json_object_get_string(value) : NULL;
 }
 
-static void print_table(json_object *items, const struct wish *w)
+static void print_table(json_object *items, const struct report_query *q)
 {
     const char *heads[COLUMNS + 3];
     size_t head = 0;
     struct table t;
 
-    if (w->grouped)
+    if (q->grouped)
         heads[head++] = "COUPON";
     heads[head++] = "START";
     for (size_t k = 0; k < COLUMNS; k++)
@@ -87,7 +87,7 @@ static void print_table(json_object *items, const struct wish *w)
     for (size_t i = 0; i < json_count(items); i++) {
         json_object *row = json_object_array_get_idx(items, i);
 
-        if (w->grouped)
+        if (q->grouped)
             table_add(&t, member(row, "coupon"));
         table_add(&t, member(row, "start"));
         for (size_t k = 0; k < COLUMNS; k++)
@@ -120,16 +120,16 @@ static void print_refusals(json_object *items)
 }
 
 /* Read the options. False: an error was printed. */
-static bool read_wish(const struct ctl *c, struct wish *w)
+static bool read_query(const struct ctl *c, struct report_query *q)
 {
-    *w = (struct wish){.csv = ctl_option(c, OPT_CSV), .grouped = ctl_option(c, OPT_GROUP)};
-    w->several = c->args.count > 1 || strcmp(c->args.words[0], "-") == 0 || w->grouped;
+    *q = (struct report_query){.csv = ctl_option(c, OPT_CSV), .grouped = ctl_option(c, OPT_GROUP)};
+    q->several = c->args.count > 1 || strcmp(c->args.words[0], "-") == 0 || q->grouped;
     for (int i = 0; i < c->args.count; i++)
         if (strcmp(c->args.words[i], "-") == 0 && c->args.count > 1) {
             ctl_complain("- (all coupons) cannot be combined with coupon ids");
             return false;
         }
-    if (w->csv && ctl_json(c)) {
+    if (q->csv && ctl_json(c)) {
         ctl_complain("--csv and --json cannot be combined");
         return false;
     }
@@ -139,23 +139,23 @@ static bool read_wish(const struct ctl *c, struct wish *w)
 int ctl_report(struct ctl *c)
 {
     struct answer a;
-    struct wish w;
+    struct report_query q;
     int code;
 
-    if (!read_wish(c, &w))
+    if (!read_query(c, &q))
         return CTL_USAGE;
     code = client_call(
-        c, (struct call){.method = "GET", .path = report_path(c, &w), .accept = w.csv ? "text/csv" : NULL}, &a);
+        c, (struct call){.method = "GET", .path = report_path(c, &q), .accept = q.csv ? "text/csv" : NULL}, &a);
     if (code != CTL_OK)
         return code;
     if (!answer_ok(&a)) {
         code = answer_code(&a);
-    } else if (w.csv) {
+    } else if (q.csv) {
         fwrite(a.body.data, 1, a.body.len, stdout);
     } else if (ctl_json(c)) {
         print_json(a.json, stdout);
     } else {
-        print_table(json_at(a.json, "/items"), &w);
+        print_table(json_at(a.json, "/items"), &q);
         print_refusals(json_at(a.json, "/items"));
         if (json_text_at(a.json, "/as_of/at"))
             printf("as of %s (%" PRId64 " ms ago)\n", json_text_at(a.json, "/as_of/at"), json_int_at(a.json, "/as_of/lag_ms"));

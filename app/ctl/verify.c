@@ -171,7 +171,7 @@ static void tell_code(void *context, const struct code_finding *f)
 
 /* ---- one coupon ---- */
 
-static bool note_told(void *context, struct replay *r)
+static bool note_replayed(void *context, struct replay *r)
 {
     struct verify *v = context;
 
@@ -188,7 +188,7 @@ static bool note_told(void *context, struct replay *r)
 static enum store_status verify_lane(struct verify *v, int64_t lane)
 {
     const struct scan_lane how = {.lane = lane, .lanes = v->lanes, .sums = &v->sums[lane], .report = tell_drift,
-                                  .told = note_told, .context = v};
+                                  .replayed = note_replayed, .context = v};
     enum store_status s;
     struct head tail;
 

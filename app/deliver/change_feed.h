@@ -2,8 +2,8 @@
  * deliver/change_feed.h -- a thread that reads the ledger's change stream, and the bounded queue of what it read.
  *
  * Bound    while the queue is full the stream is read later: nothing is lost
- * Sweep    a stream without a past may have missed batches: once it is open, the reader of the queue is told to look at every lane
- * Threads  one reads the stream, until the process is told to stop; one takes
+ * Sweep    a stream without a past may have missed batches: once it is open, the reader of the queue is asked to look at every lane
+ * Threads  one reads the stream, until the process is asked to stop; one takes
  */
 #ifndef DELIVER_CHANGE_FEED_H
 #define DELIVER_CHANGE_FEED_H

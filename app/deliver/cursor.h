@@ -58,7 +58,7 @@ struct endpoint {
     const char *disable;    /* why it must be disabled, static; NULL: not */
     bool moved;             /* one of its cursors moved */
     struct watermark watermark; /* what arrived before it is delivered, or need not be, except in held lanes */
-    bool told;              /* the watermark was written */
+    bool watermark_written;
     uint64_t goal;          /* the next one; 0: none is being prepared */
     struct mono goal_at;    /* not before */
     size_t awaited;         /* cursors it waits for */

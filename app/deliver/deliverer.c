@@ -154,10 +154,10 @@ static void move_watermark(struct deliverer *d, struct endpoint *e)
     if (e->goal && !mono_before(mono_now(), e->goal_at) && hold_waiting(e, &next)) {
         e->watermark = next;
         e->goal = 0;
-        e->told = false;
+        e->watermark_written = false;
     }
-    if (!e->told && e->watermark.arrived)
-        e->told = mongo_hook_arrived(d->session, e->hook->id, d->owner, &e->watermark) == STORE_OK;
+    if (!e->watermark_written && e->watermark.arrived)
+        e->watermark_written = mongo_hook_arrived(d->session, e->hook->id, d->owner, &e->watermark) == STORE_OK;
     aim_watermark(d, e);
 }
 
@@ -174,7 +174,7 @@ static void note_arrival(struct deliverer *d, uint64_t arrived)
             e->goal = arrived;
         if (arrived < e->watermark.arrived) {
             e->watermark.arrived = arrived;
-            e->told = false;
+            e->watermark_written = false;
         }
     }
 }
@@ -223,7 +223,7 @@ static void open_endpoint(struct deliverer *d, const struct hook *h, int64_t now
         e = endpoint_new(h);
         e->lease_ms = until_ms;
         e->watermark = h->watermark;
-        e->told = true;
+        e->watermark_written = true;
         for (size_t i = 0; i < count; i++) {
             struct cursor *s =
                 cursor_add(e, positions[i].coupon, positions[i].lane, positions[i].seq, positions[i].part);

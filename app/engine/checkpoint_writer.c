@@ -180,7 +180,7 @@ static struct mono next_work(const struct checkpoint_writer *w)
     return at;
 }
 
-/* Take what was submitted; wait if nothing is due. False: told to stop, and nothing is left. */
+/* Take what was submitted; wait if nothing is due. False: asked to stop, and nothing is left. */
 static bool take_in(struct checkpoint_writer *w)
 {
     struct mono at = next_work(w);

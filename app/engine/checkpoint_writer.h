@@ -23,7 +23,7 @@ struct checkpoint_job {
     int64_t definition_seq;
     struct arena arena;        /* of the definition */
     struct checkpoint checkpoint;
-    bool written;              /* out; false only when the writer was told to stop */
+    bool written;              /* out; false only when the writer was asked to stop */
     struct store_time when;    /* out: not before any of the writes */
     void (*done)(struct checkpoint_job *job);
     void *context;

@@ -32,14 +32,14 @@ void *front_heartbeat_thread(void *context)
     front.receipts = receipts.data ? receipts.data : "";
     while (!stop_asked(&runner->stop)) {
         int64_t now_ms = clock_now_ms();
-        bool told = mongo_front_tell(session, &(struct front){id, front.receipts, now_ms}) == STORE_OK;
+        bool written = mongo_front_tell(session, &(struct front){id, front.receipts, now_ms}) == STORE_OK;
 
-        if (told)
+        if (written)
             front.seen_ms = now_ms;
-        if (!told && !failing)
+        if (!written && !failing)
             log_event(LOG_WARNING, "front.unannounced", F_DETAILS("the database does not answer"));
-        failing = !told;
-        stop_rest(&runner->stop, told ? FRONT_TELLS_MS : 1000);
+        failing = !written;
+        stop_rest(&runner->stop, written ? FRONT_TELLS_MS : 1000);
     }
     (void)mongo_front_gone(session, &front); /* otherwise it expires */
     buf_free(&receipts);

@@ -11,15 +11,15 @@ void *high_water_thread(void *context)
 {
     struct runner *r = context;
     struct store *session = mongo_session(r->mongo);
-    bool told = false, level;
+    bool logged = false, level;
 
     do {
         stop_rest(&r->stop, HIGH_WATER_MS);
         level = high_water_note(session, r->config->mongodb_high_water_file);
-        if (!level && !told)
+        if (!level && !logged)
             log_event(LOG_ERROR, "database.older", F_WORD("database", r->config->mongodb_database),
                       F_TEXT("path", r->config->mongodb_high_water_file));
-        told = !level;
+        logged = !level;
     } while (!stop_asked(&r->stop));
     session->ops->close(session);
     return NULL;

@@ -4,7 +4,7 @@
  * Shape    struct work: one job, while one thread has claimed it
  * Rule     a job lets go when its lease or its turn (see decide_turn()) has gone to another: nothing it does later counts, because every
  *          append carries its step or its turn
- * Resting  every wait ends at once when the process is told to stop
+ * Resting  every wait ends at once when the process is asked to stop
  */
 #ifndef RUNNER_WORK_H
 #define RUNNER_WORK_H
@@ -38,7 +38,7 @@ enum ending {
     ENDING_CANCELLED,
     ENDING_POSTPONED, /* another job goes first: requeue it */
     ENDING_LOST,      /* another runner has it */
-    ENDING_STOPPED    /* we were told to stop: the next claimant goes on */
+    ENDING_STOPPED    /* we were asked to stop: the next claimant goes on */
 };
 
 struct work {

@@ -56,7 +56,7 @@ struct scan_lane {
     struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
     drift_fn *report;
     /* Called with each part once ended; false: the others need not be read. Or NULL. This and report are called one at a time. */
-    bool (*told)(void *context, struct replay *r);
+    bool (*replayed)(void *context, struct replay *r);
     /* Called after the last part, to repair the checkpoint: if that is useless, buckets are required up to the tail. Or NULL: what is wrong
      * with it is reported. */
     void (*ended)(void *context, const struct lane_ends *ends);

@@ -474,8 +474,8 @@ static enum store_status tell_part(struct reading *g)
         return s;
     replay_look_again(g->replay, name_stays, g);
     replay_end(g->replay);
-    if (g->how->told)
-        g->enough = !g->how->told(g->how->context, g->replay);
+    if (g->how->replayed)
+        g->enough = !g->how->replayed(g->how->context, g->replay);
     return s;
 }
 

@@ -453,14 +453,14 @@ static void doctor_knows_which_versions_leak(void **state)
 {
     static const struct {
         const char *version;
-        bool mended;
+        bool fixed;
     } rows[] = {{"4.2.25", false}, {"4.4.29", false}, {"4.4.30", true}, {"5.0.31", false}, {"5.0.32", true}, {"6.0.5", false}, {"6.0.26", false},
                 {"6.0.27", true}, {"6.0.27-23", true}, {"6.3.2", false}, {"7.0.27", false}, {"7.0.28", true}, {"7.3.4", false}, {"8.0.16", false},
                 {"8.0.17", true}, {"8.1.2", false}, {"8.2.2", false}, {"8.2.3", true}, {"8.3.0", true}, {"9.0.0", true}, {"", false}, {"x", false}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (doctor_is_mended(rows[i].version) != rows[i].mended)
+        if (doctor_is_fixed(rows[i].version) != rows[i].fixed)
             fail_msg("%s", rows[i].version);
 }
 
