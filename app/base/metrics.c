@@ -261,12 +261,12 @@ bool metrics_stocks_wanted(void)
     return asked_ns && mono_ms_between((struct mono){asked_ns}, mono_now()) < WANTED_MS;
 }
 
-void metrics_tell_stocks(const struct coupon_stock *rows, size_t count)
+void metrics_tell_stocks(const struct coupon_stock *found, size_t count)
 {
     assert(count <= METRICS_STOCKS);
     lock_stocks();
     for (size_t i = 0; i < count; i++)
-        stocks->rows[i] = rows[i];
+        stocks->rows[i] = found[i];
     stocks->count = count;
     stocks->reported = mono_now();
     pthread_mutex_unlock(&stocks->lock);
