@@ -106,7 +106,7 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
     return fine;
 }
 
-/* ---- what archived coupons left behind ---- */
+/* ---- what remains of archived coupons ---- */
 
 static bool find_remains(struct sweeper *s, int64_t now_ms)
 {

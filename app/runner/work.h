@@ -93,7 +93,7 @@ enum ending run_import(struct work *w);
 enum ending run_export(struct work *w);
 enum ending run_cleanup(struct work *w);
 enum ending run_archive(struct work *w);
-/* Deletes what an archived coupon left behind: archive.c. */
+/* Deletes what remains of an archived coupon: archive_removal.c. */
 enum ending run_remains(struct work *w);
 
 /* The sweeper's thread; context is the struct runner. */

@@ -27,7 +27,7 @@ void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SL
 void replay_views_batch(struct replay *r, const struct batch *b);
 
 /* ---- after the last ---- */
-/* Users may be erased while the ledger is read, by batches after the last one replayed: peek at those, so as not to report the names
+/* Users may be erased while the ledger is read, by batches after the last one replayed: look at those, so as not to report the names
  * that they removed as missing. */
 void replay_peek(struct replay *r, const struct batch *b);
 /* And for erased users whose names were still there when read, though their batch no longer lists them: does the batch at seq still have a

@@ -408,7 +408,7 @@ static enum store_status peek(struct reading *g)
 
 /* ---- a part ---- */
 
-/* An erasure empties names, and then no longer lists the alias: the list may have been read after that, and the names before. */
+/* An erasure removes names, and then no longer lists the alias: the list may have been read after that, and the names before. */
 static bool name_stays(void *context, const char *alias, int64_t seq)
 {
     const struct reading *g = context;
