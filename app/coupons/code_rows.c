@@ -153,7 +153,7 @@ static void find_column(struct piece header, const char *choice, const char *col
         int64_t found = column_of(header, *s, column), count = count_fields(header, *s);
 
         if ((found && !shape->column) || (!found == !shape->column && count > most)) {
-            *shape = (struct list_shape){found, *s};
+            *shape = (struct list_shape){.column = found, .separator = *s};
             most = count;
         }
     }
@@ -164,7 +164,7 @@ size_t code_rows_header(const char *text, size_t len, const char *column, struct
     const char *at = text, *end = text + len;
     char named[2] = "";
 
-    *shape = (struct list_shape){0, *separators};
+    *shape = (struct list_shape){.separator = *separators};
     while (at < end) {
         struct piece line = line_at(at, end, &at), bare = trimmed(line);
 
@@ -237,6 +237,21 @@ static const char *check_code(const char *code, size_t len)
     return len < CODE_MIN ? "too short" : len > CODE_MAX ? "too long" : NULL;
 }
 
+static const char *check_user(const char *user, size_t len)
+{
+    char text[FIELD_SIZE];
+
+    if (len == 0)
+        return "no user";
+    if (len > USER_MAX)
+        return "too long";
+    memcpy(text, user, len);
+    text[len] = '\0';
+    if (strlen(text) != len || !coupon_user_valid(text))
+        return "not a user: it has control characters or is not UTF-8";
+    return is_scientific(user, len) ? "a number in scientific notation" : NULL;
+}
+
 static void read_row(struct code_row *row, struct piece line, struct list_shape shape)
 {
     char field[FIELD_SIZE];
@@ -253,12 +268,12 @@ static void read_row(struct code_row *row, struct piece line, struct list_shape 
             row->wrong = line.at > line.end ? "too few columns" : next_field(&line, shape.separator, field, &len);
     }
     if (!row->wrong)
-        row->wrong = check_code(code, len);
-    row->code[0] = '\0';
+        row->wrong = (shape.users ? check_user : check_code)(code, len);
+    row->value[0] = '\0';
     if (row->wrong)
         return;
-    memcpy(row->code, code, len);
-    row->code[len] = '\0';
+    memcpy(row->value, code, len);
+    row->value[len] = '\0';
 }
 
 void code_rows_begin(struct code_rows *r, const char *text, size_t len, int64_t first_line, struct list_shape shape)

@@ -1,10 +1,10 @@
 /*
- * coupons/code_rows.h -- lists of codes as text: one per line, or CSV with a header that names a column of codes.
+ * coupons/code_rows.h -- lists of codes, or of users, as text: one per line, or CSV with a header that names their column.
  *
  * Text     UTF-8 with LF line ends, see list_text.h; blank lines are skipped
  * CSV      as RFC 4180, with one of the separators , ; tab |, but a row is one line: quotes may enclose separators and doubled quotes,
  *          but no line end. Before the header a line such as sep=; may name the separator, as Excel has it
- * Blanks   around a code are removed, see code_trim()
+ * Blanks   around a code or a user are removed, see code_trim()
  * Owns     nothing; the text is borrowed
  */
 #ifndef COUPONS_CODE_ROWS_H
@@ -17,11 +17,13 @@
 #include "coupons/coupon.h"
 
 #define CODE_COLUMN "code"
+#define USER_COLUMN "user"
 
 /* How a list is read. */
 struct list_shape {
     int64_t column; /* 0: one code per line; else the CSV column, from 1 */
     char separator; /* of CSV */
+    bool users;     /* it has users, not codes */
 };
 
 /* A part of such a text, of whole lines. */
@@ -35,8 +37,8 @@ struct code_row {
     int64_t line;
     const char *text; /* the row without outer blanks; borrowed */
     size_t text_len;
-    char code[CODE_MAX + 1]; /* empty if wrong */
-    const char *wrong;       /* why it has no code; static. NULL: it has one */
+    char value[USER_MAX + 1]; /* the code, of up to CODE_MAX bytes, or the user; empty if wrong */
+    const char *wrong;        /* why it has none; static. NULL: it has one */
 };
 
 /* Begin with a part whose first line has the number first_line, from 1. Of CSV: after code_rows_header(). */

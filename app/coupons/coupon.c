@@ -507,7 +507,7 @@ bool coupon_user_valid(const char *text)
     const unsigned char *at = (const unsigned char *)text;
     size_t len = strlen(text);
 
-    if (len < 1 || len > 128)
+    if (len < 1 || len > USER_MAX)
         return false;
     while (*at) {
         int32_t point;

@@ -159,6 +159,7 @@ bool coupon_id_valid(const char *text);
 bool code_text_valid(const char *text, size_t least);
 
 /* True if text is a user: 1-128 bytes of UTF-8 without control characters. */
+#define USER_MAX 128
 bool coupon_user_valid(const char *text);
 
 /* True if text has the form of a currency code (ISO 4217): three capital letters. */

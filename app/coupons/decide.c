@@ -744,11 +744,15 @@ static bool has_changed(const struct user_state *u, const struct take *t)
 static bool resolve_without_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
                                  bool changed, struct outcome *out, int64_t *discount_minor)
 {
-    const struct redemption *unspent;
+    const struct redemption *has;
 
     *out = (struct outcome){.result = CPN_OK};
     if (find_repeat(d, u, t, named, out))
         return true;
+    if (t->once && (has = user_state_coded(u, d->head.at_ms))) {
+        answer_with(d, has, out);
+        return true;
+    }
     if (changed) {
         refuse(out, CPN_VERSION_CHANGED);
         out->detail = "What the user has of this coupon has changed since it was read. Read it again.";
@@ -756,14 +760,14 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
     }
     if (too_many(d, u, out))
         return true;
-    if (d->coupon->codes.claim == CLAIM_PRESENT && !t->code) {
+    if (d->coupon->codes.claim == CLAIM_PRESENT && !t->code && !t->once) {
         refuse(out, CPN_CODE_REQUIRED);
         return true;
     }
     check_rules(d, u, t, named, out, discount_minor);
     if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED &&
-        d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (unspent = user_state_unspent(u, d->head.at_ms)))
-        answer_with(d, unspent, out);
+        d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (has = user_state_unspent(u, d->head.at_ms)))
+        answer_with(d, has, out);
     else if (out->result == CPN_OK)
         return false;
     return true;

@@ -102,6 +102,7 @@ struct take {
     const char *code;          /* NULL: none */
     int64_t code_n;            /* the slot that has the code, among the named; -1: none */
     enum slot_state state;     /* what the slot becomes: issued, reserved, redeemed */
+    bool once;                 /* issue only to a user who has no code of the coupon yet, else answer with that: no code is needed */
     int64_t reserve_s;         /* COUPON_NULL: the coupon's */
     const int64_t *versions;   /* the user state must be at one of these, else VERSION_CHANGED; NULL: at any */
     size_t version_count;

@@ -225,6 +225,22 @@ struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms)
     return NULL;
 }
 
+struct redemption *user_state_coded(const struct user_state *u, int64_t at_ms)
+{
+    struct redemption *spent = NULL;
+
+    for (size_t i = u->count; i-- > 0;) {
+        struct redemption *r = &u->redemptions[i];
+        enum slot_state state = r->code ? redemption_state(r, at_ms) : SLOT_FREE;
+
+        if (state == SLOT_ISSUED)
+            return r;
+        if ((state == SLOT_RESERVED || state == SLOT_REDEEMED) && !spent)
+            spent = r;
+    }
+    return spent;
+}
+
 /* A hold on an issued redemption gives nothing back, so it is not counted; the issued one is, if it has lapsed too. */
 static bool lapsed(const struct redemption *r, int64_t at_ms)
 {

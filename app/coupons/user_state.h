@@ -113,6 +113,8 @@ struct redemption *user_state_by_slot(const struct user_state *u, int64_t n, uin
 struct redemption *user_state_hold_on(const struct user_state *u, const struct redemption *r, int64_t at_ms);
 /* The newest issued redemption that is not spent, held or expired, or NULL. */
 struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms);
+/* The newest redemption with a code that is issued, held or redeemed at at_ms; unspent ones first. Or NULL. */
+struct redemption *user_state_coded(const struct user_state *u, int64_t at_ms);
 /* How many takings have expired by at_ms without an entry that says so; and how many of those count on the day that starts at day_ms. */
 int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms);
 int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms);

@@ -123,21 +123,30 @@ static void one_done(struct op *op)
     latch_down(op->context);
 }
 
-enum cpn_result engine_call(struct engine *e, struct op *op)
+void engine_call_all(struct engine *e, struct op *const *ops, size_t count)
 {
     struct latch done;
-    enum cpn_result r;
 
-    latch_init(&done, 1);
-    op->done = one_done;
-    op->context = &done; // cppcheck-suppress autoVariables
-    r = engine_submit(e, op);
-    if (r != CPN_OK) {
-        op->outcome = (struct outcome){.result = r, .retry = true};
-        latch_down(&done);
+    latch_init(&done, count);
+    for (size_t i = 0; i < count; i++) {
+        enum cpn_result r;
+
+        ops[i]->done = one_done;
+        ops[i]->context = &done; // cppcheck-suppress autoVariables
+        r = engine_submit(e, ops[i]);
+        if (r != CPN_OK) {
+            ops[i]->outcome = (struct outcome){.result = r, .retry = true};
+            latch_down(&done);
+        }
     }
     latch_wait(&done);
-    op->context = NULL;
+    for (size_t i = 0; i < count; i++)
+        ops[i]->context = NULL;
+}
+
+enum cpn_result engine_call(struct engine *e, struct op *op)
+{
+    engine_call_all(e, &op, 1);
     return op->outcome.result;
 }
 

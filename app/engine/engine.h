@@ -24,6 +24,8 @@ void engine_stop(struct engine *e);
 
 /* Submit and wait: for the job runner, tools and tests. Uses op->done and op->context. */
 enum cpn_result engine_call(struct engine *e, struct op *op);
+/* The same for several at once, which one batch may decide; their outcomes say the results. */
+void engine_call_all(struct engine *e, struct op *const *ops, size_t count);
 /* The same with a deadline ms from now, if only the result is wanted: the op's memory is freed on return. */
 enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms);
 #define ENGINE_CATCH_UP_MS 30000 /* where no client waits */

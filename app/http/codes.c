@@ -1,155 +1,62 @@
-/* http/codes.c -- codes: imports lists, or says what that would do; exports them, shows one code's state, and retires codes. For ops. */
+/* http/codes.c -- codes: exports them, shows them page by page, and one's state, and retires one. For ops. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "coupons/code.h"
 #include "http/csv.h"
 #include "http/handlers.h"
-#include "http/import_trial.h"
-#include "http/job_body.h"
 #include "http/list.h"
 #include "http/problem.h"
-#include "http/reactor.h"
-#include "http/redemption_body.h"
 #include "http/reply.h"
-#include "http/router.h"
 #include "http/slot_body.h"
-#include "http/upload.h"
 
-#define PIECE 16384         /* bytes read at a time */
-#define BUCKETS_AT_ONCE 64  /* read and written at a time */
+#define BUCKETS_AT_ONCE 64     /* read and written at a time */
+#define BUCKETS_OF_PAGE 1024   /* the most that are looked at for one page */
 
-/* ---- import ---- */
+/* ---- which codes ---- */
 
-/* What tells imports apart: the text, and how it is to be read. */
-struct import_in {
-    const char *digest;
-    int64_t column, not_before_ms;
+/* What ?state= and ?prefix= ask for. */
+struct wanted {
+    enum slot_state state;     /* SLOT_STATE_COUNT: any */
+    char prefix[CODE_MAX + 1]; /* in the look-up form */
+    size_t prefix_len;
+    bool none;                 /* no code begins like that */
+    enum codes_match match;
 };
 
-static const struct field_row import_rows[] = {
-    {"column", ROW_INT, offsetof(struct import_in, column), 0, INT64_MAX, .flags = 0},
-    {"digest", ROW_STRING, offsetof(struct import_in, digest), 0, INT64_MAX, .flags = 0},
-    {"not_before", ROW_TIME, offsetof(struct import_in, not_before_ms), 0, 0, .flags = 0},
-};
-static const struct import_in import_start = {.not_before_ms = COUPON_NULL};
-static const struct field_table import_table = {import_rows, sizeof import_rows / sizeof import_rows[0],
-                                                sizeof(struct import_in), &import_start, NULL};
-
-/* How the caller wants the list to be read. */
-struct import_ask {
-    const char *column; /* of CSV; NULL: plain text */
-    bool accept_all, dry_run;
-};
-
-static bool read_ask(struct request *r, struct import_ask *ask)
+/* False: answered. */
+static bool read_wanted(struct request *r, struct wanted *w)
 {
-    static const char *const accepted[] = {"all", NULL};
-    const char *column = path_query(&r->path, "column");
-    int accept = -1;
+    static const char *const states[] = {"free", "issued", "reserved", "redeemed", "retired", NULL};
+    const char *prefix = path_query(&r->path, "prefix");
+    int state = -1;
 
-    ask->dry_run = false;
-    if (!query_enum(r, "accept", accepted, &accept) || !query_bool(r, "dry_run", &ask->dry_run))
+    if (!query_enum(r, "state", states, &state))
         return false;
-    ask->accept_all = accept == 0;
-    ask->column = NULL;
-    if (r->header.content_type && router_has_type(r->header.content_type, "text/csv"))
-        ask->column = column && *column ? column : CODE_COLUMN;
+    *w = (struct wanted){.state = state < 0 ? SLOT_STATE_COUNT : slot_state_of_name(states[state]),
+                         .match = (enum codes_match)r->op.coupon_now->codes.match};
+    if (prefix && !code_normalise(prefix, w->match, w->prefix))
+        w->none = w->prefix[0] || strspn(prefix, " -") < strlen(prefix);
+    w->prefix_len = w->none ? 0 : strlen(w->prefix);
     return true;
 }
 
-static enum handled refuse_import(struct request *r, const struct upload *u, bool dry_run)
+static bool is_wanted(const struct wanted *w, const char *code, enum slot_state state)
 {
-    if (r->too_large)
-        return reply_problem(r, CPN_TOO_LARGE, dry_run ? "A dry run reads at most 16 MiB. Send a part of the list." : NULL);
-    if (u->failed)
-        return reply_problem(r, CPN_BUSY, NULL); /* chunks without a job are cleaned up */
-    if (u->no_column)
-        return reply_problem(r, CPN_BAD_REQUEST, arena_printf(&r->arena, "The CSV header has no column named %s. It has: %s. Name the "
-                                                                         "one with the codes as ?column=NAME.", u->column, u->columns));
-    if (r->broken)
-        return reply_problem(r, CPN_BAD_REQUEST, "The body's length does not match its Content-Length.");
-    if (u->suspicious_count)
-        return reply_problem_rows(r, CPN_SUSPICIOUS_ROWS, u->suspicious.data);
-    return reply_problem(r, CPN_BAD_REQUEST, "The list contains no codes.");
-}
+    char normal[CODE_MAX + 1];
 
-/* Take the body, of so many bytes at the most. False: r->too_large, r->broken, or u says why. */
-static bool take_body(struct request *r, struct upload *u, size_t most, char digest[UPLOAD_DIGEST_SIZE])
-{
-    char piece[PIECE];
-    size_t len;
-
-    while ((len = reactor_read_piece(r, piece, sizeof piece)) > 0) {
-        r->too_large = r->body_len > most;
-        if (r->too_large || !upload_add(u, piece, len))
-            return false;
-    }
-    return upload_end(u, digest) && u->has_row && !r->broken;
-}
-
-static enum handled try_import(struct request *r, struct upload *u)
-{
-    char digest[UPLOAD_DIGEST_SIZE];
-    struct trial t;
-    struct json j;
-
-    trial_begin(&t, u, r->session, r->op.coupon_now, &r->op.head);
-    if (take_body(r, u, TRIAL_BYTES_MOST, digest)) {
-        j = reply_body(r);
-        json_begin_object(&j);
-        manifest_write(&t.sums, digest, j.out);
-        json_end_object(&j);
-        reply_header(r, "Cache-Control", "no-store");
-        reply_json(r, 200);
-    } else {
-        refuse_import(r, u, true);
-    }
-    trial_release(&t);
-    return ANSWERED;
-}
-
-static enum handled insert_import(struct request *r, struct upload *u, struct import_in *in)
-{
-    char digest[UPLOAD_DIGEST_SIZE];
-    struct job *job;
-
-    if (!take_body(r, u, r->route->body_max, digest))
-        return refuse_import(r, u, false);
-    in->digest = digest;
-    in->column = u->shape.column;
-    job = job_new(r, JOB_IMPORT, u->line - 1, &import_table, in);
-    job_set_time(job, in->not_before_ms);
-    job->upload = u->id;
-    job->column = u->shape.column;
-    job->separator = (unsigned char)u->shape.separator;
-    job->digest = digest;
-    return job_insert(r, job);
-}
-
-enum handled codes_import(struct request *r)
-{
-    struct upload *u = arena_alloc(&r->arena, sizeof *u);
-    struct import_in in = import_start;
-    struct import_ask ask;
-    enum handled handled;
-
-    if (!request_open_coupon(r) || !query_time(r, "not_before", &in.not_before_ms) || !read_ask(r, &ask))
-        return ANSWERED;
-    if (r->op.coupon_now->codes.source != CODES_IMPORTED)
-        return reply_problem(r, CPN_BAD_REQUEST, "This coupon does not import codes: its codes.source is not "
-                                                 "imported.");
-    upload_begin(u, r->session, ask.column);
-    u->check = u->check && !ask.accept_all;
-    handled = ask.dry_run ? try_import(r, u) : insert_import(r, u, &in);
-    upload_release(u);
-    return handled;
+    if (w->none || (w->state != SLOT_STATE_COUNT && w->state != state))
+        return false;
+    return !w->prefix_len || (code_normalise(code, w->match, normal) && strncmp(normal, w->prefix, w->prefix_len) == 0);
 }
 
 /* ---- export ---- */
 
 struct export {
     struct request *request;
+    struct wanted wanted;
     struct bucket buckets[BUCKETS_AT_ONCE];
     size_t count;
     struct arena arena;
@@ -165,9 +72,10 @@ static bool send_buckets(struct export *x, const struct bucket_codes_read *reads
     for (size_t i = 0; i < x->count; i++)
         for (int k = 0; k < x->buckets[i].size; k++) {
             const struct slot *s = &x->buckets[i].slots[k];
+            enum slot_state state = slot_state_at(s, r->op.at_ms);
 
-            if (reads[i].codes[k])
-                csv_code(&x->out, reads[i].codes[k], slot_state_at(s, r->op.at_ms), s->user, s->at_ms);
+            if (reads[i].codes[k] && is_wanted(&x->wanted, reads[i].codes[k], state))
+                csv_code(&x->out, reads[i].codes[k], state, s->user, s->at_ms);
         }
     return x->out.len == 0 || reply_stream(r, x->out.data, x->out.len);
 }
@@ -193,6 +101,84 @@ static bool send_codes(struct export *x)
     return there;
 }
 
+/* ---- pages ---- */
+
+/* Write the wanted codes of a bucket from slot *n on, while the page has room; *n moves past them. */
+static void write_items(struct export *x, struct json *j, const struct bucket *k, const char *const *codes, int64_t *n, size_t *room)
+{
+    for (; *n < k->b * BUCKET_SLOTS + k->size && *room > 0; ++*n) {
+        int at = (int)(*n % BUCKET_SLOTS);
+        const struct slot *s = &k->slots[at];
+        enum slot_state state = slot_state_at(s, x->request->op.at_ms);
+
+        if (!codes[at] || !is_wanted(&x->wanted, codes[at], state))
+            continue;
+        json_begin_object(j);
+        json_key_string(j, "code", codes[at]);
+        json_key_int(j, "slot", *n);
+        json_key_string(j, "state", slot_state_name(state));
+        json_key_string(j, "user", state == SLOT_FREE ? NULL : s->user);
+        json_key_time_or_null(j, "at", s->at_ms);
+        json_end_object(j);
+        --*room;
+    }
+}
+
+/* Write a page from slot *n on; *n: where the next one begins, -1: there is none. A page may be empty although codes follow, because it
+ * ends after so many buckets. False: the database did not answer. */
+static bool write_page(struct export *x, struct json *j, size_t room, int64_t *n)
+{
+    struct request *r = x->request;
+    int64_t next_n = r->op.head.next_n, end = bucket_of(next_n + BUCKET_SLOTS - 1), first = bucket_of(*n), from = first;
+
+    while (from < end && room > 0 && from - first < BUCKETS_OF_PAGE) {
+        struct bucket_codes_read *reads = arena_array(&x->arena, BUCKETS_AT_ONCE, sizeof *reads);
+        int64_t to = end - from < BUCKETS_AT_ONCE ? end : from + BUCKETS_AT_ONCE;
+
+        if (mongo_codes_from(r->session, r->coupon, from, to, next_n, &x->arena, x->buckets, reads) != STORE_OK)
+            return false;
+        for (int64_t i = 0; i < to - from; i++) {
+            write_items(x, j, &x->buckets[i], reads[i].codes, n, &room);
+            bucket_release(&x->buckets[i]);
+        }
+        arena_reset(&x->arena);
+        from = to;
+    }
+    if (*n >= next_n)
+        *n = -1;
+    return true;
+}
+
+static enum handled reply_page(struct request *r, struct export *x)
+{
+    struct list l;
+    struct json j;
+    int64_t n = 0;
+
+    if (!list_begin(r, &l))
+        return ANSWERED;
+    if (l.position)
+        n = strtoll(l.position, NULL, 10);
+    j = list_items(r);
+    if (!write_page(x, &j, l.limit, &n))
+        return reply_problem(r, CPN_BUSY, NULL);
+    json_end_array(&j);
+    reply_header(r, "Vary", "Accept");
+    return list_end(r, &j, n >= 0 ? arena_printf(&r->arena, "%" PRId64, n) : NULL);
+}
+
+/* ---- all ---- */
+
+static enum handled reply_all(struct request *r, struct export *x)
+{
+    reply_text(r, 200, TYPE_CSV);
+    reply_header(r, "Cache-Control", "no-store");
+    reply_header(r, "Vary", "Accept");
+    reply_send(r, true);
+    r->reply.cut = !r->head && !send_codes(x); /* a truncated list must not look complete */
+    return ANSWERED;
+}
+
 enum handled codes_list(struct request *r)
 {
     struct export *x;
@@ -204,15 +190,11 @@ enum handled codes_list(struct request *r)
         return reply_problem(r, CPN_BUSY, NULL);
     if (!request_kept_coupon(r))
         return ANSWERED;
-    reply_text(r, 200, TYPE_CSV);
-    reply_header(r, "Cache-Control", "no-store");
-    reply_send(r, true);
-    if (r->head)
-        return ANSWERED;
     x = checked(calloc(1, sizeof *x));
     x->request = r;
     arena_init(&x->arena, 0);
-    r->reply.cut = !send_codes(x); /* a truncated list must not look complete */
+    if (read_wanted(r, &x->wanted))
+        (accept_prefers(r->header.accept, TYPE_JSON, "text/csv") ? reply_page : reply_all)(r, x);
     arena_free(&x->arena);
     buf_free(&x->out);
     free(x);

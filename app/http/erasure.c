@@ -93,7 +93,8 @@ static enum handled erase_user(struct request *r, const char *user)
 {
     struct known known = {.arena = &r->arena};
 
-    if (mongo_see_all(r->session) != STORE_OK || mongo_user_everywhere(r->session, user, take_coupon, &known) != STORE_OK)
+    if (mongo_chunks_forget(r->session, user) != STORE_OK || mongo_see_all(r->session) != STORE_OK ||
+        mongo_user_everywhere(r->session, user, take_coupon, &known) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     for (size_t i = 0; i < known.count; i++)
         if (!append_erasure(r, known.coupons[i], user))

@@ -25,7 +25,7 @@ extern const struct field_table slots_add_table, slots_retire_table;
 /* jobs.c */
 handler job_list, job_get, job_cancel, job_rows;
 /* codes.c */
-handler codes_import, codes_list, code_get, code_retire;
+handler codes_import, codes_retire, codes_issue, codes_list, code_get, code_retire;
 /* export.c */
 handler codes_export;
 extern const struct field_table codes_export_table;

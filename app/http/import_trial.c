@@ -71,10 +71,10 @@ static size_t read_codes(const struct trial *t, const struct upload_chunk *chunk
 
     code_rows_begin(&rows, chunk->text, chunk->len, chunk->first_line, t->upload->shape);
     while (code_rows_next(&rows, &row)) {
-        if (row.wrong || !code_normalise(row.code, (enum codes_match)t->coupon->codes.match, normal))
+        if (row.wrong || !code_normalise(row.value, (enum codes_match)t->coupon->codes.match, normal))
             continue;
         if (codes)
-            codes[count] = (struct code_draft){.code = arena_strdup(a, row.code), .normal = arena_strdup(a, normal), .row = row.line};
+            codes[count] = (struct code_draft){.code = arena_strdup(a, row.value), .normal = arena_strdup(a, normal), .row = row.line};
         count++;
     }
     return count;
@@ -90,7 +90,7 @@ static void judge(struct trial *t, const struct upload_chunk *chunk, const struc
 
     code_rows_begin(&rows, chunk->text, chunk->len, chunk->first_line, t->upload->shape);
     while (code_rows_next(&rows, &row)) {
-        if (!row.wrong && !code_normalise(row.code, (enum codes_match)t->coupon->codes.match, normal))
+        if (!row.wrong && !code_normalise(row.value, (enum codes_match)t->coupon->codes.match, normal))
             row.wrong = MANIFEST_NO_CODE;
         if (row.wrong) {
             manifest_row(&counts, &bad, &row, FATE_INVALID, NULL);

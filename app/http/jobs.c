@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "http/export.h"
 #include "http/handlers.h"
+#include "http/issued.h"
 #include "http/job_body.h"
 #include "http/key_limits.h"
 #include "http/list.h"
@@ -175,7 +176,7 @@ static bool send_rows(struct request *r, const char *bad, const char *kind)
 
 enum handled job_rows(struct request *r)
 {
-    static const char *const kinds[] = {"duplicate", "invalid", NULL};
+    static const char *const kinds[] = {"duplicate", "invalid", "already", "spent", "held", "unknown", "refused", NULL};
     struct job *job = find(r);
     enum store_status s = STORE_OK;
     bool there = true;
@@ -185,19 +186,21 @@ enum handled job_rows(struct request *r)
         return export_send(r, job);
     if (!job || !query_enum(r, "kind", kinds, &kind))
         return ANSWERED;
+    if (job->kind == JOB_ISSUE_CODES && kind < 0)
+        return issued_send(r, job);
     reply_text(r, 200, TYPE_CSV);
     reply_header(r, "Cache-Control", "no-store");
     reply_send(r, true);
     if (r->head)
         return ANSWERED;
     there = reply_stream(r, ROWS_HEADER, strlen(ROWS_HEADER));
-    for (int64_t i = 0; there && s == STORE_OK && job->kind == JOB_IMPORT && job->upload; i++) {
+    for (int64_t i = 0; there && s == STORE_OK && job->upload; i++) {
         struct upload_chunk part = {.upload = NULL};
         struct arena arena;
 
         arena_init(&arena, 0);
         s = mongo_chunk(r->session, job->upload, i, &arena, &part);
-        if (s == STORE_OK)
+        if (s == STORE_OK && part.imported)
             there = send_rows(r, part.bad, kind >= 0 ? kinds[kind] : NULL);
         arena_free(&arena);
     }

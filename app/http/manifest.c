@@ -25,7 +25,7 @@ static const struct {
     [FATE_INVALID] = {"invalid", NULL, offsetof(struct upload_chunk, invalid)},
 };
 
-static void put_bad_row(struct buf *bad, const struct code_row *row, const char *kind, const char *reason)
+void manifest_put_row(struct buf *bad, const struct code_row *row, const char *kind, const char *reason)
 {
     char shown[CODE_ROW_SHOWN + 1];
 
@@ -45,12 +45,11 @@ void manifest_row(struct upload_chunk *chunk, struct buf *bad, const struct code
     if (fate == FATE_ELSEWHERE)
         snprintf(elsewhere, sizeof elsewhere, "coupon %s has this code", owner);
     if (fates[fate].kind)
-        put_bad_row(bad, row, fates[fate].kind,
-                    fate == FATE_INVALID ? row->wrong : fate == FATE_ELSEWHERE ? elsewhere : fates[fate].reason);
+        manifest_put_row(bad, row, fates[fate].kind,
+                         fate == FATE_INVALID ? row->wrong : fate == FATE_ELSEWHERE ? elsewhere : fates[fate].reason);
 }
 
-/* Add one line of a chunk's list, [at, end) without its line end, to the result. */
-static void add_bad(struct manifest *m, const char *at, const char *end)
+void manifest_add_row(struct manifest *m, const char *at, const char *end)
 {
     const char *kind = memchr(at, ',', (size_t)(end - at));
     const char *reason = kind ? memchr(kind + 1, ',', (size_t)(end - kind - 1)) : NULL;
@@ -70,12 +69,20 @@ void manifest_add(struct manifest *m, const struct upload_chunk *chunk)
     m->duplicates_in_coupon += chunk->duplicates_in_coupon;
     m->invalid += chunk->invalid;
     for (const char *at = chunk->bad, *end; at && (end = strchr(at, '\n')); at = end + 1)
-        add_bad(m, at, end);
+        manifest_add_row(m, at, end);
 }
 
 int64_t manifest_beyond(const struct manifest *m)
 {
     return m->rows - m->new_codes - m->duplicates_in_file - m->duplicates_in_coupon - m->invalid;
+}
+
+void manifest_write_rows(const struct manifest *m, struct json *j)
+{
+    json_key(j, "bad_rows");
+    json_begin_array(j);
+    json_raw(j, m->bad.data ? m->bad.data : "");
+    json_end_array(j);
 }
 
 void manifest_write(const struct manifest *m, const char *digest, struct buf *out)
@@ -88,10 +95,7 @@ void manifest_write(const struct manifest *m, const char *digest, struct buf *ou
     json_key_int(&j, "duplicates_in_file", m->duplicates_in_file);
     json_key_int(&j, "duplicates_in_coupon", m->duplicates_in_coupon);
     json_key_int(&j, "invalid", m->invalid);
-    json_key(&j, "bad_rows");
-    json_begin_array(&j);
-    json_raw(&j, m->bad.data ? m->bad.data : "");
-    json_end_array(&j);
+    manifest_write_rows(m, &j);
 }
 
 void manifest_release(struct manifest *m)

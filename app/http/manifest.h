@@ -1,8 +1,8 @@
 /*
  * http/manifest.h -- the outcome of a list's rows: what becomes of each, sums over its chunks, and the first bad rows. Pure.
  *
- * Bad rows  of a chunk are lines "line,kind,reason,text" as CSV; kind is duplicate or invalid; the first three have no commas. The result
- *           does not have the texts: whoever reads jobs may not read codes
+ * Bad rows  of a chunk are lines "line,kind,reason,text" as CSV, of an import duplicate or invalid; the first three have no commas. The
+ *           result does not have the texts: whoever reads jobs may not read codes
  */
 #ifndef HTTP_MANIFEST_H
 #define HTTP_MANIFEST_H
@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "coupons/code_rows.h"
 #include "store/mongo.h"
 
@@ -37,12 +38,19 @@ struct manifest {
  * FATE_ELSEWHERE. */
 void manifest_row(struct upload_chunk *chunk, struct buf *bad, const struct code_row *row, enum row_fate fate, const char *owner);
 
+/* Append a bad row's line. */
+void manifest_put_row(struct buf *bad, const struct code_row *row, const char *kind, const char *reason);
+/* Add one such line, [at, end) without its line end, to the first bad rows. */
+void manifest_add_row(struct manifest *m, const char *at, const char *end);
+
 /* Add an imported chunk. */
 void manifest_add(struct manifest *m, const struct upload_chunk *chunk);
 /* Valid rows beyond the cap. */
 int64_t manifest_beyond(const struct manifest *m);
 /* Append the members of the job's result as JSON. */
 void manifest_write(const struct manifest *m, const char *digest, struct buf *out);
+/* The first bad rows alone: the member bad_rows. */
+void manifest_write_rows(const struct manifest *m, struct json *j);
 void manifest_release(struct manifest *m);
 
 #endif

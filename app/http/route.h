@@ -18,7 +18,7 @@ enum route_flags {
     ROUTE_BODY_OPTIONAL = 128, /* no body counts as an empty object */
     ROUTE_CSV_STREAM = 256, /* CSV is sent as with ROUTE_STREAM */
     /* the media types of its answers, if not just JSON */
-    ROUTE_OR_CSV = 512,     /* CSV as well, if Accept prefers it */
+    ROUTE_OR_CSV = 512,     /* JSON or CSV, as Accept prefers */
     ROUTE_CSV = 1024,
     ROUTE_NDJSON = 2048,
     ROUTE_PLAIN = 4096,     /* text */

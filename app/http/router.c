@@ -101,7 +101,10 @@ const struct route routes[] = {
      NULL},
     {"codes_export", METHOD_POST, "/coupons/{coupon}/codes/export", codes_export, O,
      BLOCKS | ROUTE_KEY_OPTIONAL | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &codes_export_table},
-    {"codes_list", METHOD_GET, "/coupons/{coupon}/codes", codes_list, O, STREAM | ROUTE_CSV, BODY_NONE, 0, NULL},
+    {"codes_retire", METHOD_POST, "/coupons/{coupon}/codes/retire", codes_retire, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
+     NULL},
+    {"codes_issue", METHOD_POST, "/coupons/{coupon}/codes/issue", codes_issue, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX, NULL},
+    {"codes_list", METHOD_GET, "/coupons/{coupon}/codes", codes_list, O, STREAM | ROUTE_OR_CSV, BODY_NONE, 0, NULL},
     {"code_get", METHOD_GET, "/coupons/{coupon}/codes/{code}", code_get, O, 0, BODY_NONE, 0, NULL},
     {"code_retire", METHOD_POST, "/coupons/{coupon}/codes/{code}/retire", code_retire, O, 0, BODY_NONE, 0, NULL},
 

@@ -26,6 +26,7 @@ static size_t take_header(struct upload *u, size_t len)
 {
     size_t head = code_rows_header(u->buf, len, u->column, &u->shape), lines = 0;
 
+    u->shape.users = u->users;
     u->no_column = u->shape.column == 0;
     if (u->no_column) {
         code_rows_columns(u->buf, head, u->shape, u->columns, sizeof u->columns);

@@ -26,7 +26,8 @@ struct upload {
     enum store_status (*put)(void *context, const struct upload_chunk *chunk);
     void *context;
     char id[ID_SHORT_LEN + 1];
-    const char *column;      /* CSV: the name of the column with the codes; NULL: plain text */
+    const char *column;      /* CSV: the name of the column; NULL: plain text */
+    bool users;              /* a list of users */
     bool check;              /* plain text: refuse rows that look like another list's */
     struct list_shape shape; /* column 0: plain text, or the header has not arrived */
     int64_t line;   /* number of the first line in buf; after the end: lines + 1 */

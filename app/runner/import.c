@@ -14,6 +14,7 @@
 #include "coupons/code_rows.h"
 #include "http/manifest.h"
 #include "runner/code_drafts.h"
+#include "runner/list.h"
 
 #define NO_CODE SIZE_MAX
 
@@ -46,29 +47,20 @@ static void take_row(struct work *w, struct sheet *s, const struct code_row *rea
     char normal[CODE_MAX + 1];
 
     *row = (struct row){read->line, read->text, read->text_len, read->wrong, NO_CODE};
-    if (!row->wrong && !code_normalise(read->code, (enum codes_match)w->coupon->codes.match, normal))
+    if (!row->wrong && !code_normalise(read->value, (enum codes_match)w->coupon->codes.match, normal))
         row->wrong = MANIFEST_NO_CODE;
     if (row->wrong)
         return;
     row->code = s->code_count;
-    s->codes[s->code_count] = (struct code_draft){.code = arena_strdup(&w->arena, read->code), .row = read->line};
+    s->codes[s->code_count] = (struct code_draft){.code = arena_strdup(&w->arena, read->value), .row = read->line};
     s->codes[s->code_count].normal =
-        strcmp(read->code, normal) == 0 ? s->codes[s->code_count].code : arena_strdup(&w->arena, normal);
+        strcmp(read->value, normal) == 0 ? s->codes[s->code_count].code : arena_strdup(&w->arena, normal);
     s->code_count++;
-}
-
-static size_t count_lines(const char *text, size_t len)
-{
-    size_t lines = 1;
-
-    for (const char *at = text; (at = memchr(at, '\n', (size_t)(text + len - at))); at++)
-        lines++;
-    return lines;
 }
 
 static void read_sheet(struct work *w, struct sheet *s, const struct upload_chunk *chunk)
 {
-    size_t most = count_lines(chunk->text, chunk->len);
+    size_t most = list_lines(chunk);
     struct code_rows rows;
     struct code_row row;
 
@@ -78,7 +70,7 @@ static void read_sheet(struct work *w, struct sheet *s, const struct upload_chun
                         .fresh = arena_array(&w->arena, most, sizeof *s->fresh),
                         .fresh_code = arena_array(&w->arena, most, sizeof *s->fresh_code)};
     code_rows_begin(&rows, chunk->text, chunk->len, chunk->first_line,
-                    (struct list_shape){w->job->column, (char)w->job->separator});
+                    (struct list_shape){.column = w->job->column, .separator = (char)w->job->separator});
     while (code_rows_next(&rows, &row))
         take_row(w, s, &row);
 }
@@ -187,16 +179,6 @@ static void count_fates(const struct sheet *s, struct upload_chunk *chunk, struc
     }
 }
 
-static enum ending note_chunk(struct work *w, const struct upload_chunk *chunk)
-{
-    int64_t pause_ms = 0;
-    enum ending e = ENDING_DONE;
-
-    while (e == ENDING_DONE && mongo_chunk_done(w->session, chunk) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Noting the outcome of a part of the list");
-    return e;
-}
-
 /* Import a chunk; fills the counts of *chunk. */
 static enum ending import_chunk(struct work *w, struct upload_chunk *chunk)
 {
@@ -216,54 +198,15 @@ static enum ending import_chunk(struct work *w, struct upload_chunk *chunk)
     }
     if (e == ENDING_DONE) {
         count_fates(&s, chunk, &bad);
-        chunk->imported = true;
-        chunk->bad = bad.data ? arena_memdup(&w->arena, bad.data, bad.len) : NULL;
-        e = note_chunk(w, chunk);
+        e = list_note(w, chunk, &bad);
     }
     buf_free(&bad);
     return e;
 }
 
-/* Read the next chunk; *found: there is one. */
-static enum ending read_chunk(struct work *w, int64_t number, struct upload_chunk *chunk, bool *found)
+static void add_chunk(void *context, const struct upload_chunk *chunk)
 {
-    int64_t pause_ms = 0;
-    enum ending e = ENDING_DONE;
-
-    while (e == ENDING_DONE) {
-        enum store_status s = mongo_chunk(w->session, w->job->upload, number, &w->arena, chunk);
-
-        *found = s == STORE_OK;
-        if (s == STORE_OK || s == STORE_NOT_FOUND)
-            break;
-        e = work_rest(w, &pause_ms, "Reading the list");
-    }
-    return e;
-}
-
-/* Import all chunks, from the first; those imported before are only added up. */
-static enum ending import_chunks(struct work *w, struct manifest *m)
-{
-    enum ending e = ENDING_DONE;
-    bool found = true;
-
-    for (int64_t number = 0; e == ENDING_DONE; number++) {
-        struct upload_chunk chunk = {0};
-
-        e = read_chunk(w, number, &chunk, &found);
-        if (e != ENDING_DONE || !found)
-            break;
-        w->done = chunk.first_line - 1;
-        if (!chunk.imported) {
-            e = work_between_steps(w);
-            if (e == ENDING_DONE)
-                e = import_chunk(w, &chunk);
-        }
-        if (e == ENDING_DONE)
-            manifest_add(m, &chunk);
-        arena_reset(&w->arena);
-    }
-    return e;
+    manifest_add(context, chunk);
 }
 
 /* Check that codes can be imported into this coupon. */
@@ -283,14 +226,10 @@ enum ending run_import(struct work *w)
     enum ending e = check_source(w);
 
     if (e == ENDING_DONE)
-        e = import_chunks(w, &m);
-    if (e == ENDING_DONE) {
-        w->done = w->job->total;
-        if (manifest_beyond(&m) > 0)
-            e = work_fail(w, CPN_CAP_EXCEEDED,
-                          arena_printf(&w->keep, "%" PRId64 " codes were not imported, because they exceed cap.total.",
-                                       manifest_beyond(&m)));
-    }
+        e = list_each(w, import_chunk, add_chunk, &m);
+    if (e == ENDING_DONE && manifest_beyond(&m) > 0)
+        e = work_fail(w, CPN_CAP_EXCEEDED,
+                      arena_printf(&w->keep, "%" PRId64 " codes were not imported, because they exceed cap.total.", manifest_beyond(&m)));
     manifest_write(&m, w->job->digest, &w->result);
     manifest_release(&m);
     return e;

@@ -20,7 +20,7 @@
 
 #define BACKOFF_MS 50
 #define POSTPONE_MS 500 /* until the job that goes first is looked at again */
-#define REQUESTS_MAX 64
+#define REQUESTS_MAX (64 + RUNNER_JOBS_MAX * WORK_OPS_MAX)
 
 struct kind {
     enum ending (*run)(struct work *w); /* NULL: no such jobs exist yet */
@@ -35,6 +35,8 @@ static const struct kind kinds[JOB_KIND_COUNT] = {
     [JOB_EXPORT] = {run_export, "slots", false},
     [JOB_CLEANUP] = {run_cleanup, "retired", false},
     [JOB_ARCHIVE] = {run_archive, "removed", false},
+    [JOB_RETIRE_CODES] = {run_retire_codes, NULL, false},
+    [JOB_ISSUE_CODES] = {run_issue_codes, NULL, false},
 };
 
 /* ---- a job's end ---- */

@@ -1,6 +1,8 @@
 /* runner/work.c -- see work.h. */
 #include "runner/work.h"
 
+#include <assert.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -36,12 +38,17 @@ enum ending work_between_steps(struct work *w)
     return e == ENDING_DONE && stop_asked(&w->runner->stop) ? ENDING_STOPPED : e;
 }
 
-enum cpn_result work_try(struct work *w, struct op *op)
+static void address(const struct work *w, struct op *op)
 {
     op->coupon = w->job->coupon;
     op->by = w->job->by;
-    op->arena = &w->arena;
     op->deadline = mono_add_ms(mono_now(), STEP_DEADLINE_MS);
+}
+
+enum cpn_result work_try(struct work *w, struct op *op)
+{
+    address(w, op);
+    op->arena = &w->arena;
     return engine_call(w->runner->engine, op);
 }
 
@@ -92,6 +99,30 @@ enum ending work_ask(struct work *w, struct op *op)
         if (e != ENDING_DONE)
             return e;
     }
+}
+
+enum ending work_ask_all(struct work *w, struct op *const *ops, size_t count)
+{
+    struct op *left[WORK_OPS_MAX];
+    int64_t pause_ms = 0;
+    enum ending e = ENDING_DONE;
+
+    assert(count <= WORK_OPS_MAX);
+    memcpy(left, ops, count * sizeof *ops);
+    while (e == ENDING_DONE && count > 0) {
+        size_t asked = count;
+
+        for (size_t i = 0; i < asked; i++)
+            address(w, left[i]);
+        engine_call_all(w->runner->engine, left, asked);
+        count = 0;
+        for (size_t i = 0; i < asked; i++)
+            if (work_may_repeat(left[i]->outcome.result))
+                left[count++] = left[i];
+        if (count > 0)
+            e = work_rest(w, &pause_ms, "A step in the coupon's ledger");
+    }
+    return e;
 }
 
 enum ending work_standing(struct work *w, struct op *op)

@@ -78,6 +78,9 @@ bool work_may_repeat(enum cpn_result r);
 enum ending work_rest(struct work *w, int64_t *pause_ms, const char *doing);
 /* Ask the engine until it decides. A refusal fails the job. */
 enum ending work_ask(struct work *w, struct op *op);
+/* The same for up to WORK_OPS_MAX at once, each with an arena of its own, until all are decided: their outcomes say how, refusals too. */
+#define WORK_OPS_MAX 64
+enum ending work_ask_all(struct work *w, struct op *const *ops, size_t count);
 /* Read the job's state from the ledger: op->user_state, op->head, op->coupon_now. */
 enum ending work_standing(struct work *w, struct op *op);
 /* Wait until the checkpoints of the job's coupon have caught up with its ledger. */
@@ -93,6 +96,8 @@ enum ending run_import(struct work *w);
 enum ending run_export(struct work *w);
 enum ending run_cleanup(struct work *w);
 enum ending run_archive(struct work *w);
+enum ending run_retire_codes(struct work *w);
+enum ending run_issue_codes(struct work *w);
 /* Deletes what remains of an archived coupon: archive_removal.c. */
 enum ending run_remains(struct work *w);
 

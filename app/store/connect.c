@@ -83,6 +83,8 @@ static const struct index_row indexes[] = {
     {"codes", "code", "{\"_id.code\": 1}", NULL, false},
     /* uploads no longer needed */
     {"parts", "at", "{\"at\": 1}", NULL, false},
+    /* lists of users that wait, for erasures */
+    {"parts", "names", "{\"names\": 1, \"_id\": 1}", "{\"names\": true}", false},
     {"jobs", "upload", "{\"upload\": 1}", "{\"upload\": {\"$exists\": true}}", false},
     /* reports over all coupons: how far each lane is in the totals, and the totals */
     {"marks", REPORT_MARKS, "{\"_id.c\": 1, \"_id.l\": 1}", NULL, false},

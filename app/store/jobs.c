@@ -16,7 +16,8 @@
 
 static const char *const kind_names[JOB_KIND_COUNT] = {[JOB_GENERATE] = "generate", [JOB_RETIRE] = "retire",
                                                        [JOB_IMPORT] = "import", [JOB_EXPORT] = "export",
-                                                       [JOB_CLEANUP] = "cleanup", [JOB_ARCHIVE] = "archive"};
+                                                       [JOB_CLEANUP] = "cleanup", [JOB_ARCHIVE] = "archive",
+                                                       [JOB_RETIRE_CODES] = "retire_codes", [JOB_ISSUE_CODES] = "issue_codes"};
 static const char *const state_names[JOB_STATE_COUNT] = {[JOB_QUEUED] = "queued", [JOB_RUNNING] = "running",
                                                          [JOB_DONE] = "done", [JOB_FAILED] = "failed",
                                                          [JOB_CANCELLED] = "cancelled"};

@@ -89,7 +89,12 @@ bool api_key_parse(const char *text, char id[KEY_ID_LEN + 1], uint8_t hash[32]);
 void api_key_write(const struct api_key *key, struct json *j);
 
 /* ---- jobs ---- */
-enum job_kind { JOB_GENERATE, JOB_RETIRE, JOB_IMPORT, JOB_EXPORT, JOB_CLEANUP, JOB_ARCHIVE, JOB_KIND_COUNT };
+enum job_kind {
+    JOB_GENERATE, JOB_RETIRE, JOB_IMPORT, JOB_EXPORT, JOB_CLEANUP, JOB_ARCHIVE,
+    JOB_RETIRE_CODES, /* of a list */
+    JOB_ISSUE_CODES,  /* to a list of users */
+    JOB_KIND_COUNT
+};
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED, JOB_STATE_COUNT };
 const char *job_kind_name(enum job_kind k);
 const char *job_state_name(enum job_state s);
@@ -105,12 +110,12 @@ struct job {
     enum job_kind kind;
     const char *coupon;
     enum job_state state;
-    int64_t done, total;      /* slots; with until: what was missing at the request; import: lines of the text */
+    int64_t done, total;      /* slots; with until: what was missing at the request; of a list: lines of the text */
     int64_t until;            /* generate until this many exist; 0: generate `total` */
-    const char *upload;       /* import, export: the id of its text, see upload_chunk; or NULL */
-    int64_t column;           /* import: the column of CSV with the codes, from 1; 0: plain text, a code a line */
-    int64_t separator;        /* import: CSV's, a character */
-    const char *digest;       /* import: "sha256:" and hex, of the text as sent; or NULL */
+    const char *upload;       /* of a list, export: the id of its text, see upload_chunk; or NULL */
+    int64_t column;           /* of a list of codes: the column of CSV with them, from 1; 0: plain text, a code a line */
+    int64_t separator;        /* of a list of codes: CSV's, a character */
+    const char *digest;       /* of a list: "sha256:" and hex, of the text as sent; or NULL */
     const char *result;       /* JSON, or NULL */
     const char *error;        /* a wire code, or NULL */
     const char *error_detail; /* or NULL */
@@ -150,23 +155,27 @@ enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fenc
 /* Requeue a claimed job, not to be claimed before not_before_ms, if the fence is still ours. */
 enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms);
 
-/* ---- texts in chunks: what imports read, and exports wrote ---- */
+/* ---- texts in chunks: the lists that jobs read, and what exports wrote ---- */
 #define CHUNK_SIZE (256 * 1024)
 struct upload_chunk {
     const char *upload;
     int64_t number;       /* from 0 */
     int64_t first_line;   /* the number of its first line in the whole text, from 1 */
-    const char *text;     /* whole lines, see http/upload.h; NULL once the chunk was imported. A line longer than CHUNK_SIZE may be cut */
+    const char *text;     /* whole lines, see http/upload.h; NULL once the chunk was worked off. A line longer than CHUNK_SIZE may be cut */
     size_t len;
-    /* once imported */
+    bool names;           /* its text is a list of users, see coupons/user_lines.h: an erasure looks there */
+    /* once worked off */
     bool imported;
     int64_t rows, new_codes, duplicates_in_file, duplicates_in_coupon, invalid;
-    const char *bad;      /* "line,kind,reason,text\n" as CSV for each bad row; kind: duplicate, invalid; NULL: none */
+    const char *bad;      /* "line,kind,reason,text\n" as CSV for each row that is told of; NULL: none. While a list of codes is being
+                             retired: "line\n" for each that was retired before */
 };
 /* Write a chunk (majority), replacing an older one. */
 enum store_status mongo_chunk_put(struct store *s, const struct upload_chunk *chunk);
-/* Record the result of an imported chunk; its text is removed. */
+/* Record the result of a chunk; its text is removed. */
 enum store_status mongo_chunk_done(struct store *s, const struct upload_chunk *chunk);
+/* Remove this user from all lists of users that wait. */
+enum store_status mongo_chunks_forget(struct store *s, const char *user);
 /* STORE_NOT_FOUND past the last. */
 enum store_status mongo_chunk(struct store *s, const char *upload, int64_t chunk, struct arena *a, struct upload_chunk *out);
 /* Delete the chunks of uploads last written before before_ms, unless a job names them that is unfinished or ended since ended_before_ms. (A

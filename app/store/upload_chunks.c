@@ -1,18 +1,21 @@
 /*
- * store/upload_chunks.c -- texts in chunks: {_id: {u, p}, at, line, text, then rows, new, in_file, in_coupon, invalid, bad}.
+ * store/upload_chunks.c -- texts in chunks: {_id: {u, p}, at, line, text, names, then rows, new, in_file, in_coupon, invalid, bad}.
  *
- * Text     bytes as sent, not necessarily UTF-8; removed once the chunk is imported. The chunk's result stays until some time after its
+ * Text     bytes as sent, not necessarily UTF-8; removed once the chunk is worked off. The chunk's result stays until some time after its
  *          job ended
+ * Names    of users are in no result: an erasure finds them in the texts that wait
  */
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "coupons/user_lines.h"
 #include "store/bson_fields.h"
 #include "store/session.h"
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 #define UPLOADS_MAX 1000 /* cleaned up at a time */
+#define NAMES_AT_ONCE 16 /* chunks in which a user is looked for */
 
 static const struct bson_field done_rows[] = {
     BSON_FIELD("imported", BSON_FIELD_BOOL, struct upload_chunk, imported, true, 0),
@@ -69,6 +72,10 @@ enum store_status mongo_chunk_put(struct store *s, const struct upload_chunk *ch
     BSON_APPEND_DATE_TIME(&whole, "at", clock_now_ms());
     BSON_APPEND_INT64(&whole, "line", chunk->first_line);
     BSON_APPEND_BINARY(&whole, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)chunk->text, (uint32_t)chunk->len);
+    if (chunk->names)
+        BSON_APPEND_BOOL(&whole, "names", true);
+    if (chunk->bad)
+        BSON_APPEND_UTF8(&whole, "bad", chunk->bad);
     return update_chunk(s, chunk, &whole, true);
 }
 
@@ -84,8 +91,143 @@ enum store_status mongo_chunk_done(struct store *s, const struct upload_chunk *c
     bson_append_document_end(&change, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&change, "$unset", &sub);
     BSON_APPEND_INT32(&sub, "text", 1);
+    BSON_APPEND_INT32(&sub, "names", 1);
     bson_append_document_end(&change, &sub);
     return update_chunk(s, chunk, &change, false);
+}
+
+/* ---- forgetting a user ---- */
+
+/* A chunk with names; its text is to be changed. */
+struct named_chunk {
+    bson_t id; /* {_id} */
+    char *text;
+    size_t len;
+};
+
+struct named_chunks {
+    struct named_chunk items[NAMES_AT_ONCE];
+    size_t count;
+    struct arena *arena;
+};
+
+static bool named_row(const bson_t *doc, void *context)
+{
+    struct named_chunks *list = context;
+    struct named_chunk *c = &list->items[list->count];
+    bson_subtype_t subtype;
+    const uint8_t *bytes;
+    bson_iter_t it;
+    uint32_t len;
+
+    if (!bson_iter_init_find(&it, doc, "text") || !BSON_ITER_HOLDS_BINARY(&it))
+        return false;
+    bson_iter_binary(&it, &subtype, &len, &bytes);
+    c->text = arena_memdup(list->arena, bytes, len);
+    c->len = len;
+    bson_init(&c->id);
+    if (bson_iter_init_find(&it, doc, "_id"))
+        bson_append_iter(&c->id, "_id", -1, &it);
+    list->count++;
+    return true;
+}
+
+/* The next chunks with names, after the chunk {_id}. */
+static enum store_status find_named(struct session *session, const bson_t *after, struct named_chunks *list)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, sub;
+    bson_iter_t it;
+
+    BSON_APPEND_UTF8(&command, "find", "parts");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_BOOL(&filter, "names", true);
+    if (bson_iter_init_find(&it, after, "_id")) {
+        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &sub);
+        bson_append_iter(&sub, "$gt", -1, &it);
+        bson_append_document_end(&filter, &sub);
+    }
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "_id", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", NAMES_AT_ONCE);
+    session_read_options(session, &command, NAMES_AT_ONCE);
+    return session_read(session, &command, named_row, list);
+}
+
+/* Remove the user's lines from a chunk, unless its text has changed meanwhile: *again. */
+static enum store_status forget_in(struct session *session, struct named_chunk *c, const char *user, bool *again)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t updates, update, sub, set, before;
+
+    bson_init(&before);
+    BSON_APPEND_BINARY(&before, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len);
+    *again = user_lines_forget(c->text, c->len, user);
+    if (!*again) {
+        bson_destroy(&before);
+        return STORE_OK;
+    }
+    BSON_APPEND_UTF8(&command, "update", "parts");
+    session_write_options(session, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    bson_concat(&sub, &c->id);
+    bson_concat(&sub, &before);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
+    BSON_APPEND_BINARY(&set, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len);
+    bson_append_document_end(&sub, &set);
+    bson_append_document_end(&update, &sub);
+    bson_append_document_end(&updates, &update);
+    bson_append_array_end(&command, &updates);
+    bson_destroy(&before);
+
+    AUTO_BSON reply;
+    bson_iter_t errors;
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+        return STORE_FAILED;
+    *again = reply_count(&reply) == 0;
+    return STORE_OK;
+}
+
+/* Look through the next chunks; *after moves to the last of them, or to the one before it that must be read again. */
+static enum store_status forget_some(struct session *session, const char *user, bson_t *after, bool *more)
+{
+    struct arena arena;
+    struct named_chunks list = {.arena = &arena};
+    enum store_status status;
+    bool again = false;
+
+    arena_init(&arena, 0);
+    status = find_named(session, after, &list);
+    *more = list.count > 0;
+    for (size_t i = 0; i < list.count; i++) {
+        if (status == STORE_OK && !again)
+            status = forget_in(session, &list.items[i], user, &again);
+        if (status == STORE_OK && !again) {
+            bson_destroy(after);
+            bson_copy_to(&list.items[i].id, after);
+        }
+        bson_destroy(&list.items[i].id);
+    }
+    arena_free(&arena);
+    return status;
+}
+
+enum store_status mongo_chunks_forget(struct store *s, const char *user)
+{
+    bson_t after = BSON_INITIALIZER;
+    enum store_status status = STORE_OK;
+    bool more = true;
+
+    while (status == STORE_OK && more)
+        status = forget_some(session_of(s), user, &after, &more);
+    bson_destroy(&after);
+    return status;
 }
 
 /* ---- reading ---- */

@@ -31,8 +31,8 @@ static void check_row(const struct code_row *row)
     REQUIRE(row->line > 0);
     if (row->wrong)
         return;
-    REQUIRE_OR(code_normalise(row->code, MATCH_EXACT, normal) && strcmp(row->code, normal) == 0, "%s", row->code);
-    code_normalise(row->code, MATCH_LOOSE, normal);
+    REQUIRE_OR(code_normalise(row->value, MATCH_EXACT, normal) && strcmp(row->value, normal) == 0, "%s", row->value);
+    code_normalise(row->value, MATCH_LOOSE, normal);
 }
 
 static bool next_row(struct code_rows *rows, struct code_row *row)
@@ -58,7 +58,7 @@ static enum store_status put(void *context, const struct upload_chunk *chunk)
         if (!line_was_cut) {
             REQUIRE_OR(found_count < expected_count, "line %d", (int)row.line);
             REQUIRE_OR(row.line == expected[found_count].line && row.wrong == expected[found_count].wrong &&
-                    strcmp(row.code, expected[found_count].code) == 0, "line %d", (int)row.line);
+                    strcmp(row.value, expected[found_count].value) == 0, "line %d", (int)row.line);
         }
         found_count++;
     }

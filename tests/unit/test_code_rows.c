@@ -20,7 +20,7 @@ static void assert_shaped(const char *text, int64_t first_line, struct list_shap
 
     code_rows_begin(&rows, text, strlen(text), first_line, shape);
     while (code_rows_next(&rows, &row))
-        buf_printf(&seen, "%lld %s%s\n", (long long)row.line, row.wrong ? "!" : "", row.wrong ? row.wrong : row.code);
+        buf_printf(&seen, "%lld %s%s\n", (long long)row.line, row.wrong ? "!" : "", row.wrong ? row.wrong : row.value);
     assert_string_equal(seen.data ? seen.data : "", expected);
     buf_free(&seen);
 }
@@ -88,7 +88,7 @@ static void a_code_with_a_nul_in_it_is_none(void **state)
     assert_true(code_rows_next(&rows, &row));
     assert_string_equal(row.wrong, "not printable ASCII");
     assert_true(code_rows_next(&rows, &row));
-    assert_string_equal(row.code, "EFGH");
+    assert_string_equal(row.value, "EFGH");
     assert_false(code_rows_next(&rows, &row));
 }
 
