@@ -220,8 +220,6 @@ enum handled codes_issue(struct request *r)
 
     if (!has_codes(r) || !read_ask(r, USER_COLUMN, &ask) || wants_dry_run(r, &ask))
         return ANSWERED;
-    if (!ask.column)
-        return reply_problem(r, CPN_UNSUPPORTED_MEDIA_TYPE, "Send the users as text/csv, with a column user.");
     begin(u, r, &ask);
     r->state = u;
     u->users = true;

@@ -32,9 +32,16 @@ enum body_type {
     BODY_NONE,  /* any body is discarded */
     BODY_JSON,
     BODY_PATCH, /* application/merge-patch+json or application/json */
-    BODY_TEXT,  /* text/plain or text/csv; left unread: the handler, which must be ROUTE_STREAM, reads it in pieces */
+    /* a list; left unread: the handler, which must be ROUTE_STREAM, reads it in pieces */
+    BODY_CSV,   /* text/csv */
+    BODY_TEXT,  /* text/plain or text/csv */
     BODY_TYPE_COUNT
 };
+
+static inline bool body_is_list(enum body_type body)
+{
+    return body == BODY_CSV || body == BODY_TEXT;
+}
 
 #define ROLE_BIT(role) (1u << (role))
 

@@ -103,7 +103,7 @@ const struct route routes[] = {
      BLOCKS | ROUTE_KEY_OPTIONAL | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &codes_export_table},
     {"codes_retire", METHOD_POST, "/coupons/{coupon}/codes/retire", codes_retire, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
      NULL},
-    {"codes_issue", METHOD_POST, "/coupons/{coupon}/codes/issue", codes_issue, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX, NULL},
+    {"codes_issue", METHOD_POST, "/coupons/{coupon}/codes/issue", codes_issue, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_CSV, IMPORT_MAX, NULL},
     {"codes_list", METHOD_GET, "/coupons/{coupon}/codes", codes_list, O, STREAM | ROUTE_OR_CSV, BODY_NONE, 0, NULL},
     {"code_get", METHOD_GET, "/coupons/{coupon}/codes/{code}", code_get, O, 0, BODY_NONE, 0, NULL},
     {"code_retire", METHOD_POST, "/coupons/{coupon}/codes/{code}/retire", code_retire, O, 0, BODY_NONE, 0, NULL},
@@ -381,6 +381,7 @@ static bool type_fits(const struct request *r)
     static const char *const types[BODY_TYPE_COUNT][2] = {
         [BODY_JSON] = {"application/json"},
         [BODY_PATCH] = {"application/json", "application/merge-patch+json"},
+        [BODY_CSV] = {"text/csv"},
         [BODY_TEXT] = {"text/plain", "text/csv"},
     };
     const char *type = r->header.content_type;
@@ -467,7 +468,7 @@ static enum handled start(struct request *r)
 /* Read the body, unless the handler does. A large one: on a thread that may block. */
 static enum handled read_body(struct request *r)
 {
-    if (r->route->body != BODY_TEXT)
+    if (!body_is_list(r->route->body))
         reactor_read_body(r, r->route->body_max);
     return start(r);
 }
@@ -499,7 +500,7 @@ static enum handled check(struct request *r)
         if (!r->key && ((route->flags & ROUTE_KEY) || r->header.idempotency_key))
             return early(r, CPN_IDEMPOTENCY_KEY_REQUIRED, NULL);
     }
-    r->unread = route->body == BODY_TEXT || r->slow;
+    r->unread = body_is_list(route->body) || r->slow;
     if (!r->slow)
         return read_body(r);
     if (route->flags & ROUTE_STREAM)

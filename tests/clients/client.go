@@ -37,7 +37,7 @@ func main() {
 	made, err := ops.CouponCreateWithResponse(ctx, &api.CouponCreateParams{}, api.NewCoupon{
 		Id: &id, Title: "Made by Go", State: to(api.CouponStateActive), Cap: &api.NewCap{Total: to(5)}, Generate: &generate,
 		Discount: &api.NewDiscount{Kind: api.DiscountKindAmount, AmountMinor: to(500), Currency: to("EUR")},
-		Metadata: &map[string]any{"campaign": map[string]any{"n": 1}},
+		Metadata: &api.Metadata{"campaign": map[string]any{"n": 1}},
 	})
 	must(err)
 	changed, err := ops.CouponChangeWithResponse(ctx, id, &api.CouponChangeParams{IfMatch: made.HTTPResponse.Header.Get("ETag")},

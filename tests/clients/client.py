@@ -5,7 +5,7 @@ import sys
 from api import AuthenticatedClient
 from api.api.coupons import coupon_change, coupon_create, coupon_get
 from api.api.redemptions import redemption_check, redemption_redeem, redemption_reverse, redemption_take, resolve
-from api.models import (CodeOfUser, CouponChange, CouponState, DiscountKind, NewCap, NewCoupon, NewCouponMetadata, NewDiscount, Order, Step, Taking,
+from api.models import (CodeOfUser, CouponChange, CouponState, DiscountKind, Metadata, NewCap, NewCoupon, NewDiscount, Order, Step, Taking,
                         TakeState)
 
 url, ops_key, shop_key, coupon = sys.argv[1:]
@@ -14,7 +14,7 @@ ops, shop = AuthenticatedClient(base_url=url, token=ops_key), AuthenticatedClien
 made = coupon_create.sync_detailed(client=ops, body=NewCoupon(
     id=coupon, title="Made by Python", state=CouponState.ACTIVE, cap=NewCap(total=5), generate=True,
     discount=NewDiscount(kind=DiscountKind.AMOUNT, amount_minor=500, currency="EUR"),
-    metadata=NewCouponMetadata.from_dict({"campaign": {"n": 1}})))
+    metadata=Metadata.from_dict({"campaign": {"n": 1}})))
 changed = coupon_change.sync(coupon, client=ops, if_match=made.headers["ETag"], body=CouponChange(title="Changed"))
 checked = redemption_check.sync(coupon, client=shop, body=Taking(user="u-1", order=Order(amount_minor=2000, currency="EUR")))
 found = resolve.sync(client=shop, body=CodeOfUser(code=coupon, user="u-1", order=Order(amount_minor=1580, currency="EUR"))).items[0]
