@@ -53,7 +53,7 @@
       "This coupon is claimed by presenting a code. Send it in the field code.")                                       \
     X(44, SUSPICIOUS_ROWS, "suspicious_rows", 400, false, "This does not look like a plain list",                      \
       "The list was sent as text/plain, a code a line; but rows[] look like a heading, or like rows of CSV. Nothing "  \
-      "was imported. Send CSV as text/csv, or, if these are codes, add ?accept=all.")                                  \
+      "was done. Send CSV as text/csv, or, if these are codes, add ?accept=all.")                                  \
     X(14, COUPON_EXISTS, "coupon_exists", 409, false, "The coupon id is taken",                                        \
       "A coupon with this id exists or existed; ids are never reused. Choose another one.")                            \
     X(15, COUPON_IN_USE, "coupon_in_use", 409, false, "The coupon is in use",                                          \
@@ -63,6 +63,9 @@
       "The requested slots would exceed cap.total. Raise the cap first.")                                              \
     X(17, CAP_BELOW_TAKEN, "cap_below_taken", 409, false, "The cap is below what is taken",                            \
       "cap.total cannot be lowered below the number of slots that are taken.")                                         \
+    X(45, CODES_WOULD_RETIRE, "codes_would_retire", 409, false, "Free codes would end",                               \
+      "A lower cap.total retires free slots, and these have codes, which perhaps somebody was given: codes says how "  \
+      "many. Send retire: true too, if they are to end.")                                                              \
     X(18, FIELD_FIXED, "field_fixed", 409, false, "The field can no longer change",                                    \
       "This field cannot change once slots or redemptions exist. Make a new coupon instead.")                          \
     X(19, REDEMPTION_NOT_FOUND, "redemption_not_found", 404, false, "No such redemption",                              \

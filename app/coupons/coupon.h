@@ -158,6 +158,12 @@ bool coupon_id_valid(const char *text);
 /* True if text has `least` to CODE_MAX characters, all printable ASCII except the space. */
 bool code_text_valid(const char *text, size_t least);
 
+/* Each slot of the coupon has a code of its own. */
+static inline bool coupon_slots_have_codes(const struct coupon *c)
+{
+    return c->codes.source == CODES_GENERATED || c->codes.source == CODES_IMPORTED;
+}
+
 /* True if text is a user: 1-128 bytes of UTF-8 without control characters. */
 #define USER_MAX 128
 bool coupon_user_valid(const char *text);

@@ -887,7 +887,7 @@ static bool others_in_use(const struct decision *d)
     return d->coupon->lanes > 1 && (d->others.takings > 0 || d->coupon->state == COUPON_ACTIVE);
 }
 
-void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out)
+void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, bool retire, struct outcome *out)
 {
     const struct head *h = &d->head;
     bool in_use = h->next_n > 0 || head_takings(h) > 0 || h->turn != 0 || others_in_use(d); /* with a turn, codes are being made */
@@ -910,6 +910,11 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
     }
     if (shares_slots(d) ? excess > head_free(h) : lowered && total < head_taken(h) + d->others.taken) {
         refuse_for_lack(d, CPN_CAP_BELOW_TAKEN, excess, out);
+        return;
+    }
+    if (excess > 0 && !retire && coupon_slots_have_codes(d->coupon)) {
+        refuse(out, CPN_CODES_WOULD_RETIRE);
+        out->codes = excess;
         return;
     }
     define(d, next, d->coupon->version + 1);

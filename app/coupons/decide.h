@@ -129,6 +129,7 @@ struct outcome {
     int64_t retry_at_ms;/* for Retry-After; 0: unknown */
     const char *detail; /* static, or NULL */
     struct misfit misfit; /* for ORDER_NOT_ELIGIBLE */
+    int64_t codes;        /* for CODES_WOULD_RETIRE: how many */
     struct redemption redemption; /* if result is OK; its strings live as long as the user state's */
 };
 
@@ -174,10 +175,10 @@ struct wish {
 #define KEY_OF_COUPON "" /* in place of the alias, for key_hash() */
 
 /* Create the coupon (COUPON_EXISTS if it exists or did; wish NULL: none), or change it: VERSION_CHANGED unless its version is
- * expected_version, then FIELD_FIXED (out->detail is the pointer), CAP_BELOW_TAKEN. Sets the version. Lowering cap.total makes free slots
- * due for retirement, in lane 0. */
+ * expected_version, then FIELD_FIXED (out->detail is the pointer), CAP_BELOW_TAKEN, CODES_WOULD_RETIRE. Sets the version. Lowering
+ * cap.total makes free slots due for retirement, in lane 0; such as have codes only if the caller said so: retire. */
 void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out);
-void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out);
+void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, bool retire, struct outcome *out);
 /* Delete it; COUPON_IN_USE if it ever had a redemption. */
 void decide_delete(struct decision *d, struct outcome *out);
 /* Close the lane for good. VERSION_CHANGED: the coupon is not at expected_version; COUPON_IN_USE: it has not ended, something is issued or

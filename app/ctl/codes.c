@@ -1,7 +1,7 @@
 /*
- * ctl/codes.c -- couponctl codes: imports and exports lists of codes, shows one code's state, and retires a code.
+ * ctl/codes.c -- couponctl codes: lists of codes to import or to retire, and of users to get one; exports, finds and shows codes.
  *
- * Import   the list is sent from the file unchanged, in requests of at most REQUEST_MOST bytes that end with a line, and each begin with
+ * Lists    are sent from the file unchanged, in requests of at most REQUEST_MOST bytes that end with a line, and each begin with
  *          CSV's header; a list from a pipe goes to a temporary file first, so that a request can be repeated
  */
 #include <errno.h>
@@ -26,16 +26,53 @@
 #define PIECE 65536
 #define HEADER_MOST 65536 /* most bytes of CSV's first line */
 #define BAD_SHOWN 20
+#define COUNTS_MOST 6
+
+#define LIST_OPTIONS                                                                                                                 \
+    {"csv", OPT_CSV, NULL, 0, "Read FILE as CSV with a column code (default: if its name ends in .csv)", 0},                         \
+    {"column", OPT_COLUMN, "NAME", 0, "Of CSV: the column with the codes", 0},                                                       \
+    {"accept-all", OPT_ACCEPT_ALL, NULL, 0, "Take a plain list as it is, also if it looks like CSV", 0},                             \
+    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the jobs' ids and do not wait", 0},                                                     \
+    {"request-bytes", OPT_REQUEST_BYTES, "N", OPTION_HIDDEN, "Size of one request", 0}
 
 const struct argp_option ctl_codes_import_options[] = {
-    {"csv", OPT_CSV, NULL, 0, "Read FILE as CSV with a column code (default: if its name ends in .csv)", 0},
-    {"column", OPT_COLUMN, "NAME", 0, "Of CSV: the column with the codes", 0},
-    {"accept-all", OPT_ACCEPT_ALL, NULL, 0, "Take a plain list as it is, also if it looks like CSV", 0},
+    LIST_OPTIONS,
     {"dry-run", OPT_DRY_RUN, NULL, 0, "Say what would happen, and make nothing", 0},
-    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the jobs' ids and do not wait", 0},
-    {"request-bytes", OPT_REQUEST_BYTES, "N", OPTION_HIDDEN, "Size of one request", 0},
     {0},
 };
+const struct argp_option ctl_codes_retire_options[] = {
+    {"file", OPT_FILE, "FILE", 0, "Retire all codes of this list; - for standard input", 0},
+    LIST_OPTIONS,
+    {0},
+};
+const struct argp_option ctl_codes_issue_options[] = {
+    {"column", OPT_COLUMN, "NAME", 0, "The column with the users (default: user)", 0},
+    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the job's id and do not wait", 0},
+    {0},
+};
+const struct argp_option ctl_codes_find_options[] = {
+    {"state", OPT_STATE, "STATE", 0, "free, issued, reserved, redeemed or retired", 0},
+    {"prefix", OPT_PREFIX, "TEXT", 0, "Only codes that begin with it", 0},
+    {0},
+};
+
+/* What is done with a list, and how the outcome is told. */
+struct purpose {
+    const char *path;               /* below .../codes */
+    const char *column;             /* the default */
+    const char *counts[COUNTS_MOST]; /* members of the job's result; the first: all rows */
+    const char *words[COUNTS_MOST];
+    const char *stays; /* of a job that was cancelled */
+};
+
+static const struct purpose to_import = {
+    "", "code", {"rows", "imported", "duplicates_in_file", "duplicates_in_coupon", "invalid"},
+    {"rows", "imported", "twice in the file", "already there", "invalid"}, "what was imported stays"};
+static const struct purpose to_retire = {
+    "/retire", "code", {"rows", "retired", "already", "spent", "held", "unknown"},
+    {"rows", "retired", "retired before", "redeemed", "held", "unknown"}, "what was retired stays so"};
+static const struct purpose to_issue = {
+    "/issue", "user", {"rows", "issued", "already", "refused"}, {"rows", "issued", "had one", "refused"}, "what was issued stays so"};
 
 /* ---- the list ---- */
 
@@ -131,9 +168,9 @@ static bool read_head(struct list *l, const char *name)
     return false;
 }
 
-static bool open_list(struct list *l, const struct ctl *c)
+static bool open_list(struct list *l, const struct ctl *c, const char *name)
 {
-    const char *name = c->args.words[1], *dot = strrchr(name, '.'), *most = ctl_option(c, OPT_REQUEST_BYTES);
+    const char *dot = strrchr(name, '.'), *most = ctl_option(c, OPT_REQUEST_BYTES);
     bool standard = strcmp(name, "-") == 0;
     struct stat about;
 
@@ -218,11 +255,12 @@ static bool next_slice(const struct list *l, struct slice *s, bool *failed)
     return true;
 }
 
-/* ---- import ---- */
+/* ---- its jobs ---- */
 
 /* The outcome for all rows. */
 struct sums {
-    int64_t rows, imported, duplicates_in_file, duplicates_in_coupon, invalid;
+    const struct purpose *purpose;
+    int64_t counts[COUNTS_MOST];
     json_object *jobs;
     int64_t bad_shown;
 };
@@ -232,19 +270,21 @@ static void show_sent(struct client_text *t)
     progress_show(t->context, t->sent, (int64_t)t->head_len + t->size);
 }
 
-static int send_slice(struct ctl *c, const struct list *l, const struct slice *s, struct answer *a)
+static int send_slice(struct ctl *c, const struct list *l, const struct slice *s, const struct purpose *purpose, struct answer *a)
 {
     struct progress p;
     struct client_text text = {.type = l->csv ? "text/csv" : "text/plain", .fd = l->fd, .from = s->from,
                                .size = s->end - s->from, .on_sent = show_sent, .context = &p};
     const char *column = ctl_option(c, OPT_COLUMN);
-    char *list = client_path("/coupons/%s/codes?column=%s", c->args.words[0], column ? column : "code"), *path;
+    char *list = client_path("/coupons/%s/codes", c->args.words[0]), *query = client_path("?column=%s", column ? column : purpose->column);
+    char *path;
     int code;
 
-    if (asprintf(&path, "%s%s%s", list, ctl_option(c, OPT_ACCEPT_ALL) ? "&accept=all" : "",
+    if (asprintf(&path, "%s%s%s%s%s", list, purpose->path, query, ctl_option(c, OPT_ACCEPT_ALL) ? "&accept=all" : "",
                  ctl_option(c, OPT_DRY_RUN) ? "&dry_run=true" : "") < 0)
         path = checked(NULL);
     free(list);
+    free(query);
     if (s->head_lines) {
         text.head = l->head;
         text.head_len = l->head_len;
@@ -275,11 +315,12 @@ static void tell_bad_rows(const struct ctl *c, struct sums *sums, json_object *j
 
 static void add_job(struct sums *sums, json_object *job)
 {
-    sums->rows += json_int_at(job, "/result/rows");
-    sums->imported += json_int_at(job, "/result/imported");
-    sums->duplicates_in_file += json_int_at(job, "/result/duplicates_in_file");
-    sums->duplicates_in_coupon += json_int_at(job, "/result/duplicates_in_coupon");
-    sums->invalid += json_int_at(job, "/result/invalid");
+    for (int i = 0; i < COUNTS_MOST && sums->purpose->counts[i]; i++) {
+        char pointer[40];
+
+        snprintf(pointer, sizeof pointer, "/result/%s", sums->purpose->counts[i]);
+        sums->counts[i] += json_int_at(job, pointer);
+    }
     json_object_array_add(sums->jobs, json_object_get(job));
 }
 
@@ -299,7 +340,7 @@ static int finish_slice(struct ctl *c, const char *id, struct sums *sums, const 
     if (code == CTL_OK && !job_is_done(&a)) {
         error = json_text_at(a.json, "/error");
         ctl_complain("job %s %s: %s: %s", id, json_text_at(a.json, "/state"), error ? error : "no reason given",
-                     error ? json_text_at(a.json, "/error_detail") : "what was imported stays");
+                     error ? json_text_at(a.json, "/error_detail") : sums->purpose->stays);
         code = CTL_REFUSED;
     }
     answer_release(&a);
@@ -331,11 +372,11 @@ static void add_dry_run(const struct ctl *c, struct sums *sums, json_object *res
     json_object_put(job);
 }
 
-static int import_slice(struct ctl *c, const struct list *l, const struct slice *s, struct sums *sums)
+static int work_off_slice(struct ctl *c, const struct list *l, const struct slice *s, struct sums *sums)
 {
     struct answer a;
     char *id = NULL;
-    int code = send_slice(c, l, s, &a);
+    int code = send_slice(c, l, s, sums->purpose, &a);
 
     if (code != CTL_OK)
         return code;
@@ -359,55 +400,86 @@ static int import_slice(struct ctl *c, const struct list *l, const struct slice 
     return code;
 }
 
-static void tell_sums(const struct ctl *c, const struct sums *sums)
+static void tell_sums(const struct ctl *c, const struct sums *sums, FILE *out)
 {
+    const struct purpose *p = sums->purpose;
     json_object *o;
 
     if (!ctl_json(c)) {
-        printf("%s: %" PRId64 " rows: %" PRId64 " imported, %" PRId64 " twice in the file, %" PRId64
-               " already there, %" PRId64 " invalid\n", c->args.words[0], sums->rows, sums->imported,
-               sums->duplicates_in_file, sums->duplicates_in_coupon, sums->invalid);
+        fprintf(out, "%s: %" PRId64 " %s", c->args.words[0], sums->counts[0], p->words[0]);
+        for (int i = 1; i < COUNTS_MOST && p->counts[i]; i++)
+            fprintf(out, "%s %" PRId64 " %s", i == 1 ? ":" : ",", sums->counts[i], p->words[i]);
+        fputc('\n', out);
         if (ctl_option(c, OPT_DRY_RUN))
-            puts("A dry run: nothing was made.");
+            fputs("A dry run: nothing was made.\n", out);
         for (size_t i = 0; !ctl_option(c, OPT_DRY_RUN) && i < json_object_array_length(sums->jobs); i++) {
             json_object *job = json_object_array_get_idx(sums->jobs, i);
 
-            printf("job %s, %s\n", json_text_at(job, "/id"), json_text_at(job, "/result/digest"));
+            fprintf(out, "job %s, %s\n", json_text_at(job, "/id"), json_text_at(job, "/result/digest"));
         }
         return;
     }
     o = json_object_new_object();
-    json_object_object_add(o, "rows", json_object_new_int64(sums->rows));
-    json_object_object_add(o, "imported", json_object_new_int64(sums->imported));
-    json_object_object_add(o, "duplicates_in_file", json_object_new_int64(sums->duplicates_in_file));
-    json_object_object_add(o, "duplicates_in_coupon", json_object_new_int64(sums->duplicates_in_coupon));
-    json_object_object_add(o, "invalid", json_object_new_int64(sums->invalid));
+    for (int i = 0; i < COUNTS_MOST && p->counts[i]; i++)
+        json_object_object_add(o, p->counts[i], json_object_new_int64(sums->counts[i]));
     json_object_object_add(o, "jobs", json_object_get(sums->jobs));
-    print_json(o, stdout);
+    print_json(o, out);
     json_object_put(o);
 }
 
-int ctl_codes_import(struct ctl *c)
+/* Have the list in this file worked off; sums->jobs are its jobs, the caller's to put. */
+static int work_off(struct ctl *c, const char *file, struct sums *sums)
 {
-    struct sums sums = {.jobs = json_object_new_array()};
     struct slice s = {0};
     struct list l;
     bool failed = false;
     int code = CTL_OK;
 
-    if (!open_list(&l, c)) {
+    sums->jobs = json_object_new_array();
+    if (!open_list(&l, c, file)) {
         code = CTL_USAGE;
     } else {
+        l.csv = l.csv || sums->purpose == &to_issue;
         while (code == CTL_OK && next_slice(&l, &s, &failed))
-            code = import_slice(c, &l, &s, &sums);
+            code = work_off_slice(c, &l, &s, sums);
         if (failed)
-            complain_of(c->args.words[1]);
+            complain_of(file);
     }
-    if (json_object_array_length(sums.jobs) > 0)
-        tell_sums(c, &sums);
-    json_object_put(sums.jobs);
+    if (json_object_array_length(sums->jobs) > 0)
+        tell_sums(c, sums, sums->purpose == &to_issue ? stderr : stdout);
     close_list(&l);
     return failed ? CTL_USAGE : code;
+}
+
+static int work_off_only(struct ctl *c, const char *file, const struct purpose *purpose)
+{
+    struct sums sums = {.purpose = purpose};
+    int code = work_off(c, file, &sums);
+
+    json_object_put(sums.jobs);
+    return code;
+}
+
+int ctl_codes_import(struct ctl *c)
+{
+    return work_off_only(c, c->args.words[1], &to_import);
+}
+
+/* The users' codes, of each job, to standard output: also if it failed, because those who got one have it. */
+int ctl_codes_issue(struct ctl *c)
+{
+    struct sums sums = {.purpose = &to_issue};
+    int code = work_off(c, c->args.words[1], &sums);
+
+    for (size_t i = 0; i < json_object_array_length(sums.jobs); i++) {
+        char *path = client_path("/coupons/-/jobs/%s/rows", json_text_at(json_object_array_get_idx(sums.jobs, i), "/id"));
+        int saved = ctl_json(c) ? save_rows(c, path, NULL)
+                                : save_answer(c, (struct call){.method = "GET", .path = path, .accept = "text/csv"}, NULL);
+
+        code = code == CTL_OK ? saved : code;
+    }
+    json_object_put(sums.jobs);
+    return code;
 }
 
 /* ---- export ---- */
@@ -451,6 +523,87 @@ int ctl_codes_show(struct ctl *c)
 
 int ctl_codes_retire(struct ctl *c)
 {
+    const char *file = ctl_option(c, OPT_FILE);
+
+    if (!file == (c->args.count < 2)) {
+        ctl_complain("codes retire needs a CODE, or --file FILE; see --help");
+        return CTL_USAGE;
+    }
+    if (file)
+        return work_off_only(c, file, &to_retire);
     return client_tell(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/codes/%s/retire",
                                                                               c->args.words[0], c->args.words[1])}, tell_code);
+}
+
+/* ---- several codes ---- */
+
+static const char *const found_heads[] = {"CODE", "STATE", "USER", "AT", NULL};
+static const char *const found_columns[] = {"/code", "/state", "/user", "/at", NULL};
+
+/* Look up one code. An unknown one is a row, too. */
+static int find_code(struct ctl *c, const char *code, struct table *t)
+{
+    struct answer a;
+    int result = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes/%s", c->args.words[0], code)}, &a);
+    const char *problem = result == CTL_OK ? json_text_at(a.json, "/code") : NULL;
+    bool unknown = problem && a.status == 404 && strcmp(problem, "code_not_found") == 0;
+
+    if (result == CTL_OK && !unknown && !answer_ok(&a))
+        result = answer_code(&a);
+    if (result == CTL_OK && unknown) {
+        json_object_put(a.json);
+        a.json = json_object_new_object();
+        json_object_object_add(a.json, "code", json_object_new_string(code));
+        json_object_object_add(a.json, "state", json_object_new_string("unknown"));
+    }
+    if (result == CTL_OK && ctl_json(c))
+        print_json(a.json, stdout);
+    for (int i = 0; result == CTL_OK && !ctl_json(c) && found_columns[i]; i++)
+        table_add(t, json_text_at(a.json, found_columns[i]));
+    answer_release(&a);
+    return result;
+}
+
+/* Look up each code of the file, one a line. */
+static int find_codes(struct ctl *c, const char *name)
+{
+    FILE *file = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
+    char *line = NULL;
+    size_t size = 0;
+    int code = CTL_OK;
+    struct table t;
+
+    if (!file) {
+        complain_of(name);
+        return CTL_USAGE;
+    }
+    table_init(&t, found_heads);
+    while (code == CTL_OK && getline(&line, &size, file) >= 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (*line)
+            code = find_code(c, line, &t);
+    }
+    if (!ctl_json(c))
+        table_print(&t, stdout);
+    table_release(&t);
+    free(line);
+    if (file != stdin)
+        fclose(file);
+    return code;
+}
+
+int ctl_codes_find(struct ctl *c)
+{
+    const char *state = ctl_option(c, OPT_STATE), *prefix = ctl_option(c, OPT_PREFIX);
+    char *path;
+
+    if (c->args.count > 1)
+        return find_codes(c, c->args.words[1]);
+    if (state && prefix)
+        path = client_path("/coupons/%s/codes?state=%s&prefix=%s", c->args.words[0], state, prefix);
+    else if (state || prefix)
+        path = client_path(state ? "/coupons/%s/codes?state=%s" : "/coupons/%s/codes?prefix=%s", c->args.words[0], state ? state : prefix);
+    else
+        path = client_path("/coupons/%s/codes", c->args.words[0]);
+    return client_tell_items(c, path, 0, found_heads, found_columns);
 }

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 #include "ctl/job.h"
@@ -44,7 +46,10 @@
     {"lanes", OPT_LANES, "N", 0, "Number of parallel lanes, 1-64 (default 1, fastest on one replica set); cannot change later", 1}
 
 const struct argp_option ctl_coupon_create_options[] = {CREATE_OPTIONS, CHANGE_OPTIONS, {0}};
-const struct argp_option ctl_coupon_change_options[] = {CHANGE_OPTIONS, {0}};
+const struct argp_option ctl_coupon_change_options[] = {
+    {"generate", OPT_GENERATE, NULL, 0, "With a higher total: make the slots that are missing", 1},
+    {"retire", OPT_RETIRE, NULL, 0, "With a lower total: free codes may end", 1},
+    CHANGE_OPTIONS, {0}};
 
 const struct argp_option ctl_coupon_history_options[] = {
     {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
@@ -78,6 +83,7 @@ static const struct {
     {OPT_BUDGET, true, true, "cap", "discount_minor"},
     {OPT_LOW_STOCK, true, true, NULL, "low_stock"},
     {OPT_GENERATE, true, true, NULL, "generate"}, /* "": as many as the total */
+    {OPT_RETIRE, false, false, NULL, "retire"},   /* "": yes */
     {OPT_LANES, true, true, NULL, "lanes"},
     {OPT_AMOUNT, true, true, "discount", "amount_minor"},
     {OPT_PERCENT_BP, true, true, "discount", "percent_bp"},
@@ -130,7 +136,7 @@ static bool set_members(const struct ctl *c, json_object *o)
 
         if (!text)
             continue;
-        if (members[i].option == OPT_GENERATE && !*text) {
+        if ((members[i].option == OPT_GENERATE || members[i].option == OPT_RETIRE) && !*text) {
             json_object_object_add(o, members[i].name, json_object_new_boolean(true));
             continue;
         }
@@ -244,6 +250,19 @@ static void drop_discount(const struct ctl *c, json_object *definition)
         json_object_object_del(object_in(definition, "discount"), of_kinds[i]);
 }
 
+/* Remove a window that is over, and say so: nobody could take the copy. */
+static void drop_window(json_object *definition)
+{
+    const char *end = json_text_at(definition, "/ends_at");
+    int64_t end_ms;
+
+    if (!end || !clock_parse(end, &end_ms) || end_ms > (int64_t)time(NULL) * 1000)
+        return;
+    fprintf(stderr, "The window ended at %s: the copy has none.\n", end);
+    json_object_object_del(definition, "starts_at");
+    json_object_object_del(definition, "ends_at");
+}
+
 /* Create a draft from its definition, without its id; options override. */
 int ctl_coupon_clone(struct ctl *c)
 {
@@ -261,6 +280,7 @@ int ctl_coupon_clone(struct ctl *c)
         json_object_object_del(a.json, "id");
         json_object_object_add(a.json, "state", json_object_new_string("draft"));
         drop_discount(c, a.json);
+        drop_window(a.json);
         code = set_members(c, a.json) ? create(c, json_object_to_json_string_ext(a.json, JSON_C_TO_STRING_PLAIN)) : CTL_USAGE;
     }
     answer_release(&a);

@@ -32,7 +32,7 @@ enum opt {
     OPT_STATE, OPT_ACTIVE, OPT_LIMIT, OPT_USER, OPT_ORDER,
     OPT_ID, OPT_TITLE, OPT_DESCRIPTION, OPT_STARTS_AT, OPT_ENDS_AT, OPT_TIME_ZONE, OPT_TOTAL, OPT_PER_DAY, OPT_PER_USER,
     OPT_PER_USER_PER_DAY, OPT_BUDGET, OPT_AMOUNT, OPT_PERCENT_BP, OPT_MAX, OPT_CURRENCY, OPT_MIN_SPEND, OPT_LOW_STOCK, OPT_LANES,
-    OPT_GENERATE,
+    OPT_GENERATE, OPT_RETIRE, OPT_PREFIX, OPT_FILE,
     OPT_ROLE, OPT_LABEL, OPT_EXPIRES, OPT_COUPONS, OPT_NETWORKS, OPT_ORIGIN, OPT_RATE, OPT_OUTPUT, OPT_REQUEST_BYTES,
     OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV, OPT_GROUP,
     OPT_COLUMN, OPT_ACCEPT_ALL, OPT_DRY_RUN,
@@ -105,6 +105,8 @@ int ctl_codes_import(struct ctl *c);
 int ctl_codes_export(struct ctl *c);
 int ctl_codes_show(struct ctl *c);
 int ctl_codes_retire(struct ctl *c);
+int ctl_codes_issue(struct ctl *c);
+int ctl_codes_find(struct ctl *c);
 int ctl_redemptions_list(struct ctl *c);
 int ctl_redemptions_show(struct ctl *c);
 int ctl_redemptions_cancel(struct ctl *c);
@@ -135,7 +137,7 @@ int ctl_restored(struct ctl *c);
 int ctl_top(struct ctl *c);
 int ctl_doctor(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_change_options[], ctl_coupon_list_options[],
-    ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[],
+    ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[], ctl_codes_retire_options[], ctl_codes_issue_options[], ctl_codes_find_options[],
     ctl_redemptions_list_options[], ctl_redemptions_export_options[], ctl_jobs_list_options[], ctl_keys_create_options[],
     ctl_receipt_verify_options[], ctl_receipt_rotate_options[], ctl_report_options[], ctl_verify_options[], ctl_archive_options[],
     ctl_reconcile_options[], ctl_restored_options[], ctl_top_options[], ctl_webhooks_create_options[],

@@ -27,11 +27,12 @@ static const struct command commands[] = {
      "generate. Without codes they exist at once; with codes, a job makes them if there are many, and the service continues "
      "it if couponctl is interrupted.", NULL},
     {"coupon", "clone", ctl_coupon_clone, "COUPON", 1, 1, ctl_coupon_create_options, "create a copy of a coupon",
-     "Create a coupon with the definition of another one, as a draft; options override it. Codes, slots and "
-     "redemptions are not copied.\nPrints the new coupon's id.", NULL},
+     "Create a coupon with the definition of another one, as a draft; options override it. Codes, slots, "
+     "redemptions, and a window that is over are not copied.\nPrints the new coupon's id.", NULL},
     {"coupon", "change", ctl_coupon_change, "COUPON [FILE]", 1, 2, ctl_coupon_change_options, "change a coupon",
      "Change a coupon by options, by a JSON merge patch (FILE; - for standard input), or both; options override the "
-     "file. Of a number or a time, the value default restores the default. Prints the definition.\nOther fields are "
+     "file. Of a number or a time, the value default restores the default. Prints the definition. A higher total makes no slots by "
+     "itself: --generate; a lower one ends free codes only with --retire.\nOther fields are "
      "left alone, even if they change at the same time.", NULL},
     {"coupon", "pause", ctl_coupon_pause, "COUPON", 1, 1, NULL, "stop new redemptions",
      "Set a coupon's state to paused. What is held can still be redeemed.", NULL},
@@ -67,8 +68,15 @@ static const struct command commands[] = {
      "complete. POST /coupons/COUPON/codes/export does the same as a job.", NULL},
     {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, NULL, "one code's state",
      "Print one code's state: who has it, and since when.", NULL},
-    {"codes", "retire", ctl_codes_retire, "COUPON CODE", 2, 2, NULL, "retire a code for good",
-     "Make a code unusable for good, even if it was issued to a user.", NULL},
+    {"codes", "find", ctl_codes_find, "COUPON [FILE]", 1, 2, ctl_codes_find_options, "what became of some codes",
+     "List the codes of a coupon that --state and --prefix name, or those in FILE, one a line (- for standard input): state, user, time "
+     "of the last change.", NULL},
+    {"codes", "retire", ctl_codes_retire, "COUPON [CODE]", 1, 2, ctl_codes_retire_options, "retire codes for good",
+     "Make a code, or all codes of the list --file, unusable for good, even if they were issued to users. Prints a summary of all rows; "
+     "the first that were not retired go to standard error, and GET /coupons/-/jobs/JOB/rows lists them all.", NULL},
+    {"codes", "issue", ctl_codes_issue, "COUPON FILE", 2, 2, ctl_codes_issue_options, "give each user of a list a code",
+     "Issue a code to each user of a list, CSV with a column user (- for standard input), and print user,code for mailing tools. A user "
+     "who has a code keeps it, so a repeat prints the same. The summary goes to standard error.", NULL},
     {"redemptions", "list", ctl_redemptions_list, "[COUPON]", 0, 1, ctl_redemptions_list_options, "list redemptions",
      "List redemptions of a coupon, or of a user or an order over all coupons, newest first.", NULL},
     {"redemptions", "show", ctl_redemptions_show, "COUPON REDEMPTION", 2, 2, NULL,

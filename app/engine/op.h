@@ -23,7 +23,7 @@ enum op_kind {
     OP_CHECK,       /* user, take -> outcome, discount_minor, user_state: only counts, as from user_state_counts(); head */
     OP_STEP,        /* redemption_step -> outcome, user_state->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
     OP_CREATE,      /* definition, key, count, job: slots to make with it, by the job if named -> outcome, coupon_now */
-    OP_CHANGE,      /* definition, expected_version -> outcome, coupon_now */
+    OP_CHANGE,      /* definition, expected_version, retire -> outcome, coupon_now */
     OP_DELETE,      /* expected_version, 0: any, else BUSY -> outcome, coupon_now: if OK, the tombstone */
     OP_ARCHIVE,     /* expected_version -> outcome: if OK, every lane is closed for good */
     OP_REMOVE,      /* lane, expected_seq -> outcome: if OK, the lane's data may be removed */
@@ -74,6 +74,7 @@ struct op {
     uint32_t g;
     struct coupon *definition;
     int64_t expected_version;
+    bool retire;             /* OP_CHANGE: codes may end by a lower total */
     int64_t expected_seq;    /* OP_REMOVE: of the lane's last batch */
     const char *job;
     int64_t step;

@@ -92,7 +92,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
         create(p, op);
         break;
     case OP_CHANGE:
-        decide_change(d, op->definition, op->expected_version, &op->outcome);
+        decide_change(d, op->definition, op->expected_version, op->retire, &op->outcome);
         break;
     case OP_DELETE:
         if (op->expected_version && op->expected_version != d->coupon->version)

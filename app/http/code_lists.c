@@ -160,12 +160,9 @@ enum handled codes_import(struct request *r)
 /* Slots have codes, and this coupon may be changed. False: answered. */
 static bool has_codes(struct request *r)
 {
-    int64_t source;
-
     if (!request_open_coupon(r))
         return false;
-    source = r->op.coupon_now->codes.source;
-    if (source == CODES_GENERATED || source == CODES_IMPORTED)
+    if (coupon_slots_have_codes(r->op.coupon_now))
         return true;
     reply_problem(r, CPN_BAD_REQUEST, "This coupon's slots have no codes: its codes.source is neither generated nor imported.");
     return false;

@@ -20,8 +20,8 @@
 #define CODES_AWAITED_MS 1000 /* and for this long: others need the thread */
 #define LOOK_NS (20 * 1000000)
 
-/* job: the one that makes its slots; NULL: none to be named. */
-static enum handled reply_definition(struct request *r, const struct coupon *c, const char *job, int status)
+/* job: the one that makes its slots; NULL: none to be named. missing: slots that nobody makes. */
+static enum handled reply_definition(struct request *r, const struct coupon *c, const char *job, int64_t missing, int status)
 {
     struct json j = reply_body(r);
 
@@ -29,6 +29,8 @@ static enum handled reply_definition(struct request *r, const struct coupon *c, 
     coupon_write_members(c, &j);
     if (job)
         json_key_string(&j, "job", job);
+    if (missing > 0)
+        json_key_int(&j, "slots_missing", missing);
     json_end_object(&j);
     reply_etag(r, c->version);
     reply_header(r, "Cache-Control", "no-cache");
@@ -131,7 +133,7 @@ static enum handled reply_created(struct request *r, const struct coupon *c, int
     reply_header(r, "Location", arena_printf(&r->arena, "/coupons/%s", c->id));
     if (replayed)
         reply_header(r, "Idempotent-Replayed", "true");
-    return reply_definition(r, c, job, 201);
+    return reply_definition(r, c, job, 0, 201);
 }
 
 static const char *definition_text(struct request *r, const struct coupon *c)
@@ -230,7 +232,7 @@ static enum handled got(struct request *r)
         reply_header(r, "Vary", "Authorization");
         return ANSWERED;
     }
-    return reply_definition(r, c, NULL, 200);
+    return reply_definition(r, c, NULL, 0, 200);
 }
 
 enum handled coupon_get(struct request *r)
@@ -331,8 +333,71 @@ static enum handled reply_change_refusal(struct request *r)
     return reply_refusal(r);
 }
 
+/* What a PATCH brings besides the definition. */
+struct beside {
+    bool generate; /* make the slots that a higher total needs */
+    bool retire;   /* codes may end by a lower one */
+};
+
+static bool take_flag(struct json_object *o, const char *name, const char *pointer, struct errors *e)
+{
+    struct json_object *value;
+    bool set = false;
+
+    if (!json_object_object_get_ex(o, name, &value))
+        return false;
+    if (json_object_is_type(value, json_type_boolean))
+        set = json_object_get_boolean(value);
+    else
+        errors_add(e, pointer, "must be true or false");
+    json_object_object_del(o, name);
+    return set;
+}
+
+/* Slots that `next` would have and that do not exist, if the change is to raise its total; 0: none that could be made by their number. */
+static int64_t missing_slots(const struct coupon *before, const struct coupon *next, const struct head *h)
+{
+    int64_t total = next->cap.total;
+    bool raised = total != COUPON_NULL && (before->cap.total == COUPON_NULL || total >= before->cap.total);
+
+    if (!raised || !policy_of(next)->slots || next->codes.source == CODES_IMPORTED || head_stock(h) >= total)
+        return 0;
+    return total - head_stock(h);
+}
+
+static void check_generate(const struct coupon *before, const struct coupon *next, struct errors *e)
+{
+    if (!policy_of(next)->slots)
+        errors_add(e, "/generate", "requires the cap.policy exact: a coupon with another policy has no slots");
+    else if (next->codes.source == CODES_IMPORTED)
+        errors_add(e, "/generate", "cannot be combined with imported codes: each becomes a slot when it is imported");
+    else if (next->cap.total == COUPON_NULL || (before->cap.total != COUPON_NULL && next->cap.total < before->cap.total))
+        errors_add(e, "/generate", "requires a higher cap.total");
+}
+
+/* The definition is changed; have the missing slots made, or say how many are. */
+static void reply_changed(struct request *r, const struct coupon *before, const struct beside *beside)
+{
+    const struct coupon *c = r->op.coupon_now;
+    int64_t missing = missing_slots(before, c, &r->op.head);
+    struct job job = {.kind = JOB_GENERATE, .coupon = c->id, .total = missing, .until = c->cap.total, .by = request_operator(r),
+                      .created_ms = clock_now_ms()}, *existing;
+    char id[ID_SHORT_LEN + 1];
+
+    if (!beside->generate || missing == 0) {
+        reply_definition(r, c, NULL, c->cap.total != before->cap.total ? missing : 0, 200);
+        return;
+    }
+    id_random(id, ID_SHORT_LEN);
+    job.id = id;
+    if (mongo_job_insert(r->session, &job, &r->arena, &existing) != STORE_OK)
+        reply_problem(r, CPN_OUTCOME_UNKNOWN, "The coupon is changed, but perhaps its slots are not being made. Read the counts.");
+    else
+        reply_definition(r, c, missing <= CODES_AWAITED && job_is_done_in_time(r, id) ? NULL : id, 0, 200);
+}
+
 /* One attempt: the current definition, patched, is submitted. True: answered. */
-static bool try_change(struct request *r, struct json_object *patch)
+static bool try_change(struct request *r, struct json_object *patch, const struct beside *beside)
 {
     const struct coupon *now;
     struct coupon *next;
@@ -350,6 +415,8 @@ static bool try_change(struct request *r, struct json_object *patch)
         return true;
     }
     next = coupon_patch(now, patch, &r->errors);
+    if (beside->generate)
+        check_generate(now, next, &r->errors);
     if (r->errors.count == 0 && strcmp(now->time_zone, next->time_zone) != 0 &&
         !zone_exists(r, next->time_zone, &answered) && answered)
         return true;
@@ -360,8 +427,9 @@ static bool try_change(struct request *r, struct json_object *patch)
     request_op(r, OP_CHANGE);
     r->op.definition = next;
     r->op.expected_version = now->version;
+    r->op.retire = beside->retire;
     if (request_call(r) == CPN_OK) {
-        reply_definition(r, r->op.coupon_now, NULL, 200);
+        reply_changed(r, now, beside);
         return true;
     }
     if (r->op.outcome.result == CPN_VERSION_CHANGED && any)
@@ -373,9 +441,14 @@ static bool try_change(struct request *r, struct json_object *patch)
 enum handled coupon_change(struct request *r)
 {
     struct json_object *patch JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+    struct beside beside = {false, false};
 
+    if (patch) {
+        beside.generate = take_flag(patch, "generate", "/generate", &r->errors);
+        beside.retire = take_flag(patch, "retire", "/retire", &r->errors);
+    }
     for (int i = 0; i < CHANGE_TRIES; i++)
-        if (try_change(r, patch))
+        if (try_change(r, patch, &beside))
             return ANSWERED;
     return reply_problem(r, CPN_BUSY, NULL);
 }

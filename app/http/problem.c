@@ -39,6 +39,8 @@ void problem_write(struct json *j, const char *request_id, const struct problem 
     json_key_string(j, "request_id", request_id);
     if (p->result == CPN_ORDER_NOT_ELIGIBLE)
         misfit_write(j, &p->misfit);
+    if (p->result == CPN_CODES_WOULD_RETIRE)
+        json_key_int(j, "codes", p->codes);
     if (p->rows) {
         json_key(j, "rows");
         json_begin_array(j);
@@ -105,5 +107,6 @@ enum handled reply_refusal(struct request *r)
 
     if (o->retry_at_ms && wait_ms < 1)
         wait_ms = 1;
-    return problem(r, (struct problem){.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit}, wait_ms);
+    return problem(r, (struct problem){.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit,
+                                       .codes = o->codes}, wait_ms);
 }

@@ -25,6 +25,7 @@ struct problem {
     const char *detail;          /* NULL: the table's explanation */
     const struct errors *errors; /* NULL: none */
     struct misfit misfit;        /* of ORDER_NOT_ELIGIBLE */
+    int64_t codes;               /* of CODES_WOULD_RETIRE */
     const char *rows;            /* of SUSPICIOUS_ROWS; NULL: none */
 };
 /* If a worker that died may already have done what r asks, a refusal without a look at it becomes OUTCOME_UNKNOWN. */

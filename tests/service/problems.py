@@ -21,6 +21,7 @@ PROBLEMS = {
     "coupon_in_use": (409, False),
     "cap_exceeded": (409, False),
     "cap_below_taken": (409, False),
+    "codes_would_retire": (409, False),
     "field_fixed": (409, False),
     "redemption_not_found": (404, False),
     "slot_not_found": (404, False),

@@ -192,6 +192,52 @@ def test_lowering_the_cap_retires_free_slots_but_never_taken_ones(stack, ops):
     stack.verify(coupon)
 
 
+def test_a_higher_cap_says_what_is_missing_or_makes_it(stack, ops):
+    coupon = stack.coupon(slots=3, cap={"total": 3})
+    at = f"/coupons/{coupon}"
+    assert "slots_missing" not in ops.patch(at, {"title": "Changed"}).ok()
+    assert ops.patch(at, {"cap": {"total": 5}}).ok()["slots_missing"] == 2 and stack.counts(coupon)["slots"] == 3
+    assert "slots_missing" not in ops.get(at).ok()
+    told = ops.patch(at, {"cap": {"total": 8}, "generate": True}).ok()
+    assert "slots_missing" not in told and told["cap"]["total"] == 8
+    stack.job_at(f"/coupons/-/jobs/{told['job']}") if "job" in told else None
+    assert stack.counts(coupon)["slots"] == 8
+    assert "slots_missing" not in ops.patch(at, {"cap": {"total": 8}, "generate": True}).ok()
+    coded = stack.coupon(cap={"total": 2000}, codes={"source": "generated"}, generate=True)
+    wait_until("codes", lambda: stack.counts(coded)["slots"] == 2000)
+    told = ops.patch(f"/coupons/{coded}", {"cap": {"total": 5000}, "generate": True}).ok()
+    assert stack.job_at(f"/coupons/-/jobs/{told['job']}")["result"] == {"generated": 3000} and stack.counts(coded)["slots"] == 5000
+    imported = stack.coupon(cap={"total": 5}, codes={"source": "imported"})
+    assert "slots_missing" not in ops.patch(f"/coupons/{imported}", {"cap": {"total": 9}}).ok()
+    loose = stack.coupon(cap={"policy": "approximate", "total": 5})
+    for name, body in ((imported, {"cap": {"total": 10}, "generate": True}), (loose, {"cap": {"total": 10}, "generate": True}),
+                       (coupon, {"cap": {"total": 7}, "generate": True}), (coupon, {"cap": {"total": None}, "generate": True}),
+                       (coupon, {"cap": {"total": 9}, "generate": 1})):
+        before = ops.get(f"/coupons/{name}").ok()
+        ops.patch(f"/coupons/{name}", body).problem("bad_request", "/cap/total" if body["cap"]["total"] is None else "/generate")
+        assert ops.get(f"/coupons/{name}").ok() == before
+    ops.patch(at, {"retire": "yes"}).problem("bad_request", "/retire")
+    stack.verify(coupon, coded)
+
+
+@pytest.mark.parametrize("source", ["generated", "imported"])
+def test_a_lower_cap_ends_codes_only_if_asked(stack, ops, source):
+    coupon = stack.coupon(cap={"total": 10, "per_user": 10}, codes={"source": source, "claim": "any"}, **({"generate": True} if source == "generated" else {}))
+    if source == "imported":
+        stack.import_codes(coupon, [f"CODE-{i}" for i in range(10)])
+    wait_until("codes", lambda: stack.counts(coupon)["slots"] == 10)
+    stack.client("storefront").take(coupon, "u").expect(201)
+    at = f"/coupons/{coupon}"
+    told = ops.patch(at, {"cap": {"total": 4}}).problem("codes_would_retire")
+    assert told["codes"] == 6 and stack.counts(coupon)["slots"] == 10 and ops.get(at).ok()["cap"]["total"] == 10, told
+    ops.patch(at, {"cap": {"total": 4}, "retire": False}).problem("codes_would_retire")
+    ops.patch(at, {"cap": {"total": 0}, "retire": True}).problem("bad_request")
+    assert ops.patch(at, {"cap": {"total": 4}, "retire": True}).ok()["cap"]["total"] == 4
+    assert (stack.counts(coupon)["slots"], stack.counts(coupon)["free"]) == (4, 3)
+    ops.patch(at, {"cap": {"total": 3}, "title": "x"}).problem("codes_would_retire")
+    stack.verify(coupon)
+
+
 # ---- DELETE ----
 
 def test_a_coupon_without_redemptions_can_be_deleted(stack, ops, storefront):

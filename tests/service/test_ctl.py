@@ -173,6 +173,54 @@ def test_a_clone_is_a_draft_with_the_same_definition(stack):
     assert "coupon_not_found" in run(stack, "coupon", "clone", "never-made", status=1)
 
 
+def test_a_clone_leaves_out_a_window_that_is_over_and_says_so(stack):
+    over = stack.coupon(cap={"total": 5}, starts_at="2020-01-01T00:00:00Z", ends_at="2020-02-01T00:00:00Z")
+    told = run(stack, "coupon", "clone", over, "--id", f"clone-{next(stack.names)}")
+    assert "The window ended at 2020-02-01T00:00:00.000Z: the copy has none." in told, told
+    copy = definition(stack, told.split()[-1])
+    assert (copy["starts_at"], copy["ends_at"]) == (None, None), copy
+    told = run(stack, "coupon", "clone", over, "--ends-at", "2099-01-01T00:00:00Z").split()[-1]
+    assert definition(stack, told)["ends_at"] == "2099-01-01T00:00:00.000Z"
+    future = stack.coupon(cap={"total": 5}, ends_at="2099-01-01T00:00:00Z")
+    assert definition(stack, run(stack, "coupon", "clone", future).strip())["ends_at"] == "2099-01-01T00:00:00.000Z"
+
+
+def test_a_total_is_raised_with_its_slots_and_lowered_with_its_codes(stack):
+    name = stack.coupon(cap={"total": 5}, codes={"source": "generated"}, generate=True)
+    assert '"slots_missing": 5' in run(stack, "coupon", "change", name, "--total", 10)
+    assert "slots_missing" not in run(stack, "coupon", "change", name, "--total", 12, "--generate")
+    wait_until("codes", lambda: stack.counts(name)["slots"] == 12)
+    assert "codes_would_retire" in run(stack, "coupon", "change", name, "--total", 11, status=1)
+    run(stack, "coupon", "change", name, "--total", 11, "--retire")
+    assert stack.counts(name)["slots"] == 11
+
+
+def test_lists_of_codes_are_retired_issued_and_found(stack, ops, storefront, tmp_path):
+    name = stack.coupon(cap={"total": None, "per_user": 5}, codes={"source": "imported"})
+    codes = [f"CODE-{i}" for i in range(10)]
+    stack.import_codes(name, codes)
+    storefront.take(name, "spender", code="CODE-9").expect(201)
+    leaked, users = tmp_path / "leaked.csv", tmp_path / "users"
+    leaked.write_bytes("Nr;Voucher\r\n1;CODE-0\r\n2;CODE-9\r\n3;NEVER\r\n".encode("utf-16"))
+    told = run(stack, "codes", "retire", name, "--file", leaked, "--column", "voucher")
+    assert f"{name}: 3 rows: 1 retired, 0 retired before, 1 redeemed, 0 held, 1 unknown" in told, told
+    assert "line 3: spent: it is redeemed" in told and "line 4: unknown: the coupon does not have this code" in told, told
+    run(stack, "codes", "retire", name, status=2)
+    run(stack, "codes", "retire", name, "CODE-1", "--file", leaked, status=2)
+    users.write_text("mail,user\na@x.de,anna\nb@x.de,bob\n")
+    told = run(stack, "codes", "issue", name, users).splitlines()
+    assert told[-3:] == ["user,code", "anna,CODE-1", "bob,CODE-2"], told
+    assert f"{name}: 2 rows: 2 issued, 0 had one, 0 refused" in told, told
+    sums, *rows = [json.loads(line) for line in run(stack, "codes", "issue", name, users, "--json").splitlines()]
+    assert rows == [{"user": "anna", "code": "CODE-1"}, {"user": "bob", "code": "CODE-2"}] and sums["already"] == 2, (sums, rows)
+    (tmp_path / "some").write_text("CODE-0\r\ncode-1\n\nNEVER\n")
+    found = [line.split()[:3] for line in stack.couponctl("codes", "find", name, tmp_path / "some").stdout.splitlines()]
+    assert found == [["CODE", "STATE", "USER"], ["CODE-0", "retired", "-"], ["code-1", "unknown", "-"], ["NEVER", "unknown", "-"]], found
+    found = [json.loads(line) for line in stack.couponctl("codes", "find", name, "--state", "issued", "--prefix", "CODE-", "--json").stdout.splitlines()]
+    assert [(row["code"], row["user"]) for row in found] == [("CODE-1", "anna"), ("CODE-2", "bob")], found
+    assert run(stack, "codes", "find", name, "--state", "gone", status=1)
+
+
 def test_redemptions_are_listed_shown_and_given_back(stack, storefront):
     name = stack.coupon(slots=5)
     spent, held = storefront.take(name, "u 1", order={"id": "o-1"}).ok(201), storefront.take(name, "u 2", state="reserved").ok(201)
@@ -335,7 +383,11 @@ def json_of_codes(stack, api, lines, tmp_path):
     spent = stack.client("storefront").take("coded", 'u,"4"', code=codes[7]).ok(201)
     assert lines.one("codes show", "coded", codes[7])["user"] == 'u,"4"'
     assert lines.one("codes retire", "coded", codes[8])["state"] == "retired"
-    states = {codes[7]: {"state": "redeemed", "user": 'u,"4"', "at": spent["at"]}, codes[8]: {"state": "retired", "user": None}}
+    assert lines("codes find", "coded", "--state", "redeemed") == api("/coupons/coded/codes?state=redeemed", "application/json")["items"]
+    (tmp_path / "users").write_text("user\nu-9\n")
+    issued = lines.one("codes issue", "coded", tmp_path / "users")
+    assert issued["user"] == "u-9" and lines.one("codes show", "coded", issued["code"])["user"] == "u-9"
+    states = {issued["code"]: {"state": "issued", "user": "u-9"}, codes[7]: {"state": "redeemed", "user": 'u,"4"', "at": spent["at"]}, codes[8]: {"state": "retired", "user": None}}
     for line in lines("codes export", "coded"):
         code = codes.pop(codes.index(line["code"]))
         assert line | states.get(code, {"state": "free", "user": None, "at": None}) == line, line
@@ -415,8 +467,8 @@ def test_every_command_prints_json(beside, tmp_path):
     stack = beside()
     lines = Lines(stack)
 
-    def api(path):
-        return stack.client("ops").get(path).ok()
+    def api(path, accept=None):
+        return stack.client("ops").get(path, headers={"Accept": accept} if accept else {}).ok()
 
     json_of_coupons(stack, api, lines)
     json_of_slots_and_jobs(stack, api, lines)

@@ -983,7 +983,7 @@ static void a_change_says_who_asked_for_it(void **state)
     (void)state;
     begin(0);
     d.by = "key-1";
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     d.by = "key-2";
     decide_delete(&d, &out);
     assert_string_equal(batch->entries[0].by, "key-1");
@@ -1045,7 +1045,7 @@ static void what_has_ended_with_nothing_standing_is_closed_for_good(void **state
     take.state = SLOT_ISSUED;
     take_now(&ana, CPN_OK);
     next.state = COUPON_ENDED;
-    decide_change(&d, &next, c.version, &out);
+    decide_change(&d, &next, c.version, true, &out);
     assert_result(CPN_OK);
     decide_archive(&d, d.coupon->version, &out);
     assert_result(CPN_COUPON_IN_USE); /* one is issued */
@@ -1107,15 +1107,15 @@ static void a_change_rules_from_the_next_request_on(void **state)
     next.state = COUPON_PAUSED;
     begin(5);
     take_times(&ana, 1);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.version, 2);
     assert_int_equal(d.coupon->version, 2);
     take_now(&ana, CPN_COUPON_NOT_ACTIVE);
-    decide_change(&d, &next, 1, &out); /* made from the version before */
+    decide_change(&d, &next, 1, true, &out); /* made from the version before */
     assert_result(CPN_VERSION_CHANGED);
     next.state = COUPON_ACTIVE;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, true, &out);
     assert_result(CPN_OK);
     take_times(&ana, 1);
     assert_int_equal(d.head.version, 3);
@@ -1139,7 +1139,7 @@ static void refusals_of_a_change_come_in_their_order(void **state)
             next.time_zone = "Europe/Berlin";
         next.cap.total = set & 4 ? 49 : 50;
         begin(0);
-        decide_change(&d, &next, set & 1 ? 2 : 1, &out);
+        decide_change(&d, &next, set & 1 ? 2 : 1, true, &out);
         assert_result(want);
         assert_int_equal(decide_changed(&d), set == 0);
         if (want == CPN_FIELD_FIXED)
@@ -1157,16 +1157,16 @@ static void fields_are_fixed_once_slots_or_redemptions_exist(void **state)
     next.time_zone = "Europe/Berlin";
     tail.slots = tail.next_n = 0;
     begin(0);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     assert_result(CPN_OK);
     tail.next_n = 1; /* there was a slot, though it is retired */
     begin(0);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     assert_result(CPN_FIELD_FIXED);
     next.time_zone = c.time_zone;
     next.title = "Another";
     next.cap.per_user = 7;
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     assert_result(CPN_OK);
 }
 
@@ -1179,12 +1179,12 @@ static void codes_are_fixed_while_they_are_made(void **state)
     tail.slots = tail.next_n = 0;
     tail.turn = 5;
     begin(0);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     assert_result(CPN_FIELD_FIXED);
     assert_string_equal(out.detail, "/codes/length");
     tail.turn = 0;
     begin(0);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     assert_result(CPN_OK);
 }
 
@@ -1198,7 +1198,7 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     next = c;
     next.cap.total = 32;
     begin(50);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.due, 68);
     assert_int_equal(head_free(&d.head), 2);
@@ -1206,7 +1206,7 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     take_now(&ana, CPN_SOLD_OUT); /* although the free pool has more */
     assert_false(out.retry);
     next.cap.total = 31;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, true, &out);
     assert_result(CPN_CAP_BELOW_TAKEN);
     decide_retire(&d, 10);
     assert_int_equal(d.head.due, 58);
@@ -1226,11 +1226,82 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     decide_retire(&d, 1000);
     assert_false(decide_changed(&d));
     next.cap.total = 40;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, true, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.due, 0);
     take_now(&ana, CPN_SOLD_OUT);
     assert_true(out.retry); /* more may be generated */
+}
+
+static void a_lower_total_ends_codes_only_if_the_caller_said_so(void **state)
+{
+    struct coupon next;
+
+    (void)state;
+    c.codes.source = CODES_IMPORTED;
+    tail.redeemed = 30;
+    tail.ordinal = 30;
+    next = c;
+    next.cap.total = 29;
+    begin(50);
+    decide_change(&d, &next, 1, false, &out);
+    assert_result(CPN_CAP_BELOW_TAKEN);
+    next.cap.total = 32;
+    decide_change(&d, &next, 1, false, &out);
+    assert_result(CPN_CODES_WOULD_RETIRE);
+    assert_int_equal(out.codes, 68);
+    assert_false(decide_changed(&d));
+    next.cap.total = 100; /* as many as there are */
+    next.title = "Changed";
+    decide_change(&d, &next, 1, false, &out);
+    assert_result(CPN_OK);
+    next.cap.total = 32;
+    decide_change(&d, &next, 2, true, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(d.head.due, 68);
+    commit(NULL);
+    c.codes.source = CODES_NONE;
+    tail.slots = 32;
+    tail.due = 0;
+    next = c;
+    next.cap.total = 31;
+    begin(0);
+    decide_change(&d, &next, 3, false, &out);
+    assert_result(CPN_OK);
+}
+
+/* A list of users gives each a code once: any that stands counts, whoever gave it. */
+static void who_has_a_code_is_issued_no_other_one_once(void **state)
+{
+    int64_t first;
+
+    (void)state;
+    c.codes.source = CODES_IMPORTED;
+    c.codes.claim = CLAIM_PRESENT;
+    for (int i = 0; i < 10; i++)
+        free_pool[i].code = i % 2 ? "CODE-ODD" : "CODE-EVEN";
+    begin(10);
+    take.state = SLOT_ISSUED;
+    take_now(&ana, CPN_CODE_REQUIRED);
+    take.once = true;
+    take.key = "list-1";
+    take_now(&ana, CPN_OK);
+    assert_true(out.created);
+    first = out.redemption.n;
+    take_now(&ana, CPN_OK); /* the same row once more */
+    assert_true(out.created && out.replayed && out.redemption.n == first);
+    take.key = "list-2";
+    take_now(&ana, CPN_OK);
+    assert_true(!out.created && out.redemption.n == first);
+    commit(&ana);
+    c.state = COUPON_ENDED;
+    begin(10);
+    take_now(&ana, CPN_OK);
+    assert_true(!out.created && out.redemption.n == first);
+    c.state = COUPON_ACTIVE;
+    decide_step(&d, &ana, &(struct step){.n = first, .g = ana.redemptions[0].g, .move = MOVE_CANCEL}, &out);
+    take_now(&ana, CPN_OK);
+    assert_true(out.created);
 }
 
 static void what_a_return_frees_after_the_cap_was_lowered_can_be_taken(void **state)
@@ -1243,7 +1314,7 @@ static void what_a_return_frees_after_the_cap_was_lowered_can_be_taken(void **st
     next.cap.total = 1;
     begin(2);
     take_times(&ana, 1);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     assert_int_equal(d.head.due, 1);
     take_now(&ana, CPN_SOLD_OUT);
     reverse(ana.redemptions[0].n, ana.redemptions[0].g);
@@ -1430,6 +1501,8 @@ int main(void)
         TEST(fields_are_fixed_once_slots_or_redemptions_exist),
         TEST(codes_are_fixed_while_they_are_made),
         TEST(lowering_the_cap_makes_free_slots_due_at_once),
+        TEST(a_lower_total_ends_codes_only_if_the_caller_said_so),
+        TEST(who_has_a_code_is_issued_no_other_one_once),
         TEST(what_a_return_frees_after_the_cap_was_lowered_can_be_taken),
         TEST(retired_slots_next_to_each_other_are_one_entry),
         TEST(a_generation_is_done_once_per_step),

@@ -966,7 +966,7 @@ static void pick_definition(struct coupon *next)
 static void do_change(void)
 {
     struct coupon next = m.coupon;
-    bool zone = chance(3), fixed, lowered;
+    bool zone = chance(3), retire = chance(50), fixed, lowered;
     int64_t version = next.version - chance(10), exist = m.generated - m.gone;
     enum cpn_result want;
     struct outcome out;
@@ -978,9 +978,10 @@ static void do_change(void)
     lowered = next.cap.total < m.coupon.cap.total;
     want = version != m.coupon.version                                        ? CPN_VERSION_CHANGED
            : fixed                                                            ? CPN_FIELD_FIXED
-           : lowered && next.cap.total < taken() + t.d.others.taken ? CPN_CAP_BELOW_TAKEN
+           : lowered && next.cap.total < taken() + t.d.others.taken           ? CPN_CAP_BELOW_TAKEN
+           : lowered && !retire && m.coupon.codes.source && exist - m.due > next.cap.total ? CPN_CODES_WOULD_RETIRE
                                                                               : CPN_OK;
-    decide_change(&t.d, &next, version, &out);
+    decide_change(&t.d, &next, version, retire, &out);
     look_at_entries();
     w.seen[out.result]++;
     CHECK(out.result == want, "change: %s instead of %s", result_info(out.result)->name, result_info(want)->name);
@@ -1604,7 +1605,7 @@ static void every_answer_is_the_models_and_the_ledger_gives_the_same(void **stat
         CPN_OK, CPN_IDEMPOTENCY_KEY_REUSED, CPN_COUPON_NOT_ACTIVE, CPN_COUPON_NOT_STARTED, CPN_COUPON_ENDED,
         CPN_CODE_NOT_FOUND, CPN_CODE_TAKEN, CPN_TRANSACTION_IN_PROGRESS, CPN_ORDER_NOT_ELIGIBLE, CPN_USER_CAP_REACHED,
         CPN_USER_DAILY_CAP_REACHED, CPN_DAILY_CAP_REACHED, CPN_BUDGET_REACHED, CPN_SOLD_OUT, CPN_RESERVATION_EXPIRED,
-        CPN_INVALID_TRANSITION, CPN_REDEMPTION_NOT_FOUND, CPN_VERSION_CHANGED, CPN_FIELD_FIXED, CPN_CAP_BELOW_TAKEN,
+        CPN_INVALID_TRANSITION, CPN_REDEMPTION_NOT_FOUND, CPN_VERSION_CHANGED, CPN_FIELD_FIXED, CPN_CAP_BELOW_TAKEN, CPN_CODES_WOULD_RETIRE,
         CPN_CAP_EXCEEDED, CPN_BUSY, CPN_SLOT_NOT_FOUND,
     };
     const char *only = getenv("MODEL_SEED"), *count = getenv("MODEL_SEEDS");

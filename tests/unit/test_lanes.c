@@ -617,7 +617,7 @@ static void change(void)
     next->cap.total = 1 + up_to(250);
     for (int tries = 0; tries < 3; tries++) {
         begin(0);
-        decide_change(&t.d, next, version, &out);
+        decide_change(&t.d, next, version, true, &out);
         count_outcome(&out);
         if (!out.need)
             break;
@@ -973,7 +973,7 @@ static void slots_that_move_raise_no_event_and_settle_none(void **state)
     definition = coupon_copy(w.lane[0].c, &w.arena);
     definition->low_stock = 10;
     begin(0);
-    decide_change(&t.d, definition, 1, &out);
+    decide_change(&t.d, definition, 1, true, &out);
     assert_true(append_or_crash(0));
     make(30);
     move(0, 1, 20);
@@ -997,7 +997,7 @@ static void slots_that_come_while_the_lanes_are_asked_are_not_missed(void **stat
     definition->replenish.below = 20;
     definition->replenish.add = 30;
     begin(0);
-    decide_change(&t.d, definition, 1, &out);
+    decide_change(&t.d, definition, 1, true, &out);
     assert_true(append_or_crash(0));
     make(30);
     make(30); /* of 30, 25 were taken */
@@ -1026,7 +1026,7 @@ static void a_follower_takes_each_version_once_and_the_end_too(void **state)
     assert_int_equal(l->tail.seq, seq);
     next->title = "Another";
     begin(0);
-    decide_change(&t.d, next, 1, &out);
+    decide_change(&t.d, next, 1, true, &out);
     assert_true(append_or_crash(0));
     follow(1, 0);
     assert_int_equal(l->tail.version, 2);

@@ -372,11 +372,11 @@ static void every_field_of_a_coupon_is_in_its_schemas(void **state)
     size_t i = 0;
 
     (void)state;
-    expect_group(schema("Coupon"), "", &i, FORM_SHOWN, 3); /* id, job, version */
+    expect_group(schema("Coupon"), "", &i, FORM_SHOWN, 4); /* id, job, slots_missing, version */
     i = 0;
     expect_group(schema("NewCoupon"), "", &i, FORM_NEW, 2); /* id, generate */
     i = 0;
-    expect_group(schema("CouponChange"), "", &i, FORM_CHANGE, 0);
+    expect_group(schema("CouponChange"), "", &i, FORM_CHANGE, 2); /* generate, retire */
     assert_int_equal(i, coupon_fields_count);
 }
 

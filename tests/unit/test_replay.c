@@ -294,7 +294,7 @@ static void change(const struct coupon *next)
     struct outcome out;
 
     begin(&round_.d);
-    decide_change(&round_.d, next, w.coupon->version, &out);
+    decide_change(&round_.d, next, w.coupon->version, true, &out);
     assert_int_equal(out.result, CPN_OK);
     decide_events(&round_.d);
     append(&round_.d);

@@ -527,13 +527,13 @@ static void an_approximate_cap_adds_what_others_were_heard_to_have_taken(void **
     d.others.taken = 12; /* heard late: more than the cap; what was taken stays */
     next = c;
     next.title = "Another";
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, true, &out);
     expect(CPN_OK);
     next.cap.total = 9;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, true, &out);
     expect(CPN_CAP_BELOW_TAKEN);
     next.cap.total = 16;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, true, &out);
     expect(CPN_OK);
     take(ana, SLOT_REDEEMED, "k", NULL);
     post(ana, SLOT_REDEEMED, "l", NULL, NULL, -1, CPN_SOLD_OUT);
