@@ -137,7 +137,8 @@ int ctl_restored(struct ctl *c);
 int ctl_top(struct ctl *c);
 int ctl_doctor(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_change_options[], ctl_coupon_list_options[],
-    ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[], ctl_codes_retire_options[], ctl_codes_issue_options[], ctl_codes_find_options[],
+    ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[],
+    ctl_codes_retire_options[], ctl_codes_issue_options[], ctl_codes_find_options[],
     ctl_redemptions_list_options[], ctl_redemptions_export_options[], ctl_jobs_list_options[], ctl_keys_create_options[],
     ctl_receipt_verify_options[], ctl_receipt_rotate_options[], ctl_report_options[], ctl_verify_options[], ctl_archive_options[],
     ctl_reconcile_options[], ctl_restored_options[], ctl_top_options[], ctl_webhooks_create_options[],

@@ -417,6 +417,18 @@ def test_a_clone_is_like_its_source_and_a_draft(board, page, signed_in):
     assert other <= {"id", "title", "state", "created_at", "changed_at", "version"} and {"id", "title", "state"} <= other, (a, b)
 
 
+def test_a_clone_leaves_out_a_window_that_is_over_and_says_so(board, page, signed_in):
+    source = board.coupon(cap={"total": 5}, starts_at="2020-01-01T00:00:00Z", ends_at="2020-02-01T00:00:00Z")
+    signed_in(at(source))
+    page.click("Clone")
+    page.sees("The window of", "ended", "the copy has none", css="dialog")
+    page.type("Id", f"{source}-copy")
+    page.button("Create").click()
+    page.gone("dialog")
+    copy = board.client("ops").get(f"/coupons/{source}-copy").ok()
+    assert (copy["starts_at"], copy["ends_at"]) == (None, None), copy
+
+
 def test_what_a_clone_s_fields_are_read_by_may_be_changed_with_them(board, page, signed_in):
     """The wall's time stays in another zone, and the amount in another currency."""
     source = board.coupon(time_zone="Asia/Tokyo", starts_at="2026-11-01T00:00:00Z", discount={"kind": "amount", "amount_minor": 500,
@@ -480,8 +492,8 @@ def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page
     # The browser reserves the name with an empty file before it writes.
     saved = page.until("the file", lambda: [file for file in (tmp_path / "saved").glob("*.csv") if file.stat().st_size])[0]
     content = saved.read_text("utf-8")
-    assert content.splitlines() == ["line,kind,reason,text", "30002,duplicate,an earlier row has this code,CODE-000007",
-                                    "30003,invalid,not printable ASCII,bäd"]
+    assert content.splitlines() == ["line,kind,reason,text", '30002,duplicate,an earlier row has this code,"CODE-000007,x"',
+                                    '30003,invalid,not printable ASCII,"bäd,x"']
     page.click("Close")
     page.sees("30,000 of 30,000 free", css=page.panel("Now"))
     saved.unlink()
@@ -819,6 +831,11 @@ def test_a_higher_total_offers_what_is_missing(board, page, signed_in):
     page.click("Save")
     page.sees("Add stock", "There are 3; the limit is 8", css="dialog")
     assert page.field("How many").get_attribute("value") == "8"
+    page.click("Cancel")
+    page.sees("3 of 3 free. 5 of the limit of 8 are not made yet.", css=page.panel("Now"))
+    page.click("Add stock")
+    page.choose("How", "Until there are this many")
+    page.type("How many", "8")
     page.button("Add").click()
     page.sees("Done.", css="dialog")
     page.click("Close")
@@ -876,16 +893,33 @@ def test_a_list_of_codes_is_disabled_and_what_could_not_be_is_said(board, page, 
              page.field("Codes, one per line"), "\n".join([*codes[:30], "", " LIST-000 ", "NOT-THERE"]))
     page.shot("disable")
     page.click("Disable 31 codes")
-    page.sees("29 codes are disabled.", "2 codes were not:", "already used", "unknown in this coupon", css="dialog")
+    page.sees("Done. 29 disabled", "1 already used", "1 unknown", "The first 2 rows not disabled", css="dialog")
+    page.click_at("dialog summary")
+    page.sees("it is redeemed", "the coupon does not have this code", css="dialog")
     page.shot("disabled")
     page.click("Close")
     page.sees("10 of 11 free", css=page.panel("Now"))
+
+
+def test_a_list_that_was_disabled_before_can_be_sent_again(board, page, signed_in):
+    coupon = board.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any"})
+    board.import_codes(coupon, ["ONCE-1", "ONCE-2"])
+    board.client("ops").post(f"/coupons/{coupon}/codes/ONCE-1/retire").expect(200)
+    signed_in(at(coupon))
+    page.click("Disable codes")
+    page.type("Codes, one per line", "ONCE-1")
+    page.click("Disable 1 code")
+    page.sees("Done. 0 disabled", "1 so before", css="dialog")
+    page.click("Close")
+    page.sees("Codes disabled", css=page.panel("Jobs"))
 
 
 @pytest.mark.parametrize("text, encoding, chosen, first", [
     ("id;promo code;note\r\n1;SEMI-001;a\r\n2;SEMI-002;b\r\n", "utf-8", None, "SEMI-001"),
     ("sep=|\nname|number\nAna|PIPE-001\nBob|PIPE-002\n", "utf-8", None, "PIPE-001"),
     ("code\tother\nTABS-001\tTABS-101\nTABS-002\tTABS-102\n", "utf-16", "other", "TABS-101"),
+    ("SEMI-101;x;SAME-101\nSEMI-102;y;SAME-102\n", "utf-8", "Column 3", "SAME-101"),
+    ("code;code\nSAME-201;SAME-301\nSAME-202;SAME-302\n", "utf-8", None, "SAME-201"),
     ("PLAIN-001\nPLAIN-002", "utf-8", None, "PLAIN-001")])
 def test_a_file_is_looked_at_before_it_is_imported(board, page, signed_in, tmp_path, text, encoding, chosen, first):
     coupon = board.coupon(cap={"total": None}, codes={"source": "imported"})

@@ -106,7 +106,9 @@ function definition(values) {
   return body;
 }
 
-const copyOf = (coupon) => ({...coupon, id: "", title: [...`Copy of ${coupon.title}`].slice(0, 200).join(""), state: "draft", generate: true});
+/* The window of one that is over would let nobody take the copy. */
+const isOver = ({ends_at: end}) => end !== null && Date.parse(end) <= Date.now();
+const copyOf = (coupon) => ({...coupon, ...(isOver(coupon) ? {starts_at: null, ends_at: null} : {}), id: "", title: [...`Copy of ${coupon.title}`].slice(0, 200).join(""), state: "draft", generate: true});
 
 /* of: the coupon that it is to be like; none: a new one begins with what is usual. */
 export function openCreate(signal, of = null) {
@@ -115,6 +117,7 @@ export function openCreate(signal, of = null) {
   openForm({
     title: of ? `Clone ${of.title}` : "New coupon",
     verb: "Create",
+    intro: of && isOver(of) ? `The window of ${of.title} ended ${moment(of.ends_at, of.time_zone)}: the copy has none.` : undefined,
     signal,
     values: of ? copyOf(of) : {...DEFAULTS, time_zone: browserZone()},
     fields: [
@@ -231,10 +234,10 @@ function showOvertaken(form, held, mine, fields, theirs) {
 }
 
 /*
- * Change what `fields` show of the coupon `held` = {value, etag}; done(values) when it is saved. isWanted(values, differs) promises whether
- * what the change brings is wanted.
+ * Change what `fields` show of the coupon `held` = {value, etag}; done(answer) when it is saved. besides(values, differs) promises what else
+ * the change is to say, or null: it is not wanted.
  */
-function openChange(title, fields, held, done, signal, isWanted = async () => true) {
+function openChange(title, fields, held, done, signal, besides = async () => ({})) {
   const address = path(held.value.id);
   const form = openForm({
     title,
@@ -245,6 +248,7 @@ function openChange(title, fields, held, done, signal, isWanted = async () => tr
     async submit(values) {
       const differences = changed(values, held.value),
         body = {};
+      let answer;
 
       form.touched = new Set(differences.map(([at]) => at));
       if (differences.length === 0) {
@@ -252,16 +256,18 @@ function openChange(title, fields, held, done, signal, isWanted = async () => tr
         return true;
       }
       differences.forEach(([at, value]) => setAt(body, at, mergePatch(valueAt(held.value, at), value)));
-      if (!(await isWanted(values, form.touched))) return false;
+      const more = await besides(values, form.touched);
+
+      if (!more) return false;
       try {
-        await patch(address, held.etag, body);
+        answer = await patch(address, held.etag, {...body, ...more});
       } catch (problem) {
         if (problem.code !== "version_changed") throw problem;
         showOvertaken(form, held, values, fields, await getTagged(address));
         return false;
       }
       toast("Saved. It applies to every request from now on.");
-      done(values);
+      done(answer);
       return true;
     },
   });
@@ -270,29 +276,30 @@ function openChange(title, fields, held, done, signal, isWanted = async () => tr
 const copy = (held) => ({...held});
 const exists = (coupon) => (field) => coupon.cap.policy !== "none" || field.at !== "/cap/total";
 
-/* A lower total ends what is free above it: that is asked, with how many those are. */
+/* A lower total ends what is free above it: that is asked, with how many those are. Null: they are to stay. */
 async function mayEnd(coupon, total, signal) {
-  if (total === null) return true;
+  if (total === null) return {};
   const {slots, free} = await get(path(coupon.id, "counts"), signal),
     ending = slots - total;
   const what = hasCodes(coupon) ? plural(ending, "free code") : `${number(ending)} of what is free`;
   const means = hasCodes(coupon) ? " Whoever has such a code on paper or in a mail cannot use it any more." : "";
 
-  if (slots === null || ending <= 0 || ending > free) return true; // below what is taken, the service refuses
-  return ask(
+  if (slots === null || ending <= 0 || ending > free) return {}; // below what is taken, the service refuses
+  const wanted = await ask(
     "Lower the total?",
     `There are ${number(slots)}. With a total of ${number(total)}, ${what} ${ending === 1 ? "ends" : "end"} for good.${means}`,
     "Lower it",
     signal,
   );
+
+  return wanted ? {retire: true} : null;
 }
 
 /* A higher total makes nothing by itself: what is missing is offered. */
-async function offerMissing(coupon, total, done, signal) {
-  if (coupon.cap.policy !== "exact" || coupon.codes.source === "imported" || total <= coupon.cap.total) return;
-  const counts = await get(path(coupon.id, "counts"), signal).catch(() => null);
+async function offerMissing(coupon, done, signal) {
+  const counts = coupon.slots_missing ? await get(path(coupon.id, "counts"), signal).catch(() => null) : null;
 
-  if (counts && counts.slots < total) openSlots({...coupon, cap: {...coupon.cap, total}}, counts, done, signal, total);
+  if (counts) openSlots(coupon, counts, done, signal, coupon.cap.total);
 }
 
 export function openCaps(held, done, signal) {
@@ -302,12 +309,12 @@ export function openCaps(held, done, signal) {
     "Change limits",
     [...CAPS.filter(exists(before)), ...STOCK.map((f) => ({...f, more: false}))],
     copy(held),
-    (values) => {
+    (after) => {
       done();
-      offerMissing(before, values["/cap/total"] ?? before.cap.total, done, signal);
+      if (after) offerMissing(after, done, signal);
     },
     signal,
-    async (values, differs) => !differs.has("/cap/total") || mayEnd(before, values["/cap/total"], signal),
+    async (values, differs) => (differs.has("/cap/total") ? mayEnd(before, values["/cap/total"], signal) : {}),
   );
 }
 

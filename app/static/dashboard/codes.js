@@ -1,15 +1,16 @@
 /*
  * dashboard/codes.js -- a coupon's codes: saved as a file, disabled by a list, and imported from a file that is looked at first.
  *
- * Import  what is sent is the chosen column alone, a line for each line of the file: the service's line numbers are the file's
+ * Import  the service reads the file by its heading; of one without, what is sent is the chosen column alone, a line for each line of the
+ *         file. So the service's line numbers are the file's
  */
-import {call, newKey, path, several, upload} from "./api.js";
+import {call, newKey, path, query, upload} from "./api.js";
 import {button, el, replace, table, uniqueId} from "./dom.js";
 import {confirm, openDialog} from "./form.js";
 import {number, plural, share} from "./format.js";
 import {showJob} from "./jobs.js";
 import {failure} from "./panel.js";
-import {saveBlob, saveButton} from "./save.js";
+import {saveButton} from "./save.js";
 
 /* ---- saving ---- */
 
@@ -17,18 +18,6 @@ export const saveCodes = ({id}, signal, words = "Save codes as CSV") =>
   saveButton(words, () => path(id, "codes"), `${id}-codes.csv`, signal, {data: {key: "save-codes"}});
 
 /* ---- disabling ---- */
-
-const AT_ONCE = 4,
-  TRIES = 6,
-  WAIT_MOST_S = 30,
-  SHOWN_MOST = 100;
-
-/* Why one stays as it is. */
-const WHY = {
-  code_not_found: "unknown in this coupon",
-  code_taken: "already used: reverse its redemption first",
-  transaction_in_progress: "on hold for a checkout: try again later",
-};
 
 const disableCode = (coupon, code, signal) => call("POST", path(coupon, "codes", code, "retire"), {signal});
 
@@ -43,107 +32,50 @@ export function disableButton(coupon, code, done, signal) {
   return button("Disable", () => confirm("Disable this code?", means, "Disable", act, signal), {data: {key: `disable-${coupon}-${code}`}});
 }
 
-const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-
-/* Null, or why it was not disabled. Disabling it once more is no harm, so whoever is told to wait, or hears nothing, asks again. */
-async function tryToDisable(coupon, code, signal) {
-  for (let tries = 1; ; tries++) {
-    try {
-      await disableCode(coupon, code, signal);
-      return null;
-    } catch (problem) {
-      if (signal.aborted) return "not tried";
-      if (![0, 429, 503].includes(problem.status) || tries === TRIES) return WHY[problem.code] ?? `${problem.message}. ${problem.detail}`;
-      await pause(Math.min(WAIT_MOST_S, problem.retryAfterS || tries));
-    }
-  }
-}
-
 const listed = (text) => [...new Set(text.split(/[\r\n]+/).map((line) => line.trim()).filter(Boolean))];
-
-/* Disable them a few at a time; box shows how far it is. Returns those that were not, as [code, why]. */
-async function disableAll(coupon, codes, box, signal) {
-  const bar = el("progress", {max: codes.length, value: 0, "aria-label": "Disabled"}),
-    text = el("span", {class: "small"}),
-    left = [];
-  let done = 0;
-
-  replace(box, el("div", {class: "job"}, bar, text));
-  await several(
-    codes.map((code) => async () => {
-      const why = signal.aborted ? "not tried" : await tryToDisable(coupon, code, signal);
-
-      if (why) left.push([code, why]);
-      bar.value = ++done;
-      text.textContent = `${number(done)} of ${number(codes.length)}`;
-    }),
-    AT_ONCE,
-  );
-  return left;
-}
-
-const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
-
-function showDisabled({id}, codes, left, box) {
-  const file = () => new Blob(["code,why\r\n", ...left.map((row) => `${row.map(quoted).join(",")}\r\n`)], {type: "text/csv"});
-  const many = left.length > SHOWN_MOST ? `The first ${number(SHOWN_MOST)} of ${number(left.length)}.` : null;
-
-  replace(
-    box,
-    el("p", {}, el("strong", {}, `${plural(codes.length - left.length, "code is", "codes are")} disabled.`)),
-    left.length
-      ? [
-          el("p", {}, `${plural(left.length, "code was", "codes were")} not:`),
-          table("Not disabled", ["Code", "Why"], left.slice(0, SHOWN_MOST), "cards"),
-          many ? el("p", {class: "small"}, many) : null,
-          button("Save them as a file", () => saveBlob(file(), `${id}-not-disabled.csv`)),
-        ]
-      : null,
-  );
-}
 
 export function openDisable(coupon, done, signal) {
   const id = uniqueId("codes"),
     text = el("textarea", {id, rows: 8, spellcheck: "false", autocapitalize: "off", class: "code"}),
     box = el("div", {role: "status"}),
-    stopped = new AbortController();
-  let running = false;
-  const {dialog, body, close} = openDialog("Disable codes", signal, () => running || (body.contains(text) && text.value.trim() !== ""));
-  const go = el("button", {type: "submit", class: "danger"}, "Disable"),
-    end = button("Cancel", close);
+    stop = new AbortController();
+  let sent, key;
+  const {dialog, body, close} = openDialog("Disable codes", signal, () => body.contains(text) && text.value.trim() !== "");
+  const go = el("button", {type: "submit", class: "danger"}, "Disable");
   const form = el(
     "form",
     {novalidate: true},
     el("p", {class: "small"}, "They can never be used again, also those that somebody has. Used ones stay used. This cannot be undone."),
     el("div", {class: "field"}, el("label", {for: id}, "Codes, one per line"), text),
     box,
-    el("div", {class: "actions"}, end, go),
+    el("div", {class: "actions"}, button("Cancel", close), go),
   );
   const count = () => {
     const codes = listed(text.value);
 
-    go.disabled = running || codes.length === 0;
+    go.disabled = codes.length === 0;
     go.textContent = codes.length ? `Disable ${plural(codes.length, "code")}` : "Disable";
     return codes;
   };
 
   text.addEventListener("input", count);
-  dialog.addEventListener("close", () => stopped.abort());
+  dialog.addEventListener("close", () => stop.abort());
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const codes = count();
-    if (running || !codes.length) return;
-    running = text.disabled = go.disabled = true;
-    end.textContent = "Stop";
-    const left = await disableAll(coupon.id, codes, box, AbortSignal.any([signal, stopped.signal]));
+    const codes = count(),
+      list = codes.join("\n");
 
-    running = false;
-    done();
-    if (stopped.signal.aborted) return;
-    const over = button("Close", close, {class: "primary"});
-    showDisabled(coupon, codes, left, box);
-    replace(body, box, el("div", {class: "actions"}, over));
-    over.focus();
+    if (!codes.length) return;
+    if (list !== sent) [sent, key] = [list, newKey()]; // the same once more is a repeat
+    text.disabled = go.disabled = true;
+    try {
+      const address = query(path(coupon.id, "codes", "retire"), {accept: "all"});
+
+      showJob({body, close, dialog}, await sendList(box, address, new Blob([list]), "text/plain", key, stop.signal), done, signal);
+    } catch (problem) {
+      replace(box, failure(problem));
+      text.disabled = go.disabled = false;
+    }
   });
   replace(body, form);
   count();
@@ -234,6 +166,13 @@ async function look(file) {
   if (!rows.length) return null;
   const column = columnOf(rows);
   return {encoding, separator, skip, rows, column, heading: isHeading(rows, column, separator)};
+}
+
+/* The column as the service can be asked for it: by a name that no other one has. */
+function columnName({separator, rows, column, heading}) {
+  const same = (name) => name.toLowerCase() === rows[0][column]?.toLowerCase();
+
+  return separator && heading && rows[0][column] && rows[0].filter(same).length === 1 ? rows[0][column] : undefined;
 }
 
 /* The codes of the whole file as one list, a line for each of its lines; those that are no rows are empty. */
@@ -362,8 +301,16 @@ export function openImport(coupon, done, signal) {
     if (why) return replace(box, el("p", {class: "error"}, why));
     go.disabled = input.disabled = true;
     try {
-      const list = await listOf(file, plan);
-      const job = await sendList(box, coupon, list, `${key}-${list.size}-${plan.column}-${plan.heading}`, stop.signal);
+      const column = columnName(plan),
+        list = column ? file : await listOf(file, plan);
+      const job = await sendList(
+        box,
+        query(path(coupon.id, "codes"), {column}),
+        list,
+        column ? "text/csv" : "text/plain",
+        `${key}-${list.size}-${plan.column}-${plan.heading}`,
+        stop.signal,
+      );
       showJob({body, close, dialog}, job, done, signal);
     } catch (problem) {
       replace(box, failure(problem));
@@ -376,15 +323,15 @@ export function openImport(coupon, done, signal) {
   input.focus();
 }
 
-function sendList(box, coupon, list, key, signal) {
+function sendList(box, address, list, type, key, signal) {
   const bar = el("progress", {max: list.size, value: 0, "aria-label": "Sent"}),
     text = el("span", {class: "small"}, "Sending");
 
   replace(box, el("div", {class: "job"}, bar, text));
   return upload(
-    path(coupon.id, "codes"),
+    address,
     list,
-    "text/plain",
+    type,
     key,
     (sent, whole) => {
       bar.value = sent;

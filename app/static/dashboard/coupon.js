@@ -12,7 +12,7 @@ import {historyPanel} from "./history.js";
 import {addWords, jobsPanel, openSlots} from "./jobs.js";
 import {latestPanel, lookup} from "./lookup.js";
 import {empty, failure, panel} from "./panel.js";
-import {hasCodes, legend, stateBadge, stock, stockText, warnings} from "./parts.js";
+import {hasCodes, legend, missingText, stateBadge, stock, stockText, warnings} from "./parts.js";
 import {reportPanel} from "./reports.js";
 
 const HEADS = 5;
@@ -53,7 +53,7 @@ function countsPanel(page) {
         warnings(coupon, counts).map(([kind, , text]) => el("p", {class: `warning ${kind}`, role: "status"}, text)),
         tiles(coupon, counts),
         stock(coupon, counts),
-        el("p", {class: "small"}, stockText(coupon, counts)),
+        el("p", {class: "small"}, [stockText(coupon, counts), missingText(coupon, counts)].filter(Boolean).join(". ")),
         legend(),
         el(
           "p",

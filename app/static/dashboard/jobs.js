@@ -20,6 +20,8 @@ const KINDS = {
   retire: "Stock reduced",
   cleanup: "Cleaned up",
   archive: "Archived",
+  retire_codes: "Codes disabled",
+  issue_codes: "Codes handed out",
 };
 const POLL_MS = 400;
 
@@ -35,7 +37,16 @@ const RESULTS = [
   ["duplicates_in_coupon", "already in the coupon"],
   ["invalid", "invalid"],
   ["removed", "record removed", "records removed"],
+  ["issued", "handed out"],
+  ["already", "so before"],
+  ["spent", "already used"],
+  ["held", "on hold"],
+  ["unknown", "unknown"],
+  ["refused", "refused"],
 ];
+
+/* What its bad rows are. */
+const BAD_ROWS = {import: "without a new code", retire_codes: "not disabled", issue_codes: "without a code"};
 
 function resultText(job) {
   const parts = RESULTS.filter(([name]) => typeof job.result?.[name] === "number").map(
@@ -61,13 +72,13 @@ export function progress(job) {
   return el("div", {class: "job"}, bar, el("span", {class: "small"}, `${job.state}, ${text}`));
 }
 
-function hasBadRows({kind, result}) {
-  return kind === "import" && (result?.duplicates_in_file || result?.duplicates_in_coupon || result?.invalid);
+const hasBadRows = ({result}) => result?.bad_rows?.length > 0;
+
+function rowsButton(words, {id, coupon}, attributes, kind) {
+  return saveButton(words, () => query(path("-", "jobs", id, "rows"), {kind}), `${coupon}-${id}.csv`, undefined, attributes);
 }
 
-function rowsButton(words, {id, coupon}, attributes) {
-  return saveButton(words, () => path("-", "jobs", id, "rows"), `${coupon}-${id}.csv`, undefined, attributes);
-}
+const badRowsButton = (words, job, attributes) => rowsButton(words, job, attributes, job.kind === "issue_codes" ? "refused" : undefined);
 
 function badRows(job) {
   const bad = job.result?.bad_rows ?? [];
@@ -80,16 +91,16 @@ function badRows(job) {
       ? el(
           "details",
           {},
-          el("summary", {}, `The first ${plural(bad.length, "row")} without a new code`),
+          el("summary", {}, `The first ${plural(bad.length, "row")} ${BAD_ROWS[job.kind]}`),
           table(
-            "Rows without a new code",
+            `Rows ${BAD_ROWS[job.kind]}`,
             ["Line", "What", "Why"],
             bad.map((b) => [number(b.line), b.kind, b.reason ?? ""]),
             "numbers",
           ),
         )
       : null,
-    rowsButton("Save all of them as a file", job),
+    badRowsButton("Save all of them as a file", job),
   );
 }
 
@@ -153,8 +164,10 @@ function action(job) {
   if (!ENDED.includes(job.state))
     return session.isOps ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}}) : null;
   const data = {key: `rows-${job.id}`};
-  if (job.kind === "export" && job.state === "done" && session.isOps) return rowsButton("Save its codes", job, {data});
-  return hasBadRows(job) ? rowsButton("Save its bad rows", job, {data}) : null;
+  const has = (job.kind === "export" && job.state === "done") || job.kind === "issue_codes";
+
+  if (has && session.isOps) return rowsButton("Save its codes", job, {data});
+  return hasBadRows(job) ? badRowsButton("Save its bad rows", job, {data}) : null;
 }
 
 export function jobsPanel(coupon, signal, level = "h2") {

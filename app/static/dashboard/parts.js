@@ -100,6 +100,14 @@ export function stockText(coupon, counts) {
     : `${number(taken)} of about ${number(coupon.cap.total)} taken`;
 }
 
+/* What a limit allows and nobody has made yet; null: nothing, or it comes by itself or with a list. */
+export function missingText(coupon, {slots}) {
+  const missing = coupon.cap.policy === "exact" && coupon.cap.total !== null && slots !== null ? coupon.cap.total - slots : 0;
+
+  if (missing <= 0 || coupon.codes.source === "imported" || coupon.replenish.below !== null) return null;
+  return `${number(missing)} of the limit of ${number(coupon.cap.total)} ${missing === 1 ? "is" : "are"} not made yet.`;
+}
+
 /* Null where nothing bounds it: a bar of what? */
 export function stock(coupon, counts) {
   if (counts.slots === null && coupon.cap.total === null) return null;
