@@ -110,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     bytes = input_rest(&input, &bytes_len);
     text = converted(bytes, bytes_len, &len);
-    shape = (struct list_shape){0, ','};
+    shape = (struct list_shape){.column = 0, .separator = ','};
     found_count = 0;
     expected_count = 0;
     if (how & 1) /* its header is read in the first chunk */

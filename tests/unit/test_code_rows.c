@@ -27,7 +27,7 @@ static void assert_shaped(const char *text, int64_t first_line, struct list_shap
 
 static void assert_rows(const char *text, int64_t first_line, int64_t column, const char *expected)
 {
-    assert_shaped(text, first_line, (struct list_shape){column, ','}, expected);
+    assert_shaped(text, first_line, (struct list_shape){.column = column, .separator = ','}, expected);
 }
 
 /* The header that text begins with has its codes in that column, and what is before the rest is that long. */
@@ -84,7 +84,7 @@ static void a_code_with_a_nul_in_it_is_none(void **state)
     struct code_row row;
 
     (void)state;
-    code_rows_begin(&rows, "AB\0CD\nEFGH", 10, 1, (struct list_shape){0, ','});
+    code_rows_begin(&rows, "AB\0CD\nEFGH", 10, 1, (struct list_shape){.column = 0, .separator = ','});
     assert_true(code_rows_next(&rows, &row));
     assert_string_equal(row.wrong, "not printable ASCII");
     assert_true(code_rows_next(&rows, &row));
@@ -113,9 +113,9 @@ static void csv_has_its_codes_in_one_column(void **state)
     assert_rows("x,AAAA\ny, BBBB ,z\n", 2, 2, "2 AAAA\n3 BBBB\n");
     assert_rows("AAAA\n\nBBBB,\n", 2, 1, "2 AAAA\n4 BBBB\n");
     assert_rows("AAAA\n,\n ,BBBB\n,,x\n", 2, 2, "2 !too few columns\n3 !no code\n4 BBBB\n5 !no code\n");
-    assert_shaped("a,b;AAAA\n", 2, (struct list_shape){2, ';'}, "2 AAAA\n");
-    assert_shaped("x|\"A|B|C\"|\n", 2, (struct list_shape){2, '|'}, "2 A|B|C\n");
-    assert_shaped("\tAAAA\n\"x\"\t\"BBBB\"\n\t\n", 2, (struct list_shape){2, '\t'}, "2 AAAA\n3 BBBB\n");
+    assert_shaped("a,b;AAAA\n", 2, (struct list_shape){.column = 2, .separator = ';'}, "2 AAAA\n");
+    assert_shaped("x|\"A|B|C\"|\n", 2, (struct list_shape){.column = 2, .separator = '|'}, "2 A|B|C\n");
+    assert_shaped("\tAAAA\n\"x\"\t\"BBBB\"\n\t\n", 2, (struct list_shape){.column = 2, .separator = '\t'}, "2 AAAA\n3 BBBB\n");
 }
 
 static void quotes_hold_commas_and_quotes_within_a_line(void **state)
