@@ -149,18 +149,12 @@ static bool write_page(struct export *x, struct json *j, size_t room, int64_t *n
     return true;
 }
 
-static enum handled reply_page(struct request *r, struct export *x)
+static enum handled reply_page(struct request *r, struct export *x, const struct list *l)
 {
-    struct list l;
-    struct json j;
-    int64_t n = 0;
+    int64_t n = l->position ? strtoll(l->position, NULL, 10) : 0;
+    struct json j = list_items(r);
 
-    if (!list_begin(r, &l))
-        return ANSWERED;
-    if (l.position)
-        n = strtoll(l.position, NULL, 10);
-    j = list_items(r);
-    if (!write_page(x, &j, l.limit, &n))
+    if (!write_page(x, &j, l->limit, &n))
         return reply_problem(r, CPN_BUSY, NULL);
     json_end_array(&j);
     reply_header(r, "Vary", "Accept");
@@ -181,9 +175,11 @@ static enum handled reply_all(struct request *r, struct export *x)
 
 enum handled codes_list(struct request *r)
 {
+    struct wanted wanted;
     struct export *x;
+    struct list l;
 
-    if (!request_kept_coupon(r))
+    if (!request_kept_coupon(r) || !list_begin(r, &l) || !read_wanted(r, &wanted))
         return ANSWERED;
     /* buckets are read as stored, so the checkpoint must first catch up with the ledger */
     if (!request_catch_up(r, 0))
@@ -193,8 +189,11 @@ enum handled codes_list(struct request *r)
     x = checked(calloc(1, sizeof *x));
     x->request = r;
     arena_init(&x->arena, 0);
-    if (read_wanted(r, &x->wanted))
-        (accept_prefers(r->header.accept, TYPE_JSON, "text/csv") ? reply_page : reply_all)(r, x);
+    x->wanted = wanted;
+    if (accept_prefers(r->header.accept, TYPE_JSON, "text/csv"))
+        reply_page(r, x, &l);
+    else
+        reply_all(r, x);
     arena_free(&x->arena);
     buf_free(&x->out);
     free(x);
