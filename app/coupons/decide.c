@@ -401,13 +401,41 @@ static void refuse_sold_out(const struct decision *d, struct outcome *out)
         out->detail = "No slots have been generated for this coupon yet.";
 }
 
+/* u has `total` takings that count. A hold on an issued redemption is none: its end gives nothing back. */
+static void refuse_user(const struct decision *d, const struct user_state *u, int64_t total, struct outcome *out)
+{
+    struct arena *a = &d->batch->arena;
+    char id[REDEMPTION_ID_SIZE];
+    int64_t due_ms = 0;
+    size_t count = 0;
+
+    refuse(out, CPN_USER_CAP_REACHED);
+    for (size_t i = 0; i < u->count; i++)
+        count += !u->redemptions[i].from && redemption_state(&u->redemptions[i], d->head.at_ms) == SLOT_RESERVED;
+    if (reaches(total - (int64_t)count, d->coupon->cap.per_user))
+        return;
+    out->retry = true;
+    out->detail = "The user's own holds use up their limit for this coupon (cap.per_user): redeem or cancel one of those in held.";
+    out->held = arena_array(a, count, sizeof *out->held);
+    for (size_t i = 0; i < u->count; i++) {
+        const struct redemption *r = &u->redemptions[i];
+
+        if (r->from || redemption_state(r, d->head.at_ms) != SLOT_RESERVED)
+            continue;
+        out->held[out->held_count++] = arena_strdup(a, redemption_id_text(r->n, r->g, r->lane, id));
+        due_ms = sooner_ms(due_ms, r->reserved_until_ms);
+    }
+    out->retry_at_ms = due_ms;
+}
+
 static bool caps_refuse(const struct decision *d, const struct user_state *u, struct outcome *out)
 {
     const struct coupon *c = d->coupon;
     const struct head *h = &d->head;
+    int64_t total = u->total - user_state_lapsed(u, h->at_ms);
 
-    if (reaches(u->total - user_state_lapsed(u, h->at_ms), c->cap.per_user)) {
-        refuse(out, CPN_USER_CAP_REACHED);
+    if (reaches(total, c->cap.per_user)) {
+        refuse_user(d, u, total, out);
     } else if (reaches(user_state_today(u, h->day_ms) - user_state_lapsed_today(u, h->at_ms, h->day_ms), c->cap.per_user_per_day)) {
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
@@ -560,7 +588,7 @@ static void step_redeemed(struct decision *d, struct user_state *u, struct redem
     if (s->move == MOVE_REVERSE) {
         add_end(d, u, held ? held : r, ENTRY_REVERSE);
         answer_with(d, r, out);
-    } else if (s->move == MOVE_REDEEM && is_order(held ? held : r, s->order)) {
+    } else if (s->move == MOVE_REDEEM && (!s->order || is_order(held ? held : r, s->order))) {
         answer_with(d, held ? held : r, out);
     } else {
         refuse(out, CPN_CODE_TAKEN);

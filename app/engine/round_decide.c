@@ -29,6 +29,15 @@ static void own_strings(struct op *op, struct redemption *r)
     r->code = arena_strdup(op->arena, r->code);
 }
 
+static void own_held(struct op *op)
+{
+    const char **copy = arena_array(op->arena, op->outcome.held_count, sizeof *copy);
+
+    for (size_t i = 0; i < op->outcome.held_count; i++)
+        copy[i] = arena_strdup(op->arena, op->outcome.held[i]);
+    op->outcome.held = copy;
+}
+
 /* Make as many as asked for; with until, no more than are missing. */
 static void generate(struct lane_work *p, struct op *op)
 {
@@ -218,6 +227,8 @@ static void fill_answer(struct lane_work *p, struct op *op)
     op->job_now = op->kind == OP_JOB ? copy_job(op) : NULL;
     if (op->outcome.result == CPN_OK)
         own_strings(op, &op->outcome.redemption);
+    if (op->outcome.held_count)
+        own_held(op);
 }
 
 /* Put the definition, as of now, into all answers but those of frequent ops: later ops of the batch may change or delete it. Ops that

@@ -39,6 +39,13 @@ void problem_write(struct json *j, const char *request_id, const struct problem 
     json_key_string(j, "request_id", request_id);
     if (p->result == CPN_ORDER_NOT_ELIGIBLE)
         misfit_write(j, &p->misfit);
+    if (p->held_count) {
+        json_key(j, "held");
+        json_begin_array(j);
+        for (size_t i = 0; i < p->held_count; i++)
+            json_string(j, p->held[i]);
+        json_end_array(j);
+    }
     if (p->rows) {
         json_key(j, "rows");
         json_begin_array(j);
@@ -50,6 +57,12 @@ void problem_write(struct json *j, const char *request_id, const struct problem 
         errors_write(p->errors, j);
     }
     json_end_object(j);
+}
+
+struct problem problem_of(const struct outcome *o)
+{
+    return (struct problem){.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit, .held = o->held,
+                            .held_count = o->held_count};
 }
 
 void problem_doubt(const struct request *r, struct problem *p)
@@ -105,5 +118,5 @@ enum handled reply_refusal(struct request *r)
 
     if (o->retry_at_ms && wait_ms < 1)
         wait_ms = 1;
-    return problem(r, (struct problem){.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit}, wait_ms);
+    return problem(r, problem_of(o), wait_ms);
 }

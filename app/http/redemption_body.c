@@ -166,7 +166,7 @@ void check_write_members(struct json *j, const struct op *op)
     const struct outcome *o = &op->outcome;
 
     json_key_bool(j, "ok", o->result == CPN_OK);
-    json_key_string(j, "code", o->result == CPN_OK ? NULL : result_info(o->result)->name);
+    json_key_string(j, "problem", o->result == CPN_OK ? NULL : result_info(o->result)->name);
     if (o->result == CPN_ORDER_NOT_ELIGIBLE)
         misfit_write(j, &o->misfit);
     json_key_int(j, "discount_minor", op->discount_minor);

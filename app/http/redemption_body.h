@@ -59,7 +59,7 @@ const char *no_user(struct arena *a);
 /* Fill op's user and take. Strings are borrowed from in; key NULL: nothing is to be taken. */
 void take_fill(struct op *op, const struct take_in *in, const char *key);
 
-/* Write a check's answer for a shop: ok, code, discount_minor, and why the order is not eligible. */
+/* Write a check's answer for a shop: ok, problem, discount_minor, and why the order is not eligible. */
 void check_write_members(struct json *j, const struct op *op);
 /* The same for a page: the reason only if the order is not eligible. A code that is unknown, somebody's or spent, and a coupon that is
  * paused, over or used up, all look alike. */

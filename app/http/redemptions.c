@@ -354,7 +354,7 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
 {
     const struct outcome *o = &i->op.outcome;
     bool fine = !i->errors && o->result == CPN_OK;
-    struct problem p = {.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit};
+    struct problem p = problem_of(o);
 
     if (i->errors)
         p = (struct problem){.result = CPN_BAD_REQUEST, .errors = i->errors};

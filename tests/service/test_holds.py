@@ -52,7 +52,7 @@ TABLE = {  # now: what (reserve, redeem, cancel, reverse) get: a status, or a pr
     "issued": (201, 200, 200, T),
     "held": ("transaction_in_progress", "transaction_in_progress", "transaction_in_progress", T),
     "reserved": (200, 200, 200, T),
-    "redeemed": ("code_taken", "code_taken", T, 200),
+    "redeemed": ("code_taken", 200, T, 200),
     "cancelled": (T, T, 200, T),
     "expired": (E, E, 200, T),
     "reversed": (T, T, T, 200),
@@ -101,6 +101,49 @@ def test_a_hold_on_an_issued_one_is_a_redemption_of_its_own(stack, storefront):
                         and [(r["id"], r["state"]) for r in seen] == states and seen)
     assert [r["id"] for r in walk(storefront, f"/coupons/{coupon}/redemptions?user=u&limit=1")[0]] == [r["id"] for r in listed]
     stack.verify(coupon)
+
+
+def test_the_return_page_and_the_payment_webhook_both_redeem(stack, storefront):
+    """Neither knows of the other, and the shop has named no order: both get the redemption. Another order does not."""
+    for redemption in (storefront.take(stack.coupon(slots=1), "u", state="reserved").ok(201), make(stack, storefront, "issued")):
+        page = step(storefront, redemption, "redeem", "return-page").ok()
+        assert step(storefront, redemption, "redeem", "webhook").ok() == page
+        step(storefront, redemption, "redeem", "another", order={"id": "other"}).problem("code_taken")
+        assert get(storefront, redemption) == page
+        stack.verify(redemption["coupon"])
+
+
+def test_whom_their_own_holds_stop_is_told_which_and_goes_on(stack, storefront):
+    """Two tabs: the second basket's hold is refused for the first's. The shop cancels that, and repeats the call."""
+    coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 3})
+    at = f"/coupons/{coupon}/redemptions"
+    storefront.take(coupon, "u").expect(201)
+    holds = [storefront.take(coupon, "u", state="reserved", reserve_s=s).ok(201)["id"] for s in (600, 60)]
+    refused = storefront.take(coupon, "u", "second-tab", state="reserved", order={"id": "b"})
+    problem = refused.problem("user_cap_reached")
+    assert (problem["retry"], problem["held"]) == (True, holds) and 50 <= int(refused.header("Retry-After")) <= 60, refused
+    [item] = storefront.post(f"{at}/batch", {"items": [{"key": "in-a-batch", "user": "u"}]}).ok()["items"]
+    assert (item["status"], item["body"]["retry"], item["body"]["held"]) == (409, True, holds), item
+    storefront.post(f"{at}/{holds[1]}/cancel").expect(200)
+    hold = storefront.take(coupon, "u", "second-tab", state="reserved", order={"id": "b"}).ok(201)
+    for rid in (holds[0], hold["id"]):
+        storefront.post(f"{at}/{rid}/redeem", {}, idempotency_key=f"spend {rid}").expect(200)
+    reply = storefront.take(coupon, "u")
+    problem = reply.problem("user_cap_reached")
+    assert problem["retry"] is False and "held" not in problem and not reply.header("Retry-After"), "all are spent"
+    stack.verify(coupon)
+
+
+def test_a_hold_that_makes_no_difference_is_not_named(stack, storefront):
+    """Lowering the cap: what is spent reaches it alone. And a hold on an issued one gives nothing back."""
+    coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 2})
+    storefront.take(coupon, "u").expect(201)
+    storefront.take(coupon, "u", state="reserved").expect(201)
+    stack.patch(coupon, {"cap": {"per_user": 1}})
+    assert storefront.take(coupon, "u").problem("user_cap_reached")["retry"] is False
+    issued = storefront.take(coupon, "v", state="issued").ok(201)
+    step(storefront, issued, "reserve").expect(201)
+    assert storefront.take(coupon, "v").problem("user_cap_reached")["retry"] is False
 
 
 def test_a_step_under_the_same_key_gets_its_first_answer_again(stack, storefront):

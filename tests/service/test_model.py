@@ -218,7 +218,7 @@ class Driver:
             reply.problem(code)
             return
         told = reply.ok()
-        same("ok and code", (told["ok"], told["code"]), (ok, code))
+        same("ok and code", (told["ok"], told["problem"]), (ok, code))
         same("why", (told.get("reason"), told.get("missing_minor")), misfit)
         if ok:
             same("discount_minor", told["discount_minor"], given)
@@ -241,7 +241,7 @@ class Driver:
         same("the code's coupons", [item["coupon"] for item in told], [c.id] if want else [])
         if want:
             why = (told[0].get("reason"), told[0].get("missing_minor"))
-            same("ok and why not", (told[0]["ok"], told[0]["code"], why), want[:3])
+            same("ok and why not", (told[0]["ok"], told[0]["problem"], why), want[:3])
             assert not want[0] or told[0]["discount_minor"] == want[3], (told, want)
 
     # ---- reads ----

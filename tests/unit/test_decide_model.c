@@ -456,6 +456,24 @@ static int unspent(int user)
 
 /* ---- comparing ---- */
 
+/* The user's own holds make the difference: all of them are named, and when the first ends. */
+static void check_held(const struct request *q, const struct outcome *out)
+{
+    int64_t due_ms = 0;
+    size_t count = 0;
+    bool differ;
+
+    for (size_t i = 0; i < m.count; i++)
+        if (m.records[i].user == q->user && !m.records[i].erased && m.records[i].base == NONE && state_of((int)i) == SLOT_RESERVED) {
+            due_ms = sooner_ms(due_ms, m.records[i].until_ms);
+            count++;
+        }
+    differ = out->result == CPN_USER_CAP_REACHED && of_user(q->user) - (int64_t)count < m.coupon.cap.per_user;
+    if (out->result == CPN_USER_CAP_REACHED)
+        CHECK(out->retry == differ && out->retry_at_ms == (differ ? due_ms : 0), "retry %d for %zu holds", out->retry, count);
+    CHECK(out->held_count == (differ ? count : 0), "%zu of %zu holds are named", out->held_count, count);
+}
+
 static void check_same(const struct outcome *out, int i, enum slot_state state)
 {
     const struct redemption *have = &out->redemption, *made = &m.records[i].made;
@@ -678,6 +696,7 @@ static void do_take(void)
     }
     w.seen[out.result]++;
     check_whose(&q, &out);
+    check_held(&q, &out);
     existing = want == CPN_USER_CAP_REACHED && q.state == SLOT_ISSUED && m.coupon.on_user_cap == ON_USER_CAP_EXISTING
                    ? unspent(q.user) : NONE;
     if (call && call->body != q.body) {
@@ -725,6 +744,7 @@ static void do_check(void)
     decide_check(&t.d, t.user_states[q.user], &take, &out, &discount_minor);
     CHECK(look_at_entries() == 0, "a check wrote something");
     check_whose(&q, &out);
+    check_held(&q, &out);
     want = refusal(&q, &own, &want_minor);
     repeat = repeated(&q);
     if (want == CPN_USER_CAP_REACHED && q.state == SLOT_ISSUED && m.coupon.on_user_cap == ON_USER_CAP_EXISTING && repeat == NONE)
@@ -814,7 +834,7 @@ static enum cpn_result step_answer(const struct request *q, enum slot_move move,
         if (move == MOVE_REVERSE)
             return CPN_OK;
         s->acts_on = held == NONE ? s->i : held;
-        return move == MOVE_REDEEM && q->order >= 0 && m.records[s->acts_on].order == q->order ? CPN_OK : CPN_CODE_TAKEN;
+        return move == MOVE_REDEEM && (q->amount_minor == COUPON_NULL || (q->order >= 0 && m.records[s->acts_on].order == q->order)) ? CPN_OK : CPN_CODE_TAKEN;
     case SLOT_CANCELLED:
         return move == MOVE_CANCEL ? CPN_OK : T;
     case SLOT_EXPIRED:
