@@ -161,7 +161,8 @@ static void read_redemption(const struct lane_work *p, struct op *op)
         return;
     }
     op->outcome.redemption = *r;
-    op->outcome.redemption.state = (uint8_t)redemption_state(r, p->d.head.at_ms);
+    op->outcome.redemption.state = (uint8_t)redemption_state(r, p->d.head.at_ms, coupon_ends(p->d.coupon));
+    op->outcome.redemption.valid_until_ms = redemption_valid_until(r, coupon_ends(p->d.coupon));
 }
 
 static void decide_read(struct lane_work *p, struct op *op)
@@ -197,7 +198,7 @@ static struct user_state *copy_user_state(const struct lane_work *p, struct op *
     const struct user_state *u = op->working;
 
     if (op->kind == OP_CHECK)
-        return user_state_counts(u, p->d.head.at_ms, p->d.head.day_ms, op->arena);
+        return user_state_counts(u, p->d.head.at_ms, p->d.head.day_ms, coupon_ends(p->d.coupon), op->arena);
     op->left_out = op->kind == OP_USER_STATE && op->most && u->count > op->most;
     return op->kind == OP_USER_STATE && !op->left_out ? user_state_copy(u, op->arena, true) : user_state_without_redemptions(u, op->arena);
 }
@@ -409,11 +410,12 @@ static void name_slot(struct lane_work *p, size_t *capacity, int64_t n)
 
 static void name_due_slots(struct lane_work *p, size_t *capacity)
 {
+    int64_t ends_ms = coupon_ends(p->d.coupon);
     struct cached_bucket *k, *next;
 
     HASH_ITER(hh, p->lane->buckets, k, next)
         for (int i = 0; i < k->bucket.size; i++)
-            if (slot_is_due(&k->bucket.slots[i], p->at_ms))
+            if (slot_is_due(&k->bucket.slots[i], p->at_ms, ends_ms))
                 name_slot(p, capacity, k->bucket.b * BUCKET_SLOTS + i);
 }
 
@@ -477,11 +479,13 @@ static bool leaves_some(struct lane_work *p)
 
 static void expire_due(struct lane_work *p)
 {
+    int64_t ends_ms = coupon_ends(p->d.coupon);
+
     for (size_t i = 0; i < p->d.named_count && !leaves_some(p); i++) {
         struct named_slot *named = &p->d.named[i];
         const char *user = named->slot.user ? arena_strdup(&p->batch->arena, named->slot.user) : NULL;
 
-        if (slot_is_due(&named->slot, p->at_ms))
+        if (slot_is_due(&named->slot, p->at_ms, ends_ms))
             expire(p, user, named->n, 0);
     }
     for (size_t i = 0; i < p->due_user_count; i++) {

@@ -167,7 +167,7 @@ static bool send_buckets(struct export *x, const struct bucket_codes_read *reads
             const struct slot *s = &x->buckets[i].slots[k];
 
             if (reads[i].codes[k])
-                csv_code(&x->out, reads[i].codes[k], slot_state_at(s, r->op.at_ms), s->user, s->at_ms);
+                csv_code(&x->out, reads[i].codes[k], slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now)), s->user, s->at_ms);
         }
     return x->out.len == 0 || reply_stream(r, x->out.data, x->out.len);
 }

@@ -191,7 +191,8 @@ static enum handled reply_got(struct request *r)
 {
     struct json j = reply_body(r);
 
-    redemption_write_at(&j, r, r->op.user_state ? r->op.user_state->user : NULL, &r->op.outcome.redemption, r->op.at_ms);
+    redemption_write_at(&j, r, r->op.user_state ? r->op.user_state->user : NULL, &r->op.outcome.redemption, r->op.at_ms,
+                        coupon_ends(r->op.coupon_now));
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
 }

@@ -24,7 +24,7 @@
 static bool is_theirs(const struct request *r, const char *user)
 {
     const struct slot *s = &r->op.slot;
-    enum slot_state state = slot_state_at(s, r->op.at_ms);
+    enum slot_state state = slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now));
 
     return state == SLOT_FREE || (state != SLOT_RETIRED && s->user && strcmp(s->user, user) == 0);
 }

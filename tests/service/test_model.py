@@ -304,6 +304,8 @@ class Driver:
         if reply is not None and (change.get("state") or change.get("starts_at") == far or change.get("ends_at") == past):
             for _ in range(3):
                 self.chance.choice([self.take, self.step, self.check])(c)
+            c.settle(now_ms())
+            wait_until("the ledger to say what ended", lambda: self.stack.counts(c.id)["issued"] == c.issued())
             self.change(c, {"state": "active", "starts_at": None, "ends_at": chance.choice([None, far])})
 
     def change(self, c, change):
@@ -318,7 +320,7 @@ class Driver:
         told = reply.ok()
         merged = {**c.d, **change, "cap": {**c.d["cap"], **change.get("cap", {})}}
         same("the definition", {**told, "version": 0}, {**merged, "version": 0})
-        c.d = told
+        c.become(now_ms(), told)
         if lowered and c.exact and c.existing() > total:
             self.retired(c, c.existing() - total)
         return reply
