@@ -97,7 +97,7 @@ enum handled code_resolve(struct request *r)
     size_t count, found = 0;
     struct json j;
 
-    if (!guess_limit_may(r, 1))
+    if (!guess_limit_may(r, in->user))
         return ANSWERED;
     if (!find_coupons(r, in->code, &coupons, &count))
         return reply_problem(r, CPN_BUSY, NULL);
@@ -105,7 +105,7 @@ enum handled code_resolve(struct request *r)
     for (size_t i = 0; i < count; i++)
         if (limits_cover(r, coupons[i]) && !write_item(r, &j, coupons[i], &found))
             return reply_refusal(r);
-    guess_limit_failed(r, found == 0);
+    guess_limit_failed(r, in->user, found == 0);
     json_end_array(&j);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");
