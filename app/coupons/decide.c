@@ -447,10 +447,11 @@ static bool caps_refuse(const struct decision *d, const struct user_state *u, st
     const struct coupon *c = d->coupon;
     const struct head *h = &d->head;
     int64_t total = u->total - user_state_lapsed(u, h->at_ms, ends_of(d));
+    int64_t today = user_state_today(u, h->day_ms) - user_state_lapsed_today(u, h->at_ms, h->day_ms, ends_of(d));
 
     if (reaches(total, c->cap.per_user)) {
         refuse_user(d, u, total, out);
-    } else if (reaches(user_state_today(u, h->day_ms) - user_state_lapsed_today(u, h->at_ms, h->day_ms, ends_of(d)), c->cap.per_user_per_day)) {
+    } else if (reaches(today, c->cap.per_user_per_day)) {
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
     } else if (reaches(h->day_taken, c->cap.per_day)) {

@@ -29,7 +29,8 @@ static struct redemption *apply_origin(struct user_state *u, const struct entry 
         .n = e->n, .g = e->g, .from_n = e->from_n, .from = e->from, .lane = lane, .seq = head->seq, .last_seq = head->seq,
         .ordinal = e->ordinal, .at_ms = head->at_ms, .day_ms = head->day_ms, .reserved_until_ms = e->reserved_until_ms,
         .valid_until_ms = e->valid_until_ms, .ends_ms = e->ends_ms, .discount_minor = e->discount_minor, .state = (uint8_t)state,
-        .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_ends_ms = e->ends_ms, .first_discount_minor = e->discount_minor,
+        .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_ends_ms = e->ends_ms,
+        .first_discount_minor = e->discount_minor,
         .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order,
         .metadata = e->metadata, .code = e->code,
     };

@@ -78,7 +78,8 @@ static const char *key(void)
 static void issue(int from, int end)
 {
     for (int i = from; i < end; i++) {
-        struct op op = {.kind = OP_TAKE, .user = user(i), .take = {.key = key(), .code_n = -1, .state = SLOT_ISSUED, .reserve_s = COUPON_NULL}};
+        struct op op = {.kind = OP_TAKE, .user = user(i),
+                        .take = {.key = key(), .code_n = -1, .state = SLOT_ISSUED, .reserve_s = COUPON_NULL}};
 
         assert_int_equal(call(&op), CPN_OK);
         t.of[i] = op.outcome.redemption;

@@ -98,7 +98,8 @@ def test_a_visitor_who_guesses_stops_nobody_else_of_the_shop(guarded, coupon):
     for i in range(2 * PER_ADDRESS):
         shop.take(coupon, next(users), code=f"MISTYPED-{i}").problem("code_not_found")
     shop.take(coupon, next(users), code=RIGHT.format(10)).expect(201)
-    items = [{"key": "of-the-guesser", "user": guesser, "code": RIGHT.format(11)}, {"key": "of-another", "user": next(users), "code": RIGHT.format(12)}]
+    items = [{"key": "of-the-guesser", "user": guesser, "code": RIGHT.format(11)},
+             {"key": "of-another", "user": next(users), "code": RIGHT.format(12)}]
     for _ in range(PER_USER):  # a guess becomes due every few seconds
         shop.take(coupon, guesser, code="WRONG")
     answers = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]

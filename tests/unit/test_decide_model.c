@@ -850,7 +850,9 @@ static enum cpn_result step_answer(const struct request *q, enum slot_move move,
         if (move == MOVE_REVERSE)
             return CPN_OK;
         s->acts_on = held == NONE ? s->i : held;
-        return move == MOVE_REDEEM && (q->amount_minor == COUPON_NULL || (q->order >= 0 && m.records[s->acts_on].order == q->order)) ? CPN_OK : CPN_CODE_TAKEN;
+        if (move == MOVE_REDEEM && (q->amount_minor == COUPON_NULL || (q->order >= 0 && m.records[s->acts_on].order == q->order)))
+            return CPN_OK;
+        return CPN_CODE_TAKEN;
     case SLOT_CANCELLED:
         return move == MOVE_CANCEL ? CPN_OK : T;
     case SLOT_EXPIRED:

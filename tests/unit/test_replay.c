@@ -828,7 +828,8 @@ static const struct redemption *standing_in(enum slot_state state, int *who)
         for (size_t i = 0; i < w.user_states[*who].count; i++) {
             const struct redemption *r = &w.user_states[*who].redemptions[i];
 
-            if (redemption_state(r, w.tail.at_ms, coupon_ends(w.coupon)) == state && !user_state_hold_on(&w.user_states[*who], r, w.tail.at_ms) && !r->from)
+            if (redemption_state(r, w.tail.at_ms, coupon_ends(w.coupon)) == state &&
+                !user_state_hold_on(&w.user_states[*who], r, w.tail.at_ms) && !r->from)
                 return r;
         }
     fail_msg("nothing is %s", slot_state_name(state));
