@@ -75,9 +75,10 @@
       "the audit log: a line per request made with a key, with ids but no names or codes; empty: none")                \
     X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \
       "keys for receipts, one per line: first the one that signs, 32 random bytes in hex; see couponctl receipt rotate") \
-    X(guesses, per_key, INT, "600", 0, 1000000, NULL, true,                                                            \
-      "codes per minute from one key that are unknown or belong to somebody else; past it: 429 rate_limited; 0: unlimited")    \
-    X(guesses, per_address, INT, "300", 0, 1000000, NULL, true, "the same for one client address, or IPv6 /64 network") \
+    X(guesses, per_user, INT, "30", 0, 1000000, NULL, true,                                                            \
+      "codes per minute for one user that are unknown or belong to somebody else; past it: 429 rate_limited; 0: unlimited")    \
+    X(guesses, per_address, INT, "300", 0, 1000000, NULL, true,                                                        \
+      "the same for one client address, or IPv6 /64 network, of calls that name no user: those from pages")            \
     X(guesses, keys_per_address, INT, "600", 0, 1000000, NULL, true,                                                   \
       "invalid or revoked keys per minute from one address; past it: 429 rate_limited; 0: unlimited")                  \
     X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often to look for lanes whose checkpoint was left behind") \

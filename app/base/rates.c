@@ -12,6 +12,8 @@
 
 #define ENTRIES 65536
 #define PROBES 16 /* entries where an owner may be, from its hash on */
+_Static_assert(ADDRESS_OWNER_SIZE <= 128, "an address fits");
+#define NAME_MOST 128 /* bytes of a user, or a key's id */
 #define SECOND_US INT64_C(1000000)
 #define MINUTE_US (60 * SECOND_US)
 
@@ -40,14 +42,14 @@ int rates_create(void)
 
 static uint64_t owner_of(enum rate kind, const char *who)
 {
-    char text[ADDRESS_OWNER_SIZE + 1] = {(char)('0' + kind)};
+    char text[NAME_MOST + 2] = {(char)('0' + kind)};
     unsigned char hash[crypto_shorthash_BYTES];
     uint64_t owner;
 
     if (kind == RATE_CODES_OF_ADDRESS || kind == RATE_UNKNOWN_KEYS)
         address_owner(who, text + 1);
     else
-        snprintf(text + 1, ADDRESS_OWNER_SIZE, "%s", who);
+        snprintf(text + 1, sizeof text - 1, "%s", who);
     crypto_shorthash(hash, (const unsigned char *)text, strlen(text), hash_key);
     memcpy(&owner, hash, sizeof owner);
     return owner ? owner : 1;

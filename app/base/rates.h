@@ -1,12 +1,12 @@
 /*
- * base/rates.h -- limits how often a key, or an address, may look up unknown codes, and how often a key with a rate of its own may call:
+ * base/rates.h -- limits how often a user, or an address, may look up unknown codes, and how often a key with a rate of its own may call:
  * counted over all workers.
  *
  * Shape    a table in shared memory, made by the master before it forks. An entry is the time when its owner's debt is paid: each look-up
  *          first adds a minute / per_minute to it, and takes that back if it finds something. An owner who owes less than a minute may go
  *          on; one who owes nothing has no entry
- * Promise  over time, at most per_minute failures a minute, and per_minute at first, however many are sent at once. A request that names
- *          several codes is accepted or refused as a whole: all its misses are charged
+ * Promise  over time, at most per_minute failures a minute, and per_minute at first, however many are sent at once: what is under way is
+ *          owed too, so no more than that is. What an owner looks up together is accepted or refused as a whole: all its misses are charged
  * Bounds   nobody waits longer than RATE_WAIT_MAX_MS. If all entries near an owner's are taken, the one that owes least is dropped
  * Rates    the same per second: each call is charged and never refunded
  * Threads  any, of any process; no locks, so a process that dies leaves none behind
@@ -20,8 +20,8 @@
 
 #define RATE_WAIT_MAX_MS 3600000
 
-/* Unknown codes: a key, an address; unknown keys: an address; calls: a key, per second. */
-enum rate { RATE_CODES_OF_KEY, RATE_CODES_OF_ADDRESS, RATE_CODES_COUNT, RATE_UNKNOWN_KEYS = RATE_CODES_COUNT, RATE_CALLS };
+/* Unknown codes: a user, an address; unknown keys: an address; calls: a key, per second. */
+enum rate { RATE_CODES_OF_USER, RATE_CODES_OF_ADDRESS, RATE_UNKNOWN_KEYS, RATE_CALLS };
 
 /* Make the shared memory, once, before the first fork. Without it (tools, unit tests) this process counts alone. 0, or -1 with errno. */
 int rates_create(void) CPN_CHECKED;

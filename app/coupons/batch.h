@@ -186,7 +186,8 @@ struct entry {
     int64_t discount_minor;
     int64_t held_minor;
     int64_t reserved_until_ms;
-    int64_t valid_until_ms; /* where a hold ends: that of the redemption beneath, issued again. 0: none */
+    int64_t valid_until_ms; /* by valid_for_s; where a hold ends: that of the redemption beneath, issued again. 0: none */
+    int64_t ends_ms;        /* the coupon's ends_at, where one is issued, or an issued one is spent or ends. 0: none */
     uint8_t was;            /* enum slot_state */
     bool same_day;
     bool by_name;           /* not stored: the slot was free and named, not the free pool's next */
@@ -223,6 +224,7 @@ static inline bool entry_from_differs(const struct entry *e)
     X(INT,            day,               HAS_TAKING,            "day",            true,                  "day",        ALWAYS, 9)  \
     APART(DEFINITION, definition,        HAS_DEFINITION,        "definition",     true,                  "def")                    \
     X(INT,            discount_minor,    HAS_MONEY,             "discount_minor", true,                  "discount",   ALWAYS, 10) \
+    X(TIME,           ends_ms,           0,                     "ends",           e->ends_ms,            "ends",       IF_SET, 22) \
     X(U32,            from,              0,                     "from",           e->from,               "from",       IF_SET, 2)  \
     APART(INT,        from_n,            0,                     "from_n",         entry_from_differs(e), "from_n")                 \
     X(U32,            g,                 HAS_SLOT,              "g",              true,                  "g",          ALWAYS, 1)  \
@@ -247,10 +249,19 @@ static inline bool entry_makes(enum entry_kind k)
     return k == ENTRY_ISSUE || k == ENTRY_RESERVE || k == ENTRY_REDEEM || k == ENTRY_HOLD;
 }
 
-/* When the redemption that e made, extended or kept expires; 0: never. */
+/* In the ledger's index, of what is issued without a limit of its own: after all others. */
+#define DUE_OPEN INT64_C(253402300799999)
+
+/* When the redemption that e made, extended or kept expires, unless the coupon ends before; 0: never. */
 static inline int64_t entry_due(const struct entry *e)
 {
     return e->reserved_until_ms ? e->reserved_until_ms : e->valid_until_ms;
+}
+
+/* The same as the ledger's index has it. */
+static inline int64_t entry_due_key(const struct entry *e)
+{
+    return !entry_due(e) && e->kind == ENTRY_ISSUE ? DUE_OPEN : entry_due(e);
 }
 
 struct batch {

@@ -93,6 +93,12 @@ struct coupon {
     const char *metadata; /* a JSON object in RFC 8785 form */
 };
 
+/* Its ends_at, which ends what is issued; 0: none. c NULL: 0. */
+static inline int64_t coupon_ends(const struct coupon *c)
+{
+    return c && c->ends_at_ms != COUPON_NULL ? c->ends_at_ms : 0;
+}
+
 enum field_type {
     FIELD_STRING,  /* const char *; bounds in characters */
     FIELD_INT,     /* int64_t; bounds inclusive */

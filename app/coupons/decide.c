@@ -168,6 +168,18 @@ static void set_redemption(struct entry *e, const struct redemption *r)
     e->since = r->last_seq;
 }
 
+/* The coupon's ends_at of now; 0: none. */
+static int64_t ends_of(const struct decision *d)
+{
+    return coupon_ends(d->coupon);
+}
+
+/* r's state now. */
+static enum slot_state state_of(const struct decision *d, const struct redemption *r)
+{
+    return redemption_state(r, d->head.at_ms, ends_of(d));
+}
+
 static void add_end(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind)
 {
     struct entry *e = add_entry(d, u, kind);
@@ -177,6 +189,7 @@ static void add_end(struct decision *d, struct user_state *u, const struct redem
     e->discount_minor = r->discount_minor;
     e->was = r->state;
     e->same_day = r->day_ms == d->head.day_ms;
+    e->ends_ms = r->state == SLOT_ISSUED ? ends_of(d) : 0;
     if (base && kind != ENTRY_REVERSE)
         e->valid_until_ms = base->valid_until_ms;
     apply(d, u, e);
@@ -186,15 +199,14 @@ static void add_end(struct decision *d, struct user_state *u, const struct redem
  * for a later batch, and until then only user_state_lapsed() counts it. */
 static void expire_one(struct decision *d, struct user_state *u, const struct redemption *r)
 {
-    int64_t at_ms = d->head.at_ms;
     const struct redemption *held;
 
     if (r->n >= 0 && !find_named(d, r->n))
         return;
     held = r->state == SLOT_ISSUED && r->reserved_until_ms ? user_state_hold_on(u, r, INT64_MIN) : NULL;
-    if (held && redemption_state(held, at_ms) == SLOT_EXPIRED)
+    if (held && state_of(d, held) == SLOT_EXPIRED)
         add_end(d, u, held, ENTRY_EXPIRE);
-    while (r && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED) {
+    while (r && r->state != SLOT_EXPIRED && state_of(d, r) == SLOT_EXPIRED) {
         add_end(d, u, r, ENTRY_EXPIRE);
         r = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
     }
@@ -202,7 +214,7 @@ static void expire_one(struct decision *d, struct user_state *u, const struct re
 
 static void expire_lapsed(struct decision *d, struct user_state *u)
 {
-    int64_t due_ms = user_state_due(u);
+    int64_t due_ms = user_state_due(u, ends_of(d));
 
     if (!due_ms || due_ms > d->head.at_ms)
         return;
@@ -230,6 +242,7 @@ static int64_t hold_until(const struct decision *d, int64_t reserve_s)
 static void repeat_answer(const struct redemption *r, enum key_of which, const struct extension *earlier, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = which == KEY_OF_FIRST, .redemption = *r};
+    out->redemption.valid_until_ms = sooner_ms(r->valid_until_ms, which == KEY_OF_SPENDING ? r->ends_ms : r->first_ends_ms);
     if (which == KEY_OF_SPENDING) {
         out->redemption.state = SLOT_REDEEMED;
         return;
@@ -277,7 +290,8 @@ static bool find_key(const struct user_state *u, const char *key, const uint8_t 
 static void answer_with(const struct decision *d, const struct redemption *r, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK, .redemption = *r};
-    out->redemption.state = (uint8_t)redemption_state(r, d->head.at_ms);
+    out->redemption.state = (uint8_t)state_of(d, r);
+    out->redemption.valid_until_ms = redemption_valid_until(r, ends_of(d));
 }
 
 static bool is_order(const struct redemption *r, const struct order *order)
@@ -297,7 +311,7 @@ static const struct redemption *find_order(const struct decision *d, const struc
     if (!t->code)
         return user_state_by_order(u, t->order->id, d->head.at_ms);
     r = named ? user_state_by_slot(u, named->n, named->slot.current) : NULL;
-    state = r ? redemption_state(r, d->head.at_ms) : SLOT_FREE;
+    state = r ? state_of(d, r) : SLOT_FREE;
     return (state == SLOT_RESERVED || state == SLOT_REDEEMED) && is_order(r, t->order) ? r : NULL;
 }
 
@@ -401,14 +415,43 @@ static void refuse_sold_out(const struct decision *d, struct outcome *out)
         out->detail = "No slots have been generated for this coupon yet.";
 }
 
+/* u has `total` takings that count. A hold on an issued redemption is none: its end gives nothing back. */
+static void refuse_user(const struct decision *d, const struct user_state *u, int64_t total, struct outcome *out)
+{
+    struct arena *a = &d->batch->arena;
+    char id[REDEMPTION_ID_SIZE];
+    int64_t due_ms = 0;
+    size_t count = 0;
+
+    refuse(out, CPN_USER_CAP_REACHED);
+    for (size_t i = 0; i < u->count; i++)
+        count += !u->redemptions[i].from && state_of(d, &u->redemptions[i]) == SLOT_RESERVED;
+    if (reaches(total - (int64_t)count, d->coupon->cap.per_user))
+        return;
+    out->retry = true;
+    out->detail = "The user's own holds use up their limit for this coupon (cap.per_user): redeem or cancel one of those in held.";
+    out->held = arena_array(a, count, sizeof *out->held);
+    for (size_t i = 0; i < u->count; i++) {
+        const struct redemption *r = &u->redemptions[i];
+
+        if (r->from || state_of(d, r) != SLOT_RESERVED)
+            continue;
+        out->held[out->held_count++] = arena_strdup(a, redemption_id_text(r->n, r->g, r->lane, id));
+        due_ms = sooner_ms(due_ms, r->reserved_until_ms);
+    }
+    out->retry_at_ms = due_ms;
+}
+
 static bool caps_refuse(const struct decision *d, const struct user_state *u, struct outcome *out)
 {
     const struct coupon *c = d->coupon;
     const struct head *h = &d->head;
+    int64_t total = u->total - user_state_lapsed(u, h->at_ms, ends_of(d));
+    int64_t today = user_state_today(u, h->day_ms) - user_state_lapsed_today(u, h->at_ms, h->day_ms, ends_of(d));
 
-    if (reaches(u->total - user_state_lapsed(u, h->at_ms), c->cap.per_user)) {
-        refuse(out, CPN_USER_CAP_REACHED);
-    } else if (reaches(user_state_today(u, h->day_ms) - user_state_lapsed_today(u, h->at_ms, h->day_ms), c->cap.per_user_per_day)) {
+    if (reaches(total, c->cap.per_user)) {
+        refuse_user(d, u, total, out);
+    } else if (reaches(today, c->cap.per_user_per_day)) {
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
     } else if (reaches(h->day_taken, c->cap.per_day)) {
@@ -492,6 +535,7 @@ static void spend(struct decision *d, struct user_state *u, struct redemption *r
     set_call(d, e, u, s->key, s->fingerprint, s->order);
     e->was = r->state;
     e->held_minor = r->discount_minor;
+    e->ends_ms = r->state == SLOT_ISSUED || r->from ? ends_of(d) : 0;
     e->discount_minor = discount_minor;
     apply(d, u, e);
     answer_with(d, r, out);
@@ -548,8 +592,12 @@ static void step_reserved(struct decision *d, struct user_state *u, struct redem
     } else if (s->move == MOVE_REDEEM) {
         spend_hold(d, u, r, s, out);
     } else {
+        const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
+
         add_end(d, u, r, ENTRY_CANCEL);
         answer_with(d, r, out);
+        if (base)
+            expire_one(d, u, base); /* its time has passed while it was held */
     }
 }
 
@@ -560,7 +608,7 @@ static void step_redeemed(struct decision *d, struct user_state *u, struct redem
     if (s->move == MOVE_REVERSE) {
         add_end(d, u, held ? held : r, ENTRY_REVERSE);
         answer_with(d, r, out);
-    } else if (s->move == MOVE_REDEEM && is_order(held ? held : r, s->order)) {
+    } else if (s->move == MOVE_REDEEM && (!s->order || is_order(held ? held : r, s->order))) {
         answer_with(d, held ? held : r, out);
     } else {
         refuse(out, CPN_CODE_TAKEN);
@@ -592,7 +640,7 @@ static bool possible(enum slot_state state, enum slot_move move)
 void decide_step(struct decision *d, struct user_state *u, const struct step *s, struct outcome *out)
 {
     struct redemption *r = user_state_by_slot(u, s->n, s->g);
-    enum slot_state state = r ? redemption_state(r, d->head.at_ms) : SLOT_FREE;
+    enum slot_state state = r ? state_of(d, r) : SLOT_FREE;
 
     *out = (struct outcome){.result = CPN_OK};
     if (!r) {
@@ -669,16 +717,6 @@ static void give_slot(struct decision *d, struct entry *e, const struct named_sl
     }
 }
 
-static int64_t valid_until(const struct decision *d)
-{
-    const struct coupon *c = d->coupon;
-    int64_t until_ms = c->valid_for_s != COUPON_NULL ? d->head.at_ms + c->valid_for_s * 1000 : 0;
-
-    if (c->ends_at_ms != COUPON_NULL && (!until_ms || c->ends_at_ms < until_ms))
-        until_ms = c->ends_at_ms;
-    return until_ms;
-}
-
 /* Give an alias to a user who is new, or was erased. */
 static void name_for_ledger(struct user_state *u)
 {
@@ -709,7 +747,10 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     e->discount_minor = discount_minor;
     e->metadata = arena_strdup(&d->batch->arena, t->metadata);
     e->reserved_until_ms = t->state == SLOT_RESERVED ? hold_until(d, t->reserve_s) : 0;
-    e->valid_until_ms = t->state == SLOT_ISSUED ? valid_until(d) : 0;
+    if (t->state == SLOT_ISSUED) {
+        e->valid_until_ms = d->coupon->valid_for_s != COUPON_NULL ? d->head.at_ms + d->coupon->valid_for_s * 1000 : 0;
+        e->ends_ms = ends_of(d);
+    }
     apply(d, u, e);
     return true;
 }
@@ -749,7 +790,7 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
     *out = (struct outcome){.result = CPN_OK};
     if (find_repeat(d, u, t, named, out))
         return true;
-    if (t->once && (has = user_state_coded(u, d->head.at_ms))) {
+    if (t->once && (has = user_state_coded(u, d->head.at_ms, ends_of(d)))) {
         answer_with(d, has, out);
         return true;
     }
@@ -766,7 +807,7 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
     }
     check_rules(d, u, t, named, out, discount_minor);
     if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED &&
-        d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (has = user_state_unspent(u, d->head.at_ms)))
+        d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (has = user_state_unspent(u, d->head.at_ms, ends_of(d))))
         answer_with(d, has, out);
     else if (out->result == CPN_OK)
         return false;
@@ -790,6 +831,7 @@ bool decide_take(struct decision *d, struct user_state *u, const struct take *t,
         return DECIDE_AGAIN;
     out->created = true;
     out->redemption = u->redemptions[u->count - 1];
+    out->redemption.valid_until_ms = redemption_valid_until(&out->redemption, ends_of(d));
     return true;
 }
 

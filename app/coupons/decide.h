@@ -124,12 +124,14 @@ struct outcome {
     int64_t need;       /* refused because the lane has fewer free slots than this: other lanes may have more. 0: not for that */
     bool replayed;      /* the first answer, repeated */
     bool created;       /* 201, not 200 */
-    bool retry;         /* for sold_out: slots may come back */
+    bool retry;         /* for sold_out: slots may come back; for USER_CAP_REACHED: the user's own holds make the difference */
     bool not_theirs;    /* refused for its code: unknown, or somebody else's */
     int64_t retry_at_ms;/* for Retry-After; 0: unknown */
     const char *detail; /* static, or NULL */
     struct misfit misfit; /* for ORDER_NOT_ELIGIBLE */
     int64_t codes;        /* for CODES_WOULD_RETIRE: how many */
+    const char **held;  /* for USER_CAP_REACHED, if retry: the ids of those holds; in the batch's arena */
+    size_t held_count;
     struct redemption redemption; /* if result is OK; its strings live as long as the user state's */
 };
 

@@ -83,8 +83,8 @@ static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool 
         json_key_bool(j, "same_day", e->same_day);
     if (e->reserved_until_ms)
         json_key_time(j, "reserved_until", e->reserved_until_ms);
-    if (e->valid_until_ms)
-        json_key_time(j, "valid_until", e->valid_until_ms);
+    if (e->valid_until_ms || e->ends_ms)
+        json_key_time(j, "valid_until", sooner_ms(e->valid_until_ms, e->ends_ms));
     json_end_object(j);
 }
 

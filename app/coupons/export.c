@@ -56,11 +56,11 @@ bool export_line_next(const char **text, const char *end, struct export_line *li
     return true;
 }
 
-void export_line_make(struct export_line *line, int64_t n, const struct slot *s, const char *code, int64_t at_ms)
+void export_line_make(struct export_line *line, int64_t n, const struct slot *s, const char *code, int64_t at_ms, int64_t ends_ms)
 {
     assert(strlen(code) <= CODE_MAX);
     *line = (struct export_line){.n = n, .g = s->from ? s->from : s->current, .at_ms = s->at_ms,
-                                 .state = slot_state_at(s, at_ms)};
+                                 .state = slot_state_at(s, at_ms, ends_ms)};
     strcpy(line->code, code);
 }
 

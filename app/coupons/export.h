@@ -27,7 +27,8 @@ void export_line_put(struct buf *out, const struct export_line *line);
 bool export_line_next(const char **text, const char *end, struct export_line *line);
 
 /* Make the line of slot n with this code, as of at_ms. */
-void export_line_make(struct export_line *line, int64_t n, const struct slot *s, const char *code, int64_t at_ms);
+void export_line_make(struct export_line *line, int64_t n, const struct slot *s, const char *code, int64_t at_ms,
+                      int64_t ends_ms);
 /* The user of slot s, if it still has the line's redemption; NULL: it has moved on, or the user was erased. */
 const char *export_line_user(const struct export_line *line, const struct slot *s);
 

@@ -28,8 +28,9 @@ static struct redemption *apply_origin(struct user_state *u, const struct entry 
     *r = (struct redemption){
         .n = e->n, .g = e->g, .from_n = e->from_n, .from = e->from, .lane = lane, .seq = head->seq, .last_seq = head->seq,
         .ordinal = e->ordinal, .at_ms = head->at_ms, .day_ms = head->day_ms, .reserved_until_ms = e->reserved_until_ms,
-        .valid_until_ms = e->valid_until_ms, .discount_minor = e->discount_minor, .state = (uint8_t)state,
-        .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_discount_minor = e->discount_minor,
+        .valid_until_ms = e->valid_until_ms, .ends_ms = e->ends_ms, .discount_minor = e->discount_minor, .state = (uint8_t)state,
+        .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_ends_ms = e->ends_ms,
+        .first_discount_minor = e->discount_minor,
         .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order,
         .metadata = e->metadata, .code = e->code,
     };
@@ -106,6 +107,7 @@ static void apply_spending(struct user_state *u, struct redemption *r, const str
     struct redemption *base = beneath(u, r);
 
     r->state = SLOT_REDEEMED;
+    r->ends_ms = e->ends_ms;
     r->discount_minor = e->discount_minor;
     memcpy(r->spent_key, e->key, KEY_HASH_LEN);
     memcpy(r->spent_fingerprint, e->fingerprint, FINGERPRINT_LEN);
@@ -116,14 +118,17 @@ static void apply_spending(struct user_state *u, struct redemption *r, const str
     if (!base)
         return;
     base->state = SLOT_REDEEMED;
+    base->ends_ms = e->ends_ms;
     base->reserved_until_ms = 0;
     base->last_seq = head->seq;
 }
 
-static void end_redemption(struct redemption *r, enum slot_state state, const struct head *head)
+static void end_redemption(struct redemption *r, const struct entry *e, enum slot_state state, const struct head *head)
 {
     if (!r)
         return;
+    if (r->state == SLOT_ISSUED)
+        r->ends_ms = e->ends_ms;
     r->state = (uint8_t)state;
     r->ended_ms = head->at_ms;
     r->last_seq = head->seq;
@@ -135,12 +140,12 @@ static void apply_end(struct user_state *u, struct redemption *r, const struct e
 {
     struct redemption *base = e->from ? user_state_by_slot(u, e->from_n, e->from) : NULL;
 
-    end_redemption(r, state, head);
+    end_redemption(r, e, state, head);
     if (base && e->kind != ENTRY_REVERSE)
         base->reserved_until_ms = 0;
     if (e->from && e->kind != ENTRY_REVERSE)
         return;
-    end_redemption(base, state, head);
+    end_redemption(base, e, state, head);
     u->total--;
     move_to_day(u, head->day_ms);
     if (e->same_day)

@@ -110,16 +110,20 @@ bool bucket_has_free(const struct bucket *k)
     return false;
 }
 
-bool slot_is_due(const struct slot *s, int64_t at_ms)
+bool slot_is_due(const struct slot *s, int64_t at_ms, int64_t ends_ms)
 {
-    return s->due_ms && s->due_ms <= at_ms;
+    int64_t due_ms = s->state == SLOT_ISSUED ? sooner_ms(s->due_ms, ends_ms) : s->due_ms;
+
+    return due_ms && due_ms <= at_ms;
 }
 
-enum slot_state slot_state_at(const struct slot *s, int64_t at_ms)
+enum slot_state slot_state_at(const struct slot *s, int64_t at_ms, int64_t ends_ms)
 {
-    if (!slot_is_due(s, at_ms))
+    bool over = ends_ms && ends_ms <= at_ms;
+
+    if (!slot_is_due(s, at_ms, ends_ms))
         return (enum slot_state)s->state;
-    return s->state == SLOT_RESERVED && s->from ? SLOT_ISSUED : SLOT_FREE;
+    return s->state == SLOT_RESERVED && s->from && !over ? SLOT_ISSUED : SLOT_FREE;
 }
 
 int64_t bucket_due(const struct bucket *k)

@@ -69,7 +69,7 @@ struct slot {
     uint8_t state;       /* enum slot_state */
     char *user;          /* NULL if free or retired, or the user was erased; owned */
     int64_t at_ms;       /* of the last move; 0: never moved */
-    int64_t due_ms;      /* when a hold or an issued redemption ends; 0: never */
+    int64_t due_ms;      /* when a hold or an issued redemption ends; 0: never. The coupon's ends_at may end an issued one earlier */
     uint32_t from;       /* generation of the issued redemption beneath a hold; 0: none */
     bool issued;         /* it left free by being issued, whatever happened since */
 };
@@ -114,12 +114,19 @@ void bucket_copy(struct bucket *dst, const struct bucket *src);
 int bucket_free_count(const struct bucket *k);
 /* True if one of its existing slots is free. */
 bool bucket_has_free(const struct bucket *k);
-/* True if its hold or issued redemption has expired by at_ms, whether or not the ledger says so yet. */
-bool slot_is_due(const struct slot *s, int64_t at_ms);
+/* True if its hold or issued redemption has expired by at_ms, whether or not the ledger says so yet. ends_ms: the coupon's ends_at of now,
+ * which ends what is issued; 0: none. */
+bool slot_is_due(const struct slot *s, int64_t at_ms, int64_t ends_ms);
 /* Its state at at_ms: if expired, free, or issued again after a hold on an issued redemption. */
-enum slot_state slot_state_at(const struct slot *s, int64_t at_ms);
+enum slot_state slot_state_at(const struct slot *s, int64_t at_ms, int64_t ends_ms);
 /* The earliest due_ms of its slots, or 0. */
 int64_t bucket_due(const struct bucket *k);
+
+/* The earlier of two times, where 0 is never. */
+static inline int64_t sooner_ms(int64_t a, int64_t b)
+{
+    return !a || (b && b < a) ? b : a;
+}
 
 /* The lane that slot n belongs to, for good. */
 static inline int64_t lane_of_slot(int64_t n)

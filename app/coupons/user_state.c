@@ -120,12 +120,12 @@ struct user_state *user_state_without_redemptions(const struct user_state *u, st
     return copy;
 }
 
-struct user_state *user_state_counts(const struct user_state *u, int64_t at_ms, int64_t day_ms, struct arena *a)
+struct user_state *user_state_counts(const struct user_state *u, int64_t at_ms, int64_t day_ms, int64_t ends_ms, struct arena *a)
 {
     struct user_state *counts = user_state_without_redemptions(u, a);
 
-    counts->total -= user_state_lapsed(u, at_ms);
-    counts->today = user_state_today(u, day_ms) - user_state_lapsed_today(u, at_ms, day_ms);
+    counts->total -= user_state_lapsed(u, at_ms, ends_ms);
+    counts->today = user_state_today(u, day_ms) - user_state_lapsed_today(u, at_ms, day_ms, ends_ms);
     counts->day_ms = day_ms;
     return counts;
 }
@@ -186,7 +186,7 @@ struct redemption *user_state_by_order(const struct user_state *u, const char *o
 {
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *r = &u->redemptions[i];
-        enum slot_state state = redemption_state(r, at_ms);
+        enum slot_state state = redemption_state(r, at_ms, 0);
 
         if ((state == SLOT_RESERVED || state == SLOT_REDEEMED) && r->order && strcmp(r->order, order) == 0)
             return r;
@@ -206,7 +206,7 @@ struct redemption *user_state_hold_on(const struct user_state *u, const struct r
 {
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *hold = &u->redemptions[i];
-        enum slot_state state = redemption_state(hold, at_ms);
+        enum slot_state state = redemption_state(hold, at_ms, 0);
 
         if (hold->from == r->g && hold->from_n == r->n && (state == SLOT_RESERVED || state == SLOT_REDEEMED))
             return hold;
@@ -214,24 +214,24 @@ struct redemption *user_state_hold_on(const struct user_state *u, const struct r
     return NULL;
 }
 
-struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms)
+struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms, int64_t ends_ms)
 {
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *r = &u->redemptions[i];
 
-        if (redemption_state(r, at_ms) == SLOT_ISSUED && r->reserved_until_ms <= at_ms)
+        if (redemption_state(r, at_ms, ends_ms) == SLOT_ISSUED && r->reserved_until_ms <= at_ms)
             return r;
     }
     return NULL;
 }
 
-struct redemption *user_state_coded(const struct user_state *u, int64_t at_ms)
+struct redemption *user_state_coded(const struct user_state *u, int64_t at_ms, int64_t ends_ms)
 {
     struct redemption *spent = NULL;
 
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *r = &u->redemptions[i];
-        enum slot_state state = r->code ? redemption_state(r, at_ms) : SLOT_FREE;
+        enum slot_state state = r->code ? redemption_state(r, at_ms, ends_ms) : SLOT_FREE;
 
         if (state == SLOT_ISSUED)
             return r;
@@ -242,35 +242,35 @@ struct redemption *user_state_coded(const struct user_state *u, int64_t at_ms)
 }
 
 /* A hold on an issued redemption gives nothing back, so it is not counted; the issued one is, if it has lapsed too. */
-static bool lapsed(const struct redemption *r, int64_t at_ms)
+static bool lapsed(const struct redemption *r, int64_t at_ms, int64_t ends_ms)
 {
-    return !r->from && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED;
+    return !r->from && r->state != SLOT_EXPIRED && redemption_state(r, at_ms, ends_ms) == SLOT_EXPIRED;
 }
 
-int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms)
-{
-    int64_t count = 0;
-
-    for (size_t i = 0; i < u->count; i++)
-        count += lapsed(&u->redemptions[i], at_ms);
-    return count;
-}
-
-int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms)
+int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms, int64_t ends_ms)
 {
     int64_t count = 0;
 
     for (size_t i = 0; i < u->count; i++)
-        count += u->redemptions[i].day_ms == day_ms && lapsed(&u->redemptions[i], at_ms);
+        count += lapsed(&u->redemptions[i], at_ms, ends_ms);
     return count;
 }
 
-int64_t user_state_due(const struct user_state *u)
+int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms, int64_t ends_ms)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < u->count; i++)
+        count += u->redemptions[i].day_ms == day_ms && lapsed(&u->redemptions[i], at_ms, ends_ms);
+    return count;
+}
+
+int64_t user_state_due(const struct user_state *u, int64_t ends_ms)
 {
     int64_t due_ms = 0;
 
     for (size_t i = 0; i < u->count; i++) {
-        int64_t one_ms = redemption_due(&u->redemptions[i]);
+        int64_t one_ms = redemption_due(&u->redemptions[i], ends_ms);
 
         if (one_ms && (!due_ms || one_ms < due_ms))
             due_ms = one_ms;
@@ -278,20 +278,29 @@ int64_t user_state_due(const struct user_state *u)
     return due_ms;
 }
 
-int64_t redemption_due(const struct redemption *r)
+int64_t redemption_due(const struct redemption *r, int64_t ends_ms)
 {
+    int64_t until_ms = sooner_ms(r->valid_until_ms, ends_ms);
+
     if (r->state == SLOT_RESERVED)
         return r->reserved_until_ms;
-    if (r->state != SLOT_ISSUED || !r->valid_until_ms)
+    if (r->state != SLOT_ISSUED || !until_ms)
         return 0;
-    return r->reserved_until_ms > r->valid_until_ms ? r->reserved_until_ms : r->valid_until_ms;
+    return r->reserved_until_ms > until_ms ? r->reserved_until_ms : until_ms;
 }
 
-enum slot_state redemption_state(const struct redemption *r, int64_t at_ms)
+enum slot_state redemption_state(const struct redemption *r, int64_t at_ms, int64_t ends_ms)
 {
-    int64_t due_ms = redemption_due(r);
+    int64_t due_ms = redemption_due(r, ends_ms);
 
     return due_ms && due_ms <= at_ms ? SLOT_EXPIRED : (enum slot_state)r->state;
+}
+
+int64_t redemption_valid_until(const struct redemption *r, int64_t ends_ms)
+{
+    if (r->first_state != SLOT_ISSUED)
+        return 0;
+    return sooner_ms(r->valid_until_ms, r->state == SLOT_ISSUED ? ends_ms : r->ends_ms);
 }
 
 /* ---- ids ---- */

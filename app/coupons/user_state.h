@@ -3,6 +3,7 @@
  *
  * Shape   counts, and the redemptions in order of taking, each with what it takes to rebuild its first answer
  * Units   *_ms: UTC milliseconds since 1970
+ * Ends    ends_ms: the coupon's ends_at of now, which ends what is issued (coupon_ends()); 0: none
  * Owns    nothing; strings and arrays are borrowed from an arena. Never change redemptions in place once a struct
  *         user_state is shared: user_state_copy() first
  */
@@ -46,11 +47,13 @@ struct redemption {
     int64_t day_ms;     /* start of the day, in the coupon's zone, that the taking counts on */
     int64_t ended_ms;   /* 0: it has not ended */
     int64_t reserved_until_ms; /* 0: none; extensions change it. Of an issued one: when a hold on it ends */
-    int64_t valid_until_ms;    /* 0: none */
+    int64_t valid_until_ms;    /* by valid_for_s, as of its issue; 0: none. See redemption_valid_until() */
+    int64_t ends_ms;           /* of an issued one: the coupon's ends_at when it was issued, spent or ended, as of the last; 0: none */
     int64_t discount_minor;    /* given, or held */
     uint8_t state;       /* enum slot_state, as in the ledger: see redemption_state() */
     uint8_t first_state; /* as first answered, like all first_* */
     int64_t first_until_ms;
+    int64_t first_ends_ms; /* of an issued one: the coupon's ends_at when it was issued; 0: none */
     int64_t first_discount_minor;
     const char *first_order; /* NULL: as `order`; "": none */
     int64_t left;        /* after the taking: slots still free (COUPON_NULL: no slots) */
@@ -94,7 +97,7 @@ struct user_state *user_state_flat(const struct user_state *u, size_t *bytes);
 /* Make a copy in a without the redemptions: small, however many there are. */
 struct user_state *user_state_without_redemptions(const struct user_state *u, struct arena *a);
 /* The same, with total and today as they count at at_ms, on the day that starts at day_ms: without what has lapsed by then. */
-struct user_state *user_state_counts(const struct user_state *u, int64_t at_ms, int64_t day_ms, struct arena *a);
+struct user_state *user_state_counts(const struct user_state *u, int64_t at_ms, int64_t day_ms, int64_t ends_ms, struct arena *a);
 /* Append an empty redemption. */
 struct redemption *user_state_add(struct user_state *u, struct arena *a);
 /* How many takings count on the day that starts at day_ms. */
@@ -112,25 +115,21 @@ struct redemption *user_state_by_slot(const struct user_state *u, int64_t n, uin
 /* The hold on the issued redemption r that is reserved at at_ms, or redeemed; or NULL. */
 struct redemption *user_state_hold_on(const struct user_state *u, const struct redemption *r, int64_t at_ms);
 /* The newest issued redemption that is not spent, held or expired, or NULL. */
-struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms);
+struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms, int64_t ends_ms);
 /* The newest redemption with a code that is issued, held or redeemed at at_ms; unspent ones first. Or NULL. */
-struct redemption *user_state_coded(const struct user_state *u, int64_t at_ms);
+struct redemption *user_state_coded(const struct user_state *u, int64_t at_ms, int64_t ends_ms);
 /* How many takings have expired by at_ms without an entry that says so; and how many of those count on the day that starts at day_ms. */
-int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms);
-int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms);
+int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms, int64_t ends_ms);
+int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms, int64_t ends_ms);
 /* When its next redemption expires; 0: none does. */
-int64_t user_state_due(const struct user_state *u);
-
-/* The earlier of two times, where 0 is never. */
-static inline int64_t sooner_ms(int64_t a, int64_t b)
-{
-    return !a || (b && b < a) ? b : a;
-}
+int64_t user_state_due(const struct user_state *u, int64_t ends_ms);
 
 /* When r, held or issued, expires; a hold on an issued one postpones that; 0: never. */
-int64_t redemption_due(const struct redemption *r);
+int64_t redemption_due(const struct redemption *r, int64_t ends_ms);
 /* Its state at at_ms: expired if its time has passed, whether or not the ledger says so yet. */
-enum slot_state redemption_state(const struct redemption *r, int64_t at_ms);
+enum slot_state redemption_state(const struct redemption *r, int64_t at_ms, int64_t ends_ms);
+/* Until when it can be spent, if it was issued; of one that is spent or has ended, as it was then. 0: no limit, or it was not issued. */
+int64_t redemption_valid_until(const struct redemption *r, int64_t ends_ms);
 
 /* "<n>-<g>", or "L<lane>-<seq>-<i>" for one without a slot. Returns text. */
 #define REDEMPTION_ID_SIZE 64

@@ -626,6 +626,7 @@ static void note_swept(struct lane_work *p)
         return;
     l->checkpoint.swept_ms = p->swept_ms;
     l->checkpoint.swept_seq = p->swept_seq;
+    l->over = p->over;
     l->checkpoint_late = l->checkpoint_late || due_of(l) != l->checkpoint.due_ms;
 }
 

@@ -14,6 +14,20 @@
 #define KNOWN_MOST 4096 /* of those already known */
 #define LISTED_MOST 1024 /* entries listed as due, besides the last batch's: their users are loaded together */
 
+/* True if the coupon is over, and something issued may still be left. */
+static bool is_over(const struct expiry_look *k)
+{
+    int64_t end_ms = lane_end(k->lane);
+
+    return end_ms && end_ms <= k->at_ms;
+}
+
+/* True if e leaves something issued. */
+static bool leaves_issued(const struct entry *e)
+{
+    return e->kind == ENTRY_ISSUE || (e->from && (e->kind == ENTRY_CANCEL || e->kind == ENTRY_EXPIRE));
+}
+
 /* The earliest of what ends after at_ms. */
 static void note_later(struct lane *l, int64_t due_ms, int64_t at_ms)
 {
@@ -35,6 +49,64 @@ static void note_later_dues(struct lane *l, int64_t at_ms)
             note_later(l, entry_due(&w->batch->entries[i]), at_ms);
 }
 
+static bool has_issued(const struct bucket *b)
+{
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        if (b->slots[i].state == SLOT_ISSUED)
+            return true;
+    return false;
+}
+
+/* Cache the buckets that were read, if something is issued there. STORE_FAILED: one was not read. */
+static enum store_status keep_issued(struct expiry_look *k, struct bucket_read *reads, size_t count)
+{
+    enum store_status status = STORE_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        if (reads[i].status == STORE_OK && has_issued(reads[i].bucket)) {
+            cached_bucket_keep(k->lane, reads[i].bucket);
+            continue;
+        }
+        bucket_release(reads[i].bucket);
+        if (reads[i].status == STORE_UNREADABLE)
+            k->damaged = k->more = true;
+        else if (reads[i].status != STORE_OK)
+            status = STORE_FAILED;
+    }
+    return status;
+}
+
+/* The coupon is over: cache the next stored buckets in which something is issued. No index has them: a walk over all, once. */
+static enum store_status walk_issued(struct store *s, struct expiry_look *k)
+{
+    struct lane *l = k->lane;
+    int64_t first = lane_first_bucket(l), numbers[DUE_MOST];
+    struct touched_search search = {.coupon = l->coupon, .from = l->over.bucket > first ? l->over.bucket : first,
+                                    .end = lane_end_bucket(l), .most = DUE_MOST, .numbers = numbers};
+    struct bucket_read reads[DUE_MOST];
+    struct bucket buckets[DUE_MOST];
+    enum store_status status = s->ops->touched(s, &search, 1);
+    size_t count = 0;
+
+    for (size_t i = 0; status == STORE_OK && i < search.count; i++) {
+        if (cached_bucket_find(l, numbers[i])) // cppcheck-suppress uninitvar
+            continue;
+        bucket_init(&buckets[count], numbers[i]);
+        reads[count] = (struct bucket_read){.coupon = l->coupon, .b = numbers[i], .bucket = &buckets[count]};
+        count++;
+    }
+    if (count)
+        s->ops->buckets(s, reads, count);
+    if (status == STORE_OK)
+        status = keep_issued(k, reads, count);
+    if (status != STORE_OK || k->damaged)
+        return status;
+    k->over.done = search.count < DUE_MOST;
+    k->over.bucket = k->over.done ? 0 : numbers[DUE_MOST - 1] + 1;
+    k->more = !k->over.done;
+    return STORE_OK;
+}
+
 /* Cache the buckets of due entries in the redo log: what is stored may not have them yet. */
 static enum store_status cache_due_of_redo_log(struct store *s, struct expiry_look *k)
 {
@@ -48,8 +120,9 @@ static enum store_status cache_due_of_redo_log(struct store *s, struct expiry_lo
     DL_FOREACH(l->redo_log, w)
         for (size_t i = 0; i < w->batch->count && !k->more; i++) {
             const struct entry *e = &w->batch->entries[i];
-            bool due = entry_due(e) && entry_due(e) <= k->at_ms && e->n >= 0 && !cached_bucket_find(l, bucket_of(e->n));
+            bool due = (entry_due(e) && entry_due(e) <= k->at_ms) || (is_over(k) && leaves_issued(e));
 
+            due = due && e->n >= 0 && !cached_bucket_find(l, bucket_of(e->n));
             for (size_t j = 0; due && j < count; j++)
                 due = reads[j].b != bucket_of(e->n);
             k->more = due && count == DUE_MOST;
@@ -86,12 +159,12 @@ static void found_due(struct expiry_look *k, int64_t next_due_ms)
 {
     struct lane *l = k->lane;
 
-    k->more = k->more || k->damaged || (next_due_ms && next_due_ms <= k->at_ms);
     k->swept_ms = k->more ? l->checkpoint.swept_ms : k->at_ms;
     k->swept_seq = k->more ? l->checkpoint.swept_seq : 0;
     l->next_due_ms = k->more ? INT64_MIN : INT64_MAX;
     note_later(l, next_due_ms, k->at_ms);
     note_later_dues(l, k->at_ms);
+    note_later(l, lane_end(l), k->at_ms);
 }
 
 static void begin_due_search(struct expiry_look *k, struct due_search *search, struct bucket *buckets)
@@ -113,6 +186,9 @@ static void keep_due(struct store *s, struct expiry_look *k, const struct due_se
         cached_bucket_keep(k->lane, &search->buckets[i]);
     k->damaged = search->left_out;
     k->status = cache_due_of_redo_log(s, k);
+    k->more = k->more || k->damaged || (search->next_due_ms && search->next_due_ms <= k->at_ms);
+    if (k->status == STORE_OK && !k->more && is_over(k))
+        k->status = walk_issued(s, k);
     if (k->status == STORE_OK)
         found_due(k, search->next_due_ms);
 }
@@ -138,13 +214,13 @@ static void find_due_buckets(struct store *s, struct expiry_look **looks, size_t
 
 /* ---- without slots: batches, by when what they made ends ---- */
 
-/* The first of b's ends after the place; INT64_MAX: none. */
+/* The first of b's ends after the place, as the index has them; INT64_MAX: none. */
 static int64_t first_due(const struct batch *b, int64_t after_ms, int64_t after_seq)
 {
     int64_t first = INT64_MAX;
 
     for (size_t i = 0; i < b->count; i++) {
-        int64_t due_ms = b->entries[i].n < 0 ? entry_due(&b->entries[i]) : 0;
+        int64_t due_ms = b->entries[i].n < 0 ? entry_due_key(&b->entries[i]) : 0;
 
         if ((due_ms > after_ms || (due_ms == after_ms && b->head.seq > after_seq)) && due_ms < first)
             first = due_ms;
@@ -183,6 +259,43 @@ static void list_once(struct expiry_look *k)
     k->user_count = count;
 }
 
+/* The coupon is over: list the users of what the next batches issued, LISTED_MOST and a batch's at most. The search begins where the one
+ * for what ends by itself has come to. */
+static void find_issued_users(struct store *s, struct expiry_look *k, size_t *capacity)
+{
+    struct lane *l = k->lane;
+    bool begins = !l->over.ms;
+    struct batch *batches[DUE_MOST];
+    struct due_batches search = {.coupon = l->coupon, .lane = l->number, .after_ms = begins ? k->swept_ms : l->over.ms,
+                                 .after_seq = begins ? k->swept_seq : l->over.seq, .most = DUE_MOST, .batches = batches};
+
+    k->status = s->ops->due_batches(s, &search);
+    if (k->status != STORE_OK)
+        return;
+    k->damaged = search.left_out;
+    k->over.done = search.count < DUE_MOST && !k->damaged;
+    k->more = !k->over.done;
+    for (size_t i = 0; i < search.count; i++) {
+        const struct batch *b = batches[i]; // cppcheck-suppress uninitvar
+        bool full = k->user_count >= LISTED_MOST;
+
+        for (size_t e = 0; e < b->count && !full; e++) {
+            if (b->entries[e].kind != ENTRY_ISSUE || b->entries[e].n >= 0 || !b->entries[e].user)
+                continue;
+            k->users = arena_grown(k->arena, k->users, k->user_count, capacity, sizeof *k->users);
+            k->users[k->user_count++] = arena_strdup(k->arena, b->entries[e].user);
+        }
+        if (full) {
+            k->over.done = false;
+            k->more = true;
+        } else if (!k->damaged) {
+            k->over.ms = first_due(b, search.after_ms, search.after_seq);
+            k->over.seq = b->head.seq;
+        }
+        batch_free(batches[i]);
+    }
+}
+
 static void find_due_users(struct store *s, struct expiry_look *k)
 {
     struct lane *l = k->lane;
@@ -218,10 +331,13 @@ static void find_due_users(struct store *s, struct expiry_look *k)
         k->swept_ms = search.after_ms;
         k->swept_seq = search.after_seq;
     }
-    list_once(k);
-    l->next_due_ms = k->more ? INT64_MIN : next_ms;
     for (size_t i = 0; i < search.count; i++)
         batch_free(batches[i]);
+    if (!k->more && is_over(k))
+        find_issued_users(s, k, &capacity);
+    list_once(k);
+    l->next_due_ms = k->more ? INT64_MIN : next_ms < DUE_OPEN ? next_ms : INT64_MAX;
+    note_later(l, lane_end(l), k->at_ms);
 }
 
 #define DUE_TOGETHER 32 /* lanes whose buckets are searched at a time */
@@ -234,6 +350,7 @@ void expiry_find(struct store *s, struct expiry_look *looks, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct coupon *d = looks[i].lane->definition;
 
+        looks[i].over = looks[i].lane->over;
         if (d && !policy_of(d)->slots)
             find_due_users(s, &looks[i]);
         else

@@ -138,16 +138,6 @@ void free_pool_spend(struct lane *l, size_t used)
 
 #define WALK_MOST 256 /* touched buckets skipped at a time */
 
-static int64_t first_bucket(const struct lane *l)
-{
-    return bucket_of(l->number * LANE_SLOTS);
-}
-
-static int64_t end_bucket(const struct lane *l)
-{
-    return bucket_of(fold_next_n(&l->tail, l->number) + BUCKET_SLOTS - 1);
-}
-
 /* Start the walk after the last touched bucket, since buckets there need not be read; then the rest. If those are few, simply by number. */
 static void begin_walk(struct lane *l, int64_t touched_end)
 {
@@ -157,7 +147,7 @@ static void begin_walk(struct lane *l, int64_t touched_end)
     DL_FOREACH(l->redo_log, w)
         if (w->end_b > l->touched_end)
             l->touched_end = w->end_b;
-    l->walk.next = l->touched_end - first_bucket(l) > WALK_MOST ? l->touched_end : first_bucket(l);
+    l->walk.next = l->touched_end - lane_first_bucket(l) > WALK_MOST ? l->touched_end : lane_first_bucket(l);
     l->walk.rest = l->walk.next;
     l->walk.stop = INT64_MAX;
 }
@@ -167,7 +157,7 @@ void free_pool_look_from(struct lane *l, int64_t grows)
     if (l->touched_end < 0 || (l->walk.next >= 0 && l->walk.next <= grows && l->walk.stop == INT64_MAX))
         return;
     if (l->walk.next < 0)
-        l->walk.rest = first_bucket(l);
+        l->walk.rest = lane_first_bucket(l);
     else if (l->walk.stop < INT64_MAX)
         l->walk.rest = l->walk.stop;
     l->walk.next = grows;
@@ -177,16 +167,16 @@ void free_pool_look_from(struct lane *l, int64_t grows)
 /* *end: the end of the present stretch; after it comes the rest. False: the walk is over, all untouched buckets were seen. */
 static bool walks(struct lane *l, int64_t *end)
 {
-    *end = l->walk.stop < end_bucket(l) ? l->walk.stop : end_bucket(l);
+    *end = l->walk.stop < lane_end_bucket(l) ? l->walk.stop : lane_end_bucket(l);
     if (l->walk.next >= 0 && l->walk.next < *end)
         return true;
-    if (l->walk.next < 0 || l->walk.rest <= first_bucket(l)) {
+    if (l->walk.next < 0 || l->walk.rest <= lane_first_bucket(l)) {
         l->walk.next = -1;
         return false;
     }
-    l->walk.next = first_bucket(l);
+    l->walk.next = lane_first_bucket(l);
     *end = l->walk.stop = l->walk.rest;
-    l->walk.rest = first_bucket(l);
+    l->walk.rest = lane_first_bucket(l);
     return true;
 }
 
@@ -265,7 +255,7 @@ static enum store_status find_touched(struct store *s, struct top_up **open, siz
     for (size_t i = 0; i < count; i++) {
         struct lane *l = open[i]->lane;
 
-        open[i]->searched = open[i]->searched || l->touched_end == first_bucket(l);
+        open[i]->searched = open[i]->searched || l->touched_end == lane_first_bucket(l);
         if (open[i]->searched)
             continue;
         open[i]->from_start = l->cursor == 0;
@@ -298,13 +288,13 @@ static enum store_status find_touched(struct store *s, struct top_up **open, siz
 static void draw(struct top_up *t, struct bucket_read *reads, struct top_up **whose, size_t *count, struct found_list *found)
 {
     struct lane *l = t->lane;
-    uint64_t random, span = (uint64_t)(end_bucket(l) - first_bucket(l));
+    uint64_t random, span = (uint64_t)(lane_end_bucket(l) - lane_first_bucket(l));
 
     for (size_t i = 0; i < l->topup; i++) {
         int64_t b;
 
         randombytes_buf(&random, sizeof random);
-        b = first_bucket(l) + (int64_t)(random % span);
+        b = lane_first_bucket(l) + (int64_t)(random % span);
         if (cached_bucket_find(l, b))
             continue;
         if (b >= l->touched_end) {
@@ -485,16 +475,16 @@ static bool find_ends(struct store *s, struct top_up **open, size_t count)
         struct lane *l = open[i]->lane;
 
         if (l->touched_end < 0 && l->checkpoint.seq == 0) { /* the redo log has everything */
-            begin_walk(l, first_bucket(l));
+            begin_walk(l, lane_first_bucket(l));
         } else if (l->touched_end < 0) {
-            searches[asked] = (struct touched_search){.coupon = l->coupon, .from = first_bucket(l), .last = true, .most = 1,
-                                                      .end = first_bucket(l) + LANE_SLOTS / BUCKET_SLOTS, .numbers = &last[asked]};
+            searches[asked] = (struct touched_search){.coupon = l->coupon, .from = lane_first_bucket(l), .last = true, .most = 1,
+                                                      .end = lane_first_bucket(l) + LANE_SLOTS / BUCKET_SLOTS, .numbers = &last[asked]};
             whose[asked++] = l;
         }
     }
     status = asked ? s->ops->touched(s, searches, asked) : STORE_OK;
     for (size_t i = 0; status == STORE_OK && i < asked; i++)
-        begin_walk(whose[i], searches[i].count ? last[i] + 1 : first_bucket(whose[i]));
+        begin_walk(whose[i], searches[i].count ? last[i] + 1 : lane_first_bucket(whose[i]));
     free(whose);
     free(last);
     free(searches);

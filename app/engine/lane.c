@@ -96,6 +96,7 @@ void lane_unload(struct lane *l)
     arena_free(&l->definition_arena);
     filter_restart(&l->filter);
     l->next_due_ms = INT64_MAX;
+    l->over = (struct over_walk){0};
     l->free_pool_first = l->free_pool_count = 0;
     l->definition = NULL;
     l->definition_seq = l->definition_stored_seq = 0;
@@ -132,6 +133,7 @@ static void move_definition(struct lane *l, const struct batch *b)
     arena_free(&l->definition_arena);
     l->definition_arena = fresh;
     l->definition = next;
+    l->over = (struct over_walk){0};
     if (l->number == 0) /* the stored definition is lane 0's */
         l->definition_seq = b->head.seq;
 }
@@ -177,6 +179,7 @@ static void move_tail(struct lane *l, const struct head *h)
     struct cached_bucket *c = made ? cached_bucket_find(l, grows) : NULL;
 
     l->tail = *h;
+    lane_note_end(l);
     if (!made)
         return;
     if (c) {
@@ -541,6 +544,7 @@ static enum store_status finish_load(struct lane *l, int64_t boot_ms)
         randombytes_buf(&l->cursor, sizeof l->cursor);
     if (l->cursor < 0)
         l->cursor = -(l->cursor + 1);
+    lane_note_end(l);
     l->loaded = true;
     l->newest_ms = boot_ms;
     return STORE_OK;

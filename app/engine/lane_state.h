@@ -11,6 +11,7 @@
 #include <uthash.h>
 
 #include "base/clock.h"
+#include "coupons/fold.h"
 #include "engine/filter.h"
 #include "engine/op_list.h"
 #include "engine/user_cache.h"
@@ -28,6 +29,13 @@ struct walk {
     int64_t next; /* where it goes on; -1: none left that was not in the free pool */
     int64_t stop; /* up to here, or the lane's end; */
     int64_t rest; /* then from the lane's first bucket up to here */
+};
+
+/* The search of a coupon that is over for what is issued: what comes before this place was looked at. */
+struct over_walk {
+    int64_t bucket;  /* with slots */
+    int64_t ms, seq; /* without: a batch's place by its times in `due` */
+    bool done;
 };
 
 struct lane {
@@ -67,6 +75,7 @@ struct lane {
     struct walk walk;
     size_t topup;            /* buckets to read next time: grows while they are used fast */
     struct mono topped_up;
+    struct over_walk over;
     int64_t next_due_ms;     /* nothing expires before; INT64_MAX: nothing will; INT64_MIN: something has, search again */
 
     struct op_list queue;    /* waiting, in order of arrival */
@@ -97,6 +106,32 @@ static inline void lane_note_due(struct lane *l, const struct entry *e, int64_t 
         l->checkpoint.swept_ms = due_ms - 1; /* another writer's clock is behind */
         l->checkpoint.swept_seq = INT64_MAX - 1;
     }
+}
+
+/* Its coupon's end, if that is still to end something issued; 0: none. */
+static inline int64_t lane_end(const struct lane *l)
+{
+    return l->tail.issued > 0 && !l->over.done ? coupon_ends(l->definition) : 0;
+}
+
+/* What is issued expires when the coupon ends. */
+static inline void lane_note_end(struct lane *l)
+{
+    int64_t end_ms = lane_end(l);
+
+    if (end_ms && end_ms < l->next_due_ms)
+        l->next_due_ms = end_ms;
+}
+
+/* Its slots are in the buckets [first, end). */
+static inline int64_t lane_first_bucket(const struct lane *l)
+{
+    return bucket_of(l->number * LANE_SLOTS);
+}
+
+static inline int64_t lane_end_bucket(const struct lane *l)
+{
+    return bucket_of(fold_next_n(&l->tail, l->number) + BUCKET_SLOTS - 1);
 }
 
 static inline bool lane_has_codes(const struct lane *l)

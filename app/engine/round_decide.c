@@ -29,6 +29,15 @@ static void own_strings(struct op *op, struct redemption *r)
     r->code = arena_strdup(op->arena, r->code);
 }
 
+static void own_held(struct op *op)
+{
+    const char **copy = arena_array(op->arena, op->outcome.held_count, sizeof *copy);
+
+    for (size_t i = 0; i < op->outcome.held_count; i++)
+        copy[i] = arena_strdup(op->arena, op->outcome.held[i]);
+    op->outcome.held = copy;
+}
+
 /* Make as many as asked for; with until, no more than are missing. */
 static void generate(struct lane_work *p, struct op *op)
 {
@@ -152,7 +161,8 @@ static void read_redemption(const struct lane_work *p, struct op *op)
         return;
     }
     op->outcome.redemption = *r;
-    op->outcome.redemption.state = (uint8_t)redemption_state(r, p->d.head.at_ms);
+    op->outcome.redemption.state = (uint8_t)redemption_state(r, p->d.head.at_ms, coupon_ends(p->d.coupon));
+    op->outcome.redemption.valid_until_ms = redemption_valid_until(r, coupon_ends(p->d.coupon));
 }
 
 static void decide_read(struct lane_work *p, struct op *op)
@@ -188,7 +198,7 @@ static struct user_state *copy_user_state(const struct lane_work *p, struct op *
     const struct user_state *u = op->working;
 
     if (op->kind == OP_CHECK)
-        return user_state_counts(u, p->d.head.at_ms, p->d.head.day_ms, op->arena);
+        return user_state_counts(u, p->d.head.at_ms, p->d.head.day_ms, coupon_ends(p->d.coupon), op->arena);
     op->left_out = op->kind == OP_USER_STATE && op->most && u->count > op->most;
     return op->kind == OP_USER_STATE && !op->left_out ? user_state_copy(u, op->arena, true) : user_state_without_redemptions(u, op->arena);
 }
@@ -218,6 +228,8 @@ static void fill_answer(struct lane_work *p, struct op *op)
     op->job_now = op->kind == OP_JOB ? copy_job(op) : NULL;
     if (op->outcome.result == CPN_OK)
         own_strings(op, &op->outcome.redemption);
+    if (op->outcome.held_count)
+        own_held(op);
 }
 
 /* Put the definition, as of now, into all answers but those of frequent ops: later ops of the batch may change or delete it. Ops that
@@ -398,11 +410,12 @@ static void name_slot(struct lane_work *p, size_t *capacity, int64_t n)
 
 static void name_due_slots(struct lane_work *p, size_t *capacity)
 {
+    int64_t ends_ms = coupon_ends(p->d.coupon);
     struct cached_bucket *k, *next;
 
     HASH_ITER(hh, p->lane->buckets, k, next)
         for (int i = 0; i < k->bucket.size; i++)
-            if (slot_is_due(&k->bucket.slots[i], p->at_ms))
+            if (slot_is_due(&k->bucket.slots[i], p->at_ms, ends_ms))
                 name_slot(p, capacity, k->bucket.b * BUCKET_SLOTS + i);
 }
 
@@ -466,11 +479,13 @@ static bool leaves_some(struct lane_work *p)
 
 static void expire_due(struct lane_work *p)
 {
+    int64_t ends_ms = coupon_ends(p->d.coupon);
+
     for (size_t i = 0; i < p->d.named_count && !leaves_some(p); i++) {
         struct named_slot *named = &p->d.named[i];
         const char *user = named->slot.user ? arena_strdup(&p->batch->arena, named->slot.user) : NULL;
 
-        if (slot_is_due(&named->slot, p->at_ms))
+        if (slot_is_due(&named->slot, p->at_ms, ends_ms))
             expire(p, user, named->n, 0);
     }
     for (size_t i = 0; i < p->due_user_count; i++) {

@@ -291,6 +291,7 @@ static void take_due(struct committer *c, struct lane_work *p, const struct expi
     p->due_user_count = look->user_count;
     p->swept_ms = look->swept_ms;
     p->swept_seq = look->swept_seq;
+    p->over = look->over;
     p->more = look->more;
     p->damaged = p->damaged || look->damaged;
     if (look->status != STORE_OK)
@@ -629,13 +630,14 @@ static const char *resolve_user(const struct lane_work *p, const struct op *op, 
 /* Want the users whose redemptions expired. */
 static void want_due_users(struct lane_work *p)
 {
+    int64_t ends_ms = coupon_ends(p->lane->definition);
     struct cached_bucket *k, *next;
 
     for (size_t i = 0; i < p->due_user_count; i++)
         want_user(p, p->due_users[i], true);
     HASH_ITER(hh, p->lane->buckets, k, next)
         for (int i = 0; i < k->bucket.size; i++)
-            if (k->bucket.slots[i].user && slot_is_due(&k->bucket.slots[i], p->at_ms))
+            if (k->bucket.slots[i].user && slot_is_due(&k->bucket.slots[i], p->at_ms, ends_ms))
                 want_user(p, k->bucket.slots[i].user, true);
 }
 

@@ -2,6 +2,7 @@
 #include "http/guess_limit.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/metrics.h"
 #include "base/rates.h"
@@ -15,15 +16,21 @@ struct guesser_of {
     int per_minute;
 };
 
-/* Whom a request's guesses are charged to. */
-static void guessers_of(const struct request *r, struct guesser_of out[RATE_CODES_COUNT])
+/* The codes that a request looks for on behalf of one user, or address. */
+struct guesses {
+    const char *user;
+    int charged, missed;
+};
+
+/* Whom a request's guesses are charged to. A key embedded in pages is shared by all visitors, and names nobody. */
+static struct guesser_of guesser_of(const struct request *r, const char *user)
 {
     const struct config *c = r->worker->config;
 
-    /* a key embedded in pages is shared by all visitors */
-    out[RATE_CODES_OF_KEY] = (struct guesser_of){RATE_CODES_OF_KEY, "guesses-key", r->by, r->role == ROLE_PUBLIC ? 0 : c->guesses_per_key};
-    out[RATE_CODES_OF_ADDRESS] = (struct guesser_of){RATE_CODES_OF_ADDRESS, "guesses-address", r->header.remote_addr,
-                                               r->header.remote_addr ? c->guesses_per_address : 0};
+    if (r->role == ROLE_PUBLIC)
+        return (struct guesser_of){RATE_CODES_OF_ADDRESS, "guesses-address", r->header.remote_addr,
+                                   r->header.remote_addr ? c->guesses_per_address : 0};
+    return (struct guesser_of){RATE_CODES_OF_USER, "guesses-user", user, c->guesses_per_user};
 }
 
 static bool is_limited(const struct request *r)
@@ -62,46 +69,57 @@ void guess_limit_key_end(struct request *r)
     rate_settle(RATE_UNKNOWN_KEYS, r->header.remote_addr, keys_per_minute(r), 1, 0);
 }
 
-bool guess_limit_may(struct request *r, int count)
+/* How long the guesser has to wait; 0: charged. */
+static int64_t charge(struct request *r, const struct guesser_of *g, const char *user, int count)
 {
-    struct guesser_of guessers[RATE_CODES_COUNT];
+    int64_t wait_ms = rate_charge(g->kind, g->who, g->per_minute, count);
 
-    if (!is_limited(r) || count <= 0)
-        return true;
-    guessers_of(r, guessers);
-    for (int i = 0; i < RATE_CODES_COUNT; i++) {
-        int64_t wait_ms = rate_charge(guessers[i].kind, guessers[i].who, guessers[i].per_minute, count);
-
-        if (wait_ms == 0)
-            continue;
-        for (int k = 0; k < i; k++)
-            rate_settle(guessers[k].kind, guessers[k].who, guessers[k].per_minute, count, 0);
+    if (wait_ms) {
         metrics_add(METRIC_GUESSES_REFUSED, 1);
-        refuse(r, &guessers[i], wait_ms, "This key or address has sent too many unknown codes. Retry after the time "
-                                         "in Retry-After.");
-        return false;
+        return wait_ms;
     }
-    r->codes_charged = count;
-    return true;
+    r->guesses = arena_grown(&r->arena, r->guesses, r->guesses_count, &r->guesses_capacity, sizeof *r->guesses);
+    r->guesses[r->guesses_count++] = (struct guesses){.user = user, .charged = count};
+    return 0;
 }
 
-void guess_limit_failed(struct request *r, int count)
+bool guess_limit_may(struct request *r, const char *user)
+{
+    struct guesser_of g = guesser_of(r, user);
+    int64_t wait_ms = is_limited(r) ? charge(r, &g, user, 1) : 0;
+
+    if (wait_ms)
+        refuse(r, &g, wait_ms, "This user or address has sent too many unknown codes. Retry after the time in Retry-After.");
+    return wait_ms == 0;
+}
+
+bool guess_limit_may_of(struct request *r, const char *user, int count)
+{
+    struct guesser_of g = guesser_of(r, user);
+
+    return !is_limited(r) || charge(r, &g, user, count) == 0;
+}
+
+void guess_limit_failed(struct request *r, const char *user, int count)
 {
     if (!is_limited(r) || count <= 0)
         return;
     metrics_add(METRIC_GUESSES, count);
-    r->codes_missed += count;
-    assert(r->codes_missed <= r->codes_charged);
+    for (size_t i = 0; i < r->guesses_count; i++)
+        if (r->guesses[i].user == user || strcmp(r->guesses[i].user, user) == 0) {
+            r->guesses[i].missed += count;
+            assert(r->guesses[i].missed <= r->guesses[i].charged);
+            return;
+        }
+    assert(!"charged before");
 }
 
 void guess_limit_end(struct request *r)
 {
-    struct guesser_of guessers[RATE_CODES_COUNT];
+    for (size_t i = 0; i < r->guesses_count; i++) {
+        struct guesser_of g = guesser_of(r, r->guesses[i].user);
 
-    if (!r->codes_charged)
-        return;
-    guessers_of(r, guessers);
-    for (int i = 0; i < RATE_CODES_COUNT; i++)
-        rate_settle(guessers[i].kind, guessers[i].who, guessers[i].per_minute, r->codes_charged, r->codes_missed);
-    r->codes_charged = r->codes_missed = 0;
+        rate_settle(g.kind, g.who, g.per_minute, r->guesses[i].charged, r->guesses[i].missed);
+    }
+    r->guesses_count = 0;
 }

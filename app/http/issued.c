@@ -69,6 +69,7 @@ static void take_rows(struct issued_rows *x, const char **bad)
     *bad = at;
 }
 
+/* What the coupon's end has ended is there until the ledger says so. */
 static void write_row(struct issued_rows *x, size_t i, int64_t at_ms)
 {
     size_t bucket = x->rows[i].bucket;
@@ -77,7 +78,7 @@ static void write_row(struct issued_rows *x, size_t i, int64_t at_ms)
     uint32_t g = x->rows[i].g;
     const char *code = x->codes[bucket].codes[at];
 
-    if (!x->reads[bucket].found || !code || !s->user || (g != s->current && g != s->from) || slot_state_at(s, at_ms) == SLOT_FREE)
+    if (!x->reads[bucket].found || !code || !s->user || (g != s->current && g != s->from) || slot_state_at(s, at_ms, 0) == SLOT_FREE)
         return;
     csv_field(&x->out, s->user);
     buf_putc(&x->out, ',');

@@ -41,6 +41,13 @@ void problem_write(struct json *j, const char *request_id, const struct problem 
         misfit_write(j, &p->misfit);
     if (p->result == CPN_CODES_WOULD_RETIRE)
         json_key_int(j, "codes", p->codes);
+    if (p->held_count) {
+        json_key(j, "held");
+        json_begin_array(j);
+        for (size_t i = 0; i < p->held_count; i++)
+            json_string(j, p->held[i]);
+        json_end_array(j);
+    }
     if (p->rows) {
         json_key(j, "rows");
         json_begin_array(j);
@@ -52,6 +59,12 @@ void problem_write(struct json *j, const char *request_id, const struct problem 
         errors_write(p->errors, j);
     }
     json_end_object(j);
+}
+
+struct problem problem_of(const struct outcome *o)
+{
+    return (struct problem){.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit, .held = o->held,
+                            .held_count = o->held_count, .codes = o->codes};
 }
 
 void problem_doubt(const struct request *r, struct problem *p)
@@ -107,6 +120,5 @@ enum handled reply_refusal(struct request *r)
 
     if (o->retry_at_ms && wait_ms < 1)
         wait_ms = 1;
-    return problem(r, (struct problem){.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit,
-                                       .codes = o->codes}, wait_ms);
+    return problem(r, problem_of(o), wait_ms);
 }

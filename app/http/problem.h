@@ -26,8 +26,12 @@ struct problem {
     const struct errors *errors; /* NULL: none */
     struct misfit misfit;        /* of ORDER_NOT_ELIGIBLE */
     int64_t codes;               /* of CODES_WOULD_RETIRE */
+    const char *const *held;     /* of USER_CAP_REACHED: ids */
+    size_t held_count;
     const char *rows;            /* of SUSPICIOUS_ROWS; NULL: none */
 };
+/* The problem of a refusal. */
+struct problem problem_of(const struct outcome *o);
 /* If a worker that died may already have done what r asks, a refusal without a look at it becomes OUTCOME_UNKNOWN. */
 void problem_doubt(const struct request *r, struct problem *p);
 /* A problem document as a JSON object, for a reply or a batch item. */

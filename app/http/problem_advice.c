@@ -87,8 +87,9 @@ static const char *const advice[CPN_RESULT_COUNT] = {
         "for. no_order and currency are for the shop to fix: send the order with its amount, in the coupon's currency. "
         "A changed order is a new request, with a new key.",
     [CPN_USER_CAP_REACHED] =
-        "Tell the user that they have reached their limit. It frees up only when one of their redemptions is "
-        "cancelled or reversed.",
+        "Check retry: if it is true, the user's own holds, in held, use up the limit: redeem or cancel them, or retry after "
+        "Retry-After. If it is false, tell the user that they have reached their limit. It frees up only when one of their "
+        "redemptions is cancelled or reversed.",
     [CPN_USER_DAILY_CAP_REACHED] =
         "Tell the user to come back tomorrow; Retry-After says when the coupon's day ends.",
     [CPN_DAILY_CAP_REACHED] =

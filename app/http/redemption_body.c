@@ -166,7 +166,7 @@ void check_write_members(struct json *j, const struct op *op)
     const struct outcome *o = &op->outcome;
 
     json_key_bool(j, "ok", o->result == CPN_OK);
-    json_key_string(j, "code", o->result == CPN_OK ? NULL : result_info(o->result)->name);
+    json_key_string(j, "problem", o->result == CPN_OK ? NULL : result_info(o->result)->name);
     if (o->result == CPN_ORDER_NOT_ELIGIBLE)
         misfit_write(j, &o->misfit);
     json_key_int(j, "discount_minor", op->discount_minor);
@@ -232,17 +232,19 @@ void redemption_write(struct json *j, const struct request *r, const char *user,
 }
 
 /* d as of at_ms. */
-static struct redemption stands(const struct redemption *redemption, int64_t at_ms)
+static struct redemption stands(const struct redemption *redemption, int64_t at_ms, int64_t ends_ms)
 {
     struct redemption now = *redemption;
 
-    now.state = (uint8_t)redemption_state(redemption, at_ms);
+    now.state = (uint8_t)redemption_state(redemption, at_ms, ends_ms);
+    now.valid_until_ms = redemption_valid_until(redemption, ends_ms);
     return now;
 }
 
-void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms)
+void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms,
+                         int64_t ends_ms)
 {
-    struct redemption now = stands(redemption, at_ms);
+    struct redemption now = stands(redemption, at_ms, ends_ms);
 
     redemption_write(j, r, user, &now);
 }
@@ -267,9 +269,10 @@ static void put_time(struct buf *out, int64_t ms)
     put_text(out, ms ? clock_text(ms, text) : NULL);
 }
 
-void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms)
+void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms,
+                       int64_t ends_ms)
 {
-    struct redemption now = stands(redemption, at_ms);
+    struct redemption now = stands(redemption, at_ms, ends_ms);
     char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE];
 
     put_text(out, redemption_id_text(redemption->n, redemption->g, redemption->lane, id));
@@ -284,7 +287,7 @@ void redemption_csv_at(struct buf *out, const struct request *r, const char *use
     put_int(out, true, redemption->seq);
     put_time(out, redemption->at_ms);
     put_time(out, redemption->reserved_until_ms);
-    put_time(out, redemption->valid_until_ms);
+    put_time(out, now.valid_until_ms);
     put_text(out, redemption->order);
     put_int(out, true, redemption->discount_minor);
     put_text(out, redemption->metadata ? redemption->metadata : "{}");

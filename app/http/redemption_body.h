@@ -59,7 +59,7 @@ const char *no_user(struct arena *a);
 /* Fill op's user and take. Strings are borrowed from in; key NULL: nothing is to be taken. */
 void take_fill(struct op *op, const struct take_in *in, const char *key);
 
-/* Write a check's answer for a shop: ok, code, discount_minor, and why the order is not eligible. */
+/* Write a check's answer for a shop: ok, problem, discount_minor, and why the order is not eligible. */
 void check_write_members(struct json *j, const struct op *op);
 /* The same for a page: the reason only if the order is not eligible. A code that is unknown, somebody's or spent, and a coupon that is
  * paused, over or used up, all look alike. */
@@ -68,17 +68,19 @@ void public_write_members(struct json *j, const struct op *op);
 /* BLAKE2b-128 of the call's name and of what was given, in canonical form. */
 void fingerprint_of(const char *call, const struct field_table *table, const void *in, uint8_t out[FINGERPRINT_LEN]);
 
-/* Write a redemption of r's coupon in its stored state; with r's receipt if asked for (null: there is none). user NULL: erased. Keys of
+/* Write a redemption of r's coupon as an outcome has it; with r's receipt if asked for (null: there is none). user NULL: erased. Keys of
  * role reporting see its code only once that is spent: until then, whoever knows it could spend it. */
 void redemption_write(struct json *j, const struct request *r, const char *user, const struct redemption *redemption);
-/* The same as of at_ms: expired if its time has passed, whether or not the ledger says so yet. */
-void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms);
+/* The same as of at_ms: expired if its time has passed, whether or not the ledger says so yet. ends_ms: the coupon's (coupon_ends()). */
+void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms,
+                         int64_t ends_ms);
 
 /* As CSV: the object's members in order, those of `after` as columns of their own; metadata is its JSON text, null an empty field. */
 #define CSV_REDEMPTIONS                                                                                                \
     "id,coupon,user,slot,lane,code,state,from,ordinal,seq,at,reserved_until,valid_until,order,discount_minor,"         \
     "metadata,left,day,user_total,user_day\r\n"
 /* Append a row under that header, as of at_ms. */
-void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms);
+void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms,
+                       int64_t ends_ms);
 
 #endif

@@ -24,9 +24,11 @@ bool redemption_filter_read(struct request *r, struct redemption_filter *f)
     return true;
 }
 
-bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *redemption, int64_t at_ms)
+bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *redemption, int64_t at_ms, int64_t ends_ms)
 {
-    return (f->state < 0 || strcmp(slot_state_name(redemption_state(redemption, at_ms)), state_names[f->state]) == 0) &&
+    enum slot_state state = redemption_state(redemption, at_ms, ends_ms);
+
+    return (f->state < 0 || strcmp(slot_state_name(state), state_names[f->state]) == 0) &&
            (!f->order || (redemption->order && strcmp(redemption->order, f->order) == 0)) && redemption->at_ms >= f->from_ms &&
            redemption->at_ms < f->to_ms;
 }

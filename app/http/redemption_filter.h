@@ -14,7 +14,7 @@ struct redemption_filter {
 
 /* Read it from the query. False: answered, bad_request. */
 bool redemption_filter_read(struct request *r, struct redemption_filter *f);
-/* True if d, as of at_ms, passes; its user is not compared. */
-bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *redemption, int64_t at_ms);
+/* True if d, as of at_ms, passes; its user is not compared. ends_ms: the coupon's (coupon_ends()). */
+bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *redemption, int64_t at_ms, int64_t ends_ms);
 
 #endif

@@ -97,12 +97,12 @@ static enum handled list_of_user(struct request *r, const struct redemption_filt
     for (size_t i = u->count; i-- > 0;) {
         const struct redemption *redemption = &u->redemptions[i];
 
-        if (!pass(&place, &met, redemption) || !redemption_filter_passes(f, redemption, r->op.at_ms))
+        if (!pass(&place, &met, redemption) || !redemption_filter_passes(f, redemption, r->op.at_ms, coupon_ends(r->op.coupon_now)))
             continue;
         more = room == 0;
         if (more)
             break;
-        redemption_write_at(&j, r, f->user, redemption, r->op.at_ms);
+        redemption_write_at(&j, r, f->user, redemption, r->op.at_ms, coupon_ends(r->op.coupon_now));
         last = place;
         room--;
     }
@@ -121,8 +121,8 @@ static enum handled csv_of_user(struct request *r, const struct redemption_filte
     buf_clear(out);
     buf_puts(out, CSV_REDEMPTIONS);
     for (size_t i = u->count; i-- > 0;)
-        if (redemption_filter_passes(f, &u->redemptions[i], r->op.at_ms))
-            redemption_csv_at(out, r, f->user, &u->redemptions[i], r->op.at_ms);
+        if (redemption_filter_passes(f, &u->redemptions[i], r->op.at_ms, coupon_ends(r->op.coupon_now)))
+            redemption_csv_at(out, r, f->user, &u->redemptions[i], r->op.at_ms, coupon_ends(r->op.coupon_now));
     reply_header(r, "Cache-Control", "no-store");
     return reply_text(r, 200, TYPE_CSV);
 }
@@ -209,8 +209,10 @@ static void find_ended(struct walk *w, struct taking *t)
         redemption->state = SLOT_REDEEMED;
         t->user = NULL;
     }
-    if (s == STORE_OK && (e = batch_find_end(b, redemption->n, redemption->g)))
+    if (s == STORE_OK && (e = batch_find_end(b, redemption->n, redemption->g))) {
         redemption->state = (uint8_t)redemption_ended_as(e);
+        redemption->ends_ms = e->kind == ENTRY_REVERSE ? redemption->ends_ms : e->ends_ms;
+    }
     if (s == STORE_OK)
         batch_free(b);
     if (s == STORE_FAILED || !find_ordinal(w, t))
@@ -258,9 +260,9 @@ static void write_one(struct walk *w, const struct taking *t)
     struct request *r = w->request;
 
     if (w->json)
-        redemption_write_at(w->json, r, t->user, &t->redemption, r->op.at_ms);
+        redemption_write_at(w->json, r, t->user, &t->redemption, r->op.at_ms, coupon_ends(r->op.coupon_now));
     else
-        redemption_csv_at(&w->csv, r, t->user, &t->redemption, r->op.at_ms);
+        redemption_csv_at(&w->csv, r, t->user, &t->redemption, r->op.at_ms, coupon_ends(r->op.coupon_now));
 }
 
 static void send_csv(struct walk *w)
@@ -288,7 +290,7 @@ static void settle(struct walk *w)
     for (size_t i = 0; i < w->count && !w->failed; i++) {
         const struct taking *t = &w->takings[i];
 
-        if (!redemption_filter_passes(w->filter, &t->redemption, r->op.at_ms))
+        if (!redemption_filter_passes(w->filter, &t->redemption, r->op.at_ms, coupon_ends(r->op.coupon_now)))
             continue;
         write_one(w, t);
         w->room--;

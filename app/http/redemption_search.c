@@ -55,16 +55,16 @@ static int by_place(const struct found *a, const struct found *b)
     return order ? order : compare(b->g, a->g);
 }
 
-static void write_text(struct search *s, struct found *item, const char *user, const struct redemption *redemption)
+static void write_text(struct search *s, struct found *item, const char *user, const struct redemption *redemption, int64_t ends_ms)
 {
     struct request *r = s->request;
     struct json j = json_to(&item->text);
 
     r->coupon = item->coupon;
     if (s->csv)
-        redemption_csv_at(&item->text, r, user, redemption, s->now_ms);
+        redemption_csv_at(&item->text, r, user, redemption, s->now_ms, ends_ms);
     else
-        redemption_write_at(&j, r, user, redemption, s->now_ms);
+        redemption_write_at(&j, r, user, redemption, s->now_ms, ends_ms);
     r->coupon = NULL;
 }
 
@@ -84,13 +84,13 @@ static size_t place_of(const struct search *s, const struct found *item)
     return low;
 }
 
-static void add(struct search *s, struct found *item, const char *user, const struct redemption *redemption)
+static void add(struct search *s, struct found *item, const char *user, const struct redemption *redemption, int64_t ends_ms)
 {
     size_t at = place_of(s, item);
 
     if (at > s->limit)
         return;
-    write_text(s, item, user, redemption);
+    write_text(s, item, user, redemption, ends_ms);
     if (s->count > s->limit)
         buf_free(&s->items[--s->count].text);
     memmove(&s->items[at + 1], &s->items[at], (s->count - at) * sizeof *s->items);
@@ -98,20 +98,45 @@ static void add(struct search *s, struct found *item, const char *user, const st
     s->count++;
 }
 
+/* The coupon's end, if the user has something issued, which alone it ends. False: the database did not answer. */
+static bool read_end(struct search *s, const char *coupon, const struct user_state *u, int64_t *ends_ms)
+{
+    struct store *session = s->request->session;
+    struct coupon *c = NULL;
+    bool issued = false, read = true;
+    struct arena a;
+    int64_t seq;
+
+    *ends_ms = 0;
+    for (size_t i = 0; i < u->count; i++)
+        issued = issued || u->redemptions[i].state == SLOT_ISSUED;
+    if (!issued)
+        return true;
+    arena_init(&a, 2048);
+    read = session->ops->coupon(session, coupon, &a, &c, &seq) == STORE_OK;
+    if (read)
+        *ends_ms = coupon_ends(c);
+    arena_free(&a);
+    return read;
+}
+
 static bool take_user_state(void *context, const char *coupon, const struct user_state *u)
 {
     struct search *s = context;
+    int64_t ends_ms;
 
     if (!limits_cover(s->request, coupon))
         return true;
+    if (!read_end(s, coupon, u, &ends_ms))
+        return false;
     for (size_t i = u->count; i-- > 0;) { /* newest first: so what no longer fits is not even written */
         const struct redemption *redemption = &u->redemptions[i];
         struct found item = {.at_ms = redemption->at_ms, .lane = redemption->lane, .n = redemption->n, .g = redemption->g,
                              .text = BUF_INIT};
 
         snprintf(item.coupon, sizeof item.coupon, "%s", coupon);
-        if (redemption_filter_passes(&s->filter, redemption, s->now_ms) && (!s->goes_on || by_place(&s->after, &item) < 0))
-            add(s, &item, u->user, redemption);
+        if (redemption_filter_passes(&s->filter, redemption, s->now_ms, ends_ms) && (!s->goes_on || by_place(&s->after, &item) < 0))
+            add(s, &item, u->user, redemption, ends_ms);
     }
     return true;
 }

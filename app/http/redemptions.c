@@ -43,7 +43,7 @@ static enum handled submit_take(struct request *r, enum op_kind kind, const char
 {
     const struct take_in *in = r->in;
 
-    if (in->code && !guess_limit_may(r, 1))
+    if (in->code && !guess_limit_may(r, in->user))
         return ANSWERED;
     request_op(r, kind);
     take_fill(&r->op, in, key);
@@ -96,7 +96,8 @@ static enum handled sign_decided(struct request *r)
 /* Answer a taking, or a step of an existing redemption. */
 static enum handled decided(struct request *r)
 {
-    guess_limit_failed(r, r->op.outcome.not_theirs);
+    if (r->op.kind == OP_TAKE)
+        guess_limit_failed(r, r->op.user, r->op.outcome.not_theirs);
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
     if (r->receipt_asked) {
@@ -140,13 +141,14 @@ static enum handled reply_public(struct request *r)
 
 static enum handled checked(struct request *r)
 {
+    const struct take_in *in = r->in;
     const struct outcome *o = &r->op.outcome;
     const struct coupon *c = r->op.coupon_now;
     const struct head *h = &r->op.head;
     struct allowance left;
     struct json j;
 
-    guess_limit_failed(r, r->op.outcome.not_theirs);
+    guess_limit_failed(r, in->user, r->op.outcome.not_theirs);
     /* a result that is no refusal by the coupon's rules is an ordinary error */
     if (!c || o->result == CPN_BUSY || o->result == CPN_OUTCOME_UNKNOWN || o->result == CPN_INTERNAL ||
         o->result == CPN_CODE_REQUIRED || o->result == CPN_COUPON_ARCHIVED)
@@ -191,7 +193,8 @@ static enum handled reply_got(struct request *r)
 {
     struct json j = reply_body(r);
 
-    redemption_write_at(&j, r, r->op.user_state ? r->op.user_state->user : NULL, &r->op.outcome.redemption, r->op.at_ms);
+    redemption_write_at(&j, r, r->op.user_state ? r->op.user_state->user : NULL, &r->op.outcome.redemption, r->op.at_ms,
+                        coupon_ends(r->op.coupon_now));
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
 }
@@ -298,10 +301,12 @@ enum handled redemption_reverse(struct request *r)
 
 /* ---- batches ---- */
 
-/* An item: either its body is bad, or it is an op with its own arena, because the ops of one request may be worked on in parallel. */
+/* An item: either its body is bad, or its user guesses too much, or it is an op with its own arena, because the ops of one request may be
+ * worked on in parallel. */
 struct item {
     struct take_in in;
     struct errors *errors; /* not NULL: bad */
+    bool guesses;
     struct op op;
     struct arena arena;
     bool submitted;
@@ -354,7 +359,7 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
 {
     const struct outcome *o = &i->op.outcome;
     bool fine = !i->errors && o->result == CPN_OK;
-    struct problem p = {.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit};
+    struct problem p = problem_of(o);
 
     if (i->errors)
         p = (struct problem){.result = CPN_BAD_REQUEST, .errors = i->errors};
@@ -385,10 +390,11 @@ static enum handled write_batch(struct request *r)
     return reply_json(r, 200);
 }
 
+static void count_guesses(struct request *r);
+
 static enum handled batch_decided(struct request *r)
 {
     struct batch_state *b = r->state;
-    int guesses = 0;
 
     give_shares(r);
     for (size_t i = 0; i < b->count; i++) {
@@ -398,9 +404,8 @@ static enum handled batch_decided(struct request *r)
             free_items(b);
             return reply_problem(r, result, NULL);
         }
-        guesses += !b->items[i].errors && b->items[i].op.outcome.not_theirs;
     }
-    guess_limit_failed(r, guesses);
+    count_guesses(r);
     if (b->count > BATCH_AT_ONCE && !r->session) {
         if (request_to_blocking_pool(r, write_batch) == PENDING)
             return PENDING;
@@ -445,7 +450,7 @@ static enum handled submit_items(struct request *r)
     for (; b->next < b->count && sent < b->portion; b->next++) {
         struct item *item = &b->items[b->next];
 
-        if (item->errors)
+        if (item->errors || item->guesses)
             continue;
         if (submit_item(r, item))
             sent++;
@@ -463,7 +468,8 @@ static enum handled refuse_items(struct request *r)
     struct batch_state *b = r->state;
 
     for (size_t i = 0; i < b->count; i++)
-        b->items[i].op.outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+        if (!b->items[i].guesses)
+            b->items[i].op.outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
     return batch_decided(r);
 }
 
@@ -505,18 +511,69 @@ static size_t read_items(struct request *r, struct json_object *items)
     return fit;
 }
 
-/* False: answered. */
-static bool may_look(struct request *r)
+static int by_user(const void *a, const void *b)
+{
+    const struct item *const *x = a, *const *y = b;
+
+    return strcmp((*x)->in.user, (*y)->in.user);
+}
+
+/* The items that name a code, each user's together. */
+static struct item **list_coded(struct request *r, size_t *count)
 {
     struct batch_state *b = r->state;
-    int codes = 0;
+    struct item **coded = arena_array(&r->arena, b->count + 1, sizeof(struct item *));
 
+    *count = 0;
     for (size_t i = 0; i < b->count; i++)
-        codes += !b->items[i].errors && b->items[i].in.code;
-    if (guess_limit_may(r, codes))
-        return true;
-    free_items(b);
-    return false;
+        if (!b->items[i].errors && b->items[i].in.code)
+            coded[(*count)++] = &b->items[i];
+    qsort(coded, *count, sizeof(struct item *), by_user);
+    return coded;
+}
+
+/* The end of the first one's user's. */
+static size_t end_of_user(struct item **coded, size_t first, size_t count)
+{
+    size_t end = first;
+
+    while (end < count && strcmp(coded[end]->in.user, coded[first]->in.user) == 0)
+        end++;
+    return end;
+}
+
+/* Refuse the items of users who guess too much; returns how many. */
+static size_t refuse_guessers(struct request *r)
+{
+    size_t count, refused = 0;
+    struct item **coded = list_coded(r, &count);
+
+    for (size_t i = 0, end; i < count; i = end) {
+        end = end_of_user(coded, i, count);
+        if (guess_limit_may_of(r, coded[i]->in.user, (int)(end - i)))
+            continue;
+        for (size_t k = i; k < end; k++, refused++) {
+            coded[k]->guesses = true;
+            coded[k]->op.outcome = (struct outcome){.result = CPN_RATE_LIMITED, .retry = true};
+        }
+    }
+    return refused;
+}
+
+/* All are decided: what was not found stays charged. */
+static void count_guesses(struct request *r)
+{
+    size_t count;
+    struct item **coded = list_coded(r, &count);
+
+    for (size_t i = 0, end; i < count; i = end) {
+        int missed = 0;
+
+        end = end_of_user(coded, i, count);
+        for (size_t k = i; k < end; k++)
+            missed += coded[k]->op.outcome.not_theirs;
+        guess_limit_failed(r, coded[i]->in.user, missed);
+    }
 }
 
 enum handled redemption_batch(struct request *r)
@@ -538,8 +595,7 @@ enum handled redemption_batch(struct request *r)
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
     r->state = arena_alloc(&r->arena, sizeof(struct batch_state));
     fit = read_items(r, items);
-    if (fit > 0 && !may_look(r))
-        return ANSWERED;
+    fit -= refuse_guessers(r);
     if (fit > 0)
         return take_shares(r, fit) ? submit_items(r) : refuse_items(r);
     request_op(r, OP_REFUSE); /* nothing to decide; only check that the coupon exists */

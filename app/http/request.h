@@ -92,7 +92,8 @@ struct request {
     const char *key;             /* Idempotency-Key, or NULL */
     char *body;
     size_t body_len;
-    int codes_charged, codes_missed; /* codes charged, and those not found: see guess_limit.h */
+    struct guesses *guesses;     /* whose codes it looks for: see guess_limit.h */
+    size_t guesses_count, guesses_capacity;
     size_t held;                 /* bytes of a large body, as counted by the reactor */
     void *in;                    /* what the route's table read from the body */
     struct errors errors;

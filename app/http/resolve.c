@@ -24,7 +24,7 @@
 static bool is_theirs(const struct request *r, const char *user)
 {
     const struct slot *s = &r->op.slot;
-    enum slot_state state = slot_state_at(s, r->op.at_ms);
+    enum slot_state state = slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now));
 
     return state == SLOT_FREE || (state != SLOT_RETIRED && s->user && strcmp(s->user, user) == 0);
 }
@@ -97,7 +97,7 @@ enum handled code_resolve(struct request *r)
     size_t count, found = 0;
     struct json j;
 
-    if (!guess_limit_may(r, 1))
+    if (!guess_limit_may(r, in->user))
         return ANSWERED;
     if (!find_coupons(r, in->code, &coupons, &count))
         return reply_problem(r, CPN_BUSY, NULL);
@@ -105,7 +105,7 @@ enum handled code_resolve(struct request *r)
     for (size_t i = 0; i < count; i++)
         if (limits_cover(r, coupons[i]) && !write_item(r, &j, coupons[i], &found))
             return reply_refusal(r);
-    guess_limit_failed(r, found == 0);
+    guess_limit_failed(r, in->user, found == 0);
     json_end_array(&j);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");

@@ -280,7 +280,7 @@ static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g
 static bool write_standing(const struct request *r, struct json *j, int64_t n, uint32_t g)
 {
     const struct slot *s = &r->op.slot;
-    enum slot_state now = slot_state_at(s, r->op.at_ms);
+    enum slot_state now = slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now));
     bool current = g == s->current && s->state != SLOT_RETIRED, beneath = !current && s->from && g == s->from;
 
     if (current)
@@ -313,7 +313,8 @@ static bool write_history(struct request *r, struct json *j, int64_t n)
 void slot_write(struct json *j, const struct request *r, int64_t n)
 {
     const struct slot *s = &r->op.slot;
-    enum slot_state now = slot_state_at(s, r->op.at_ms);
+    enum slot_state now = slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now));
+    int64_t due_ms = s->state == SLOT_ISSUED ? sooner_ms(s->due_ms, coupon_ends(r->op.coupon_now)) : s->due_ms;
 
     json_key_int(j, "slot", n);
     json_key_int(j, "generation", s->generation);
@@ -321,7 +322,7 @@ void slot_write(struct json *j, const struct request *r, int64_t n)
     json_key_string(j, "user", now == SLOT_FREE ? NULL : s->user);
     json_key_string(j, "code", r->role == ROLE_OPS ? r->op.code_now : NULL);
     json_key_time_or_null(j, "at", s->at_ms);
-    json_key_time_or_null(j, "due", now == (enum slot_state)s->state ? s->due_ms : 0);
+    json_key_time_or_null(j, "due", now == (enum slot_state)s->state ? due_ms : 0);
 }
 
 enum handled slot_get(struct request *r)

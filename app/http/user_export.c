@@ -96,10 +96,12 @@ static void write_call(struct json *j, const uint8_t key[KEY_HASH_LEN], const ui
 /* For each call that made it what it is: its Idempotency-Key and its body, hashed. */
 static void write_redemption(struct lines *l, const struct redemption *redemption)
 {
+    struct redemption shown = *redemption;
     struct json j = begin_line(l, "redemption");
 
+    shown.valid_until_ms = redemption_valid_until(redemption, redemption->ends_ms);
     json_key(&j, "redemption");
-    redemption_write(&j, l->request, l->user_state->user, redemption);
+    redemption_write(&j, l->request, l->user_state->user, &shown);
     if (redemption->first_order && *redemption->first_order)
         json_key_string(&j, "first_order", redemption->first_order);
     json_key(&j, "calls");

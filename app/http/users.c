@@ -23,7 +23,7 @@
 static bool is_settled(const struct request *r)
 {
     const struct user_state *u = r->op.user_state;
-    int64_t due_ms = user_state_due(u);
+    int64_t due_ms = user_state_due(u, coupon_ends(r->op.coupon_now));
 
     return u->seq > r->op.definition_seq && u->day_ms == r->op.head.day_ms && (!due_ms || due_ms > r->op.at_ms);
 }
@@ -43,7 +43,7 @@ static enum handled write_user(struct request *r)
     json_key(&j, "redemptions");
     json_begin_array(&j);
     for (size_t i = u->count; i-- > 0;)
-        redemption_write_at(&j, r, r->op.user, &u->redemptions[i], r->op.at_ms);
+        redemption_write_at(&j, r, r->op.user, &u->redemptions[i], r->op.at_ms, coupon_ends(r->op.coupon_now));
     json_end_array(&j);
     json_end_object(&j);
     reply_etag(r, r->op.user_state->seq);
@@ -94,7 +94,7 @@ enum handled user_get(struct request *r)
 /* What the user has of a coupon. */
 struct held {
     const char *coupon;
-    const struct user_state *counts; /* without redemptions */
+    const struct user_state *counts, *over; /* without redemptions; over: if the coupon is, which ends what is issued */
 };
 
 struct wallet {
@@ -107,10 +107,15 @@ struct wallet {
     bool failed, misplaced; /* misplaced: invalid position */
 };
 
+static bool is_over(const struct coupon *c, int64_t now_ms)
+{
+    return coupon_ends(c) && coupon_ends(c) <= now_ms;
+}
+
 static bool is_open(const struct coupon *c, int64_t now_ms)
 {
     return c->state == COUPON_ACTIVE && (c->starts_at_ms == COUPON_NULL || c->starts_at_ms <= now_ms) &&
-           (c->ends_at_ms == COUPON_NULL || now_ms < c->ends_at_ms);
+           !is_over(c, now_ms);
 }
 
 /* Write an item; all: even if nothing remains. */
@@ -152,8 +157,10 @@ static const char *write_held(struct wallet *w, const char *after)
             continue;
         if (r->session->ops->coupon(r->session, w->held[i].coupon, &r->arena, &c, &seq) != STORE_OK)
             w->failed = true;
-        else if (c && c->state != COUPON_DELETED)
+        else if (c && c->state != COUPON_DELETED && !is_over(c, w->now_ms))
             write_item(w, c, w->held[i].counts, true);
+        else if (c && c->state != COUPON_DELETED && w->held[i].over->total > 0)
+            write_item(w, c, w->held[i].over, true);
         if (w->room == 0)
             return w->held[i].coupon;
     }
@@ -203,7 +210,8 @@ static bool take_held(void *wallet, const char *coupon, const struct user_state 
     struct arena *a = &w->request->arena;
 
     w->held = arena_grown(a, w->held, w->count, &w->capacity, sizeof *w->held);
-    w->held[w->count++] = (struct held){arena_strdup(a, coupon), user_state_counts(u, w->now_ms, u->day_ms, a)};
+    w->held[w->count++] = (struct held){arena_strdup(a, coupon), user_state_counts(u, w->now_ms, u->day_ms, 0, a),
+                                             user_state_counts(u, w->now_ms, u->day_ms, w->now_ms, a)};
     return true;
 }
 

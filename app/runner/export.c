@@ -24,7 +24,7 @@ static enum ending note_total(struct work *w, int64_t total)
 }
 
 /* Write the lines of the chunk's slots before `end`. False: the database did not answer. */
-static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_ms, struct buf *text)
+static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_ms, int64_t ends_ms, struct buf *text)
 {
     struct bucket *buckets = arena_array(&w->arena, EXPORT_BUCKETS, sizeof *buckets);
     struct bucket_codes_read *reads = arena_array(&w->arena, EXPORT_BUCKETS, sizeof *reads);
@@ -37,7 +37,7 @@ static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_m
         for (int k = 0; k < buckets[i].size; k++) {
             if (!reads[i].codes[k])
                 continue;
-            export_line_make(&line, buckets[i].b * BUCKET_SLOTS + k, &buckets[i].slots[k], reads[i].codes[k], at_ms);
+            export_line_make(&line, buckets[i].b * BUCKET_SLOTS + k, &buckets[i].slots[k], reads[i].codes[k], at_ms, ends_ms);
             export_line_put(text, &line);
         }
         bucket_release(&buckets[i]);
@@ -45,7 +45,7 @@ static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_m
     return true;
 }
 
-static enum ending export_part(struct work *w, int64_t number, int64_t end, int64_t at_ms)
+static enum ending export_part(struct work *w, int64_t number, int64_t end, int64_t at_ms, int64_t ends_ms)
 {
     struct upload_chunk chunk = {.upload = w->job->upload, .number = number};
     struct buf text = BUF_INIT;
@@ -54,7 +54,7 @@ static enum ending export_part(struct work *w, int64_t number, int64_t end, int6
 
     while (e == ENDING_DONE) {
         buf_clear(&text);
-        if (read_lines(w, number, end, at_ms, &text)) {
+        if (read_lines(w, number, end, at_ms, ends_ms, &text)) {
             chunk.text = text.data ? text.data : "";
             chunk.len = text.len;
             if (mongo_chunk_put(w->session, &chunk) == STORE_OK)
@@ -70,7 +70,7 @@ enum ending run_export(struct work *w)
 {
     struct op op = {.kind = OP_COUPON};
     enum ending e = work_between_steps(w);
-    int64_t total, at_ms;
+    int64_t total, at_ms, ends_ms;
 
     if (e == ENDING_DONE)
         e = work_ask(w, &op);
@@ -78,12 +78,13 @@ enum ending run_export(struct work *w)
         e = work_catch_up(w);
     total = op.head.next_n;
     at_ms = op.at_ms;
+    ends_ms = coupon_ends(op.coupon_now);
     if (e == ENDING_DONE)
         e = note_total(w, total);
     for (int64_t number = w->done / EXPORT_SLOTS; e == ENDING_DONE && number * EXPORT_SLOTS < total; number++) {
         int64_t end = (number + 1) * EXPORT_SLOTS;
 
-        e = export_part(w, number, end < total ? end : total, at_ms);
+        e = export_part(w, number, end < total ? end : total, at_ms, ends_ms);
         arena_reset(&w->arena);
         if (e == ENDING_DONE) {
             w->done = end < total ? end : total;

@@ -131,7 +131,7 @@ size_t dues_of_batch(const struct batch *b, int64_t **values)
     struct values v = {0};
 
     for (size_t i = 0; i < b->count; i++)
-        if ((entry_members[b->entries[i].kind] & HAS_SLOT) && b->entries[i].n < 0 && entry_due(&b->entries[i]))
-            add(&v, entry_due(&b->entries[i]));
+        if ((entry_members[b->entries[i].kind] & HAS_SLOT) && b->entries[i].n < 0 && entry_due_key(&b->entries[i]))
+            add(&v, entry_due_key(&b->entries[i]));
     return distinct(&v, values);
 }

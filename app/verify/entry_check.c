@@ -176,7 +176,7 @@ static unsigned redemption_from(const struct entry *e)
 /* Only an expired redemption expires. It can no longer be held, extended or spent; erasing and retiring still cancel it. */
 static void check_time(struct replay *r, const struct batch *b, const struct entry *e, const struct redemption *about)
 {
-    bool late = redemption_state(about, b->head.at_ms) == SLOT_EXPIRED;
+    bool late = redemption_state(about, b->head.at_ms, coupon_ends(r->definition)) == SLOT_EXPIRED;
 
     if (e->kind == ENTRY_EXPIRE && !late)
         entry_drift(r, b, "time", "past its end", "before it");
@@ -190,6 +190,12 @@ static void check_hold(struct replay *r, const struct batch *b, const struct ent
 
     if (e->reserved_until_ms <= at_ms || e->reserved_until_ms > from_ms + HOLD_MOST_MS)
         entry_drift(r, b, "reserved_until", "within 24 hours", e->reserved_until_ms <= at_ms ? "past" : "beyond");
+}
+
+/* True if e says when the coupon ends: an issued redemption is spent, perhaps through a hold, or ends. */
+static bool says_end(const struct entry *e, const struct redemption *about)
+{
+    return about->state == SLOT_ISSUED || (e->kind == ENTRY_SPEND && about->from);
 }
 
 /* Check what the entry repeats of its redemption. */
@@ -207,6 +213,8 @@ static void check_repeated(struct replay *r, const struct live_user *u, const st
         expect_int(r, b, "discount_minor", about->discount_minor, e->discount_minor);
     if (entry_members[e->kind] & HAS_SAME_DAY)
         expect_int(r, b, "same_day", about->day_ms == b->head.day_ms, e->same_day);
+    if (entry_ends(e) || e->kind == ENTRY_SPEND)
+        expect_int(r, b, "ends", says_end(e, about) ? coupon_ends(r->definition) : 0, e->ends_ms);
     if (falls_back)
         expect_int(r, b, "valid_until", base->valid_until_ms, e->valid_until_ms);
     if (e->kind != ENTRY_EXTEND)
@@ -297,9 +305,9 @@ void check_user_caps(struct replay *r, const struct live_user *u, const struct b
     if (!c || !is_taking(e))
         return;
     /* what has expired no longer counts, even before the ledger says so */
-    most(r, b, "per_user", c->cap.per_user, u->user_state.total - user_state_lapsed(&u->user_state, at_ms));
+    most(r, b, "per_user", c->cap.per_user, u->user_state.total - user_state_lapsed(&u->user_state, at_ms, coupon_ends(c)));
     most(r, b, "per_user_per_day", c->cap.per_user_per_day,
-         user_state_today(&u->user_state, day_ms) - user_state_lapsed_today(&u->user_state, at_ms, day_ms));
+         user_state_today(&u->user_state, day_ms) - user_state_lapsed_today(&u->user_state, at_ms, day_ms, coupon_ends(c)));
 }
 
 /* ---- the coupon as a whole ---- */
@@ -333,9 +341,8 @@ static void check_validity(struct replay *r, const struct batch *b, const struct
         return;
     if (c->valid_for_s != COUPON_NULL)
         until_ms = b->head.at_ms + c->valid_for_s * 1000;
-    if (c->ends_at_ms != COUPON_NULL && (!until_ms || c->ends_at_ms < until_ms))
-        until_ms = c->ends_at_ms;
     expect_int(r, b, "valid_until", until_ms, e->valid_until_ms);
+    expect_int(r, b, "ends", coupon_ends(c), e->ends_ms);
 }
 
 /* A lane is closed with nothing issued or held; afterwards only erasures, a restore and its removal may follow. */

@@ -367,7 +367,7 @@ static void replay_one(struct replay *r, const struct batch *b, const struct sto
     replay_entries(r, b, first && b->head.seq == r->head.seq + 1);
     kept_users_settle(&r->users, &b->head);
     if (r->lane_ends)
-        lane_ends_batch(r->lane_ends, &r->users, b->head.seq);
+        lane_ends_batch(r->lane_ends, &r->users, r->definition, b->head.seq);
     replay_views_batch(r, b);
     if (first) {
         totals_batch(r, b);

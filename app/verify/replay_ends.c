@@ -8,9 +8,16 @@
 
 static void note_due(void *context, const struct redemption *r)
 {
-    int64_t *due_ms = context;
+    struct lane_ends *e = context;
 
-    *due_ms = sooner_ms(redemption_due(r), *due_ms);
+    e->due_ms = sooner_ms(redemption_due(r, e->ends_ms), e->due_ms);
+}
+
+static void note_due_tail(void *context, const struct redemption *r)
+{
+    struct lane_ends *e = context;
+
+    e->due_tail_ms = sooner_ms(redemption_due(r, e->ends_ms), e->due_tail_ms);
 }
 
 /* Without slots, a batch is found by the ends that it made, until the sweep has passed them. In an issued redemption, a later batch may
@@ -18,7 +25,7 @@ static void note_due(void *context, const struct redemption *r)
 static bool is_passed(const struct lane_ends *e, const struct redemption *r)
 {
     const struct checkpoint *c = &e->found.checkpoint;
-    int64_t due_ms = redemption_due(r), seq = r->state == SLOT_RESERVED ? r->last_seq : e->tail_seq;
+    int64_t due_ms = redemption_due(r, 0), seq = r->state == SLOT_RESERVED ? r->last_seq : e->tail_seq;
 
     if (r->n >= 0 || !due_ms)
         return false;
@@ -32,20 +39,21 @@ static void note_unswept(void *context, const struct redemption *r)
     if (!is_passed(e, r))
         return;
     e->unswept = true;
-    e->unswept_ms = redemption_due(r);
+    e->unswept_ms = redemption_due(r, 0);
 }
 
-void lane_ends_batch(struct lane_ends *e, const struct kept_users *users, int64_t seq)
+void lane_ends_batch(struct lane_ends *e, const struct kept_users *users, const struct coupon *definition, int64_t seq)
 {
+    e->ends_ms = coupon_ends(definition);
     if (seq == e->found.checkpoint.seq)
-        kept_users_each(users, note_due, &e->due_ms);
+        kept_users_each(users, note_due, e);
 }
 
 void lane_ends_end(struct lane_ends *e, const struct kept_users *users, int64_t tail_seq)
 {
     if (!e->tail_seq || tail_seq < e->tail_seq)
         e->tail_seq = tail_seq; /* parts may be replayed one after another, while the ledger grows */
-    kept_users_each(users, note_due, &e->due_tail_ms);
+    kept_users_each(users, note_due_tail, e);
     kept_users_each(users, note_unswept, e);
 }
 

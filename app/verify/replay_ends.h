@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "coupons/coupon.h"
 #include "coupons/user_state.h"
 #include "store/reconcile.h"
 #include "verify/drift.h"
@@ -20,6 +21,7 @@ struct lane_ends {
     struct stored_checkpoint found;
     /* by the replays */
     int64_t tail_seq;
+    int64_t ends_ms;      /* the coupon's ends_at as of the batch replayed last; 0: none */
     int64_t due_ms;       /* the first end as of found's seq; 0: none */
     int64_t due_tail_ms;  /* as of the tail */
     bool unswept;         /* something passed by swept stands: its end, and the place that was swept; any of them */
@@ -27,7 +29,7 @@ struct lane_ends {
 };
 
 /* Batch seq was replayed; and the last one was. */
-void lane_ends_batch(struct lane_ends *e, const struct kept_users *users, int64_t seq);
+void lane_ends_batch(struct lane_ends *e, const struct kept_users *users, const struct coupon *definition, int64_t seq);
 void lane_ends_end(struct lane_ends *e, const struct kept_users *users, int64_t tail_seq);
 
 /* Report what is wrong, after all parts. */

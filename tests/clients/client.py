@@ -28,4 +28,4 @@ print(json.dumps({
     "title": changed.title, "discount_minor": held.discount_minor, "states": [held.state, redeemed.state, reversed_.state],
     "refused": refused.code, "campaign": read.metadata["campaign"], "total": read.cap.total,
     "checked": [checked.ok, checked.discount_minor, checked.remaining],
-    "found": [found.code, found.reason, found.missing_minor]}))
+    "found": [found.problem, found.reason, found.missing_minor]}))

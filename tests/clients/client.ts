@@ -48,5 +48,5 @@ const read = good(await shop.GET('/coupons/{coupon}', { params: { path: { coupon
 console.log(JSON.stringify({
   title: changed.title, discount_minor: held.discount_minor, states: [held.state, redeemed.state, reversed.state],
   refused: refused.error?.code, campaign: read.metadata['campaign'], total: read.cap.total,
-  checked: [checked.ok, checked.discount_minor, checked.remaining], found: [found?.code, found?.reason, found?.missing_minor],
+  checked: [checked.ok, checked.discount_minor, checked.remaining], found: [found?.problem, found?.reason, found?.missing_minor],
 }));

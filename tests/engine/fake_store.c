@@ -696,7 +696,7 @@ static int64_t first_due(const struct batch *b, int64_t after_ms, int64_t after_
     int64_t first = INT64_MAX;
 
     for (size_t i = 0; i < b->count; i++) {
-        int64_t due_ms = (entry_members[b->entries[i].kind] & HAS_SLOT) && b->entries[i].n < 0 ? entry_due(&b->entries[i]) : 0;
+        int64_t due_ms = (entry_members[b->entries[i].kind] & HAS_SLOT) && b->entries[i].n < 0 ? entry_due_key(&b->entries[i]) : 0;
 
         if ((due_ms > after_ms || (due_ms == after_ms && b->head.seq > after_seq)) && due_ms < first)
             first = due_ms;

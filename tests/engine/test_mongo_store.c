@@ -843,7 +843,7 @@ static const char *all_due(const char *coupon, int64_t lane, int64_t after_ms, i
 
             text = arena_printf(&arena, "%s%s%d", text, i ? " " : "", (int)found[i]->head.seq);
             for (size_t k = 0; k < found[i]->count; k++) { /* the first of its times after the place */
-                int64_t due = entry_due(&found[i]->entries[k]);
+                int64_t due = entry_due_key(&found[i]->entries[k]);
 
                 if (due && (due > after_ms || (due == after_ms && found[i]->head.seq > after_seq)) && (!first || due < first))
                     first = due;

@@ -95,8 +95,10 @@ class Slot:
         """The entry is about what stands here: its state, its generation, its user; and it comes in time."""
         assert self.state in states and self.current == (g or entry["g"]) and self.alias == entry["alias"], \
             f"{entry} meets {self.state} {self.current} of {self.alias}"
-        if self.state != "redeemed" and self.due:
-            assert (entry["at"] >= self.due) if late else (entry["at"] < self.due), f"due {self.due}, and {entry}"
+        dues = [self.due, entry.get("ends") if self.state == "issued" else None]  # the coupon's end ends what is issued
+        due = min((d for d in dues if d), default=None)
+        if self.state != "redeemed" and due:
+            assert (entry["at"] >= due) if late else (entry["at"] < due), f"due {due}, and {entry}"
 
     def extend(self, entry):
         self.standing(entry, "reserved")

@@ -22,6 +22,10 @@ def ms(text):
     return round(datetime.datetime.fromisoformat(text).timestamp() * 1000)
 
 
+def text_of(at):
+    return datetime.datetime.fromtimestamp(at / 1000, datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def settled(body, at):
     """Without the end of a hold that is over: the ledger may say so a little later."""
     over = body.get("state") == "issued" and body["reserved_until"] and ms(body["reserved_until"]) <= at
@@ -59,6 +63,7 @@ class Redemption:
     slot: Slot = None
     base: object = None
     due: int = None
+    own: int = None      # of an issued one: its end by valid_for_s
     held: object = None  # the last hold on it
     extended: int = 0
     issued: bool = False  # before anything else
@@ -340,7 +345,9 @@ class Coupon:
         at = ms(body["at"])
         assert abs(at - f["at"]) < 10_000, f"at {body['at']}"
         until = at + self.reserve_ms(f["reserve_s"]) if f["state"] == "reserved" else None
-        valid = self.valid_until(at) if f["state"] == "issued" else None
+        if r.issued:
+            r.own = at + self.d["valid_for_s"] * 1000 if self.d["valid_for_s"] else None
+        valid = self.valid_until(r) if r.issued else None
         r.due = until or valid
         self.check_body(body, r, f, {"slot": slot.n if slot else None, "code": slot.code if slot else None, "from": None,
                                      "ordinal": self.ordinals[lane], "reserved_until": until, "valid_until": valid,
@@ -392,9 +399,21 @@ class Coupon:
     def reserve_ms(self, reserve_s):
         return (reserve_s or self.d["reserve_s"]) * 1000
 
-    def valid_until(self, at):
-        ends = [at + self.d["valid_for_s"] * 1000] if self.d["valid_for_s"] else []
-        return min(ends + ([ms(self.d["ends_at"])] if self.d["ends_at"] else []), default=None)
+    def valid_until(self, r):
+        return min(([r.own] if r.own else []) + ([ms(self.d["ends_at"])] if self.d["ends_at"] else []), default=None)
+
+    def become(self, at, definition):
+        """What is issued follows the coupon's end of now."""
+        self.settle(at)
+        self.d = definition
+        for r in self.by_id.values():
+            if r.state == "issued":
+                r.due = self.valid_until(r)
+                r.body = {**r.body, "valid_until": r.due and text_of(r.due)}
+        self.settle(at)
+
+    def issued(self):
+        return sum(r.state == "issued" and not self.hold_on(r) for r in self.takings)
 
     def check_body(self, body, r, f, more):
         times = {k: more.pop(k) for k in ("reserved_until", "valid_until")}
@@ -428,7 +447,7 @@ class Coupon:
                     "cancel": lambda: self.ends(at, r, "cancelled")}[verb]()
         if state == "redeemed" and verb in ("reserve", "redeem"):
             spent = self.hold_on(r) or r
-            if verb == "redeem" and spent.is_for(order):
+            if verb == "redeem" and (order is None or spent.is_for(order)):
                 return Answer(200, body=spent.shown())
             raise Refused("code_taken")
         if state == "redeemed" and verb == "reverse":

@@ -35,7 +35,7 @@ PROBLEMS = {
     "code_taken": (409, False),
     "transaction_in_progress": (409, True),
     "order_not_eligible": (409, False),
-    "user_cap_reached": (409, False),
+    "user_cap_reached": (409, None),
     "user_daily_cap_reached": (409, True),
     "daily_cap_reached": (409, True),
     "budget_reached": (409, True),

@@ -58,7 +58,7 @@ lease_ms = 1000
 # Of the copy that most tests share, and with it one key and one address: together they may look for more codes than one caller.
 GUESSES = """\
 [guesses]
-per_key = 0
+per_user = 0
 per_address = 0
 keys_per_address = 0
 """

@@ -367,15 +367,15 @@ def told(client, coupon, user, code, want):
         reply.problem(want)
         assert (reply.header("Retry-After") is not None) == (want == "transaction_in_progress"), reply
     checked = client.post(f"/coupons/{coupon}/check", {"user": user, "code": code}).ok()
-    assert (checked["ok"], checked["code"]) == (False, want), checked
+    assert (checked["ok"], checked["problem"]) == (False, want), checked
     return reply
 
 
 def found(client, coupon, code, user):
     """Why it is not to be had, by resolve; None: it shows nothing."""
     shown = [item for item in items(client, code, user) if item["coupon"] == coupon]
-    assert all(item == {"coupon": coupon, "ok": False, "code": item["code"], "discount_minor": 0} for item in shown), shown
-    return shown[0]["code"] if shown else None
+    assert all(item == {"coupon": coupon, "ok": False, "problem": item["problem"], "discount_minor": 0} for item in shown), shown
+    return shown[0]["problem"] if shown else None
 
 
 def test_a_code_on_paper_is_nobody_s_until_it_is_spent(stack, storefront):
@@ -486,10 +486,10 @@ def test_a_code_alone_finds_its_coupons(stack, storefront, ops):
     amount = {"kind": "amount", "amount_minor": 300, "currency": "EUR"}
     one = imported(stack, ["IN-TWO-1", "ONLY-1"], discount=amount)
     two = imported(stack, ["IN-TWO-1"], discount={**amount, "min_spend_minor": 1000})
-    assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": True, "code": None, "discount_minor": 300}]
+    assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": True, "problem": None, "discount_minor": 300}]
     found = {i["coupon"]: i for i in items(storefront, "IN-TWO-1")}
-    assert found == {one: {"coupon": one, "ok": True, "code": None, "discount_minor": 300},
-                     two: {"coupon": two, "ok": False, "code": "order_not_eligible", "reason": "no_order", "missing_minor": None,
+    assert found == {one: {"coupon": one, "ok": True, "problem": None, "discount_minor": 300},
+                     two: {"coupon": two, "ok": False, "problem": "order_not_eligible", "reason": "no_order", "missing_minor": None,
                            "discount_minor": 0}}
     short = {i["coupon"]: i for i in items(storefront, "IN-TWO-1", order={"amount_minor": 580, "currency": "EUR"})}
     assert (short[two]["reason"], short[two]["missing_minor"]) == ("min_spend", 420) and "reason" not in short[one], short
@@ -497,16 +497,16 @@ def test_a_code_alone_finds_its_coupons(stack, storefront, ops):
     assert {i["coupon"]: (i["ok"], i["discount_minor"]) for i in with_order} == {one: (True, 300), two: (True, 300)}
     storefront.take(one, "me", code="ONLY-1").expect(201)
     for user in ("me", "other"):
-        assert items(storefront, "ONLY-1", user) == [{"coupon": one, "ok": False, "code": "code_taken", "discount_minor": 0}]
+        assert items(storefront, "ONLY-1", user) == [{"coupon": one, "ok": False, "problem": "code_taken", "discount_minor": 0}]
 
 
 def test_a_storefront_finds_active_coupons_only(stack, storefront, ops):
     coupon = imported(stack, ["PAUSED-CODE"])
     stack.patch(coupon, {"state": "paused"})
     assert items(storefront, "PAUSED-CODE") == []
-    assert items(ops, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "code": "coupon_not_active", "discount_minor": 0}]
+    assert items(ops, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "problem": "coupon_not_active", "discount_minor": 0}]
     stack.patch(coupon, {"state": "active", "ends_at": "2020-01-01T00:00:00Z"})
-    assert items(storefront, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "code": "coupon_ended", "discount_minor": 0}]
+    assert items(storefront, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "problem": "coupon_ended", "discount_minor": 0}]
 
 
 def test_loose_codes_are_found_as_they_are_typed(stack, storefront):

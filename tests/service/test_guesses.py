@@ -1,6 +1,5 @@
-"""Guessing codes: what is not found is counted per key and per address, over all workers, and who guesses too much waits."""
+"""Guessing codes: what is not found is counted per user, over all keys and workers, and who guesses too much waits."""
 import collections
-import dataclasses
 import itertools
 import time
 
@@ -11,14 +10,15 @@ from client import Http
 from stack import SETTINGS, WORKERS, Stack, wait_until
 from swarm import Call, DirectWay, HttpWay, by_code, swarm, take
 
-PER_KEY, PER_ADDRESS, KEYS = 20, 30, 25  # a minute: who has passed it waits for some seconds, and cannot slip through meanwhile
+PER_USER, PER_ADDRESS, KEYS = 20, 30, 25  # a minute: who has passed it waits for some seconds, and cannot slip through meanwhile
 RIGHT, THEIRS = "RIGHT-{}", "THEIRS-{}"
+users = (f"guesser-{i}" for i in itertools.count())
 sources = (f"127.7.{i // 250}.{i % 250 + 1}" for i in itertools.count())
 
 
 @pytest.fixture(scope="module")
 def guarded(stack):
-    s = Stack(SETTINGS + f"[guesses]\nper_key = {PER_KEY}\nper_address = {PER_ADDRESS}\nkeys_per_address = {KEYS}\n", beside=stack)
+    s = Stack(SETTINGS + f"[guesses]\nper_user = {PER_USER}\nper_address = {PER_ADDRESS}\nkeys_per_address = {KEYS}\n", beside=stack)
     try:
         yield s.start()
         s.verify()
@@ -37,12 +37,12 @@ def coupon(guarded):
     return made
 
 
-def guess(kind, coupon, code, number):
+def guess(kind, coupon, code, number, user):
     """A call that names the code."""
     if kind == "take":
-        return take(coupon, "me", f"k-{number}", code=code)
+        return take(coupon, user, f"k-{number}", code=code)
     target = "/coupons/-/resolve" if kind == "resolve" else f"/coupons/{coupon}/check"
-    return Call("POST", target, {"user": "me", "code": code})
+    return Call("POST", target, {"user": user, "code": code})
 
 
 def was_told(reply):
@@ -59,77 +59,95 @@ def due(per_minute, began):
     return per_minute + per_minute * (time.monotonic() - began) / 60 + 1
 
 
-def refused_though_right(shop, coupon, first):
+def refused_though_right(shop, coupon, first, user):
     """(reply, code) of one of ten right codes, that was refused. A guess becomes due every few seconds, and right codes use none up:
     before each a wrong one is to be refused."""
     for i in range(first, first + 10):
-        while was_told(shop.take(coupon, "me", code="WRONG")):
+        while was_told(shop.take(coupon, user, code="WRONG")):
             pass
-        reply = shop.take(coupon, "me", code=RIGHT.format(i))
+        reply = shop.take(coupon, user, code=RIGHT.format(i))
         if not was_told(reply):
             return reply, RIGHT.format(i)
     raise AssertionError(f"ten codes are no guesses\n{reply}")
 
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])
-def test_a_thousand_guesses_with_one_key_are_stopped_wherever_they_come_from(guarded, coupon, kind):
-    """Through nginx from eight addresses, and past it to both workers from two more. None of them reaches its own limit."""
-    key = guarded.new_key("storefront")
-    connections = 10
-    ways = [HttpWay(guarded.port, key, next(sources)) for _ in range(8)]
-    ways += [DirectWay(guarded.var / "run" / f"worker-{i}.sock", key, next(sources)) for i in range(WORKERS)]
+def test_a_thousand_guesses_for_one_user_are_stopped_wherever_they_come_from(guarded, coupon, kind):
+    """With five keys, through nginx from eight addresses, and past it to both workers from two more. Nobody else is stopped."""
+    keys, user, connections = [guarded.new_key("storefront") for _ in range(5)], next(users), 10
+    ways = [HttpWay(guarded.port, keys[i % 5], next(sources)) for i in range(8)]
+    ways += [DirectWay(guarded.var / "run" / f"worker-{i}.sock", keys[i], next(sources)) for i in range(WORKERS)]
     began = time.monotonic()
-    calls = swarm(ways, [guess(kind, coupon, f"WRONG-{i}", i) for i in range(1000)], connections)
+    calls = swarm(ways, [guess(kind, coupon, f"WRONG-{i}", i, user) for i in range(1000)], connections)
     told = sum(was_told(call.reply) for call in calls)
     policies = collections.Counter(call.reply.header("RateLimit-Policy") for call in calls)
-    assert PER_KEY <= told <= due(PER_KEY, began) + connections, (by_code(calls), policies)
+    assert PER_USER <= told <= due(PER_USER, began) + connections, (by_code(calls), policies)
     # a right code is no exception, or the refusal would tell which ones are right
-    refused, right = refused_though_right(Http(guarded.port, key, next(sources)), coupon,
-                                          50 + 10 * ["take", "check", "resolve"].index(kind))
-    assert refused.header("RateLimit-Policy") == f'"guesses-key";q={PER_KEY};w=60', refused
-    assert refused.header("RateLimit") == f'"guesses-key";r=0;t={refused.header("Retry-After")}', refused
-    Http(guarded.port, guarded.new_key("storefront"), next(sources)).take(coupon, "me", code=right).expect(201)
+    shop = Http(guarded.port, keys[0], next(sources))
+    refused, right = refused_though_right(shop, coupon, 50 + 10 * ["take", "check", "resolve"].index(kind), user)
+    assert refused.header("RateLimit-Policy") == f'"guesses-user";q={PER_USER};w=60', refused
+    assert refused.header("RateLimit") == f'"guesses-user";r=0;t={refused.header("Retry-After")}', refused
+    shop.take(coupon, next(users), code=right).expect(201)
 
 
-def test_one_address_is_stopped_whatever_keys_it_has(guarded, coupon):
-    source, connections = next(sources), 10
-    fresh, *keys = [guarded.new_key("storefront") for _ in range(5)]
-    began = time.monotonic()
-    calls = swarm([HttpWay(guarded.port, key, source) for key in keys],
-                  [dataclasses.replace(guess("resolve", coupon, f"WRONG-{i}", i), via=i % 4) for i in range(4 * (PER_KEY - 2))], connections)
-    told = sum(was_told(call.reply) for call in calls)
-    assert PER_ADDRESS <= told <= due(PER_ADDRESS, began) + connections, by_code(calls)
-    refused, right = refused_though_right(Http(guarded.port, fresh, source), coupon, 10)
-    assert refused.header("RateLimit-Policy") == f'"guesses-address";q={PER_ADDRESS};w=60', refused
-    Http(guarded.port, keys[0], next(sources)).take(coupon, "me", code=right).expect(201)
+def test_a_visitor_who_guesses_stops_nobody_else_of_the_shop(guarded, coupon):
+    """One key, one address: the shop's server. A visitor sends three hundred wrong codes; the others mistype, and are told so."""
+    shop, guesser = Http(guarded.port, guarded.new_key("storefront"), next(sources)), next(users)
+    refused = [shop.post("/coupons/-/resolve", {"user": guesser, "code": f"WRONG-{i}"}) for i in range(300)]
+    assert not was_told(refused[-1])
+    for i in range(2 * PER_ADDRESS):
+        shop.take(coupon, next(users), code=f"MISTYPED-{i}").problem("code_not_found")
+    shop.take(coupon, next(users), code=RIGHT.format(10)).expect(201)
+    items = [{"key": "of-the-guesser", "user": guesser, "code": RIGHT.format(11)},
+             {"key": "of-another", "user": next(users), "code": RIGHT.format(12)}]
+    for _ in range(PER_USER):  # a guess becomes due every few seconds
+        shop.take(coupon, guesser, code="WRONG")
+    answers = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+    assert [answer["status"] for answer in answers] == [429, 201], answers
+    assert (answers[0]["body"]["code"], answers[0]["body"]["retry"]) == ("rate_limited", True)
 
 
 def test_what_one_batch_guessed_is_all_owed(guarded, coupon):
-    shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
+    shop, user = Http(guarded.port, guarded.new_key("storefront"), next(sources)), next(users)
     target = f"/coupons/{coupon}/redemptions/batch"
-    items = [{"key": f"b-{i}", "user": "me", "code": f"WRONG-{i}"} for i in range(6 * PER_KEY)]
+    items = [{"key": f"b-{i}", "user": user, "code": f"WRONG-{i}"} for i in range(6 * PER_USER)]
     answers = shop.post(target, {"items": items}).ok()["items"]
     assert {answer["body"]["code"] for answer in answers} == {"code_not_found"}
-    refused = shop.post(target, {"items": items[:1]})
+    [refused] = shop.post(target, {"items": items[:1]}).ok()["items"]
+    assert (refused["status"], refused["body"]["code"]) == (429, "rate_limited")
+    refused = shop.take(coupon, user, code=RIGHT.format(20))
     assert not was_told(refused)
-    assert 250 <= int(refused.header("Retry-After")) <= 300 + 60 / PER_KEY, "so many take six minutes, of which one is free"
-    assert not was_told(shop.take(coupon, "me", code=RIGHT.format(20)))
-    assert shop.post(target, {"items": [{"key": "b", "user": "me"}]}).ok()["items"][0]["status"] == 201, "it names no code"
-    shop.get(f"/coupons/{coupon}/users/me").expect(200)
+    assert 250 <= int(refused.header("Retry-After")) <= 300 + 60 / PER_USER, "so many take six minutes, of which one is free"
+    assert shop.post(target, {"items": [{"key": "b", "user": user}]}).ok()["items"][0]["status"] == 201, "it names no code"
+    shop.get(f"/coupons/{coupon}/users/{user}").expect(200)
 
 
 def test_batches_that_are_sent_at_once_are_owed_before_any_is_looked_up(guarded, coupon):
-    """One batch may try all that it names; of fourteen that are sent together, one is let in."""
-    key = guarded.new_key("storefront")
+    """One batch may try all that it names for a user; of fourteen that are sent together, one is let in."""
+    key, user = guarded.new_key("storefront"), next(users)
     ways = [HttpWay(guarded.port, key, next(sources)) for _ in range(14)]
-    items = [[{"key": f"c-{i}-{k}", "user": "me", "code": f"WRONG-{i}-{k}"} for k in range(500)] for i in range(14)]
+    items = [[{"key": f"c-{i}-{k}", "user": user, "code": f"WRONG-{i}-{k}"} for k in range(500)] for i in range(14)]
     calls = swarm(ways, [Call("POST", f"/coupons/{coupon}/redemptions/batch", {"items": batch}) for batch in items], 14)
-    assert sum(was_told(call.reply) for call in calls) == 1, by_code(calls)
+    told = [{item["body"]["code"] for item in call.reply.ok()["items"]} for call in calls]
+    assert sorted(told, key=str) == [{"code_not_found"}] + 13 * [{"rate_limited"}], told
+
+
+def test_right_codes_pass_however_many(guarded):
+    """Two batches of a thousand at once, each item of another customer."""
+    codes = [f"GIFT-{i:04}" for i in range(2000)]
+    made = guarded.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any"})
+    guarded.import_codes(made, codes)
+    shop = [HttpWay(guarded.port, guarded.new_key("storefront"), next(sources))]
+    items = [{"key": f"g-{code}", "user": f"of {code}", "code": code} for code in codes]
+    calls = swarm(shop, [Call("POST", f"/coupons/{made}/redemptions/batch", {"items": items[i:i + 1000]}) for i in (0, 1000)], 2)
+    told = collections.Counter((item["status"], item["body"].get("code")) if item["status"] != 201 else 201
+                               for call in calls for item in call.reply.ok()["items"])
+    assert told == {201: 2000}, told
 
 
 def test_what_is_found_is_no_guess(guarded, coupon):
     shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
-    for i in range(3 * PER_KEY):
+    for i in range(3 * PER_USER):
         assert shop.post("/coupons/-/resolve", {"user": "finder", "code": RIGHT.format(30 + i % 20)}).ok()["items"]
     assert shop.post(f"/coupons/{coupon}/check", {"user": "finder", "code": RIGHT.format(30)}).ok()["ok"]
     shop.take(coupon, "finder", code=RIGHT.format(30)).expect(201)
@@ -139,22 +157,23 @@ def test_what_is_found_is_no_guess(guarded, coupon):
         assert {answer["status"] for answer in answers} == {201}
 
 
-def a_new_key_is_stopped(guarded, kind, coupon, codes):
-    """Whoever sends these codes, one after the other, is told of as many as one key may look for."""
+def a_new_user_is_stopped(guarded, kind, coupon, codes):
+    """Whoever sends these codes, one after the other, is told of as many as one user may look for."""
+    user = next(users)
     shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
     began, told = time.monotonic(), 0
-    while told < 10 * PER_KEY:
-        call = guess(kind, coupon, codes[told % len(codes)], told)
+    while told < 10 * PER_USER:
+        call = guess(kind, coupon, codes[told % len(codes)], told, user)
         if not was_told(shop.request(call.method, call.target, call.body, idempotency_key=call.key)):
             break
         told += 1
-    assert PER_KEY <= told <= due(PER_KEY, began), f"{codes[0]}: {told} were answered"
+    assert PER_USER <= told <= due(PER_USER, began), f"{codes[0]}: {told} were answered"
 
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])
 def test_an_unknown_code_and_somebody_else_s_are_counted_alike(guarded, coupon, kind):
-    a_new_key_is_stopped(guarded, kind, coupon, ["UNKNOWN"])
-    a_new_key_is_stopped(guarded, kind, coupon, [THEIRS.format(i) for i in range(10)])
+    a_new_user_is_stopped(guarded, kind, coupon, ["UNKNOWN"])
+    a_new_user_is_stopped(guarded, kind, coupon, [THEIRS.format(i) for i in range(10)])
 
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])
@@ -165,11 +184,11 @@ def test_a_code_on_paper_that_somebody_else_has_is_counted_and_one_s_own_is_not(
     for user, code, state in (("other", "HELD-1", "reserved"), ("other", "SPENT-2", "redeemed"), ("me", "MINE-3", "reserved"),
                               ("me", "MINE-4", "redeemed")):
         shop.take(flyers, user, code=code, state=state).expect(201)
-    a_new_key_is_stopped(guarded, kind, flyers, ["HELD-1"])
-    a_new_key_is_stopped(guarded, kind, flyers, ["SPENT-2"])
+    a_new_user_is_stopped(guarded, kind, flyers, ["HELD-1"])
+    a_new_user_is_stopped(guarded, kind, flyers, ["SPENT-2"])
     careless = Http(guarded.port, guarded.new_key("storefront"), next(sources))
-    for number in range(2 * PER_KEY):
-        call = guess(kind, flyers, f"MINE-{3 + number % 2}", number)
+    for number in range(2 * PER_USER):
+        call = guess(kind, flyers, f"MINE-{3 + number % 2}", number, "me")
         assert was_told(careless.request(call.method, call.target, call.body, idempotency_key=call.key))
 
 
@@ -179,22 +198,23 @@ def test_codes_on_paper_that_somebody_else_has_are_counted_in_a_batch(guarded):
     guarded.client("storefront").take(flyers, "other", code="HELD-1", state="reserved").expect(201)
     guarded.client("storefront").take(flyers, "other", code="SPENT-2").expect(201)
     shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
-    items = [{"key": f"p-{i}", "user": "me", "code": ["HELD-1", "SPENT-2"][i % 2]} for i in range(2 * PER_KEY)]
+    user = next(users)
+    items = [{"key": f"p-{i}", "user": user, "code": ["HELD-1", "SPENT-2"][i % 2]} for i in range(2 * PER_USER)]
     answers = shop.post(f"/coupons/{flyers}/redemptions/batch", {"items": items}).ok()["items"]
     assert {answer["body"]["code"] for answer in answers} == {"transaction_in_progress", "code_taken"}
-    assert not was_told(shop.take(flyers, "me", code="UNKNOWN"))
+    assert not was_told(shop.take(flyers, user, code="UNKNOWN"))
 
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])
 def test_a_code_that_must_be_sent_and_may_be_typed_anyhow_is_guessed_no_faster(guarded, kind):
     typed = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported", "claim": "present", "match": "loose"})
     guarded.import_codes(typed, ["TYPED-1"])
-    a_new_key_is_stopped(guarded, kind, typed, ["typed 2", "T-Y-P-E-D-3", " Typed--4 "])
+    a_new_user_is_stopped(guarded, kind, typed, ["typed 2", "T-Y-P-E-D-3", " Typed--4 "])
 
 
 def test_who_may_list_all_codes_is_not_counted(guarded, coupon):
     ops = Http(guarded.port, guarded.key("ops"), next(sources))
-    for i in range(2 * PER_KEY):
+    for i in range(2 * PER_USER):
         ops.get(f"/coupons/{coupon}/codes/WRONG-{i}").problem("code_not_found")
         assert ops.post("/coupons/-/resolve", {"user": "me", "code": f"WRONG-{i}"}).ok()["items"] == []
 
@@ -204,12 +224,12 @@ def test_metrics_tell_of_guesses(guarded, coupon):
         found = exposition.read(guarded.client("ops").get("/coupons/-/metrics").expect(200).body.decode())
         return [exposition.total(found, f"coupons_{name}_total") for name in ("codes_not_found", "guesses_refused")]
 
-    before = counted()
+    before, user = counted(), next(users)
     shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
     shop.post(f"/coupons/{coupon}/redemptions/batch",
-              {"items": [{"key": f"m-{i}", "user": "me", "code": "WRONG"} for i in range(2 * PER_KEY)]}).expect(200)
-    assert not was_told(shop.take(coupon, "me", code="WRONG"))
-    assert [now - then for now, then in zip(counted(), before)] == [2 * PER_KEY, 1]
+              {"items": [{"key": f"m-{i}", "user": user, "code": "WRONG"} for i in range(2 * PER_USER)]}).expect(200)
+    assert not was_told(shop.take(coupon, user, code="WRONG"))
+    assert [now - then for now, then in zip(counted(), before)] == [2 * PER_USER, 1]
 
 
 # ---- keys that are none ----

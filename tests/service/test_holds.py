@@ -1,4 +1,6 @@
 """Handing out, holding, redeeming, cancelling and returning: the table of calls and states, call by call."""
+import csv
+
 import pytest
 
 from client import keys
@@ -7,6 +9,7 @@ from swarm import Call, swarm
 from swarm import step as swarm_step
 from swarm import take as swarm_take
 from test_coupons import walk
+from test_redemptions import later
 
 VERBS = ("reserve", "redeem", "cancel", "reverse")
 
@@ -52,7 +55,7 @@ TABLE = {  # now: what (reserve, redeem, cancel, reverse) get: a status, or a pr
     "issued": (201, 200, 200, T),
     "held": ("transaction_in_progress", "transaction_in_progress", "transaction_in_progress", T),
     "reserved": (200, 200, 200, T),
-    "redeemed": ("code_taken", "code_taken", T, 200),
+    "redeemed": ("code_taken", 200, T, 200),
     "cancelled": (T, T, 200, T),
     "expired": (E, E, 200, T),
     "reversed": (T, T, T, 200),
@@ -101,6 +104,49 @@ def test_a_hold_on_an_issued_one_is_a_redemption_of_its_own(stack, storefront):
                         and [(r["id"], r["state"]) for r in seen] == states and seen)
     assert [r["id"] for r in walk(storefront, f"/coupons/{coupon}/redemptions?user=u&limit=1")[0]] == [r["id"] for r in listed]
     stack.verify(coupon)
+
+
+def test_the_return_page_and_the_payment_webhook_both_redeem(stack, storefront):
+    """Neither knows of the other, and the shop has named no order: both get the redemption. Another order does not."""
+    for redemption in (storefront.take(stack.coupon(slots=1), "u", state="reserved").ok(201), make(stack, storefront, "issued")):
+        page = step(storefront, redemption, "redeem", "return-page").ok()
+        assert step(storefront, redemption, "redeem", "webhook").ok() == page
+        step(storefront, redemption, "redeem", "another", order={"id": "other"}).problem("code_taken")
+        assert get(storefront, redemption) == page
+        stack.verify(redemption["coupon"])
+
+
+def test_whom_their_own_holds_stop_is_told_which_and_goes_on(stack, storefront):
+    """Two tabs: the second basket's hold is refused for the first's. The shop cancels that, and repeats the call."""
+    coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 3})
+    at = f"/coupons/{coupon}/redemptions"
+    storefront.take(coupon, "u").expect(201)
+    holds = [storefront.take(coupon, "u", state="reserved", reserve_s=s).ok(201)["id"] for s in (600, 60)]
+    refused = storefront.take(coupon, "u", "second-tab", state="reserved", order={"id": "b"})
+    problem = refused.problem("user_cap_reached")
+    assert (problem["retry"], problem["held"]) == (True, holds) and 50 <= int(refused.header("Retry-After")) <= 60, refused
+    [item] = storefront.post(f"{at}/batch", {"items": [{"key": "in-a-batch", "user": "u"}]}).ok()["items"]
+    assert (item["status"], item["body"]["retry"], item["body"]["held"]) == (409, True, holds), item
+    storefront.post(f"{at}/{holds[1]}/cancel").expect(200)
+    hold = storefront.take(coupon, "u", "second-tab", state="reserved", order={"id": "b"}).ok(201)
+    for rid in (holds[0], hold["id"]):
+        storefront.post(f"{at}/{rid}/redeem", {}, idempotency_key=f"spend {rid}").expect(200)
+    reply = storefront.take(coupon, "u")
+    problem = reply.problem("user_cap_reached")
+    assert problem["retry"] is False and "held" not in problem and not reply.header("Retry-After"), "all are spent"
+    stack.verify(coupon)
+
+
+def test_a_hold_that_makes_no_difference_is_not_named(stack, storefront):
+    """Lowering the cap: what is spent reaches it alone. And a hold on an issued one gives nothing back."""
+    coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 2})
+    storefront.take(coupon, "u").expect(201)
+    storefront.take(coupon, "u", state="reserved").expect(201)
+    stack.patch(coupon, {"cap": {"per_user": 1}})
+    assert storefront.take(coupon, "u").problem("user_cap_reached")["retry"] is False
+    issued = storefront.take(coupon, "v", state="issued").ok(201)
+    step(storefront, issued, "reserve").expect(201)
+    assert storefront.take(coupon, "v").problem("user_cap_reached")["retry"] is False
 
 
 def test_a_step_under_the_same_key_gets_its_first_answer_again(stack, storefront):
@@ -176,6 +222,61 @@ def test_a_step_of_what_was_never_given_is_not_found(stack, storefront, verb, ri
     coupon = stack.coupon(slots=1)
     step(storefront, {"coupon": coupon, "id": rid}, verb).problem("redemption_not_found")
     step(storefront, {"coupon": "never-made", "id": "0-1"}, verb).problem("coupon_not_found")
+
+
+def test_what_was_issued_follows_the_coupon_s_end(stack, storefront, ops):
+    """A campaign is extended: those who have it may spend it. It is cut short: for them too. The first answer is repeated as it was."""
+    coupon = stack.coupon(slots=9, valid_for_s=3600, ends_at=later(600))
+    end, at = ops.get(f"/coupons/{coupon}").ok()["ends_at"], f"/coupons/{coupon}/redemptions"
+    first = storefront.take(coupon, f"{coupon}-u", "k", state="issued").expect(201)
+    issued, held = first.json(), storefront.take(coupon, f"{coupon}-v", state="issued").ok(201)
+    assert issued["valid_until"] == end
+
+    def seen(redemption):
+        """Wherever it is read."""
+        user, rid = redemption["user"], redemption["id"]
+        listed = {r["id"]: r for r in walk(storefront, f"{at}?state=issued")[0]}
+        rows = csv.DictReader(storefront.get(f"{at}?user={user}", headers={"Accept": "text/csv"}).expect(200).body.decode().splitlines())
+        found = [get(storefront, redemption), *storefront.get(f"{at}?user={user}").ok()["items"], *rows,
+                 *storefront.get(f"/coupons/{coupon}/users/{user}").ok()["redemptions"], listed[rid],
+                 *storefront.get(f"/coupons/-/redemptions?user={user}").ok()["items"]]
+        assert len({(r["id"], r["state"], r["valid_until"]) for r in found}) == 1, found
+        return found[0]["valid_until"]
+
+    stack.patch(coupon, {"ends_at": later(7200)})
+    assert end < seen(issued) < ops.get(f"/coupons/{coupon}").ok()["ends_at"], "by valid_for_s"
+    stack.patch(coupon, {"ends_at": None})
+    assert storefront.post(f"{at}/{issued['id']}/redeem", {}, idempotency_key="spend").ok()["valid_until"] > end
+    stack.patch(coupon, {"ends_at": later(60)})
+    soon = ops.get(f"/coupons/{coupon}").ok()["ends_at"]
+    assert seen(held) == soon < end
+    assert get(storefront, issued)["valid_until"] > end, "as it was when it was spent"
+    again = storefront.take(coupon, issued["user"], "k", state="issued").expect(201)
+    assert again.body == first.body and again.header("Idempotent-Replayed") == "true"
+    hold = step(storefront, held, "reserve").ok(201)
+    stack.patch(coupon, {"ends_at": later(-1)})
+    assert step(storefront, hold, "redeem").ok()["state"] == "redeemed", "a hold made in time"
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("policy", ["exact", "none"])
+def test_cutting_a_campaign_short_takes_back_what_is_issued(stack, storefront, ops, policy):
+    coupon = stack.coupon(slots=200 if policy == "exact" else 0, cap={"policy": policy, "total": 200 if policy == "exact" else None})
+    issued = [storefront.take(coupon, f"u-{i}", state="issued").ok(201) for i in range(5)]
+
+    def in_wallet():
+        return [i["held"] for i in walk(storefront, f"/coupons/-/users/{issued[1]['user']}")[0] if i["coupon"] == coupon]
+
+    assert in_wallet() == [1]
+    stack.patch(coupon, {"ends_at": later(1)})
+    wait_until("the ledger to say so", lambda: stack.counts(coupon)["issued"] == 0)
+    assert {get(storefront, r)["state"] for r in issued} == {"expired"}
+    step(storefront, issued[0], "redeem").problem("reservation_expired")
+    assert in_wallet() == []
+    stack.patch(coupon, {"ends_at": None})
+    assert get(storefront, issued[0])["state"] == "expired", "what has ended stays so"
+    storefront.take(coupon, "u-0", state="issued").expect(201)
+    stack.verify(coupon)
 
 
 def test_who_finds_it_held_is_told_for_how_long(stack, storefront):

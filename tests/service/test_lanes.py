@@ -227,7 +227,7 @@ def test_a_check_does_not_promise_what_other_lanes_have_taken(stack, storefront,
     for user in itertools.islice(users_of(1, 4), 7):
         storefront.take(coupon, user).expect(201)
     told = storefront.post(f"/coupons/{coupon}/check", {"user": next(users_of(2, 4))}).ok()
-    assert (told["ok"], told["code"], told["remaining"], told["remaining_today"]) == (False, "sold_out", 0, 0), told
+    assert (told["ok"], told["problem"], told["remaining"], told["remaining_today"]) == (False, "sold_out", 0, 0), told
     check_lanes(stack, coupon)
 
 

@@ -218,7 +218,7 @@ class Driver:
             reply.problem(code)
             return
         told = reply.ok()
-        same("ok and code", (told["ok"], told["code"]), (ok, code))
+        same("ok and code", (told["ok"], told["problem"]), (ok, code))
         same("why", (told.get("reason"), told.get("missing_minor")), misfit)
         if ok:
             same("discount_minor", told["discount_minor"], given)
@@ -241,7 +241,7 @@ class Driver:
         same("the code's coupons", [item["coupon"] for item in told], [c.id] if want else [])
         if want:
             why = (told[0].get("reason"), told[0].get("missing_minor"))
-            same("ok and why not", (told[0]["ok"], told[0]["code"], why), want[:3])
+            same("ok and why not", (told[0]["ok"], told[0]["problem"], why), want[:3])
             assert not want[0] or told[0]["discount_minor"] == want[3], (told, want)
 
     # ---- reads ----
@@ -304,6 +304,8 @@ class Driver:
         if reply is not None and (change.get("state") or change.get("starts_at") == far or change.get("ends_at") == past):
             for _ in range(3):
                 self.chance.choice([self.take, self.step, self.check])(c)
+            c.settle(now_ms())
+            wait_until("the ledger to say what ended", lambda: self.stack.counts(c.id)["issued"] == c.issued())
             self.change(c, {"state": "active", "starts_at": None, "ends_at": chance.choice([None, far])})
 
     def change(self, c, change):
@@ -318,7 +320,7 @@ class Driver:
         told = reply.ok()
         merged = {**c.d, **change, "cap": {**c.d["cap"], **change.get("cap", {})}}
         same("the definition", {**told, "version": 0}, {**merged, "version": 0})
-        c.d = told
+        c.become(now_ms(), told)
         if lowered and c.exact and c.existing() > total:
             self.retired(c, c.existing() - total)
         return reply

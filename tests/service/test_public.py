@@ -194,7 +194,7 @@ def test_a_page_can_read_every_error_but_414(stack, key, coupon):
 @pytest.fixture(scope="module")
 def guarded(stack):
     """A copy in which guesses and requests are counted."""
-    s = Stack(SETTINGS + "[guesses]\nper_key = 5\nper_address = 10\nkeys_per_address = 20\n", beside=stack)
+    s = Stack(SETTINGS + "[guesses]\nper_user = 5\nper_address = 10\nkeys_per_address = 20\n", beside=stack)
     s.environment["COUPONS_RATE_KEYLESS"] = "20"
     try:
         yield s.start()

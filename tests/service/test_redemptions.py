@@ -128,7 +128,7 @@ def test_of_several_reasons_the_first_of_the_table_is_told(stack, storefront):
         problem = reply.problem(refusal)
         told = storefront.post(f"/coupons/{coupon}/check", {"user": "u", **members}).ok()
         if key is None:
-            assert (told["ok"], told["code"]) == (False, refusal), told
+            assert (told["ok"], told["problem"]) == (False, refusal), told
         return reply, problem
 
     poor = {"amount_minor": 1999, "currency": "EUR"}
@@ -255,14 +255,14 @@ def test_a_check_is_a_hint_that_changes_nothing(stack, storefront):
     coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 3, "per_user_per_day": 2, "per_day": 4},
                           discount={"kind": "amount", "amount_minor": 300, "currency": "EUR"})
     told = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
-    assert told == {"ok": True, "code": None, "discount_minor": 300, "remaining": 3, "remaining_today": 2}
+    assert told == {"ok": True, "problem": None, "discount_minor": 300, "remaining": 3, "remaining_today": 2}
     seq = stack.counts(coupon)["seq"]
     storefront.take(coupon, "u").expect(201)
     told = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
     assert (told["remaining"], told["remaining_today"]) == (2, 1)
     storefront.take(coupon, "u").expect(201)
     told = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
-    assert (told["ok"], told["code"], told["remaining"], told["remaining_today"]) == (False, "user_daily_cap_reached", 1, 0)
+    assert (told["ok"], told["problem"], told["remaining"], told["remaining_today"]) == (False, "user_daily_cap_reached", 1, 0)
     assert stack.counts(coupon)["seq"] == seq + 2
 
 

@@ -564,12 +564,12 @@ static void a_hold_whose_time_has_passed_is_shown_as_expired(void **state)
     struct json j = json_to(&out);
 
     (void)state;
-    redemption_write_at(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d, 999);
+    redemption_write_at(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d, 999, 0);
     assert_non_null(strstr(out.data, "\"state\":\"reserved\""));
     assert_non_null(strstr(out.data, "\"reserved_until\":\"1970-01-01T00:00:01.000Z\""));
     buf_clear(&out);
     j = json_to(&out);
-    redemption_write_at(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d, 1000);
+    redemption_write_at(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d, 1000, 0);
     assert_non_null(strstr(out.data, "\"state\":\"expired\""));
     buf_free(&out);
 }

@@ -42,7 +42,8 @@
 struct record {
     int user, base, order; /* base: the record of the issued one that it holds; NONE */
     enum slot_state state; /* as the ledger has it */
-    int64_t n, made_ms, until_ms, valid_ms, day_ms, discount_minor, ended_ms;
+    int64_t n, made_ms, until_ms, day_ms, discount_minor, ended_ms;
+    int64_t valid_ms, ends_ms; /* by valid_for_s; the coupon's ends_at, as of what became of it last */
     uint32_t g;
     bool same_day, forgotten, erased;
     struct redemption made; /* what is the same in all its answers */
@@ -156,6 +157,16 @@ static int hold_on(int base)
     return NONE;
 }
 
+/* Until when what is, or was, issued can be spent; 0: no limit, or it never was. */
+static int64_t valid_until(int i)
+{
+    const struct record *r = &m.records[i];
+
+    if (r->made.first_state != SLOT_ISSUED)
+        return 0;
+    return sooner_ms(r->valid_ms, r->state == SLOT_ISSUED ? coupon_ends(&m.coupon) : r->ends_ms);
+}
+
 /* Its state now, whether or not the ledger says so. */
 static enum slot_state state_of(int i)
 {
@@ -163,7 +174,7 @@ static enum slot_state state_of(int i)
 
     if (r->state == SLOT_RESERVED && r->until_ms <= w.now_ms)
         return SLOT_EXPIRED;
-    if (r->state == SLOT_ISSUED && r->valid_ms && r->valid_ms <= w.now_ms && hold_on(i) == NONE)
+    if (r->state == SLOT_ISSUED && valid_until(i) && valid_until(i) <= w.now_ms && hold_on(i) == NONE)
         return SLOT_EXPIRED;
     return r->state;
 }
@@ -275,6 +286,8 @@ static void end_record(int i, enum slot_state state)
 {
     struct record *r = &m.records[i];
 
+    if (r->state == SLOT_ISSUED)
+        r->ends_ms = coupon_ends(&m.coupon);
     r->state = state;
     r->ended_ms = w.now_ms;
     r->same_day = r->day_ms == t.day_ms;
@@ -285,6 +298,7 @@ static void end_record(int i, enum slot_state state)
 static size_t look_at_entries(void)
 {
     size_t others = 0;
+    int dropped = NONE; /* the hold that was cancelled */
 
     for (; t.looked < t.batch->count; t.looked++) {
         const struct entry *e = &t.batch->entries[t.looked];
@@ -292,17 +306,19 @@ static size_t look_at_entries(void)
         int i = NONE;
 
         CHECK(e->by ? by && strcmp(e->by, by) == 0 : !by, "%s is by %s", entry_kind_name(e->kind), e->by ? e->by : "nobody");
-        if (e->kind != ENTRY_EXPIRE) {
-            others++;
-            continue;
-        }
         for (int k = 0; k < (int)m.count; k++)
             if (m.records[k].n == e->n && m.records[k].g == e->g)
                 i = k;
-        CHECK(i != NONE && !ended(&m.records[i]) && state_of(i) == SLOT_EXPIRED, "%lld-%u expired, and was not due",
-              (long long)e->n, e->g);
+        if (e->kind != ENTRY_EXPIRE) {
+            dropped = e->kind == ENTRY_CANCEL && e->from ? i : NONE;
+            others++;
+            continue;
+        }
+        CHECK(i != NONE && !ended(&m.records[i]), "%lld-%u expired, and does not stand", (long long)e->n, e->g);
+        CHECK(state_of(i) == SLOT_EXPIRED || (dropped != NONE && m.records[dropped].base == i && valid_until(i) <= w.now_ms),
+              "%lld-%u expired, and was not due", (long long)e->n, e->g);
         for (int k = 0; k < (int)m.count; k++)
-            CHECK(m.records[k].base != i || ended(&m.records[k]), "%lld-%u expired beneath a hold", (long long)e->n, e->g);
+            CHECK(m.records[k].base != i || ended(&m.records[k]) || k == dropped, "%lld-%u expired beneath a hold", (long long)e->n, e->g);
         CHECK(e->was == m.records[i].state && e->discount_minor == m.records[i].discount_minor, "an expiry gives back wrongly");
         end_record(i, SLOT_EXPIRED);
     }
@@ -456,6 +472,24 @@ static int unspent(int user)
 
 /* ---- comparing ---- */
 
+/* The user's own holds make the difference: all of them are named, and when the first ends. */
+static void check_held(const struct request *q, const struct outcome *out)
+{
+    int64_t due_ms = 0;
+    size_t count = 0;
+    bool differ;
+
+    for (size_t i = 0; i < m.count; i++)
+        if (m.records[i].user == q->user && !m.records[i].erased && m.records[i].base == NONE && state_of((int)i) == SLOT_RESERVED) {
+            due_ms = sooner_ms(due_ms, m.records[i].until_ms);
+            count++;
+        }
+    differ = out->result == CPN_USER_CAP_REACHED && of_user(q->user) - (int64_t)count < m.coupon.cap.per_user;
+    if (out->result == CPN_USER_CAP_REACHED)
+        CHECK(out->retry == differ && out->retry_at_ms == (differ ? due_ms : 0), "retry %d for %zu holds", out->retry, count);
+    CHECK(out->held_count == (differ ? count : 0), "%zu of %zu holds are named", out->held_count, count);
+}
+
 static void check_same(const struct outcome *out, int i, enum slot_state state)
 {
     const struct redemption *have = &out->redemption, *made = &m.records[i].made;
@@ -464,8 +498,9 @@ static void check_same(const struct outcome *out, int i, enum slot_state state)
           (long long)made->n, made->g);
     CHECK(have->from == made->from && have->from_n == made->from_n && have->ordinal == made->ordinal &&
               have->seq == made->seq && have->at_ms == made->at_ms && have->left == made->left && have->day == made->day &&
-              have->user == made->user && have->user_day == made->user_day && have->valid_until_ms == made->valid_until_ms,
+              have->user == made->user && have->user_day == made->user_day,
           "another answer: %lld-%u", (long long)have->n, have->g);
+    CHECK(have->valid_until_ms == valid_until(i), "%lld-%u is valid until another time", (long long)have->n, have->g);
     CHECK(same_text(have->code, made->code) && same_text(have->metadata, made->metadata), "texts of an answer");
     CHECK(have->state == state, "%lld-%u is %s instead of %s", (long long)have->n, have->g,
           slot_state_name((enum slot_state)have->state), slot_state_name(state));
@@ -560,17 +595,19 @@ static void check_hold(int base, int user, int order, int64_t reserve_s, int64_t
 static void spend_record(int i, int order, int64_t discount_minor)
 {
     m.records[i].state = SLOT_REDEEMED;
+    m.records[i].ends_ms = coupon_ends(&m.coupon);
     m.records[i].discount_minor = discount_minor;
     if (order >= 0)
         m.records[i].order = order;
-    if (m.records[i].base != NONE)
-        m.records[m.records[i].base].state = SLOT_REDEEMED;
+    if (m.records[i].base == NONE)
+        return;
+    m.records[m.records[i].base].state = SLOT_REDEEMED;
+    m.records[m.records[i].base].ends_ms = coupon_ends(&m.coupon);
 }
 
 static void check_taking(const struct request *q, int64_t reserve_s, int64_t discount_minor, const struct outcome *out)
 {
     const struct redemption *r = &out->redemption;
-    int64_t valid_ms = 0;
     int i = add_record(q->user, NONE, q->order, q->state, discount_minor, out);
 
     if (q->state == SLOT_RESERVED)
@@ -582,11 +619,8 @@ static void check_taking(const struct request *q, int64_t reserve_s, int64_t dis
           (long long)r->user, (long long)r->user_day, (long long)of_user(q->user), (long long)of_day(q->user, t.day_ms));
     CHECK(same_text(r->code, m.coupon.codes.source ? name("CODE-", (int)r->n) : NULL), "code %s", r->code);
     if (q->state == SLOT_ISSUED && m.coupon.valid_for_s != COUPON_NULL)
-        valid_ms = w.now_ms + m.coupon.valid_for_s * SECOND_MS;
-    if (q->state == SLOT_ISSUED && m.coupon.ends_at_ms != COUPON_NULL && (!valid_ms || m.coupon.ends_at_ms < valid_ms))
-        valid_ms = m.coupon.ends_at_ms;
-    m.records[i].valid_ms = valid_ms;
-    CHECK(r->valid_until_ms == valid_ms, "valid until another time");
+        m.records[i].valid_ms = w.now_ms + m.coupon.valid_for_s * SECOND_MS;
+    CHECK(r->valid_until_ms == valid_until(i), "valid until another time");
 }
 
 /* ---- requests ---- */
@@ -678,6 +712,7 @@ static void do_take(void)
     }
     w.seen[out.result]++;
     check_whose(&q, &out);
+    check_held(&q, &out);
     existing = want == CPN_USER_CAP_REACHED && q.state == SLOT_ISSUED && m.coupon.on_user_cap == ON_USER_CAP_EXISTING
                    ? unspent(q.user) : NONE;
     if (call && call->body != q.body) {
@@ -725,6 +760,7 @@ static void do_check(void)
     decide_check(&t.d, t.user_states[q.user], &take, &out, &discount_minor);
     CHECK(look_at_entries() == 0, "a check wrote something");
     check_whose(&q, &out);
+    check_held(&q, &out);
     want = refusal(&q, &own, &want_minor);
     repeat = repeated(&q);
     if (want == CPN_USER_CAP_REACHED && q.state == SLOT_ISSUED && m.coupon.on_user_cap == ON_USER_CAP_EXISTING && repeat == NONE)
@@ -814,7 +850,9 @@ static enum cpn_result step_answer(const struct request *q, enum slot_move move,
         if (move == MOVE_REVERSE)
             return CPN_OK;
         s->acts_on = held == NONE ? s->i : held;
-        return move == MOVE_REDEEM && q->order >= 0 && m.records[s->acts_on].order == q->order ? CPN_OK : CPN_CODE_TAKEN;
+        if (move == MOVE_REDEEM && (q->amount_minor == COUPON_NULL || (q->order >= 0 && m.records[s->acts_on].order == q->order)))
+            return CPN_OK;
+        return CPN_CODE_TAKEN;
     case SLOT_CANCELLED:
         return move == MOVE_CANCEL ? CPN_OK : T;
     case SLOT_EXPIRED:
@@ -1370,6 +1408,7 @@ static void store_entry(struct batch *to, const struct entry *e)
     s->from_n = e->from ? e->from_n : 0;
     s->reserved_until_ms = e->reserved_until_ms;
     s->valid_until_ms = e->valid_until_ms;
+    s->ends_ms = e->ends_ms;
     s->n = has & (HAS_SLOT | HAS_RANGE) ? e->n : 0;
     s->g = has & HAS_SLOT ? e->g : 0;
     s->count = has & (HAS_RANGE | HAS_COUNT) ? e->count : 0;

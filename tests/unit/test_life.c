@@ -182,7 +182,7 @@ static const struct {
     {"reserved", reserved, NULL, {OKAY, OKAY, OKAY, T}},
     {"reserved", reserved, "o1", {OKAY, OKAY, OKAY, T}},
     {"a hold", hold_on_issued, NULL, {OKAY, OKAY, OKAY, T}},
-    {"redeemed", redeemed, NULL, {TAKEN, TAKEN, T, OKAY}},
+    {"redeemed", redeemed, NULL, {TAKEN, OKAY, T, OKAY}},
     {"redeemed", redeemed, "o2", {TAKEN, TAKEN, T, OKAY}},
     {"redeemed, same order", redeemed, "o1", {TAKEN, OKAY, T, OKAY}},
     {"redeemed after issue", redeemed_after_issue, "o2", {TAKEN, TAKEN, T, OKAY}},
@@ -190,7 +190,7 @@ static const struct {
     {"redeemed after hold, same order", redeemed_after_hold, "o1", {TAKEN, OKAY, T, OKAY}},
     {"redeemed beneath a hold", redeemed_beneath_hold, "o2", {TAKEN, TAKEN, T, OKAY}},
     {"redeemed beneath a hold, same order", redeemed_beneath_hold, "o1", {TAKEN, OKAY, T, OKAY}},
-    {"a redeemed hold", redeemed_hold, NULL, {TAKEN, TAKEN, T, OKAY}},
+    {"a redeemed hold", redeemed_hold, NULL, {TAKEN, OKAY, T, OKAY}},
     {"a redeemed hold, same order", redeemed_hold, "o1", {TAKEN, OKAY, T, OKAY}},
     {"cancelled", cancelled, NULL, {T, T, OKAY, T}},
     {"cancelled, same order", cancelled, "o1", {T, T, OKAY, T}},
@@ -701,10 +701,43 @@ static void an_issued_one_ends_by_the_earlier_of_two_times(void **state)
         assert_int_equal(take(ana, SLOT_REDEEMED, "r", NULL).valid_until_ms, 0);
         assert_int_equal(take(ana, SLOT_RESERVED, "h", NULL).valid_until_ms, 0);
         lane_close();
-        assert_int_equal(shelf.slots[0].due_ms, r.valid_until_ms);
+        assert_int_equal(shelf.slots[0].due_ms, rows[i].valid_for_s == COUPON_NULL ? 0 : NOON + rows[i].valid_for_s * SECOND_MS);
         lane_release(state);
     }
     lane_fresh(state);
+}
+
+/* Moving the end helps those who have it, or hits them. The first answer is repeated as it was given. */
+static void an_issued_one_follows_the_coupon_s_end(void **state)
+{
+    struct redemption base;
+
+    (void)state;
+    c.valid_for_s = 3600;
+    c.ends_at_ms = NOON + HOUR_MS / 2;
+    lane_open();
+    base = take(ana, SLOT_ISSUED, "i", NULL);
+    lane_close();
+    c.ends_at_ms = NOON + 2 * HOUR_MS;
+    lane_open();
+    assert_int_equal(redemption_valid_until(&ana->redemptions[0], coupon_ends(&c)), NOON + HOUR_MS);
+    c.ends_at_ms = NOON + HOUR_MS / 4;
+    assert_int_equal(redemption_valid_until(&ana->redemptions[0], coupon_ends(&c)), NOON + HOUR_MS / 4);
+    assert_int_equal(take(ana, SLOT_ISSUED, "i", NULL).valid_until_ms, base.valid_until_ms);
+    assert_true(out.replayed);
+    lane_drop();
+    now_ms = NOON + HOUR_MS / 4;
+    lane_open();
+    step(ana, base, MOVE_REDEEM, "late", NULL, CPN_RESERVATION_EXPIRED);
+    c.ends_at_ms = COUPON_NULL; /* before the ledger says that it ended */
+    step(ana, base, MOVE_REDEEM, "in time", NULL, CPN_OK);
+    assert_int_equal(out.redemption.valid_until_ms, NOON + HOUR_MS);
+    lane_close();
+    c.ends_at_ms = NOON;
+    lane_open();
+    step(ana, base, MOVE_REDEEM, "in time", NULL, CPN_OK);
+    assert_true(out.replayed);
+    assert_int_equal(out.redemption.valid_until_ms, NOON + HOUR_MS);
 }
 
 static void handing_out_asks_nothing_of_an_order(void **state)
@@ -936,13 +969,13 @@ static void an_issued_one_past_its_time_ends_with_the_hold_on_it(void **state)
         decide_expire(&d, ana, base.n, base.g); /* the hold stands */
         step(ana, base, MOVE_RESERVE, "x", "o2", CPN_TRANSACTION_IN_PROGRESS);
         assert_false(decide_changed(&d));
-        assert_int_equal(user_state_lapsed(ana, now_ms), 0);
-        assert_int_equal(user_state_due(ana), hold.reserved_until_ms);
+        assert_int_equal(user_state_lapsed(ana, now_ms, 0), 0);
+        assert_int_equal(user_state_due(ana, 0), hold.reserved_until_ms);
         if (ends[i] == MOVE_EXPIRE) {
             lane_drop();
             now_ms = hold.reserved_until_ms;
             lane_open();
-            assert_int_equal(user_state_lapsed(ana, now_ms), 1);
+            assert_int_equal(user_state_lapsed(ana, now_ms, 0), 1);
             decide_expire(&d, ana, base.n, base.g);
             assert_int_equal(batch->count, 2); /* the hold, then what is beneath it */
             assert_int_equal(batch->entries[0].from, base.g);
@@ -1342,6 +1375,7 @@ int main(void)
         TEST(a_named_code_does_not_pass_the_cap),
         TEST(a_user_at_the_cap_gets_the_existing_one),
         TEST(an_issued_one_ends_by_the_earlier_of_two_times),
+        TEST(an_issued_one_follows_the_coupon_s_end),
         TEST(handing_out_asks_nothing_of_an_order),
         TEST(what_was_held_in_time_may_be_redeemed_when_it_is_over),
         TEST(a_hold_lasts_24_hours_in_all),

@@ -45,8 +45,8 @@ static void as_many_as_the_limit_may_fail_at_once(void **state)
 {
     (void)state;
     for (int i = 0; i < 60; i++)
-        assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 1), 0);
-    assert_in_range(miss(RATE_CODES_OF_KEY, "k", 60, 1), 1, 1000);
+        assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1), 0);
+    assert_in_range(miss(RATE_CODES_OF_USER, "k", 60, 1), 1, 1000);
 }
 
 static void a_rate_is_by_the_second_and_beside_what_is_guessed(void **state)
@@ -55,7 +55,7 @@ static void a_rate_is_by_the_second_and_beside_what_is_guessed(void **state)
     for (int i = 0; i < 5; i++)
         assert_int_equal(rate_charge(RATE_CALLS, "rated", 5, 1), 0);
     assert_in_range(rate_charge(RATE_CALLS, "rated", 5, 1), 1, 200);
-    assert_int_equal(rate_charge(RATE_CODES_OF_KEY, "rated", 5, 1), 0);
+    assert_int_equal(rate_charge(RATE_CODES_OF_USER, "rated", 5, 1), 0);
     pause_ms(210);
     assert_int_equal(rate_charge(RATE_CALLS, "rated", 5, 1), 0);
 }
@@ -63,55 +63,55 @@ static void a_rate_is_by_the_second_and_beside_what_is_guessed(void **state)
 static void who_waited_may_look_again(void **state)
 {
     (void)state;
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60000, 63000), 0);
-    assert_in_range(wait_ms(RATE_CODES_OF_KEY, "k", 60000), 1, 3001);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60000, 63000), 0);
+    assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 60000), 1, 3001);
     pause_ms(3010);
-    assert_int_equal(wait_ms(RATE_CODES_OF_KEY, "k", 60000), 0);
+    assert_int_equal(wait_ms(RATE_CODES_OF_USER, "k", 60000), 0);
 }
 
 static void what_is_under_way_is_owed_and_what_is_found_forgiven(void **state)
 {
     (void)state;
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 1000), 0);
-    assert_in_range(miss(RATE_CODES_OF_KEY, "k", 60, 1), 940000, 941000);
-    rate_settle(RATE_CODES_OF_KEY, "k", 60, 1000, 180);
-    assert_in_range(miss(RATE_CODES_OF_KEY, "k", 60, 1000), 120000, 121000); /* and a refusal adds nothing */
-    assert_in_range(miss(RATE_CODES_OF_KEY, "k", 60, 1000), 120000, 121000);
-    rate_settle(RATE_CODES_OF_KEY, "k", 60, 180, 0);
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 1), 0);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1000), 0);
+    assert_in_range(miss(RATE_CODES_OF_USER, "k", 60, 1), 940000, 941000);
+    rate_settle(RATE_CODES_OF_USER, "k", 60, 1000, 180);
+    assert_in_range(miss(RATE_CODES_OF_USER, "k", 60, 1000), 120000, 121000); /* and a refusal adds nothing */
+    assert_in_range(miss(RATE_CODES_OF_USER, "k", 60, 1000), 120000, 121000);
+    rate_settle(RATE_CODES_OF_USER, "k", 60, 180, 0);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1), 0);
 }
 
 static void what_is_forgiven_late_is_no_credit(void **state)
 {
     (void)state;
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60000, 100), 0);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60000, 100), 0);
     pause_ms(110);
-    rate_settle(RATE_CODES_OF_KEY, "k", 60000, 100, 0);
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 60), 0);
-    assert_true(miss(RATE_CODES_OF_KEY, "k", 60, 1) > 0);
+    rate_settle(RATE_CODES_OF_USER, "k", 60000, 100, 0);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 60), 0);
+    assert_true(miss(RATE_CODES_OF_USER, "k", 60, 1) > 0);
 }
 
 static void nobody_waits_longer_than_the_bound(void **state)
 {
     (void)state;
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 60, 1000000), 0);
-    assert_in_range(wait_ms(RATE_CODES_OF_KEY, "k", 60), RATE_WAIT_MAX_MS - 61000, RATE_WAIT_MAX_MS);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1000000), 0);
+    assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 60), RATE_WAIT_MAX_MS - 61000, RATE_WAIT_MAX_MS);
 }
 
 static void the_bound_forgives_nothing_that_was_missed(void **state)
 {
     (void)state;
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 10, 1000), 0);
-    rate_settle(RATE_CODES_OF_KEY, "k", 10, 1000, 100);
-    assert_in_range(wait_ms(RATE_CODES_OF_KEY, "k", 10), 540000, 546000 + 1);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 10, 1000), 0);
+    rate_settle(RATE_CODES_OF_USER, "k", 10, 1000, 100);
+    assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 10), 540000, 546000 + 1);
 }
 
 static void without_a_limit_nobody_waits(void **state)
 {
     (void)state;
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 0, 1000), 0);
-    assert_int_equal(miss(RATE_CODES_OF_KEY, "k", 0, 1), 0);
-    assert_int_equal(wait_ms(RATE_CODES_OF_KEY, "k", 1), 0);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 0, 1000), 0);
+    assert_int_equal(miss(RATE_CODES_OF_USER, "k", 0, 1), 0);
+    assert_int_equal(wait_ms(RATE_CODES_OF_USER, "k", 1), 0);
 }
 
 static void who_counts_as_one(void **state)
@@ -135,7 +135,7 @@ static void who_counts_as_one(void **state)
         assert_int_equal(miss(RATE_CODES_OF_ADDRESS, rows[i].guilty, 1, 5), 0);
         if ((wait_ms(RATE_CODES_OF_ADDRESS, rows[i].other, 1) > 0) != rows[i].same)
             fail_msg("%s failed: %s should%s wait", rows[i].guilty, rows[i].other, rows[i].same ? "" : " not");
-        assert_int_equal(wait_ms(RATE_CODES_OF_KEY, rows[i].guilty, 1), 0);
+        assert_int_equal(wait_ms(RATE_CODES_OF_USER, rows[i].guilty, 1), 0);
     }
 }
 
@@ -165,7 +165,7 @@ static void processes_count_together(void **state)
             int mine = 0;
 
             for (int k = 0; k < 250; k++)
-                mine += miss(RATE_CODES_OF_KEY, "k", 100, 1) == 0;
+                mine += miss(RATE_CODES_OF_USER, "k", 100, 1) == 0;
             _exit(mine);
         }
     for (int i = 0; i < 4; i++) {

@@ -186,7 +186,7 @@ static void begin_round(void)
         }
     d->named_count = n;
     for (size_t i = 0; i < n; i++)
-        if (slot_is_due(&round_.named[i].slot, d->head.at_ms) && round_.named[i].slot.user)
+        if (slot_is_due(&round_.named[i].slot, d->head.at_ms, coupon_ends(d->coupon)) && round_.named[i].slot.user)
             decide_expire(d, working(who_is(round_.named[i].slot.user)), (int64_t)i, 0);
 }
 
@@ -343,7 +343,7 @@ static int64_t first_end(void)
     int64_t due_ms = 0;
 
     for (int i = 0; i < USERS; i++)
-        due_ms = sooner_ms(user_state_due(&w.user_states[i]), due_ms);
+        due_ms = sooner_ms(user_state_due(&w.user_states[i], coupon_ends(w.coupon)), due_ms);
     return due_ms;
 }
 
@@ -828,7 +828,8 @@ static const struct redemption *standing_in(enum slot_state state, int *who)
         for (size_t i = 0; i < w.user_states[*who].count; i++) {
             const struct redemption *r = &w.user_states[*who].redemptions[i];
 
-            if (redemption_state(r, w.tail.at_ms) == state && !user_state_hold_on(&w.user_states[*who], r, w.tail.at_ms) && !r->from)
+            if (redemption_state(r, w.tail.at_ms, coupon_ends(w.coupon)) == state &&
+                !user_state_hold_on(&w.user_states[*who], r, w.tail.at_ms) && !r->from)
                 return r;
         }
     fail_msg("nothing is %s", slot_state_name(state));

@@ -158,10 +158,34 @@ static void a_slot_is_due_from_its_last_millisecond_on(void **state)
     struct slot s = {.state = SLOT_RESERVED};
 
     (void)state;
-    assert_false(slot_is_due(&s, INT64_MAX)); /* never */
+    assert_false(slot_is_due(&s, INT64_MAX, 0)); /* never */
     s.due_ms = 100;
-    assert_false(slot_is_due(&s, 99));
-    assert_true(slot_is_due(&s, 100));
+    assert_false(slot_is_due(&s, 99, 0));
+    assert_true(slot_is_due(&s, 100, 0));
+}
+
+/* The coupon's end ends what is issued, and what falls back to issued; a hold stands. */
+static void the_coupon_s_end_ends_what_is_issued(void **state)
+{
+    static const struct {
+        enum slot_state state;
+        uint32_t from;
+        int64_t due_ms;
+        enum slot_state at_90, at_100;
+    } rows[] = {
+        {SLOT_ISSUED, 0, 0, SLOT_ISSUED, SLOT_FREE},         {SLOT_ISSUED, 0, 200, SLOT_ISSUED, SLOT_FREE},
+        {SLOT_ISSUED, 0, 80, SLOT_FREE, SLOT_FREE},          {SLOT_RESERVED, 0, 200, SLOT_RESERVED, SLOT_RESERVED},
+        {SLOT_RESERVED, 1, 200, SLOT_RESERVED, SLOT_RESERVED}, {SLOT_RESERVED, 1, 80, SLOT_ISSUED, SLOT_FREE},
+        {SLOT_REDEEMED, 0, 0, SLOT_REDEEMED, SLOT_REDEEMED}, {SLOT_FREE, 0, 0, SLOT_FREE, SLOT_FREE},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct slot s = {.state = (uint8_t)rows[i].state, .from = rows[i].from, .due_ms = rows[i].due_ms};
+
+        assert_int_equal(slot_state_at(&s, 90, 100), rows[i].at_90);
+        assert_int_equal(slot_state_at(&s, 100, 100), rows[i].at_100);
+    }
 }
 
 int main(void)
@@ -176,6 +200,7 @@ int main(void)
         cmocka_unit_test(free_slots_and_due_times),
         cmocka_unit_test(a_bucket_has_the_slots_that_its_lane_has_made),
         cmocka_unit_test(a_slot_is_due_from_its_last_millisecond_on),
+        cmocka_unit_test(the_coupon_s_end_ends_what_is_issued),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

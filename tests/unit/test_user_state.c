@@ -175,10 +175,33 @@ static void a_state_is_read_at_a_time(void **state)
         struct redemption r = {.state = (uint8_t)rows[i].now, .reserved_until_ms = rows[i].reserved_until_ms,
                                .valid_until_ms = rows[i].valid_until_ms};
 
-        assert_int_equal(redemption_due(&r), rows[i].due_ms);
-        assert_int_equal(redemption_state(&r, rows[i].due_ms ? rows[i].due_ms - 1 : NOW), rows[i].now);
+        assert_int_equal(redemption_due(&r, 0), rows[i].due_ms);
+        assert_int_equal(redemption_state(&r, rows[i].due_ms ? rows[i].due_ms - 1 : NOW, 0), rows[i].now);
         if (rows[i].due_ms)
-            assert_int_equal(redemption_state(&r, rows[i].due_ms), SLOT_EXPIRED);
+            assert_int_equal(redemption_state(&r, rows[i].due_ms, 0), SLOT_EXPIRED);
+    }
+}
+
+static void a_coupon_s_end_ends_what_is_issued(void **state)
+{
+    static const struct {
+        int64_t valid_until_ms, reserved_until_ms, ends_ms, due_ms;
+    } rows[] = {{0, 0, 60, 60}, {70, 0, 60, 60}, {50, 0, 60, 50}, {70, 0, 0, 70}, {0, 90, 60, 90}, {0, 50, 60, 60}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct redemption r = {.state = SLOT_ISSUED, .first_state = SLOT_ISSUED, .valid_until_ms = rows[i].valid_until_ms,
+                               .reserved_until_ms = rows[i].reserved_until_ms, .ends_ms = 40};
+
+        assert_int_equal(redemption_due(&r, rows[i].ends_ms), rows[i].due_ms);
+        assert_int_equal(redemption_state(&r, rows[i].due_ms - 1, rows[i].ends_ms), SLOT_ISSUED);
+        assert_int_equal(redemption_state(&r, rows[i].due_ms, rows[i].ends_ms), SLOT_EXPIRED);
+        assert_int_equal(redemption_valid_until(&r, rows[i].ends_ms), sooner_ms(rows[i].valid_until_ms, rows[i].ends_ms));
+        r.state = SLOT_REDEEMED; /* as it was then */
+        assert_int_equal(redemption_due(&r, rows[i].ends_ms), 0);
+        assert_int_equal(redemption_valid_until(&r, rows[i].ends_ms), 40);
+        r.first_state = SLOT_REDEEMED; /* it never was issued */
+        assert_int_equal(redemption_valid_until(&r, rows[i].ends_ms), 0);
     }
 }
 
@@ -221,14 +244,14 @@ static void the_newest_unspent_one_is_not_held(void **state)
 
     (void)state;
     issue_and_hold(&u);
-    assert_int_equal(user_state_unspent(&u, 50)->n, 2);
+    assert_int_equal(user_state_unspent(&u, 50, 0)->n, 2);
     u.redemptions[1].state = SLOT_REDEEMED;
-    assert_null(user_state_unspent(&u, 50));
+    assert_null(user_state_unspent(&u, 50, 0));
     u.redemptions[0].reserved_until_ms = 60; /* the hold runs out before it does */
     u.redemptions[2].reserved_until_ms = 60;
-    assert_null(user_state_unspent(&u, 59));
-    assert_int_equal(user_state_unspent(&u, 60)->n, 1);
-    assert_null(user_state_unspent(&u, 100));
+    assert_null(user_state_unspent(&u, 59, 0));
+    assert_int_equal(user_state_unspent(&u, 60, 0)->n, 1);
+    assert_null(user_state_unspent(&u, 100, 0));
 }
 
 static void what_lapsed_is_counted_once_and_a_hold_not_at_all(void **state)
@@ -238,17 +261,17 @@ static void what_lapsed_is_counted_once_and_a_hold_not_at_all(void **state)
     (void)state;
     issue_and_hold(&u);
     u.redemptions[0].day_ms = 50;
-    assert_int_equal(user_state_lapsed(&u, 199), 0); /* the hold puts it off */
-    assert_int_equal(user_state_lapsed(&u, 200), 1);
-    assert_int_equal(user_state_lapsed_today(&u, 200, 50), 1);
-    assert_int_equal(user_state_lapsed_today(&u, 200, 0), 0);
+    assert_int_equal(user_state_lapsed(&u, 199, 0), 0); /* the hold puts it off */
+    assert_int_equal(user_state_lapsed(&u, 200, 0), 1);
+    assert_int_equal(user_state_lapsed_today(&u, 200, 50, 0), 1);
+    assert_int_equal(user_state_lapsed_today(&u, 200, 0, 0), 0);
     add(&u, 3, SLOT_RESERVED, NULL, "d")->reserved_until_ms = 150;
-    assert_int_equal(user_state_lapsed(&u, 199), 1);
-    assert_int_equal(user_state_lapsed(&u, 200), 2);
-    assert_int_equal(user_state_due(&u), 150);
+    assert_int_equal(user_state_lapsed(&u, 199, 0), 1);
+    assert_int_equal(user_state_lapsed(&u, 200, 0), 2);
+    assert_int_equal(user_state_due(&u, 0), 150);
     u.redemptions[3].state = SLOT_EXPIRED; /* the ledger says so now */
-    assert_int_equal(user_state_lapsed(&u, 199), 0);
-    assert_int_equal(user_state_due(&u), 200);
+    assert_int_equal(user_state_lapsed(&u, 199, 0), 0);
+    assert_int_equal(user_state_due(&u, 0), 200);
 }
 
 static void today_counts_only_its_own_day(void **state)
@@ -378,6 +401,7 @@ int main(void)
         cmocka_unit_test(an_order_is_found_while_its_redemption_stands),
         cmocka_unit_test(an_order_whose_hold_ran_out_stands_no_longer),
         cmocka_unit_test(a_state_is_read_at_a_time),
+        cmocka_unit_test(a_coupon_s_end_ends_what_is_issued),
         cmocka_unit_test(a_hold_is_found_while_it_stands_or_was_redeemed),
         cmocka_unit_test(the_newest_unspent_one_is_not_held),
         cmocka_unit_test(what_lapsed_is_counted_once_and_a_hold_not_at_all),

@@ -40,10 +40,12 @@ static inline const char *redemption_difference(const struct redemption *a, cons
     DIFFERENT(ended_ms);
     DIFFERENT(reserved_until_ms);
     DIFFERENT(valid_until_ms);
+    DIFFERENT(ends_ms);
     DIFFERENT(discount_minor);
     DIFFERENT(state);
     DIFFERENT(first_state);
     DIFFERENT(first_until_ms);
+    DIFFERENT(first_ends_ms);
     DIFFERENT(first_discount_minor);
     DIFFERENT_TEXT(first_order);
     DIFFERENT(left);
