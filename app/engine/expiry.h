@@ -18,7 +18,7 @@ struct expiry_look {
     size_t user_count;
     int64_t swept_ms, swept_seq; /* policies without slots: the place up to which batches were looked at */
     bool more;          /* there is more: once what was found is in the ledger, the next search finds others */
-    bool damaged;       /* because something cannot be decoded */
+    bool damaged;       /* because a bucket cannot be decoded */
     enum store_status status;
 };
 /* Search lanes, each once, and advance their next_due_ms. Those with slots share reads. */
