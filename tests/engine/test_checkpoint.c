@@ -160,9 +160,11 @@ static struct engine *start_with(int flush_ms, int redo_max)
     return engine_start(&config, &t.watched, NULL, NULL);
 }
 
+#define SOON_MS 3
+
 static struct engine *start(void)
 {
-    return start_with(3, 20000);
+    return start_with(SOON_MS, 20000);
 }
 
 static enum cpn_result try_call(struct engine *e, const char *coupon, struct op *op, int64_t ms)
@@ -507,6 +509,20 @@ static void a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others
 
 /* ---- together ---- */
 
+/* The committer writes what is due by now, or has it waiting to be written: after the round of the first call, before that of the second. */
+static void let_deadlines_pass(struct engine *e)
+{
+    struct mono until = mono_add_ms(mono_now(), SOON_MS);
+
+    while (mono_before(mono_now(), until))
+        nap();
+    for (int i = 0; i < 2; i++) {
+        struct op head = {.kind = OP_COUPON};
+
+        call(e, GOOD, &head);
+    }
+}
+
 static void what_becomes_due_during_a_write_is_written_together(void **state)
 {
     struct engine *e = start();
@@ -524,8 +540,7 @@ static void what_becomes_due_during_a_write_is_written_together(void **state)
     atomic_store(&t.most, 0);
     take(e, GOOD, 0);
     take(e, OTHER, 0);
-    for (int i = 0; i < 300; i++) /* until both are due */
-        nap();
+    let_deadlines_pass(e);
     atomic_store(&t.waits, false);
     catch_up(e, GOOD);
     catch_up(e, OTHER);
