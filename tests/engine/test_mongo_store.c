@@ -1014,6 +1014,28 @@ static struct coupon *make_coupon(const char *id, int64_t version, int64_t coupo
     return c;
 }
 
+/* When its coupon was created is part of it. */
+static void a_definition_whose_first_batch_cannot_be_read_holds_up_no_other(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *damaged = new_coupon(), *good = new_coupon();
+    struct part_write parts[] = {{.coupon = damaged, .definition = make_coupon(damaged, 1, COUPON_ACTIVE), .seq = 1},
+                                 {.coupon = good, .definition = make_coupon(good, 1, COUPON_ACTIVE), .seq = 1}};
+    struct store_time when;
+    struct coupon *stored;
+    int64_t seq;
+
+    append_chain(damaged, 0, 1, 1);
+    append_chain(good, 0, 1, 1);
+    damage("ledger", damaged, "_id.seq", 1, NULL, "at");
+    assert_int_equal(session->ops->write_parts(session, parts, 2, &when), STORE_FAILED);
+    assert_false(parts[0].written);
+    assert_true(parts[1].written);
+    assert_int_equal(session->ops->coupon(session, good, &arena, &stored, &seq), STORE_OK);
+    assert_true(stored && seq == 1);
+}
+
 static void write_coupon(const struct coupon *c, int64_t seq)
 {
     struct part_write part = {.coupon = c->id, .definition = c, .seq = seq};
@@ -1837,6 +1859,7 @@ int main(void)
         T(batches_without_slots_are_found_by_when_their_takings_end),
         T(a_batch_whose_takings_end_at_different_times_is_found_for_each),
         T(a_damaged_batch_is_passed_over_among_what_ends),
+        T(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other),
         T(what_ends_is_found_by_the_index_alone),
         T(a_definition_is_kept_with_the_newest_version),
         T(lanes_are_loaded_together_and_each_fails_alone),
