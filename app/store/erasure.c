@@ -190,8 +190,8 @@ static void put_named(bson_t *filter, const char *alias)
     bson_append_document_end(filter, &names);
 }
 
-/* Read some of the batches that still name the alias, but for batch seq: by the user's term. Those that cannot be read come again each time.
- * *more: there may be others. */
+/* Read some of the batches that still name the alias, but for batch seq: by the user's term. Those that cannot be read come again each
+ * time. *more: there may be others. */
 static enum store_status find_named(struct session *session, const struct erasure *e, const char *user, struct emptyings *list, bool *more)
 {
     AUTO_BSON command = BSON_INITIALIZER;

@@ -515,6 +515,27 @@ static void a_new_definition_is_answered_when_its_checkpoint_is_stored(void **st
     engine_stop(e);
 }
 
+#define FULL_BUCKETS 30 /* reads may see what was before, those of a session that did not see what was written */
+
+/* Their batches have left the redo log. */
+static void what_a_checkpoint_wrote_is_what_is_read_next(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, 20000);
+
+    (void)state;
+    create(e, GOOD, FULL_BUCKETS * BUCKET_SLOTS);
+    for (int i = 0; i < FULL_BUCKETS; i++) {
+        struct op slot = {.kind = OP_SLOT, .n = (int64_t)i * BUCKET_SLOTS};
+
+        for (int k = 0; k < BUCKET_SLOTS; k++)
+            take(e, GOOD, i * BUCKET_SLOTS + k);
+        catch_up(e, GOOD);
+        call(e, GOOD, &slot);
+        assert_int_equal(slot.slot.state, SLOT_REDEEMED);
+    }
+    engine_stop(e);
+}
+
 /* ---- that others wrote ---- */
 
 #define COVERED_TRIES 30 /* a read may see what was before: then it is written once more */
@@ -714,6 +735,7 @@ int main(void)
         T(a_lane_whose_buckets_cannot_be_gathered_delays_no_other),
         T(what_is_due_at_once_waits_for_none_that_is_due_later),
         T(a_new_definition_is_answered_when_its_checkpoint_is_stored),
+        T(what_a_checkpoint_wrote_is_what_is_read_next),
         T(a_checkpoint_of_another_process_empties_the_redo_log),
         T(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded),
         T(a_checkpoint_is_due_when_its_oldest_batch_has_an_age),

@@ -823,7 +823,7 @@ static void take_before_it_is_paused(const struct batch *b)
     if (!gives_state(b, COUPON_PAUSED))
         return;
     t.before_append = change_before_it_is_active_again;
-    t.between = take(1, "ann");
+    t.between = take(1, user_of_lane(1, 1, 3));
 }
 
 static void a_change_that_comes_between_is_not_in_the_way_of_a_deletion(void **state)
@@ -854,6 +854,19 @@ static void what_is_taken_before_it_can_be_deleted_leaves_it_active(void **state
     assert_int_equal(look(1)->state, COUPON_ACTIVE);
     assert_string_equal(look(1)->title, "another");
     assert_int_equal(take(1, "bob"), CPN_OK);
+}
+
+/* Lane 0 alone knows nothing of it. */
+static void what_another_lane_gave_is_not_deleted(void **state)
+{
+    struct op op = {.kind = OP_DELETE};
+
+    (void)state;
+    create(3, COUPON_NULL);
+    generate(30);
+    assert_int_equal(take(1, user_of_lane(1, 2, 3)), CPN_OK);
+    assert_int_equal(call(0, &op), CPN_COUPON_IN_USE);
+    assert_int_equal(look(1)->state, COUPON_ACTIVE);
 }
 
 /* Whoever did it died before the other lanes followed. */
@@ -1193,6 +1206,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_cap_that_is_passed_while_slots_come_is_refused_at_once, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_always_free_in_some_lane_is_never_sold_out, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_change_that_comes_between_is_not_in_the_way_of_a_deletion, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_another_lane_gave_is_not_deleted, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_taken_before_it_can_be_deleted_leaves_it_active, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell, two_engines, stop_engines),

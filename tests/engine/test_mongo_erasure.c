@@ -218,6 +218,26 @@ static void a_name_leaves_every_batch_and_all_else_stays(void **state)
     assert_done(coupon, BATCHES);
 }
 
+/* Nobody else is in them. */
+static void batches_of_one_user_have_no_terms_left(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct erasure ann = erasure_of(coupon, 2, "ann");
+    struct batch *b = begin_batch(coupon, 0, 1);
+
+    take(b, "ann", 1);
+    append_and_free(b);
+    b = begin_batch(coupon, 0, 2);
+    add_erasure(b, "ann");
+    append_and_free(b);
+    assert_int_equal(mongo_erase_names(session, &ann), STORE_OK);
+    assert_int_equal(count_in_ledger(BCON_NEW("_id.c", BCON_UTF8(coupon), "terms", "{", "$exists", BCON_BOOL(true), "}")), 0);
+    assert_int_equal(count_named(coupon, "ann") + count_noted(coupon), 0);
+    assert_well_formed(coupon, 0);
+}
+
 /* It stops before the command after `spared` of its kind; the rest of them fail, until another one comes. False: it came to its end. */
 static bool stop_after(const struct erasure *e, const char *command, int spared, const char *how, int64_t value)
 {
@@ -545,6 +565,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
     const struct CMUnitTest tests[] = {
         T(a_name_leaves_every_batch_and_all_else_stays),
+        T(batches_of_one_user_have_no_terms_left),
         T(an_erasure_that_stops_before_any_write_is_finished_by_the_next),
         T(an_erasure_that_stops_before_any_read_is_finished_by_the_next),
         T(an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next),
