@@ -260,83 +260,76 @@ static void list_once(struct expiry_look *k)
 }
 
 /* The coupon is over: list the users of what the next batches issued, LISTED_MOST and a batch's at most. The search begins where the one
- * for what ends by itself has come to. */
+ * for what ends by itself has come to. What cannot be read is passed over. */
 static void find_issued_users(struct store *s, struct expiry_look *k, size_t *capacity)
 {
     struct lane *l = k->lane;
     bool begins = !l->over.ms;
     struct batch *batches[DUE_MOST];
     struct due_batches search = {.coupon = l->coupon, .lane = l->number, .after_ms = begins ? k->swept_ms : l->over.ms,
-                                 .after_seq = begins ? k->swept_seq : l->over.seq, .most = DUE_MOST, .batches = batches};
+                                 .after_seq = begins ? k->swept_seq : l->over.seq, .at_ms = DUE_OPEN, .most = DUE_MOST, .batches = batches};
+    size_t listed = 0;
 
     k->status = s->ops->due_batches(s, &search);
     if (k->status != STORE_OK)
         return;
-    k->damaged = search.left_out;
-    k->over.done = search.count < DUE_MOST && !k->damaged;
-    k->more = !k->over.done;
-    for (size_t i = 0; i < search.count; i++) {
-        const struct batch *b = batches[i]; // cppcheck-suppress uninitvar
-        bool full = k->user_count >= LISTED_MOST;
+    for (; listed < search.count && k->user_count < LISTED_MOST; listed++) {
+        const struct batch *b = batches[listed]; // cppcheck-suppress uninitvar
 
-        for (size_t e = 0; e < b->count && !full; e++) {
+        for (size_t e = 0; e < b->count; e++) {
             if (b->entries[e].kind != ENTRY_ISSUE || b->entries[e].n >= 0 || !b->entries[e].user)
                 continue;
             k->users = arena_grown(k->arena, k->users, k->user_count, capacity, sizeof *k->users);
             k->users[k->user_count++] = arena_strdup(k->arena, b->entries[e].user);
         }
-        if (full) {
-            k->over.done = false;
-            k->more = true;
-        } else if (!k->damaged) {
-            k->over.ms = first_due(b, search.after_ms, search.after_seq);
-            k->over.seq = b->head.seq;
-        }
-        batch_free(batches[i]);
+        k->over.ms = first_due(b, search.after_ms, search.after_seq);
+        k->over.seq = b->head.seq;
     }
+    if (listed == search.count) {
+        k->over.ms = search.past_ms;
+        k->over.seq = search.past_seq;
+    }
+    k->over.done = !search.more && listed == search.count;
+    k->more = !k->over.done;
+    for (size_t i = 0; i < search.count; i++)
+        batch_free(batches[i]);
 }
 
+/* What cannot be read is passed over: what it holds stays taken until it can be read, and all others go on. */
 static void find_due_users(struct store *s, struct expiry_look *k)
 {
     struct lane *l = k->lane;
     struct batch *batches[DUE_MOST];
     struct due_batches search = {.coupon = l->coupon, .lane = l->number, .after_ms = l->checkpoint.swept_ms,
-                                 .after_seq = l->checkpoint.swept_seq, .most = DUE_MOST, .batches = batches};
-    int64_t next_ms = INT64_MAX;
-    size_t capacity = 0;
+                                 .after_seq = l->checkpoint.swept_seq, .at_ms = k->at_ms, .most = DUE_MOST, .batches = batches};
+    size_t capacity = 0, listed = 0;
 
     k->swept_ms = search.after_ms;
     k->swept_seq = search.after_seq;
     k->status = s->ops->due_batches(s, &search);
     if (k->status != STORE_OK)
         return;
-    for (size_t i = 0; i < search.count; i++) {
-        const struct batch *b = batches[i]; // cppcheck-suppress uninitvar
-        int64_t due_ms = first_due(b, search.after_ms, search.after_seq), later_ms = first_due(b, k->at_ms, INT64_MAX);
+    for (; listed < search.count && k->user_count < LISTED_MOST; listed++) {
+        const struct batch *b = batches[listed]; // cppcheck-suppress uninitvar
+        int64_t due_ms = first_due(b, search.after_ms, search.after_seq);
 
-        next_ms = later_ms < next_ms ? later_ms : next_ms;
-        if (due_ms > k->at_ms || k->more)
-            continue;
-        k->more = k->user_count >= LISTED_MOST;
-        if (k->more)
-            continue;
         list_users(k, b, search.after_ms, &capacity);
+        if (due_ms > k->at_ms) /* its `due` is wrong */
+            continue;
         k->swept_ms = due_ms;
         k->swept_seq = b->head.seq;
     }
-    k->more = k->more || (search.count == DUE_MOST && first_due(batches[DUE_MOST - 1], search.after_ms, search.after_seq) <= k->at_ms);
-    k->damaged = search.left_out;
-    k->more = k->more || k->damaged;
-    if (k->damaged) { /* it is looked at again, until it can be read */
-        k->swept_ms = search.after_ms;
-        k->swept_seq = search.after_seq;
+    k->more = search.more || listed < search.count;
+    if (listed == search.count) {
+        k->swept_ms = search.past_ms;
+        k->swept_seq = search.past_seq;
     }
     for (size_t i = 0; i < search.count; i++)
         batch_free(batches[i]);
     if (!k->more && is_over(k))
         find_issued_users(s, k, &capacity);
     list_once(k);
-    l->next_due_ms = k->more ? INT64_MIN : next_ms < DUE_OPEN ? next_ms : INT64_MAX;
+    l->next_due_ms = k->more ? INT64_MIN : search.next_due_ms && search.next_due_ms < DUE_OPEN ? search.next_due_ms : INT64_MAX;
     note_later(l, lane_end(l), k->at_ms);
 }
 

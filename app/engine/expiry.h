@@ -19,7 +19,7 @@ struct expiry_look {
     int64_t swept_ms, swept_seq; /* policies without slots: the place up to which batches were looked at */
     struct over_walk over; /* the coupon is over: where the search for what is issued goes on */
     bool more;          /* there is more: once what was found is in the ledger, the next search finds others */
-    bool damaged;       /* because something cannot be decoded */
+    bool damaged;       /* because a bucket cannot be decoded */
     enum store_status status;
 };
 /* Search lanes, each once, and advance their next_due_ms. Those with slots share reads. */

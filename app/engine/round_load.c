@@ -408,7 +408,7 @@ static bool needs_bucket(const struct lane_work *p, const struct op *op, const v
     return needed_bucket(p->lane, op) == *(const int64_t *)b;
 }
 
-static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, const struct bucket_read *reads, size_t count)
+static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, const struct bucket_read *reads, size_t count, about *is_about)
 {
     for (size_t i = 0; i < count; i++) {
         struct lane_work *p = wanted[i].work;
@@ -418,7 +418,7 @@ static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, cons
             bucket_release(&wanted[i].bucket);
         } else if (reads[i].status != STORE_OK) {
             bucket_release(&wanted[i].bucket);
-            miss(c, p, reads[i].status, needs_bucket, &reads[i].b);
+            miss(c, p, reads[i].status, is_about, &reads[i].b);
         } else if (!cached_bucket_add(l, &wanted[i].bucket)) {
             l->stale = true;
             defer(c, p, 0);
@@ -426,8 +426,8 @@ static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, cons
     }
 }
 
-/* Read and cache the `count` wanted buckets. */
-static void read_wanted(struct committer *c, struct round *r, struct wanted_bucket *wanted, size_t count)
+/* Read and cache the `count` wanted buckets, which requests that is_about() tells need. */
+static void read_wanted(struct committer *c, struct round *r, struct wanted_bucket *wanted, size_t count, about *is_about)
 {
     struct bucket_read *reads = arena_array(&r->arena, count + 1, sizeof *reads);
 
@@ -435,7 +435,7 @@ static void read_wanted(struct committer *c, struct round *r, struct wanted_buck
         reads[i] = (struct bucket_read){.coupon = wanted[i].work->lane->coupon, .b = wanted[i].bucket.b, .bucket = &wanted[i].bucket};
     if (count)
         c->store->ops->buckets(c->store, reads, count);
-    cache_wanted(c, wanted, reads, count);
+    cache_wanted(c, wanted, reads, count, is_about);
 }
 
 static size_t want_bucket(struct wanted_bucket *wanted, size_t count, struct lane_work *p, int64_t b)
@@ -458,7 +458,7 @@ static void load_buckets(struct committer *c, struct round *r)
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next)
             count = want_bucket(wanted, count, p, needed_bucket(p->lane, op));
     }
-    read_wanted(c, r, wanted, count);
+    read_wanted(c, r, wanted, count, needs_bucket);
 }
 
 /* Read the codes of slots that are named by code, or shown: only they prove which slot has which code. */
@@ -673,8 +673,10 @@ static void miss_user(struct committer *c, struct lane_work *p, struct loaded_us
         miss(c, p, status, is_of_user, u);
     } else {
         set_aside(p, is_of_user, u);
-        p->damaged = true;
-        leave_unsettled(p);
+        if (policy_of(p->lane->definition)->slots) { /* without, the search passes over what cannot be read */
+            p->damaged = true;
+            leave_unsettled(p);
+        }
     }
     if (p->state == WORK_OPEN)
         HASH_DEL(p->users, u);
@@ -848,6 +850,21 @@ static void load_jobs(struct committer *c, struct lane_work *p)
         op->working_job = op->job ? job_of(p, op->job) : NULL;
 }
 
+/* The bucket of a slot that the redemption has; -1: none. */
+static int64_t bucket_held(const struct redemption *r)
+{
+    return r->ended_ms || r->n < 0 ? -1 : bucket_of(r->n);
+}
+
+static bool erases_in_bucket(const struct lane_work *p, const struct op *op, const void *b)
+{
+    (void)p;
+    for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->user_state->count; k++)
+        if (bucket_held(&op->loaded->user_state->redemptions[k]) == *(const int64_t *)b)
+            return true;
+    return false;
+}
+
 /* Load the slots of users who are to be erased. */
 static void load_erased(struct committer *c, struct round *r)
 {
@@ -864,14 +881,10 @@ static void load_erased(struct committer *c, struct round *r)
         struct lane_work *p = &r->work[i];
 
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next)
-            for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->user_state->count; k++) {
-                const struct redemption *redemption = &op->loaded->user_state->redemptions[k];
-
-                if (!redemption->ended_ms && redemption->n >= 0)
-                    count = want_bucket(wanted, count, p, bucket_of(redemption->n));
-            }
+            for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->user_state->count; k++)
+                count = want_bucket(wanted, count, p, bucket_held(&op->loaded->user_state->redemptions[k]));
     }
-    read_wanted(c, r, wanted, count);
+    read_wanted(c, r, wanted, count, erases_in_bucket);
 }
 
 /* ---- all of it ---- */

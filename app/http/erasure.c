@@ -73,20 +73,20 @@ static bool remove_names(struct request *r, const struct erasure *e)
            mongo_erase_names(r->session, e) == STORE_OK;
 }
 
-/* Finish all noted erasures of this user. */
+/* Finish all noted erasures of this user. One that fails stops none of the others found with it. */
 static bool finish(struct request *r, const char *user)
 {
     struct erasure *noted;
+    bool fine = true;
     size_t count;
 
     do {
         if (mongo_erasures(r->session, user, ERASURES_AT_ONCE, &r->arena, &noted, &count) != STORE_OK)
             return false;
         for (size_t i = 0; i < count; i++)
-            if (!remove_names(r, &noted[i]))
-                return false;
-    } while (count == ERASURES_AT_ONCE);
-    return true;
+            fine = remove_names(r, &noted[i]) && fine;
+    } while (fine && count == ERASURES_AT_ONCE);
+    return fine;
 }
 
 static enum handled erase_user(struct request *r, const char *user)

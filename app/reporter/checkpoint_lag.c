@@ -12,10 +12,10 @@
 struct row {
     struct checkpoint_lag_due who; /* the key: zeroed beyond the text */
     int64_t seen;         /* last known seq of the ledger */
-    int64_t marked;       /* the checkpoint's seq, as last read; -1: never */
+    int64_t written;      /* the checkpoint's seq, as last read; -1: never */
     int64_t awaited;      /* `seen` when the wait began; 0: its checkpoint is written */
     struct mono seen_at, look_at;
-    struct mono marked_at; /* when `marked` was first read */
+    struct mono written_at; /* when `written` was first read */
     int failures;
     bool failed;           /* a write failed, and the checkpoint has not moved since */
     UT_hash_handle hh;
@@ -86,7 +86,7 @@ static struct row *add(struct checkpoint_lag *w, const char *coupon, int64_t lan
 
     snprintf(row->who.coupon, sizeof row->who.coupon, "%s", coupon);
     row->who.lane = lane;
-    row->marked = -1;
+    row->written = -1;
     row->look_at = mono_add_ms(now, WATCH_BUSY_MS);
     HASH_ADD(hh, w->rows, who, sizeof row->who, row);
     return row;
@@ -138,7 +138,7 @@ size_t checkpoint_lag_due(struct checkpoint_lag *w, struct mono now, struct chec
     return count;
 }
 
-bool checkpoint_lag_marked(struct checkpoint_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now)
+bool checkpoint_lag_read(struct checkpoint_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now)
 {
     struct row *row;
     bool behind = false;
@@ -152,12 +152,12 @@ bool checkpoint_lag_marked(struct checkpoint_lag *w, const char *coupon, int64_t
 
         if (seq >= row->awaited)
             stop_awaiting(w, row);
-        if (seq != row->marked) {
-            row->marked_at = now;
+        if (seq != row->written) {
+            row->written_at = now;
             row->failed = false;
         }
-        row->marked = seq;
-        behind = mono_ms_between(row->marked_at, now) >= w->still_ms;
+        row->written = seq;
+        behind = mono_ms_between(row->written_at, now) >= w->still_ms;
         row->look_at = mono_add_ms(now, quiet ? w->still_ms : WATCH_BUSY_MS);
     }
     pthread_mutex_unlock(&w->lock);

@@ -39,7 +39,7 @@ void checkpoint_lag_seen(struct checkpoint_lag *w, const char *coupon, int64_t l
 /* The lanes to check now, into due[most]; if there are more, the next call goes on. */
 size_t checkpoint_lag_due(struct checkpoint_lag *w, struct mono now, struct checkpoint_lag_due *due, size_t most);
 /* The lane's checkpoint was read. True: it does not move, so it must be written. */
-bool checkpoint_lag_marked(struct checkpoint_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
+bool checkpoint_lag_read(struct checkpoint_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
 /* From now on wait for the checkpoints not known to be written now. */
 void checkpoint_lag_begin(struct checkpoint_lag *w);
 /* True if they are, except for failed[*count], whose last writes failed. False: others are pending, or more than `most` failed. */

@@ -700,7 +700,7 @@ static void look_after(struct reporter *r, struct store *session, const struct c
             checkpoint_lag_failed(r->checkpoint_lag, due->coupon, due->lane, mono_now());
         return;
     }
-    if (!checkpoint_lag_marked(r->checkpoint_lag, due->coupon, due->lane, found->seq, mono_now()))
+    if (!checkpoint_lag_read(r->checkpoint_lag, due->coupon, due->lane, found->seq, mono_now()))
         return;
     if (engine_catch_up(r->engine, due->coupon, due->lane, ENGINE_CATCH_UP_MS) == STORE_OK) {
         metrics_add(METRIC_BACKSTOPS, 1);

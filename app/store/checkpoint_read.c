@@ -43,41 +43,20 @@ static bool checkpoint_row(const bson_t *doc, void *context)
     return true;
 }
 
-static const char *checkpoint_coupon(const void *context, size_t i)
-{
-    const struct checkpoint_read *reads = context;
-
-    return reads[i].coupon;
-}
-
 enum store_status checkpoints_read(struct store *s, struct checkpoint_read *reads, size_t count)
 {
     struct checkpoint_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
     enum store_status status;
-    struct in_clause in;
-    bson_t filter;
 
     if (count == 0)
         return STORE_OK;
-    BSON_APPEND_UTF8(&command, "find", "lanes");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    if (count == 1) {
-        codec_lane_id(&filter, "_id", reads[0].coupon, reads[0].lane);
-    } else {
-        in_begin(&in, &filter, "_id");
-        for (size_t i = 0; i < count; i++)
-            codec_lane_id(&in.values, in_next(&in), reads[i].coupon, reads[i].lane);
-        in_end(&in, &filter);
-        session_add_coupons(session, &filter, checkpoint_coupon, reads, count);
-    }
-    bson_append_document_end(&command, &filter);
     for (size_t i = 0; i < count; i++) {
         reads[i].checkpoint = (struct checkpoint){0};
         reads[i].status = STORE_OK;
     }
-    session_read_options(session, &command, count + 1);
+    session_find_lanes(session, &command, "lanes", &reads->coupon, &reads->lane, sizeof *reads, count);
     status = session_read(session, &command, checkpoint_row, &list);
     SETTLE_READS(status, reads, count);
     return status;

@@ -5,6 +5,7 @@
  *          finish. It is the last to be emptied, in one update with the note
  * Writes   are conditional on the terms that were read: another user's erasure may empty the same batch at the same time
  * Repeats  change nothing
+ * Damage   a batch that cannot be read is passed over, and the note stays: when it can be read again, whoever comes next finishes
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,8 @@ struct emptyings {
     const char *alias;
     struct emptying items[AT_ONCE];
     size_t count;
+    size_t unreadable; /* batches beside them, of which so many were logged: */
+    size_t logged;
 };
 
 static void copy_member(const bson_t *doc, const char *name, bson_t *copy)
@@ -44,12 +47,18 @@ static void copy_member(const bson_t *doc, const char *name, bson_t *copy)
 static bool emptying_row(const bson_t *doc, void *context)
 {
     struct emptyings *list = context;
-    struct batch *b = codec_batch_get(doc);
     struct emptying *e = &list->items[list->count];
 
-    if (!b)
-        return false;
-    e->batch = b;
+    if (list->count == AT_ONCE)
+        return true;
+    e->batch = codec_batch_get(doc);
+    if (!e->batch) {
+        if (list->unreadable++ == list->logged) {
+            log_unreadable("ledger", doc);
+            list->logged++;
+        }
+        return true;
+    }
     copy_member(doc, "terms", &e->terms);
     copy_member(doc, "erasing", &e->erasing);
     list->count++;
@@ -181,10 +190,13 @@ static void put_named(bson_t *filter, const char *alias)
     bson_append_document_end(filter, &names);
 }
 
-/* Read some of the batches that still name the alias, but for batch seq: by the user's term. */
-static enum store_status find_named(struct session *session, const struct erasure *e, const char *user, struct emptyings *list)
+/* Read some of the batches that still name the alias, but for batch seq: by the user's term. Those that cannot be read come again each
+ * time. *more: there may be others. */
+static enum store_status find_named(struct session *session, const struct erasure *e, const char *user, struct emptyings *list, bool *more)
 {
     AUTO_BSON command = BSON_INITIALIZER;
+    size_t most = AT_ONCE + list->unreadable;
+    enum store_status status;
     bson_t filter, other;
 
     BSON_APPEND_UTF8(&command, "find", "ledger");
@@ -199,9 +211,12 @@ static enum store_status find_named(struct session *session, const struct erasur
     put_named(&filter, e->alias);
     bson_append_document_end(&command, &filter);
     BSON_APPEND_UTF8(&command, "hint", "terms");
-    BSON_APPEND_INT64(&command, "limit", AT_ONCE);
-    session_read_options(session, &command, AT_ONCE);
-    return session_read(session, &command, emptying_row, list);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    session_read_options(session, &command, most);
+    list->unreadable = 0;
+    status = session_read(session, &command, emptying_row, list);
+    *more = list->count == AT_ONCE || list->count + list->unreadable == most;
+    return status;
 }
 
 /* Read the erasure's own batch, if it notes the alias. */
@@ -219,19 +234,20 @@ static enum store_status find_noted(struct session *session, const struct erasur
     return session_read(session, &command, emptying_row, list);
 }
 
-/* Empty all batches but the erasure's own. */
+/* Empty all batches but the erasure's own. STORE_UNREADABLE: all that can be read. */
 static enum store_status empty_others(struct session *session, const struct erasure *e, const char *user)
 {
     struct emptyings list = {.alias = e->alias};
     enum store_status status = STORE_OK;
+    bool more;
 
     for (int i = 0; i < ROUNDS_MAX && status == STORE_OK; i++) {
-        status = find_named(session, e, user, &list);
-        if (status == STORE_OK && list.count == 0)
-            return STORE_OK;
-        if (status == STORE_OK)
+        status = find_named(session, e, user, &list, &more);
+        if (status == STORE_OK && list.count == 0 && !more)
+            return list.unreadable ? STORE_UNREADABLE : STORE_OK;
+        if (status == STORE_OK && list.count)
             status = empty_all(session, &list, false);
-        i = list.count == AT_ONCE ? 0 : i; /* that many were not seen before */
+        i = more ? 0 : i; /* that many were not seen before */
         emptyings_free(&list);
     }
     emptyings_free(&list);
@@ -251,7 +267,7 @@ enum store_status mongo_erase_names(struct store *s, const struct erasure *e)
         status = find_noted(session, e, &own);
         if (status != STORE_OK || own.count == 0) {
             emptyings_free(&own);
-            return status;
+            return status == STORE_OK && own.unreadable ? STORE_UNREADABLE : status;
         }
         user = name_of(own.items[0].batch, e->alias);
         status = user ? empty_others(session, e, user) : STORE_OK;
@@ -280,12 +296,16 @@ static bool erasure_row(const bson_t *doc, void *context)
     bson_iter_t it;
 
     if (!codec_id_int(doc, "l", &e.coupon, &e.lane) || !codec_id_int(doc, "seq", &e.coupon, &e.seq) ||
-        !find_array(doc, "erasing", &erasing) || !bson_iter_init(&it, &erasing))
-        return false;
+        !find_array(doc, "erasing", &erasing) || !bson_iter_init(&it, &erasing)) {
+        log_unreadable("ledger", doc);
+        return true;
+    }
     e.coupon = arena_strdup(list->arena, e.coupon);
     while (bson_iter_next(&it)) {
-        if (!get_text(&it, &e.alias))
-            return false;
+        if (!get_text(&it, &e.alias)) {
+            log_unreadable("ledger", doc);
+            return true;
+        }
         e.alias = arena_strdup(list->arena, e.alias);
         list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
         list->items[list->count++] = e;

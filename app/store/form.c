@@ -177,17 +177,23 @@ static const char *wrong_in_view(const bson_t *doc, const bson_t *written)
     return "view"; /* an unknown member, or another order */
 }
 
-static const char *form_of_view(const bson_t *doc, const bson_t *written, const char *collection)
+/* written has its _id; its view ends here. Destroys it. */
+static const char *compare_view(const bson_t *doc, bson_t *written, bson_t *view, const char *collection)
 {
-    const char *wrong = first_wrong(doc, written, collection);
+    const char *wrong;
 
-    return wrong && strcmp(wrong, "view") == 0 ? wrong_in_view(doc, written) : wrong;
+    bson_append_document_end(written, view);
+    wrong = first_wrong(doc, written, collection);
+    if (wrong && strcmp(wrong, "view") == 0)
+        wrong = wrong_in_view(doc, written);
+    bson_destroy(written);
+    return wrong;
 }
 
 const char *form_of_bucket(const bson_t *doc, const struct bucket *k)
 {
     bson_t written, view;
-    const char *wrong, *coupon;
+    const char *coupon;
     int64_t b;
 
     if (!codec_id_int(doc, "b", &coupon, &b))
@@ -196,16 +202,12 @@ const char *form_of_bucket(const bson_t *doc, const struct bucket *k)
     codec_bucket_id(&written, "_id", coupon, k->b);
     BSON_APPEND_DOCUMENT_BEGIN(&written, "view", &view);
     codec_bucket_put(&view, k);
-    bson_append_document_end(&written, &view);
-    wrong = form_of_view(doc, &written, "buckets");
-    bson_destroy(&written);
-    return wrong;
+    return compare_view(doc, &written, &view, "buckets");
 }
 
 const char *form_of_coupon(const bson_t *doc, const struct coupon *c, int64_t seq, int64_t *changed_ms)
 {
     bson_t written, view;
-    const char *wrong;
 
     *changed_ms = -1;
     if (!find_document(doc, "view", &view) || !find_time(&view, "changed", changed_ms))
@@ -214,16 +216,13 @@ const char *form_of_coupon(const bson_t *doc, const struct coupon *c, int64_t se
     BSON_APPEND_UTF8(&written, "_id", c->id);
     BSON_APPEND_DOCUMENT_BEGIN(&written, "view", &view);
     codec_coupon_put(&view, c, seq, *changed_ms);
-    bson_append_document_end(&written, &view);
-    wrong = form_of_view(doc, &written, "coupons");
-    bson_destroy(&written);
-    return wrong;
+    return compare_view(doc, &written, &view, "coupons");
 }
 
 const char *form_of_checkpoint(const bson_t *doc, const struct checkpoint *c)
 {
     bson_t written, view;
-    const char *wrong, *coupon;
+    const char *coupon;
     int64_t lane;
 
     if (!codec_id_int(doc, "l", &coupon, &lane))
@@ -232,8 +231,5 @@ const char *form_of_checkpoint(const bson_t *doc, const struct checkpoint *c)
     codec_lane_id(&written, "_id", coupon, lane);
     BSON_APPEND_DOCUMENT_BEGIN(&written, "view", &view);
     codec_checkpoint_put(&view, c);
-    bson_append_document_end(&written, &view);
-    wrong = form_of_view(doc, &written, "lanes");
-    bson_destroy(&written);
-    return wrong;
+    return compare_view(doc, &written, &view, "lanes");
 }

@@ -44,41 +44,20 @@ static bool mark_row(const bson_t *doc, void *context)
     return true;
 }
 
-static const char *mark_coupon(const void *context, size_t i)
-{
-    const struct mark_read *reads = context;
-
-    return reads[i].coupon;
-}
-
 enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count)
 {
     struct mark_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
     enum store_status status;
-    struct in_clause in;
-    bson_t filter;
 
     if (count == 0)
         return STORE_OK;
-    BSON_APPEND_UTF8(&command, "find", "marks");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    if (count == 1) {
-        codec_lane_id(&filter, "_id", reads[0].coupon, reads[0].lane);
-    } else {
-        in_begin(&in, &filter, "_id");
-        for (size_t i = 0; i < count; i++)
-            codec_lane_id(&in.values, in_next(&in), reads[i].coupon, reads[i].lane);
-        in_end(&in, &filter);
-        session_add_coupons(session, &filter, mark_coupon, reads, count);
-    }
-    bson_append_document_end(&command, &filter);
     for (size_t i = 0; i < count; i++) {
         reads[i].mark = (struct mark){0};
         reads[i].status = STORE_OK;
     }
-    session_read_options(session, &command, count + 1);
+    session_find_lanes(session, &command, "marks", &reads->coupon, &reads->lane, sizeof *reads, count);
     status = session_read(session, &command, mark_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
@@ -211,17 +190,52 @@ static void put_due_bounds(bson_t *command, const struct due_batches *search)
     BSON_APPEND_UTF8(command, "hint", "due");
 }
 
+struct due_rows {
+    struct due_batches *search;
+    size_t due;
+};
+
+/* The first of the document's times after the place, as the index has them; INT64_MAX: unknown. And when the next one ends after at_ms. */
+static int64_t first_due(const bson_t *doc, struct due_batches *search, int64_t seq)
+{
+    int64_t first = INT64_MAX, ms;
+    bson_iter_t it;
+    bson_t times;
+
+    if (!find_array(doc, "due", &times) || !bson_iter_init(&it, &times))
+        return first;
+    while (bson_iter_next(&it)) {
+        if (!get_time(&it, &ms))
+            continue;
+        if ((ms > search->after_ms || (ms == search->after_ms && seq > search->after_seq)) && ms < first)
+            first = ms;
+        if (ms > search->at_ms && (!search->next_due_ms || ms < search->next_due_ms))
+            search->next_due_ms = ms;
+    }
+    return first;
+}
+
 static bool due_row(const bson_t *doc, void *context)
 {
-    struct due_batches *search = context;
-    struct batch *b = search->count < search->most ? codec_batch_get(doc) : NULL;
+    struct due_rows *rows = context;
+    struct due_batches *search = rows->search;
+    const char *coupon;
+    struct batch *b;
+    int64_t seq, due_ms;
 
-    if (b) {
+    if (!codec_id_int(doc, "seq", &coupon, &seq))
+        return false;
+    due_ms = first_due(doc, search, seq);
+    if (due_ms > search->at_ms || rows->due == search->most)
+        return true;
+    rows->due++;
+    search->past_ms = due_ms;
+    search->past_seq = seq;
+    b = codec_batch_get(doc);
+    if (b)
         search->batches[search->count++] = b;
-    } else {
-        search->left_out = true;
+    else
         log_unreadable("ledger", doc);
-    }
     return true;
 }
 
@@ -229,11 +243,14 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
+    struct due_rows rows = {.search = search};
     enum store_status status;
     bson_t filter, exists;
 
     search->count = 0;
-    search->left_out = false;
+    search->past_ms = search->after_ms;
+    search->past_seq = search->after_seq;
+    search->next_due_ms = 0;
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "due", &exists); /* as the index has it */
@@ -244,7 +261,8 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
     put_due_bounds(&command, search);
     BSON_APPEND_INT64(&command, "limit", (int64_t)search->most);
     session_read_options(session, &command, search->most);
-    status = session_read(session, &command, due_row, search);
+    status = session_read(session, &command, due_row, &rows);
+    search->more = rows.due == search->most;
     while (status != STORE_OK && search->count > 0)
         batch_free(search->batches[--search->count]);
     return status;

@@ -298,9 +298,11 @@ struct erasure {
     int64_t lane, seq;
 };
 /* Empty names, orders, metadata, codes, fingerprints and terms beside the alias, in all batches of the lane; last in batch seq, with the
- * note. OK also if that is done already. */
+ * note. OK also if that is done already. STORE_UNREADABLE: some cannot be read, which is logged; all others but batch seq are emptied, and
+ * the note stays. */
 enum store_status mongo_erase_names(struct store *s, const struct erasure *e);
-/* At most `most` that are noted, of all users, or of those with this name's hash, in a. */
+/* At most `most` that are noted, of all users, or of those with this name's hash, in a. Notes that cannot be read are logged and left
+ * out. */
 enum store_status mongo_erasures(struct store *s, const char *user, size_t most, struct arena *a, struct erasure **erasures, size_t *count);
 
 /* ---- lists and look-ups across documents ---- */

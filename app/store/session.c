@@ -194,8 +194,16 @@ void log_unreadable(const char *collection, const bson_t *doc)
 
 /* ---- reading ---- */
 
-/* Parse a cursor's reply; member: the array of its documents. */
-static bool read_cursor(struct session_reply *r, const char *member)
+/* One reply of a cursor's. */
+struct reply {
+    bson_t whole;     /* to be destroyed, even if there was no such reply */
+    bson_t documents; /* within `whole`, like collection */
+    const char *collection;
+    int64_t cursor;   /* 0: this was the last one */
+};
+
+/* Parse it; member: the array of its documents. */
+static bool read_cursor(struct reply *r, const char *member)
 {
     const char *name;
     bson_t cursor;
@@ -208,12 +216,13 @@ static bool read_cursor(struct session_reply *r, const char *member)
     return true;
 }
 
-bool session_reply_next(struct session *session, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply)
+/* most: documents; 0: 16 MiB of them. False: no such reply; the server's error is logged. */
+static bool read_next(struct session *session, const struct reply *before, int64_t most, struct reply *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
 
-    BSON_APPEND_INT64(&command, "getMore", cursor);
-    BSON_APPEND_UTF8(&command, "collection", collection);
+    BSON_APPEND_INT64(&command, "getMore", before->cursor);
+    BSON_APPEND_UTF8(&command, "collection", before->collection);
     if (most)
         BSON_APPEND_INT64(&command, "batchSize", most); /* otherwise a reply has up to 16 MiB */
     return session_run(session, &command, &reply->whole) && read_cursor(reply, "nextBatch");
@@ -227,7 +236,7 @@ struct reader {
     bool left; /* it had enough, and there are more */
 };
 
-static bool hand_out(const struct session_reply *reply, struct reader *r)
+static bool hand_out(const struct reply *reply, struct reader *r)
 {
     bson_iter_t it;
     bson_t doc;
@@ -249,16 +258,17 @@ static bool hand_out(const struct session_reply *reply, struct reader *r)
     return it.err_off == 0;
 }
 
-void session_end_cursor(struct session *session, const char *collection, int64_t cursor)
+/* Make the server drop the cursor, if any is left. If that fails, the server drops it in time. */
+static void end_cursor(struct session *session, const struct reply *last)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t cursors, reply;
 
-    if (!cursor)
+    if (!last->cursor)
         return;
-    BSON_APPEND_UTF8(&command, "killCursors", collection);
+    BSON_APPEND_UTF8(&command, "killCursors", last->collection);
     BSON_APPEND_ARRAY_BEGIN(&command, "cursors", &cursors);
-    BSON_APPEND_INT64(&cursors, "0", cursor);
+    BSON_APPEND_INT64(&cursors, "0", last->cursor);
     bson_append_array_end(&command, &cursors);
     session_run(session, &command, &reply);
     bson_destroy(&reply);
@@ -274,7 +284,7 @@ static int64_t batch_size(const bson_t *command)
 
 static enum store_status read_with(struct session *session, const bson_t *command, struct reader *r)
 {
-    struct session_reply replies[2], *reply = replies;
+    struct reply replies[2], *reply = replies;
     int64_t most = batch_size(command);
     bool good;
 
@@ -284,14 +294,14 @@ static enum store_status read_with(struct session *session, const bson_t *comman
     }
     good = read_cursor(reply, "firstBatch") && hand_out(reply, r);
     while (good && reply->cursor && !r->left) {
-        struct session_reply *next = &replies[reply == replies];
+        struct reply *next = &replies[reply == replies];
 
-        good = session_reply_next(session, reply->collection, reply->cursor, most, next) && hand_out(next, r);
+        good = read_next(session, reply, most, next) && hand_out(next, r);
         bson_destroy(&reply->whole);
         reply = next;
     }
     if (good)
-        session_end_cursor(session, reply->collection, reply->cursor);
+        end_cursor(session, reply);
     bson_destroy(&reply->whole);
     return good ? STORE_OK : STORE_FAILED;
 }
@@ -386,6 +396,50 @@ void session_add_coupon(struct session *session, bson_t *filter, const char *cou
 {
     if (session->mongo->sharded)
         BSON_APPEND_UTF8(filter, "_id.c", coupon);
+}
+
+struct lane_ids {
+    const char *coupon, *lane; /* members of the first */
+    size_t stride;
+};
+
+static const char *coupon_at(const void *context, size_t i)
+{
+    const struct lane_ids *ids = context;
+    const char *coupon;
+
+    memcpy(&coupon, ids->coupon + i * ids->stride, sizeof coupon);
+    return coupon;
+}
+
+static int64_t lane_at(const struct lane_ids *ids, size_t i)
+{
+    int64_t lane;
+
+    memcpy(&lane, ids->lane + i * ids->stride, sizeof lane);
+    return lane;
+}
+
+void session_find_lanes(struct session *session, bson_t *command, const char *collection, const char *const *coupon, const int64_t *lane,
+                        size_t stride, size_t count)
+{
+    const struct lane_ids ids = {(const char *)coupon, (const char *)lane, stride};
+    struct in_clause in;
+    bson_t filter;
+
+    BSON_APPEND_UTF8(command, "find", collection);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    if (count == 1) {
+        codec_lane_id(&filter, "_id", *coupon, *lane);
+    } else {
+        in_begin(&in, &filter, "_id");
+        for (size_t i = 0; i < count; i++)
+            codec_lane_id(&in.values, in_next(&in), coupon_at(&ids, i), lane_at(&ids, i));
+        in_end(&in, &filter);
+        session_add_coupons(session, &filter, coupon_at, &ids, count);
+    }
+    bson_append_document_end(command, &filter);
+    session_read_options(session, command, count + 1);
 }
 
 void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number)

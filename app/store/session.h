@@ -126,18 +126,6 @@ enum store_status session_read(struct session *session, const bson_t *command, s
 enum store_status session_read_until(struct session *session, const bson_t *command, session_row *row, bool (*enough)(const void *context),
                                      void *context, bool *left);
 
-/* One reply of such a command. Another thread can process its documents while the session reads the next one. */
-struct session_reply {
-    bson_t whole;     /* the caller's to destroy, even if the call returned false */
-    bson_t documents; /* within `whole`, like collection */
-    const char *collection;
-    int64_t cursor;   /* 0: this was the last reply */
-};
-/* most: documents; 0: 16 MiB of them. False: no such reply; the server's error is logged. */
-bool session_reply_next(struct session *session, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply);
-/* Make the server drop the cursor, unless it is 0. If that fails, the server drops it in time. */
-void session_end_cursor(struct session *session, const char *collection, int64_t cursor);
-
 /* One of several finds in a collection that go in one command (joined.c). */
 struct joined_find {
     bson_t filter;  /* initialised by the caller, destroyed by the call */
@@ -199,6 +187,9 @@ void session_add_coupons(struct session *session, bson_t *filter, const char *(*
                          const void *context, size_t count);
 /* The same for one coupon. */
 void session_add_coupon(struct session *session, bson_t *filter, const char *coupon);
+/* Begin a find of lanes' documents {_id: {c, l}}: of `count` structs, `stride` bytes apart, of which the first has these members. */
+void session_find_lanes(struct session *session, bson_t *command, const char *collection, const char *const *coupon, const int64_t *lane,
+                        size_t stride, size_t count);
 
 /* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: one coupon's documents, in the order of `name`, after text. text NULL: from
  * *number on; both NULL: all. */

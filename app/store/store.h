@@ -56,7 +56,7 @@ struct checkpoint {
     int64_t seq;       /* its buckets and its definition are written as of this batch; 0: no checkpoint */
     int64_t due_ms;    /* nothing in the lane ends before; 0: nothing ends */
     int64_t swept_ms;  /* without slots: all batches with a `due` up to this place (time, seq) were looked at, and what had ended by */
-    int64_t swept_seq; /* then is in the ledger */
+    int64_t swept_seq; /* then is in the ledger, unless it cannot be read */
 };
 
 struct checkpoint_read {
@@ -177,15 +177,19 @@ struct due_search {
     bool left_out;          /* some cannot be decoded */
 };
 
-/* Batches of a lane without slots, by the times at which what they made ends: the first ones after a place (time, seq). */
+/* Batches of a lane without slots, by the times at which what they made ends: the first ones after a place (time, seq), due by at_ms. Those
+ * that cannot be decoded are logged and passed over. */
 struct due_batches {
     const char *coupon;
     int64_t lane;
     int64_t after_ms, after_seq;
+    int64_t at_ms;
     size_t most;
     struct batch **batches; /* room for `most`; out: each the caller's to free; by the first of their times after the place, then seq */
     size_t count;           /* out */
-    bool left_out;          /* out: some cannot be decoded */
+    int64_t past_ms, past_seq; /* out: the place of the last one due, also if that cannot be decoded; none: where the search began */
+    bool more;                 /* out: others may be due after that place */
+    int64_t next_due_ms;       /* out: when something ends after at_ms; 0: nothing is known to */
 };
 
 enum append_result {

@@ -8,6 +8,7 @@
  * Term     SipHash-2-4 under the database's key (name_key.h), so that a stored term tells nothing about a name. 64 bits collide: whoever
  *          reads by a term compares what is found by name
  * Rule     terms are not hashed with the batch: they are a function of its entries and of the names that it still has. verify compares
+ *          them. A read does not: it misses a batch of another part, or without the term
  * Due      `due`, likewise: the distinct times, ascending, at which a hold or an issued redemption without a slot ends by itself; DUE_OPEN
  *          for an issued one that only the coupon's end ends
  */

@@ -496,6 +496,13 @@ static void note_user(struct order_users *o, const char *coupon, int64_t lane, c
     o->reads[o->count++] = (struct user_read){.coupon = arena_strdup(o->arena, coupon), .lane = lane, .user = arena_strdup(o->arena, user)};
 }
 
+/* Read a text that may have been erased: *text NULL. False: it is no text. */
+static bool find_name(const bson_t *row, const char *member, const char **text)
+{
+    *text = NULL;
+    return !bson_has_field(row, member) || find_text(row, member, text);
+}
+
 static bool order_row(const bson_t *doc, void *context)
 {
     struct order_users *o = context;
@@ -507,9 +514,9 @@ static bool order_row(const bson_t *doc, void *context)
     if (!codec_id_int(doc, "l", &coupon, &lane) || !find_array(doc, "who", &names) || !bson_iter_init(&it, &names))
         return false;
     while (bson_iter_next(&it)) {
-        if (!get_document(&it, &row))
+        if (!get_document(&it, &row) || !find_name(&row, "o", &order) || !find_name(&row, "u", &user))
             return false;
-        if (find_text(&row, "o", &order) && find_text(&row, "u", &user) && strcmp(order, o->order) == 0)
+        if (order && user && strcmp(order, o->order) == 0)
             note_user(o, coupon, lane, user);
     }
     return it.err_off == 0;
@@ -564,17 +571,21 @@ enum store_status mongo_order_everywhere(struct store *s, const char *order, use
 
 struct job_rows {
     struct job_progress *state;
+    bool unreadable;
 };
 
 static bool job_row(const bson_t *doc, void *context)
 {
-    const struct job_rows *rows = context;
+    struct job_rows *rows = context;
     struct batch *b = codec_entries_get(doc);
 
-    if (!b)
-        return false;
-    fold_job(rows->state, b);
-    batch_free(b);
+    if (b) {
+        fold_job(rows->state, b);
+        batch_free(b);
+    } else {
+        rows->unreadable = true;
+        log_unreadable("ledger", doc);
+    }
     return true;
 }
 
@@ -582,9 +593,10 @@ enum store_status users_job(struct store *s, const char *coupon, int64_t lane, c
                             struct job_progress **state)
 {
     struct session *session = session_of(s);
-    struct job_rows rows = {arena_alloc(a, sizeof **state)};
+    struct job_rows rows = {.state = arena_alloc(a, sizeof **state)};
     enum store_status status;
 
+    *state = NULL;
     if (!session_finds_names(session))
         return STORE_FAILED;
     rows.state->id = arena_strdup(a, job);
@@ -594,8 +606,9 @@ enum store_status users_job(struct store *s, const char *coupon, int64_t lane, c
         "pipeline", "[",
             "{", "$match", "{", "part", BCON_INT64(term_part(coupon)), "terms", BCON_INT64(term_of_job(&session->term_key, coupon, job)),
                 "_id.c", BCON_UTF8(coupon), "_id.l", BCON_INT64(lane), "}", "}",
-            "{", "$project", "{", "at", BCON_INT32(1), "e", "{", "$filter", "{",
-                "input", "$e", "cond", "{", "$eq", "[", "$$this.job", BCON_UTF8(job), "]", "}", "}", "}", "}", "}",
+            "{", "$project", "{", "at", BCON_INT32(1), "e", "{", "$cond", "[", "{", "$isArray", "$e", "}",
+                "{", "$filter", "{", "input", "$e", "cond", "{", "$eq", "[", "$$this.job", BCON_UTF8(job), "]", "}", "}", "}",
+                "$e", "]", "}", "}", "}",
             "{", "$sort", "{", "_id", BCON_INT32(1), "}", "}",
         "]",
         "cursor", "{", "}");
@@ -604,6 +617,8 @@ enum store_status users_job(struct store *s, const char *coupon, int64_t lane, c
     session_read_concern(session, command);
     BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
     status = session_read(session, command, job_row, &rows);
+    if (status == STORE_OK && rows.unreadable)
+        return STORE_UNREADABLE;
     *state = status == STORE_OK && rows.state->seq ? rows.state : NULL;
     return status;
 }

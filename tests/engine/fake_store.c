@@ -673,6 +673,14 @@ static enum store_status fake_users(struct store *store, struct arena *a, struct
     return leave(f, status);
 }
 
+static bool has_job(const struct batch *b, const char *job)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].job && strcmp(b->entries[i].job, job) == 0)
+            return true;
+    return false;
+}
+
 static enum store_status fake_job(struct store *store, const char *coupon, int64_t lane, const char *job, struct arena *a,
                                   struct job_progress **progress)
 {
@@ -684,8 +692,11 @@ static enum store_status fake_job(struct store *store, const char *coupon, int64
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
     j->id = arena_strdup(a, job);
-    for (const struct stored_batch *s = batch_after(f, coupon, lane, 0, at); s; s = batch_after(f, coupon, lane, s->batch->head.seq, at))
+    for (const struct stored_batch *s = batch_after(f, coupon, lane, 0, at); s; s = batch_after(f, coupon, lane, s->batch->head.seq, at)) {
+        if (s->damaged && has_job(s->batch, job))
+            return leave(f, STORE_UNREADABLE);
         fold_job(j, s->batch);
+    }
     *progress = j->seq ? j : NULL;
     return leave(f, STORE_OK);
 }
@@ -707,34 +718,39 @@ static int64_t first_due(const struct batch *b, int64_t after_ms, int64_t after_
 static enum store_status fake_due_batches(struct store *store, struct due_batches *search)
 {
     struct fake *f = enter(store);
-    int64_t ms = search->after_ms, seq = search->after_seq;
     uint32_t at = moment(f, store);
+    size_t due = 0;
 
     search->count = 0;
-    search->left_out = false;
+    search->past_ms = search->after_ms;
+    search->past_seq = search->after_seq;
+    search->more = false;
+    search->next_due_ms = 0;
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
-    while (search->count < search->most) {
-        const struct batch *best = NULL;
-        int64_t best_ms = INT64_MAX;
+    for (bool found = true; found && !search->more;) {
+        const struct stored_batch *best = NULL;
+        int64_t best_ms = INT64_MAX, ms = search->past_ms, seq = search->past_seq;
 
         for (const struct stored_batch *s = batch_after(f, search->coupon, search->lane, 0, at); s;
              s = batch_after(f, search->coupon, search->lane, s->batch->head.seq, at)) {
-            int64_t due_ms = first_due(s->batch, search->after_ms, search->after_seq);
+            int64_t due_ms = first_due(s->batch, search->after_ms, search->after_seq), later_ms = first_due(s->batch, search->at_ms, INT64_MAX);
 
-            if (due_ms == INT64_MAX || due_ms < ms || (due_ms == ms && s->batch->head.seq <= seq) || due_ms >= best_ms)
+            if (later_ms < INT64_MAX && (!search->next_due_ms || later_ms < search->next_due_ms))
+                search->next_due_ms = later_ms;
+            if (due_ms > search->at_ms || due_ms < ms || (due_ms == ms && s->batch->head.seq <= seq) || due_ms >= best_ms)
                 continue;
-            best = s->batch;
+            best = s;
             best_ms = due_ms;
         }
-        if (!best)
-            break;
-        if (find_batch(f, best->coupon, best->lane, best->head.seq)->damaged)
-            search->left_out = true;
-        else
-            search->batches[search->count++] = copy_batch(best);
-        ms = best_ms;
-        seq = best->head.seq;
+        found = best != NULL;
+        if (!found)
+            continue;
+        if (!best->damaged)
+            search->batches[search->count++] = copy_batch(best->batch);
+        search->past_ms = best_ms;
+        search->past_seq = best->batch->head.seq;
+        search->more = ++due == search->most;
     }
     return leave(f, STORE_OK);
 }

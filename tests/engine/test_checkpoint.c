@@ -41,7 +41,17 @@ static struct {
     atomic_int good;   /* checkpoints of GOOD that were written */
     _Atomic uint64_t seen; /* the newest write's time */
     atomic_bool answered;
+    atomic_bool cannot_gather;  /* BAD: its checkpoint cannot be read */
+    atomic_int failed_loads;    /* so many more of BAD fail */
+    _Atomic int64_t redo;       /* entries in redo logs, as reported */
 } t;
+
+static void note_redo(int64_t more)
+{
+    atomic_fetch_add(&t.redo, more);
+}
+
+static const struct engine_hooks hooks = {.redo = note_redo};
 
 static void nap(void)
 {
@@ -111,6 +121,28 @@ static enum store_status watched_write_checkpoints(struct store *s, const struct
     return status;
 }
 
+static enum store_status watched_checkpoints(struct store *s, struct checkpoint_read *reads, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(reads[i].coupon, BAD) == 0 && atomic_load(&t.cannot_gather)) {
+            atomic_fetch_add(&t.refused, 1);
+            reads[i].status = STORE_FAILED;
+            return STORE_FAILED;
+        }
+    return t.plain->checkpoints(s, reads, count);
+}
+
+/* Only loading a lane reads it. */
+static enum store_status watched_coupons(struct store *s, struct coupon_read *reads, size_t count)
+{
+    if (atomic_load(&t.failed_loads) == 0)
+        return t.plain->coupons(s, reads, count);
+    atomic_fetch_sub(&t.failed_loads, 1);
+    for (size_t i = 0; i < count; i++)
+        reads[i].status = STORE_FAILED;
+    return STORE_FAILED;
+}
+
 static struct store *open_watched(struct store_source *source)
 {
     struct store *session = t.source->open(t.source);
@@ -135,6 +167,8 @@ static int set_up(void **state)
     t.ops = *t.plain;
     t.ops.write_parts = watched_write_parts;
     t.ops.write_checkpoints = watched_write_checkpoints;
+    t.ops.checkpoints = watched_checkpoints;
+    t.ops.coupons = watched_coupons;
     t.watched.open = open_watched;
     return 0;
 }
@@ -150,19 +184,26 @@ static int tear_down(void **state)
 
 /* ---- engines, and what is asked of them ---- */
 
-static struct engine *start_with(int flush_ms, int redo_max)
+static struct engine *start_on(struct store_source *source, int flush_ms, int redo_max)
 {
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = redo_max,
         .filter_bytes = 1 << 20, .flush_ms = flush_ms, .backoff_ms = 1, .patience_ms = 50,
     };
 
-    return engine_start(&config, &t.watched, NULL, NULL);
+    return engine_start(&config, source, &hooks, NULL);
 }
+
+static struct engine *start_with(int flush_ms, int redo_max)
+{
+    return start_on(&t.watched, flush_ms, redo_max);
+}
+
+#define SOON_MS 3
 
 static struct engine *start(void)
 {
-    return start_with(3, 20000);
+    return start_with(SOON_MS, 20000);
 }
 
 static enum cpn_result try_call(struct engine *e, const char *coupon, struct op *op, int64_t ms)
@@ -371,6 +412,55 @@ static void what_another_left_and_cannot_be_written_delays_no_other(void **state
     engine_stop(e);
 }
 
+/* e knows of a batch of another's; its next checkpoint reads what that touched. */
+static void follow_another(struct engine *e, struct engine *other, const char *coupon, int user)
+{
+    struct op head = {.kind = OP_COUPON};
+
+    take(other, coupon, user);
+    call(e, coupon, &head);
+}
+
+static void a_lane_whose_buckets_cannot_be_gathered_delays_no_other(void **state)
+{
+    struct engine *e = start_with(4 * TOGETHER_MS, 20000), *other = start_with(NEVER_MS, 20000);
+    struct mono until;
+    int good;
+
+    (void)state;
+    create(e, BAD, 64);
+    create(e, GOOD, 64);
+    follow_another(e, other, BAD, 0);
+    atomic_store(&t.cannot_gather, true);
+    while (atomic_load(&t.refused) < 3) /* it is tried again and again, sooner than what others wait for */
+        nap();
+    good = atomic_load(&t.good);
+    take(e, GOOD, 0);
+    until = mono_add_ms(mono_now(), 30000);
+    while (atomic_load(&t.good) == good && mono_before(mono_now(), until))
+        nap();
+    assert_true(atomic_load(&t.good) > good);
+    atomic_store(&t.cannot_gather, false);
+    engine_stop(other);
+    engine_stop(e);
+}
+
+static void what_is_due_at_once_waits_for_none_that_is_due_later(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, 20000);
+
+    (void)state;
+    create(e, BAD, 64);
+    create(e, GOOD, 64);
+    create(e, OTHER, 64);
+    take(e, OTHER, 0);
+    take(e, BAD, 0);
+    take(e, GOOD, 0);
+    assert_int_equal(engine_catch_up(e, GOOD, 0, 30000), STORE_OK);
+    assert_int_equal(engine_catch_up(e, BAD, 0, 30000), STORE_OK);
+    engine_stop(e);
+}
+
 /* ---- definitions ---- */
 
 static void note_done(struct op *op)
@@ -422,6 +512,94 @@ static void a_new_definition_is_answered_when_its_checkpoint_is_stored(void **st
         assert_waits_for_its_checkpoint(e, &change, refuses[version - 1]);
         assert_int_equal(version_of(BAD), version + 1);
     }
+    engine_stop(e);
+}
+
+#define FULL_BUCKETS 30 /* reads may see what was before, those of a session that did not see what was written */
+
+/* Their batches have left the redo log. */
+static void what_a_checkpoint_wrote_is_what_is_read_next(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, 20000);
+
+    (void)state;
+    create(e, GOOD, FULL_BUCKETS * BUCKET_SLOTS);
+    for (int i = 0; i < FULL_BUCKETS; i++) {
+        struct op slot = {.kind = OP_SLOT, .n = (int64_t)i * BUCKET_SLOTS};
+
+        for (int k = 0; k < BUCKET_SLOTS; k++)
+            take(e, GOOD, i * BUCKET_SLOTS + k);
+        catch_up(e, GOOD);
+        call(e, GOOD, &slot);
+        assert_int_equal(slot.slot.state, SLOT_REDEEMED);
+    }
+    engine_stop(e);
+}
+
+/* ---- that others wrote ---- */
+
+#define COVERED_TRIES 30 /* a read may see what was before: then it is written once more */
+
+static void a_checkpoint_of_another_process_empties_the_redo_log(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, 20000), *other;
+    struct mono until;
+    int covered = 0;
+
+    (void)state;
+    create(e, GOOD, 640);
+    for (int i = 0; i < COVERED_TRIES; i++) {
+        int written;
+
+        other = start_with(NEVER_MS, 20000);
+        follow_another(e, other, GOOD, i);
+        take(e, GOOD, COVERED_TRIES + i);
+        catch_up(other, GOOD);
+        engine_stop(other);
+        written = atomic_load(&t.good);
+        catch_up(e, GOOD);
+        covered += atomic_load(&t.good) == written;
+        until = mono_add_ms(mono_now(), 10000);
+        while (atomic_load(&t.redo) && mono_before(mono_now(), until)) /* it may be counted after the answer */
+            nap();
+        assert_int_equal(atomic_load(&t.redo), 0);
+    }
+    assert_true(covered > 0);
+    engine_stop(e);
+}
+
+#define UNSEEN 20 /* batches, after which whoever is behind looks for a newer checkpoint, and loads the lane again */
+
+/* The lane is loaded again, at the second try, from another's checkpoint, which covers what somebody waits for. */
+static void who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded(void **state)
+{
+    struct engine *e = start_with(NEVER_MS, 20000), *other;
+    struct op waits = {.kind = OP_CATCH_UP, .coupon = BAD, .arena = &t.arena, .done = note_done}, head = {.kind = OP_COUPON};
+    struct latch done;
+    int refused;
+
+    (void)state;
+    create(e, BAD, 64);
+    take(e, BAD, 0);
+    atomic_store(&t.refuses_parts, true);
+    refused = atomic_load(&t.refused);
+    latch_init(&done, 1);
+    waits.context = &done;
+    waits.deadline = mono_add_ms(mono_now(), 30000);
+    assert_int_equal(engine_submit(e, &waits), CPN_OK);
+    while (atomic_load(&t.refused) == refused)
+        nap();
+    other = start_on(t.source, NEVER_MS, 20000);
+    for (int i = 1; i <= UNSEEN; i++)
+        take(other, BAD, i);
+    engine_stop(other);
+    assert_false(atomic_load(&t.answered));
+    atomic_store(&t.failed_loads, 1);
+    call(e, BAD, &head);
+    assert_int_equal(atomic_load(&t.failed_loads), 0);
+    latch_wait(&done);
+    assert_int_equal(waits.outcome.result, CPN_OK);
+    atomic_store(&t.refuses_parts, false);
     engine_stop(e);
 }
 
@@ -507,6 +685,20 @@ static void a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others
 
 /* ---- together ---- */
 
+/* The committer writes what is due by now, or has it waiting to be written: after the round of the first call, before that of the second. */
+static void let_deadlines_pass(struct engine *e)
+{
+    struct mono until = mono_add_ms(mono_now(), SOON_MS);
+
+    while (mono_before(mono_now(), until))
+        nap();
+    for (int i = 0; i < 2; i++) {
+        struct op head = {.kind = OP_COUPON};
+
+        call(e, GOOD, &head);
+    }
+}
+
 static void what_becomes_due_during_a_write_is_written_together(void **state)
 {
     struct engine *e = start();
@@ -524,8 +716,7 @@ static void what_becomes_due_during_a_write_is_written_together(void **state)
     atomic_store(&t.most, 0);
     take(e, GOOD, 0);
     take(e, OTHER, 0);
-    for (int i = 0; i < 300; i++) /* until both are due */
-        nap();
+    let_deadlines_pass(e);
     atomic_store(&t.waits, false);
     catch_up(e, GOOD);
     catch_up(e, OTHER);
@@ -541,7 +732,12 @@ int main(void)
         T(batches_of_another_process_are_gathered),
         T(a_lane_whose_buckets_cannot_be_written_delays_no_other),
         T(what_another_left_and_cannot_be_written_delays_no_other),
+        T(a_lane_whose_buckets_cannot_be_gathered_delays_no_other),
+        T(what_is_due_at_once_waits_for_none_that_is_due_later),
         T(a_new_definition_is_answered_when_its_checkpoint_is_stored),
+        T(what_a_checkpoint_wrote_is_what_is_read_next),
+        T(a_checkpoint_of_another_process_empties_the_redo_log),
+        T(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded),
         T(a_checkpoint_is_due_when_its_oldest_batch_has_an_age),
         T(until_then_nothing_is_written),
         T(thousands_of_entries_make_it_due_however_young_they_are),

@@ -1,5 +1,5 @@
 /*
- * tests/engine/test_damage.c -- views that a search finds and nobody can decode: free slots, holds that lapsed, codes. Others of
+ * tests/engine/test_damage.c -- documents that a search finds and nobody can decode: free slots, holds that lapsed, codes. Others of
  * the coupon are found past them, and what only they can tell is never said.
  */
 #include <setjmp.h>
@@ -11,11 +11,13 @@
 
 #include <sodium.h>
 
+#include "base/latch.h"
 #include "base/log.h"
 #include "one_engine.h"
 
 #define COUPON "c"
 #define IN_VAIN_MS 1500 /* for a taking that gets no answer but "busy" */
+#define SOON_MS 30000   /* for one that nothing delays */
 #define HOLD_S 60
 
 static struct {
@@ -175,15 +177,21 @@ static void a_lapsed_hold_beside_a_damaged_bucket_goes_back(void **state)
     assert_int_equal(take_as("dan", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY); /* ann's may be free */
 }
 
+static void define_without_slots(struct coupon *c, int64_t total)
+{
+    define(c, total);
+    c->cap.policy = CAP_APPROXIMATE;
+    create(c);
+}
+
+/* What the damaged batch holds stays taken; all else is known. */
 static void without_slots_beside_a_damaged_batch(void **state)
 {
     struct coupon c;
     int damaged;
 
     (void)state;
-    define(&c, 2);
-    c.cap.policy = CAP_APPROXIMATE;
-    create(&c);
+    define_without_slots(&c, 2);
     take("ann", SLOT_RESERVED);
     damaged = fake_batches(one.fake, COUPON);
     take("bob", SLOT_RESERVED);
@@ -192,7 +200,121 @@ static void without_slots_beside_a_damaged_batch(void **state)
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
     let_holds_lapse();
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_OK);
-    assert_int_equal(take_as("dan", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
+    assert_int_equal(take_as("dan", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
+}
+
+#define HOLDS 150 /* more than are searched at a time, twice */
+
+/* HOLDS users hold what there is, each in a batch of its own: `damaged` of them, from the first on, cannot be read. All others go back. */
+static void assert_others_go_back(int damaged)
+{
+    struct coupon c;
+    int first;
+
+    define_without_slots(&c, HOLDS);
+    first = fake_batches(one.fake, COUPON) + 1;
+    for (int i = 0; i < HOLDS; i++)
+        take(arena_printf(&one.arena, "u%d", i), SLOT_RESERVED);
+    one_engine_restart_written(COUPON);
+    for (int i = 0; i < damaged; i++)
+        fake_damage_batch(one.fake, COUPON, 0, first + i);
+    let_holds_lapse();
+    for (int i = 0; i < HOLDS - damaged; i++)
+        assert_int_equal(take_as(arena_printf(&one.arena, "v%d", i), SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
+    assert_int_equal(take_as("w", SLOT_REDEEMED, SOON_MS, NULL), CPN_SOLD_OUT);
+    assert_int_equal(taken(), HOLDS);
+}
+
+static void one_damaged_batch_stops_none_of_many(void **state)
+{
+    (void)state;
+    assert_others_go_back(1);
+}
+
+static void as_many_damaged_batches_as_are_searched_at_a_time_stop_none(void **state)
+{
+    (void)state;
+    assert_others_go_back(70);
+}
+
+/* ann has a hold in a batch that can be read, and another in one that cannot. */
+static void a_user_who_cannot_be_read_stops_none_of_many(void **state)
+{
+    struct coupon c;
+    int damaged;
+
+    (void)state;
+    define_without_slots(&c, HOLDS);
+    take("ann", SLOT_RESERVED);
+    take("ann", SLOT_RESERVED);
+    damaged = fake_batches(one.fake, COUPON);
+    for (int i = 2; i < HOLDS; i++)
+        take(arena_printf(&one.arena, "u%d", i), SLOT_RESERVED);
+    one_engine_restart_written(COUPON);
+    fake_damage_batch(one.fake, COUPON, 0, damaged);
+    let_holds_lapse();
+    for (int i = 2; i < HOLDS; i++)
+        assert_int_equal(take_as(arena_printf(&one.arena, "v%d", i), SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
+    assert_int_equal(take_as("w", SLOT_REDEEMED, SOON_MS, NULL), CPN_SOLD_OUT);
+    assert_int_equal(take_as("ann", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
+}
+
+/* ---- erasures, jobs ---- */
+
+static void note_done(struct op *op)
+{
+    latch_down(op->context);
+}
+
+/* op waits for what is damaged, and bob's takings do not. */
+static void assert_waits_alone(struct op *op)
+{
+    struct latch done;
+
+    latch_init(&done, 1);
+    op->coupon = COUPON;
+    op->arena = &one.arena;
+    op->done = note_done;
+    op->context = &done;
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    assert_int_equal(engine_submit(one.engine, op), CPN_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(take_as("bob", SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
+    one_engine_restart();
+    latch_wait(&done);
+    assert_int_equal(op->outcome.result, CPN_BUSY);
+}
+
+static void an_erasure_whose_bucket_is_damaged_delays_no_other(void **state)
+{
+    struct op erasure = {.kind = OP_ERASE, .user = "ann"};
+    struct coupon c;
+
+    (void)state;
+    define(&c, 2 * BUCKET_SLOTS);
+    create(&c);
+    take("ann", SLOT_RESERVED);
+    for (int i = 1; i < BUCKET_SLOTS; i++)
+        take("eve", SLOT_REDEEMED);
+    one_engine_restart_written(COUPON);
+    fake_damage_bucket(one.fake, COUPON, 0);
+    assert_waits_alone(&erasure);
+}
+
+static void a_job_whose_batch_is_damaged_delays_no_other(void **state)
+{
+    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 2, .count = 1};
+    struct coupon c;
+    int damaged;
+
+    (void)state;
+    define(&c, BUCKET_SLOTS);
+    create(&c);
+    damaged = fake_batches(one.fake, COUPON);
+    take("ann", SLOT_REDEEMED);
+    one_engine_restart_written(COUPON);
+    fake_damage_batch(one.fake, COUPON, 0, damaged);
+    assert_waits_alone(&more);
 }
 
 int main(void)
@@ -203,6 +325,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(slots_whose_codes_are_damaged_are_left_and_others_are_taken, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(a_lapsed_hold_beside_a_damaged_bucket_goes_back, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(without_slots_beside_a_damaged_batch, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(one_damaged_batch_stops_none_of_many, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(as_many_damaged_batches_as_are_searched_at_a_time_stop_none, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(a_user_who_cannot_be_read_stops_none_of_many, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(an_erasure_whose_bucket_is_damaged_delays_no_other, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(a_job_whose_batch_is_damaged_delays_no_other, begin, one_engine_end),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

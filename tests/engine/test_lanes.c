@@ -49,6 +49,7 @@ static struct {
     int users;                     /* named so far */
     bool deletes;                  /* what the first engine does to lane 0 */
     _Atomic int64_t held, held_most; /* entries in the first engine's windows */
+    atomic_bool deaf;                    /* it hears of no batch of others */
     atomic_bool definition_is_late;      /* of the definition: it is that of the first version */
     _Atomic int64_t unread;        /* no ledger of this lane can be read; 0: of all lanes it can */
     _Atomic int64_t parts_from_ns; /* of the monotonic clock: before, none can be written */
@@ -142,6 +143,16 @@ static enum store_status watched_coupon(struct store *s, const char *coupon, str
     return status;
 }
 
+static int watched_hear(struct store *s, struct heard *heard)
+{
+    const struct timespec moment = {.tv_nsec = 5000000};
+
+    if (!atomic_load(&t.deaf))
+        return t.plain->hear(s, heard);
+    nanosleep(&moment, NULL);
+    return 0;
+}
+
 static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
     if (mono_now().ns < t.parts_from_ns)
@@ -189,6 +200,7 @@ static void watch(void)
     t.ops.coupons = watched_coupons;
     t.ops.day = watched_day;
     t.ops.write_parts = watched_write_parts;
+    t.ops.hear = watched_hear;
     t.watched.open = open_watched;
     session->ops->close(session);
 }
@@ -823,7 +835,7 @@ static void take_before_it_is_paused(const struct batch *b)
     if (!gives_state(b, COUPON_PAUSED))
         return;
     t.before_append = change_before_it_is_active_again;
-    t.between = take(1, "ann");
+    t.between = take(1, user_of_lane(1, 1, 3));
 }
 
 static void a_change_that_comes_between_is_not_in_the_way_of_a_deletion(void **state)
@@ -844,6 +856,7 @@ static void what_is_taken_before_it_can_be_deleted_leaves_it_active(void **state
     struct op op = {.kind = OP_DELETE};
 
     (void)state;
+    atomic_store(&t.deaf, true);
     create(3, COUPON_NULL);
     generate(30);
     t.between = CPN_BUSY;
@@ -854,6 +867,20 @@ static void what_is_taken_before_it_can_be_deleted_leaves_it_active(void **state
     assert_int_equal(look(1)->state, COUPON_ACTIVE);
     assert_string_equal(look(1)->title, "another");
     assert_int_equal(take(1, "bob"), CPN_OK);
+}
+
+/* Lane 0 knows nothing of it, and has not heard of it. */
+static void what_another_lane_gave_is_not_deleted(void **state)
+{
+    struct op op = {.kind = OP_DELETE};
+
+    (void)state;
+    atomic_store(&t.deaf, true);
+    create(3, COUPON_NULL);
+    generate(30);
+    assert_int_equal(take(1, user_of_lane(1, 2, 3)), CPN_OK);
+    assert_int_equal(call(0, &op), CPN_COUPON_IN_USE);
+    assert_int_equal(look(1)->state, COUPON_ACTIVE);
 }
 
 /* Whoever did it died before the other lanes followed. */
@@ -1193,6 +1220,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_cap_that_is_passed_while_slots_come_is_refused_at_once, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_always_free_in_some_lane_is_never_sold_out, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_change_that_comes_between_is_not_in_the_way_of_a_deletion, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_another_lane_gave_is_not_deleted, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_taken_before_it_can_be_deleted_leaves_it_active, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell, two_engines, stop_engines),

@@ -218,6 +218,26 @@ static void a_name_leaves_every_batch_and_all_else_stays(void **state)
     assert_done(coupon, BATCHES);
 }
 
+/* Nobody else is in them. */
+static void batches_of_one_user_have_no_terms_left(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct erasure ann = erasure_of(coupon, 2, "ann");
+    struct batch *b = begin_batch(coupon, 0, 1);
+
+    take(b, "ann", 1);
+    append_and_free(b);
+    b = begin_batch(coupon, 0, 2);
+    add_erasure(b, "ann");
+    append_and_free(b);
+    assert_int_equal(mongo_erase_names(session, &ann), STORE_OK);
+    assert_int_equal(count_in_ledger(BCON_NEW("_id.c", BCON_UTF8(coupon), "terms", "{", "$exists", BCON_BOOL(true), "}")), 0);
+    assert_int_equal(count_named(coupon, "ann") + count_noted(coupon), 0);
+    assert_well_formed(coupon, 0);
+}
+
 /* It stops before the command after `spared` of its kind; the rest of them fail, until another one comes. False: it came to its end. */
 static bool stop_after(const struct erasure *e, const char *command, int spared, const char *how, int64_t value)
 {
@@ -278,6 +298,84 @@ static void an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next
         skip();
     fail_nothing();
     stop_everywhere("update", "writeConcernError", 64);
+}
+
+/* ---- what cannot be read ---- */
+
+#define DAMAGED 70 /* more than are emptied in a command */
+
+static void repair(const char *coupon, int64_t seq)
+{
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *ledger = mongoc_client_get_collection(client, config.mongodb_database, "ledger");
+    struct batch *b = begin_batch(coupon, 0, seq);
+    bson_t *which = BCON_NEW("_id.c", BCON_UTF8(coupon), "_id.seq", BCON_INT64(seq));
+    bson_t *change = BCON_NEW("$set", "{", "at", BCON_DATE_TIME(b->head.at_ms), "}");
+
+    assert_true(mongoc_collection_update_one(ledger, which, change, NULL, NULL, NULL));
+    batch_free(b);
+    bson_destroy(which);
+    bson_destroy(change);
+    mongoc_collection_destroy(ledger);
+    mongoc_client_destroy(client);
+}
+
+/* The damaged ones are `damaged`, from seq `first` on: all others are emptied, and who comes when they are repaired finishes. */
+static void assert_others_are_emptied(int64_t first, int64_t damaged)
+{
+    const char *coupon = new_coupon();
+    struct erasure ann = erasure_of(coupon, BATCHES + 1, "ann"), bob = erasure_of(coupon, BATCHES + 1, "bob");
+
+    append_history(coupon, 0, BATCHES);
+    for (int64_t seq = first; seq < first + damaged; seq++)
+        damage("ledger", coupon, "_id.seq", seq, NULL, "at");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mongo_erase_names(session, &ann), STORE_UNREADABLE);
+        assert_int_equal(count_named(coupon, "ann"), damaged + 1); /* and the erasure's own */
+        assert_int_equal(noted_of("ann", coupon, NULL), 1);
+    }
+    for (int64_t seq = first; seq < first + damaged; seq++)
+        repair(coupon, seq);
+    assert_int_equal(mongo_erase_names(session, &ann), STORE_OK);
+    assert_int_equal(mongo_erase_names(session, &bob), STORE_OK);
+    assert_done(coupon, BATCHES);
+}
+
+static void what_cannot_be_read_keeps_its_names_and_all_else_loses_them(void **state)
+{
+    NEEDS_SERVER();
+    assert_others_are_emptied(1, 1);
+    assert_others_are_emptied(1, DAMAGED);
+    assert_others_are_emptied(BATCHES - DAMAGED + 1, DAMAGED);
+}
+
+static void an_erasure_whose_own_batch_cannot_be_read_says_so(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct erasure ann = erasure_of(coupon, 5, "ann");
+
+    append_history(coupon, 0, 4);
+    damage("ledger", coupon, "_id.seq", 5, NULL, "at");
+    assert_int_equal(mongo_erase_names(session, &ann), STORE_UNREADABLE);
+    assert_int_equal(noted_of("ann", coupon, NULL), 1);
+    repair(coupon, 5); /* other tests read all that there is of ann and bob */
+    assert_int_equal(mongo_erase_names(session, &ann), STORE_OK);
+}
+
+static void a_note_that_cannot_be_read_hides_no_other(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupons[] = {new_coupon(), new_coupon(), new_coupon()};
+
+    for (int i = 0; i < 3; i++)
+        append_history(coupons[i], 0, 2);
+    damage("ledger", coupons[0], "_id.seq", 3, NULL, "erasing");
+    damage("ledger", coupons[1], "_id.seq", 3, NULL, "erasing");
+    assert_int_equal(noted_of(NULL, coupons[2], NULL), 2);
+    assert_int_equal(noted_of(NULL, coupons[0], NULL), 0);
 }
 
 /* ---- at the same time ---- */
@@ -467,9 +565,13 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
     const struct CMUnitTest tests[] = {
         T(a_name_leaves_every_batch_and_all_else_stays),
+        T(batches_of_one_user_have_no_terms_left),
         T(an_erasure_that_stops_before_any_write_is_finished_by_the_next),
         T(an_erasure_that_stops_before_any_read_is_finished_by_the_next),
         T(an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next),
+        T(what_cannot_be_read_keeps_its_names_and_all_else_loses_them),
+        T(an_erasure_whose_own_batch_cannot_be_read_says_so),
+        T(a_note_that_cannot_be_read_hides_no_other),
         T(two_users_of_the_same_batches_are_erased_at_the_same_time_each_twice),
         T(a_reader_meanwhile_never_sees_somebody),
         T(a_slow_read_sees_one_moment),

@@ -829,16 +829,15 @@ static const char *all_due(const char *coupon, int64_t lane, int64_t after_ms, i
 {
     const char *text = "";
 
-    for (size_t count = 2; count == 2;) {
+    for (bool more = true; more;) {
         struct batch *found[2];
-        struct due_batches search = {.coupon = coupon, .lane = lane, .after_ms = after_ms, .after_seq = after_seq, .most = 2,
-                                     .batches = found};
+        struct due_batches search = {.coupon = coupon, .lane = lane, .after_ms = after_ms, .after_seq = after_seq, .at_ms = DAY + 70,
+                                     .most = 2, .batches = found};
 
         assert_int_equal(session->ops->due_batches(session, &search), STORE_OK);
-        assert_false(search.left_out);
-        count = search.count;
+        more = search.more;
         text = arena_printf(&arena, "%s[", text);
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < search.count; i++) {
             int64_t first = 0;
 
             text = arena_printf(&arena, "%s%s%d", text, i ? " " : "", (int)found[i]->head.seq);
@@ -853,6 +852,7 @@ static const char *all_due(const char *coupon, int64_t lane, int64_t after_ms, i
             after_seq = found[i]->head.seq;
             batch_free(found[i]);
         }
+        assert_true(search.past_ms == after_ms && search.past_seq == after_seq);
         text = arena_printf(&arena, "%s]", text);
     }
     return text;
@@ -898,24 +898,39 @@ static void a_batch_whose_takings_end_at_different_times_is_found_for_each(void 
     assert_string_equal(all_due(coupon, 0, DAY + 30, 2), "[3 1][]");
 }
 
-static void a_damaged_batch_is_left_out_of_what_ends(void **state)
+/* Batches that end at DAY + 1 to 3, of which the second is damaged: what is found by DAY + at, at most so many. */
+static void assert_found_past_damage(const char *coupon, int64_t at, size_t most, const struct due_batches *expected)
+{
+    struct batch *found[4];
+    struct due_batches search = {.coupon = coupon, .at_ms = DAY + at, .most = most, .batches = found};
+
+    assert_int_equal(session->ops->due_batches(session, &search), STORE_OK);
+    assert_int_equal(search.count, expected->count);
+    for (size_t i = 0; i < search.count; i++) {
+        assert_int_equal(found[i]->head.seq, 1 + 2 * (int64_t)i);
+        batch_free(found[i]);
+    }
+    assert_int_equal(search.past_ms, DAY + expected->past_seq);
+    assert_int_equal(search.past_seq, expected->past_seq);
+    assert_int_equal(search.more, expected->more);
+    assert_int_equal(search.next_due_ms, expected->next_due_ms);
+}
+
+static void a_damaged_batch_is_passed_over_among_what_ends(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
     struct batch *found[4];
-    struct due_batches search = {.coupon = coupon, .most = 4, .batches = found};
+    struct due_batches search = {.coupon = coupon, .at_ms = DAY + 3, .most = 4, .batches = found};
 
     for (int64_t seq = 1; seq <= 3; seq++)
         append_due(coupon, 0, seq, &seq, 1);
     damage("ledger", coupon, "_id.seq", 2, NULL, "at");
-    assert_int_equal(session->ops->due_batches(session, &search), STORE_OK);
-    assert_true(search.left_out);
-    assert_int_equal(search.count, 2);
-    for (size_t i = 0; i < search.count; i++) {
-        assert_int_equal(found[i]->head.seq, 1 + 2 * (int64_t)i);
-        batch_free(found[i]);
-    }
+    assert_found_past_damage(coupon, 3, 4, &(struct due_batches){.count = 2, .past_seq = 3});
+    assert_found_past_damage(coupon, 2, 3, &(struct due_batches){.count = 1, .past_seq = 2, .next_due_ms = DAY + 3});
+    assert_found_past_damage(coupon, 3, 2, &(struct due_batches){.count = 1, .past_seq = 2, .more = true});
+    assert_found_past_damage(coupon, 1, 3, &(struct due_batches){.count = 1, .past_seq = 1, .next_due_ms = DAY + 2}); /* the damaged one */
     if (!fail_command("find", 1, "errorCode", 8))
         skip();
     assert_int_equal(session->ops->due_batches(session, &search), STORE_FAILED);
@@ -963,7 +978,8 @@ static void what_ends_is_found_by_the_index_alone(void **state)
 
     const char *coupon = new_coupon(), *plan;
     struct batch *found[3];
-    struct due_batches search = {.coupon = coupon, .after_ms = DAY + 40, .after_seq = 4, .most = 3, .batches = found};
+    struct due_batches search = {.coupon = coupon, .after_ms = DAY + 40, .after_seq = 4, .at_ms = DAY + 600, .most = 3,
+                                 .batches = found};
     int64_t keys, documents;
 
     for (int64_t seq = 1; seq <= 60; seq++)
@@ -996,6 +1012,28 @@ static struct coupon *make_coupon(const char *id, int64_t version, int64_t coupo
     c->state = coupon_state;
     c->cap.total = 10;
     return c;
+}
+
+/* When its coupon was created is part of it. */
+static void a_definition_whose_first_batch_cannot_be_read_holds_up_no_other(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *damaged = new_coupon(), *good = new_coupon();
+    struct part_write parts[] = {{.coupon = damaged, .definition = make_coupon(damaged, 1, COUPON_ACTIVE), .seq = 1},
+                                 {.coupon = good, .definition = make_coupon(good, 1, COUPON_ACTIVE), .seq = 1}};
+    struct store_time when;
+    struct coupon *stored;
+    int64_t seq;
+
+    append_chain(damaged, 0, 1, 1);
+    append_chain(good, 0, 1, 1);
+    damage("ledger", damaged, "_id.seq", 1, NULL, "at");
+    assert_int_equal(session->ops->write_parts(session, parts, 2, &when), STORE_FAILED);
+    assert_false(parts[0].written);
+    assert_true(parts[1].written);
+    assert_int_equal(session->ops->coupon(session, good, &arena, &stored, &seq), STORE_OK);
+    assert_true(stored && seq == 1);
 }
 
 static void write_coupon(const struct coupon *c, int64_t seq)
@@ -1820,7 +1858,8 @@ int main(void)
         T(a_step_of_65536_slots_is_written_quickly),
         T(batches_without_slots_are_found_by_when_their_takings_end),
         T(a_batch_whose_takings_end_at_different_times_is_found_for_each),
-        T(a_damaged_batch_is_left_out_of_what_ends),
+        T(a_damaged_batch_is_passed_over_among_what_ends),
+        T(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other),
         T(what_ends_is_found_by_the_index_alone),
         T(a_definition_is_kept_with_the_newest_version),
         T(lanes_are_loaded_together_and_each_fails_alone),

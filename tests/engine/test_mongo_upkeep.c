@@ -723,6 +723,20 @@ static bool has_bucket(const char *coupon, int64_t b)
     return read.found;
 }
 
+/* Buckets of which more than an age is stored. */
+static int64_t count_full(const char *coupon)
+{
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *buckets = mongoc_client_get_collection(client, config.mongodb_database, "buckets");
+    bson_t *filter = BCON_NEW("_id.c", BCON_UTF8(coupon), "view.lane", "{", "$exists", BCON_BOOL(true), "}");
+    int64_t count = mongoc_collection_count_documents(buckets, filter, NULL, NULL, NULL, NULL);
+
+    bson_destroy(filter);
+    mongoc_collection_destroy(buckets);
+    mongoc_client_destroy(client);
+    return count;
+}
+
 static void what_has_left_is_nowhere_and_nothing_late_brings_it_back(void **state)
 {
     NEEDS_SERVER();
@@ -736,6 +750,8 @@ static void what_has_left_is_nowhere_and_nothing_late_brings_it_back(void **stat
     assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, 0, false), LEAVERS); /* again, as after a crash */
     write_bucket(coupon, 0, 3, 1000, DAY);
     assert_false(has_bucket(coupon, 3) || has_bucket(coupon, LEAVERS - 1));
+    assert_int_equal(count_full(coupon), 0);
+    assert_int_equal(count_full(other), 1);
     assert_true(has_bucket(other, 3));
     assert_int_equal(count_left(coupon, REMAINS_BUCKETS, 0), LEAVERS);
     assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, 0, true), LEAVERS);

@@ -469,6 +469,40 @@ static void an_order_is_found_with_all_who_named_it_and_nobody_else(void **state
     assert_int_equal(taken.count, 0);
 }
 
+static void make_number(const char *coupon, const char *member)
+{
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *ledger = mongoc_client_get_collection(client, config.mongodb_database, "ledger");
+    bson_t *which = BCON_NEW("_id.c", BCON_UTF8(coupon)), *change = BCON_NEW("$set", "{", member, BCON_INT32(7), "}");
+
+    assert_true(mongoc_collection_update_one(ledger, which, change, NULL, NULL, NULL));
+    bson_destroy(which);
+    bson_destroy(change);
+    mongoc_collection_destroy(ledger);
+    mongoc_client_destroy(client);
+}
+
+/* A name that is no text may be the one that is looked for. */
+static void an_order_beside_a_name_that_is_no_text_is_not_told(void **state)
+{
+    static const char *const members[] = {"who.0.o", "who.0.u"};
+
+    NEEDS_SERVER();
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        const char *coupon = new_coupon(), *order = arena_printf(&arena, "order-%s", coupon);
+        struct taken taken = {.most = 8};
+        struct batch *b = begin_batch(coupon, 0, 1);
+
+        take(b, "ann", 1, "another");
+        take(b, "bob", 2, order);
+        append_and_free(b);
+        assert_int_equal(mongo_order_everywhere(session, order, take_state, &taken), STORE_OK);
+        assert_int_equal(taken.count, 1);
+        make_number(coupon, members[i]);
+        assert_int_equal(mongo_order_everywhere(session, order, take_state, &taken), STORE_FAILED);
+    }
+}
+
 /* More users than are read at a time, and more than fit into one call. */
 static void an_order_of_many_users_has_them_all(void **state)
 {
@@ -528,7 +562,10 @@ static void a_jobs_progress_is_folded_from_its_own_entries(void **state)
     assert_int_equal(session->ops->job(session, coupon, 0, "job-3", &arena, &read), STORE_OK);
     assert_null(read);
     damage("ledger", coupon, "_id.seq", 2, NULL, "at");
-    assert_int_not_equal(session->ops->job(session, coupon, 0, "job-1", &arena, &read), STORE_OK);
+    assert_int_equal(session->ops->job(session, coupon, 0, "job-1", &arena, &read), STORE_UNREADABLE);
+    assert_null(read);
+    damage("ledger", coupon, "_id.seq", 2, NULL, "e");
+    assert_int_equal(session->ops->job(session, coupon, 0, "job-1", &arena, &read), STORE_UNREADABLE);
     assert_null(read);
 }
 
@@ -570,6 +607,7 @@ int main(void)
         T(a_wallet_has_what_a_user_did_in_every_coupon_and_no_jobs),
         T(a_wallet_of_many_batches_is_whole),
         T(an_order_is_found_with_all_who_named_it_and_nobody_else),
+        T(an_order_beside_a_name_that_is_no_text_is_not_told),
         T(an_order_of_many_users_has_them_all),
         T(a_jobs_progress_is_folded_from_its_own_entries),
         T(a_users_hash_is_the_term_that_batches_have),

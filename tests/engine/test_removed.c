@@ -41,6 +41,7 @@ static struct {
     const struct store_ops *plain;
     struct store_ops ops;
     atomic_bool sleeps, sent, parts_wait, long_sleep;
+    atomic_bool reads_slowly; /* the sleeper sleeps when it has read its user, in the middle of a round */
     bool taken; /* by the sleeper, as the ledger has it */
 } t;
 
@@ -148,6 +149,16 @@ static enum store_status watched_write_parts(struct store *s, struct part_write 
     return t.parts_wait ? STORE_FAILED : t.plain->write_parts(s, parts, count, when);
 }
 
+static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
+{
+    enum store_status status = t.plain->users(s, a, reads, count);
+
+    for (size_t i = 0; i < count && t.reads_slowly; i++)
+        if (strcmp(reads[i].user, SLEEPER) == 0 && atomic_exchange(&t.reads_slowly, false))
+            remove_coupon();
+    return status;
+}
+
 static struct store *open_watched(struct store_source *source)
 {
     struct store *session = t.sources[0]->open(t.sources[0]);
@@ -185,6 +196,7 @@ static void begin(uint32_t seed, bool long_sleep)
     t.ops = *session->ops;
     t.ops.append = watched_append;
     t.ops.write_parts = watched_write_parts;
+    t.ops.users = watched_users;
     t.watched.open = open_watched;
     session->ops->close(session);
     for (int i = 0; i < ENGINES; i++)
@@ -293,6 +305,27 @@ static void one_long_seed(uint32_t seed)
     end();
 }
 
+/* A lane that grew too old between what it read and what it would say: with something to append, or to confirm. */
+static void one_slow_seed(uint32_t seed)
+{
+    struct op state = {.kind = OP_USER_STATE, .user = SLEEPER};
+    int batches;
+
+    begin(seed, true);
+    create_and_take();
+    for (int64_t lane = 0; lane < t.lanes; lane++)
+        while (engine_catch_up(t.engines[0], COUPON, lane, ENGINE_CATCH_UP_MS) != STORE_OK)
+            ;
+    t.reads_slowly = true;
+    assert_int_equal(seed % 2 ? take(0, SLEEPER) : call(0, &state), CPN_COUPON_ARCHIVED);
+    assert_false(t.reads_slowly);
+    batches = fake_batches(t.fake, COUPON);
+    for (int i = 0; i < ENGINES; i++)
+        is_told_that_it_left(i);
+    assert_int_equal(fake_batches(t.fake, COUPON), batches);
+    end();
+}
+
 static uint32_t only;
 
 static void who_slept_is_told_the_truth_and_brings_nothing_back(void **state)
@@ -312,11 +345,19 @@ static void who_slept_until_nothing_was_left_loads_anew(void **state)
         one_long_seed(seed);
 }
 
+static void who_grew_too_old_in_a_round_loads_anew(void **state)
+{
+    (void)state;
+    for (uint32_t seed = only ? only : 1; only ? seed == only : seed <= LONG_SEEDS; seed++)
+        one_slow_seed(seed);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_slept_is_told_the_truth_and_brings_nothing_back),
         cmocka_unit_test(who_slept_until_nothing_was_left_loads_anew),
+        cmocka_unit_test(who_grew_too_old_in_a_round_loads_anew),
     };
 
     only = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;

@@ -101,7 +101,7 @@ static int two_engines(void **state)
 {
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .user_bytes = 1 << 20, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     (void)state;
@@ -151,6 +151,7 @@ static void create(enum cap_policy policy)
     coupon.state = COUPON_ACTIVE;
     coupon.cap.policy = policy;
     coupon.cap.total = policy == CAP_EXACT ? 1000 : COUPON_NULL;
+    coupon.cap.per_user = 3;
     assert_int_equal(call(0, &op), CPN_OK);
 }
 
@@ -333,11 +334,37 @@ static void a_hold_goes_back_although_who_took_it_is_alone_and_not_asked(void **
     assert_int_equal(head_of(0).reserved, 0);
 }
 
+static enum cpn_result take_by(int engine, const char *key)
+{
+    struct op op = {.kind = OP_TAKE, .user = "ann"};
+
+    op.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    return call(engine, &op);
+}
+
+/* Both have ann in their caches, and each is behind the other in turn. */
+static void what_another_did_with_a_user_in_the_cache_counts(void **state)
+{
+    struct op ann = {.kind = OP_USER_STATE, .user = "ann"};
+
+    (void)state;
+    create(CAP_EXACT);
+    generate(100);
+    assert_int_equal(take_by(0, "k1"), CPN_OK);
+    assert_int_equal(take_by(1, "k2"), CPN_OK);
+    assert_int_equal(call(0, &ann), CPN_OK);
+    assert_int_equal(ann.user_state->total, 2);
+    assert_int_equal(take_by(0, "k3"), CPN_OK);
+    assert_int_equal(take_by(1, "k4"), CPN_USER_CAP_REACHED);
+    assert_int_equal(take_by(0, "k4"), CPN_USER_CAP_REACHED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_was_away_for_long_reads_the_redo_log_and_not_the_time_between, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_checkpoint_that_others_wrote_need_not_be_written, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_another_did_with_a_user_in_the_cache_counts, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_hold_is_left_to_who_went_on_with_the_lane, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_hold_goes_back_although_who_took_it_is_alone_and_not_asked, two_engines, stop_engines),
     };

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +79,25 @@ static void what_is_kept_is_found_by_name_in_its_own_lane(void **state)
     user_cache_forget_all(&lanes[0]);
     assert_null(user_cache_find(&lanes[0], "ann"));
     assert_int_equal(user_cache_find(&lanes[1], "ann")->count, 1);
+}
+
+/* As one that a round changed in place of a copy: its strings are the cache's own. */
+static void a_state_may_share_memory_with_the_one_that_it_replaces(void **state)
+{
+    const int64_t many = 100; /* more than malloc() keeps as it was when it is freed */
+    struct user_state shared;
+
+    (void)state;
+    mallopt(M_PERTURB, 0x5a);
+    user_cache_keep(&lanes[0], somebody("ann", many));
+    shared = *user_cache_find(&lanes[0], "ann");
+    shared.total++;
+    user_cache_keep(&lanes[0], &shared);
+    mallopt(M_PERTURB, 0);
+    assert_non_null(user_cache_find(&lanes[0], "ann"));
+    assert_int_equal(user_cache_find(&lanes[0], "ann")->total, many + 1);
+    for (int64_t i = 0; i < many; i++)
+        assert_string_equal(user_cache_find(&lanes[0], "ann")->redemptions[i].order, arena_printf(&arena, "order-%d", (int)i));
 }
 
 static void who_is_nobody_is_not_kept_and_no_longer_found(void **state)
@@ -211,6 +231,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(what_is_kept_is_found_by_name_in_its_own_lane),
+        T(a_state_may_share_memory_with_the_one_that_it_replaces),
         T(who_is_nobody_is_not_kept_and_no_longer_found),
         T(the_least_recently_used_go_first_over_all_lanes),
         T(who_is_larger_than_the_room_is_not_kept),

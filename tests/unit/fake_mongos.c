@@ -20,7 +20,7 @@
 #define OP_QUERY 2004
 #define OP_MSG 2013
 #define HEAD_SIZE 16
-#define STEPS_MAX 32
+#define STEPS_MAX 512
 #define CONNECTIONS_MAX 32
 #define MESSAGE_MAX (1 << 20)
 
@@ -36,14 +36,16 @@ static struct {
     size_t connected;
     struct step steps[STEPS_MAX];
     size_t laid_out, come;
+    bool member; /* of a replica set, and no router */
     char strange[256]; /* the first command that nobody laid out */
     uint32_t clock;
 } mongos = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static const char hello_reply[] =
-    "{\"isWritablePrimary\": true, \"ismaster\": true, \"msg\": \"isdbgrid\", \"maxBsonObjectSize\": 16777216,"
-    " \"maxMessageSizeBytes\": 48000000, \"maxWriteBatchSize\": 100000, \"logicalSessionTimeoutMinutes\": 30,"
-    " \"connectionId\": 1, \"maxWireVersion\": 17, \"minWireVersion\": 0}";
+#define HELLO(kind)                                                                                                    \
+    "{\"isWritablePrimary\": true, \"ismaster\": true, " kind ", \"maxBsonObjectSize\": 16777216,"                       \
+    " \"maxMessageSizeBytes\": 48000000, \"maxWriteBatchSize\": 100000, \"logicalSessionTimeoutMinutes\": 30,"           \
+    " \"connectionId\": 1, \"maxWireVersion\": 17, \"minWireVersion\": 0}"
+static const char hello_of_router[] = HELLO("\"msg\": \"isdbgrid\""), hello_of_member[] = HELLO("\"readOnly\": false");
 
 /* ---- replies ---- */
 
@@ -68,7 +70,8 @@ static bson_t *whole(const char *json)
     mongos.clock++;
     if (!bson_has_field(reply, "ok"))
         BSON_APPEND_DOUBLE(reply, "ok", 1.0);
-    BSON_APPEND_TIMESTAMP(reply, "operationTime", 1700000000, mongos.clock);
+    if (!bson_has_field(reply, "operationTime"))
+        BSON_APPEND_TIMESTAMP(reply, "operationTime", 1700000000, mongos.clock);
     BSON_APPEND_DOCUMENT_BEGIN(reply, "$clusterTime", &time);
     BSON_APPEND_TIMESTAMP(&time, "clusterTime", 1700000000, mongos.clock);
     BSON_APPEND_DOCUMENT_BEGIN(&time, "signature", &signature);
@@ -83,7 +86,7 @@ static bson_t *whole(const char *json)
 static const char *by_itself(const char *name)
 {
     if (strcasecmp(name, "hello") == 0 || strcasecmp(name, "ismaster") == 0)
-        return hello_reply;
+        return mongos.member ? hello_of_member : hello_of_router;
     return strcmp(name, "endSessions") == 0 || strcmp(name, "killCursors") == 0 ? "{}" : NULL;
 }
 
@@ -223,6 +226,12 @@ static void forget(void)
     mongos.strange[0] = '\0';
 }
 
+uint16_t mongos_start_member(void)
+{
+    mongos.member = true;
+    return mongos_start();
+}
+
 uint16_t mongos_start(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -243,6 +252,7 @@ void mongos_stop(void)
     shutdown(mongos.listener, SHUT_RDWR);
     pthread_join(mongos.thread, NULL);
     close(mongos.listener);
+    mongos.member = false;
     for (size_t i = 0; i < mongos.connected; i++) {
         shutdown(mongos.sockets[i], SHUT_RDWR);
         pthread_join(mongos.connections[i], NULL);

@@ -267,6 +267,28 @@ static void a_batch_is_found_by_whom_and_what_it_speaks_of(void **state)
     batch_free(plain);
 }
 
+/* Also if nothing else is in its batch. */
+static void each_ending_has_the_term_of_what_it_ends(void **state)
+{
+    static const enum entry_kind endings[] = {ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE};
+    const struct term_key key = term_key(&name_key);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        for (int64_t n = -7; n <= 7; n += 14) {
+            struct batch *b = batch_new("c", 3);
+            struct entry *e = batch_add(b, endings[i]);
+            int64_t expected = term_of_redemption(&key, "c", 3, n, 5), *terms;
+
+            e->n = n;
+            e->g = 5;
+            assert_int_equal(terms_of_batch(&key, b, &terms), 1);
+            assert_true(terms[0] == expected);
+            free(terms);
+            batch_free(b);
+        }
+}
+
 static void terms_are_hashed_by_the_key(void **state)
 {
     const struct name_key next = {{{1, 2, 4}}};
@@ -935,6 +957,7 @@ int main(void)
         cmocka_unit_test(what_is_heard_of_a_batch_are_its_totals),
         cmocka_unit_test(an_encoded_batch_is_the_same_bytes_each_time),
         cmocka_unit_test(a_batch_is_found_by_whom_and_what_it_speaks_of),
+        cmocka_unit_test(each_ending_has_the_term_of_what_it_ends),
         cmocka_unit_test(terms_are_hashed_by_the_key),
         cmocka_unit_test(only_what_ends_without_a_slot_is_due),
         cmocka_unit_test(a_batch_lists_the_names_that_it_erases),

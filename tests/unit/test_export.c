@@ -59,7 +59,7 @@ static const char *user_later(const struct slot *s, const struct slot *later)
 {
     struct export_line line;
 
-    export_line_make(&line, 5, s, "AAAA", 100);
+    export_line_make(&line, 5, s, "AAAA", 100, 0);
     return export_line_user(&line, later);
 }
 

@@ -19,6 +19,7 @@
 #include "base/config.h"
 #include "ctl/doctor.h"
 #include "store/bson_fields.h"
+#include "store/codec.h"
 #include "store/mongo.h"
 #include "store/schema.h"
 #include "unit/fake_mongos.h"
@@ -43,12 +44,10 @@ static bool read_name_key(void)
     return true;
 }
 
-static int start(void **state)
+static int start_at(uint16_t port)
 {
-    uint16_t port = mongos_start();
     char message[1024];
 
-    (void)state;
     if (sodium_init() < 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
         return -1;
     snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "mongodb://127.0.0.1:%u/", port);
@@ -56,6 +55,18 @@ static int start(void **state)
     mongo = mongo_open(&config, message, sizeof message);
     session = mongo ? mongo_session(mongo) : NULL;
     return session && read_name_key() ? 0 : -1;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    return start_at(mongos_start());
+}
+
+static int start_member(void **state)
+{
+    (void)state;
+    return start_at(mongos_start_member());
 }
 
 static int stop(void **state)
@@ -321,6 +332,130 @@ static void a_tail_is_confirmed_by_a_linearizable_read(void **state)
         assert_false(c.unmoved);
         mongos_done();
     }
+}
+
+/* ---- of a replica set: what a read is not before ---- */
+
+#define NOTHING(collection) "{\"cursor\": {\"id\": 0, \"ns\": \"coupons." collection "\", \"firstBatch\": []}}"
+#define LATE INT64_C(1800000000) /* seconds: later than any that the server tells by itself */
+
+/* The k-th command reads what a majority has, not before that moment. */
+static void assert_not_before(size_t k, uint32_t increment)
+{
+    uint32_t seconds, count;
+    const char *level;
+    bson_t concern;
+    bson_iter_t it;
+
+    assert_true(find_document(mongos_asked(k), "readConcern", &concern) && find_text(&concern, "level", &level));
+    assert_true(strcmp(level, "majority") == 0 || strcmp(level, "snapshot") == 0);
+    assert_true(bson_iter_init_find(&it, &concern, "afterClusterTime"));
+    bson_iter_timestamp(&it, &seconds, &count);
+    assert_int_equal(seconds, LATE);
+    assert_int_equal(count, increment);
+}
+
+static void a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write(void **state)
+{
+    struct confirm c = {.coupon = "a", .lane = 0, .tail = 6};
+
+    (void)state;
+    mongos_will("update", "{\"n\": 1, \"operationTime\": {\"$timestamp\": {\"t\": 1800000000, \"i\": 7}}}");
+    mongos_will("find", NOTHING("ledger"));
+    assert_int_equal(session->ops->confirm(session, &c, 1), STORE_OK);
+    assert_true(c.unmoved);
+    assert_not_before(1, 7);
+    mongos_done();
+}
+
+static void whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert(void **state)
+{
+    (void)state;
+    make_batches();
+    mongos_will("insert", "{\"n\": 3, \"writeErrors\": [{\"index\": 1, \"code\": 11000, \"errmsg\": \"\"}],"
+                          " \"operationTime\": {\"$timestamp\": {\"t\": 1800000000, \"i\": 9}}}");
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": ["
+                        "{\"_id\": {\"c\": \"b\", \"l\": 0, \"seq\": 7}, \"batch\": \"another's\"}]}}");
+    assert_int_equal(session->ops->append(session, appends, BATCHES), STORE_OK);
+    assert_int_equal(appends[1].result, APPEND_THEIRS);
+    assert_not_before(1, 9);
+    mongos_done();
+    free_batches();
+}
+
+/* As of a tail that this session was told of: a read before it would miss what the tail has. */
+static void no_read_of_a_lane_is_before_what_the_session_was_told_of(void **state)
+{
+    struct arena a;
+    struct batch *found[2];
+    struct bucket bucket = {0};
+    struct coupon *definition;
+    struct job_progress *job;
+    struct checkpoint_read checkpoint = {.coupon = "a"};
+    struct user_read user = {.coupon = "a", .user = "ann"};
+    struct bucket_read bucket_read = {.coupon = "a", .bucket = &bucket};
+    struct code_read code = {.coupon = "a", .code = "C"};
+    struct due_batches due = {.coupon = "a", .most = 2, .batches = found};
+    size_t count;
+    int64_t seq;
+
+    (void)state;
+    arena_init(&a, 0);
+    session->ops->saw(session, (struct store_time){(uint32_t)LATE, 3});
+    mongos_will("find", NOTHING("lanes"));
+    assert_int_equal(session->ops->checkpoints(session, &checkpoint, 1), STORE_OK);
+    mongos_will("find", NOTHING("coupons"));
+    assert_int_equal(session->ops->coupon(session, "a", &a, &definition, &seq), STORE_OK);
+    mongos_will("find", NOTHING("ledger"));
+    assert_int_equal(session->ops->ledger(session, "a", 0, 6, 2, found, &count), STORE_OK);
+    mongos_will("find", NOTHING("ledger"));
+    assert_int_equal(session->ops->users(session, &a, &user, 1), STORE_OK);
+    mongos_will("aggregate", NOTHING("ledger"));
+    assert_int_equal(session->ops->job(session, "a", 0, "j", &a, &job), STORE_OK);
+    mongos_will("find", NOTHING("ledger"));
+    assert_int_equal(session->ops->due_batches(session, &due), STORE_OK);
+    mongos_will("find", NOTHING("buckets"));
+    assert_int_equal(session->ops->buckets(session, &bucket_read, 1), STORE_OK);
+    mongos_will("find", NOTHING("codes"));
+    assert_int_equal(session->ops->codes(session, &code, 1), STORE_OK);
+    for (size_t k = 0; k < 8; k++)
+        assert_not_before(k, 3);
+    mongos_done();
+    bucket_release(&bucket);
+    arena_free(&a);
+}
+
+/* ---- an erasure whose batch others change each time ---- */
+
+#define ERASURE_ROUNDS 100 /* as in erasure.c */
+
+static void an_erasure_that_changed_nothing_each_time_has_failed(void **state)
+{
+    const struct erasure e = {.coupon = "a", .alias = "0123456789abcdef", .seq = 1};
+    struct batch *b = batch_new("a", 0);
+    struct entry *entry = batch_add(b, ENTRY_ERASE);
+    const struct term_key key = {{0}};
+    bson_t doc = BSON_INITIALIZER;
+    char *json, *reply;
+
+    (void)state;
+    entry->user = "ann";
+    memcpy(entry->alias, e.alias, sizeof entry->alias);
+    b->head = (struct head){.seq = 1, .at_ms = T0, .version = 1};
+    codec_batch_put(&doc, b, &key);
+    json = bson_as_canonical_extended_json(&doc, NULL);
+    assert_true(asprintf(&reply, "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": [%s]}}", json) > 0);
+    for (int i = 0; i < ERASURE_ROUNDS; i++) {
+        mongos_will("find", reply); /* the note is still there */
+        mongos_will("find", NOTHING("ledger"));
+        mongos_will("update", "{\"n\": 0, \"nModified\": 0}");
+    }
+    assert_int_equal(mongo_erase_names(session, &e), STORE_FAILED);
+    mongos_done();
+    free(reply);
+    bson_free(json);
+    bson_destroy(&doc);
+    batch_free(b);
 }
 
 /* ---- change streams ---- */
@@ -629,6 +764,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_read_that_some_shard_fails_has_failed, start, stop),
         cmocka_unit_test_setup_teardown(a_result_comes_in_pieces_or_not_at_all, start, stop),
         cmocka_unit_test_setup_teardown(a_tail_is_confirmed_by_a_linearizable_read, start, stop),
+        cmocka_unit_test_setup_teardown(a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write, start_member, stop),
+        cmocka_unit_test_setup_teardown(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert, start_member, stop),
+        cmocka_unit_test_setup_teardown(no_read_of_a_lane_is_before_what_the_session_was_told_of, start_member, stop),
+        cmocka_unit_test_setup_teardown(an_erasure_that_changed_nothing_each_time_has_failed, start_member, stop),
         cmocka_unit_test_setup_teardown(a_quiet_stream_goes_on_from_the_token_of_all_shards, start, stop),
         cmocka_unit_test_setup_teardown(a_stream_that_can_go_on_goes_on, start, stop),
         cmocka_unit_test_setup_teardown(a_stream_whose_history_is_lost_says_so, start, stop),

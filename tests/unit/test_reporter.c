@@ -204,12 +204,12 @@ static void a_quiet_lane_whose_mark_stands_still_for_three_ages_is_behind(void *
     assert_int_equal(checkpoint_lag_due(w, at(1900), due, 4), 0);
     assert_int_equal(checkpoint_lag_due(w, at(2000), due, 4), 1);
     assert_string_equal(due[0].coupon, "hot");
-    assert_false(checkpoint_lag_marked(w, "hot", 0, 5, at(2000)));
+    assert_false(checkpoint_lag_read(w, "hot", 0, 5, at(2000)));
     assert_int_equal(checkpoint_lag_due(w, at(5000), due, 4), 0);
     assert_int_equal(checkpoint_lag_due(w, at(5001), due, 4), 1);
-    assert_true(checkpoint_lag_marked(w, "hot", 0, 5, at(5001)));
+    assert_true(checkpoint_lag_read(w, "hot", 0, 5, at(5001)));
     assert_int_equal(checkpoint_lag_due(w, at(8002), due, 4), 1);
-    assert_false(checkpoint_lag_marked(w, "hot", 0, 7, at(8002)));
+    assert_false(checkpoint_lag_read(w, "hot", 0, 7, at(8002)));
     assert_int_equal(checkpoint_lag_due(w, at(100000000), due, 4), 0);
     checkpoint_lag_free(w);
 }
@@ -223,10 +223,10 @@ static void however_young_marks_move_a_lane_is_left_alone_for_a_moment(void **st
     checkpoint_lag_seen(w, "hot", 0, 7, at(0));
     assert_int_equal(checkpoint_lag_due(w, at(399), due, 4), 0);
     assert_int_equal(checkpoint_lag_due(w, at(400), due, 4), 1);
-    assert_false(checkpoint_lag_marked(w, "hot", 0, 5, at(400)));
+    assert_false(checkpoint_lag_read(w, "hot", 0, 5, at(400)));
     assert_int_equal(checkpoint_lag_due(w, at(1400), due, 4), 0);
     assert_int_equal(checkpoint_lag_due(w, at(1401), due, 4), 1);
-    assert_true(checkpoint_lag_marked(w, "hot", 0, 5, at(1401)));
+    assert_true(checkpoint_lag_read(w, "hot", 0, 5, at(1401)));
     checkpoint_lag_free(w);
 }
 
@@ -239,7 +239,7 @@ static void a_mark_that_moves_is_not_behind(void **state)
     checkpoint_lag_seen(w, "slow", 0, 90, at(0));
     for (int64_t look = 1; look < 20; look++) {
         assert_int_equal(checkpoint_lag_due(w, at(3001 * look), due, 4), 1);
-        assert_false(checkpoint_lag_marked(w, "slow", 0, look, at(3001 * look)));
+        assert_false(checkpoint_lag_read(w, "slow", 0, look, at(3001 * look)));
     }
     checkpoint_lag_free(w);
 }
@@ -257,11 +257,11 @@ static void a_busy_lane_is_left_alone_while_its_mark_moves(void **state)
     }
     checkpoint_lag_seen(w, "hot", 0, 10 + ms, at(ms));
     assert_int_equal(checkpoint_lag_due(w, at(ms), due, 4), 1);
-    assert_false(checkpoint_lag_marked(w, "hot", 0, 9000, at(ms)));
+    assert_false(checkpoint_lag_read(w, "hot", 0, 9000, at(ms)));
     for (int64_t end = ms + 10000; ms < end; ms += 100)
         checkpoint_lag_seen(w, "hot", 0, 10 + ms, at(ms));
     assert_int_equal(checkpoint_lag_due(w, at(ms + 1), due, 4), 1);
-    assert_true(checkpoint_lag_marked(w, "hot", 0, 9000, at(ms + 1)));
+    assert_true(checkpoint_lag_read(w, "hot", 0, 9000, at(ms + 1)));
     checkpoint_lag_free(w);
 }
 
@@ -323,16 +323,16 @@ static void what_was_behind_when_a_wait_began_is_waited_for_and_nothing_later(vo
     checkpoint_lag_begin(w);
     checkpoint_lag_seen(w, "hot", 0, 9, at(100));
     checkpoint_lag_seen(w, "late", 0, 1, at(100));
-    assert_false(checkpoint_lag_marked(w, "hot", 0, 6, at(500)));
-    assert_false(checkpoint_lag_marked(w, "cold", 0, 3, at(500)));
+    assert_false(checkpoint_lag_read(w, "hot", 0, 6, at(500)));
+    assert_false(checkpoint_lag_read(w, "cold", 0, 3, at(500)));
     assert_false(views_are_written(w));
-    assert_false(checkpoint_lag_marked(w, "hot", 0, 7, at(500)));
+    assert_false(checkpoint_lag_read(w, "hot", 0, 7, at(500)));
     assert_true(views_are_written(w));
     checkpoint_lag_begin(w); /* for hot, 9, and late, 1 */
-    assert_false(checkpoint_lag_marked(w, "late", 0, 1, at(600)));
+    assert_false(checkpoint_lag_read(w, "late", 0, 1, at(600)));
     assert_false(views_are_written(w));
     checkpoint_lag_begin(w);
-    assert_false(checkpoint_lag_marked(w, "hot", 0, 9, at(600)));
+    assert_false(checkpoint_lag_read(w, "hot", 0, 9, at(600)));
     assert_true(views_are_written(w));
     checkpoint_lag_free(w);
 }
@@ -350,18 +350,18 @@ static void views_that_cannot_be_written_are_not_waited_for_but_named(void **sta
     checkpoint_lag_begin(w);
     checkpoint_lag_failed(w, "hurt", 1, at(100));
     checkpoint_lag_failed(w, "hurt", 2, at(100));
-    assert_false(checkpoint_lag_marked(w, "hurt", 0, 7, at(500)));
+    assert_false(checkpoint_lag_read(w, "hurt", 0, 7, at(500)));
     assert_false(checkpoint_lag_is_done(w, failed, 2, &count)); /* well */
-    assert_false(checkpoint_lag_marked(w, "well", 0, 7, at(500)));
+    assert_false(checkpoint_lag_read(w, "well", 0, 7, at(500)));
     assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
     assert_int_equal(count, 2);
     assert_true(failed[0].lane + failed[1].lane == 3 && strcmp(failed[0].coupon, "hurt") == 0);
     assert_false(checkpoint_lag_is_done(w, failed, 1, &count));
     checkpoint_lag_seen(w, "hurt", 1, 8, at(600)); /* what comes on top mends nothing */
     assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
-    assert_false(checkpoint_lag_marked(w, "hurt", 1, 6, at(700))); /* but who writes again may come to the end */
+    assert_false(checkpoint_lag_read(w, "hurt", 1, 6, at(700))); /* but who writes again may come to the end */
     assert_false(checkpoint_lag_is_done(w, failed, 2, &count));
-    assert_false(checkpoint_lag_marked(w, "hurt", 1, 7, at(800)));
+    assert_false(checkpoint_lag_read(w, "hurt", 1, 7, at(800)));
     assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
     assert_true(count == 1 && failed[0].lane == 2);
     checkpoint_lag_free(w);

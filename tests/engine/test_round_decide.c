@@ -1,0 +1,127 @@
+/*
+ * tests/engine/test_round_decide.c -- a lane's work in a round, laid out by hand: whom an expiry may change.
+ *
+ * Lane    ann holds a slot; the lane is loaded as a committer does it, and its user is cached
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "base/log.h"
+#include "engine/round.h"
+#include "one_engine.h"
+
+#define COUPON "c"
+#define HOLD_S 60
+
+static struct {
+    struct store *session;
+    struct filter_room room;
+    struct user_cache cache;
+    struct committer committer;
+    struct lane *lane;
+} t;
+
+static void hold(void)
+{
+    struct coupon c;
+    struct op create = {.kind = OP_CREATE, .definition = &c, .count = 10}, take = {.kind = OP_TAKE, .user = "ann"};
+
+    coupon_init(&c);
+    c.id = COUPON;
+    c.title = "t";
+    c.state = COUPON_ACTIVE;
+    c.cap.total = 10;
+    take.take = (struct take){.key = "k", .code_n = -1, .state = SLOT_RESERVED, .reserve_s = HOLD_S};
+    assert_int_equal(one_engine_call(&create, COUPON, PATIENCE_MS), CPN_OK);
+    assert_int_equal(one_engine_call(&take, COUPON, PATIENCE_MS), CPN_OK);
+    assert_int_equal(engine_catch_up(one.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+}
+
+static int begin(void **state)
+{
+    struct lane_loading load;
+    struct user_read user = {.coupon = COUPON, .user = "ann"};
+    struct bucket bucket;
+    struct bucket_read read = {.coupon = COUPON, .bucket = &bucket};
+
+    memset(&t, 0, sizeof t);
+    one_engine_begin(state);
+    hold();
+    engine_stop(one.engine);
+    one_engine_start();
+    t.cache.bytes_max = 1 << 20;
+    t.session = one.source->open(one.source);
+    t.session->ops->saw(t.session, (struct store_time){UINT32_MAX >> 1, 0});
+    t.lane = lane_new(COUPON, 0, &t.room, &t.cache);
+    load = (struct lane_loading){.lane = t.lane};
+    lane_load(t.session, &load, 1);
+    assert_int_equal(load.status, STORE_OK);
+    bucket_init(&bucket, 0);
+    assert_int_equal(t.session->ops->buckets(t.session, &read, 1), STORE_OK);
+    assert_non_null(cached_bucket_keep(t.lane, &bucket));
+    assert_int_equal(t.session->ops->users(t.session, &one.arena, &user, 1), STORE_OK);
+    user_cache_keep(&t.lane->users, user.user_state);
+    return 0;
+}
+
+static int end(void **state)
+{
+    lane_free(t.lane);
+    buf_free(&t.committer.scratch);
+    t.session->ops->close(t.session);
+    return one_engine_end(state);
+}
+
+/* The hold has ended, and a request asks for ann's state; writable: one may change it, too. How many entries that makes. */
+static size_t decide(bool writable)
+{
+    const struct user_state *known = user_cache_find(&t.lane->users, "ann");
+    struct loaded_user ann = {.user = "ann", .writable = writable};
+    struct op op = {.kind = OP_USER_STATE, .user = "ann", .arena = &one.arena, .loaded = &ann, .named_n = -1};
+    struct lane_work p = {.lane = t.lane, .batch = batch_new(COUPON, 0), .sweeping = true};
+    size_t entries;
+
+    assert_non_null(known);
+    ann.user_state = arena_alloc(&p.batch->arena, sizeof *known);
+    *ann.user_state = *known;
+    if (writable)
+        ann.user_state = user_state_copy(known, &p.batch->arena, true);
+    p.at_ms = t.lane->tail.at_ms + (HOLD_S + 1) * 1000;
+    p.day_ms = t.lane->tail.day_ms;
+    p.day_end_ms = INT64_MAX;
+    op_list_add(&p.ops, &op);
+    HASH_ADD_KEYPTR(hh, p.users, ann.user, strlen(ann.user), &ann);
+    decide_work(&t.committer, &p);
+    entries = p.batch->count;
+    assert_int_equal(ann.changed, entries > 0);
+    assert_int_equal(op.outcome.result, CPN_OK);
+    HASH_DEL(p.users, &ann);
+    batch_free(p.batch);
+    return entries;
+}
+
+static void an_expiry_changes_nobody_who_is_only_read(void **state)
+{
+    (void)state;
+    assert_int_equal(decide(false), 0);
+    assert_int_equal(user_cache_find(&t.lane->users, "ann")->redemptions[0].ended_ms, 0);
+    assert_int_equal(decide(true), 1);
+    assert_int_equal(user_cache_find(&t.lane->users, "ann")->redemptions[0].ended_ms, 0); /* it is a copy that changed */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_expiry_changes_nobody_who_is_only_read, begin, end),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
