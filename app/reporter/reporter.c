@@ -570,17 +570,23 @@ static void note_arrival(struct reporter *r, uint64_t arrived)
         stop_back_off(&r->stop, &pause_ms);
 }
 
-/* Hold the lanes that cannot be folded now, and those of coupons that cannot be made to follow. False: too many, or some still have to
- * follow. */
-static bool hold_behind(struct reporter *r, struct watermark *w)
+/* Hold the lanes that cannot be folded now. False: too many. */
+static bool hold_behind(const struct reporter *r, struct watermark *w)
 {
-    definition_sync_coupon failed[HELD_MOST];
     bool good = true;
-    size_t count;
 
     for (const struct known *k = r->behind; good && k; k = k->next_behind)
         good = watermark_hold(w, k->lane.coupon, k->lane.lane);
-    good = good && definition_sync_is_done(r->definition_sync, failed, HELD_MOST, &count);
+    return good;
+}
+
+/* The awaited coupons' lanes follow: hold those that cannot be made to. False: too many, or some still have to follow. */
+static bool hold_unfollowed(const struct reporter *r, struct watermark *w)
+{
+    definition_sync_coupon failed[HELD_MOST];
+    size_t count;
+    bool good = definition_sync_is_done(r->definition_sync, failed, HELD_MOST, &count);
+
     for (size_t i = 0; good && i < count; i++)
         good = watermark_hold(w, failed[i], 0);
     return good;
@@ -609,9 +615,10 @@ static void aim_watermark(struct reporter *r)
     r->next = next;
     r->next_at = mono_add_ms(mono_now(), LATE_MS);
     checkpoint_lag_begin(r->checkpoint_lag);
+    definition_sync_begin(r->definition_sync);
 }
 
-/* Move the watermark once those checkpoints are written too, and nothing that arrived earlier can still appear. */
+/* Move the watermark once those checkpoints are written too, those lanes follow, and nothing that arrived earlier can still appear. */
 static void move_watermark(struct reporter *r)
 {
     struct watermark next;
@@ -619,7 +626,7 @@ static void move_watermark(struct reporter *r)
     if (mono_before(mono_now(), r->next_at))
         return;
     next = r->next;
-    if (!hold_unwritten(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
+    if (!hold_unwritten(r, &next) || !hold_unfollowed(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
         return;
     r->watermark = next;
     r->next.arrived = 0;
