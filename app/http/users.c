@@ -105,6 +105,7 @@ struct wallet {
     size_t room;
     int64_t now_ms;
     bool failed, misplaced; /* misplaced: invalid position */
+    bool incomplete;        /* a definition cannot be decoded */
 };
 
 static bool is_open(const struct coupon *c, int64_t now_ms)
@@ -145,15 +146,16 @@ static const char *write_held(struct wallet *w, const char *after)
     struct request *r = w->request;
 
     for (size_t i = 0; i < w->count && !w->failed; i++) {
-        struct coupon *c = NULL;
-        int64_t seq;
+        struct coupon_read read = {.coupon = w->held[i].coupon, .arena = &r->arena};
 
         if (strcmp(w->held[i].coupon, after) <= 0 || w->held[i].counts->total <= 0 || !limits_cover(r, w->held[i].coupon))
             continue;
-        if (r->session->ops->coupon(r->session, w->held[i].coupon, &r->arena, &c, &seq) != STORE_OK)
-            w->failed = true;
-        else if (c && c->state != COUPON_DELETED)
-            write_item(w, c, w->held[i].counts, true);
+        if (r->session->ops->coupons(r->session, &read, 1) != STORE_OK) {
+            w->incomplete |= read.status == STORE_UNREADABLE;
+            w->failed |= read.status != STORE_UNREADABLE;
+        }
+        if (read.definition && read.definition->state != COUPON_DELETED)
+            write_item(w, read.definition, w->held[i].counts, true);
         if (w->room == 0)
             return w->held[i].coupon;
     }
@@ -179,9 +181,11 @@ static const char *write_active(struct wallet *w, const char *position)
     size_t count;
 
     do {
+        bool incomplete;
         enum store_status s = mongo_coupons(r->session, limits_prefix(r), COUPON_ACTIVE, clock_now_ms(), next && *next ? next : NULL,
-                                            w->room, &r->arena, &coupons, &count, &next);
+                                            w->room, &r->arena, &coupons, &count, &next, &incomplete);
 
+        w->incomplete |= incomplete;
         if (s != STORE_OK) {
             w->failed = true;
             w->misplaced = s == STORE_NOT_FOUND;
@@ -245,5 +249,7 @@ enum handled user_wallet(struct request *r)
     json_end_array(&j);
     if (w.failed)
         return reply_problem(r, w.misplaced ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
+    if (w.incomplete)
+        json_key_bool(&j, "incomplete", true);
     return list_end(r, &j, last);
 }
