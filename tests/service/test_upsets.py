@@ -3,13 +3,16 @@ import itertools
 import os
 import random
 import signal
+import subprocess
 import time
 
 import pytest
 
+from client import Direct
 from effort import effort
 from interpose import Interpose
-from stack import SETTINGS, SLOW_DATABASE, Stack, wait_until
+from many import stop_service
+from stack import BUILD, SETTINGS, SLOW_DATABASE, Stack, wait_until, write_settings
 from swarm import Call, Swarm, take
 
 HANGS_S = effort(5, 20, 185)
@@ -40,7 +43,7 @@ def test_a_runner_that_hangs_is_missed_by_jobs_alone(beside):
     runner = stack.signal("runner", signal.SIGSTOP)
     try:
         until = time.monotonic() + HANGS_S
-        job = stack.client("ops").post(f"/coupons/{coupons[0]}/slots/retire", {"count": 3}, key="waits").expect(202)
+        job = stack.client("ops").post(f"/coupons/{coupons[0]}/slots/retire", {"count": 3}, headers={"Idempotency-Key": "waits"}).expect(202)
         for i in itertools.count():
             wallets_are_exact(stack, coupons, f"u-{i}")
             if time.monotonic() > until or i == 15:
@@ -121,3 +124,55 @@ def test_of_many_coupons_none_is_slower_two_seconds_after_a_worker_died(another_
     print(f"figure: takings and wallets two seconds after a worker's death, of before: {shares}")
     assert any(min(share) >= LEFT for share in shares), shares
     assert {call.reply.status for call in done[0]} == {201} and {call.reply.status for call in done[1]} == {200}
+
+
+class Bare:
+    """A coupond without nginx, on a database of the shared copy. Its folders have the names of every other one's, which stand below where it
+    was started: by the names of machine and folder, in which their leases are, all of them are one front."""
+
+    def __init__(self, stack, folder, keys):
+        self.run, self.keys = folder / "run", keys
+        for place in (self.run, folder / "keys"):
+            place.mkdir(parents=True)
+        (self.run / "mongodb_uri").write_text((stack.var / "run" / "mongodb_uri").read_text())
+        write_settings(folder / "coupond.ini", f"{SETTINGS}{SLOW_DATABASE}"
+                       f"[coupond]\nrun_dir = run\nworkers = 1\n[mongodb]\ndatabase = {keys.database_name}\nhigh_water_file = high_water\n"
+                       "[log]\npath = coupond.log\n[receipts]\nseed_file = keys/receipt_seed\n")
+        self.log = folder / "coupond.log"
+        self.process = subprocess.Popen([BUILD / "coupond", "-c", "coupond.ini"], cwd=folder, env=stack.environment | {"COUPONS_VAR": "."},
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until("a worker", lambda: (self.run / "worker-0.sock").exists() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.log.read_text()
+
+    def client(self, role):
+        return Direct(self.run / "worker-0.sock", self.keys.key(role))
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
+@pytest.mark.full
+@pytest.mark.heavy
+def test_two_fronts_of_one_name_are_two_writers(stack, beside, tmp_path):
+    """Both reporters have the lease, and both runners the front's row: every batch counts once, and each front sees what the other did."""
+    maker = beside()
+    coupons = [maker.coupon(slots=40, cap={"per_user": 20}) for _ in range(2)]
+    stop_service(maker)
+    both = [Bare(stack, tmp_path / name, maker) for name in ("one", "other")]
+    try:
+        wait_until("both reporters", lambda: all("event=reporter.started" in front.log.read_text() for front in both))
+        for i in range(12):
+            at, other = both[i % 2], both[1 - i % 2]
+            for n, coupon in enumerate(coupons):
+                taken = at.client("storefront").take(coupon, f"u-{i}").ok(201)
+                wallet = other.client("storefront").get(f"/coupons/-/users/u-{i}").ok()
+                assert {item["coupon"] for item in wallet["items"] if item["held"]} == set(coupons[:n + 1]), (i, wallet)
+                told = other.client("ops").get(f"/coupons/{coupon}/redemptions/{taken['id']}").ok()
+                assert told["state"] == "redeemed"
+        wait_until("checkpoints and totals", lambda: maker.is_written(*coupons))
+        assert len(list(maker.database.fronts.find({"seen": {"$exists": True}}))) == 1
+    finally:
+        for front in both:
+            front.end()
+    maker.verify()
