@@ -40,6 +40,8 @@ def test_a_definition_that_cannot_be_read_is_left_out_and_named(beside):
     stack.patch(over, {"ends_at": datetime.datetime.now(datetime.timezone.utc).isoformat()})
     wait_until("a cleanup", lambda: stack.database.jobs.find_one({"coupon": over, "kind": "cleanup", "state": "done"}))
 
+    told = stack.couponctl("coupons", "list")
+    assert told.returncode == 0 and well in told.stdout and "a coupon is left out" in told.stdout, told.stdout
     told = stack.couponctl("verify")
     assert told.returncode != 0 and any(hurt in line and "definition" in line for line in told.stdout.splitlines()), told.stdout
     assert any("event=store.unreadable" in line and hurt in line for line in stack.log().splitlines())
