@@ -105,9 +105,9 @@ def test_no_command_looks_at_all_coupons(another_stack, receiver):
     assert {what: cost for what, cost in asked.items() if cost > MOST + 4 * MANY // ACTIVE} == {}
 
 
-ENDED, COMING = 100_000, 20_000  # coupons that were there before a start; that get their ledgers while it runs, twice
-GROWTH_MIB = 4                   # of a process: less than a row for each of COMING
-WORK_S = 4                       # how long the processor's time is taken
+ENDED, COMING = 100_000, 4000  # coupons that were there before a start; that get their ledgers while it runs, twice
+GROWTH_MIB = 2                 # of a process: less than a row of the deliverer for each of COMING
+WORK_S = 4                     # how long the processor's time is taken
 
 
 def memory_mib(pid):
