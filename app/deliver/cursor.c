@@ -283,8 +283,8 @@ struct search {
     uint64_t arrived;
 };
 
-/* 1: batch seq is older, or arrived earlier; so did one missing below the tail: it was removed with an archived coupon, whose tail stays. -1:
- * the database does not answer, or does not know of the tail yet. */
+/* 1: batch seq is older, or arrived earlier; so did one missing below the tail: it was removed with an archived coupon, whose tail stays.
+ * -1: the database does not answer, or does not know of the tail yet. */
 static int is_before(struct store *session, const struct search *of, int64_t seq)
 {
     struct batch *b = NULL;

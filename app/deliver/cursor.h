@@ -101,8 +101,8 @@ enum cursor_step cursor_next(struct cursor *s, struct store *session, const stru
 /* The receiver accepted that event. */
 void cursor_taken(struct cursor *s);
 
-/* The seq after which the batches begin that are from since_ms on and arrived since `arrived`, in a lane that has batches up to tail. A batch
- * that cannot be decoded may be one of them. -1: the database does not answer, or does not know of the tail yet. */
+/* The seq after which the batches begin that are from since_ms on and arrived since `arrived`, in a lane that has batches up to tail. A
+ * batch that cannot be decoded may be one of them. -1: the database does not answer, or does not know of the tail yet. */
 int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, int64_t tail, int64_t since_ms, uint64_t arrived);
 
 #endif

@@ -9,8 +9,8 @@ static bool day_row(const bson_t *doc, void *context)
     return find_time(doc, "start", &day[0]) && find_time(doc, "end", &day[1]);
 }
 
-/* doc.name: the first moment of the day that holds `of`. Where a midnight occurs twice the server gives the second; the moment before it is of
- * the same day then, and says how long that lasts. */
+/* doc.name: the first moment of the day that holds `of`. Where a midnight occurs twice the server gives the second; the moment before it is
+ * of the same day then, and says how long that lasts. */
 static void put_day(bson_t *doc, const char *name, const bson_t *of, const char *time_zone)
 {
     /* clang-format off */

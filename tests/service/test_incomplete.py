@@ -1,6 +1,7 @@
-"""A definition that cannot be read: everything else goes on, and whoever asks is told that something is missing."""
+"""What is not there, or cannot be read: everything else goes on, and whoever asks is told that something is missing."""
 import datetime
 
+from profiler import profiled
 from stack import wait_until
 
 
@@ -47,3 +48,16 @@ def test_a_definition_that_cannot_be_read_is_left_out_and_named(beside):
     assert any("event=store.unreadable" in line and hurt in line for line in stack.log().splitlines())
     stack.database.coupons.update_one({"_id": hurt}, {"$set": {"view": kept}})
     assert listed(shop.get("/coupons/-/users/anna")) == ({hurt, well}, None)
+
+
+def test_a_code_is_said_to_be_unknown_only_after_a_write(beside):
+    """A majority read of a primary just elected may miss what was acknowledged; a write that it has acknowledged cannot."""
+    stack = beside()
+    coupon = stack.coupon(cap={"total": 1}, codes={"source": "imported"})
+    stack.import_codes(coupon, ["THERE-4711"])
+    shop = stack.client("storefront")
+    for code, found, written in (("THERE-4711", 1, 0), ("ELSEWHERE-1", 0, 1)):
+        with profiled(stack.database) as entries:
+            told = shop.post("/coupons/-/resolve", {"code": code, "user": "u"}).ok()
+        assert len(told["items"]) == found
+        assert sum("pulses" in entry["ns"] and entry["op"] == "update" for entry in entries) == written, code
