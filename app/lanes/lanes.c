@@ -39,7 +39,7 @@ struct group {
     struct op_list lacking;
     /* under the lock */
     struct op_list queue;
-    int64_t told_lanes;   /* `lanes`, as last told */
+    int64_t noted_lanes;  /* `lanes`, as last noted */
     bool queued, running; /* waiting for a thread; has one */
     bool poked;           /* few slots are left */
     struct mono not_before; /* earliest time to check that again */
@@ -580,8 +580,8 @@ static struct group *find_group(struct lanes *s, const char *coupon, int64_t lan
         g->asker.engine = s->engine;
         HASH_ADD_STR(s->groups, coupon, g);
     }
-    if (lanes > g->told_lanes)
-        g->told_lanes = lanes;
+    if (lanes > g->noted_lanes)
+        g->noted_lanes = lanes;
     return g;
 }
 
@@ -700,7 +700,7 @@ static void *lanes_main(void *argument)
         keep_one_idle(s);
         queue = g->queue;
         g->queue = (struct op_list){0};
-        g->lanes = g->told_lanes;
+        g->lanes = g->noted_lanes;
         poked = pokes_now(g, mono_now());
         g->poked = g->poked && !poked;
         pthread_mutex_unlock(&s->lock);

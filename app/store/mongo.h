@@ -306,7 +306,7 @@ enum store_status mongo_erasures(struct store *s, const char *user, size_t most,
 /* ---- lists and look-ups across documents ---- */
 /* Coupons, newest (last created) first; after: opaque position from *next, or NULL. state -1: any. prefix: what their ids begin with, or
  * NULL. active_at_ms not 0: active and inside the window then. Tombstones are left out, and so are definitions that cannot be decoded; of
- * these *incomplete tells. STORE_NOT_FOUND: `after` is not a position. */
+ * these *incomplete says. STORE_NOT_FOUND: `after` is not a position. */
 enum store_status mongo_coupons(struct store *s, const char *prefix, int state, int64_t active_at_ms, const char *after, size_t most,
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next, bool *incomplete);
 /* How many lanes a coupon has, by its ledger's first batch: the definition may not be stored yet. */
