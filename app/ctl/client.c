@@ -420,6 +420,8 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *cont
         items = json_at(a.json, "/items");
         for (size_t i = 0; code == CTL_OK && i < json_count(items) && (most == 0 || passed < most); i++, passed++)
             tell(context, json_object_array_get_idx(items, i));
+        if (json_at(a.json, "/incomplete"))
+            ctl_complain("a coupon is left out: its stored definition cannot be read; `couponctl verify` names it");
         if (code == CTL_OK && (most == 0 || passed < most))
             next = next_cursor(&a, cursor, &code);
         answer_release(&a);

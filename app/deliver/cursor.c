@@ -135,6 +135,22 @@ void cursor_to(struct cursor *s, enum cursor_state state)
         drop(s);
 }
 
+bool cursor_is_over(const struct cursor *s)
+{
+    const struct watermark *w = &s->of->watermark;
+
+    return s->state == CURSOR_IDLE && s->seq >= s->tail && !s->moved && !s->awaited && s->arrived < w->arrived &&
+           !watermark_holds(w, s->key.coupon, s->key.lane);
+}
+
+void cursor_remove(struct cursor *s)
+{
+    assert(s->state == CURSOR_IDLE);
+    HASH_DEL(s->of->cursors, s);
+    drop(s);
+    free(s);
+}
+
 /* ---- reading ---- */
 
 /* Read the head of the batch at the position, which says what events were raised before. */
@@ -157,29 +173,40 @@ static bool read_before(struct cursor *s, struct store *session)
     return true;
 }
 
-/* Find its position, unless known. */
-static bool find_start(struct cursor *s, struct store *session)
+/* Find its position: the stored one, else where it starts. */
+static enum cursor_step find_start(struct cursor *s, struct store *session)
 {
-    int64_t start;
+    const struct endpoint *e = s->of;
+    bool held = watermark_holds(&e->watermark, s->key.coupon, s->key.lane);
+    struct hook_position p = {e->hook->id, s->key.coupon, s->key.lane, 0, 0, 0, 0};
+    enum store_status status = mongo_position(session, &p);
 
-    if (s->seq >= 0)
-        return true;
-    start = cursor_start(session, s->key.coupon, s->key.lane, s->tail, s->of->hook->created_ms);
-    if (start < 0)
-        return false;
-    s->seq = start;
+    if (status == STORE_OK) {
+        s->seq = p.seq;
+        s->part = p.part;
+        s->attempts = p.attempts;
+        s->not_before_ms = p.not_before_ms;
+        return p.not_before_ms > clock_now_ms() ? CURSOR_WAITS : CURSOR_HAS;
+    }
+    if (status == STORE_NOT_FOUND)
+        s->seq = cursor_start(session, s->key.coupon, s->key.lane, s->tail, e->hook->created_ms, held ? 0 : e->watermark.arrived);
+    if (s->seq < 0)
+        return CURSOR_FAILS;
     s->moved = s->of->moved = true;
-    return true;
+    return CURSOR_HAS;
 }
 
 /* Read the batches after the position, if any. */
 static enum cursor_step read_page(struct cursor *s, struct store *session)
 {
+    enum cursor_step start = CURSOR_HAS;
     size_t count = 0;
 
     drop(s);
-    if (!find_start(s, session))
-        return CURSOR_FAILS;
+    if (s->seq < 0)
+        start = find_start(s, session);
+    if (start != CURSOR_HAS)
+        return start;
     if (s->seq >= s->tail)
         return CURSOR_ENDS;
     if (!read_before(s, session) ||
@@ -249,27 +276,40 @@ void cursor_taken(struct cursor *s)
 
 /* ---- where to start ---- */
 
-/* 1: batch seq is older than since_ms; so is one missing below the tail: it was removed with an archived coupon, whose tail stays. -1: it
- * cannot be read, or the tail is not known here yet. */
-static int is_before(struct store *session, const char *coupon, int64_t lane, int64_t seq, int64_t tail, int64_t since_ms)
+/* In a lane, and since when: see cursor_start(). */
+struct search {
+    const char *coupon;
+    int64_t lane, tail, since_ms;
+    uint64_t arrived;
+};
+
+/* 1: batch seq is older, or arrived earlier; so did one missing below the tail: it was removed with an archived coupon, whose tail stays.
+ * -1: the database does not answer, or does not know of the tail yet. */
+static int is_before(struct store *session, const struct search *of, int64_t seq)
 {
     struct batch *b = NULL;
-    enum store_status status = mongo_ledger_at(session, coupon, lane, seq, &b);
-    int before = status == STORE_NOT_FOUND && seq < tail ? 1 : -1;
+    struct ledger_read read = {.coupon = of->coupon, .lane = of->lane, .after = seq - 1, .most = 1, .batches = &b};
+    int before;
 
-    if (status == STORE_OK)
-        before = b->head.at_ms < since_ms;
+    session->ops->ledgers(session, &read, 1);
+    if (read.status != STORE_OK)
+        return read.status == STORE_UNREADABLE ? 0 : -1;
+    if (!read.count || b->head.seq > seq)
+        before = seq < of->tail ? 1 : -1;
+    else
+        before = b->head.at_ms < of->since_ms || (b->arrived && b->arrived < of->arrived);
     batch_free(b);
     return before;
 }
 
 /* It is mostly near the tail: search back in doubling steps, then by halves. */
-int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, int64_t tail, int64_t since_ms)
+int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, int64_t tail, int64_t since_ms, uint64_t arrived)
 {
+    const struct search of = {coupon, lane, tail, since_ms, arrived};
     int64_t old = tail, young = tail + 1, step = 1;
     int before;
 
-    while (old > 0 && (before = is_before(session, coupon, lane, old, tail, since_ms)) != 1) {
+    while (old > 0 && (before = is_before(session, &of, old)) != 1) {
         if (before < 0)
             return -1;
         young = old;
@@ -279,7 +319,7 @@ int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, in
     while (young - old > 1) {
         int64_t middle = old + (young - old) / 2;
 
-        before = is_before(session, coupon, lane, middle, tail, since_ms);
+        before = is_before(session, &of, middle);
         if (before < 0)
             return -1;
         *(before ? &old : &young) = middle;

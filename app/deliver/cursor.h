@@ -4,10 +4,11 @@
  * Shape   struct endpoint: a webhook that we serve, with its cursors; struct cursor: a position in a lane's ledger, and a few batches from
  *         there on while they are being delivered
  * State   idle: nothing left; ready: the next event waits for its turn; waiting: for the time of its next attempt; sending
- * Start   a lane without a stored position starts with its first batch after the webhook was created: that follows from the ledger, so
- *         nothing is lost before the first position is written. It is computed when the lane's turn comes
+ * Start   a lane without a stored position starts with its first batch since the webhook was created and since the watermark: that follows
+ *         from the ledger, so nothing is lost before the first position is written. It is found when the lane's turn comes
  * Watermark like the reporter's (store/arrivals.c), per webhook: where a sweep starts to look for lanes with news, besides those that the
  *         watermark holds. When it moves, it holds the lanes that wait for another attempt, or cannot be read
+ * Bound   a lane whose batches are all delivered, and arrived before the watermark, has neither a cursor nor a stored position
  * Owns    an endpoint its copy of the webhook and its cursors; a cursor its batches
  */
 #ifndef DELIVER_CURSOR_H
@@ -36,6 +37,7 @@ struct cursor {
     int64_t tail;           /* the lane's last known seq */
     int64_t seq, part;      /* all batches up to seq are delivered, and `part` events of the next; seq -1: its start is
                                not known yet */
+    uint64_t arrived;       /* when the newest batch that was heard of did; 0: unknown */
     int64_t awaited;        /* the watermark waits until it gets here; 0: it does not */
     int64_t attempts;       /* failed attempts of the next event */
     int64_t not_before_ms;  /* UTC */
@@ -82,19 +84,25 @@ struct cursor *cursor_find(const struct endpoint *e, const char *coupon, int64_t
 struct cursor *cursor_add(struct endpoint *e, const char *coupon, int64_t lane, int64_t seq, int64_t part);
 /* Move it to a state, and that state's list. */
 void cursor_to(struct cursor *s, enum cursor_state state);
+/* True if all is delivered, and all arrived before the endpoint's watermark. */
+bool cursor_is_over(const struct cursor *s);
+/* Free an idle one. */
+void cursor_remove(struct cursor *s);
 
 /* Move it to its next event. Events not subscribed to are skipped, and move the position. */
 enum cursor_step {
     CURSOR_HAS,      /* it is *b and *event */
     CURSOR_HAS_MORE, /* this took long enough: others first */
     CURSOR_ENDS,     /* none is left */
+    CURSOR_WAITS,    /* its next attempt is due at not_before_ms, as its stored position says */
     CURSOR_FAILS     /* the ledger cannot be read now */
 };
 enum cursor_step cursor_next(struct cursor *s, struct store *session, const struct batch **b, const struct event **event);
 /* The receiver accepted that event. */
 void cursor_taken(struct cursor *s);
 
-/* The seq after which the batches from since_ms on begin, in a lane that has batches up to tail; -1: cannot be read. */
-int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, int64_t tail, int64_t since_ms);
+/* The seq after which the batches begin that are from since_ms on and arrived since `arrived`, in a lane that has batches up to tail. A
+ * batch that cannot be decoded may be one of them. -1: the database does not answer, or does not know of the tail yet. */
+int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, int64_t tail, int64_t since_ms, uint64_t arrived);
 
 #endif

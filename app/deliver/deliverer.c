@@ -147,6 +147,30 @@ static bool hold_waiting(const struct endpoint *e, struct watermark *w)
     return w->held_count == e->awaited;
 }
 
+/* Forget the lanes that are over, here and in the database. */
+static void forget_over(struct deliverer *d, struct endpoint *e)
+{
+    struct hook_position *rows = checked(calloc(HASH_COUNT(e->cursors) + 1, sizeof *rows));
+    struct cursor **over = checked(calloc(HASH_COUNT(e->cursors) + 1, sizeof *over));
+    size_t count = 0, most;
+
+    for (struct cursor *s = e->cursors; s; s = s->hh.next) {
+        if (!cursor_is_over(s))
+            continue;
+        rows[count] = (struct hook_position){.hook = e->hook->id, .coupon = s->key.coupon, .lane = s->key.lane, .seq = s->seq};
+        over[count++] = s;
+    }
+    for (size_t at = 0; at < count; at += most) {
+        most = count - at < NOTED_MOST ? count - at : NOTED_MOST;
+        if (mongo_positions_remove(d->session, rows + at, most) != STORE_OK)
+            break;
+        for (size_t i = at; i < at + most; i++)
+            cursor_remove(over[i]);
+    }
+    free(rows);
+    free(over);
+}
+
 static void move_watermark(struct deliverer *d, struct endpoint *e)
 {
     struct watermark next = {.arrived = e->goal};
@@ -156,8 +180,11 @@ static void move_watermark(struct deliverer *d, struct endpoint *e)
         e->goal = 0;
         e->watermark_written = false;
     }
-    if (!e->watermark_written && e->watermark.arrived)
+    if (!e->watermark_written && e->watermark.arrived) {
         e->watermark_written = mongo_hook_arrived(d->session, e->hook->id, d->owner, &e->watermark) == STORE_OK;
+        if (e->watermark_written)
+            forget_over(d, e);
+    }
     aim_watermark(d, e);
 }
 
@@ -207,36 +234,22 @@ static void close_endpoint(struct deliverer *d, struct endpoint *e)
     endpoint_free(e);
 }
 
-/* Start serving it, from its stored positions. */
+/* Start serving it: a sweep finds the lanes with something to deliver, and each reads its stored position when its turn comes. */
 static void open_endpoint(struct deliverer *d, const struct hook *h, int64_t now_ms)
 {
     int64_t until_ms = now_ms + d->config->webhooks_lease_ms;
-    struct hook_position *positions;
     struct endpoint *e;
-    struct arena a;
-    size_t count;
 
     if (mongo_hook_claim(d->session, h->id, d->owner, now_ms, until_ms) != STORE_OK)
         return;
-    arena_init(&a, 0);
-    if (mongo_positions(d->session, h->id, &a, &positions, &count) == STORE_OK) {
-        e = endpoint_new(h);
-        e->lease_ms = until_ms;
-        e->watermark = h->watermark;
-        e->watermark_written = true;
-        for (size_t i = 0; i < count; i++) {
-            struct cursor *s =
-                cursor_add(e, positions[i].coupon, positions[i].lane, positions[i].seq, positions[i].part);
-
-            s->attempts = positions[i].attempts;
-            s->not_before_ms = positions[i].not_before_ms;
-        }
-        e->seen = true;
-        DL_APPEND(d->endpoints, e);
-        begin_sweep(d);
-        log_event(LOG_INFO, "webhook.taken", F_WORD("webhook", h->id), F_INT("lanes", count));
-    }
-    arena_free(&a);
+    e = endpoint_new(h);
+    e->lease_ms = until_ms;
+    e->watermark = h->watermark;
+    e->watermark_written = true;
+    e->seen = true;
+    DL_APPEND(d->endpoints, e);
+    begin_sweep(d);
+    log_event(LOG_INFO, "webhook.taken", F_WORD("webhook", h->id));
 }
 
 struct endpoint *deliverer_endpoint(const struct deliverer *d, const char *id)
@@ -339,8 +352,8 @@ static void wake(struct cursor *s)
         cursor_to(s, s->not_before_ms > clock_now_ms() ? CURSOR_WAITING : CURSOR_READY);
 }
 
-/* Note that the lane has batches up to tail, the last one from at_ms (0: unknown). */
-static void ring(struct deliverer *d, const char *coupon, int64_t lane, int64_t tail, int64_t at_ms)
+/* Note that the lane has batches up to tail, the last one from at_ms and arrived then (0: unknown). */
+static void ring(struct deliverer *d, const char *coupon, int64_t lane, int64_t tail, int64_t at_ms, uint64_t arrived)
 {
     struct endpoint *e;
 
@@ -353,6 +366,8 @@ static void ring(struct deliverer *d, const char *coupon, int64_t lane, int64_t 
             continue;
         if (tail > s->tail)
             s->tail = tail;
+        if (arrived > s->arrived)
+            s->arrived = arrived;
         wake(s);
     }
 }
@@ -369,7 +384,7 @@ static void take_batch_keys(struct deliverer *d)
         bool more = next && next->lane == batch_keys[i].lane && strcmp(next->coupon, batch_keys[i].coupon) == 0;
 
         if (!more)
-            ring(d, batch_keys[i].coupon, batch_keys[i].lane, batch_keys[i].seq, 0);
+            ring(d, batch_keys[i].coupon, batch_keys[i].lane, batch_keys[i].seq, 0, batch_keys[i].arrived);
         note_arrival(d, batch_keys[i].arrived);
     }
     if (sweep)
@@ -382,11 +397,12 @@ static bool sweep_lane(struct deliverer *d, const char *coupon, int64_t lane)
     size_t count = 0;
     bool good = mongo_ledger_back(d->session, coupon, lane, INT64_MAX, 1, &tail, &count) == STORE_OK;
     int64_t seq = good && count ? tail->head.seq : 0, at_ms = good && count ? tail->head.at_ms : 0;
+    uint64_t arrived = good && count ? tail->arrived : 0;
 
     if (!good) /* that lane may be damaged: it waits by itself, and is held, so that the sweep can end */
         good = mongo_lane_tail(d->session, coupon, lane, &seq) == STORE_OK;
     if (good && seq > 0)
-        ring(d, coupon, lane, seq, at_ms);
+        ring(d, coupon, lane, seq, at_ms, arrived);
     batch_free(tail);
     return good;
 }
@@ -442,7 +458,7 @@ static int sweep_arrivals(struct deliverer *d)
     good = mongo_arrivals(d->session, &d->at, &a, &arrivals, &count) == STORE_OK;
     for (size_t i = 0; i < count; i++)
         if (is_last_of_lane(arrivals, count, i))
-            ring(d, arrivals[i].coupon, arrivals[i].lane, arrivals[i].seq, 0);
+            ring(d, arrivals[i].coupon, arrivals[i].lane, arrivals[i].seq, 0, arrivals[i].arrived);
     arena_free(&a);
     return good ? d->at.more : -1;
 }
@@ -460,7 +476,7 @@ static bool sweep_held(struct deliverer *d)
             if (mongo_lane_tail(d->session, held->coupon, held->lane, &tail) != STORE_OK)
                 return false;
             if (tail > 0)
-                ring(d, held->coupon, held->lane, tail, 0);
+                ring(d, held->coupon, held->lane, tail, 0, 0);
         }
     return true;
 }

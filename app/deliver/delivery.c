@@ -48,6 +48,9 @@ static void start_next(struct deliverer *d, struct cursor *s)
     case CURSOR_HAS_MORE:
         cursor_to(s, CURSOR_READY);
         break;
+    case CURSOR_WAITS:
+        cursor_to(s, CURSOR_WAITING);
+        break;
     case CURSOR_FAILS:
         wait_until(s, clock_now_ms() + DELIVER_AGAIN_MS);
         break;

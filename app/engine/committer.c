@@ -110,6 +110,14 @@ static struct lane *find_lane(struct committer *c, const char *coupon, int64_t n
     return l;
 }
 
+static void remove_lane(struct committer *c, struct lane *l)
+{
+    if (l->multilane_counted)
+        c->multilane->hooks->gone(c->multilane, l);
+    HASH_DEL(c->lanes, l);
+    lane_free(l);
+}
+
 static void evict_lanes(struct committer *c)
 {
     struct lane *l, *next;
@@ -121,8 +129,7 @@ static void evict_lanes(struct committer *c)
         if (!lane_idle(l))
             continue;
         DL_DELETE2(c->lru, l, lru_prev, lru_next);
-        HASH_DEL(c->lanes, l);
-        lane_free(l);
+        remove_lane(c, l);
         over--;
     }
 }
@@ -1038,10 +1045,9 @@ void committer_free(struct committer *c)
 
     finish_jobs(c, c->finished);
     HASH_ITER(hh, c->lanes, l, next) {
-        HASH_DEL(c->lanes, l);
         if (l->pending)
             batch_free(l->pending);
-        lane_free(l);
+        remove_lane(c, l);
     }
     HASH_ITER(hh, c->zones, z, next_z) {
         HASH_DEL(c->zones, z);

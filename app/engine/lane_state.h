@@ -85,6 +85,7 @@ struct lane {
     struct op_list pending_ops;
     size_t pending_free_pool_used;
 
+    bool multilane_counted;  /* by the hooks of multilane.h */
     bool ready;              /* in the committer's list of lanes with work */
     struct lane *ready_prev, *ready_next;
     struct mono not_before;  /* not before this time: back-off, or another writer's turn */

@@ -1,6 +1,7 @@
 /* engine/multilane.c -- see multilane.h: which coupons have several lanes. */
 #include "engine/multilane.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -9,7 +10,7 @@
 
 struct multilane_coupon {
     char id[COUPON_ID_MAX + 1];
-    int64_t lanes;
+    int64_t lanes, loaded; /* how many it has; how many of them are in memory */
     UT_hash_handle hh;
 };
 
@@ -47,9 +48,10 @@ int64_t multilane_lanes(struct multilane *s, const char *coupon)
     return lanes;
 }
 
-void multilane_know(struct multilane *s, const char *coupon, int64_t lanes)
+bool multilane_know(struct multilane *s, const char *coupon, int64_t lanes)
 {
     struct multilane_coupon *c;
+    bool first;
 
     pthread_mutex_lock(&s->lock);
     HASH_FIND_STR(s->coupons, coupon, c);
@@ -60,5 +62,24 @@ void multilane_know(struct multilane *s, const char *coupon, int64_t lanes)
         HASH_ADD_STR(s->coupons, id, c);
         atomic_store_explicit(&s->any, true, memory_order_release);
     }
+    first = c->loaded++ == 0;
     pthread_mutex_unlock(&s->lock);
+    return first;
+}
+
+bool multilane_forget(struct multilane *s, const char *coupon)
+{
+    struct multilane_coupon *c;
+    bool last;
+
+    pthread_mutex_lock(&s->lock);
+    HASH_FIND_STR(s->coupons, coupon, c);
+    assert(c && c->loaded > 0);
+    last = --c->loaded == 0;
+    if (last) {
+        HASH_DEL(s->coupons, c);
+        free(c);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return last;
 }

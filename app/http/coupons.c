@@ -298,7 +298,7 @@ enum handled coupon_list(struct request *r)
     size_t count = 0;
     struct list l;
     struct json j;
-    bool active = false, nothing;
+    bool active = false, incomplete = false, nothing;
     int state = -1;
 
     if (!query_enum(r, "state", states, &state) || !query_bool(r, "active", &active) || !list_begin(r, &l))
@@ -310,13 +310,15 @@ enum handled coupon_list(struct request *r)
         return reply_problem(r, CPN_BUSY, NULL);
     if (!nothing)
         s = mongo_coupons(r->session, limits_prefix(r), state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons,
-                          &count, &next);
+                          &count, &next, &incomplete);
     if (s != STORE_OK)
         return reply_problem(r, s == STORE_NOT_FOUND ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
     j = list_items(r);
     for (size_t i = 0; i < count; i++)
         coupon_write(coupons[i], &j, false);
     json_end_array(&j);
+    if (incomplete)
+        json_key_bool(&j, "incomplete", true);
     return list_end(r, &j, next);
 }
 

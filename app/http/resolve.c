@@ -77,17 +77,24 @@ static bool write_item(struct request *r, struct json *j, const char *coupon, si
     return true;
 }
 
-/* Find the coupons whose look-up has the code in one of its forms. False: the database did not answer. */
+/* Find the coupons whose look-up has the code in one of its forms. A primary just elected may not read yet what was acknowledged: that no
+ * coupon has it is said only after a write. False: the database did not answer. */
 static bool find_coupons(struct request *r, const char *code, const char ***coupons, size_t *count)
 {
     char exact[CODE_MAX + 1], loose[CODE_MAX + 1];
     bool is_exact = code_normalise(code, MATCH_EXACT, exact), is_loose = code_normalise(code, MATCH_LOOSE, loose);
+    const char *form = is_exact ? exact : loose, *other = is_loose ? loose : exact;
+    enum store_status s;
 
     *count = 0;
     if (!is_exact && !is_loose)
         return true;
-    return mongo_codes_coupons(r->session, is_exact ? exact : loose, is_loose ? loose : exact, COUPONS_MAX, &r->arena, coupons,
-                               count) == STORE_OK;
+    s = mongo_codes_coupons(r->session, form, other, COUPONS_MAX, &r->arena, coupons, count);
+    if (s == STORE_OK && *count == 0)
+        s = mongo_see_all(r->session);
+    if (s == STORE_OK && *count == 0)
+        s = mongo_codes_coupons(r->session, form, other, COUPONS_MAX, &r->arena, coupons, count);
+    return s == STORE_OK;
 }
 
 enum handled code_resolve(struct request *r)

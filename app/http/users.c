@@ -105,6 +105,7 @@ struct wallet {
     size_t room;
     int64_t now_ms;
     bool failed, misplaced; /* misplaced: invalid position */
+    bool incomplete;        /* a definition cannot be decoded */
 };
 
 static bool is_over(const struct coupon *c, int64_t now_ms)
@@ -144,23 +145,31 @@ static void write_item(struct wallet *w, const struct coupon *c, const struct us
     w->room--;
 }
 
+static void write_held_item(struct wallet *w, const struct held *held, const struct coupon *c)
+{
+    bool there = c && c->state != COUPON_DELETED;
+
+    if (there && !is_over(c, w->now_ms))
+        write_item(w, c, held->counts, true);
+    else if (there && held->over->total > 0)
+        write_item(w, c, held->over, true);
+}
+
 /* Write those of which the user has something, with ids after `after`. Returns the last one written if the page is full, else NULL. */
 static const char *write_held(struct wallet *w, const char *after)
 {
     struct request *r = w->request;
 
     for (size_t i = 0; i < w->count && !w->failed; i++) {
-        struct coupon *c = NULL;
-        int64_t seq;
+        struct coupon_read read = {.coupon = w->held[i].coupon, .arena = &r->arena};
 
         if (strcmp(w->held[i].coupon, after) <= 0 || w->held[i].counts->total <= 0 || !limits_cover(r, w->held[i].coupon))
             continue;
-        if (r->session->ops->coupon(r->session, w->held[i].coupon, &r->arena, &c, &seq) != STORE_OK)
-            w->failed = true;
-        else if (c && c->state != COUPON_DELETED && !is_over(c, w->now_ms))
-            write_item(w, c, w->held[i].counts, true);
-        else if (c && c->state != COUPON_DELETED && w->held[i].over->total > 0)
-            write_item(w, c, w->held[i].over, true);
+        if (r->session->ops->coupons(r->session, &read, 1) != STORE_OK) {
+            w->incomplete |= read.status == STORE_UNREADABLE;
+            w->failed |= read.status != STORE_UNREADABLE;
+        }
+        write_held_item(w, &w->held[i], read.definition);
         if (w->room == 0)
             return w->held[i].coupon;
     }
@@ -186,9 +195,11 @@ static const char *write_active(struct wallet *w, const char *position)
     size_t count;
 
     do {
+        bool incomplete;
         enum store_status s = mongo_coupons(r->session, limits_prefix(r), COUPON_ACTIVE, clock_now_ms(), next && *next ? next : NULL,
-                                            w->room, &r->arena, &coupons, &count, &next);
+                                            w->room, &r->arena, &coupons, &count, &next, &incomplete);
 
+        w->incomplete |= incomplete;
         if (s != STORE_OK) {
             w->failed = true;
             w->misplaced = s == STORE_NOT_FOUND;
@@ -253,5 +264,7 @@ enum handled user_wallet(struct request *r)
     json_end_array(&j);
     if (w.failed)
         return reply_problem(r, w.misplaced ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
+    if (w.incomplete)
+        json_key_bool(&j, "incomplete", true);
     return list_end(r, &j, last);
 }

@@ -1,6 +1,7 @@
 /* lanes/lane_totals.c -- see lane_totals.h. */
 #include "lanes/lane_totals.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,19 +62,30 @@ static struct totals_of_coupon *find(struct lane_totals *t, const char *coupon)
 
 void lane_totals_know(struct lane_totals *t, const char *coupon, int64_t lanes)
 {
+    struct totals_of_coupon *c = checked(calloc(1, sizeof *c));
+
+    memcpy(c->id, coupon, strnlen(coupon, COUPON_ID_MAX));
+    c->lanes = lanes;
+    c->of = checked(calloc((size_t)lanes, sizeof *c->of));
+    for (int64_t lane = 0; lane < lanes; lane++)
+        c->of[lane].missed = -1;
+    pthread_mutex_lock(&t->lock);
+    assert(!find(t, coupon));
+    HASH_ADD_STR(t->coupons, id, c);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void lane_totals_forget(struct lane_totals *t, const char *coupon)
+{
     struct totals_of_coupon *c;
 
     pthread_mutex_lock(&t->lock);
-    if (!find(t, coupon)) {
-        c = checked(calloc(1, sizeof *c));
-        memcpy(c->id, coupon, strnlen(coupon, COUPON_ID_MAX));
-        c->lanes = lanes;
-        c->of = checked(calloc((size_t)lanes, sizeof *c->of));
-        for (int64_t lane = 0; lane < lanes; lane++)
-            c->of[lane].missed = -1;
-        HASH_ADD_STR(t->coupons, id, c);
-    }
+    c = find(t, coupon);
+    assert(c);
+    HASH_DEL(t->coupons, c);
     pthread_mutex_unlock(&t->lock);
+    free(c->of);
+    free(c);
 }
 
 void lane_totals_note(struct lane_totals *t, const char *coupon, int64_t lane, const struct head *h)

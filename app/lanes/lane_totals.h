@@ -2,6 +2,7 @@
  * lanes/lane_totals.h -- what this process knows of coupons with several lanes: each lane's totals, as last heard.
  *
  * Sources  its own lanes, with every batch; other processes' batches, from the listener
+ * Bound    coupons that have a lane in memory: see engine/multilane.h
  * Use      policies without slots: a lane adds what it heard of the others to its own counts. All of it may be stale: nothing exact depends
  *          on it
  * Threads  any
@@ -20,8 +21,9 @@ struct lane_totals;
 struct lane_totals *lane_totals_new(void);
 void lane_totals_free(struct lane_totals *t);
 
-/* The coupon has this many lanes, for good. */
+/* The coupon, which is not known, has this many lanes, for good. */
 void lane_totals_know(struct lane_totals *t, const char *coupon, int64_t lanes);
+void lane_totals_forget(struct lane_totals *t, const char *coupon);
 /* Record the lane's totals. Unknown coupons are ignored. */
 void lane_totals_note(struct lane_totals *t, const char *coupon, int64_t lane, const struct head *head);
 /* The sums over the coupon's lanes except `lane`. */

@@ -34,10 +34,12 @@ struct group {
     char coupon[COUPON_ID_MAX + 1];
     struct lanes *all;
     /* of its thread */
+    int64_t lanes; /* that it has; 1: perhaps more, which nothing that waits needs to know */
     struct asker asker; /* until: the deadline of the current work */
     struct op_list lacking;
     /* under the lock */
     struct op_list queue;
+    int64_t noted_lanes;  /* `lanes`, as last noted */
     bool queued, running; /* waiting for a thread; has one */
     bool poked;           /* few slots are left */
     struct mono not_before; /* earliest time to check that again */
@@ -73,14 +75,6 @@ struct lanes {
 static struct lanes *lanes_of(struct multilane *multilane)
 {
     return (struct lanes *)multilane;
-}
-
-static void know(struct lanes *s, const char *coupon, int64_t lanes)
-{
-    if (multilane_lanes(&s->multilane, coupon) == lanes)
-        return;
-    lane_totals_know(s->totals, coupon, lanes);
-    multilane_know(&s->multilane, coupon, lanes);
 }
 
 /* True if it is done for all lanes, one after the other. */
@@ -235,14 +229,10 @@ static enum cpn_result sum_heads(struct group *g, struct op *op, int64_t lanes)
     return r;
 }
 
-static void create(struct group *g, struct op *op, int64_t lanes)
+static void create(struct group *g, struct op *op)
 {
-    enum cpn_result r = ask_as(g, op, OP_CREATE, 0);
-
-    if (r != CPN_OK)
-        return;
-    know(g->all, op->coupon, lanes);
-    follow_or_unknown(g, op);
+    if (ask_as(g, op, OP_CREATE, 0) == CPN_OK)
+        follow_or_unknown(g, op);
 }
 
 /* A lower bound of what all lanes together had taken at one moment: after each was asked once, and before any is asked again. At that
@@ -449,7 +439,7 @@ static enum cpn_result hear_all(struct group *g, const char *coupon, int64_t lan
 static void look_around(struct group *g)
 {
     struct op *first = g->lacking.first, *op;
-    int64_t lanes = multilane_lanes(&g->all->multilane, g->coupon), due_ms = 0;
+    int64_t lanes = g->lanes, due_ms = 0;
     bool listens = !first->outcome.need, nothing = false, raised;
     enum cpn_result heard = CPN_OK;
     struct op_list rest = {0}, same = {0};
@@ -514,12 +504,12 @@ static void listen_to_others(struct lanes *s)
 
 static void do_op(struct group *g, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : multilane_lanes(&g->all->multilane, op->coupon);
+    int64_t lanes = g->lanes;
 
     g->asker.until = op->deadline;
     switch (op->kind) {
     case OP_CREATE:
-        create(g, op, lanes);
+        create(g, op);
         break;
     case OP_CHANGE:
         change(g, op, lanes);
@@ -568,7 +558,7 @@ static void work(struct group *g, struct op_list *queue, bool poked)
     if (!poked)
         return;
     g->asker.until = mono_add_ms(mono_now(), LOOK_MS);
-    raise_events(g, g->coupon, multilane_lanes(&s->multilane, g->coupon), &raised);
+    raise_events(g, g->coupon, g->lanes, &raised);
     not_before = mono_add_ms(mono_now(), raised ? POKE_RAISED_MS : POKE_MS);
     pthread_mutex_lock(&s->lock);
     g->not_before = not_before;
@@ -577,18 +567,21 @@ static void work(struct group *g, struct op_list *queue, bool poked)
 
 /* ---- whose turn it is: under the lock ---- */
 
-static struct group *find_group(struct lanes *s, const char *coupon)
+/* lanes: that it has, or 1 where that is not known. */
+static struct group *find_group(struct lanes *s, const char *coupon, int64_t lanes)
 {
     struct group *g;
 
     HASH_FIND_STR(s->groups, coupon, g);
-    if (g)
-        return g;
-    g = checked(calloc(1, sizeof *g));
-    memcpy(g->coupon, coupon, strnlen(coupon, COUPON_ID_MAX));
-    g->all = s;
-    g->asker.engine = s->engine;
-    HASH_ADD_STR(s->groups, coupon, g);
+    if (!g) {
+        g = checked(calloc(1, sizeof *g));
+        memcpy(g->coupon, coupon, strnlen(coupon, COUPON_ID_MAX));
+        g->all = s;
+        g->asker.engine = s->engine;
+        HASH_ADD_STR(s->groups, coupon, g);
+    }
+    if (lanes > g->noted_lanes)
+        g->noted_lanes = lanes;
     return g;
 }
 
@@ -707,6 +700,7 @@ static void *lanes_main(void *argument)
         keep_one_idle(s);
         queue = g->queue;
         g->queue = (struct op_list){0};
+        g->lanes = g->noted_lanes;
         poked = pokes_now(g, mono_now());
         g->poked = g->poked && !poked;
         pthread_mutex_unlock(&s->lock);
@@ -780,8 +774,8 @@ static void gather_heads(struct lanes *s, struct op *op, int64_t lanes)
 
 /* ---- from outside ---- */
 
-/* Do it, or fetch what its lane lacks and ask again; done() is called once. */
-static void submit(struct lanes *s, struct op *op)
+/* Do it, or fetch what its lane lacks and ask again; done() is called once. lanes: see find_group(). */
+static void submit(struct lanes *s, struct op *op, int64_t lanes)
 {
     struct group *g;
     bool stop;
@@ -790,7 +784,7 @@ static void submit(struct lanes *s, struct op *op)
     pthread_mutex_lock(&s->lock);
     stop = s->stop;
     if (!stop) {
-        g = find_group(s, op->coupon);
+        g = find_group(s, op->coupon, lanes);
         op_list_add(&g->queue, op);
         queue_group(s, g);
         if (g->queued)
@@ -801,13 +795,13 @@ static void submit(struct lanes *s, struct op *op)
         busy(s, op);
 }
 
-void lanes_poke(struct multilane *multilane, const char *coupon)
+void lanes_poke(struct multilane *multilane, const char *coupon, int64_t lanes)
 {
     struct lanes *s = lanes_of(multilane);
     struct group *g;
 
     pthread_mutex_lock(&s->lock);
-    g = find_group(s, coupon);
+    g = find_group(s, coupon, lanes);
     g->poked = true;
     queue_group(s, g);
     pthread_mutex_unlock(&s->lock);
@@ -830,7 +824,7 @@ static bool takes(struct multilane *multilane, struct op *op, int64_t lanes)
 {
     op->lane = lane_for(op, lanes);
     if (is_of_all(op->kind))
-        submit(lanes_of(multilane), op);
+        submit(lanes_of(multilane), op, lanes);
     else if (op->kind == OP_COUPON)
         gather_heads(lanes_of(multilane), op, lanes);
     else
@@ -855,13 +849,15 @@ static bool has_to_listen(struct lanes *s, const struct lane *l, const struct op
 static void sort(struct multilane *multilane, struct committer *c, struct lane_work *p)
 {
     struct lanes *s = lanes_of(multilane);
-    const struct lane *l = p->lane;
+    struct lane *l = p->lane;
     struct op_list kept = {0};
     struct op *op;
 
     if (!l->definition)
         return;
-    know(s, l->coupon, l->definition->lanes);
+    if (!l->multilane_counted && multilane_know(multilane, l->coupon, l->definition->lanes))
+        lane_totals_know(s->totals, l->coupon, l->definition->lanes);
+    l->multilane_counted = true;
     while ((op = op_list_take(&p->ops))) {
         bool elsewhere = belongs_elsewhere(l, op);
 
@@ -874,7 +870,7 @@ static void sort(struct multilane *multilane, struct committer *c, struct lane_w
         if (elsewhere)
             engine_reroute(s->engine, op);
         else
-            submit(s, op);
+            submit(s, op, l->definition->lanes);
     }
     p->ops = kept;
 }
@@ -916,12 +912,18 @@ static void committed(struct multilane *multilane, const struct lane *l)
     confirmed(multilane, l);
     if (policy_of(d)->slots && (head_takings(&l->tail) > 0 || awaits_first_slots(l)) &&
         head_free(&l->tail) <= decide_low_mark(d))
-        lanes_poke(multilane, l->coupon);
+        lanes_poke(multilane, l->coupon, d->lanes);
 }
 
 static void lacks(struct multilane *multilane, struct op *op)
 {
-    submit(lanes_of(multilane), op);
+    submit(lanes_of(multilane), op, multilane_lanes(multilane, op->coupon)); /* its lane is in memory */
+}
+
+static void gone(struct multilane *multilane, const struct lane *l)
+{
+    if (multilane_forget(multilane, l->coupon))
+        lane_totals_forget(lanes_of(multilane)->totals, l->coupon);
 }
 
 static void stop(struct multilane *multilane)
@@ -955,7 +957,7 @@ static void lanes_free(struct multilane *multilane)
 
 static const struct multilane_hooks lanes_hooks = {
     .takes = takes, .adopt = adopt, .sort = sort, .begin = begin, .decide = decide, .committed = committed, .confirmed = confirmed,
-    .lacks = lacks, .stop = stop, .free = lanes_free,
+    .lacks = lacks, .gone = gone, .stop = stop, .free = lanes_free,
 };
 
 struct multilane *lanes_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)

@@ -12,15 +12,14 @@ struct changed {
     definition_sync_coupon coupon;
     struct mono due_at;
     int failures;
+    bool awaited; /* it had to follow when the wait began */
     UT_hash_handle hh;
 };
 
 struct definition_sync {
     pthread_mutex_t lock;
     struct changed *rows;
-    bool taken; /* one is taken, by definition_sync_due(): this */
-    definition_sync_coupon taken_coupon;
-    int taken_failures;
+    struct changed taken; /* by definition_sync_due(); without a coupon: none is */
 };
 
 struct definition_sync *definition_sync_new(void)
@@ -49,7 +48,7 @@ void definition_sync_free(struct definition_sync *f)
     free(f);
 }
 
-/* One already waiting keeps its time. */
+/* One already waiting keeps its time. failures > 0: it is put back. */
 static void add(struct definition_sync *f, const char *coupon, int failures, struct mono due_at)
 {
     struct changed *row;
@@ -64,6 +63,8 @@ static void add(struct definition_sync *f, const char *coupon, int failures, str
     }
     if (failures > row->failures)
         row->failures = failures;
+    if (failures > 0 && strcmp(f->taken.coupon, coupon) == 0)
+        row->awaited |= f->taken.awaited;
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -91,20 +92,30 @@ bool definition_sync_due(struct definition_sync *f, struct mono now, definition_
     if (found) {
         memcpy(coupon, row->coupon, sizeof row->coupon);
         *failures = row->failures;
-        f->taken = true;
-        memcpy(f->taken_coupon, row->coupon, sizeof row->coupon);
-        f->taken_failures = row->failures;
+        f->taken = *row;
         forget(f, row);
     }
     pthread_mutex_unlock(&f->lock);
     return found;
 }
 
-static bool add_failed(definition_sync_coupon *failed, size_t most, size_t *count, const definition_sync_coupon coupon, int failures)
+void definition_sync_begin(struct definition_sync *f)
 {
-    if (failures == 0 || *count == most)
+    pthread_mutex_lock(&f->lock);
+    for (struct changed *row = f->rows; row; row = row->hh.next)
+        row->awaited = true;
+    f->taken.awaited = f->taken.coupon[0] != '\0';
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* True if row need not be waited for: it is among failed[*count] if it failed. */
+static bool is_over(const struct changed *row, definition_sync_coupon *failed, size_t most, size_t *count)
+{
+    if (!row->awaited)
+        return true;
+    if (row->failures == 0 || *count == most)
         return false;
-    memcpy(failed[(*count)++], coupon, sizeof(definition_sync_coupon));
+    memcpy(failed[(*count)++], row->coupon, sizeof(definition_sync_coupon));
     return true;
 }
 
@@ -114,9 +125,9 @@ bool definition_sync_is_done(struct definition_sync *f, definition_sync_coupon *
 
     *count = 0;
     pthread_mutex_lock(&f->lock);
-    done = !f->taken || add_failed(failed, most, count, f->taken_coupon, f->taken_failures);
+    done = is_over(&f->taken, failed, most, count);
     for (const struct changed *row = f->rows; done && row; row = row->hh.next)
-        done = add_failed(failed, most, count, row->coupon, row->failures);
+        done = is_over(row, failed, most, count);
     pthread_mutex_unlock(&f->lock);
     return done;
 }
@@ -124,6 +135,6 @@ bool definition_sync_is_done(struct definition_sync *f, definition_sync_coupon *
 void definition_sync_ended(struct definition_sync *f)
 {
     pthread_mutex_lock(&f->lock);
-    f->taken = false;
+    f->taken = (struct changed){.failures = 0};
     pthread_mutex_unlock(&f->lock);
 }

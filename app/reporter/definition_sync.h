@@ -26,8 +26,10 @@ void definition_sync_free(struct definition_sync *f);
 void definition_sync_changed(struct definition_sync *f, const char *coupon, struct mono now);
 /* Take out a coupon whose lanes are to follow now. False: none. */
 bool definition_sync_due(struct definition_sync *f, struct mono now, definition_sync_coupon coupon, int *failures);
-/* True if none is due to follow except failed[*count], whose last attempts failed. A coupon taken out counts until definition_sync_ended().
- * False: others are, or more than `most` failed. */
+/* From now on wait for the coupons that have to follow now, however often others change meanwhile. */
+void definition_sync_begin(struct definition_sync *f);
+/* True if they follow, except for failed[*count], whose last attempts failed. A coupon taken out counts until definition_sync_ended().
+ * False: some do not yet, or more than `most` failed. */
 bool definition_sync_is_done(struct definition_sync *f, definition_sync_coupon *failed, size_t most, size_t *count);
 /* What definition_sync_due() took out follows, or was put back by definition_sync_failed(). */
 void definition_sync_ended(struct definition_sync *f);

@@ -43,9 +43,10 @@
 #define RENEW_MS 1000
 #define WORKERS 3           /* threads run under the lease */
 
-/* A lane in the fold's table. */
+/* A lane in the fold's table: one with batches above the watermark, or one that is behind. */
 struct known {
     struct counted_lane lane; /* coupon and lane are the key: zeroed beyond the text */
+    uint64_t arrived;       /* when its last known batch did; 0: unknown */
     bool behind;            /* its ledger must be read; it is in that list */
     struct known *next_behind;
     int64_t again_ms;       /* waits this long because its ledger could not be read; 0: it could */
@@ -164,6 +165,13 @@ static struct known *lane_of(struct reporter *r, const char *coupon, int64_t lan
     k->lane.folded = -1;
     HASH_ADD(hh, r->lanes, lane, KNOWN_KEY_SIZE, k);
     return k;
+}
+
+/* Its mark says all that is known of it; its next batch reads that. Not one that is behind. */
+static void forget_lane(struct reporter *r, struct known *k)
+{
+    HASH_DEL(r->lanes, k);
+    free(k);
 }
 
 /* Have its ledger read, in this round or when its time comes. */
@@ -333,6 +341,8 @@ static void claim(struct reporter *r, struct batch_counts *t)
 {
     struct known *k = lane_of(r, t->coupon, t->lane);
 
+    if (t->arrived > k->arrived)
+        k->arrived = t->arrived;
     t->of = NULL;
     if (k->lane.folded < 0 && t->seq == 1)
         k->lane.folded = 0;
@@ -441,6 +451,8 @@ static bool sweep_coupon(struct reporter *r, const char *coupon)
 
         if (!k->behind)
             catch_up(r, k);
+        if (!k->behind && !stop_asked(&r->stop))
+            forget_lane(r, k);
     }
     if (lanes > 1)
         definition_sync_changed(r->definition_sync, coupon, mono_now());
@@ -545,7 +557,7 @@ static void sweep_some(struct reporter *r)
         if (!r->sweeping) {
             if (r->sweep_now > r->latest)
                 r->latest = r->sweep_now;
-            log_event(LOG_INFO, "reporter.caught_up", F_INT("lanes", HASH_COUNT(r->lanes)));
+            log_event(LOG_INFO, "reporter.caught_up", F_NONE);
         }
     }
     arena_free(&a);
@@ -570,17 +582,23 @@ static void note_arrival(struct reporter *r, uint64_t arrived)
         stop_back_off(&r->stop, &pause_ms);
 }
 
-/* Hold the lanes that cannot be folded now, and those of coupons that cannot be made to follow. False: too many, or some still have to
- * follow. */
-static bool hold_behind(struct reporter *r, struct watermark *w)
+/* Hold the lanes that cannot be folded now. False: too many. */
+static bool hold_behind(const struct reporter *r, struct watermark *w)
 {
-    definition_sync_coupon failed[HELD_MOST];
     bool good = true;
-    size_t count;
 
     for (const struct known *k = r->behind; good && k; k = k->next_behind)
         good = watermark_hold(w, k->lane.coupon, k->lane.lane);
-    good = good && definition_sync_is_done(r->definition_sync, failed, HELD_MOST, &count);
+    return good;
+}
+
+/* The awaited coupons' lanes follow: hold those that cannot be made to. False: too many, or some still have to follow. */
+static bool hold_unfollowed(const struct reporter *r, struct watermark *w)
+{
+    definition_sync_coupon failed[HELD_MOST];
+    size_t count;
+    bool good = definition_sync_is_done(r->definition_sync, failed, HELD_MOST, &count);
+
     for (size_t i = 0; good && i < count; i++)
         good = watermark_hold(w, failed[i], 0);
     return good;
@@ -609,9 +627,20 @@ static void aim_watermark(struct reporter *r)
     r->next = next;
     r->next_at = mono_add_ms(mono_now(), LATE_MS);
     checkpoint_lag_begin(r->checkpoint_lag);
+    definition_sync_begin(r->definition_sync);
 }
 
-/* Move the watermark once those checkpoints are written too, and nothing that arrived earlier can still appear. */
+/* Forget the lanes of which nothing arrived since the watermark. */
+static void forget_quiet(struct reporter *r)
+{
+    struct known *k, *next;
+
+    HASH_ITER(hh, r->lanes, k, next)
+        if (!k->behind && k->arrived < r->watermark.arrived) // cppcheck-suppress uninitvar
+            forget_lane(r, k);
+}
+
+/* Move the watermark once those checkpoints are written too, those lanes follow, and nothing that arrived earlier can still appear. */
 static void move_watermark(struct reporter *r)
 {
     struct watermark next;
@@ -619,10 +648,11 @@ static void move_watermark(struct reporter *r)
     if (mono_before(mono_now(), r->next_at))
         return;
     next = r->next;
-    if (!hold_unwritten(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
+    if (!hold_unwritten(r, &next) || !hold_unfollowed(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
         return;
     r->watermark = next;
     r->next.arrived = 0;
+    forget_quiet(r);
 }
 
 /* ---- fold thread ---- */
@@ -679,8 +709,7 @@ static void free_fold(struct reporter *r)
 
     for (k = r->lanes; k; k = next) {
         next = k->hh.next;
-        HASH_DEL(r->lanes, k);
-        free(k);
+        forget_lane(r, k);
     }
     free(r->batches);
     free(r->runs);

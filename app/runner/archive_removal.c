@@ -258,10 +258,13 @@ enum ending run_archive(struct work *w)
 enum ending run_remains(struct work *w)
 {
     struct archive a = {.work = w};
+    int64_t pause_ms = 0;
     enum ending e = begin(&a);
 
     if (e == ENDING_DONE && all_are(&a, LANE_REMOVED))
         e = leave_all(&a, true);
+    while (e == ENDING_DONE && mongo_remains_gone(w->session, w->job->coupon) != STORE_OK)
+        e = work_rest(w, &pause_ms, "Noting that nothing remains");
     forget_tails(&a);
     return e;
 }

@@ -106,7 +106,7 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
     return fine;
 }
 
-/* ---- what remains of archived coupons ---- */
+/* ---- what remains of archived coupons: asked for once a day, until it is gone ---- */
 
 static bool find_remains(struct sweeper *s, int64_t now_ms)
 {
@@ -117,10 +117,9 @@ static bool find_remains(struct sweeper *s, int64_t now_ms)
     if (mongo_remains_due(s->session, now_ms, SWEEP_MOST, &s->arena, &due, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
-        const char *key = arena_printf(&s->arena, JOB_KEY_REMAINS "%" PRId64, due[i].until_ms);
+        const char *key = arena_printf(&s->arena, JOB_KEY_REMAINS "%" PRId64 "-%" PRId64, due[i].until_ms, now_ms / DAY_MS);
 
-        if (!ask_for_cleanup(s, due[i].coupon, key, now_ms) || mongo_remains_gone(s->session, due[i].coupon) != STORE_OK)
-            fine = false;
+        fine = ask_for_cleanup(s, due[i].coupon, key, now_ms) && fine;
     }
     return fine;
 }

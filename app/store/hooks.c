@@ -379,63 +379,53 @@ enum store_status mongo_positions_restart(struct store *s, const char *hook)
     return session_write(session_of(s), command, NULL);
 }
 
-struct position_list {
-    const char *hook;
-    struct hook_position *items;
-    size_t count, capacity;
-    struct arena *arena;
+struct position_read {
+    struct hook_position *p;
+    bool found;
 };
 
 static bool position_row(const bson_t *doc, void *context)
 {
-    struct position_list *list = context;
-    struct hook_position *p;
-    const char *coupon;
-    bson_t id, at;
+    struct position_read *read = context;
+    struct hook_position *p = read->p;
+    bson_t at;
 
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    p = &list->items[list->count++];
-    *p = (struct hook_position){.hook = list->hook};
-    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &coupon) || !find_int(&id, "l", &p->lane) ||
-        !find_document(doc, "at", &at) || !find_int(&at, "seq", &p->seq) || !find_int(&at, "part", &p->part))
-        return false;
-    p->coupon = arena_strdup(list->arena, coupon);
-    return find_int(doc, "attempts", &p->attempts) && find_time(doc, "not_before", &p->not_before_ms);
+    read->found = true;
+    return find_document(doc, "at", &at) && find_int(&at, "seq", &p->seq) && find_int(&at, "part", &p->part) &&
+           find_int(doc, "attempts", &p->attempts) && find_time(doc, "not_before", &p->not_before_ms);
 }
 
-enum store_status mongo_positions(struct store *s, const char *hook, struct arena *a, struct hook_position **p,
-                                  size_t *count)
+enum store_status mongo_position(struct store *s, struct hook_position *p)
 {
-    struct position_list list = {.hook = hook, .arena = a};
-    AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id.h", BCON_UTF8(hook), "}");
+    struct position_read read = {.p = p};
+    AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id", "{", "h", BCON_UTF8(p->hook), "c", BCON_UTF8(p->coupon), "l",
+                                 BCON_INT64(p->lane), "}", "}");
     enum store_status status;
 
-    session_read_options(session_of(s), command, 0);
-    status = session_read(session_of(s), command, position_row, &list);
-    *p = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    session_read_options(session_of(s), command, 1);
+    status = session_read(session_of(s), command, position_row, &read);
+    return status == STORE_OK && !read.found ? STORE_NOT_FOUND : status;
+}
+
+enum store_status mongo_positions_remove(struct store *s, const struct hook_position *p, size_t count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    char buffer[16];
+    bson_t deletes;
+
+    BSON_APPEND_UTF8(&command, "delete", POSITIONS);
+    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
+    for (size_t i = 0; i < count; i++) {
+        AUTO_BCON one = BCON_NEW("q", "{", "_id", "{", "h", BCON_UTF8(p[i].hook), "c", BCON_UTF8(p[i].coupon), "l", BCON_INT64(p[i].lane),
+                                 "}", "at.seq", BCON_INT64(p[i].seq), "}", "limit", BCON_INT32(1));
+
+        bson_append_document(&deletes, array_key(i, buffer), -1, one);
+    }
+    bson_append_array_end(&command, &deletes);
+    return session_write(session_of(s), &command, NULL);
 }
 
 /* ---- which are behind ---- */
-
-static bool seq_row(const bson_t *doc, void *context)
-{
-    bson_t at;
-
-    return find_document(doc, "at", &at) && find_int(&at, "seq", context);
-}
-
-/* *seq: the lane's events up to this batch are delivered; 0: no position is stored. */
-static enum store_status read_position(struct session *session, const char *hook, const char *coupon, int64_t lane, int64_t *seq)
-{
-    AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id", "{", "h", BCON_UTF8(hook), "c", BCON_UTF8(coupon), "l",
-                                 BCON_INT64(lane), "}", "}");
-
-    *seq = 0;
-    session_read_options(session, command, 0);
-    return session_read(session, command, seq_row, seq);
-}
 
 static bool wants(const struct hook *h, const char *coupon)
 {
@@ -454,13 +444,15 @@ enum store_status mongo_hook_behind(struct store *s, const struct batch *b, stru
     *behind = NULL;
     for (size_t i = 0; i < count && status == STORE_OK && !*behind; i++) {
         const struct hook *h = hooks[i];
-        int64_t seq = 0;
+        struct hook_position p = {.hook = h->id, .coupon = b->coupon, .lane = b->lane};
 
         if (!h->enabled || !wants(h, b->coupon) ||
             (b->arrived && h->watermark.arrived > b->arrived && !watermark_holds(&h->watermark, b->coupon, b->lane)))
             continue;
-        status = read_position(session_of(s), h->id, b->coupon, b->lane, &seq);
-        if (seq < b->head.seq)
+        status = mongo_position(s, &p);
+        if (status == STORE_NOT_FOUND)
+            status = STORE_OK;
+        if (p.seq < b->head.seq)
             *behind = h->id;
     }
     return status;

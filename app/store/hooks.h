@@ -76,9 +76,10 @@ struct hook_position {
 enum store_status mongo_positions_write(struct store *s, const struct hook_position *p, size_t count);
 /* Let failed events be retried at once. */
 enum store_status mongo_positions_restart(struct store *s, const char *hook);
-/* All positions of a subscription. */
-enum store_status mongo_positions(struct store *s, const char *hook, struct arena *a, struct hook_position **p,
-                                  size_t *count);
+/* Read the position of p->hook in p->coupon's p->lane. STORE_NOT_FOUND: none is stored. */
+enum store_status mongo_position(struct store *s, struct hook_position *p);
+/* Remove positions that still have this seq. */
+enum store_status mongo_positions_remove(struct store *s, const struct hook_position *p, size_t count);
 /* *behind: the id (in a) of an enabled subscription to which not all of the lane's events up to batch b are delivered; NULL: none. */
 enum store_status mongo_hook_behind(struct store *s, const struct batch *b, struct arena *a, const char **behind);
 

@@ -48,9 +48,10 @@ static bool parse_position(const char *after, int64_t *created_ms, const char **
 
 struct coupon_list {
     struct coupon **items; /* room for `most` */
-    size_t count, most;
-    int64_t created_ms; /* of the last */
-    bool more;
+    size_t count, rows, most; /* rows: with those that cannot be decoded */
+    int64_t created_ms; /* of the last row */
+    const char *id;     /* likewise */
+    bool more, incomplete;
     struct arena *arena;
 };
 
@@ -58,16 +59,26 @@ static bool coupon_row(const bson_t *doc, void *context)
 {
     struct coupon_list *list = context;
     struct coupon *c;
+    const char *id;
     int64_t seq;
 
-    if (list->count == list->most) {
+    if (list->rows == list->most) {
         list->more = true;
         return true;
     }
+    list->rows++;
     c = codec_coupon_get(doc, list->arena, &seq);
-    if (!c || !find_time(doc, "created", &list->created_ms))
-        return false;
-    list->items[list->count++] = c;
+    if (find_text(doc, "_id", &id) && find_time(doc, "created", &list->created_ms)) {
+        list->id = arena_strdup(list->arena, id);
+    } else {
+        c = NULL;
+    }
+    if (c) {
+        list->items[list->count++] = c;
+    } else {
+        log_unreadable("coupons", doc);
+        list->incomplete = true;
+    }
     return true;
 }
 
@@ -156,9 +167,9 @@ static void put_state(bson_t *all, size_t *k, const char *state)
 }
 
 enum store_status mongo_coupons(struct store *s, const char *prefix, int state, int64_t active_at_ms, const char *after, size_t most,
-                                struct arena *a, struct coupon ***coupons, size_t *count, const char **next)
+                                struct arena *a, struct coupon ***coupons, size_t *count, const char **next, bool *incomplete)
 {
-    struct coupon_list list = {arena_array(a, most + 1, sizeof(struct coupon *)), 0, most, 0, false, a};
+    struct coupon_list list = {.items = arena_array(a, most + 1, sizeof(struct coupon *)), .most = most, .arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
     int64_t created_ms = 0;
@@ -170,6 +181,7 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
     *coupons = list.items;
     *count = 0;
     *next = NULL;
+    *incomplete = false;
     if (most == 0)
         return STORE_OK;
     if (after && !parse_position(after, &created_ms, &id))
@@ -198,8 +210,9 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
     if (status != STORE_OK)
         return status;
     *count = list.count;
-    if (list.more)
-        *next = arena_printf(a, "%" PRId64 ".%s", list.created_ms, list.items[list.count - 1]->id);
+    *incomplete = list.incomplete;
+    if (list.more && list.id)
+        *next = arena_printf(a, "%" PRId64 ".%s", list.created_ms, list.id);
     return STORE_OK;
 }
 

@@ -102,7 +102,7 @@ const char *job_state_name(enum job_state s);
 /* Prefixes of the keys of jobs that the service requests itself. No caller's Idempotency-Key can begin like this. */
 #define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
 #define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* when it was due */
-#define JOB_KEY_REMAINS "\x01remains-" /* when they were due */
+#define JOB_KEY_REMAINS "\x01remains-" /* when they were due, and the day on which this was asked for */
 #define JOB_KEY_WISH "\x01wish"            /* for the slots requested with a new coupon */
 
 struct job {
@@ -307,9 +307,10 @@ enum store_status mongo_erasures(struct store *s, const char *user, size_t most,
 
 /* ---- lists and look-ups across documents ---- */
 /* Coupons, newest (last created) first; after: opaque position from *next, or NULL. state -1: any. prefix: what their ids begin with, or
- * NULL. active_at_ms not 0: active and inside the window then. Tombstones are left out. STORE_NOT_FOUND: `after` is not a position. */
+ * NULL. active_at_ms not 0: active and inside the window then. Tombstones are left out, and so are definitions that cannot be decoded; of
+ * these *incomplete says. STORE_NOT_FOUND: `after` is not a position. */
 enum store_status mongo_coupons(struct store *s, const char *prefix, int state, int64_t active_at_ms, const char *after, size_t most,
-                                struct arena *a, struct coupon ***coupons, size_t *count, const char **next);
+                                struct arena *a, struct coupon ***coupons, size_t *count, const char **next, bool *incomplete);
 /* How many lanes a coupon has, by its ledger's first batch: the definition may not be stored yet. */
 enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_t *lanes);
 /* Give take() what a user did, in each coupon: whole, one at a time, in no order; or what each user with this order did, in each coupon in

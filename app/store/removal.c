@@ -224,8 +224,12 @@ static bool due_row(const bson_t *doc, void *context)
     struct due_list *list = context;
     struct remains due;
 
-    if (list->count == list->most || !find_text(doc, "_id", &due.coupon) || !find_time(doc, "remains", &due.until_ms))
+    if (list->count == list->most)
         return false;
+    if (!find_text(doc, "_id", &due.coupon) || !find_time(doc, "remains", &due.until_ms)) {
+        log_unreadable("coupons", doc);
+        return true;
+    }
     due.coupon = arena_strdup(list->arena, due.coupon);
     list->items[list->count++] = due;
     return true;

@@ -39,6 +39,7 @@ static void put_flag(bson_t *command, const char *name, const char *const *field
 struct coupon_list {
     struct report_coupon *items;
     size_t count, capacity;
+    bool named; /* each must be there */
     struct arena *arena;
 };
 
@@ -50,8 +51,10 @@ static bool coupon_row(const bson_t *doc, void *context)
     bson_t view, def;
 
     if (!find_text(doc, "_id", &c.id) || !find_time(doc, "created", &c.created_ms) || !find_document(doc, "view", &view) ||
-        !find_int(&view, "seq", &c.seq))
-        return false;
+        !find_int(&view, "seq", &c.seq)) {
+        log_unreadable("coupons", doc);
+        return !list->named;
+    }
     c.id = arena_strdup(list->arena, c.id);
     c.deleted = !find_document(&view, "def", &def) || !find_text(&def, "state", &state) || strcmp(state, "deleted") == 0;
     if (c.deleted || !find_int(&def, "lanes", &c.lanes))
@@ -65,7 +68,7 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
                                        struct report_coupon **coupons, size_t *coupon_count)
 {
     static const char *const fields[] = {"created", "view.seq", "view.def.state", "view.def.lanes"}, *const by_id[] = {"_id"};
-    struct coupon_list list = {.arena = a};
+    struct coupon_list list = {.arena = a, .named = count > 0};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
     enum store_status status;

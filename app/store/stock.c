@@ -62,7 +62,8 @@ enum store_status mongo_stocks(struct store *s, int64_t now_ms, size_t most, str
     size_t listed = 0, lane_count = 0;
     struct coupon **coupons = NULL;
     const char *next;
-    enum store_status status = mongo_coupons(s, NULL, -1, now_ms, NULL, most, a, &coupons, &listed, &next);
+    bool incomplete;
+    enum store_status status = mongo_coupons(s, NULL, -1, now_ms, NULL, most, a, &coupons, &listed, &next, &incomplete);
 
     *count = 0;
     for (size_t i = 0; status == STORE_OK && i < listed && lane_count + (size_t)coupons[i]->lanes <= STOCK_LANES; i++) {

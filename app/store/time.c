@@ -9,25 +9,57 @@ static bool day_row(const bson_t *doc, void *context)
     return find_time(doc, "start", &day[0]) && find_time(doc, "end", &day[1]);
 }
 
+/* doc.name: the first moment of the day that holds `of`. Where a midnight occurs twice the server gives the second; the moment before it is
+ * of the same day then, and says how long that lasts. */
+static void put_day(bson_t *doc, const char *name, const bson_t *of, const char *time_zone)
+{
+    /* clang-format off */
+    AUTO_BCON day = BCON_NEW(
+        "$let", "{",
+            "vars", "{", "midnight", "{", "$dateTrunc", "{", "date", BCON_DOCUMENT(of), "unit", "day",
+                "timezone", "{", "$literal", BCON_UTF8(time_zone), "}", "}", "}", "}",
+            "in", "{", "$let", "{",
+                "vars", "{",
+                    "of", "{", "$dateToParts", "{", "date", "$$midnight", "timezone", "{", "$literal", BCON_UTF8(time_zone), "}", "}", "}",
+                    "before", "{", "$dateToParts", "{", "date", "{", "$subtract", "[", "$$midnight", BCON_INT64(1), "]", "}",
+                        "timezone", "{", "$literal", BCON_UTF8(time_zone), "}", "}", "}",
+                "}",
+                "in", "{", "$cond", "[",
+                    "{", "$eq", "[", "$$before.day", "$$of.day", "]", "}",
+                    "{", "$subtract", "[", "$$midnight", "{", "$add", "[", BCON_INT64(1), "$$before.millisecond",
+                        "{", "$multiply", "[", BCON_INT64(1000), "$$before.second", "]", "}",
+                        "{", "$multiply", "[", BCON_INT64(60000), "$$before.minute", "]", "}",
+                        "{", "$multiply", "[", BCON_INT64(3600000), "$$before.hour", "]", "}",
+                    "]", "}", "]", "}",
+                    "$$midnight",
+                "]", "}",
+            "}", "}",
+        "}");
+    /* clang-format on */
+
+    BSON_APPEND_DOCUMENT(doc, name, day);
+}
+
 /* A day ends when the day that holds its start + 36 hours begins: no day is shorter than 12 hours, or longer than 36. */
 enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms)
 {
     struct session *session = session_of(s);
     int64_t day[2] = {0};
+    AUTO_BCON at = BCON_NEW("$literal", BCON_DATE_TIME(at_ms));
+    AUTO_BCON later = BCON_NEW("$dateAdd", "{", "startDate", "$start", "unit", "hour", "amount", BCON_INT32(36), "}");
+    AUTO_BSON start = BSON_INITIALIZER;
+    AUTO_BSON end = BSON_INITIALIZER;
 
+    put_day(&start, "start", at, time_zone);
+    BSON_APPEND_INT32(&end, "start", 1);
+    put_day(&end, "end", later, time_zone);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", BCON_INT32(1),
         "pipeline", "[",
-            "{", "$documents", "[", "{", "at", BCON_DATE_TIME(at_ms), "}", "]", "}",
-            "{", "$project", "{", "start", "{", "$dateTrunc", "{",
-                "date", "$at", "unit", "day", "timezone", "{", "$literal", BCON_UTF8(time_zone), "}",
-            "}", "}", "}", "}",
-            "{", "$project", "{", "start", BCON_INT32(1), "end", "{", "$dateTrunc", "{",
-                "date", "{", "$dateAdd", "{",
-                    "startDate", "$start", "unit", "hour", "amount", BCON_INT32(36), "}", "}",
-                "unit", "day", "timezone", "{", "$literal", BCON_UTF8(time_zone), "}",
-            "}", "}", "}", "}",
+            "{", "$documents", "[", "{", "}", "]", "}",
+            "{", "$project", BCON_DOCUMENT(&start), "}",
+            "{", "$project", BCON_DOCUMENT(&end), "}",
         "]",
         "cursor", "{", "}",
         "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));

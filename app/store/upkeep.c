@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "store/bson_fields.h"
 #include "store/codes.h"
+#include "store/session.h"
 
 /* ---- lanes in which something is due ---- */
 
@@ -20,8 +21,12 @@ static bool due_row(const bson_t *doc, void *context)
     const char *coupon;
     int64_t lane;
 
-    if (list->count == list->most || !codec_id_int(doc, "l", &coupon, &lane))
+    if (list->count == list->most)
         return false;
+    if (!codec_id_int(doc, "l", &coupon, &lane)) {
+        log_unreadable("lanes", doc);
+        return true;
+    }
     list->items[list->count++] = (struct due_lane){arena_strdup(list->arena, coupon), lane};
     return true;
 }
@@ -61,9 +66,13 @@ static bool over_row(const bson_t *doc, void *context)
     bson_t view, def;
     const char *state;
 
-    if (list->count == list->most || !find_text(doc, "_id", &over.id) || !find_document(doc, "view", &view) ||
-        !find_time(&view, "cleanup", &over.cleanup_ms) || !find_document(&view, "def", &def) || !find_text(&def, "state", &state))
+    if (list->count == list->most)
         return false;
+    if (!find_text(doc, "_id", &over.id) || !find_document(doc, "view", &view) || !find_time(&view, "cleanup", &over.cleanup_ms) ||
+        !find_document(&view, "def", &def) || !find_text(&def, "state", &state)) {
+        log_unreadable("coupons", doc);
+        return true;
+    }
     over.ended = strcmp(state, "ended") == 0;
     over.id = arena_strdup(list->arena, over.id);
     list->items[list->count++] = over;

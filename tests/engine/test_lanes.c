@@ -1101,7 +1101,7 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
     for (int i = 0; i < GROUPS; i++) {
         ops[i] = (struct op){.kind = OP_FOLLOW, .coupon = arena_printf(&a, "few-%d", i), .arena = &a,
                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .done = count_followed};
-        lanes_poke(lanes, ops[i].coupon);
+        lanes_poke(lanes, ops[i].coupon, 2);
         assert_true(lanes->hooks->takes(lanes, &ops[i], 1));
     }
     latch_wait(&followed);
@@ -1109,6 +1109,52 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
     assert_int_equal(lanes_kept(lanes), LANES_KEPT_MOST);
     lanes->hooks->free(lanes);
     arena_free(&a);
+}
+
+static struct multilane *started;
+
+static struct multilane *start_seen(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
+{
+    return started = lanes_start(e, source, hooks);
+}
+
+/* How many lanes a coupon has is known while one of them is in memory; whoever comes later learns it from lane 0. */
+static void what_is_known_of_coupons_is_forgotten_with_their_lanes(void **state)
+{
+    enum { SEVERAL = 40, LANES_MOST = 8 };
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = LANES_MOST, .redo_max = 200, .flush_ms = 3,
+        .backoff_ms = 1, .patience_ms = 50,
+    };
+    struct mono until = mono_add_ms(mono_now(), PATIENCE_MS);
+    char ids[SEVERAL][16];
+    int known;
+
+    (void)state;
+    engine_stop(t.engines[0]);
+    t.engines[0] = engine_start(&config, t.sources[0], NULL, start_seen);
+    for (int i = 0; i < SEVERAL; i++) {
+        snprintf(ids[i], sizeof ids[i], "wide-%d", i);
+        t.coupon = ids[i];
+        create(2, COUPON_NULL);
+        generate(2);
+        take_in_each(0, 2, CPN_OK);
+    }
+    do { /* a lane that waits for its checkpoint stays */
+        look(0);
+        known = 0;
+        for (int i = 0; i < SEVERAL; i++)
+            known += multilane_lanes(started, ids[i]) > 1;
+    } while (known > LANES_MOST + 1 && mono_before(mono_now(), until));
+    assert_in_range(known, 1, LANES_MOST + 1);
+    t.coupon = ids[0];
+    take_in_each(0, 2, CPN_OK); /* repeats */
+    assert_int_equal(take(0, "late"), CPN_SOLD_OUT);
+    t.coupon = ids[1];
+    assert_int_equal(retitle(0, "changed"), CPN_OK);
+    assert_int_equal(set_state(0, COUPON_PAUSED), CPN_OK);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(take(0, arena_printf(&t.arenas[0], "late-%d", i)), CPN_COUPON_NOT_ACTIVE);
 }
 
 /* ---- coupons with one lane ---- */
@@ -1231,6 +1277,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_opens_again_before_it_is_closed_stays_open, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_repeat_closes_the_lanes_that_are_left, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_remembered_of_coupons_is_bounded, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_is_known_of_coupons_is_forgotten_with_their_lanes, two_engines, stop_engines),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

@@ -158,24 +158,28 @@ static void a_position_never_goes_back(void **state)
     } rows[] = {{5, 2, 5, 2}, {5, 1, 5, 2}, {4, 9, 5, 2}, {5, 3, 5, 3}, {6, 0, 6, 0}, {100, 0, 100, 0}, {INT64_C(1) << 40, 1,
                 INT64_C(1) << 40, 1}, {99, 50, INT64_C(1) << 40, 1}};
     struct hook *h = new_hook();
-    struct hook_position *p;
-    size_t count;
+    struct hook_position p = {.hook = h->id, .coupon = "c", .lane = 3};
 
+    assert_int_equal(mongo_position(session, &p), STORE_NOT_FOUND);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct hook_position written = {h->id, "c", 3, rows[i].seq, rows[i].part, (int64_t)i, T0 + (int64_t)i};
 
         assert_int_equal(mongo_positions_write(session, &written, 1), STORE_OK);
-        assert_int_equal(mongo_positions(session, h->id, &arena, &p, &count), STORE_OK);
-        assert_int_equal(count, 1);
-        if (p->seq != rows[i].then_seq || p->part != rows[i].then_part || p->attempts != (int64_t)i || p->lane != 3)
-            fail_msg("after row %zu: seq %lld part %lld", i, (long long)p->seq, (long long)p->part);
+        assert_int_equal(mongo_position(session, &p), STORE_OK);
+        if (p.seq != rows[i].then_seq || p.part != rows[i].then_part || p.attempts != (int64_t)i || p.not_before_ms != T0 + (int64_t)i)
+            fail_msg("after row %zu: seq %lld part %lld", i, (long long)p.seq, (long long)p.part);
     }
     assert_int_equal(mongo_positions_restart(session, h->id), STORE_OK);
-    assert_int_equal(mongo_positions(session, h->id, &arena, &p, &count), STORE_OK);
-    assert_true(p->attempts == 0 && p->not_before_ms == 0 && p->seq == INT64_C(1) << 40);
+    assert_int_equal(mongo_position(session, &p), STORE_OK);
+    assert_true(p.attempts == 0 && p.not_before_ms == 0 && p.seq == INT64_C(1) << 40);
+    p.seq--;
+    assert_int_equal(mongo_positions_remove(session, &p, 1), STORE_OK); /* it has moved: it stays */
+    assert_int_equal(mongo_position(session, &p), STORE_OK);
+    assert_int_equal(mongo_positions_remove(session, &p, 1), STORE_OK);
+    assert_int_equal(mongo_position(session, &p), STORE_NOT_FOUND);
+    assert_int_equal(mongo_positions_write(session, &p, 1), STORE_OK);
     assert_int_equal(mongo_hook_sweep(session, h->id), STORE_OK);
-    assert_int_equal(mongo_positions(session, h->id, &arena, &p, &count), STORE_OK);
-    assert_int_equal(count, 0);
+    assert_int_equal(mongo_position(session, &p), STORE_NOT_FOUND);
 }
 
 static void attempts_are_listed_newest_first_and_asked_for_again(void **state)
@@ -254,14 +258,94 @@ static void a_stream_begins_with_the_first_batch_since_then(void **state)
     const char *coupon = make_lane(21);
 
     for (int64_t since = T0; since <= T0 + 130; since += 5) {
-        int64_t expected = 0, start = cursor_start(session, coupon, 0, 21, since);
+        int64_t expected = 0, start = cursor_start(session, coupon, 0, 21, since, 0);
 
         while (expected < 21 && T0 + (expected + 2) / 2 * 10 < since)
             expected++;
         if (start != expected)
             fail_msg("since %lld: after %lld, not %lld", (long long)(since - T0), (long long)start, (long long)expected);
     }
-    assert_int_equal(cursor_start(session, coupon, 0, 25, T0), -1); /* of which the server does not know yet */
+    assert_int_equal(cursor_start(session, coupon, 0, 25, T0, 0), -1); /* of which the server does not know yet */
+}
+
+static void a_stream_begins_with_the_first_batch_that_arrived_since_then(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = make_lane(21);
+
+    for (int64_t seq = 1; seq <= 21; seq++) {
+        struct batch *b;
+        uint64_t arrived;
+
+        assert_int_equal(mongo_ledger_at(session, coupon, 0, seq, &b), STORE_OK);
+        arrived = b->arrived;
+        batch_free(b);
+        assert_true(arrived > 0);
+        assert_int_equal(cursor_start(session, coupon, 0, 21, T0, arrived), seq - 1);
+        assert_int_equal(cursor_start(session, coupon, 0, 21, T0, arrived + 1), seq);
+    }
+    damage("ledger", coupon, "_id.seq", 21, NULL, "v"); /* it may be one of them */
+    assert_int_equal(cursor_start(session, coupon, 0, 21, T0, UINT64_MAX), 20);
+}
+
+/* All is delivered, and arrived before the watermark; the rows are what makes it otherwise. */
+static void a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermark(void **state)
+{
+    struct endpoint *e = endpoint_new(new_hook());
+    struct cursor *s = cursor_add(e, "c", 0, 7, 0);
+
+    (void)state;
+    e->watermark.arrived = 1000;
+    s->arrived = 999;
+    assert_true(cursor_is_over(s));
+    s->arrived = 1000;
+    assert_false(cursor_is_over(s));
+    s->arrived = 0;
+    s->moved = true;
+    assert_false(cursor_is_over(s));
+    s->moved = false;
+    s->tail = 8;
+    assert_false(cursor_is_over(s));
+    s->tail = 7;
+    cursor_to(s, CURSOR_WAITING);
+    assert_false(cursor_is_over(s));
+    cursor_to(s, CURSOR_IDLE);
+    assert_true(watermark_hold(&e->watermark, "c", 0));
+    assert_false(cursor_is_over(s));
+    e->watermark.held_count = 0;
+    assert_true(cursor_is_over(s));
+    cursor_remove(s);
+    assert_null(cursor_find(e, "c", 0));
+    endpoint_free(e);
+}
+
+/* What a deliverer forgot begins where the watermark says, also with an attempt that has to wait. */
+static void a_lane_that_was_forgotten_goes_on_behind_the_watermark(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = make_lane(20);
+    const struct event *event = NULL;
+    const struct batch *b = NULL;
+    struct batch *tail;
+    struct endpoint *e = endpoint_new(new_hook());
+    struct cursor *s = cursor_add(e, coupon, 0, -1, 0);
+    struct hook_position p = {e->hook->id, coupon, 0, 12, 0, 3, clock_now_ms() + 60000};
+
+    assert_int_equal(mongo_ledger_at(session, coupon, 0, 18, &tail), STORE_OK);
+    e->watermark.arrived = tail->arrived;
+    batch_free(tail);
+    s->tail = 20;
+    assert_int_equal(cursor_next(s, session, &b, &event), CURSOR_ENDS); /* with a tick no event comes */
+    assert_true(s->seq == 20 && s->moved);
+    cursor_remove(s);
+    assert_int_equal(mongo_positions_write(session, &p, 1), STORE_OK);
+    s = cursor_add(e, coupon, 0, -1, 0);
+    s->tail = 20;
+    assert_int_equal(cursor_next(s, session, &b, &event), CURSOR_WAITS);
+    assert_true(s->seq == 12 && s->attempts == 3 && s->not_before_ms == p.not_before_ms && !s->moved);
+    endpoint_free(e);
 }
 
 static void the_tail_of_a_lane_is_known_though_it_cannot_be_read(void **state)
@@ -358,6 +442,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_position_never_goes_back, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(attempts_are_listed_newest_first_and_asked_for_again, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(a_stream_begins_with_the_first_batch_since_then, mongo_setup, mongo_teardown),
+        cmocka_unit_test_setup_teardown(a_stream_begins_with_the_first_batch_that_arrived_since_then, mongo_setup, mongo_teardown),
+        cmocka_unit_test_setup_teardown(a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermark, mongo_setup, mongo_teardown),
+        cmocka_unit_test_setup_teardown(a_lane_that_was_forgotten_goes_on_behind_the_watermark, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(the_tail_of_a_lane_is_known_though_it_cannot_be_read, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(a_stream_passes_over_what_is_not_subscribed_to, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(an_archive_waits_for_those_that_are_enabled_and_want_the_coupon, mongo_setup, mongo_teardown),

@@ -1121,7 +1121,6 @@ static void lanes_are_loaded_together_and_each_fails_alone(void **state)
         assert_int_equal(l->definition != NULL, i > NOTHING && i < GAP);
         lane_free(loads[i].lane);
     }
-    write_coupon(make_coupon(ids[BAD_DEFINITION], 1, COUPON_ACTIVE), 2); /* what lists all coupons would fail */
 }
 
 static size_t list_all(int coupon_state, int64_t active_at_ms, size_t page, const char *ids[100])
@@ -1129,10 +1128,12 @@ static size_t list_all(int coupon_state, int64_t active_at_ms, size_t page, cons
     const char *after = NULL;
     size_t total = 0, count;
     struct coupon **items;
+    bool incomplete;
 
     do {
-        assert_int_equal(mongo_coupons(session, NULL, coupon_state, active_at_ms, after, page, &arena, &items, &count, &after),
+        assert_int_equal(mongo_coupons(session, "list-", coupon_state, active_at_ms, after, page, &arena, &items, &count, &after, &incomplete),
                          STORE_OK);
+        assert_false(incomplete);
         for (size_t i = 0; i < count; i++)
             if (strncmp(items[i]->id, "list-", 5) == 0)
                 ids[total++] = items[i]->id;
@@ -1172,8 +1173,43 @@ static void coupons_are_listed_newest_first_page_by_page(void **state)
     assert_int_equal(list_all(-1, DAY + 10, 10, ids), 4);
     assert_string_equal(ids[1], "list-6");
     assert_int_equal(mongo_coupons(session, NULL, -1, 0, "garbage", 5, &arena, &(struct coupon **){NULL}, &(size_t){0},
-                                   &(const char *){NULL}),
+                                   &(const char *){NULL}, &(bool){false}),
                      STORE_NOT_FOUND);
+}
+
+/* Also where a page begins or ends with one, or has nothing else. */
+static void a_definition_that_cannot_be_read_is_left_out_of_lists(void **state)
+{
+    NEEDS_SERVER();
+
+    for (int i = 0; i < 6; i++) {
+        const char *id = arena_printf(&arena, "hurt-%d", i);
+        struct batch *b = make_batch(id, 0, 1, NULL);
+
+        b->head.at_ms = DAY + i;
+        assert_int_equal(append_one(b), APPEND_OURS);
+        batch_free(b);
+        write_coupon(make_coupon(id, 1, COUPON_ACTIVE), 1);
+        if (i != 1 && i != 3)
+            damage_definition(id);
+    }
+    for (size_t page = 1; page < 8; page++) {
+        const char *after = NULL, *found[6] = {NULL};
+        size_t total = 0, hurt = 0, count;
+        struct coupon **items;
+        bool incomplete;
+
+        do {
+            assert_int_equal(mongo_coupons(session, "hurt-", -1, 0, after, page, &arena, &items, &count, &after, &incomplete), STORE_OK);
+            for (size_t i = 0; i < count; i++)
+                found[total++] = items[i]->id;
+            hurt += incomplete;
+        } while (after);
+        assert_int_equal(total, 2);
+        assert_string_equal(found[0], "hurt-3");
+        assert_string_equal(found[1], "hurt-1");
+        assert_true(hurt > 0);
+    }
 }
 
 static void coupons_with_a_ledger_are_found_in_order(void **state)
@@ -1213,6 +1249,15 @@ static void days_have_the_length_of_their_zone(void **state)
         {"Europe/Berlin", "2026-10-25T10:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"}, /* 25 h */
         {"Asia/Kathmandu", "2026-11-21T18:15:00Z", "2026-11-21T18:15:00Z", "2026-11-22T18:15:00Z"},
         {"America/Sao_Paulo", "2018-11-04T12:00:00Z", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"}, /* no midnight */
+        /* two midnights: the day begins with the first */
+        {"America/Havana", "2026-11-01T03:59:59.999Z", "2026-10-31T04:00:00Z", "2026-11-01T04:00:00Z"},
+        {"America/Havana", "2026-11-01T04:00:00Z", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"},
+        {"America/Havana", "2026-11-01T04:30:00Z", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"},
+        {"America/Havana", "2026-11-01T05:00:00Z", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"},
+        {"America/Havana", "2026-11-02T04:59:59.999Z", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"},
+        {"Atlantic/Azores", "2026-10-25T00:30:00Z", "2026-10-25T00:00:00Z", "2026-10-26T01:00:00Z"},
+        {"Atlantic/Azores", "2026-10-25T01:30:00Z", "2026-10-25T00:00:00Z", "2026-10-26T01:00:00Z"},
+        {"Atlantic/Azores", "2026-10-24T23:59:59.999Z", "2026-10-24T00:00:00Z", "2026-10-25T00:00:00Z"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -1864,6 +1909,7 @@ int main(void)
         T(a_definition_is_kept_with_the_newest_version),
         T(lanes_are_loaded_together_and_each_fails_alone),
         T(coupons_are_listed_newest_first_page_by_page),
+        T(a_definition_that_cannot_be_read_is_left_out_of_lists),
         T(coupons_with_a_ledger_are_found_in_order),
         T(days_have_the_length_of_their_zone),
         T(the_primarys_clock_is_read),

@@ -7,6 +7,7 @@ import time
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "faults"))  # interpose.py
 
 import bad_input  # noqa: E402
 import within  # noqa: E402

@@ -277,7 +277,8 @@ class Stack:
 
     def below_watermarks(self):
         """Lanes of which a batch arrived before the reporter's watermark that its checkpoint, or totals, have not reached; or, of those since
-        a webhook was made, before that one's, and its position has not reached it. Those that a watermark holds are not meant."""
+        a webhook was made, before that one's, and it has a position that has not reached it. Those that a watermark holds are not
+        meant."""
         reporters = self.database.watermarks.find_one({"_id": "reporter", "arrived": {"$exists": True}})
         hooks = list(self.database.webhooks.find({"arrived": {"$exists": True}}))
         wanted = [((*lane, kind), seq) for kind in ("checkpoint", "totals") if reporters
@@ -288,7 +289,8 @@ class Stack:
                        if lane[0] in (hook["coupons"] or lane) and lane not in held_by(hook)]
         done = self.written({})
         done |= {(d["_id"]["c"], d["_id"]["l"], d["_id"]["h"]): d["at"]["seq"] for d in self.database.webhook_positions.find()}
-        return [lane for lane, seq in wanted if done.get(lane, 0) < seq]
+        forgotten = {(*lane, hook["_id"]) for hook in hooks for lane in self.newest({"arrived": {"$lt": hook["arrived"]}})} - set(done)
+        return [lane for lane, seq in wanted if lane not in forgotten and done.get(lane, 0) < seq]
 
     def checkpoint(self, coupon, lane=0):
         """The seq up to which the lane's buckets and definition are written; 0: there is none."""

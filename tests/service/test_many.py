@@ -1,14 +1,17 @@
-"""What a call and a chore cost where there are many coupons, by what the database examined for it: never all of them."""
+"""What a call, a chore and a process cost where there are many coupons, by what the database examined, and by memory: never all of them."""
 import collections
+import datetime
+import pathlib
 import time
 
+import bson
 import pytest
 
 from effort import effort
-from many import Many, start_service, stop_service
+from many import Many, start_service, stop_service, watermark
 from profiler import examined, profiled, shape
 from receiver import Receiver
-from stack import WEBHOOKS, wait_until
+from stack import WEBHOOKS, processor_s, wait_until
 
 FEW, MANY = effort((100, 5000), (100, 5000), (1000, 100_000))
 ACTIVE = 20  # one of so many is
@@ -100,3 +103,79 @@ def test_no_command_looks_at_all_coupons(another_stack, receiver):
     assert asked.pop(REPORT) <= MOST + 4 * MANY
     # the active ones are sorted by when they were made
     assert {what: cost for what, cost in asked.items() if cost > MOST + 4 * MANY // ACTIVE} == {}
+
+
+ENDED, COMING = 100_000, 4000  # coupons that were there before a start; that get their ledgers while it runs, twice
+GROWTH_MIB = 2                 # of a process: less than a row of the deliverer for each of COMING
+WORK_S = 4                     # how long the processor's time is taken
+
+
+def memory_mib(pid):
+    fields = pathlib.Path(f"/proc/{pid}/status").read_text().split()
+    return int(fields[fields.index("RssAnon:") + 1]) / 1024
+
+
+def standing(stack):
+    """Memory of each process, and the processor time of each in a while in which nothing is asked; the least of three."""
+    pids = stack.pids()
+    work = dict.fromkeys(pids, WORK_S)
+    for _ in range(3):
+        before = {name: processor_s([pid]) for name, pid in pids.items()}
+        time.sleep(WORK_S)
+        work = {name: min(work[name], processor_s([pid]) - before[name]) for name, pid in pids.items()}
+    return {name: memory_mib(pid) for name, pid in pids.items()}, work
+
+
+def positions(hook, names):
+    """What an older deliverer would have left: of each it has delivered all."""
+    return [{"_id": {"h": hook, "c": name, "l": 0}, "at": {"seq": 99, "part": 0}, "attempts": 0,
+             "not_before": datetime.datetime.fromtimestamp(0, datetime.timezone.utc)} for name in names]
+
+
+def come(stack, many, hook, names):
+    """Each gets its ledger now: the server gives its time of arrival. Until all of it is done, and below the watermarks."""
+    template = many.templates["ended"]
+    for collection in ("coupons", "lanes"):
+        stack.database[collection].insert_many(list(template.copies(collection, names)), ordered=False)
+    ledger = [{**document, "arrived": bson.Timestamp(0, 0)} for document in template.copies("ledger", names)]
+    stack.database.ledger.insert_many(ledger)
+    newest = stack.database.ledger.find_one({}, sort=[("arrived", -1)])["arrived"]
+    prefix = {"_id.c": {"$regex": f"^{names[0][:-1]}"}}
+    wait_until("their totals", lambda: stack.database.marks.count_documents(prefix) == len(names), every=0.5)
+    many.taken(many.active())  # or no watermark would come past them
+    wait_until("the watermarks to pass them", lambda: min(
+        watermark(stack), stack.database.webhooks.find_one({"_id": hook})["arrived"]) > newest, every=0.5)
+    wait_until("their positions to go", lambda: not stack.database.webhook_positions.find_one(prefix), every=0.5)
+
+
+@pytest.mark.full
+@pytest.mark.heavy
+@pytest.mark.timed
+def test_nothing_grows_with_coupons_that_have_ended(another_stack, receiver):
+    """Neither memory nor work: whatever arrived before the watermarks is known to nobody, whether a process has seen it or not."""
+    stack = another_stack(WEBHOOKS)
+    hook = stack.client("ops").post("/coupons/-/webhooks", {"url": receiver.url, "events": ["coupon.low_stock"]}).expect(201).json()["id"]
+    many = Many(stack)
+    few = standing(stack)
+    stop_service(stack)
+    names = [f"gone-{i}" for i in range(ENDED)]
+    template = many.templates["ended"]
+    for start in range(0, ENDED, 5000):
+        some = names[start:start + 5000]
+        for collection in ("ledger", "marks", "lanes", "coupons"):
+            stack.database[collection].insert_many(list(template.copies(collection, some)), ordered=False)
+        stack.database.webhook_positions.insert_many(positions(hook, some), ordered=False)
+    looks = stack.log().count("event=reporter.caught_up")
+    start_service(stack)
+    wait_until("the reporter to catch up", lambda: stack.log().count("event=reporter.caught_up") > looks)
+    wait_until("a deliverer", lambda: stack.database.webhooks.find_one({"_id": hook}).get("owner"))
+    ended = standing(stack)
+    after = []
+    for wave in range(2):
+        come(stack, many, hook, [f"coming-{wave}-{i}" for i in range(COMING)])
+        after.append(standing(stack))
+    for what, (mib, work) in (("before", few), (f"with {ENDED} ended", ended), *((f"and {COMING} more", one) for one in after)):
+        print(f"figure: {what}: " + ", ".join(f"{name} {mib[name]:.1f} MiB {work[name] / WORK_S * 100:.1f} %" for name in mib))
+    for (mib, _), (then_mib, then_s) in ((few, ended), after):
+        assert {name: now for name, now in then_mib.items() if now > mib[name] + GROWTH_MIB} == {}
+        assert {name: s for name, s in then_s.items() if s > few[1][name] + 0.02 * WORK_S} == {}

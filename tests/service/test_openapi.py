@@ -190,7 +190,7 @@ MAY_LACK = {
     "Coupon": {"job", "slots_missing", "version"}, "Problem": {"reason", "missing_minor", "errors", "rows", "codes"}, "Counts": {"seqs"}, "Day": {"elsewhere"},
     "Totals": {"archived", "elsewhere", "epoch"}, "ReportRow": {"coupon"}, "AsOf": {"seq"}, "Redemption": {"receipt"},
     "Check": {"reason", "missing_minor"}, "Candidate": {"reason", "missing_minor"}, "Readiness": {"clock_offset_s"},
-    "StoredRedemption": {"first_order"}, "StoredEntry": {"fingerprint"},
+    "CouponPage": {"incomplete"}, "Wallet": {"incomplete"}, "StoredRedemption": {"first_order"}, "StoredEntry": {"fingerprint"},
 }
 # What these have depends on their kind: they always have only this.
 BY_KIND = {"Discount": {"kind"}, "Entry": {"kind"}, "EventEntry": {"kind", "id", "slot", "user"}, "JobResult": set()}

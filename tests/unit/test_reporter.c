@@ -385,6 +385,7 @@ static void who_is_taken_out_to_follow_is_not_done_before_it_has_ended(void **st
     (void)state;
     assert_true(all_follow(f));
     definition_sync_changed(f, "wide", at(0));
+    definition_sync_begin(f);
     assert_false(all_follow(f));
     assert_true(definition_sync_due(f, at(FOLLOW_WAIT_MS), coupon, &failures));
     assert_false(all_follow(f));
@@ -406,6 +407,7 @@ static void who_cannot_be_made_to_follow_is_not_waited_for_but_named(void **stat
 
     (void)state;
     definition_sync_changed(f, "hurt", at(0));
+    definition_sync_begin(f);
     assert_false(definition_sync_is_done(f, failed, 2, &count));
     assert_true(definition_sync_due(f, at(FOLLOW_WAIT_MS), coupon, &failures));
     definition_sync_changed(f, "hurt", at(FOLLOW_WAIT_MS)); /* while it is tried */
@@ -415,6 +417,7 @@ static void who_cannot_be_made_to_follow_is_not_waited_for_but_named(void **stat
     assert_true(count == 1 && strcmp(failed[0], "hurt") == 0);
     assert_false(definition_sync_is_done(f, failed, 0, &count));
     definition_sync_changed(f, "well", at(FOLLOW_WAIT_MS));
+    definition_sync_begin(f);
     assert_false(definition_sync_is_done(f, failed, 2, &count));
     assert_true(definition_sync_due(f, at(2 * FOLLOW_WAIT_MS), coupon, &failures));
     assert_string_equal(coupon, "hurt");
@@ -430,6 +433,32 @@ static void who_cannot_be_made_to_follow_is_not_waited_for_but_named(void **stat
     assert_true(count == 1 && strcmp(failed[0], "hurt") == 0);
     definition_sync_ended(f);
     assert_true(all_follow(f));
+    definition_sync_free(f);
+}
+
+static void changes_that_come_on_and_on_are_not_waited_for(void **state)
+{
+    struct definition_sync *f = definition_sync_new();
+    char coupon[COUPON_ID_MAX + 1];
+    int64_t now = 0;
+    int failures;
+
+    (void)state;
+    definition_sync_changed(f, "busy", at(0));
+    definition_sync_changed(f, "other", at(0));
+    definition_sync_begin(f);
+    for (int taken = 0; taken < 2; now += 100) {
+        definition_sync_changed(f, "busy", at(now));
+        if (!definition_sync_due(f, at(now), coupon, &failures))
+            continue;
+        assert_false(all_follow(f));
+        definition_sync_changed(f, coupon, at(now)); /* and while it is made to follow */
+        definition_sync_ended(f);
+        taken++;
+    }
+    assert_true(all_follow(f)); /* though both have changed again */
+    definition_sync_begin(f);
+    assert_false(all_follow(f));
     definition_sync_free(f);
 }
 
@@ -455,6 +484,7 @@ int main(void)
         cmocka_unit_test(views_that_cannot_be_written_are_not_waited_for_but_named),
         cmocka_unit_test(who_is_taken_out_to_follow_is_not_done_before_it_has_ended),
         cmocka_unit_test(who_cannot_be_made_to_follow_is_not_waited_for_but_named),
+        cmocka_unit_test(changes_that_come_on_and_on_are_not_waited_for),
     };
 
     return cmocka_run_group_tests_name("reporter", tests, NULL, NULL);

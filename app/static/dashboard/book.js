@@ -10,17 +10,20 @@ const FIRST = 50,
   MOST = 20000,
   WHOLE_MS = 10 * 60000;
 
-const begin = () => ({key: session.key, coupons: [], cursor: null, wholeAt: 0});
+const begin = () => ({key: session.key, coupons: [], incomplete: false, cursor: null, wholeAt: 0});
 let book = begin();
+
+const whole = () => ({coupons: book.coupons, more: Boolean(book.cursor), incomplete: book.incomplete});
 
 const page = (limit, cursor, signal) => get(query("/coupons", {limit, cursor}), signal);
 
 /* Go on where an earlier reading was left. */
 async function readRest(signal, show) {
   do {
-    const {items, next} = await page(book.coupons.length ? NEXT : FIRST, book.cursor, signal);
+    const {items, next, incomplete} = await page(book.coupons.length ? NEXT : FIRST, book.cursor, signal);
 
     book.coupons = [...book.coupons, ...items];
+    book.incomplete ||= Boolean(incomplete);
     book.cursor = next;
     if (next) show({coupons: book.coupons, reading: true});
   } while (book.cursor && book.coupons.length < MOST);
@@ -30,13 +33,13 @@ async function readRest(signal, show) {
 /* What was made, changed or deleted among the newest; false: there are so many new ones that all must be read. */
 async function readNewest(signal) {
   const {items, next} = await page(FIRST, null, signal);
-  const at = next ? book.coupons.findIndex((c) => c.id === items.at(-1).id) : Infinity;
+  const at = next ? book.coupons.findIndex((c) => c.id === items.at(-1)?.id) : Infinity;
 
   if (at >= 0) book.coupons = [...items, ...book.coupons.slice(at + 1)];
   return at >= 0;
 }
 
-/* {coupons, more: there are more than are kept}. show(what there is so far), again and again while it is being read. */
+/* {coupons, more: there are more than are kept, incomplete: some cannot be read}. show(what there is so far), again and again while it is being read. */
 export async function readCoupons(signal, show) {
   if (book.key !== session.key || (book.wholeAt && Date.now() - book.wholeAt > WHOLE_MS)) book = begin();
   if (!book.wholeAt) await readRest(signal, show);
@@ -44,7 +47,7 @@ export async function readCoupons(signal, show) {
     book = begin();
     await readRest(signal, () => {});
   }
-  return {coupons: book.coupons, more: Boolean(book.cursor)};
+  return whole();
 }
 
 /* Of what a page shows, what readCoupons() does not read every time. Returns as it does. */
@@ -64,5 +67,5 @@ export async function refresh(coupons, signal) {
       }),
   );
   if (now.size) book.coupons = book.coupons.map((c) => (now.has(c.id) ? now.get(c.id) : c)).filter(Boolean);
-  return {coupons: book.coupons, more: Boolean(book.cursor)};
+  return whole();
 }

@@ -196,10 +196,10 @@ class List {
   }
 
   /* Its figures are read at once with the first coupons, then with every reading. */
-  take({coupons, more = false, reading = false}) {
+  take({coupons, more = false, incomplete = false, reading = false}) {
     const first = this.coupons.length === 0;
 
-    Object.assign(this, {coupons, more, reading});
+    Object.assign(this, {coupons, more, incomplete, reading});
     this.onNames(groupNames(coupons));
     this.draw();
     if (first || !reading) this.figured = this.figured.then(() => this.figure());
@@ -220,7 +220,8 @@ class List {
     this.status.textContent =
       `${plural(all.length, "coupon")}${all.length < this.coupons.length ? ` of ${number(this.coupons.length)}` : ""}` +
       (this.reading ? " so far; reading the rest\u2026" : "") +
-      (this.more ? `. Only the newest ${number(this.coupons.length)} are searched.` : "");
+      (this.more ? `. Only the newest ${number(this.coupons.length)} are searched.` : "") +
+      (this.incomplete ? ". At least one is missing: its stored definition cannot be read." : "");
     const next = all.length === 0 ? el("div", {}, this.nothing()) : isGrouped() ? this.groups(all) : this.rows(all, shown, at);
 
     if (this.box.firstChild?.isEqualNode(next)) return;
