@@ -47,18 +47,6 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
     return STORE_OK;
 }
 
-enum store_status mongo_operation_time(struct store *s, struct store_time *now)
-{
-    AUTO_BCON command = BCON_NEW("ping", BCON_INT32(1));
-    AUTO_BSON reply;
-
-    *now = (struct store_time){0};
-    if (!session_run(session_of(s), command, &reply))
-        return STORE_FAILED;
-    reply_time(&reply, now);
-    return STORE_OK;
-}
-
 /* ---- a coupon's documents in a collection ---- */
 
 /* See session_add_range(). */
@@ -347,7 +335,7 @@ static bool mark_row(const bson_t *doc, void *context)
     struct stored_mark *out = context;
 
     out->is_there = true;
-    out->readable = codec_mark_get(doc, &out->mark) && !form_unknown(doc, "marks");
+    out->readable = find_int(doc, "seq", &out->seq) && !form_unknown(doc, "marks");
     if (!find_time(doc, "at", &out->at_ms))
         out->at_ms = 0;
     return true;
@@ -396,6 +384,8 @@ static bool look_up_row(const bson_t *doc, void *context)
     item.code = arena_strdup(list->arena, code);
     item.is_there = true;
     item.odd = arena_strdup(list->arena, form_unknown(doc, "codes"));
+    if (!item.odd && strcmp(coupon, DIRECTORY_OF_CODES) != 0 && bson_has_field(doc, "o"))
+        item.odd = "o"; /* only the service's have an owner */
     if (!find_int(doc, "n", &item.n))
         item.n = -1;
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
@@ -577,7 +567,6 @@ static void set_totals(bson_t *set, const struct mend *m)
 static void set_mark(bson_t *set, const struct mend *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
-    BSON_APPEND_TIMESTAMP(set, "time", m->when.seconds, m->when.increment);
     if (m->at_ms)
         BSON_APPEND_DATE_TIME(set, "at", m->at_ms);
     else

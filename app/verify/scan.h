@@ -101,7 +101,7 @@ struct code_finding {
 };
 typedef void code_finding_fn(void *context, const struct code_finding *f);
 
-/* Check the codes of c, which must have codes, at slots below next_n, and all look-ups of such slots. Constant memory. */
+/* Check the codes of c at slots below next_n, and all look-ups of such slots; a coupon without codes must have none. Constant memory. */
 enum store_status scan_codes(struct scan *v, const struct coupon *c, int64_t next_n, code_finding_fn *fn, void *context);
 
 #endif

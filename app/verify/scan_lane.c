@@ -26,6 +26,7 @@
 #define BUCKET_RANGES 16
 #define LOOKS 5 /* at what is about to be changed */
 #define LOOK_PAUSE_MS 200
+#define CLOCKS_APART_MS 60000 /* of a front and the database */
 
 enum { VIEWS, LEDGER, PHASES };
 
@@ -427,11 +428,11 @@ static bool name_stays(void *context, const char *alias, int64_t seq)
 static int64_t totals_seq(const struct reading *g)
 {
     const struct stored_mark *mark = &g->totals;
-    bool good = mark->is_there && mark->readable && mark->mark.seq <= g->tail.seq;
+    bool good = mark->is_there && mark->readable && mark->seq <= g->tail.seq;
 
     if (g->how->rebuild && !good)
         return g->tail.seq;
-    return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
+    return mark->is_there && !mark->readable ? -1 : mark->seq;
 }
 
 /* Likewise, if it is to be repaired; unreadable: none. */
@@ -520,6 +521,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
 {
     struct reading g = {.scan = v, .how = how};
     enum store_status s;
+    int64_t now_ms;
 
     if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_mutex_init(&g.views, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
         abort();
@@ -529,6 +531,8 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
         s = scan_mark(v, how->lane, &g.totals);
     if (s == STORE_OK)
         s = scan_tail(v, how->lane, &g.before);
+    now_ms = (int64_t)v->session->ops->seen(v->session).seconds * 1000 + CLOCKS_APART_MS;
+    g.ends.now_ms = now_ms > g.before.at_ms ? now_ms : g.before.at_ms;
     if (s == STORE_OK)
         s = tell_parts(&g);
     arena_free(&g.arena);

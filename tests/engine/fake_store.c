@@ -48,7 +48,7 @@ struct stored_part {
 struct stored_mark {
     char *coupon;
     int64_t lane;
-    struct mark mark;
+    int64_t seq;
     struct stored_mark *next;
 };
 
@@ -1006,7 +1006,7 @@ static enum store_status fake_marks(struct store *store, struct mark_read *reads
     for (size_t i = 0; i < count; i++) {
         const struct stored_mark *m = failed ? NULL : find_mark(f, reads[i].coupon, reads[i].lane);
 
-        reads[i].mark = m ? m->mark : (struct mark){0};
+        reads[i].seq = m ? m->seq : 0;
         reads[i].status = failed ? STORE_FAILED : STORE_OK;
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);
@@ -1030,8 +1030,8 @@ static enum store_status fake_write_marks(struct store *store, const struct mark
             m->next = f->marks;
             f->marks = m;
         }
-        if (marks[i].mark.seq > m->mark.seq)
-            m->mark = (struct mark){marks[i].mark.seq, store_time_later(m->mark.when, marks[i].mark.when)};
+        if (marks[i].seq > m->seq)
+            m->seq = marks[i].seq;
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
