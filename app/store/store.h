@@ -314,6 +314,9 @@ struct store_ops {
     /* How often the database was restored from an older backup: see high_water.h. */
     enum store_status (*epoch)(struct store *s, int64_t *epoch);
 
+    /* Under which Idempotency-Keys are hashed: never changes. */
+    enum store_status (*key_secret)(struct store *s, struct key_secret *secret);
+
     /* The primary's clock, UTC. */
     enum store_status (*now)(struct store *s, int64_t *utc_ms);
 

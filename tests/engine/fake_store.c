@@ -751,6 +751,15 @@ static enum store_status fake_user_hash(struct store *store, const char *user, u
     return STORE_OK;
 }
 
+const struct key_secret fake_key_secret = {{7}};
+
+static enum store_status fake_secret(struct store *store, struct key_secret *secret)
+{
+    (void)store;
+    *secret = fake_key_secret;
+    return STORE_OK;
+}
+
 static enum store_status fake_buckets(struct store *store, struct bucket_read *reads, size_t count)
 {
     struct fake *f = enter(store);
@@ -1077,7 +1086,7 @@ static struct store *open_session(struct store_source *source)
     static const struct store_ops ops = {
         .seen = fake_seen, .saw = fake_saw, .checkpoints = fake_checkpoints, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers,
         .ended = fake_ended, .coupon = fake_coupon, .coupons = fake_coupons, .users = fake_users, .job = fake_job,
-        .user_hash = fake_user_hash, .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
+        .user_hash = fake_user_hash, .key_secret = fake_secret, .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
         .due_buckets = fake_due_buckets, .due_batches = fake_due_batches, .codes = fake_codes, .bucket_codes = fake_bucket_codes,
         .append = fake_append, .confirm = fake_confirm, .write_parts = fake_write_parts, .write_checkpoints = fake_write_checkpoints,
         .write_marks = fake_write_marks, .day = fake_day, .hear = fake_hear, .now = fake_now, .epoch = fake_epoch, .close = fake_close,
