@@ -520,6 +520,7 @@ static int reconcile_all(struct reconcile *v)
             s = reconcile_coupon(v, id.data, false);
     } while (s == STORE_OK && id.len);
     buf_free(&id);
+    buf_free(&v->scan.ids);
     return s == STORE_OK ? CTL_OK : direct_failed();
 }
 

@@ -105,6 +105,10 @@ enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int6
 /* The collections of views, which have a coupon in their _id; the first is "coupons". */
 extern const char *const mongo_view_collections[];
 extern const size_t mongo_view_collections_count;
+/* The ids of the next coupons with a definition after `after`, ascending, into ids[most]. *strays: some collection has a coupon after
+ * `after`, and up to the last of these, that has none. */
+enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char **ids, size_t *count,
+                                         bool *strays);
 /* The collection's first coupon after `after` ("": the first of all); NULL: none. */
 enum store_status mongo_next_coupon(struct store *s, const char *collection, const char *after, struct arena *a,
                                     const char **id);

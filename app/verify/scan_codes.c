@@ -265,12 +265,14 @@ static enum store_status check_all_look_ups(struct code_scan *c)
 enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_t next_n, code_finding_fn *fn, void *context)
 {
     struct code_scan c = {.scan = v, .coupon = coupon, .next_n = next_n, .fn = fn, .context = context};
-    enum store_status s;
+    enum store_status s = STORE_OK;
 
-    c.look_ups = checked(calloc(PAGE_CODES, sizeof *c.look_ups));
-    c.found = checked(calloc(PAGE_CODES, sizeof *c.found));
     arena_init(&c.arena, 0);
-    s = coupon->codes.source == CODES_NONE ? STORE_OK : check_codes(&c);
+    if (coupon->codes.source != CODES_NONE) {
+        c.look_ups = checked(calloc(PAGE_CODES, sizeof *c.look_ups));
+        c.found = checked(calloc(PAGE_CODES, sizeof *c.found));
+        s = check_codes(&c);
+    }
     if (s == STORE_OK)
         s = check_all_look_ups(&c);
     arena_free(&c.arena);
