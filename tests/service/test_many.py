@@ -5,7 +5,7 @@ import time
 import pytest
 
 from effort import effort
-from many import Many, start_service, stop_service
+from many import DAY, Many, Template, start_service, stop_service
 from profiler import examined, profiled, shape
 from receiver import Receiver
 from stack import WEBHOOKS, wait_until
@@ -100,3 +100,23 @@ def test_no_command_looks_at_all_coupons(another_stack, receiver):
     assert asked.pop(REPORT) <= MOST + 4 * MANY
     # the active ones are sorted by when they were made
     assert {what: cost for what, cost in asked.items() if cost > MOST + 4 * MANY // ACTIVE} == {}
+
+
+@pytest.mark.heavy
+def test_a_page_of_a_wallet_ends_after_so_many_coupons(another_stack):
+    """Of most, here, the definition is gone: there is nothing to show of them."""
+    stack = another_stack()
+    shown = stack.coupon(slots=3)
+    stack.client("storefront").take(shown, "someone").expect(201)
+    template, names = Template(stack, shown, DAY), [f"{chr(97 + i % 3)}-{i}" for i in range(2500)]
+    stop_service(stack)
+    stack.database.ledger.insert_many(template.copies("ledger", names), ordered=False)
+    start_service(stack)
+    wallet, position, pages = stack.client("storefront"), "", []
+    while not pages or position:
+        page = wallet.get(f"/coupons/-/users/someone?limit=1000{position}").ok()
+        pages.append([item["coupon"] for item in page["items"]])
+        position = f"&cursor={page['next']}" if page["next"] else ""
+    assert [] in pages[:-1] and 3 <= len(pages) <= 5, pages
+    assert sum(pages, []).count(shown) == 1, pages
+    stack.database.ledger.delete_many({"_id.c": {"$in": names}})
