@@ -225,8 +225,8 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     return s;
 }
 
-/* Read all look-ups, for members that nobody writes. If there are more than codes account for (of a coupon without codes: any), find those of existing slots that have
- * another code, as a job leaves that lost its turn. */
+/* Read all look-ups, for members that nobody writes. If there are more than codes account for (of a coupon without codes: any), find
+ * those of existing slots that have another code, as a job leaves that lost its turn. */
 static enum store_status check_all_look_ups(struct code_scan *c)
 {
     char after[CODE_MAX + 1] = "";
