@@ -508,7 +508,8 @@ static enum store_status find_strays(struct session *session, const char *collec
         if (around)
             put_gap(&gaps, after, DIRECTORY_OF_CODES);
         put_gap(&gaps, around ? DIRECTORY_OF_CODES : after, before);
-        after = before;
+        if (before)
+            after = before;
     }
     bson_append_array_end(&filter, &gaps.values);
     bson_append_document_end(&command, &filter);
