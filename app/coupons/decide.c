@@ -153,7 +153,7 @@ static void apply(struct decision *d, struct user_state *u, struct entry *e)
 static void set_call(struct decision *d, struct entry *e, const struct user_state *u, const char *key,
                      const uint8_t fingerprint[FINGERPRINT_LEN], const struct order *order)
 {
-    key_hash(u->alias, key, e->key);
+    key_hash(&d->key_secret, u->alias, key, e->key);
     memcpy(e->fingerprint, fingerprint, FINGERPRINT_LEN);
     e->order = order ? arena_strdup(&d->batch->arena, order->id) : NULL;
 }
@@ -265,7 +265,7 @@ static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of whi
 }
 
 /* True if the key was used before: *out is the answer. */
-static bool find_key(const struct user_state *u, const char *key, const uint8_t fingerprint[FINGERPRINT_LEN],
+static bool find_key(const struct decision *d, const struct user_state *u, const char *key, const uint8_t fingerprint[FINGERPRINT_LEN],
                      struct outcome *out)
 {
     uint8_t hash[KEY_HASH_LEN];
@@ -275,7 +275,7 @@ static bool find_key(const struct user_state *u, const char *key, const uint8_t 
 
     if (!key)
         return false;
-    key_hash(u->alias, key, hash);
+    key_hash(&d->key_secret, u->alias, key, hash);
     r = user_state_by_key(u, hash, &which);
     if (!r)
         return false;
@@ -321,7 +321,7 @@ static bool find_repeat(const struct decision *d, const struct user_state *u, co
 {
     const struct redemption *r;
 
-    if (find_key(u, t->key, t->fingerprint, out))
+    if (find_key(d, u, t->key, t->fingerprint, out))
         return true;
     r = find_order(d, u, t, named);
     if (!r)
@@ -647,7 +647,7 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
         refuse(out, CPN_REDEMPTION_NOT_FOUND);
         return;
     }
-    if (find_key(u, s->key, s->fingerprint, out))
+    if (find_key(d, u, s->key, s->fingerprint, out))
         return;
     if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
         step_ended(d, r, state, s, out);
@@ -914,7 +914,7 @@ void decide_create(struct decision *d, const struct coupon *next, const struct w
     e = define(d, next, 1);
     e->count = w->slots;
     if (w->key)
-        key_hash(KEY_OF_COUPON, w->key, e->key);
+        key_hash(&d->key_secret, KEY_OF_COUPON, w->key, e->key);
     if (w->job) {
         set_job(d, e, w->job, 0);
         fold_job_entry(w->job, e, &d->head);

@@ -53,6 +53,7 @@ struct decision {
     int64_t next_due_ms;         /* when the lane's next hold ends, for Retry-After; 0: none, or unknown */
     int64_t free_most;           /* the most free slots since decide_begin() */
     int64_t epoch;               /* how often the database was restored: a lane that has not recorded it yet does so first */
+    struct key_secret key_secret; /* under which Idempotency-Keys are hashed */
     const char *by;              /* id of the API key of the next request's operator; NULL: none */
 };
 

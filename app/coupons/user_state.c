@@ -363,12 +363,14 @@ bool redemption_id_parse(const char *text, int64_t *n, uint32_t *g, int64_t *lan
     return true;
 }
 
-void key_hash(const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN])
+_Static_assert(sizeof(struct key_secret) >= crypto_generichash_KEYBYTES_MIN, "libsodium's size");
+
+void key_hash(const struct key_secret *secret, const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN])
 {
     crypto_generichash_state state;
 
     /* include the alias's NUL, so that the hash depends on where the alias ends */
-    crypto_generichash_init(&state, NULL, 0, KEY_HASH_LEN);
+    crypto_generichash_init(&state, secret->bytes, sizeof secret->bytes, KEY_HASH_LEN);
     crypto_generichash_update(&state, (const unsigned char *)alias, strlen(alias) + 1);
     crypto_generichash_update(&state, (const unsigned char *)key, strlen(key));
     crypto_generichash_final(&state, hash, KEY_HASH_LEN);

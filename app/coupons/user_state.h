@@ -137,7 +137,12 @@ char *redemption_id_text(int64_t n, uint32_t g, int64_t lane, char text[REDEMPTI
 /* Parse an id; *lane is -1 for one with a slot. False: not an id. */
 bool redemption_id_parse(const char *text, int64_t *n, uint32_t *g, int64_t *lane);
 
-/* The hash a key is kept as: BLAKE2b-128 of alias and key. Without the alias it tells nothing about the key. */
-void key_hash(const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN]);
+/* Of the installation, as its database has it. */
+struct key_secret {
+    uint8_t bytes[16];
+};
+/* The hash an Idempotency-Key is kept as: BLAKE2b-128 of alias and key, under the secret. Whoever has the ledger or an archive, but not the
+ * secret, can confirm no guess of a key. */
+void key_hash(const struct key_secret *secret, const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN]);
 
 #endif

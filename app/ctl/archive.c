@@ -189,7 +189,7 @@ static void print_result(const struct archiving *g, const struct archive_result 
         if (g->removed >= 0)
             buf_printf(&line, ", %" PRId64 " documents removed", g->removed);
     }
-    print_line(&line, json);
+    print_line(&line, json, stdout);
 }
 
 /* Give the file its name if it was read back and nothing was found. */

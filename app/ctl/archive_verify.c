@@ -34,7 +34,7 @@ static void print_drift(void *context, const struct drift *d)
     struct printing *p = context;
 
     p->drifts++;
-    finding_print(name_of(p->result, p->name), p->lane, d, p->json);
+    finding_print(name_of(p->result, p->name), p->lane, d, p->json, stdout);
 }
 
 int archive_check_printing(const char *path, const char *name, const struct archive_proof *proof, bool json, struct archive_result *out,
@@ -98,7 +98,7 @@ static int verify_file(const char *path, const struct archive_proof *proof, bool
     if (code != CTL_OK && code != CTL_REFUSED)
         return code;
     (json ? put_json : put_text)(path, &result, drifts, anchored, &line);
-    print_line(&line, json);
+    print_line(&line, json, stdout);
     return code;
 }
 

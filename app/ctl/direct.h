@@ -10,7 +10,7 @@
 #include "store/mongo.h"
 #include "store/name_key.h"
 
-#define DIRECT_MORE 16
+#define DIRECT_MORE 64
 
 struct direct {
     struct mongo *mongo;

@@ -32,10 +32,10 @@ static void put_text(const char *coupon, int64_t lane, const struct drift *d, st
         buf_printf(line, ": expected %s, found %s", d->expected, d->found);
 }
 
-void finding_print(const char *coupon, int64_t lane, const struct drift *d, bool json)
+void finding_print(const char *coupon, int64_t lane, const struct drift *d, bool json, FILE *out)
 {
     struct buf line = BUF_INIT;
 
     (json ? put_json : put_text)(coupon, lane, d, &line);
-    print_line(&line, json);
+    print_line(&line, json, out);
 }

@@ -133,13 +133,13 @@ void print_json_pretty(struct json_object *o, FILE *out)
                     out);
 }
 
-void print_line(struct buf *line, bool json)
+void print_line(struct buf *line, bool json, FILE *out)
 {
     if (json) {
-        print_json_text(line->data, stdout);
+        print_json_text(line->data, out);
     } else {
-        print_safely(line->data, stdout);
-        putchar('\n');
+        print_safely(line->data, out);
+        fputc('\n', out);
     }
     buf_free(line);
 }

@@ -29,7 +29,7 @@ void print_json_text(const char *json, FILE *out);
 /* Print o likewise, on one line, or (pretty) on several. */
 void print_json(struct json_object *o, FILE *out);
 void print_json_pretty(struct json_object *o, FILE *out);
-/* Print a line of JSON, or of text for people, on standard output; free it. */
-void print_line(struct buf *line, bool json);
+/* Print a line of JSON, or of text for people; free it. */
+void print_line(struct buf *line, bool json, FILE *out);
 
 #endif

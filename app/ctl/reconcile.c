@@ -300,28 +300,21 @@ static enum store_status reconcile_mark(struct reconcile *v, const struct replay
 {
     const struct head *tail = replay_tail(r);
     struct stored_mark found;
-    struct store_time now = {0, 0};
     enum store_status s = scan_mark(&v->scan, v->lane, &found);
-    int tries = 0;
     char where[64];
     enum fault fault;
     bool keeps;
 
     if (s != STORE_OK)
         return s;
-    do
-        s = mongo_operation_time(v->db.session, &now);
-    while (scan_again(s, &tries));
-    if (s != STORE_OK)
-        return s;
-    fault = repair_of_mark(&found, r, now);
+    fault = repair_of_mark(&found, r);
     if (!fault)
         return STORE_OK;
     snprintf(where, sizeof where, v->lane ? "totals of lane %" PRId64 : "totals", v->lane);
     note(v, OF_MARKS, fault, where);
-    keeps = found.readable && found.mark.seq <= tail->seq;
-    mend(v, (struct mend){.kind = MEND_MARK, .lane = v->lane, .seq = keeps ? found.mark.seq : tail->seq,
-                          .at_ms = keeps ? r->mark_ms : tail->at_ms, .when = now});
+    keeps = found.readable && found.seq <= tail->seq;
+    mend(v, (struct mend){.kind = MEND_MARK, .lane = v->lane, .seq = keeps ? found.seq : tail->seq,
+                          .at_ms = keeps ? r->mark_ms : tail->at_ms});
     flush(v, NULL);
     return v->status;
 }
@@ -449,7 +442,7 @@ static enum store_status reconcile_lanes(struct reconcile *v, int64_t lanes)
 {
     enum store_status s = reconcile_lane(v, 0, lanes);
 
-    if (s == STORE_OK && !v->broken && v->definition && v->definition->codes.source != CODES_NONE) {
+    if (s == STORE_OK && !v->broken && v->definition) {
         s = scan_codes(&v->scan, v->definition, v->tail.next_n, take_code, v);
         flush(v, NULL);
         s = s == STORE_OK ? v->status : s;
@@ -527,6 +520,7 @@ static int reconcile_all(struct reconcile *v)
             s = reconcile_coupon(v, id.data, false);
     } while (s == STORE_OK && id.len);
     buf_free(&id);
+    buf_free(&v->scan.ids);
     return s == STORE_OK ? CTL_OK : direct_failed();
 }
 

@@ -69,7 +69,7 @@ static void tell_lost(struct listing *l, const struct known *k, const char *what
         buf_puts(&line, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
         json_object_put(o);
     }
-    print_line(&line, l->json);
+    print_line(&line, l->json, stdout);
 }
 
 /* True if the batch was moved to an archive: it is before its lane's last one. */
@@ -255,7 +255,7 @@ static int tell_epoch(struct ctl *c, int64_t epoch, const char *fact)
         buf_printf(&line, "{\"epoch\":%" PRId64 "}", epoch);
     else
         buf_printf(&line, "%s: epoch %" PRId64 "; start the service", fact, epoch);
-    print_line(&line, ctl_json(c));
+    print_line(&line, ctl_json(c), stdout);
     return CTL_OK;
 }
 

@@ -1,9 +1,14 @@
 /*
  * ctl/verify.c -- couponctl verify: has verify/scan.h feed each coupon to verify/replay.h, and prints what is found.
+ *
+ * Threads  of all coupons, a few at a time, each by a checker with a session of its own. What they find is printed in the order of the
+ *          coupons: a checker keeps it until its turn, or waits for its turn where that is much
+ * Large    a coupon with many takings or slots has the memory, and all processors, to itself
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/json.h"
+#include "base/thread.h"
 #include "ctl/anchors.h"
 #include "ctl/archive_verify.h"
 #include "ctl/ctl.h"
@@ -32,14 +38,47 @@ const struct argp_option ctl_verify_options[] = {
     {0},
 };
 
+#define CHECKERS_MOST 8
+#define EXTRA_MOST 8           /* sessions for one coupon's threads */
+#define KEPT_MOST (1L << 20)   /* bytes that a checker keeps before its turn */
+#define LARGE_TAKINGS 20000
+#define LARGE_SLOTS (INT64_C(1) << 20)
+
+/* What all checkers share. */
 struct verify {
     struct direct db;
-    struct scan scan;
-    struct progress progress;
     struct jws_keys keys;             /* of --sign */
     struct anchor_writer writer;
     struct anchors anchors;           /* of --anchors */
-    bool has_anchors;
+    bool has_anchors, any_drift, json;
+    int64_t parts_asked;
+    /* of several checkers */
+    struct scan ids;           /* hands out the coupons */
+    struct buf id;             /* the last one */
+    pthread_mutex_t lock;      /* guards these, and db */
+    pthread_cond_t moved;
+    int reading, large_waiting;
+    bool large;                /* the one that reads has a large coupon */
+    int64_t next, turn;        /* numbers of coupons: handed out next; printed next */
+    enum store_status status;  /* the first failure */
+    bool ended;
+};
+
+/* One at a time checks its coupon. */
+struct checker {
+    struct verify *verify;
+    struct scan scan;
+    struct progress progress;
+    bool alone;                       /* there are no others */
+    struct {
+        FILE *stream; /* NULL: what is found is printed at once */
+        char *text;
+        size_t len;
+    } kept;
+    bool reads, large;
+    int64_t number;                   /* of its coupon */
+    struct store *extra[EXTRA_MOST];  /* for the threads of its coupon, if that is large */
+    size_t extra_count, extra_used;
     int64_t batches, entries, drifts; /* of the current coupon */
     int64_t passed, left;             /* its anchors: those that the chain passes through; those whose batch is in its archive */
     struct head tails[COUPON_LANES_MAX]; /* after the replay */
@@ -47,26 +86,97 @@ struct verify {
     struct coupon *definition; /* from lane 0's ledger; NULL: none */
     struct arena arena;        /* the definition's */
     struct lane_sums sums[COUPON_LANES_MAX];
-    bool any_drift, json;
 };
+
+/* ---- turns ---- */
+
+/* Many may read; one with a large coupon reads alone. */
+static void begin_reading(struct checker *v, bool large)
+{
+    struct verify *all = v->verify;
+
+    if (v->alone)
+        return;
+    pthread_mutex_lock(&all->lock);
+    all->large_waiting += large;
+    while (all->large || (large ? all->reading > 0 : all->large_waiting > 0))
+        pthread_cond_wait(&all->moved, &all->lock);
+    all->large_waiting -= large;
+    all->large = large;
+    all->reading++;
+    v->reads = true;
+    v->large = large;
+    pthread_mutex_unlock(&all->lock);
+}
+
+static void end_reading(struct checker *v)
+{
+    struct verify *all = v->verify;
+
+    if (!v->reads)
+        return;
+    pthread_mutex_lock(&all->lock);
+    all->reading--;
+    all->large = false;
+    v->reads = false;
+    pthread_cond_broadcast(&all->moved);
+    pthread_mutex_unlock(&all->lock);
+}
+
+/* Wait until all coupons before v's are printed; not while it reads, for those before may want to. False: something has failed. */
+static bool wait_for_turn(struct checker *v)
+{
+    struct verify *all = v->verify;
+    bool good;
+
+    pthread_mutex_lock(&all->lock);
+    while (all->turn != v->number && all->status == STORE_OK)
+        pthread_cond_wait(&all->moved, &all->lock);
+    good = all->status == STORE_OK;
+    pthread_mutex_unlock(&all->lock);
+    return good;
+}
 
 /* ---- telling ---- */
 
+static void print_kept(struct checker *v)
+{
+    if (!v->kept.stream)
+        return;
+    fclose(v->kept.stream);
+    fwrite(v->kept.text, 1, v->kept.len, stdout);
+    free(v->kept.text);
+    v->kept.stream = NULL;
+}
+
+static FILE *out_of(const struct checker *v)
+{
+    return v->kept.stream ? v->kept.stream : stdout;
+}
+
 static void tell_drift(void *context, const struct drift *d)
 {
-    struct verify *v = context;
+    struct checker *v = context;
 
     progress_end(&v->progress);
     v->drifts++;
-    finding_print(v->scan.coupon, v->lane, d, v->json);
+    if (v->kept.stream && ftell(v->kept.stream) > KEPT_MOST) {
+        bool large = v->large;
+
+        end_reading(v);
+        wait_for_turn(v);
+        begin_reading(v, large);
+        print_kept(v);
+    }
+    finding_print(v->scan.coupon, v->lane, d, v->verify->json, out_of(v));
 }
 
-static bool is_deleted(const struct verify *v)
+static bool is_deleted(const struct checker *v)
 {
     return v->definition && v->definition->state == COUPON_DELETED;
 }
 
-static void print_result(const struct verify *v, const char *archived)
+static void print_result(const struct checker *v, const char *archived)
 {
     struct buf line = BUF_INIT;
     struct json j = json_to(&line);
@@ -79,7 +189,7 @@ static void print_result(const struct verify *v, const char *archived)
     json_key_int(&j, "drifts", v->drifts);
     json_key_bool(&j, "deleted", is_deleted(v));
     json_key_string(&j, "archived", archived);
-    if (v->has_anchors) {
+    if (v->verify->has_anchors) {
         json_key(&j, "anchors");
         json_begin_object(&j);
         json_key_int(&j, "passed", v->passed);
@@ -87,7 +197,7 @@ static void print_result(const struct verify *v, const char *archived)
         json_end_object(&j);
     }
     json_end_object(&j);
-    print_line(&line, true);
+    print_line(&line, true, out_of(v));
 }
 
 static const char *plural(int64_t count)
@@ -95,7 +205,7 @@ static const char *plural(int64_t count)
     return count == 1 ? "" : "s";
 }
 
-static void say_result(const struct verify *v, const char *archived)
+static void say_result(const struct checker *v, const char *archived)
 {
     struct buf line = BUF_INIT;
 
@@ -108,34 +218,48 @@ static void say_result(const struct verify *v, const char *archived)
     buf_printf(&line, ", %" PRId64 " drift%s", v->drifts, plural(v->drifts));
     if (is_deleted(v))
         buf_puts(&line, ", deleted");
-    if (v->has_anchors)
+    if (v->verify->has_anchors)
         buf_printf(&line, ", passes %" PRId64 " anchor%s", v->passed, plural(v->passed));
     if (v->left)
         buf_printf(&line, "; %" PRId64 " to be checked with its archive: couponctl verify --anchors FILE ARCHIVE", v->left);
-    print_line(&line, false);
+    print_line(&line, false, out_of(v));
 }
 
 /* archived: NULL: it is not; else "leaving" or "left". */
-static void tell_coupon(struct verify *v, const char *archived)
+static void tell_coupon(struct checker *v, const char *archived)
 {
+    struct verify *all = v->verify;
+
     progress_end(&v->progress);
-    (v->json ? print_result : say_result)(v, archived);
-    v->any_drift = v->any_drift || v->drifts;
-    for (int64_t lane = 0; v->writer.to && !v->drifts && lane < v->lanes; lane++)
+    (all->json ? print_result : say_result)(v, archived);
+    end_reading(v);
+    if (!v->alone && !wait_for_turn(v))
+        return;
+    print_kept(v);
+    all->any_drift = all->any_drift || v->drifts;
+    for (int64_t lane = 0; all->writer.to && !v->drifts && lane < v->lanes; lane++)
         if (v->tails[lane].seq)
-            anchors_put(&v->writer, v->scan.coupon, lane, &v->tails[lane]);
+            anchors_put(&all->writer, v->scan.coupon, lane, &v->tails[lane]);
 }
 
+/* One that an earlier lane had, or a new one. */
 static struct store *another_session(void *context)
 {
-    struct verify *v = context;
+    struct checker *v = context;
+    struct verify *all = v->verify;
 
-    return direct_another(&v->db);
+    if (v->extra_used == v->extra_count && v->extra_count < EXTRA_MOST) {
+        pthread_mutex_lock(&all->lock);
+        v->extra[v->extra_count] = direct_another(&all->db);
+        pthread_mutex_unlock(&all->lock);
+        v->extra_count += v->extra[v->extra_count] != NULL;
+    }
+    return v->extra_used < v->extra_count ? v->extra[v->extra_used++] : NULL;
 }
 
 static void show_progress(void *context, int64_t done, int64_t total)
 {
-    struct verify *v = context;
+    struct checker *v = context;
 
     progress_show(&v->progress, done, total);
 }
@@ -173,7 +297,7 @@ static void tell_code(void *context, const struct code_finding *f)
 
 static bool note_replayed(void *context, struct replay *r)
 {
-    struct verify *v = context;
+    struct checker *v = context;
 
     if (!replay_is_first(r))
         return true;
@@ -185,26 +309,25 @@ static bool note_replayed(void *context, struct replay *r)
     return true;
 }
 
-static enum store_status verify_lane(struct verify *v, int64_t lane)
+/* tail: lane 0's. */
+static enum store_status verify_lane(struct checker *v, int64_t lane, const struct head *tail)
 {
-    const struct scan_lane how = {.lane = lane, .lanes = v->lanes, .sums = &v->sums[lane], .report = tell_drift,
-                                  .replayed = note_replayed, .context = v};
+    const struct scan_lane how = {.lane = lane, .lanes = v->lanes, .tail = lane == 0 ? tail : NULL, .sums = &v->sums[lane],
+                                  .report = tell_drift, .replayed = note_replayed, .context = v};
     enum store_status s;
-    struct head tail;
 
     v->lane = lane;
+    v->extra_used = 0;
     memset(&v->sums[lane], 0, sizeof v->sums[lane]);
-    s = scan_tail(&v->scan, lane, &tail);
-    if (s == STORE_OK)
-        s = scan_lane(&v->scan, &how);
-    if (s == STORE_OK && v->definition && v->definition->codes.source != CODES_NONE)
-        s = scan_codes(&v->scan, v->definition, tail.next_n, tell_code, v);
+    s = scan_lane(&v->scan, &how);
+    if (s == STORE_OK && v->definition && lane == 0)
+        s = scan_codes(&v->scan, v->definition, tail->next_n, tell_code, v);
     v->lane = 0;
     return s;
 }
 
 /* Check what no lane alone can show. */
-static enum store_status verify_across(struct verify *v)
+static enum store_status verify_across(struct checker *v)
 {
     bool still = false;
     enum store_status s = scan_rest(&v->scan, v->sums, v->lanes, &still);
@@ -215,11 +338,11 @@ static enum store_status verify_across(struct verify *v)
 }
 
 /* Check that the chain, which was replayed, passes through the coupon's anchors. removed: only its last batches are left. */
-static enum store_status check_anchors(struct verify *v, bool removed)
+static enum store_status check_anchors(struct checker *v, bool removed)
 {
     enum store_status s = STORE_OK;
     size_t count;
-    struct anchor *a = anchors_of(&v->anchors, v->scan.coupon, &count);
+    struct anchor *a = anchors_of(&v->verify->anchors, v->scan.coupon, &count);
 
     for (size_t i = 0; i < count && s == STORE_OK; i++) {
         uint8_t hash[HASH_LEN];
@@ -241,7 +364,7 @@ static enum store_status check_anchors(struct verify *v, bool removed)
     return s;
 }
 
-static enum store_status verify_removed(struct verify *v)
+static enum store_status verify_removed(struct checker *v)
 {
     bool unfinished = false;
     enum store_status s = scan_removed(&v->scan, v->lanes, &unfinished, tell_drift, v);
@@ -255,12 +378,12 @@ static enum store_status verify_removed(struct verify *v)
     return s;
 }
 
-static enum store_status verify_whole(struct verify *v)
+static enum store_status verify_whole(struct checker *v, const struct head *tail)
 {
     enum store_status s = STORE_OK;
 
     for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
-        s = verify_lane(v, lane);
+        s = verify_lane(v, lane, tail);
     if (s == STORE_OK && v->lanes > 1)
         s = verify_across(v);
     if (s == STORE_OK)
@@ -270,17 +393,24 @@ static enum store_status verify_whole(struct verify *v)
     return s;
 }
 
-static void begin_coupon(struct verify *v, const char *coupon)
+static void begin_coupon(struct checker *v, const char *coupon)
 {
     v->scan.coupon = coupon;
     v->definition = NULL;
     memset(v->tails, 0, sizeof v->tails);
-    memset(v->sums, 0, sizeof v->sums);
     v->batches = v->entries = v->drifts = v->lane = v->passed = v->left = 0;
     progress_begin(&v->progress, coupon, "steps", false);
+    if (!v->alone && !(v->kept.stream = open_memstream(&v->kept.text, &v->kept.len)))
+        abort();
 }
 
-static enum store_status verify_coupon(struct verify *v, const char *coupon)
+/* Others may have several lanes as long as lane 0. */
+static bool is_large(const struct checker *v, const struct head *tail)
+{
+    return v->lanes > 1 || head_takings(tail) >= LARGE_TAKINGS || tail->next_n >= LARGE_SLOTS;
+}
+
+static enum store_status verify_coupon(struct checker *v, const char *coupon)
 {
     struct head tail;
     enum store_status s;
@@ -292,8 +422,11 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
     s = scan_lanes(&v->scan, &v->lanes);
     if (s == STORE_OK)
         s = scan_tail(&v->scan, 0, &tail);
-    if (s == STORE_OK)
-        s = tail.archived == LANE_REMOVED ? verify_removed(v) : verify_whole(v);
+    if (s == STORE_OK) {
+        begin_reading(v, is_large(v, &tail));
+        s = tail.archived == LANE_REMOVED ? verify_removed(v) : verify_whole(v, &tail);
+        end_reading(v);
+    }
     arena_free(&v->arena);
     return s;
 }
@@ -301,7 +434,7 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
 /* ---- coupons ---- */
 
 /* 1: has a ledger or a definition; 0: neither; -1: the database failed. */
-static int exists(struct verify *v, const char *coupon)
+static int exists(struct checker *v, const char *coupon)
 {
     struct stored_coupon found = {.seq = 0};
     struct head tail = {.seq = 0};
@@ -310,7 +443,7 @@ static int exists(struct verify *v, const char *coupon)
 
     v->scan.coupon = coupon;
     arena_init(&a, 0);
-    s = mongo_stored_coupon(v->db.session, coupon, &a, &found);
+    s = mongo_stored_coupon(v->scan.session, coupon, &a, &found);
     arena_free(&a);
     if (s == STORE_OK && !found.is_there)
         s = scan_tail(&v->scan, 0, &tail);
@@ -318,10 +451,10 @@ static int exists(struct verify *v, const char *coupon)
 }
 
 /* Report a coupon that has anchors, but neither a ledger nor views. */
-static void tell_gone(struct verify *v, const char *coupon)
+static void tell_gone(struct checker *v, const char *coupon)
 {
     size_t count;
-    struct anchor *a = anchors_of(&v->anchors, coupon, &count);
+    struct anchor *a = anchors_of(&v->verify->anchors, coupon, &count);
 
     begin_coupon(v, coupon);
     for (size_t i = 0; i < count; i++) {
@@ -333,17 +466,17 @@ static void tell_gone(struct verify *v, const char *coupon)
     tell_coupon(v, NULL);
 }
 
-static int verify_named(struct verify *v, const struct args *args)
+static int verify_named(struct checker *v, const struct args *args)
 {
     for (int i = 0; i < args->count; i++) {
         int there = exists(v, args->words[i]);
         size_t anchors;
 
-        if (there == 0 && anchors_of(&v->anchors, args->words[i], &anchors)) {
+        if (there == 0 && anchors_of(&v->verify->anchors, args->words[i], &anchors)) {
             tell_gone(v, args->words[i]);
         } else if (there == 0) {
             ctl_complain("no such coupon: \"%s\"", args->words[i]);
-            v->any_drift = true;
+            v->verify->any_drift = true;
         } else if (there < 0 || verify_coupon(v, args->words[i]) != STORE_OK) {
             return direct_failed();
         }
@@ -351,22 +484,98 @@ static int verify_named(struct verify *v, const struct args *args)
     return CTL_OK;
 }
 
-/* Verify every coupon that has a ledger, any view, or an anchor. */
-static int verify_all(struct verify *v)
-{
-    struct buf id = BUF_INIT;
-    enum store_status s;
+/* ---- several at a time ---- */
 
-    do {
-        s = scan_next_coupon(&v->scan, &id);
-        if (s == STORE_OK && id.len)
-            s = verify_coupon(v, id.data);
-    } while (s == STORE_OK && id.len);
+/* The next coupon, into *id; false: none is left, or there was a failure. */
+static bool hand_out(struct checker *v, struct buf *id)
+{
+    struct verify *all = v->verify;
+    enum store_status s = STORE_OK;
+
+    pthread_mutex_lock(&all->lock);
+    if (!all->ended && all->status == STORE_OK)
+        s = scan_next_coupon(&all->ids, &all->id);
+    if (s != STORE_OK && all->status == STORE_OK)
+        all->status = s;
+    all->ended = all->ended || s != STORE_OK || !all->id.len;
+    buf_clear(id);
+    if (!all->ended && all->status == STORE_OK)
+        buf_puts(id, all->id.data);
+    v->number = all->next;
+    all->next += id->len > 0;
+    pthread_mutex_unlock(&all->lock);
+    return id->len > 0;
+}
+
+static void end_turn(struct checker *v, enum store_status s)
+{
+    struct verify *all = v->verify;
+
+    print_kept(v);
+    pthread_mutex_lock(&all->lock);
+    if (s != STORE_OK && all->status == STORE_OK)
+        all->status = s;
+    all->turn += s == STORE_OK;
+    pthread_cond_broadcast(&all->moved);
+    pthread_mutex_unlock(&all->lock);
+}
+
+static void *check_coupons(void *checker)
+{
+    struct checker *v = checker;
+    struct buf id = BUF_INIT;
+
+    while (hand_out(v, &id))
+        end_turn(v, verify_coupon(v, id.data));
     buf_free(&id);
-    for (size_t i = 0; s == STORE_OK && i < v->anchors.count; i++)
-        if (!v->anchors.rows[i].seen)
-            tell_gone(v, v->anchors.rows[i].coupon);
-    return s == STORE_OK ? CTL_OK : direct_failed();
+    return NULL;
+}
+
+/* Each needs a session; and one more hands out coupons. */
+static size_t open_checkers(const struct checker *one, struct checker *checkers)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t most = processors < 1 ? 2 : processors > CHECKERS_MOST / 2 ? CHECKERS_MOST : (size_t)(2 * processors), count = 0;
+    struct verify *all = one->verify;
+
+    all->ids.session = direct_another(&all->db);
+    while (all->ids.session && count < most) {
+        struct store *session = count ? direct_another(&all->db) : one->scan.session;
+
+        if (!session)
+            break;
+        checkers[count] = *one;
+        checkers[count].alone = false;
+        checkers[count].scan.session = session;
+        checkers[count].scan.context = &checkers[count];
+        checkers[count++].scan.progress = NULL; /* of several at a time there is none */
+    }
+    return count;
+}
+
+/* Verify every coupon that has a ledger, any view, or an anchor. */
+static int verify_all(struct checker *v)
+{
+    struct checker *checkers = checked(calloc(CHECKERS_MOST, sizeof *checkers));
+    size_t count = open_checkers(v, checkers);
+    struct verify *all = v->verify;
+    pthread_t threads[CHECKERS_MOST];
+
+    if (!count)
+        all->status = STORE_FAILED;
+    for (size_t i = 1; i < count; i++)
+        thread_start(&threads[i], check_coupons, &checkers[i], "checker");
+    if (count)
+        check_coupons(&checkers[0]);
+    for (size_t i = 1; i < count; i++)
+        pthread_join(threads[i], NULL);
+    free(checkers);
+    buf_free(&all->ids.ids);
+    buf_free(&all->id);
+    for (size_t i = 0; all->status == STORE_OK && i < all->anchors.count; i++)
+        if (!all->anchors.rows[i].seen)
+            tell_gone(v, all->anchors.rows[i].coupon);
+    return all->status == STORE_OK ? CTL_OK : direct_failed();
 }
 
 /* ---- the command line ---- */
@@ -408,7 +617,7 @@ static int read_options(struct ctl *c, struct verify *v)
         ctl_complain("--sign-key is for archives; --sign KEY makes anchors");
         return CTL_USAGE;
     }
-    if ((parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked)) || !statement_keys(sign, &v->keys) ||
+    if ((parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->parts_asked)) || !statement_keys(sign, &v->keys) ||
         (sign && !turn_output(v)))
         return CTL_USAGE;
     return anchors_options(c, &v->anchors, &v->has_anchors);
@@ -416,19 +625,19 @@ static int read_options(struct ctl *c, struct verify *v)
 
 static int verify_coupons(struct ctl *c, struct verify *v)
 {
+    struct checker *one = checked(calloc(1, sizeof *one));
     int code = direct_open(c, &v->db);
 
     if (code == CTL_OK)
         code = direct_names(&v->db);
-    if (code != CTL_OK)
-        return code;
-    v->scan.session = v->db.session;
-    v->scan.term_key = term_key(v->db.name_key);
-    v->scan.another_session = another_session;
-    v->scan.progress = show_progress;
-    v->scan.context = v;
-    code = c->args.count ? verify_named(v, &c->args) : verify_all(v);
-    direct_close(&v->db);
+    if (code == CTL_OK) {
+        *one = (struct checker){.verify = v, .alone = true};
+        one->scan = (struct scan){.session = v->db.session, .term_key = term_key(v->db.name_key), .another_session = another_session,
+                                  .parts_asked = v->parts_asked, .progress = show_progress, .context = one};
+        code = c->args.count ? verify_named(one, &c->args) : verify_all(one);
+        direct_close(&v->db);
+    }
+    free(one);
     return code;
 }
 
@@ -441,6 +650,8 @@ int ctl_verify(struct ctl *c)
         if (archive_is_named(c->args.words[i]))
             return archive_verify(c);
     v = checked(calloc(1, sizeof *v));
+    if (pthread_mutex_init(&v->lock, NULL) != 0 || pthread_cond_init(&v->moved, NULL) != 0)
+        abort();
     code = read_options(c, v);
     if (code == CTL_OK)
         code = verify_coupons(c, v);

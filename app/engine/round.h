@@ -71,7 +71,8 @@ struct committer {
     int answered;            /* requests answered in the last round */
     struct gather gather;
     struct mono looked_for_chores;
-    int64_t epoch;           /* of the database; -1: not read yet */
+    int64_t epoch;           /* of the database; -1: not read yet, nor is: */
+    struct key_secret key_secret;
 };
 
 /* A user whom a lane's requests concern. */

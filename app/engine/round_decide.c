@@ -538,6 +538,7 @@ static void begin(const struct committer *c, struct lane_work *p)
 
     decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
     p->d.epoch = c->epoch;
+    p->d.key_secret = c->key_secret;
     if (p->multilane)
         p->multilane->hooks->begin(p->multilane, p);
     p->d.free_pool = l->free_pool + l->free_pool_first;

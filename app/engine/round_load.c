@@ -896,10 +896,11 @@ static void each_open(struct committer *c, struct round *r, void (*load)(struct 
             load(c, &r->work[i]);
 }
 
-/* Read the epoch, once: it changes only while no process runs, see store/high_water.h. */
-static void learn_epoch(struct committer *c, struct round *r)
+/* Read the epoch and the keys' secret, once: they change only while no process runs, see store/high_water.h. */
+static void learn_database(struct committer *c, struct round *r)
 {
-    if (c->epoch >= 0 || c->store->ops->epoch(c->store, &c->epoch) == STORE_OK)
+    if (c->epoch >= 0 ||
+        (c->store->ops->key_secret(c->store, &c->key_secret) == STORE_OK && c->store->ops->epoch(c->store, &c->epoch) == STORE_OK))
         return;
     c->epoch = -1;
     for (size_t i = 0; i < r->count; i++)
@@ -932,7 +933,7 @@ void load_round(struct committer *c, struct round *r)
 {
     struct mono started = mono_now();
 
-    learn_epoch(c, r);
+    learn_database(c, r);
     load_lanes(c, r);
     each_open(c, r, load_day); /* p->at_ms, which decides what has expired */
     load_free_pools(c, r);

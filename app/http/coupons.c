@@ -86,7 +86,18 @@ static int64_t slots_to_make(const struct coupon *c, int64_t generate, struct er
     return count;
 }
 
-/* With a key, a repeat makes the same id. */
+/* False: the database did not answer. */
+static bool hash_key(struct request *r, uint8_t hash[KEY_HASH_LEN])
+{
+    struct key_secret secret;
+
+    if (r->session->ops->key_secret(r->session, &secret) != STORE_OK)
+        return false;
+    key_hash(&secret, KEY_OF_COUPON, r->key, hash);
+    return true;
+}
+
+/* With a key, a repeat makes the same id. NULL: the database did not answer. */
 static const char *new_id(struct request *r)
 {
     const char *prefix = limits_prefix(r);
@@ -96,7 +107,8 @@ static const char *new_id(struct request *r)
     _Static_assert(sizeof hash >= ID_SHORT_LEN, "a byte for each character");
     _Static_assert(KEY_COUPONS_MAX + ID_SHORT_LEN <= COUPON_ID_MAX, "the prefix leaves room");
     if (r->key) {
-        key_hash(KEY_OF_COUPON, r->key, hash);
+        if (!hash_key(r, hash))
+            return NULL;
         id_of_bytes(hash, id, ID_SHORT_LEN);
     } else {
         id_random(id, ID_SHORT_LEN);
@@ -157,11 +169,12 @@ static enum handled reply_repeated(struct request *r, const struct coupon *c, in
     uint8_t key[KEY_HASH_LEN];
     enum handled handled;
 
-    if (s != STORE_OK)
+    if (s != STORE_OK || !hash_key(r, key)) {
+        batch_free(first);
         return reply_problem(r, CPN_BUSY, NULL);
+    }
     for (size_t i = 0; i < first->count && !e; i++)
         e = first->entries[i].kind == ENTRY_DEFINE ? &first->entries[i] : NULL;
-    key_hash(KEY_OF_COUPON, r->key, key);
     if (!e || memcmp(key, e->key, sizeof key) != 0)
         handled = reply_refusal(r);
     else if (e->count != slots || strcmp(definition_text(r, c), definition_text(r, e->definition)) != 0)
@@ -210,6 +223,8 @@ enum handled coupon_create(struct request *r)
         return reply_problem(r, CPN_BAD_REQUEST, NULL);
     if (!c->id)
         c->id = new_id(r);
+    if (!c->id)
+        return reply_problem(r, CPN_BUSY, NULL);
     if (!limits_cover(r, c->id))
         return reply_problem(r, CPN_COUPON_NOT_FOUND, arena_printf(&r->arena, "This key is limited to coupons whose ids begin with %s.",
                                                                    limits_prefix(r)));

@@ -224,8 +224,8 @@ static bool scan_container(struct cursor *c, int close, bool (*item)(struct curs
         return true;
     }
     for (;;) {
-        if (++items > JSON_MEMBERS_MAX && close == '}')
-            return fault(c, "too many members in an object");
+        if (++items > (close == '}' ? JSON_MEMBERS_MAX : JSON_ITEMS_MAX))
+            return fault(c, close == '}' ? "too many members in an object" : "too many items in an array");
         if (!item(c))
             return false;
         if (peek(c) == close)

@@ -4,8 +4,8 @@
  * Why     json-c accepts NaN, single quotes, control characters, lone surrogates, NULs and duplicate members even in strict mode, so our
  *         own scanner checks the whole text before json-c sees it
  * Limits  depth JSON_DEPTH_MAX; objects and arrays JSON_CONTAINERS_MAX, because "{}" takes 760 bytes in json-c; values of any kind
- *         JSON_VALUES_MAX and members of an object JSON_MEMBERS_MAX, because 4 MiB of short ones take json-c a third of a second; integers
- *         within 64 bits; other numbers within the range of a double; no NUL in strings
+ *         JSON_VALUES_MAX, members of an object JSON_MEMBERS_MAX and items of an array JSON_ITEMS_MAX, because 4 MiB of short ones take
+ *         json-c a third of a second; integers within 64 bits; other numbers within the range of a double; no NUL in strings
  * Source  RFC 8259; RFC 3629 for UTF-8
  */
 #ifndef HTTP_JSONIN_H
@@ -21,6 +21,7 @@
 #define JSON_CONTAINERS_MAX 100000
 #define JSON_VALUES_MAX 400000 /* 4 MiB of items with order lines have fewer */
 #define JSON_MEMBERS_MAX 1024  /* as has metadata */
+#define JSON_ITEMS_MAX 4096    /* a batch has at most 1,000, metadata of 4 kB half as many */
 
 struct json_scan {
     size_t start, end;  /* of the value, without surrounding white space */

@@ -14,6 +14,8 @@
 /* Most redemptions that an I/O thread writes (and signs) itself. More are read and written by blocking threads: so at most as many states
  * as these threads are in memory, however many callers ask. */
 #define WRITTEN_AT_ONCE 16
+#define COUPONS_AT_ONCE 100 /* definitions in one read, for a wallet */
+#define LOOKED_AT_MAX 1000  /* coupons: then the page ends, though it may be short, or empty */
 
 /* ---- one coupon ---- */
 
@@ -102,8 +104,10 @@ struct wallet {
     struct json *json;
     struct held *held; /* by coupon */
     size_t count, capacity;
-    size_t room;
+    size_t room, looked_at;
     int64_t now_ms;
+    const char *time_zone; /* the last one asked for; its day began at: */
+    int64_t day_ms;
     bool failed, misplaced; /* misplaced: invalid position */
     bool incomplete;        /* a definition cannot be decoded */
 };
@@ -119,20 +123,32 @@ static bool is_open(const struct coupon *c, int64_t now_ms)
            !is_over(c, now_ms);
 }
 
+/* When the coupon's day began; most coupons have the time zone of the one before. */
+static int64_t day_of(struct wallet *w, const struct coupon *c)
+{
+    struct store *session = w->request->session;
+    int64_t end_ms;
+
+    if (w->time_zone && strcmp(w->time_zone, c->time_zone) == 0)
+        return w->day_ms;
+    if (session->ops->day(session, c->time_zone, w->now_ms, &w->day_ms, &end_ms) != STORE_OK)
+        w->failed = true;
+    w->time_zone = c->time_zone;
+    return w->day_ms;
+}
+
 /* Write an item; all: even if nothing remains. */
 static void write_item(struct wallet *w, const struct coupon *c, const struct user_state *u, bool all)
 {
-    struct store *session = w->request->session;
-    int64_t now_ms = w->now_ms, start_ms = 0, end_ms;
+    int64_t start_ms = 0;
     struct allowance left = {.total = u->total};
 
-    if (is_open(c, now_ms)) {
-        if (c->cap.per_user_per_day != COUPON_NULL &&
-            session->ops->day(session, c->time_zone, now_ms, &start_ms, &end_ms) != STORE_OK) {
-            w->failed = true;
+    if (is_open(c, w->now_ms)) {
+        if (c->cap.per_user_per_day != COUPON_NULL)
+            start_ms = day_of(w, c);
+        if (w->failed)
             return;
-        }
-        left = user_state_allowance(c, u, now_ms, start_ms);
+        left = user_state_allowance(c, u, w->now_ms, start_ms);
     }
     if (!all && left.today == 0)
         return;
@@ -155,35 +171,62 @@ static void write_held_item(struct wallet *w, const struct held *held, const str
         write_item(w, c, held->over, true);
 }
 
-/* Write those of which the user has something, with ids after `after`. Returns the last one written if the page is full, else NULL. */
-static const char *write_held(struct wallet *w, const char *after)
+/* The user's next coupons from *at on, with as many definitions as one read gives and the page has room for. */
+static size_t read_held(struct wallet *w, const char *after, size_t *at, struct coupon_read *reads, const struct held **held)
 {
     struct request *r = w->request;
+    size_t most = w->room < COUPONS_AT_ONCE ? w->room : COUPONS_AT_ONCE, count = 0;
 
-    for (size_t i = 0; i < w->count && !w->failed; i++) {
-        struct coupon_read read = {.coupon = w->held[i].coupon, .arena = &r->arena};
+    for (; *at < w->count && count < most; ++*at) {
+        const struct held *next = &w->held[*at];
 
-        if (strcmp(w->held[i].coupon, after) <= 0 || w->held[i].counts->total <= 0 || !limits_cover(r, w->held[i].coupon))
+        if (strcmp(next->coupon, after) <= 0 || next->counts->total <= 0 || !limits_cover(r, next->coupon))
             continue;
-        if (r->session->ops->coupons(r->session, &read, 1) != STORE_OK) {
-            w->incomplete |= read.status == STORE_UNREADABLE;
-            w->failed |= read.status != STORE_UNREADABLE;
-        }
-        write_held_item(w, &w->held[i], read.definition);
-        if (w->room == 0)
-            return w->held[i].coupon;
+        held[count] = next;
+        reads[count++] = (struct coupon_read){.coupon = next->coupon, .arena = &r->arena};
+    }
+    if (count)
+        r->session->ops->coupons(r->session, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        w->incomplete |= reads[i].status == STORE_UNREADABLE;
+        w->failed |= reads[i].status != STORE_OK && reads[i].status != STORE_UNREADABLE;
+    }
+    w->looked_at += count;
+    return count;
+}
+
+/* Write those of which the user has something, with ids after `after`. Returns the last one looked at if the page ends with it, else
+ * NULL. */
+static const char *write_held(struct wallet *w, const char *after)
+{
+    const struct held *held[COUPONS_AT_ONCE];
+    struct coupon_read reads[COUPONS_AT_ONCE];
+    const char *last = NULL;
+    size_t count, at = 0;
+
+    while (!w->failed && (count = read_held(w, after, &at, reads, held)) > 0) {
+        for (size_t i = 0; i < count && !w->failed; i++)
+            write_held_item(w, held[i], reads[i].definition);
+        last = reads[count - 1].coupon;
+        if (w->room == 0 || w->looked_at >= LOOKED_AT_MAX)
+            return last;
     }
     return NULL;
+}
+
+static int by_coupon(const void *a, const void *b)
+{
+    const struct held *x = a, *y = b;
+
+    return strcmp(x->coupon, y->coupon);
 }
 
 static const struct user_state *counts_of(const struct wallet *w, const char *coupon)
 {
     static const struct user_state none = {.total = 0};
+    const struct held key = {.coupon = coupon}, *found = w->count ? bsearch(&key, w->held, w->count, sizeof key, by_coupon) : NULL;
 
-    for (size_t i = 0; i < w->count; i++)
-        if (strcmp(w->held[i].coupon, coupon) == 0)
-            return w->held[i].counts;
-    return &none;
+    return found ? found->counts : &none;
 }
 
 /* Write active ones. Returns the position to go on from, or NULL. */
@@ -205,13 +248,14 @@ static const char *write_active(struct wallet *w, const char *position)
             w->misplaced = s == STORE_NOT_FOUND;
             return NULL;
         }
+        w->looked_at += count;
         for (size_t i = 0; i < count && !w->failed; i++) {
             const struct user_state *u = counts_of(w, coupons[i]->id);
 
             if (u->total <= 0)
                 write_item(w, coupons[i], u, false);
         }
-    } while (next && w->room > 0 && !w->failed);
+    } while (next && w->room > 0 && w->looked_at < LOOKED_AT_MAX && !w->failed);
     return next;
 }
 
@@ -224,13 +268,6 @@ static bool take_held(void *wallet, const char *coupon, const struct user_state 
     w->held[w->count++] = (struct held){arena_strdup(a, coupon), user_state_counts(u, w->now_ms, u->day_ms, 0, a),
                                              user_state_counts(u, w->now_ms, u->day_ms, w->now_ms, a)};
     return true;
-}
-
-static int by_coupon(const void *a, const void *b)
-{
-    const struct held *x = a, *y = b;
-
-    return strcmp(x->coupon, y->coupon);
 }
 
 enum handled user_wallet(struct request *r)

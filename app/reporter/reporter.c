@@ -329,8 +329,7 @@ static bool fold_round(struct reporter *r, size_t count)
             continue;
         k->moved = false;
         r->marks[mark_count++] = (struct mark_write){
-            .coupon = k->lane.coupon, .lane = k->lane.lane, .mark = {.seq = k->lane.folded},
-            .at_ms = k->at_ms};
+            .coupon = k->lane.coupon, .lane = k->lane.lane, .seq = k->lane.folded, .at_ms = k->at_ms};
     }
     write_marks(r, mark_count);
     return !stop_asked(&r->stop);
@@ -371,7 +370,7 @@ static bool read_mark(struct reporter *r, struct known *k)
         return true;
     if (r->session->ops->marks(r->session, &read, 1) != STORE_OK)
         return false;
-    k->lane.folded = read.mark.seq;
+    k->lane.folded = read.seq;
     return true;
 }
 

@@ -96,7 +96,7 @@ static enum store_status find_behind(struct archive *a, const struct batch *tail
         s = w->session->ops->marks(w->session, &totals, 1);
     if (s == STORE_OK && checkpoint.checkpoint.seq < tail->head.seq)
         *behind = "checkpoint";
-    else if (s == STORE_OK && totals.mark.seq < tail->head.seq)
+    else if (s == STORE_OK && totals.seq < tail->head.seq)
         *behind = "totals";
     if (s != STORE_OK || *behind)
         return s;

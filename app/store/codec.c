@@ -40,16 +40,6 @@ void codec_lane_id(bson_t *doc, const char *name, const char *coupon, int64_t la
     bson_append_document_end(doc, &id);
 }
 
-bool codec_mark_get(const bson_t *doc, struct mark *mark)
-{
-    bson_iter_t it;
-
-    if (!find_int(doc, "seq", &mark->seq) || !bson_iter_init_find(&it, doc, "time") || !BSON_ITER_HOLDS_TIMESTAMP(&it))
-        return false;
-    bson_iter_timestamp(&it, &mark->when.seconds, &mark->when.increment);
-    return true;
-}
-
 void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b)
 {
     bson_t id;

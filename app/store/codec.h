@@ -91,7 +91,6 @@ void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t
 struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq);
 
 /* How far a lane is in the totals; false: it cannot be read. */
-bool codec_mark_get(const bson_t *doc, struct mark *mark);
 
 /* The members of struct report_counts in a document of totals. */
 extern const struct bson_field report_members[];

@@ -138,6 +138,7 @@ static const struct store_ops mongo_ops = {
     .users = users_read,
     .job = users_job,
     .user_hash = users_hash,
+    .key_secret = name_key_secret,
     .buckets = checkpoint_buckets,
     .touched = checkpoint_touched,
     .free_buckets = checkpoint_free_buckets,

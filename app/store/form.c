@@ -6,6 +6,7 @@
 #include "store/codec.h"
 
 #define NONE NULL
+#define ALL "*" /* every member */
 const struct form_member form_members[] = {
     {"ledger", "part", FORM_WRITTEN, NONE},
     {"ledger", "terms", FORM_WRITTEN, NONE},
@@ -40,7 +41,6 @@ const struct form_member form_members[] = {
     {"marks", "_id", FORM_REPLAYED, NONE},
     {"marks", "seq", FORM_REPLAYED, NONE},
     {"marks", "at", FORM_REPLAYED, NONE},
-    {"marks", "time", FORM_NOT_DERIVED, "when the reporter wrote it"},
     {"codes", "_id", FORM_REPLAYED, NONE},
     {"codes", "n", FORM_REPLAYED, NONE},
     {"codes", "o", FORM_REPLAYED, NONE},
@@ -50,6 +50,19 @@ const struct form_member form_members[] = {
     {"code_buckets", "_id", FORM_REPLAYED, NONE},
     {"code_buckets", "codes", FORM_REPLAYED, NONE},
     {"code_buckets", "w", FORM_NOT_DERIVED, "which turn and attempt wrote it"},
+    /* what does not follow from the ledger */
+    {"refusals", ALL, FORM_NOT_DERIVED, "counts of calls that left nothing in the ledger"},
+    {"jobs", ALL, FORM_NOT_DERIVED, "what operators asked for; what a job did is in the ledger"},
+    {"parts", ALL, FORM_NOT_DERIVED, "uploaded lists"},
+    {"keys", ALL, FORM_NOT_DERIVED, "made by operators"},
+    {"webhooks", ALL, FORM_NOT_DERIVED, "made by operators"},
+    {"webhook_positions", ALL, FORM_NOT_DERIVED, "what receivers have acknowledged"},
+    {"deliveries", ALL, FORM_NOT_DERIVED, "attempts, and what receivers answered"},
+    {"watermarks", ALL, FORM_NOT_DERIVED, "how far the reporter has come; checkpoints and marks say it of each lane, and are compared"},
+    {"secrets", ALL, FORM_NOT_DERIVED, "random"},
+    {"schema", ALL, FORM_NOT_DERIVED, "the stored form, and the epoch"},
+    {"fronts", ALL, FORM_NOT_DERIVED, "which processes run"},
+    {"pulses", ALL, FORM_NOT_DERIVED, "written to for the sake of writing"},
 };
 const size_t form_members_count = sizeof form_members / sizeof *form_members;
 

@@ -23,14 +23,13 @@ struct mark_reads {
 static bool mark_row(const bson_t *doc, void *context)
 {
     const struct mark_reads *list = context;
-    struct mark mark = {0};
+    int64_t lane, seq = 0;
     const char *coupon;
-    int64_t lane;
     bool good;
 
     if (!codec_id_int(doc, "l", &coupon, &lane))
         return false;
-    good = codec_mark_get(doc, &mark);
+    good = find_int(doc, "seq", &seq);
     if (!good)
         log_unreadable("marks", doc);
     for (size_t i = 0; i < list->count; i++) {
@@ -38,7 +37,7 @@ static bool mark_row(const bson_t *doc, void *context)
 
         if (r->lane != lane || strcmp(r->coupon, coupon) != 0)
             continue;
-        r->mark = good ? mark : (struct mark){0};
+        r->seq = good ? seq : 0;
         r->status = good ? STORE_OK : STORE_UNREADABLE;
     }
     return true;
@@ -54,7 +53,7 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
     if (count == 0)
         return STORE_OK;
     for (size_t i = 0; i < count; i++) {
-        reads[i].mark = (struct mark){0};
+        reads[i].seq = 0;
         reads[i].status = STORE_OK;
     }
     session_find_lanes(session, &command, "marks", &reads->coupon, &reads->lane, sizeof *reads, count);
@@ -72,17 +71,14 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
     codec_lane_id(&sub, "_id", w->coupon, w->lane);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "seq", &inner);
-    BSON_APPEND_INT64(&inner, "$lt", w->mark.seq);
+    BSON_APPEND_INT64(&inner, "$lt", w->seq);
     bson_append_document_end(&sub, &inner);
     bson_append_document_end(&update, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
-    BSON_APPEND_INT64(&inner, "seq", w->mark.seq);
+    BSON_APPEND_INT64(&inner, "seq", w->seq);
     if (w->at_ms)
         BSON_APPEND_DATE_TIME(&inner, "at", w->at_ms);
-    bson_append_document_end(&sub, &inner);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$max", &inner);
-    BSON_APPEND_TIMESTAMP(&inner, "time", w->mark.when.seconds, w->mark.when.increment);
     bson_append_document_end(&sub, &inner);
     bson_append_document_end(&update, &sub);
     BSON_APPEND_BOOL(&update, "upsert", insert);

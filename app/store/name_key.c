@@ -1,6 +1,7 @@
 /* store/name_key.c -- see name_key.h. */
 #include "store/name_key.h"
 
+#include <sodium.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -8,6 +9,7 @@
 #include "store/session.h"
 
 #define NAMES "names" /* the id of its secret */
+#define KEYS "\x01keys" /* what the derived secret is for */
 
 enum store_status mongo_name_key(struct store *s, const struct name_key **key)
 {
@@ -23,6 +25,17 @@ enum store_status mongo_name_key(struct store *s, const struct name_key **key)
         session->term_key = term_key(&session->name_key);
     if (status == STORE_NOT_FOUND)
         log_event(LOG_ERROR, "store.no_name_key", F_WORD("database", session->mongo->database), F_WORD("collection", "secrets"));
+    return status;
+}
+
+enum store_status name_key_secret(struct store *s, struct key_secret *secret)
+{
+    const struct name_key *key;
+    enum store_status status = mongo_name_key(s, &key);
+
+    if (status == STORE_OK)
+        crypto_generichash(secret->bytes, sizeof secret->bytes, (const unsigned char *)KEYS, strlen(KEYS), key->secret.bytes,
+                           sizeof key->secret.bytes);
     return status;
 }
 

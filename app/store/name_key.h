@@ -1,5 +1,5 @@
 /*
- * store/name_key.h -- the key under which the names in a database's ledger are hashed (terms.h).
+ * store/name_key.h -- the key from which those are derived under which names (terms.h) and Idempotency-Keys are hashed in the ledger.
  *
  * Key     the secret "names" (secrets.h), made with the database and never changed: under another key no user would be found, and every
  *         cap would start over. So it is stored with the ledger, and is in the same backup
@@ -12,6 +12,8 @@
 
 /* The database's key; the session caches it. STORE_NOT_FOUND: it has none, which is logged. */
 enum store_status mongo_name_key(struct store *s, const struct name_key **key);
+/* What Idempotency-Keys are hashed under, derived from it: likewise. */
+enum store_status name_key_secret(struct store *s, struct key_secret *secret);
 /* A new random key. */
 struct name_key name_key_random(void);
 /* Store the database's key, under which all its users must be hashed. STORE_EXISTS: it has another one, which stays. */

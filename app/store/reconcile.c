@@ -47,18 +47,6 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
     return STORE_OK;
 }
 
-enum store_status mongo_operation_time(struct store *s, struct store_time *now)
-{
-    AUTO_BCON command = BCON_NEW("ping", BCON_INT32(1));
-    AUTO_BSON reply;
-
-    *now = (struct store_time){0};
-    if (!session_run(session_of(s), command, &reply))
-        return STORE_FAILED;
-    reply_time(&reply, now);
-    return STORE_OK;
-}
-
 /* ---- a coupon's documents in a collection ---- */
 
 /* See session_add_range(). */
@@ -347,7 +335,7 @@ static bool mark_row(const bson_t *doc, void *context)
     struct stored_mark *out = context;
 
     out->is_there = true;
-    out->readable = codec_mark_get(doc, &out->mark) && !form_unknown(doc, "marks");
+    out->readable = find_int(doc, "seq", &out->seq) && !form_unknown(doc, "marks");
     if (!find_time(doc, "at", &out->at_ms))
         out->at_ms = 0;
     return true;
@@ -396,6 +384,8 @@ static bool look_up_row(const bson_t *doc, void *context)
     item.code = arena_strdup(list->arena, code);
     item.is_there = true;
     item.odd = arena_strdup(list->arena, form_unknown(doc, "codes"));
+    if (!item.odd && strcmp(coupon, DIRECTORY_OF_CODES) != 0 && bson_has_field(doc, "o"))
+        item.odd = "o"; /* only the service's have an owner */
     if (!find_int(doc, "n", &item.n))
         item.n = -1;
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
@@ -453,6 +443,108 @@ static bool next_row(const bson_t *doc, void *context)
     if (find_text(doc, "_id", &id) || (find_document(doc, "_id", &key) && find_text(&key, "c", &id)))
         r->id = arena_strdup(r->arena, id);
     return true;
+}
+
+struct definitions_read {
+    struct arena *arena;
+    const char **ids;
+    size_t count;
+};
+
+static bool definition_row(const bson_t *doc, void *context)
+{
+    struct definitions_read *r = context;
+    const char *id;
+
+    if (find_text(doc, "_id", &id))
+        r->ids[r->count++] = arena_strdup(r->arena, id);
+    return true;
+}
+
+static bool stray_row(const bson_t *doc, void *context)
+{
+    (void)doc;
+    *(bool *)context = true;
+    return true;
+}
+
+/* {_id: {$gt: {c: after, x: MaxKey}, $lt: {c: before}}}; before NULL: no bound. */
+static void put_gap(struct in_clause *gaps, const char *after, const char *before)
+{
+    bson_t gap, range, key;
+
+    bson_append_document_begin(&gaps->values, in_next(gaps), -1, &gap);
+    BSON_APPEND_DOCUMENT_BEGIN(&gap, "_id", &range);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &key);
+    BSON_APPEND_UTF8(&key, "c", after);
+    BSON_APPEND_MAXKEY(&key, "x");
+    bson_append_document_end(&range, &key);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &key);
+    if (before)
+        BSON_APPEND_UTF8(&key, "c", before);
+    else
+        BSON_APPEND_MAXKEY(&key, "c");
+    bson_append_document_end(&range, &key);
+    bson_append_document_end(&gap, &range);
+    bson_append_document_end(&gaps->values, &gap);
+}
+
+/* Are there documents between those of these coupons? The service's directory of codes is no coupon. */
+static enum store_status find_strays(struct session *session, const char *collection, const char *after, const char *const *ids,
+                                     size_t count, bool open, bool *strays)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, fields;
+    struct in_clause gaps;
+
+    BSON_APPEND_UTF8(&command, "find", collection);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &gaps.values);
+    gaps.count = 0;
+    for (size_t i = 0; i < count + open; i++) {
+        const char *before = i < count ? ids[i] : NULL;
+        bool around = strcmp(after, DIRECTORY_OF_CODES) < 0 && (!before || strcmp(before, DIRECTORY_OF_CODES) > 0);
+
+        if (around)
+            put_gap(&gaps, after, DIRECTORY_OF_CODES);
+        put_gap(&gaps, around ? DIRECTORY_OF_CODES : after, before);
+        if (before)
+            after = before;
+    }
+    bson_append_array_end(&filter, &gaps.values);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &fields);
+    BSON_APPEND_INT32(&fields, "_id", 1);
+    bson_append_document_end(&command, &fields);
+    BSON_APPEND_INT64(&command, "limit", 1);
+    session_read_options(session, &command, 1);
+    return session_read(session, &command, stray_row, strays);
+}
+
+enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char **ids, size_t *count,
+                                         bool *strays)
+{
+    struct definitions_read read = {a, ids, 0};
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, range, fields;
+    enum store_status status;
+
+    BSON_APPEND_UTF8(&command, "find", mongo_view_collections[0]);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
+    BSON_APPEND_UTF8(&range, "$gt", after);
+    bson_append_document_end(&filter, &range);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &fields);
+    BSON_APPEND_INT32(&fields, "_id", 1);
+    bson_append_document_end(&command, &fields);
+    status = find_sorted(session_of(s), &command, most, definition_row, &read);
+    *strays = false;
+    *count = read.count;
+    for (size_t i = 1; i <= mongo_view_collections_count && status == STORE_OK && !*strays; i++)
+        status = find_strays(session_of(s), i < mongo_view_collections_count ? mongo_view_collections[i] : "ledger", after, ids,
+                             read.count, read.count < most, strays);
+    return status;
 }
 
 /* By the index on _id, skipping all documents of the last one. */
@@ -577,7 +669,6 @@ static void set_totals(bson_t *set, const struct mend *m)
 static void set_mark(bson_t *set, const struct mend *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
-    BSON_APPEND_TIMESTAMP(set, "time", m->when.seconds, m->when.increment);
     if (m->at_ms)
         BSON_APPEND_DATE_TIME(set, "at", m->at_ms);
     else

@@ -19,8 +19,6 @@ void mongo_name_process(const char *name);
 /* Count the connections of other processes of the service, some of which may be running: those not named by mongo_name_process(). *where
  * (in a): the address of one, or NULL. */
 enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, const char **where);
-/* The database's current operation time. */
-enum store_status mongo_operation_time(struct store *s, struct store_time *now);
 
 /* ---- reading; strings are in the arena ---- */
 /* A batch, and what is stored with it but not hashed. */
@@ -81,7 +79,7 @@ enum store_status mongo_stored_totals(struct store *s, const char *coupon, struc
 /* How far the reporter's totals of a lane are written. */
 struct stored_mark {
     bool is_there, readable; /* not readable also with a member that is not in the table */
-    struct mark mark;
+    int64_t seq;
     int64_t at_ms; /* of its batch; 0: not given */
 };
 enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t lane, struct stored_mark *out);
@@ -107,6 +105,10 @@ enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int6
 /* The collections of views, which have a coupon in their _id; the first is "coupons". */
 extern const char *const mongo_view_collections[];
 extern const size_t mongo_view_collections_count;
+/* The ids of the next coupons with a definition after `after`, ascending, into ids[most]. *strays: some collection has a coupon after
+ * `after`, and up to the last of these, that has none. */
+enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char **ids, size_t *count,
+                                         bool *strays);
 /* The collection's first coupon after `after` ("": the first of all); NULL: none. */
 enum store_status mongo_next_coupon(struct store *s, const char *collection, const char *after, struct arena *a,
                                     const char **id);
@@ -136,7 +138,6 @@ struct mend {
     const struct checkpoint *checkpoint;
     int64_t created_ms, changed_ms; /* of the batches that created it, and last changed it */
     const struct report_counts *counts;
-    struct store_time when; /* of a mark */
     int64_t seq;       /* of a batch, a definition, totals, a mark */
     int64_t at_ms;     /* of the batch that the reporter's mark points to; 0: unknown */
     int64_t n, w;      /* of a look-up */

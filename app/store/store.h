@@ -73,15 +73,10 @@ struct checkpoint_write {
 };
 
 /* How far the reporter's totals of a lane are written. */
-struct mark {
-    int64_t seq;
-    struct store_time when;
-};
-
 struct mark_read {
     const char *coupon;
     int64_t lane;
-    struct mark mark; /* out; seq 0: none */
+    int64_t seq; /* out; 0: none */
     enum store_status status; /* out */
 };
 
@@ -222,7 +217,7 @@ struct part_write {
 struct mark_write {
     const char *coupon;
     int64_t lane;
-    struct mark mark;
+    int64_t seq;
     int64_t at_ms; /* of the batch it then points to; 0: not given */
 };
 
@@ -309,7 +304,7 @@ struct store_ops {
     /* Write checkpoints, each if the stored one is older: after all parts of it. */
     enum store_status (*write_checkpoints)(struct store *s, const struct checkpoint_write *checkpoints, size_t count);
 
-    /* Move marks forward, never back: neither seq nor time. */
+    /* Move marks forward, never back. */
     enum store_status (*write_marks)(struct store *s, const struct mark_write *marks, size_t count);
 
     /* The day of time_zone that holds at_ms: [*start_ms, *end_ms). STORE_NO_ZONE if the database does not know it. */
@@ -322,6 +317,9 @@ struct store_ops {
 
     /* How often the database was restored from an older backup: see high_water.h. */
     enum store_status (*epoch)(struct store *s, int64_t *epoch);
+
+    /* Under which Idempotency-Keys are hashed: never changes. */
+    enum store_status (*key_secret)(struct store *s, struct key_secret *secret);
 
     /* The primary's clock, UTC. */
     enum store_status (*now)(struct store *s, int64_t *utc_ms);

@@ -57,6 +57,11 @@ void lane_ends_end(struct lane_ends *e, const struct kept_users *users, int64_t 
     kept_users_each(users, note_unswept, e);
 }
 
+static bool swept_is_ahead(const struct lane_ends *e)
+{
+    return e->now_ms && e->found.checkpoint.swept_ms > e->now_ms;
+}
+
 static bool due_is_wrong(const struct lane_ends *e)
 {
     return e->due_ms && (!e->found.checkpoint.due_ms || e->found.checkpoint.due_ms > e->due_ms);
@@ -89,13 +94,16 @@ void lane_ends_report(const struct lane_ends *e, drift_fn *report, void *context
         tell(report, context, "due", "at most ", e->due_ms, c->due_ms);
     if (e->unswept)
         tell(report, context, "swept", "at most ", e->unswept_ms, c->swept_ms);
+    else if (swept_is_ahead(e))
+        tell(report, context, "swept", "at most ", e->now_ms, c->swept_ms);
 }
 
 enum fault lane_ends_fault(const struct lane_ends *e, bool catch_up)
 {
     if (!e->found.is_there)
         return catch_up && e->tail_seq ? FAULT_MISSING : FAULT_NONE;
-    if (!e->found.readable || e->found.odd || e->found.checkpoint.seq > e->tail_seq || due_is_wrong(e) || e->unswept)
+    if (!e->found.readable || e->found.odd || e->found.checkpoint.seq > e->tail_seq || due_is_wrong(e) || e->unswept ||
+        swept_is_ahead(e))
         return FAULT_DIFFERENT;
     return catch_up && e->found.checkpoint.seq < e->tail_seq ? FAULT_BEHIND : FAULT_NONE;
 }

@@ -2,7 +2,8 @@
  * verify/replay_ends.h -- a lane's checkpoint against what ends in the lane: holds, and what was issued with an end. No I/O.
  *
  * Rules    seq: not beyond the ledger. due: not later than the first end as of that seq, and there if anything ends: an earlier one only
- *          wakes a sweeper in vain. swept: without slots, nothing whose end is before that place still stands
+ *          wakes a sweeper in vain. swept: without slots, nothing whose end is before that place still stands, and it is not in
+ *          the future, where holds are yet to end
  * Usage    zero it but for `found`; each part's replay notes what it knows (replay_note_ends()); then ask
  */
 #ifndef VERIFY_REPLAY_ENDS_H
@@ -19,6 +20,7 @@
 
 struct lane_ends {
     struct stored_checkpoint found;
+    int64_t now_ms; /* swept may be up to this instant; 0: unknown */
     /* by the replays */
     int64_t tail_seq;
     int64_t ends_ms;      /* the coupon's ends_at as of the batch replayed last; 0: none */

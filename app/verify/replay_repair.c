@@ -119,11 +119,11 @@ void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
 
 /* ---- marks ---- */
 
-enum fault repair_of_mark(const struct stored_mark *m, const struct replay *r, struct store_time now)
+enum fault repair_of_mark(const struct stored_mark *m, const struct replay *r)
 {
     if (!m->is_there)
         return FAULT_MISSING;
-    if (!m->readable || m->mark.seq > r->head.seq || store_time_is_later(m->mark.when, now))
+    if (!m->readable || m->seq > r->head.seq)
         return FAULT_DIFFERENT;
-    return m->at_ms && m->mark.seq == r->totals_mark && r->mark_ms && m->at_ms != r->mark_ms ? FAULT_DIFFERENT : FAULT_NONE;
+    return m->seq == r->totals_mark && r->mark_ms && m->at_ms != r->mark_ms ? FAULT_DIFFERENT : FAULT_NONE;
 }

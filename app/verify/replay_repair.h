@@ -33,8 +33,7 @@ typedef void repair_fn(void *context, const struct repair *repair);
  * missing up to the checkpoint: the service writes the rest. Call it for each part. */
 void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context);
 
-/* What is wrong with the totals' mark of a lane, after the replay of its first part. A mark with another cluster's time (from a backup)
- * is wrong: readers would wait for a time that does not come. */
-enum fault repair_of_mark(const struct stored_mark *m, const struct replay *r, struct store_time now);
+/* What is wrong with the totals' mark of a lane, after the replay of its first part. */
+enum fault repair_of_mark(const struct stored_mark *m, const struct replay *r);
 
 #endif

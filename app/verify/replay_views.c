@@ -165,7 +165,7 @@ static void check_mark_time(struct replay *r, const struct batch *b)
     if (b->head.seq != r->totals_mark)
         return;
     r->mark_ms = b->head.at_ms;
-    if (r->totals_mark_ms && r->totals_mark_ms != r->mark_ms)
+    if (r->totals_mark_ms != r->mark_ms)
         replay_drift_int(r, "marks", "totals", "at", b->head.at_ms, r->totals_mark_ms);
 }
 

@@ -12,6 +12,7 @@
 #define TRIES 8 /* of one read */
 #define PAUSE_FIRST_MS 50
 #define PAGE_BATCHES 200
+#define PAGE_IDS 200
 
 bool scan_again(enum store_status status, int *tries)
 {
@@ -163,8 +164,29 @@ static enum store_status next_of(struct scan *v, const char *collection, const c
     return s;
 }
 
-/* Take the least of the next coupons of all collections. */
-enum store_status scan_next_coupon(struct scan *v, struct buf *id)
+/* Read the ids of those with a definition; *strays: some have none. */
+static enum store_status read_ids(struct scan *v, const char *after, bool *strays)
+{
+    const char *ids[PAGE_IDS];
+    enum store_status s;
+    struct arena a;
+    size_t count;
+    int tries = 0;
+
+    arena_init(&a, 0);
+    do
+        s = mongo_next_definitions(v->session, after, PAGE_IDS, &a, ids, &count, strays);
+    while (scan_again(s, &tries));
+    buf_clear(&v->ids);
+    v->ids_at = 0;
+    for (size_t i = 0; s == STORE_OK && !*strays && i < count; i++)
+        buf_put(&v->ids, ids[i], strlen(ids[i]) + 1);
+    arena_free(&a);
+    return s;
+}
+
+/* The least of the next coupons of all collections. */
+static enum store_status find_next(struct scan *v, struct buf *id)
 {
     const char *after = id->len ? id->data : "", *least = NULL;
     enum store_status s = STORE_OK;
@@ -185,4 +207,21 @@ enum store_status scan_next_coupon(struct scan *v, struct buf *id)
         buf_puts(id, least);
     arena_free(&a);
     return s;
+}
+
+enum store_status scan_next_coupon(struct scan *v, struct buf *id)
+{
+    enum store_status s = STORE_OK;
+    bool strays = false;
+
+    if (v->ids_at == v->ids.len)
+        s = read_ids(v, id->len ? id->data : "", &strays);
+    if (s != STORE_OK || strays)
+        return s == STORE_OK ? find_next(v, id) : s;
+    buf_clear(id);
+    if (v->ids_at < v->ids.len) {
+        buf_puts(id, v->ids.data + v->ids_at);
+        v->ids_at += id->len + 1;
+    }
+    return STORE_OK;
 }

@@ -1,8 +1,8 @@
 /*
  * verify/scan.h -- reads a coupon for verify/replay.h: its views, codes and ledger, in an order that makes no false drift.
  *
- * Order    the checkpoint, the mark and the tail; totals, definition, buckets and codes; then the tail again, and the ledger up to it: so
- *          no view is ahead of the replay, and traffic makes no drift
+ * Order    the tail, the checkpoint and the mark; totals, definition, buckets and codes; then the tail again, and the ledger up to it (a
+ *          small one in one read): so no view is ahead of the replay, and traffic makes no drift
  * Memory   bounded: users and buckets that do not fit are replayed in parts (part.h), each of which reads its own buckets, and the ledger
  * Threads  for a large lane one per processor, each with its own session
  * Errors   as store/store.h; each read is retried for some seconds
@@ -29,6 +29,8 @@ struct scan {
     struct store *(*another_session)(void *context); /* for another thread; stays open; NULL: none. May be NULL */
     struct term_key term_key; /* of the ledger's index */
     const char *coupon;  /* the current one */
+    struct buf ids;      /* the next coupons, each with its NUL, from ids_at on: scan_next_coupon()'s; the caller frees it */
+    size_t ids_at;
     int64_t parts_asked; /* 1 to PARTS_MOST; 0: by the size of the lane */
     scan_progress_fn *progress;
     void *context; /* of both */
@@ -52,6 +54,7 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes);
 /* How to scan a lane. */
 struct scan_lane {
     int64_t lane, lanes;
+    const struct head *tail; /* as it was before this; NULL: scan_lane() reads it */
     bool rebuild;           /* if the mark is useless, require totals up to the tail */
     struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
     drift_fn *report;
@@ -101,7 +104,7 @@ struct code_finding {
 };
 typedef void code_finding_fn(void *context, const struct code_finding *f);
 
-/* Check the codes of c, which must have codes, at slots below next_n, and all look-ups of such slots. Constant memory. */
+/* Check the codes of c at slots below next_n, and all look-ups of such slots; a coupon without codes must have none. Constant memory. */
 enum store_status scan_codes(struct scan *v, const struct coupon *c, int64_t next_n, code_finding_fn *fn, void *context);
 
 #endif

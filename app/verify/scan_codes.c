@@ -57,15 +57,27 @@ static bool is_listed(const struct code_scan *c, const char *code, const char *l
     return form[0] && strcmp(form, listed) == 0;
 }
 
+/* Unreadable buckets have no codes: the replay reports that. */
+static enum store_status read_codes(struct code_scan *c, struct bucket_codes_read *reads, size_t count)
+{
+    bool answered = false;
+    int tries = 0;
+    enum store_status s;
+
+    do {
+        s = c->scan->session->ops->bucket_codes(c->scan->session, &c->arena, reads, count);
+        for (size_t i = 0; i < count && !answered; i++)
+            answered = reads[i].status != STORE_FAILED;
+    } while (!answered && scan_again(s, &tries));
+    return answered ? STORE_OK : s;
+}
+
 /* True if slot n has the code with this form; *s: whether that could be read. */
 static bool slot_has(struct code_scan *c, int64_t n, form_fn *is, const char *form, enum store_status *s)
 {
     struct bucket_codes_read read = {.coupon = c->coupon->id, .b = bucket_of(n)};
-    int tries = 0;
 
-    do
-        *s = c->scan->session->ops->bucket_codes(c->scan->session, &c->arena, &read, 1);
-    while (scan_again(*s, &tries));
+    *s = read_codes(c, &read, 1);
     return *s == STORE_OK && is(c, read.codes[n % BUCKET_SLOTS], form);
 }
 
@@ -199,14 +211,11 @@ static enum store_status check_codes(struct code_scan *c)
 static enum store_status check_stale_page(struct code_scan *c, const struct stored_look_up *items, size_t count)
 {
     struct bucket_codes_read reads[PAGE_BUCKETS];
-    int tries = 0;
     enum store_status s;
 
     for (size_t i = 0; i < count; i++)
         reads[i] = (struct bucket_codes_read){.coupon = c->coupon->id, .b = items[i].n < 0 ? 0 : bucket_of(items[i].n)};
-    do
-        s = c->scan->session->ops->bucket_codes(c->scan->session, &c->arena, reads, count);
-    while (scan_again(s, &tries));
+    s = read_codes(c, reads, count);
     for (size_t i = 0; i < count && s == STORE_OK; i++) {
         struct code_finding f = {.n = items[i].n, .other = items[i].n, .code = items[i].code};
 
@@ -216,17 +225,19 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     return s;
 }
 
-/* Read all look-ups, for members that nobody writes. If there are more than codes account for, find those of existing slots that have
- * another code, as a job leaves that lost its turn. */
+/* Read all look-ups, for members that nobody writes. If there are more than codes account for (of a coupon without codes: any), find
+ * those of existing slots that have another code, as a job leaves that lost its turn. */
 static enum store_status check_all_look_ups(struct code_scan *c)
 {
     char after[CODE_MAX + 1] = "";
     int64_t all = 0;
     size_t count;
     bool stale;
-    enum store_status s = mongo_count_look_ups(c->scan->session, c->coupon->id, c->next_n, &all);
+    enum store_status s = STORE_OK;
 
-    stale = all > c->matched + (int64_t)c->different_count;
+    if (c->coupon->codes.source != CODES_NONE)
+        s = mongo_count_look_ups(c->scan->session, c->coupon->id, c->next_n, &all);
+    stale = c->coupon->codes.source == CODES_NONE || all > c->matched + (int64_t)c->different_count;
     if (c->different_count)
         qsort(c->different, c->different_count, sizeof *c->different, by_hash);
     while (s == STORE_OK) {
@@ -254,12 +265,14 @@ static enum store_status check_all_look_ups(struct code_scan *c)
 enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_t next_n, code_finding_fn *fn, void *context)
 {
     struct code_scan c = {.scan = v, .coupon = coupon, .next_n = next_n, .fn = fn, .context = context};
-    enum store_status s;
+    enum store_status s = STORE_OK;
 
-    c.look_ups = checked(calloc(PAGE_CODES, sizeof *c.look_ups));
-    c.found = checked(calloc(PAGE_CODES, sizeof *c.found));
     arena_init(&c.arena, 0);
-    s = check_codes(&c);
+    if (coupon->codes.source != CODES_NONE) {
+        c.look_ups = checked(calloc(PAGE_CODES, sizeof *c.look_ups));
+        c.found = checked(calloc(PAGE_CODES, sizeof *c.found));
+        s = check_codes(&c);
+    }
     if (s == STORE_OK)
         s = check_all_look_ups(&c);
     arena_free(&c.arena);

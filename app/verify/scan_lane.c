@@ -22,10 +22,11 @@
 #define THREADS_MOST 16
 #define TAKINGS_ALONE 20000 /* a lane with fewer takings is read by one thread */
 #define PAGE_BATCHES 50
-#define PAGE_BUCKETS 200
+#define PAGE_BUCKETS 200 /* a page that is not half full is the last: some may have an _id that cannot be read */
 #define BUCKET_RANGES 16
 #define LOOKS 5 /* at what is about to be changed */
 #define LOOK_PAUSE_MS 200
+#define CLOCKS_APART_MS 60000 /* of a front and the database */
 
 enum { VIEWS, LEDGER, PHASES };
 
@@ -187,14 +188,17 @@ static int64_t bucket_range(const struct reading *g, unsigned range)
 
 static enum store_status read_buckets(struct reading *g, struct store *session, unsigned range)
 {
-    struct stored_bucket *buckets = checked(calloc(PAGE_BUCKETS, sizeof *buckets));
     int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
-    size_t count = 1;
+    struct stored_bucket *buckets;
+    size_t count = PAGE_BUCKETS;
     enum store_status s = STORE_OK;
     struct arena a;
 
+    if (from >= end)
+        return STORE_OK;
+    buckets = checked(calloc(PAGE_BUCKETS, sizeof *buckets));
     arena_init(&a, 0);
-    while (count > 0 && from < end && !has_failed(g)) {
+    while (count > PAGE_BUCKETS / 2 && from < end && !has_failed(g)) {
         int tries = 0;
 
         count = 0;
@@ -221,12 +225,12 @@ static enum store_status read_buckets(struct reading *g, struct store *session, 
 static enum store_status read_codes(struct reading *g, struct store *session, unsigned range)
 {
     int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
-    size_t count = 1;
+    size_t count = PAGE_BUCKETS;
     enum store_status s = STORE_OK;
     struct arena a;
 
     arena_init(&a, 0);
-    while (count > 0 && from < end && !has_failed(g)) {
+    while (count > PAGE_BUCKETS / 2 && from < end && !has_failed(g)) {
         struct stored_codes *codes = NULL;
         int tries = 0;
 
@@ -381,6 +385,18 @@ static void read_ledger(struct reading *g, struct store *session)
     free(p);
 }
 
+/* A ledger of less than a page is read at once, with its tail: nothing comes after it. *whole false: it has grown beyond a page. */
+static enum store_status read_small(struct reading *g, struct page *p, bool *whole)
+{
+    struct buf scratch = BUF_INIT;
+    enum store_status s = read_page(g, g->scan->session, 0, PAGE_BATCHES, &scratch, p);
+
+    *whole = s == STORE_OK && p->count < PAGE_BATCHES;
+    g->tail = p->count ? p->batches[p->count - 1].batch->head : (struct head){.seq = 0};
+    buf_free(&scratch);
+    return s;
+}
+
 /* Find users erased while the ledger was read. */
 static enum store_status peek(struct reading *g)
 {
@@ -427,11 +443,11 @@ static bool name_stays(void *context, const char *alias, int64_t seq)
 static int64_t totals_seq(const struct reading *g)
 {
     const struct stored_mark *mark = &g->totals;
-    bool good = mark->is_there && mark->readable && mark->mark.seq <= g->tail.seq;
+    bool good = mark->is_there && mark->readable && mark->seq <= g->tail.seq;
 
     if (g->how->rebuild && !good)
         return g->tail.seq;
-    return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
+    return mark->is_there && !mark->readable ? -1 : mark->seq;
 }
 
 /* Likewise, if it is to be repaired; unreadable: none. */
@@ -454,6 +470,27 @@ static enum store_status tell_views(struct reading *g)
     return s == STORE_OK ? run(g, VIEWS, read_views) : s;
 }
 
+static enum store_status tell_ledger(struct reading *g)
+{
+    struct page *p = checked(calloc(1, sizeof *p));
+    bool whole = false;
+    enum store_status s = STORE_OK;
+
+    if (g->before.seq < PAGE_BATCHES / 2)
+        s = read_small(g, p, &whole);
+    if (s == STORE_OK && !whole)
+        s = scan_tail(g->scan, g->how->lane, &g->tail);
+    if (s == STORE_OK)
+        replay_marks(g->replay, checkpoint_seq(g), totals_seq(g), g->totals.at_ms);
+    for (size_t i = 0; whole && i < p->count; i++)
+        replay_stored(g->replay, &p->batches[i], p->hashes[i]);
+    free_page(p);
+    free(p);
+    if (s == STORE_OK && !whole)
+        s = run(g, LEDGER, read_ledger);
+    return s == STORE_OK && !whole ? peek(g) : s;
+}
+
 static enum store_status tell_part(struct reading *g)
 {
     enum store_status s;
@@ -463,13 +500,7 @@ static enum store_status tell_part(struct reading *g)
     replay_codes_until(g->replay, g->before.next_n);
     s = tell_views(g);
     if (s == STORE_OK)
-        s = scan_tail(g->scan, g->how->lane, &g->tail);
-    if (s != STORE_OK)
-        return s;
-    replay_marks(g->replay, checkpoint_seq(g), totals_seq(g), g->totals.at_ms);
-    s = run(g, LEDGER, read_ledger);
-    if (s == STORE_OK)
-        s = peek(g);
+        s = tell_ledger(g);
     if (s != STORE_OK)
         return s;
     replay_look_again(g->replay, name_stays, g);
@@ -509,6 +540,8 @@ static enum store_status tell_parts(struct reading *g)
         s = tell_part(g);
         replay_free(g->replay);
     }
+    if (g->ends.now_ms < g->tail.at_ms)
+        g->ends.now_ms = g->tail.at_ms; /* a front's clock may be ahead; then so is the lane's time */
     if (s == STORE_OK && !g->enough && g->how->ended)
         g->how->ended(g->how->context, &g->ends);
     else if (s == STORE_OK && !g->enough)
@@ -527,8 +560,11 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     s = scan_checkpoint(v, how->lane, &g.arena, &g.ends.found);
     if (s == STORE_OK)
         s = scan_mark(v, how->lane, &g.totals);
-    if (s == STORE_OK)
+    if (s == STORE_OK && how->tail)
+        g.before = *how->tail;
+    else if (s == STORE_OK)
         s = scan_tail(v, how->lane, &g.before);
+    g.ends.now_ms = (int64_t)v->session->ops->seen(v->session).seconds * 1000 + CLOCKS_APART_MS;
     if (s == STORE_OK)
         s = tell_parts(&g);
     arena_free(&g.arena);

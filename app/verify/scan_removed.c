@@ -83,7 +83,7 @@ static enum store_status check_marks(struct look *k, const struct batch *last)
     if (s == STORE_OK)
         s = scan_mark(k->scan, last->lane, &m);
     if (s == STORE_OK)
-        check_reached(k, last, "marks", "totals", m.is_there && m.readable, m.mark.seq);
+        check_reached(k, last, "marks", "totals", m.is_there && m.readable, m.seq);
     arena_free(&a);
     return s;
 }

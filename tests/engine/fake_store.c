@@ -48,7 +48,7 @@ struct stored_part {
 struct stored_mark {
     char *coupon;
     int64_t lane;
-    struct mark mark;
+    int64_t seq;
     struct stored_mark *next;
 };
 
@@ -767,6 +767,15 @@ static enum store_status fake_user_hash(struct store *store, const char *user, u
     return STORE_OK;
 }
 
+const struct key_secret fake_key_secret = {{7}};
+
+static enum store_status fake_secret(struct store *store, struct key_secret *secret)
+{
+    (void)store;
+    *secret = fake_key_secret;
+    return STORE_OK;
+}
+
 static enum store_status fake_buckets(struct store *store, struct bucket_read *reads, size_t count)
 {
     struct fake *f = enter(store);
@@ -1022,7 +1031,7 @@ static enum store_status fake_marks(struct store *store, struct mark_read *reads
     for (size_t i = 0; i < count; i++) {
         const struct stored_mark *m = failed ? NULL : find_mark(f, reads[i].coupon, reads[i].lane);
 
-        reads[i].mark = m ? m->mark : (struct mark){0};
+        reads[i].seq = m ? m->seq : 0;
         reads[i].status = failed ? STORE_FAILED : STORE_OK;
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);
@@ -1046,8 +1055,8 @@ static enum store_status fake_write_marks(struct store *store, const struct mark
             m->next = f->marks;
             f->marks = m;
         }
-        if (marks[i].mark.seq > m->mark.seq)
-            m->mark = (struct mark){marks[i].mark.seq, store_time_later(m->mark.when, marks[i].mark.when)};
+        if (marks[i].seq > m->seq)
+            m->seq = marks[i].seq;
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
@@ -1093,7 +1102,7 @@ static struct store *open_session(struct store_source *source)
     static const struct store_ops ops = {
         .seen = fake_seen, .saw = fake_saw, .checkpoints = fake_checkpoints, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers,
         .ended = fake_ended, .coupon = fake_coupon, .coupons = fake_coupons, .users = fake_users, .job = fake_job,
-        .user_hash = fake_user_hash, .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
+        .user_hash = fake_user_hash, .key_secret = fake_secret, .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
         .due_buckets = fake_due_buckets, .due_batches = fake_due_batches, .codes = fake_codes, .bucket_codes = fake_bucket_codes,
         .append = fake_append, .confirm = fake_confirm, .write_parts = fake_write_parts, .write_checkpoints = fake_write_checkpoints,
         .write_marks = fake_write_marks, .day = fake_day, .hear = fake_hear, .now = fake_now, .epoch = fake_epoch, .close = fake_close,

@@ -46,4 +46,7 @@ void fake_set_epoch(struct fake *f, int64_t epoch);
 /* How many faults were dealt. */
 int fake_faults(const struct fake *f);
 
+/* What its Idempotency-Keys are hashed under. */
+extern const struct key_secret fake_key_secret;
+
 #endif

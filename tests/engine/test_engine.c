@@ -470,7 +470,7 @@ static size_t entries_of(const struct replay *r, const struct told *t, const str
 
             if (!(entry_members[e->kind] & HAS_KEY))
                 continue;
-            key_hash(e->alias, t->key, hash);
+            key_hash(&fake_key_secret, e->alias, t->key, hash);
             if (memcmp(hash, e->key, sizeof hash) != 0)
                 continue;
             *entry = e;

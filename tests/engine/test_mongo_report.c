@@ -88,7 +88,7 @@ static void a_lane_stands_where_its_mark_says_or_else_its_ledger(void **state)
 
     const char *coupon = new_coupon();
     int64_t in_ledger = time_of("2026-03-28T23:00:00Z"), in_mark = in_ledger + 1, other = in_ledger + 2;
-    struct mark_write marks[] = {{coupon, 0, {1, {0, 0}}, in_mark}, {coupon, 1, {1, {0, 0}}, 0}};
+    struct mark_write marks[] = {{coupon, 0, 1, in_mark}, {coupon, 1, 1, 0}};
     struct mend mend = {.kind = MEND_MARK, .coupon = coupon, .seq = 1};
     struct report_lane *lanes;
     size_t count, done = 0;

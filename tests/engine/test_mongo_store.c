@@ -338,13 +338,13 @@ static void a_tail_is_confirmed_only_while_nothing_follows_it(void **state)
     assert_true(confirms[1].unmoved);
 }
 
-static struct mark mark_of(const char *coupon, int64_t lane)
+static int64_t mark_of(const char *coupon, int64_t lane)
 {
     struct mark_read reads[] = {{.coupon = coupon, .lane = lane}, {.coupon = coupon, .lane = lane + 7}};
 
     assert_int_equal(session->ops->marks(session, reads, 2), STORE_OK);
-    assert_int_equal(reads[1].mark.seq, 0);
-    return reads[0].mark;
+    assert_int_equal(reads[1].seq, 0);
+    return reads[0].seq;
 }
 
 static void marks_never_go_back(void **state)
@@ -352,25 +352,15 @@ static void marks_never_go_back(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct mark_write marks[] = {{coupon, 0, {5, {100, 1}}, 0}, {coupon, 1, {7, {100, 2}}, 0}};
-    struct mark mark = mark_of(coupon, 0);
+    struct mark_write marks[] = {{coupon, 0, 5, 0}, {coupon, 1, 7, 0}};
 
-    assert_int_equal(mark.seq, 0);
+    assert_int_equal(mark_of(coupon, 0), 0);
     assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
-    marks[0].mark = (struct mark){4, {200, 1}};
-    marks[1].mark = (struct mark){8, {300, 1}};
+    marks[0].seq = 4;
+    marks[1].seq = 8;
     assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
-    mark = mark_of(coupon, 0);
-    assert_int_equal(mark.seq, 5);
-    assert_int_equal(mark.when.seconds, 100);
-    assert_int_equal(mark.when.increment, 1);
-    assert_int_equal(mark_of(coupon, 1).seq, 8);
-    marks[0].mark = (struct mark){6, {0, 0}};
-    assert_int_equal(session->ops->write_marks(session, marks, 1), STORE_OK);
-    mark = mark_of(coupon, 0);
-    assert_int_equal(mark.seq, 6);
-    assert_int_equal(mark.when.seconds, 100);
-    assert_int_equal(mark.when.increment, 1);
+    assert_int_equal(mark_of(coupon, 0), 5);
+    assert_int_equal(mark_of(coupon, 1), 8);
 }
 
 static struct checkpoint checkpoint_of(const char *coupon, int64_t lane)
@@ -755,7 +745,7 @@ static void a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only(void **s
     const char *a = new_coupon(), *b = new_coupon();
     struct checkpoint_write writes[] = {{a, 0, {5, 0, 0, 0}}, {b, 0, {6, 0, 0, 0}}};
     struct checkpoint_read reads[] = {{.coupon = a}, {.coupon = b}, {.coupon = a}, {.coupon = a, .lane = 1}};
-    struct mark_write marks[] = {{a, 0, {5, {1, 1}}, 0}, {b, 0, {6, {1, 1}}, 0}};
+    struct mark_write marks[] = {{a, 0, 5, 0}, {b, 0, 6, 0}};
     struct mark_read of[] = {{.coupon = a}, {.coupon = b}};
 
     assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
@@ -769,7 +759,7 @@ static void a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only(void **s
     assert_true(reads[3].status == STORE_OK && reads[3].checkpoint.seq == 0);
     assert_int_equal(session->ops->marks(session, of, 2), STORE_FAILED);
     assert_int_equal(of[0].status, STORE_UNREADABLE);
-    assert_true(of[1].status == STORE_OK && of[1].mark.seq == 6);
+    assert_true(of[1].status == STORE_OK && of[1].seq == 6);
 }
 
 static void a_step_of_65536_slots_is_written_quickly(void **state)

@@ -57,9 +57,14 @@ def finds_its_own(a):
     return a.status == 200 and (of_order or issued)
 
 
-def key_hash(alias, key):
-    """As the ledger has it: BLAKE2b-128 of the alias, NUL, and the key."""
-    return hashlib.blake2b(f"{alias}\0{key}".encode(), digest_size=16).hexdigest()
+def key_hash(alias, key, secret=b""):
+    """As the ledger has it: BLAKE2b-128 of the alias, NUL, and the key, under the installation's secret."""
+    return hashlib.blake2b(f"{alias}\0{key}".encode(), digest_size=16, key=secret).hexdigest()
+
+
+def secret_of(database):
+    """The installation's, as it is derived from the key of names."""
+    return hashlib.blake2b(b"\x01keys", digest_size=16, key=database.secrets.find_one({"_id": "names"})["key"]).digest()
 
 
 def seqs_of(counts):
@@ -73,6 +78,7 @@ class Evidence:
 
     def __init__(self, name, attempts, lines, history, lane=0, erasures=()):
         self.name, self.attempts, self.erasures, self.lane = name, attempts, erasures, lane
+        self.secret = bytes.fromhex(history.begin.get("secret", ""))
         self.wall_ms, self.slack_ms = history.wall_ms, history.begin["slack_ms"]
         self.violations, self.replay = [], Replay(lines, lane)
         for invariant, text in self.replay.wrong:
@@ -115,7 +121,7 @@ class Evidence:
         for hashed, done in self.replay.by_key.items():
             for entry in (entry for entry, _ in done if keys and entry["alias"] not in self.users):
                 self.users.update((entry["alias"], user) for _, user, key in keys
-                                  if key_hash(entry["alias"], key) == hashed)
+                                  if key_hash(entry["alias"], key, self.secret) == hashed)
 
     def _aliases(self):
         aliases = collections.defaultdict(list)
@@ -146,7 +152,7 @@ class Evidence:
 
     def _done(self, alias, name):
         """What was done under this alias by the call's key: once."""
-        done = self.replay.by_key.get(key_hash(alias, name[2]), [])
+        done = self.replay.by_key.get(key_hash(alias, name[2], self.secret), [])
         if len(done) > 1:
             self.complain("I5", f"key {name[2]} of {name[1]} did {[entry for entry, _ in done]}")
         return done

@@ -2,7 +2,8 @@
 
 Times `t` are time.monotonic() in seconds; `begin` tells what the wall clock was. A line's member `e` says what it is:
 
-    begin  {t, wall_ms, slack_ms, seed, mix, ...}       slack_ms: how far the service's clock may be from ours
+    begin  {t, wall_ms, slack_ms, secret, seed, ...}    slack_ms: how far the service's clock may be from ours; secret: what
+                                                        Idempotency-Keys are hashed under
     ask    {i, t, op, do, c, user, key, rid, body,      request i, an attempt at call op: take, reserve, redeem, cancel,
             part}                                       reverse (a POST), counts, user (a GET), patch, or erase, which
                                                         is of no coupon. part: an item of a batch that is not its first

@@ -9,7 +9,7 @@ import time
 
 import ledger
 from erasure import found
-from evidence import seqs_of
+from evidence import secret_of, seqs_of
 from fault import Scheduler
 from history import Recorder
 from mixes import CALM_DOWN_S, FAULTS
@@ -61,7 +61,8 @@ def play(name, mix, seed, seconds, path, say):
         faults = {one: (FAULTS[one], FAULTS[one].make(stack, **FAULTS[one].options)) for one in mix.faults}
         coupons = make_coupons(stack)
         subscribe(stack, receiver, [coupons[course] for course in TOLD])
-        recorder = Recorder(path, seed=seed, mix=name, faults=list(mix.faults), coupons=coupons, slack_ms=mix.slack_ms)
+        recorder = Recorder(path, seed=seed, mix=name, faults=list(mix.faults), coupons=coupons, slack_ms=mix.slack_ms,
+                            secret=secret_of(stack.database).hex())
         load = Load(stack, coupons, recorder, seed)
         stocker = Stocker(stack, [coupon for course, coupon in coupons.items() if COURSES[course] is FLOW])
         importers = {coupons[course]: Importer(stack, load, course, seed)

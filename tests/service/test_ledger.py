@@ -1,4 +1,6 @@
 """GET /ledger: the whole truth, whose hash chain anyone can recompute."""
+import hashlib
+
 import pytest
 
 import ledger
@@ -40,6 +42,17 @@ def test_the_ledger_holds_no_user_name_key_or_order(stack, storefront, reporting
     storefront.take(coupon, "a-very-special-user", "a-very-special-key", order={"id": "a-very-special-order"}).expect(201)
     text = reporting.get(f"/coupons/{coupon}/ledger").body
     assert b"redeem" in text and b"very-special" not in text, text
+
+
+def test_a_guessed_key_cannot_be_confirmed_without_the_installations_secret(stack, storefront):
+    """Neither of a redemption's key nor of a coupon's, by whoever has the ledger or an archive: these have the alias."""
+    coupon, names = stack.coupon(slots=1), stack.database.secrets.find_one({"_id": "names"})["key"]
+    storefront.take(coupon, "ana", "order-1").expect(201)
+    entry, = (entry for line in ledger.read(stack, coupon) for entry in strict_json(line)["entries"] if entry["kind"] == "redeem")
+    guess = f"{entry['alias']}\0order-1".encode()
+    secret = hashlib.blake2b(b"\x01keys", digest_size=16, key=names).digest()
+    assert entry["key"] != hashlib.blake2b(guess, digest_size=16).hexdigest()
+    assert entry["key"] == hashlib.blake2b(guess, digest_size=16, key=secret).hexdigest()
 
 
 def test_reading_goes_on_after_a_seq(stack, lively):

@@ -8,7 +8,7 @@ import bson
 import pytest
 
 from effort import effort
-from many import Many, start_service, stop_service, watermark
+from many import DAY, Many, Template, start_service, stop_service, watermark
 from profiler import examined, profiled, shape
 from receiver import Receiver
 from stack import WEBHOOKS, processor_s, wait_until
@@ -179,3 +179,23 @@ def test_nothing_grows_with_coupons_that_have_ended(another_stack, receiver):
     for (mib, _), (then_mib, then_s) in ((few, ended), after):
         assert {name: now for name, now in then_mib.items() if now > mib[name] + GROWTH_MIB} == {}
         assert {name: s for name, s in then_s.items() if s > few[1][name] + 0.02 * WORK_S} == {}
+
+
+@pytest.mark.heavy
+def test_a_page_of_a_wallet_ends_after_so_many_coupons(another_stack):
+    """Of most, here, the definition is gone: there is nothing to show of them."""
+    stack = another_stack()
+    shown = stack.coupon(slots=3)
+    stack.client("storefront").take(shown, "someone").expect(201)
+    template, names = Template(stack, shown, DAY), [f"{chr(97 + i % 3)}-{i}" for i in range(2500)]
+    stop_service(stack)
+    stack.database.ledger.insert_many(template.copies("ledger", names), ordered=False)
+    start_service(stack)
+    wallet, position, pages = stack.client("storefront"), "", []
+    while not pages or position:
+        page = wallet.get(f"/coupons/-/users/someone?limit=1000{position}").ok()
+        pages.append([item["coupon"] for item in page["items"]])
+        position = f"&cursor={page['next']}" if page["next"] else ""
+    assert [] in pages[:-1] and 3 <= len(pages) <= 5, pages
+    assert sum(pages, []).count(shown) == 1, pages
+    stack.database.ledger.delete_many({"_id.c": {"$in": names}})

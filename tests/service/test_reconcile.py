@@ -195,18 +195,19 @@ DAMAGE = {
     "a checkpoint without an end": (LANE, without("view", "due"), {("lanes", "different"): 1}),
     "an end that is late": (LANE, lambda d: view(due=d["view"]["due"] + datetime.timedelta(1))(d), {("lanes", "different"): 1}),
     "an end that is early": (LANE, lambda d: view(due=d["view"]["due"] - datetime.timedelta(1))(d), {}),
+    "swept beyond the database's time": (LANE, lambda d: d["view"].update(swept=d["view"]["swept"] + datetime.timedelta(40_000)),
+                                         {("lanes", "different"): 1}),
     "swept beyond what stands": (SWEPT, lambda d: d["view"].update(swept=d["view"]["due"] + datetime.timedelta(1)), {("lanes", "different"): 1}),
     "the reporter's mark beyond the ledger": (MARK, member(seq=10**6), {("marks", "different"): 1}),
     "the reporter's mark that is gone": (MARK, GONE, {("marks", "missing"): 1}),
-    "the reporter's mark that cannot be read": (MARK, without("time"), {("marks", "different"): 1}),
-    "the reporter's mark of another cluster's time": (MARK, member(time=bson.Timestamp(2**32 - 1, 1)), {("marks", "different"): 1}),
+    "the reporter's mark that cannot be read": (MARK, without("seq"), {("marks", "different"): 1}),
+    "the reporter's mark without a time": (MARK, without("at"), {("marks", "different"): 1}),
     "a look-up": (LOOK_UP, member(n=4), {("codes", "different"): 1}),
     "a look-up that is gone": (LOOK_UP, GONE, {("codes", "missing"): 1}),
     "a look-up of nothing": (LOOK_UP, lambda d: d["_id"].update(code="NOWHERE"),
                              {("codes", "superfluous"): 1, ("codes", "missing"): 1}),
 }
-HARMLESS = {"a checkpoint that is behind", "a checkpoint that is gone", "an end that is early", "the reporter's mark that is gone",
-            "the reporter's mark of another cluster's time"}
+HARMLESS = {"a checkpoint that is behind", "a checkpoint that is gone", "an end that is early", "the reporter's mark that is gone"}
 WITHOUT_SLOTS = {"a hold's end", "a hold's end that is gone", "swept beyond what stands"}  # of that coupon
 
 
@@ -254,7 +255,7 @@ def test_damage_is_found_told_and_mended_and_nothing_else_is_touched(quiet, what
         mended = quiet.image()
         for name in (*VIEWS, "ledger", "code_buckets"):
             touched = {bson.decode(d)["_id"].__repr__() for d in good[name] ^ mended[name]}
-            # totals without a mark, and marks, get another time; a look-up loses who imported it; a batch gets its members in another
+            # a look-up loses who imported it; a batch gets its members in another
             # order: but only what was damaged
             assert len(touched) <= (name == which[0]), f"{name}: {touched}"
         assert by_id(good["ledger"]) == by_id(mended["ledger"])
@@ -309,11 +310,11 @@ def test_a_directory_that_names_another_coupon_is_left_to_a_person(quiet):
 # ---- everything at once ----
 
 def essence(database, coupons):
-    """What they say, without the times at which marks were written, who drafted a look-up, and how far a lane was swept. An end may
+    """What they say, without who drafted a look-up, and how far a lane was swept. An end may
     be early."""
     out = {name: {repr(d["_id"]): d for d in database[name].find()} for name in VIEWS}
-    for d in (*out["marks"].values(), *out["codes"].values()):
-        for loose in ("time", "w", "j", "r"):
+    for d in out["codes"].values():
+        for loose in ("w", "j", "r"):
             d.pop(loose, None)
     for d in out["lanes"].values():
         for loose in ("due", "swept", "swept_seq"):

@@ -27,6 +27,7 @@ static struct batch *batch;
 static struct decision d;
 static struct free_slot free_pool[MANY];
 static struct named_slot named;
+static const struct key_secret secret; /* of zeros, as a decision's */
 static char ana_name[] = "ana";
 static struct user_state ana;
 static struct order order;
@@ -137,7 +138,7 @@ static void make_key_reused(void)
     struct redemption *r = user_state_add(&ana, &arena);
 
     r->state = SLOT_REDEEMED;
-    key_hash(ana.alias, "k1", r->key);
+    key_hash(&secret, ana.alias, "k1", r->key);
     memset(r->fingerprint, 9, FINGERPRINT_LEN);
 }
 static void make_changed(void)
@@ -314,7 +315,7 @@ static void a_thousand_redemptions_are_too_many(void **state)
     begin(1);
     take_now(&ana, CPN_TOO_MANY_ATTEMPTS);
     assert_true(out.retry);
-    key_hash(ana.alias, "k1", ana.redemptions[17].key); /* a known key is answered all the same */
+    key_hash(&secret, ana.alias, "k1", ana.redemptions[17].key); /* a known key is answered all the same */
     begin(1);
     take_now(&ana, CPN_OK);
     assert_true(out.replayed);
@@ -943,7 +944,7 @@ static void a_coupon_can_come_with_its_slots(void **state)
     decide_create(&d, &first, &wish, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->count, 2);
-    key_hash(KEY_OF_COUPON, "k-1", key);
+    key_hash(&secret, KEY_OF_COUPON, "k-1", key);
     assert_memory_equal(batch->entries[0].key, key, sizeof key);
     assert_int_equal(batch->entries[0].count, 40);
     assert_int_equal(batch->entries[1].kind, ENTRY_GENERATE);

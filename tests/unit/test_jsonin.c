@@ -107,15 +107,42 @@ static bool scan_many(const char *brackets, const char *what, size_t count, stru
     return ok;
 }
 
+/* An array of so many arrays, each of which has `what` so many times. */
+static bool scan_nested(const char *what, size_t inner, size_t count, struct json_scan *out)
+{
+    struct buf text = BUF_INIT;
+    bool ok;
+
+    buf_putc(&text, '[');
+    for (size_t i = 0; i < inner; i++)
+        buf_printf(&text, "%s%s", i ? "," : "", what);
+    buf_putc(&text, ']');
+    ok = scan_many("[]", text.data, count, out);
+    buf_free(&text);
+    return ok;
+}
+
 static void the_number_of_objects_and_arrays_is_bounded(void **state)
 {
     struct json_scan s;
 
     (void)state;
-    assert_true(scan_many("[]", "[]", JSON_CONTAINERS_MAX - 1, &s));
+    assert_true(scan_nested("[]", 2438, 41, &s));
     assert_int_equal(s.containers, JSON_CONTAINERS_MAX);
-    assert_false(scan_many("[]", "[]", JSON_CONTAINERS_MAX, &s));
+    assert_false(scan_nested("[]", 2438, 42, &s));
     assert_string_equal(s.fault, "too many objects and arrays");
+}
+
+/* 4 MiB of integers are refused where the first array is too long, before json-c sees any. */
+static void the_number_of_items_of_an_array_is_bounded(void **state)
+{
+    struct json_scan s;
+
+    (void)state;
+    assert_true(scan_many("[]", "1", JSON_ITEMS_MAX, &s));
+    assert_false(scan_many("[]", "1", JSON_ITEMS_MAX + 1, &s));
+    assert_string_equal(s.fault, "too many items in an array");
+    assert_int_equal(s.fault_at, 2 * JSON_ITEMS_MAX + 1);
 }
 
 static void the_number_of_values_and_of_members_is_bounded(void **state)
@@ -123,9 +150,9 @@ static void the_number_of_values_and_of_members_is_bounded(void **state)
     struct json_scan s;
 
     (void)state;
-    assert_true(scan_many("[]", "1", JSON_VALUES_MAX - 1, &s));
+    assert_true(scan_nested("1", 2648, 151, &s));
     assert_int_equal(s.values, JSON_VALUES_MAX);
-    assert_false(scan_many("[]", "\"x\"", JSON_VALUES_MAX, &s));
+    assert_false(scan_nested("\"x\"", 2648, 152, &s));
     assert_string_equal(s.fault, "too many values");
     assert_true(scan_many("{}", "\"a\":1", JSON_MEMBERS_MAX, &s));
     assert_false(scan_many("{}", "\"a\":1", JSON_MEMBERS_MAX + 1, &s));
@@ -227,6 +254,7 @@ int main(void)
         in_arena(a_raw_nul_is_refused),
         in_arena(depth_is_bounded),
         in_arena(the_number_of_objects_and_arrays_is_bounded),
+        in_arena(the_number_of_items_of_an_array_is_bounded),
         in_arena(the_number_of_values_and_of_members_is_bounded),
         in_arena(every_cut_of_a_text_is_refused),
         in_arena(bson_fields_and_range_are_told),

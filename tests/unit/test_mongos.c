@@ -218,8 +218,8 @@ static void what_a_reply_leaves_open_is_unknown(void **state)
 
 static void a_mark_that_one_shard_refuses_is_not_moved(void **state)
 {
-    struct mark_write marks[] = {{.coupon = "a", .mark = {.seq = 3, .when = {1, 1}}},
-                                 {.coupon = "b", .mark = {.seq = 4, .when = {1, 1}}}};
+    struct mark_write marks[] = {{.coupon = "a", .seq = 3},
+                                 {.coupon = "b", .seq = 4}};
     static const char refused[] = "{\"n\": 1, \"nModified\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 6, \"codeName\": "
                                   "\"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}";
 
@@ -294,16 +294,16 @@ static void a_result_comes_in_pieces_or_not_at_all(void **state)
     (void)state;
     mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"firstBatch\": []}}");
     mongos_will("getMore", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"nextBatch\": ["
-                           "{\"_id\": {\"c\": \"b\", \"l\": 0}, \"seq\": 9, \"time\": {\"$timestamp\": {\"t\": 5, \"i\": 6}}}]}}");
+                           "{\"_id\": {\"c\": \"b\", \"l\": 0}, \"seq\": 9}]}}");
     mongos_will("getMore", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.marks\", \"nextBatch\": []}}");
     assert_int_equal(session->ops->marks(session, reads, 2), STORE_OK);
-    assert_int_equal(reads[0].mark.seq, 0);
-    assert_int_equal(reads[1].mark.seq, 9);
+    assert_int_equal(reads[0].seq, 0);
+    assert_int_equal(reads[1].seq, 9);
     mongos_done();
     mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"firstBatch\": []}}");
     mongos_will("getMore", "{\"ok\": 0, \"code\": 43, \"codeName\": \"CursorNotFound\", \"errmsg\": \"cursor id 77 not found\"}");
     assert_int_equal(session->ops->marks(session, reads, 2), STORE_FAILED);
-    assert_int_equal(reads[1].mark.seq, 0);
+    assert_int_equal(reads[1].seq, 0);
     mongos_done();
 }
 

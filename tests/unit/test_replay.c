@@ -40,6 +40,7 @@ struct world {
     size_t row_count;
     int64_t coupon_seq; /* of its definition */
     struct checkpoint checkpoint;
+    int64_t mark_late_ms; /* the totals' mark has another time than its batch */
     const char *odd;     /* a member of batch odd_seq, or of what is beside the ledger if that is 0 */
     int64_t odd_seq;
     const char *erasing; /* an alias that batch erasing_seq lists */
@@ -425,7 +426,10 @@ static void give_stored(struct replay *r, const struct options *o)
     const struct stored_coupon coupon = {.is_there = true, .definition = (struct coupon *)w.coupon, .seq = w.coupon_seq,
                                          .created_ms = time_of(0), .changed_ms = changed_ms(), .odd = w.odd_seq ? NULL : w.odd};
 
-    replay_marks(r, o->views_mark < 0 ? w.tail.seq : o->views_mark, o->totals_mark < 0 ? w.tail.seq : o->totals_mark, 0);
+    int64_t mark = o->totals_mark < 0 ? w.tail.seq : o->totals_mark;
+
+    replay_marks(r, o->views_mark < 0 ? w.tail.seq : o->views_mark, mark,
+                 mark > 0 && (size_t)mark <= w.count ? w.ledger[mark - 1]->head.at_ms + w.mark_late_ms : 0);
     if (replay_is_first(r)) {
         replay_view_coupon(r, &coupon);
         replay_totals(r, w.rows, w.row_count);
@@ -616,6 +620,30 @@ static void a_checkpoint_that_is_due_too_late_is_a_drift(void **state)
     w.checkpoint.due_ms = 1; /* wakes the sweeper in vain */
     tell();
     assert_string_equal(found, "");
+}
+
+static void a_checkpoint_swept_beyond_now_is_a_drift(void **state)
+{
+    struct lane_ends ends = {.found = {.is_there = true, .readable = true, .checkpoint = w.checkpoint}, .now_ms = 5};
+
+    (void)state;
+    ends.found.checkpoint.swept_ms = 5;
+    tell_all(&whole, 1, false, NULL, &ends);
+    assert_int_equal(lane_ends_fault(&ends, false), FAULT_NONE);
+    ends.found.checkpoint.swept_ms = 6; /* holds that end before are not looked at: their slots would stay taken */
+    assert_int_equal(lane_ends_fault(&ends, false), FAULT_DIFFERENT);
+    assert_int_equal(lane_ends_repaired(&ends, false).swept_ms, 0);
+    found[0] = '\0';
+    found_count = 0;
+    lane_ends_report(&ends, note, NULL);
+    expect("lanes|checkpoint|swept|at most 5|6");
+}
+
+static void a_mark_of_another_time_is_a_drift(void **state)
+{
+    (void)state;
+    w.mark_late_ms = 1;
+    expect_only("marks|totals|at|");
 }
 
 static void a_checkpoint_is_repaired_from_the_ledger(void **state)
@@ -1832,6 +1860,8 @@ int main(void)
         TEST(a_member_that_is_not_as_the_service_writes_it_is_a_drift),
         TEST(a_checkpoint_beyond_the_ledger_is_a_drift),
         TEST(a_checkpoint_that_is_due_too_late_is_a_drift),
+        TEST(a_checkpoint_swept_beyond_now_is_a_drift),
+        TEST(a_mark_of_another_time_is_a_drift),
         TEST(a_checkpoint_is_repaired_from_the_ledger),
         TEST(a_changed_slot_is_a_drift),
         TEST(a_code_that_was_not_issued_by_its_view_is_a_drift),

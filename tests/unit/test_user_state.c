@@ -13,6 +13,8 @@
 #define ALIAS "0123456789abcdef"
 #define NOW 1000000
 
+static const struct key_secret secret; /* of zeros, as a decision's */
+
 static struct redemption *add(struct user_state *u, int64_t n, enum slot_state now, const char *order, const char *key)
 {
     struct redemption *r = user_state_add(u, &arena);
@@ -21,7 +23,7 @@ static struct redemption *add(struct user_state *u, int64_t n, enum slot_state n
     r->g = 1;
     r->state = (uint8_t)now;
     r->order = order;
-    key_hash(u->alias, key, r->key);
+    key_hash(&secret, u->alias, key, r->key);
     return r;
 }
 
@@ -69,13 +71,13 @@ static void a_key_is_found_only_as_it_was_given(void **state)
     user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "k1");
     add(&u, 2, SLOT_REVERSED, NULL, "k2");
-    key_hash(u.alias, "k2", hash);
+    key_hash(&secret, u.alias, "k2", hash);
     assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_FIRST);
-    key_hash(u.alias, "k3", hash);
+    key_hash(&secret, u.alias, "k3", hash);
     assert_null(user_state_by_key(&u, hash, &which));
     assert_int_equal(which, KEY_OF_NONE);
-    key_hash("other alias", "k1", hash);
+    key_hash(&secret, "other alias", "k1", hash);
     assert_null(user_state_by_key(&u, hash, &which));
 }
 
@@ -91,23 +93,23 @@ static void a_key_says_which_call_it_was(void **state)
     user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "other");
     r = add(&u, 2, SLOT_REDEEMED, NULL, "make");
-    key_hash(u.alias, "extend", r->extended_key);
-    key_hash(u.alias, "first", earlier[0].key);
-    key_hash(u.alias, "second", earlier[1].key);
+    key_hash(&secret, u.alias, "extend", r->extended_key);
+    key_hash(&secret, u.alias, "first", earlier[0].key);
+    key_hash(&secret, u.alias, "second", earlier[1].key);
     r->earlier = earlier;
     r->earlier_count = 2;
-    key_hash(u.alias, "spend", r->spent_key);
-    key_hash(u.alias, "make", hash);
+    key_hash(&secret, u.alias, "spend", r->spent_key);
+    key_hash(&secret, u.alias, "make", hash);
     assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_FIRST);
-    key_hash(u.alias, "extend", hash);
+    key_hash(&secret, u.alias, "extend", hash);
     assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_EXTENSION);
-    key_hash(u.alias, "first", hash);
+    key_hash(&secret, u.alias, "first", hash);
     assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_EARLIER);
     assert_int_equal(redemption_earlier(r, hash)->until_ms, 1);
-    key_hash(u.alias, "spend", hash);
+    key_hash(&secret, u.alias, "spend", hash);
     assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_SPENDING);
 }
@@ -117,11 +119,13 @@ static void the_border_between_alias_and_key_is_hashed_too(void **state)
     uint8_t a[KEY_HASH_LEN], b[KEY_HASH_LEN];
 
     (void)state;
-    key_hash("ab", "c", a);
-    key_hash("a", "bc", b);
+    key_hash(&secret, "ab", "c", a);
+    key_hash(&secret, "a", "bc", b);
     assert_memory_not_equal(a, b, KEY_HASH_LEN);
-    key_hash("ab", "c", b);
+    key_hash(&secret, "ab", "c", b);
     assert_memory_equal(a, b, KEY_HASH_LEN);
+    key_hash(&(struct key_secret){{1}}, "ab", "c", b);
+    assert_memory_not_equal(a, b, KEY_HASH_LEN);
 }
 
 static void an_order_is_found_while_its_redemption_stands(void **state)
