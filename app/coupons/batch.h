@@ -185,6 +185,9 @@ struct entry {
     int64_t day;  /* taken that day after this taking */
     int64_t discount_minor;
     int64_t held_minor;
+    int64_t order_minor; /* of the order that was priced; 0: none, or without an amount */
+    int64_t version;     /* of the definition that priced it; 0: as the batch's */
+    const char *currency; /* of the order, or of the discount without one; NULL: none */
     int64_t reserved_until_ms;
     int64_t valid_until_ms; /* where a hold ends: that of the redemption beneath, issued again. 0: none */
     uint8_t was;            /* enum slot_state */
@@ -204,6 +207,7 @@ struct entry {
     const char *metadata; /* NULL: {} */
     const char *code;     /* in takings; NULL: none */
     uint8_t fingerprint[FINGERPRINT_LEN];
+    uint8_t numbers[FINGERPRINT_LEN]; /* order_numbers() of what a hold was priced by; zeros: none */
 };
 
 /* True if the issued redemption beneath the hold has a number of its own, as without slots. */
@@ -220,6 +224,7 @@ static inline bool entry_from_differs(const struct entry *e)
     X(TEXT,           by,                HAS_BY,                "by",             e->by,                 "by",         IF_SET, 19) \
     X(INT,            count,             HAS_RANGE | HAS_COUNT, "count",          true,                  "count",      ALWAYS, 3)  \
     X(INT,            count,             HAS_WISH,              "count",          e->count,              "slots",      IF_SET, 20) \
+    X(TEXT,           currency,          0,                     "currency",       e->currency,           "cur",        IF_SET, 23) \
     X(INT,            day,               HAS_TAKING,            "day",            true,                  "day",        ALWAYS, 9)  \
     APART(DEFINITION, definition,        HAS_DEFINITION,        "definition",     true,                  "def")                    \
     X(INT,            discount_minor,    HAS_MONEY,             "discount_minor", true,                  "discount",   ALWAYS, 10) \
@@ -233,12 +238,14 @@ static inline bool entry_from_differs(const struct entry *e)
     APART(KIND,       kind,              0,                     "kind",           true,                  "k")                      \
     X(WIDE,           left,              HAS_TAKING,            "left",           true,                  "left",       ALWAYS, 8)  \
     X(INT,            n,                 HAS_SLOT | HAS_RANGE,  "n",              true,                  "n",          ALWAYS, 0)  \
+    X(INT,            order_minor,       0,                     "order_minor",    e->order_minor,        "om",         IF_SET, 22) \
     X(INT,            ordinal,           HAS_TAKING,            "ordinal",        true,                  "o",          ALWAYS, 7)  \
     X(TIME,           reserved_until_ms, 0,                     "reserved_until", e->reserved_until_ms,  "until",      IF_SET, 11) \
     X(BOOL,           same_day,          HAS_SAME_DAY,          "same_day",       true,                  "same_day",   ALWAYS, 15) \
     X(INT,            since,             HAS_SINCE,             "since",          true,                  "since",      ALWAYS, 16) \
     X(INT,            step,              HAS_JOB,               "step",           e->job,                "step",       IF_SET, 18) \
     X(TIME,           valid_until_ms,    0,                     "valid_until",    e->valid_until_ms,     "valid",      IF_SET, 12) \
+    X(INT,            version,           0,                     "version",        e->version,            "v",          IF_SET, 24) \
     X(STATE,          was,               HAS_WAS,               "was",            true,                  "was",        ALWAYS, 13)
 
 /* True if the entry makes a redemption, with an id of its own. */

@@ -24,6 +24,9 @@ void decide_end(struct decision *d, const struct head *tail, struct buf *scratch
     struct batch *b = d->batch;
 
     assert(decide_changed(d));
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].version == d->head.version)
+            b->entries[i].version = 0; /* the batch says it */
     b->head = d->head;
     b->lanes = d->coupon ? d->coupon->lanes : 0;
     memcpy(b->prev, tail->hash, HASH_LEN);
@@ -158,6 +161,21 @@ static void set_call(struct decision *d, struct entry *e, const struct user_stat
     e->order = order ? arena_strdup(&d->batch->arena, order->id) : NULL;
 }
 
+static void set_price(struct decision *d, struct entry *e, const struct price *price)
+{
+    e->discount_minor = price->discount_minor;
+    e->order_minor = price->order_minor;
+    e->version = price->version;
+    e->currency = arena_strdup(&d->batch->arena, price->currency);
+}
+
+/* Record by what numbers a hold was priced: asked for with the same ones, its price stands. */
+static void set_numbers(struct entry *e, const struct order *order)
+{
+    if (order_has_numbers(order))
+        order_numbers(order, e->numbers);
+}
+
 /* Make the entry be about r. */
 static void set_redemption(struct entry *e, const struct redemption *r)
 {
@@ -174,7 +192,9 @@ static void add_end(struct decision *d, struct user_state *u, const struct redem
     const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
 
     set_redemption(e, r);
-    e->discount_minor = r->discount_minor;
+    e->discount_minor = r->price.discount_minor;
+    e->order_minor = r->price.order_minor;
+    e->currency = r->price.currency;
     e->was = r->state;
     e->same_day = r->day_ms == d->head.day_ms;
     if (base && kind != ENTRY_REVERSE)
@@ -235,7 +255,7 @@ static void repeat_answer(const struct redemption *r, enum key_of which, const s
         return;
     }
     out->redemption.state = r->first_state;
-    out->redemption.discount_minor = r->first_discount_minor;
+    out->redemption.price = r->first_price;
     if (r->first_order)
         out->redemption.order = *r->first_order ? r->first_order : NULL;
     if (which == KEY_OF_FIRST)
@@ -369,11 +389,16 @@ static bool budget_refuses(const struct decision *d, int64_t more_minor, struct 
     return true;
 }
 
-static bool order_refuses(const struct decision *d, const struct order *order, int64_t *discount_minor,
-                          struct outcome *out)
+/* Compute the order's price by the definition in force. */
+static bool order_refuses(const struct decision *d, const struct order *order, struct price *price, struct outcome *out)
 {
-    enum cpn_result r = discount_of(d->coupon, order, discount_minor, &out->misfit);
+    const struct coupon *c = d->coupon;
+    enum cpn_result r = discount_of(c, order, &price->discount_minor, &out->misfit);
+    int64_t order_minor = order ? order_amount(order) : COUPON_NULL;
 
+    price->order_minor = order_minor == COUPON_NULL ? 0 : order_minor;
+    price->currency = order && order->currency ? order->currency : c->discount.currency;
+    price->version = c->version;
     if (r != CPN_OK) {
         refuse(out, r);
         out->detail = misfit_detail(out->misfit.reason);
@@ -446,7 +471,7 @@ static bool code_refuses(const struct decision *d, const struct user_state *u, c
 /* ---- steps of an existing redemption ---- */
 
 static void hold(struct decision *d, struct user_state *u, const struct redemption *base, const struct step *s,
-                 int64_t discount_minor, struct outcome *out)
+                 const struct price *price, struct outcome *out)
 {
     const struct named_slot *named = find_named(d, base->n);
     struct entry *e = add_entry(d, u, ENTRY_HOLD);
@@ -457,7 +482,8 @@ static void hold(struct decision *d, struct user_state *u, const struct redempti
     e->g = named ? head_next_generation(&d->head, named->slot.generation) : head_floor(&d->head) + (uint32_t)d->batch->count;
     e->from_n = base->n;
     e->from = base->g;
-    e->discount_minor = discount_minor;
+    set_price(d, e, price);
+    set_numbers(e, s->order);
     e->reserved_until_ms = hold_until(d, s->reserve_s);
     set_call(d, e, u, s->key, s->fingerprint, s->order);
     apply(d, u, e);
@@ -483,7 +509,7 @@ static void extend(struct decision *d, struct user_state *u, struct redemption *
     *out = (struct outcome){.result = CPN_OK, .redemption = *r};
 }
 
-static void spend(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, int64_t discount_minor,
+static void spend(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, const struct price *price,
                   struct outcome *out)
 {
     struct entry *e = add_entry(d, u, ENTRY_SPEND);
@@ -491,28 +517,36 @@ static void spend(struct decision *d, struct user_state *u, struct redemption *r
     set_redemption(e, r);
     set_call(d, e, u, s->key, s->fingerprint, s->order);
     e->was = r->state;
-    e->held_minor = r->discount_minor;
-    e->discount_minor = discount_minor;
+    e->held_minor = r->price.discount_minor;
+    set_price(d, e, price);
     apply(d, u, e);
     answer_with(d, r, out);
 }
 
-/* Redeem a hold. It was made in time, so check only a new order. */
+static bool same_numbers(const struct redemption *r, const struct order *order)
+{
+    uint8_t numbers[ORDER_NUMBERS_LEN];
+
+    order_numbers(order, numbers);
+    return memcmp(numbers, r->numbers, sizeof numbers) == 0;
+}
+
+/* Redeem a hold. It was made in time, and its price stands: check only an order with other numbers. */
 static void spend_hold(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
-    int64_t discount_minor = r->discount_minor;
+    struct price price = r->price;
 
-    if (s->order && order_refuses(d, s->order, &discount_minor, out))
+    if (order_has_numbers(s->order) && !same_numbers(r, s->order) && order_refuses(d, s->order, &price, out))
         return;
-    if (!budget_refuses(d, discount_minor - r->discount_minor, out))
-        spend(d, u, r, s, discount_minor, out);
+    if (!budget_refuses(d, price.discount_minor - r->price.discount_minor, out))
+        spend(d, u, r, s, &price, out);
 }
 
 static void step_issued(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     struct redemption *held = user_state_hold_on(u, r, d->head.at_ms);
     bool cancels = s->move == MOVE_CANCEL;
-    int64_t discount_minor = 0;
+    struct price price;
 
     if (held && !cancels && is_order(held, s->order)) {
         if (s->move == MOVE_RESERVE)
@@ -533,12 +567,12 @@ static void step_issued(struct decision *d, struct user_state *u, struct redempt
         answer_with(d, r, out);
         return;
     }
-    if (order_refuses(d, s->order, &discount_minor, out) || budget_refuses(d, discount_minor, out))
+    if (order_refuses(d, s->order, &price, out) || budget_refuses(d, price.discount_minor, out))
         return;
     if (s->move == MOVE_RESERVE)
-        hold(d, u, r, s, discount_minor, out);
+        hold(d, u, r, s, &price, out);
     else
-        spend(d, u, r, s, discount_minor, out);
+        spend(d, u, r, s, &price, out);
 }
 
 static void step_reserved(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
@@ -615,19 +649,19 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
 
 /* ---- taking ---- */
 
-/* Find the first refusal in the table that applies, or OK with the discount. named: the slot with the code, if one was given. */
+/* Find the first refusal in the table that applies, or OK with the price. named: the slot with the code, if one was given. */
 static void check_rules(const struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
-                        struct outcome *out, int64_t *discount_minor)
+                        struct outcome *out, struct price *price)
 {
     bool own = named && named->slot.state == SLOT_ISSUED; /* no new taking */
 
     if (dates_refuse(d, out) || code_refuses(d, u, t, named, out))
         return;
-    if (t->state != SLOT_ISSUED && order_refuses(d, t->order, discount_minor, out))
+    if (t->state != SLOT_ISSUED && order_refuses(d, t->order, price, out))
         return;
     if (!own && caps_refuse(d, u, out))
         return;
-    if (budget_refuses(d, *discount_minor, out) || own)
+    if (budget_refuses(d, price->discount_minor, out) || own)
         return;
     if (policy_of(d->coupon)->exhausted(d))
         refuse_sold_out(d, out);
@@ -688,7 +722,7 @@ static void name_for_ledger(struct user_state *u)
 
 /* False: the free pool is empty; nothing was done. */
 static bool take_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
-                      int64_t discount_minor)
+                      const struct price *price)
 {
     static const enum entry_kind kinds[SLOT_STATE_COUNT] = {
         [SLOT_ISSUED] = ENTRY_ISSUE, [SLOT_RESERVED] = ENTRY_RESERVE, [SLOT_REDEEMED] = ENTRY_REDEEM};
@@ -706,7 +740,9 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     e->code = slot.code;
     set_call(d, e, u, t->key, t->fingerprint, t->order);
     e->ordinal = d->head.ordinal + 1;
-    e->discount_minor = discount_minor;
+    set_price(d, e, price);
+    if (t->state == SLOT_RESERVED)
+        set_numbers(e, t->order);
     e->metadata = arena_strdup(&d->batch->arena, t->metadata);
     e->reserved_until_ms = t->state == SLOT_RESERVED ? hold_until(d, t->reserve_s) : 0;
     e->valid_until_ms = t->state == SLOT_ISSUED ? valid_until(d) : 0;
@@ -742,7 +778,7 @@ static bool has_changed(const struct user_state *u, const struct take *t)
 
 /* Do all that comes before taking a slot. True: *out is the answer. */
 static bool resolve_without_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
-                                 bool changed, struct outcome *out, int64_t *discount_minor)
+                                 bool changed, struct outcome *out, struct price *price)
 {
     const struct redemption *unspent;
 
@@ -760,7 +796,7 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
         refuse(out, CPN_CODE_REQUIRED);
         return true;
     }
-    check_rules(d, u, t, named, out, discount_minor);
+    check_rules(d, u, t, named, out, price);
     if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED &&
         d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (unspent = user_state_unspent(u, d->head.at_ms)))
         answer_with(d, unspent, out);
@@ -772,17 +808,17 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
 bool decide_take(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out)
 {
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
+    struct price price = {.version = d->coupon->version};
     bool changed = has_changed(u, t);
-    int64_t discount_minor = 0;
 
     expire_lapsed(d, u); /* other users' holds were settled before, with their states */
-    if (resolve_without_slot(d, u, t, named, changed, out, &discount_minor))
+    if (resolve_without_slot(d, u, t, named, changed, out, &price))
         return true;
     if (named && named->slot.state == SLOT_ISSUED) {
         take_own(d, u, t, named, out);
         return true;
     }
-    if (!take_slot(d, u, t, named, discount_minor))
+    if (!take_slot(d, u, t, named, &price))
         return DECIDE_AGAIN;
     out->created = true;
     out->redemption = u->redemptions[u->count - 1];
@@ -793,11 +829,12 @@ void decide_check(struct decision *d, struct user_state *u, const struct take *t
 {
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
     struct take keyless = *t;
+    struct price price = {.discount_minor = 0};
 
     keyless.key = NULL;
-    *discount_minor = 0;
-    if (resolve_without_slot(d, u, &keyless, named, has_changed(u, t), out, discount_minor) && out->result == CPN_OK)
-        *discount_minor = out->redemption.discount_minor;
+    if (resolve_without_slot(d, u, &keyless, named, has_changed(u, t), out, &price) && out->result == CPN_OK)
+        price = out->redemption.price;
+    *discount_minor = price.discount_minor;
 }
 
 /* ---- changing a coupon ---- */

@@ -8,7 +8,7 @@
 #include "coupons/discount.h"
 
 #include <assert.h>
-#include <stdbool.h>
+#include <sodium.h>
 #include <string.h>
 
 #define BP 10000
@@ -32,6 +32,58 @@ static bool admits(const struct coupon *c, const struct order_line *line)
 {
     return !is_selective(c) || lists(&c->discount.only.categories, line->category) ||
            lists(&c->discount.only.skus, line->sku);
+}
+
+static int64_t at_most(int64_t value, int64_t limit)
+{
+    return limit != COUPON_NULL && value > limit ? limit : value;
+}
+
+int64_t order_amount(const struct order *order)
+{
+    int64_t sum = 0;
+
+    if (order->amount_minor != COUPON_NULL || order->line_count == 0)
+        return order->amount_minor;
+    for (size_t i = 0; i < order->line_count; i++)
+        sum += order->lines[i].amount_minor;
+    return at_most(sum, MONEY_MAX);
+}
+
+bool order_has_numbers(const struct order *order)
+{
+    return order && (order->amount_minor != COUPON_NULL || order->currency || order->line_count);
+}
+
+static void hash_int(crypto_generichash_state *h, int64_t value)
+{
+    crypto_generichash_update(h, (const unsigned char *)&value, sizeof value);
+}
+
+/* With its length, so that no two rows of texts look alike. */
+static void hash_text(crypto_generichash_state *h, const char *text)
+{
+    hash_int(h, text ? (int64_t)strlen(text) : -1);
+    if (text)
+        crypto_generichash_update(h, (const unsigned char *)text, strlen(text));
+}
+
+void order_numbers(const struct order *order, uint8_t hash[ORDER_NUMBERS_LEN])
+{
+    crypto_generichash_state h;
+
+    crypto_generichash_init(&h, NULL, 0, ORDER_NUMBERS_LEN);
+    hash_int(&h, order_amount(order));
+    hash_text(&h, order->currency);
+    for (size_t i = 0; i < order->line_count; i++) {
+        const struct order_line *line = &order->lines[i];
+
+        hash_text(&h, line->sku);
+        hash_text(&h, line->category);
+        hash_int(&h, line->amount_minor);
+        hash_int(&h, line->quantity);
+    }
+    crypto_generichash_final(&h, hash, ORDER_NUMBERS_LEN);
 }
 
 /* What the coupon applies to: the sum of the admitted lines, at most MONEY_MAX; the order's amount if it has no lines;
@@ -59,11 +111,6 @@ static int64_t admitted_sum(const struct coupon *c, const struct order *order)
 static int64_t share(int64_t sum, int64_t bp)
 {
     return sum / BP * bp + sum % BP * bp / BP;
-}
-
-static int64_t at_most(int64_t value, int64_t limit)
-{
-    return limit != COUPON_NULL && value > limit ? limit : value;
 }
 
 /* The discount on sum; COUPON_NULL: no sum to limit it. */

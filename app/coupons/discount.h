@@ -8,6 +8,7 @@
 #ifndef COUPONS_DISCOUNT_H
 #define COUPONS_DISCOUNT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,14 @@ struct order {
     const struct order_line *lines;
     size_t line_count;
 };
+
+/* What the order is worth: its amount, else the sum of its lines; COUPON_NULL: neither is given. */
+int64_t order_amount(const struct order *order);
+/* True if the order (NULL: none) has numbers: an amount, a currency or lines. */
+bool order_has_numbers(const struct order *order);
+/* A hash of them: two orders with the same hash have the same numbers. The id is none of them. */
+#define ORDER_NUMBERS_LEN 16
+void order_numbers(const struct order *order, uint8_t hash[ORDER_NUMBERS_LEN]);
 
 /* Why an order is not eligible, in order of checking. */
 enum misfit_reason {

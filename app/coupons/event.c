@@ -73,8 +73,11 @@ static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool 
         put_int_or_null(j, "left", e->left, e->left == COUPON_NULL);
         json_key_int(j, "day", e->day);
     }
-    if (has & HAS_MONEY)
+    if (has & HAS_MONEY) {
         json_key_int(j, "discount_minor", e->discount_minor);
+        json_key_int(j, "order_minor", e->order_minor);
+        json_key_string(j, "currency", e->currency);
+    }
     if (has & HAS_WAS) {
         json_key_string(j, "was", slot_state_name((enum slot_state)e->was));
         json_key_int(j, "held_minor", e->held_minor);

@@ -19,6 +19,11 @@ static void move_to_day(struct user_state *u, int64_t day_ms)
     u->today = 0;
 }
 
+static struct price price_of(const struct entry *e, const struct head *head)
+{
+    return (struct price){e->discount_minor, e->order_minor, e->version ? e->version : head->version, e->currency};
+}
+
 /* Add the redemption that the entry makes. */
 static struct redemption *apply_origin(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
                                        enum slot_state state, struct arena *a)
@@ -28,13 +33,14 @@ static struct redemption *apply_origin(struct user_state *u, const struct entry 
     *r = (struct redemption){
         .n = e->n, .g = e->g, .from_n = e->from_n, .from = e->from, .lane = lane, .seq = head->seq, .last_seq = head->seq,
         .ordinal = e->ordinal, .at_ms = head->at_ms, .day_ms = head->day_ms, .reserved_until_ms = e->reserved_until_ms,
-        .valid_until_ms = e->valid_until_ms, .discount_minor = e->discount_minor, .state = (uint8_t)state,
-        .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_discount_minor = e->discount_minor,
+        .valid_until_ms = e->valid_until_ms, .price = price_of(e, head), .state = (uint8_t)state,
+        .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_price = price_of(e, head),
         .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order,
         .metadata = e->metadata, .code = e->code,
     };
     memcpy(r->key, e->key, KEY_HASH_LEN);
     memcpy(r->fingerprint, e->fingerprint, FINGERPRINT_LEN);
+    memcpy(r->numbers, e->numbers, FINGERPRINT_LEN);
     return r;
 }
 
@@ -106,7 +112,7 @@ static void apply_spending(struct user_state *u, struct redemption *r, const str
     struct redemption *base = beneath(u, r);
 
     r->state = SLOT_REDEEMED;
-    r->discount_minor = e->discount_minor;
+    r->price = price_of(e, head);
     memcpy(r->spent_key, e->key, KEY_HASH_LEN);
     memcpy(r->spent_fingerprint, e->fingerprint, FINGERPRINT_LEN);
     if (e->order && (!r->order || strcmp(e->order, r->order) != 0)) {

@@ -40,6 +40,8 @@ struct user_state *user_state_copy(const struct user_state *u, struct arena *a, 
         r->first_order = arena_strdup(a, r->first_order);
         r->metadata = arena_strdup(a, r->metadata);
         r->code = arena_strdup(a, r->code);
+        r->price.currency = arena_strdup(a, r->price.currency);
+        r->first_price.currency = arena_strdup(a, r->first_price.currency);
         if (r->earlier_count)
             r->earlier = memcpy(arena_array(a, r->earlier_count, sizeof *r->earlier), r->earlier,
                                 r->earlier_count * sizeof *r->earlier);
@@ -72,6 +74,8 @@ static void flat_texts(struct flat *f, struct redemption *r)
     r->first_order = flat_text(f, r->first_order);
     r->metadata = flat_text(f, r->metadata);
     r->code = flat_text(f, r->code);
+    r->price.currency = flat_text(f, r->price.currency);
+    r->first_price.currency = flat_text(f, r->first_price.currency);
 }
 
 /* The state, its redemptions, their extensions, then all strings: in the order of alignment. */

@@ -32,6 +32,14 @@ struct extension {
     int64_t until_ms; /* as answered */
 };
 
+/* What a redemption is worth, and by what. */
+struct price {
+    int64_t discount_minor; /* given, or held */
+    int64_t order_minor;    /* of the order that it was computed for; 0: none, or without an amount */
+    int64_t version;        /* of the definition that it was computed by */
+    const char *currency;   /* of both; NULL: none */
+};
+
 /* One generation of one slot, as its user sees it. */
 struct redemption {
     int64_t n;          /* its slot; without slots, minus the seq of its batch (see redemption_id_text()) */
@@ -47,11 +55,11 @@ struct redemption {
     int64_t ended_ms;   /* 0: it has not ended */
     int64_t reserved_until_ms; /* 0: none; extensions change it. Of an issued one: when a hold on it ends */
     int64_t valid_until_ms;    /* 0: none */
-    int64_t discount_minor;    /* given, or held */
+    struct price price;
     uint8_t state;       /* enum slot_state, as in the ledger: see redemption_state() */
     uint8_t first_state; /* as first answered, like all first_* */
     int64_t first_until_ms;
-    int64_t first_discount_minor;
+    struct price first_price;
     const char *first_order; /* NULL: as `order`; "": none */
     int64_t left;        /* after the taking: slots still free (COUPON_NULL: no slots) */
     int64_t day;         /* after the taking: taken that day */
@@ -65,6 +73,7 @@ struct redemption {
     size_t earlier_count;
     uint8_t spent_key[KEY_HASH_LEN]; /* of the call that redeemed it after it was issued or held; zeros: none */
     uint8_t spent_fingerprint[FINGERPRINT_LEN];
+    uint8_t numbers[FINGERPRINT_LEN]; /* order_numbers() that a hold was priced by; zeros: none */
     const char *order;    /* the order's id, or NULL */
     const char *metadata; /* canonical JSON object, or NULL for {} */
     const char *code;     /* or NULL */

@@ -27,6 +27,7 @@ static void own_strings(struct op *op, struct redemption *r)
     r->order = arena_strdup(op->arena, r->order);
     r->metadata = arena_strdup(op->arena, r->metadata);
     r->code = arena_strdup(op->arena, r->code);
+    r->price.currency = arena_strdup(op->arena, r->price.currency);
 }
 
 /* Make as many as asked for; with until, no more than are missing. */

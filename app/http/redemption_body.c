@@ -6,6 +6,7 @@
 
 #include "coupons/code.h"
 #include "http/csv.h"
+#include "http/money.h"
 #include "http/problem.h"
 #include "http/reply.h"
 
@@ -222,7 +223,12 @@ void redemption_write(struct json *j, const struct request *r, const char *user,
     json_key_time_or_null(j, "reserved_until", redemption->reserved_until_ms);
     json_key_time_or_null(j, "valid_until", redemption->valid_until_ms);
     json_key_string(j, "order", redemption->order);
-    json_key_int(j, "discount_minor", redemption->discount_minor);
+    json_key_int(j, "discount_minor", redemption->price.discount_minor);
+    json_key(j, "money");
+    json_begin_array(j);
+    money_item(j, redemption->price.currency, redemption->price.discount_minor, redemption->price.order_minor);
+    json_end_array(j);
+    json_key_int(j, "version", redemption->price.version);
     json_key(j, "metadata");
     json_raw(j, redemption->metadata ? redemption->metadata : "{}");
     write_after(j, redemption);
@@ -286,7 +292,10 @@ void redemption_csv_at(struct buf *out, const struct request *r, const char *use
     put_time(out, redemption->reserved_until_ms);
     put_time(out, redemption->valid_until_ms);
     put_text(out, redemption->order);
-    put_int(out, true, redemption->discount_minor);
+    put_int(out, true, redemption->price.discount_minor);
+    put_text(out, redemption->price.currency);
+    put_int(out, true, redemption->price.order_minor);
+    put_int(out, true, redemption->price.version);
     put_text(out, redemption->metadata ? redemption->metadata : "{}");
     put_int(out, redemption->left != COUPON_NULL, redemption->left);
     put_int(out, true, redemption->day);

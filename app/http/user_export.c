@@ -102,6 +102,8 @@ static void write_redemption(struct lines *l, const struct redemption *redemptio
     redemption_write(&j, l->request, l->user_state->user, redemption);
     if (redemption->first_order && *redemption->first_order)
         json_key_string(&j, "first_order", redemption->first_order);
+    if (!sodium_is_zero(redemption->numbers, sizeof redemption->numbers))
+        write_hex(&j, "numbers", redemption->numbers, sizeof redemption->numbers);
     json_key(&j, "calls");
     json_begin_array(&j);
     write_call(&j, redemption->key, redemption->fingerprint);
@@ -179,6 +181,8 @@ static void write_entry(struct lines *l, const struct batch *b, const struct ent
     json_key_string(&j, "code", e->code);
     if (!sodium_is_zero(e->fingerprint, sizeof e->fingerprint))
         write_hex(&j, "fingerprint", e->fingerprint, sizeof e->fingerprint);
+    if (!sodium_is_zero(e->numbers, sizeof e->numbers))
+        write_hex(&j, "numbers", e->numbers, sizeof e->numbers);
     end_line(l, &j);
 }
 

@@ -101,6 +101,7 @@ static const struct bson_field who_rows[] = {
     BSON_FIELD("m", BSON_FIELD_TEXT, struct entry, metadata, true, 0),
     BSON_FIELD("c", BSON_FIELD_TEXT, struct entry, code, true, 0),
     BSON_FIELD("f", BSON_FIELD_BYTES, struct entry, fingerprint, true, 0),
+    BSON_FIELD("n", BSON_FIELD_BYTES, struct entry, numbers, true, 0),
 };
 
 /* from_n, beside `from`: with slots it is always the slot itself, and left out. */
@@ -452,7 +453,7 @@ bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
     bson_iter_t who, e;
 
     if (!get_ledger_id(doc, &named.coupon, &named.lane, &named.head.seq) || !find_time(doc, "at", &named.head.at_ms) ||
-        !find_document(doc, "day", &day) || !find_time(&day, "start", &named.head.day_ms))
+        !find_exact(doc, "v", &named.head.version) || !find_document(doc, "day", &day) || !find_time(&day, "start", &named.head.day_ms))
         return false;
     if (!bson_has_field(doc, "who"))
         return true;

@@ -192,6 +192,25 @@ static void check_hold(struct replay *r, const struct batch *b, const struct ent
         entry_drift(r, b, "reserved_until", "within 24 hours", e->reserved_until_ms <= at_ms ? "past" : "beyond");
 }
 
+static void expect_price(struct replay *r, const struct batch *b, const struct entry *e, const struct price *price)
+{
+    expect_int(r, b, "discount_minor", price->discount_minor, e->discount_minor);
+    expect_int(r, b, "order_minor", price->order_minor, e->order_minor);
+}
+
+/* What is priced is priced by the definition in force. Only a hold's price may be an older one's: then it stands as it is. */
+static void check_version(struct replay *r, const struct batch *b, const struct entry *e, const struct price *held)
+{
+    int64_t version = e->version ? e->version : b->head.version;
+
+    if (!r->definition || version == r->definition->version)
+        return;
+    if (!held || version != held->version)
+        expect_int(r, b, "version", r->definition->version, version);
+    else
+        expect_price(r, b, e, held);
+}
+
 /* Check what the entry repeats of its redemption. */
 static void check_repeated(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e,
                            const struct redemption *about)
@@ -202,11 +221,13 @@ static void check_repeated(struct replay *r, const struct live_user *u, const st
     if (entry_members[e->kind] & HAS_SINCE)
         expect_int(r, b, "since", about->last_seq, e->since);
     if (e->kind == ENTRY_SPEND)
-        expect_int(r, b, "held_minor", about->discount_minor, e->held_minor);
+        expect_int(r, b, "held_minor", about->price.discount_minor, e->held_minor);
     else if (entry_ends(e))
-        expect_int(r, b, "discount_minor", about->discount_minor, e->discount_minor);
+        expect_price(r, b, e, &about->price);
     if (entry_members[e->kind] & HAS_SAME_DAY)
         expect_int(r, b, "same_day", about->day_ms == b->head.day_ms, e->same_day);
+    if (e->kind == ENTRY_SPEND)
+        check_version(r, b, e, e->was == SLOT_RESERVED ? &about->price : NULL);
     if (falls_back)
         expect_int(r, b, "valid_until", base->valid_until_ms, e->valid_until_ms);
     if (e->kind != ENTRY_EXTEND)
@@ -279,8 +300,10 @@ void check_user(struct replay *r, const struct live_user *u, const struct batch 
         entry_drift(r, b, "alias", "of nobody: erased before", e->alias);
     expect_int(r, b, "before", u->user_state.seq, e->before);
     check_key(r, u, b, e);
-    if (entry_makes(e->kind))
+    if (entry_makes(e->kind)) {
         check_id(r, b, e);
+        check_version(r, b, e, NULL);
+    }
     if (e->kind == ENTRY_ERASE)
         check_erasure(r, u, b);
     else if (!is_taking(e))

@@ -87,7 +87,8 @@ static void revive(const struct kept_redemption *from, struct redemption *to)
     *to = (struct redemption){
         .n = from->n, .g = from->g, .from_n = from->from_n, .from = from->from, .last_seq = from->last_seq, .at_ms = from->at_ms,
         .day_ms = from->day_ms, .ended_ms = from->ended_ms, .reserved_until_ms = from->reserved_until_ms,
-        .valid_until_ms = from->valid_until_ms, .discount_minor = from->discount_minor, .state = from->state,
+        .valid_until_ms = from->valid_until_ms, .state = from->state,
+        .price = {.discount_minor = from->discount_minor, .order_minor = from->order_minor, .version = from->version},
     };
     memcpy(to->key, from->key, KEY_HASH_LEN);
 }
@@ -120,7 +121,8 @@ static void keep(struct kept_users *t, const struct redemption *from, struct kep
     *to = (struct kept_redemption){
         .n = from->n, .from_n = from->from_n, .last_seq = from->last_seq, .at_ms = from->at_ms, .day_ms = from->day_ms,
         .ended_ms = from->ended_ms, .reserved_until_ms = from->reserved_until_ms, .valid_until_ms = from->valid_until_ms,
-        .discount_minor = from->discount_minor, .g = from->g, .from = from->from, .later = later, .state = from->state,
+        .discount_minor = from->price.discount_minor, .order_minor = from->price.order_minor, .version = from->price.version,
+        .g = from->g, .from = from->from, .later = later, .state = from->state,
     };
     memcpy(to->key, from->key, KEY_HASH_LEN);
     for (size_t i = 0; i < from->earlier_count; i++)

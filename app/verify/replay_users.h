@@ -23,7 +23,7 @@ struct kept_key {
 };
 
 struct kept_redemption {
-    int64_t n, from_n, last_seq, at_ms, day_ms, ended_ms, reserved_until_ms, valid_until_ms, discount_minor;
+    int64_t n, from_n, last_seq, at_ms, day_ms, ended_ms, reserved_until_ms, valid_until_ms, discount_minor, order_minor, version;
     uint32_t g, from;
     uint8_t key[KEY_HASH_LEN];
     struct kept_key *later;

@@ -157,7 +157,7 @@ static void tell(struct scenario *s, const struct told *t)
 static void record(struct client *c, struct told *t, const struct op *op)
 {
     t->r = op->outcome.redemption;
-    t->r.order = t->r.metadata = t->r.code = t->r.first_order = NULL;
+    t->r.order = t->r.metadata = t->r.code = t->r.first_order = t->r.price.currency = t->r.first_price.currency = NULL;
     if (strcmp(t->user, "u8") != 0)
         tell(c->s, t);
 }

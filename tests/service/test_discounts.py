@@ -158,3 +158,37 @@ def test_the_budget_is_never_passed_and_comes_back_with_a_reverse(stack, storefr
     assert stack.counts(coupon)["discount_minor"] == 400
     assert storefront.take(coupon, "d", order=order(1200)).ok(201)["discount_minor"] == 600
     stack.verify(coupon)
+
+
+def redeem(client, redemption, **members):
+    at = f"/coupons/{redemption['coupon']}/redemptions/{redemption['id']}/redeem"
+    return client.post(at, members or None, idempotency_key=f"redeem-{redemption['id']}")
+
+
+def test_what_was_promised_at_the_hold_stands(stack, storefront):
+    """The customer has paid by what the hold said; a manager changed the coupon meanwhile."""
+    coupon = stack.coupon(slots=5, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
+    sent = order(4200, items=[{**HAT, "amount_minor": 4200}])
+    holds = [storefront.take(coupon, f"u{i}", state="reserved", order={"id": f"o{i}", **sent}).ok(201) for i in range(5)]
+    money = [{"currency": "EUR", "discount_minor": 500, "order_minor": 4200}]
+    assert [(h["discount_minor"], h["version"], h["money"]) for h in holds] == [(500, 1, money)] * 5
+    stack.patch(coupon, {"discount": {"amount_minor": 200, "min_spend_minor": 4300}})
+    answers = [redeem(storefront, holds[0]).ok(), redeem(storefront, holds[1], order={"id": "o1"}).ok(),
+               redeem(storefront, holds[2], order={"id": "other", **sent}).ok()]
+    assert [(a["discount_minor"], a["version"], a["money"]) for a in answers] == [(500, 1, money)] * 3
+    assert redeem(storefront, holds[3], order={"id": "o3", **sent, "amount_minor": 4201}).problem("order_not_eligible")["reason"] == "min_spend"
+    told = redeem(storefront, holds[3], order={"id": "o3", **order(9000)}).ok()
+    assert (told["discount_minor"], told["version"], told["money"][0]["order_minor"]) == (200, 2, 9000)
+    assert storefront.get(f"/coupons/{coupon}/redemptions/{holds[0]['id']}").ok() == answers[0]
+    assert stack.counts(coupon)["discount_minor"] == 3 * 500 + 200 + 500
+    stack.verify(coupon)
+
+
+def test_an_answer_says_money_with_its_currency(stack, storefront, reporting):
+    coupon = stack.coupon(slots=4, discount={"kind": "percent", "percent_bp": 1000})
+    taken = [storefront.take(coupon, "a", order={"id": "o", "amount_minor": 3000, "currency": "JPY"}), storefront.take(coupon, "b", state="issued")]
+    assert [t.ok(201)["money"] for t in taken] == [[{"currency": "JPY", "discount_minor": 300, "order_minor": 3000}], []]
+    rows = reporting.get(f"/coupons/{coupon}/redemptions", headers={"Accept": "text/csv"}).expect(200).body.decode().splitlines()
+    names = rows[0].split(",")
+    assert [[dict(zip(names, row.split(",")))[n] for n in ("discount_minor", "currency", "order_minor", "version")] for row in rows[1:]] == \
+        [["0", "", "0", "1"], ["300", "JPY", "3000", "1"]]

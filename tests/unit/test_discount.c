@@ -266,6 +266,59 @@ static void enormous_lines_do_not_overflow(void **state)
     assert_earns(&order, MONEY_MAX);
 }
 
+/* ---- the numbers of an order ---- */
+
+static bool same_numbers(const struct order *a, const struct order *b)
+{
+    uint8_t x[ORDER_NUMBERS_LEN], y[ORDER_NUMBERS_LEN];
+
+    order_numbers(a, x);
+    order_numbers(b, y);
+    return memcmp(x, y, sizeof x) == 0;
+}
+
+static void an_id_is_no_number(void **state)
+{
+    struct order other = order;
+
+    (void)state;
+    other.id = "o-2";
+    assert_true(same_numbers(&order, &other));
+    assert_true(order_has_numbers(&order));
+    assert_false(order_has_numbers(NULL));
+    assert_false(order_has_numbers(&(struct order){.id = "o-2", .amount_minor = COUPON_NULL}));
+    assert_true(order_has_numbers(&(struct order){.amount_minor = 0}));
+}
+
+static void each_number_of_an_order_counts(void **state)
+{
+    struct order_line both[2] = {{"A1", "shoes", 100, 1}, {"B2", NULL, 200, 2}}, changed[2];
+    struct order a = {.amount_minor = COUPON_NULL, .currency = "EUR", .lines = both, .line_count = 2}, b = a;
+
+    (void)state;
+    b.amount_minor = 300; /* which is what the lines come to */
+    assert_true(same_numbers(&a, &b));
+    assert_int_equal(order_amount(&a), 300);
+    b.amount_minor = 301;
+    assert_false(same_numbers(&a, &b));
+    b = a;
+    b.currency = NULL;
+    assert_false(same_numbers(&a, &b));
+    b = a;
+    b.line_count = 1;
+    assert_false(same_numbers(&a, &b));
+    for (int i = 0; i < 4; i++) {
+        memcpy(changed, both, sizeof both);
+        changed[1].sku = i == 0 ? "B3" : "B2";
+        changed[1].category = i == 1 ? "" : NULL;
+        changed[1].quantity += i == 2;
+        changed[1].amount_minor += i == 3;
+        b = a;
+        b.lines = changed;
+        assert_false(same_numbers(&a, &b));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +336,8 @@ int main(void)
         cmocka_unit_test_setup(a_percentage_stops_at_its_maximum, fresh),
         cmocka_unit_test_setup(a_percentage_is_exact_to_the_unit, fresh),
         cmocka_unit_test_setup(enormous_lines_do_not_overflow, fresh),
+        cmocka_unit_test_setup(an_id_is_no_number, fresh),
+        cmocka_unit_test_setup(each_number_of_an_order_counts, fresh),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -494,7 +494,7 @@ static void an_issued_code_can_be_redeemed_at_once(void **state)
     post_code(ana, SLOT_REDEEMED, "r", "o1", base.n, CPN_OK);
     assert_false(out.created);
     assert_id(&out.redemption, base.n, 1, 0, SLOT_REDEEMED);
-    assert_int_equal(out.redemption.discount_minor, 500);
+    assert_int_equal(out.redemption.price.discount_minor, 500);
     post_code(ana, SLOT_REDEEMED, "r", "o1", base.n, CPN_OK);
     assert_true(out.replayed);
     assert_false(out.created);
@@ -716,7 +716,7 @@ static void handing_out_asks_nothing_of_an_order(void **state)
     c.discount.min_spend_minor = 2000;
     lane_open();
     base = issued();
-    assert_int_equal(base.discount_minor, 0);
+    assert_int_equal(base.price.discount_minor, 0);
     step(ana, base, MOVE_RESERVE, "h", NULL, CPN_ORDER_NOT_ELIGIBLE);
     step(ana, base, MOVE_REDEEM, "r", "o1", CPN_ORDER_NOT_ELIGIBLE);
     c.discount.min_spend_minor = 1000;
@@ -1053,7 +1053,7 @@ static void the_budget_holds_what_is_held(void **state)
     assert_int_equal(d.head.discount_minor, 800);
     post(bob, SLOT_RESERVED, "b2", NULL, NULL, -1, CPN_BUDGET_REACHED);
     step_with(ana, &r, MOVE_REDEEM, "r", large, COUPON_NULL, CPN_OK); /* 200 more, to the last unit */
-    assert_int_equal(out.redemption.discount_minor, 500);
+    assert_int_equal(out.redemption.price.discount_minor, 500);
     assert_int_equal(d.head.discount_minor, 1000);
     step(bob, bob->redemptions[0], MOVE_CANCEL, NULL, NULL, CPN_OK);
     assert_int_equal(d.head.discount_minor, 500);
@@ -1082,7 +1082,67 @@ static void a_larger_order_may_pass_the_budget(void **state)
     assert_int_equal(batch->count, 1);
     c.cap.discount_minor = 100; /* lowered: what was held may be redeemed */
     step_with(ana, &r, MOVE_REDEEM, "r", NULL, COUPON_NULL, CPN_OK);
-    assert_int_equal(out.redemption.discount_minor, 300);
+    assert_int_equal(out.redemption.price.discount_minor, 300);
+    lane_close();
+}
+
+/* ---- what was promised at the hold ---- */
+
+/* The definition changes between hold and redemption: what the customer was shown stands, unless the order is another. */
+static void what_was_promised_at_the_hold_stands(void **state)
+{
+    struct order_line line = {.sku = "A1", .amount_minor = 1000, .quantity = 1}, less = {.sku = "A1", .amount_minor = 1000, .quantity = 2};
+    struct order held = {"o1", COUPON_NULL, "EUR", &line, 1}, id_alone = {.id = "o1", .amount_minor = COUPON_NULL}, same = held,
+                 other = {"o1", COUPON_NULL, "EUR", &less, 1};
+    const struct {
+        const struct order *order;
+        int64_t discount_minor, version;
+    } rows[] = {{NULL, 500, 1}, {&id_alone, 500, 1}, {&same, 500, 1}, {&other, 200, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct redemption r;
+
+        discounts(500);
+        c.version = 1;
+        lane_open();
+        post(ana, SLOT_RESERVED, "h", &held, NULL, -1, CPN_OK);
+        r = out.redemption;
+        assert_int_equal(r.price.version, 1);
+        assert_int_equal(r.price.order_minor, 1000);
+        assert_string_equal(r.price.currency, "EUR");
+        discounts(200);
+        c.version = 2;
+        c.discount.min_spend_minor = 1000;
+        step_with(ana, &r, MOVE_REDEEM, "r", rows[i].order, COUPON_NULL, CPN_OK);
+        assert_int_equal(out.redemption.price.discount_minor, rows[i].discount_minor);
+        assert_int_equal(out.redemption.price.version, rows[i].version);
+        assert_int_equal(out.redemption.price.order_minor, 1000);
+        assert_int_equal(d.head.discount_minor, rows[i].discount_minor);
+        post(ana, SLOT_RESERVED, "h", &held, NULL, -1, CPN_OK); /* the first answer says what it said */
+        assert_true(out.replayed);
+        assert_int_equal(out.redemption.price.discount_minor, 500);
+        assert_int_equal(out.redemption.price.version, 1);
+        lane_close();
+        lane_release(state);
+        lane_fresh(state);
+    }
+}
+
+/* A hold without an order has no numbers: whatever is sent later is another order. */
+static void a_hold_without_numbers_is_priced_by_those_that_come(void **state)
+{
+    struct redemption r;
+
+    (void)state;
+    discounts(500);
+    lane_open();
+    take(ana, SLOT_RESERVED, "h", NULL);
+    r = out.redemption;
+    assert_string_equal(r.price.currency, "EUR");
+    discounts(200);
+    step_with(ana, &r, MOVE_REDEEM, "r", order_of("o1"), COUPON_NULL, CPN_OK);
+    assert_int_equal(out.redemption.price.discount_minor, 200);
     lane_close();
 }
 
@@ -1174,7 +1234,7 @@ static void each_call_is_answered_as_first_whatever_happened_since(void **state)
             assert_false(out.created);
             assert_first(&first[3]);
             assert_string_equal(out.redemption.order, "o2");
-            assert_int_equal(out.redemption.discount_minor, 500);
+            assert_int_equal(out.redemption.price.discount_minor, 500);
         }
         lane_drop();
     }
@@ -1355,6 +1415,8 @@ int main(void)
         TEST(a_hold_that_ends_gives_no_days_count_back),
         TEST(the_budget_holds_what_is_held),
         TEST(a_larger_order_may_pass_the_budget),
+        TEST(what_was_promised_at_the_hold_stands),
+        TEST(a_hold_without_numbers_is_priced_by_those_that_come),
         TEST(a_lapsed_hold_frees_its_budget_for_the_next),
         TEST(each_call_is_answered_as_first_whatever_happened_since),
         TEST(a_key_of_a_step_belongs_to_one_body),

@@ -846,7 +846,8 @@ static struct entry *forge_step(enum entry_kind kind, int who, const struct rede
     e->from = r->from;
     e->since = r->last_seq;
     e->was = r->state;
-    e->discount_minor = e->held_minor = r->discount_minor;
+    e->discount_minor = e->held_minor = r->price.discount_minor;
+    e->order_minor = r->price.order_minor;
     e->same_day = r->day_ms == forged->head.day_ms;
     if (kind == ENTRY_EXTEND || kind == ENTRY_HOLD)
         e->reserved_until_ms = forged->head.at_ms + 600 * 1000;
@@ -1092,19 +1093,20 @@ static void a_broken_chain_of_a_user_is_found(void **state)
 
 static void what_an_entry_repeats_wrongly_is_found(void **state)
 {
-    static const char *const lines[] = {"|since|", "|discount_minor|", "|same_day|"};
+    static const char *const lines[] = {"|since|", "|discount_minor|", "|same_day|", "|order_minor|"};
     const struct redemption *r;
     struct entry *e;
     int who;
 
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         r = standing_in(SLOT_REDEEMED, &who);
         open_batch(0);
         e = forge_step(ENTRY_REVERSE, who, r);
         e->since += i == 0;
         e->discount_minor += i == 1;
         e->same_day ^= i == 2;
+        e->order_minor += i == 3;
         seal(true);
         tell();
         expect(lines[i]);

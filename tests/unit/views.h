@@ -40,11 +40,17 @@ static inline const char *redemption_difference(const struct redemption *a, cons
     DIFFERENT(ended_ms);
     DIFFERENT(reserved_until_ms);
     DIFFERENT(valid_until_ms);
-    DIFFERENT(discount_minor);
+    DIFFERENT(price.discount_minor);
+    DIFFERENT(price.order_minor);
+    DIFFERENT(price.version);
+    DIFFERENT_TEXT(price.currency);
     DIFFERENT(state);
     DIFFERENT(first_state);
     DIFFERENT(first_until_ms);
-    DIFFERENT(first_discount_minor);
+    DIFFERENT(first_price.discount_minor);
+    DIFFERENT(first_price.order_minor);
+    DIFFERENT(first_price.version);
+    DIFFERENT_TEXT(first_price.currency);
     DIFFERENT_TEXT(first_order);
     DIFFERENT(left);
     DIFFERENT(day);
@@ -59,6 +65,7 @@ static inline const char *redemption_difference(const struct redemption *a, cons
         return "earlier";
     DIFFERENT_BYTES(spent_key);
     DIFFERENT_BYTES(spent_fingerprint);
+    DIFFERENT_BYTES(numbers);
     DIFFERENT_TEXT(order);
     DIFFERENT_TEXT(metadata);
     DIFFERENT_TEXT(code);
