@@ -598,6 +598,7 @@ void fold_report(struct report_counts *r, const struct batch *b)
         case ENTRY_SPEND:
             r->redeemed++;
             r->discount_minor += e->discount_minor;
+            r->order_minor += e->order_minor;
             break;
         case ENTRY_CANCEL:
             r->cancelled++;
@@ -608,6 +609,7 @@ void fold_report(struct report_counts *r, const struct batch *b)
         case ENTRY_REVERSE:
             r->reversed++;
             r->discount_minor -= e->discount_minor;
+            r->order_minor -= e->order_minor;
             break;
         default:
             break;

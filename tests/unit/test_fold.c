@@ -894,8 +894,12 @@ static void reports_count_entries_and_net_money(void **state)
 
     (void)state;
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
-        for (unsigned i = 0; i <= kind; i++)
-            batch_add(b, (enum entry_kind)kind)->discount_minor = kind == ENTRY_REVERSE ? 10 : 100;
+        for (unsigned i = 0; i <= kind; i++) {
+            struct entry *e = batch_add(b, (enum entry_kind)kind);
+
+            e->discount_minor = kind == ENTRY_REVERSE ? 10 : 100;
+            e->order_minor = 3 * e->discount_minor;
+        }
     fold_report(&r, b);
     assert_int_equal(r.issued, ENTRY_ISSUE + 1);
     assert_int_equal(r.reserved, ENTRY_RESERVE + 1 + ENTRY_HOLD + 1);
@@ -904,6 +908,7 @@ static void reports_count_entries_and_net_money(void **state)
     assert_int_equal(r.expired, ENTRY_EXPIRE + 1);
     assert_int_equal(r.reversed, ENTRY_REVERSE + 1);
     assert_int_equal(r.discount_minor, 100 * (ENTRY_REDEEM + 1 + ENTRY_SPEND + 1) - 10 * (ENTRY_REVERSE + 1));
+    assert_int_equal(r.order_minor, 3 * r.discount_minor);
 }
 
 /* ---- lies ---- */
