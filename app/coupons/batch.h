@@ -192,6 +192,7 @@ struct entry {
     int64_t valid_until_ms; /* where a hold ends: that of the redemption beneath, issued again. 0: none */
     uint8_t was;            /* enum slot_state */
     bool same_day;
+    bool keep_use;          /* of a reversal: the user's counts stay */
     bool by_name;           /* not stored: the slot was free and named, not the free pool's next */
     int64_t since;
     int64_t before; /* seq of the previous batch with this alias; 0: none. Links a user's entries */
@@ -207,6 +208,7 @@ struct entry {
     const char *metadata; /* NULL: {} */
     const char *code;     /* in takings; NULL: none */
     uint8_t fingerprint[FINGERPRINT_LEN];
+    const char *shares;   /* of each of the order's lines in the discount: "167,0,333"; NULL: it had none */
     uint8_t numbers[FINGERPRINT_LEN]; /* order_numbers() of what a hold was priced by; zeros: none */
 };
 
@@ -233,6 +235,7 @@ static inline bool entry_from_differs(const struct entry *e)
     X(U32,            g,                 HAS_SLOT,              "g",              true,                  "g",          ALWAYS, 1)  \
     X(INT,            held_minor,        HAS_WAS,               "held_minor",     true,                  "held",       IF_SET, 14) \
     X(TEXT,           job,               HAS_JOB,               "job",            e->job,                "job",        IF_SET, 17) \
+    X(BOOL,           keep_use,          0,                     "keep_use",       e->keep_use,           "keep_use",   IF_SET, 25) \
     X(BYTES,          key,               HAS_KEY,               "key",            true,                  "key",        ALWAYS, 6)  \
     X(BYTES,          key,               HAS_WISH,              "key",            entry_has_key(e),      "call",       IF_SET, 21) \
     APART(KIND,       kind,              0,                     "kind",           true,                  "k")                      \

@@ -2,8 +2,10 @@
 #include "coupons/decide.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "coupons/fold.h"
 #include "coupons/lane_move.h"
 
@@ -161,12 +163,14 @@ static void set_call(struct decision *d, struct entry *e, const struct user_stat
     e->order = order ? arena_strdup(&d->batch->arena, order->id) : NULL;
 }
 
+/* shares is in the batch's arena, or lives as long as the user state. */
 static void set_price(struct decision *d, struct entry *e, const struct price *price)
 {
     e->discount_minor = price->discount_minor;
     e->order_minor = price->order_minor;
     e->version = price->version;
     e->currency = arena_strdup(&d->batch->arena, price->currency);
+    e->shares = arena_strdup(&d->batch->arena, price->shares);
 }
 
 /* Record by what numbers a hold was priced: asked for with the same ones, its price stands. */
@@ -186,7 +190,7 @@ static void set_redemption(struct entry *e, const struct redemption *r)
     e->since = r->last_seq;
 }
 
-static void add_end(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind)
+static void add_end_of(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind, bool keep_use)
 {
     struct entry *e = add_entry(d, u, kind);
     const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
@@ -197,9 +201,15 @@ static void add_end(struct decision *d, struct user_state *u, const struct redem
     e->currency = r->price.currency;
     e->was = r->state;
     e->same_day = r->day_ms == d->head.day_ms;
+    e->keep_use = keep_use;
     if (base && kind != ENTRY_REVERSE)
         e->valid_until_ms = base->valid_until_ms;
     apply(d, u, e);
+}
+
+static void add_end(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind)
+{
+    add_end_of(d, u, r, kind, false);
 }
 
 /* Add the entries for what has expired: a hold on r, then r, then the issued redemption beneath it. If its slot was not read, that waits
@@ -389,8 +399,31 @@ static bool budget_refuses(const struct decision *d, int64_t more_minor, struct 
     return true;
 }
 
+/* The shares of the order's lines as text; NULL: it has none. */
+static const char *shares_text(struct decision *d, const struct order *order, int64_t discount_minor)
+{
+    struct arena *a = &d->batch->arena;
+    struct buf text = BUF_INIT;
+    const char *copy;
+    int64_t *shares;
+
+    if (!order || !order->line_count)
+        return NULL;
+    shares = checked(calloc(order->line_count, sizeof *shares));
+    discount_shares(d->coupon, order, discount_minor, shares);
+    for (size_t i = 0; i < order->line_count; i++) {
+        if (i)
+            buf_putc(&text, ',');
+        buf_int(&text, shares[i]);
+    }
+    copy = arena_strdup(a, text.data);
+    buf_free(&text);
+    free(shares);
+    return copy;
+}
+
 /* Compute the order's price by the definition in force. */
-static bool order_refuses(const struct decision *d, const struct order *order, struct price *price, struct outcome *out)
+static bool order_refuses(struct decision *d, const struct order *order, struct price *price, struct outcome *out)
 {
     const struct coupon *c = d->coupon;
     enum cpn_result r = discount_of(c, order, &price->discount_minor, &out->misfit);
@@ -402,8 +435,10 @@ static bool order_refuses(const struct decision *d, const struct order *order, s
     if (r != CPN_OK) {
         refuse(out, r);
         out->detail = misfit_detail(out->misfit.reason);
+        return true;
     }
-    return r != CPN_OK;
+    price->shares = shares_text(d, order, price->discount_minor);
+    return false;
 }
 
 static void refuse_held(int64_t until_ms, struct outcome *out)
@@ -546,7 +581,7 @@ static void step_issued(struct decision *d, struct user_state *u, struct redempt
 {
     struct redemption *held = user_state_hold_on(u, r, d->head.at_ms);
     bool cancels = s->move == MOVE_CANCEL;
-    struct price price;
+    struct price price = {.version = 0};
 
     if (held && !cancels && is_order(held, s->order)) {
         if (s->move == MOVE_RESERVE)
@@ -592,7 +627,7 @@ static void step_redeemed(struct decision *d, struct user_state *u, struct redem
     struct redemption *held = user_state_hold_on(u, r, d->head.at_ms); /* through which r was redeemed */
 
     if (s->move == MOVE_REVERSE) {
-        add_end(d, u, held ? held : r, ENTRY_REVERSE);
+        add_end_of(d, u, held ? held : r, ENTRY_REVERSE, s->keep_use);
         answer_with(d, r, out);
     } else if (s->move == MOVE_REDEEM && is_order(held ? held : r, s->order)) {
         answer_with(d, held ? held : r, out);
@@ -650,7 +685,7 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
 /* ---- taking ---- */
 
 /* Find the first refusal in the table that applies, or OK with the price. named: the slot with the code, if one was given. */
-static void check_rules(const struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
+static void check_rules(struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
                         struct outcome *out, struct price *price)
 {
     bool own = named && named->slot.state == SLOT_ISSUED; /* no new taking */

@@ -116,6 +116,7 @@ struct step {
     uint8_t fingerprint[FINGERPRINT_LEN];
     const struct order *order; /* NULL: none */
     int64_t reserve_s;         /* COUPON_NULL: the coupon's */
+    bool keep_use;             /* of a reversal: the slot and the discount come back, the user's use does not */
 };
 
 struct outcome {

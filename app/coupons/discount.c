@@ -9,7 +9,10 @@
 
 #include <assert.h>
 #include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/checked.h"
 
 #define BP 10000
 
@@ -168,4 +171,46 @@ enum cpn_result discount_of(const struct coupon *c, const struct order *order, i
         return CPN_ORDER_NOT_ELIGIBLE;
     *discount_minor = discount_on(c, sum);
     return CPN_OK;
+}
+
+__extension__ typedef unsigned __int128 wide;
+
+/* A line's rest of the division, for the largest of them. */
+struct rest {
+    int64_t rest;
+    size_t line;
+};
+
+static int by_rest(const void *a, const void *b)
+{
+    const struct rest *x = a, *y = b;
+
+    if (x->rest != y->rest)
+        return x->rest < y->rest ? 1 : -1;
+    return x->line < y->line ? -1 : x->line > y->line;
+}
+
+void discount_shares(const struct coupon *c, const struct order *order, int64_t discount_minor, int64_t *shares)
+{
+    struct rest *rests = checked(calloc(order->line_count + 1, sizeof *rests));
+    int64_t sum = admitted_sum(c, order), left = discount_minor;
+    size_t count = 0;
+
+    assert(discount_minor >= 0 && (discount_minor == 0 || sum >= discount_minor));
+    for (size_t i = 0; i < order->line_count; i++) {
+        const struct order_line *line = &order->lines[i];
+        wide product = (wide)discount_minor * (wide)line->amount_minor;
+
+        shares[i] = 0;
+        if (discount_minor == 0 || !admits(c, line))
+            continue;
+        shares[i] = (int64_t)(product / (wide)sum);
+        left -= shares[i];
+        rests[count++] = (struct rest){(int64_t)(product % (wide)sum), i};
+    }
+    qsort(rests, count, sizeof *rests, by_rest);
+    assert(left >= 0 && (size_t)left <= count);
+    for (size_t i = 0; i < (size_t)left; i++)
+        shares[rests[i].line]++;
+    free(rests);
 }

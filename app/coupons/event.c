@@ -84,6 +84,8 @@ static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool 
     }
     if (has & HAS_SAME_DAY)
         json_key_bool(j, "same_day", e->same_day);
+    if (e->keep_use)
+        json_key_bool(j, "keep_use", true);
     if (e->reserved_until_ms)
         json_key_time(j, "reserved_until", e->reserved_until_ms);
     if (e->valid_until_ms)

@@ -21,7 +21,7 @@ static void move_to_day(struct user_state *u, int64_t day_ms)
 
 static struct price price_of(const struct entry *e, const struct head *head)
 {
-    return (struct price){e->discount_minor, e->order_minor, e->version ? e->version : head->version, e->currency};
+    return (struct price){e->discount_minor, e->order_minor, e->version ? e->version : head->version, e->currency, e->shares};
 }
 
 /* Add the redemption that the entry makes. */
@@ -147,8 +147,10 @@ static void apply_end(struct user_state *u, struct redemption *r, const struct e
     if (e->from && e->kind != ENTRY_REVERSE)
         return;
     end_redemption(base, state, head);
-    u->total--;
     move_to_day(u, head->day_ms);
+    if (e->keep_use)
+        return;
+    u->total--;
     if (e->same_day)
         u->today--;
 }

@@ -21,6 +21,12 @@ bool user_state_is_nobody(const struct user_state *u)
     return !u->alias[0] || (u->seq == 0 && u->count == 0);
 }
 
+void price_copy(struct price *price, struct arena *a)
+{
+    price->currency = arena_strdup(a, price->currency);
+    price->shares = arena_strdup(a, price->shares);
+}
+
 struct user_state *user_state_copy(const struct user_state *u, struct arena *a, bool deep)
 {
     struct user_state *copy = arena_alloc(a, sizeof *copy);
@@ -40,8 +46,8 @@ struct user_state *user_state_copy(const struct user_state *u, struct arena *a, 
         r->first_order = arena_strdup(a, r->first_order);
         r->metadata = arena_strdup(a, r->metadata);
         r->code = arena_strdup(a, r->code);
-        r->price.currency = arena_strdup(a, r->price.currency);
-        r->first_price.currency = arena_strdup(a, r->first_price.currency);
+        price_copy(&r->price, a);
+        price_copy(&r->first_price, a);
         if (r->earlier_count)
             r->earlier = memcpy(arena_array(a, r->earlier_count, sizeof *r->earlier), r->earlier,
                                 r->earlier_count * sizeof *r->earlier);
@@ -68,14 +74,20 @@ static const char *flat_text(struct flat *f, const char *text)
     return copy;
 }
 
+static void flat_price(struct flat *f, struct price *price)
+{
+    price->currency = flat_text(f, price->currency);
+    price->shares = flat_text(f, price->shares);
+}
+
 static void flat_texts(struct flat *f, struct redemption *r)
 {
     r->order = flat_text(f, r->order);
     r->first_order = flat_text(f, r->first_order);
     r->metadata = flat_text(f, r->metadata);
     r->code = flat_text(f, r->code);
-    r->price.currency = flat_text(f, r->price.currency);
-    r->first_price.currency = flat_text(f, r->first_price.currency);
+    flat_price(f, &r->price);
+    flat_price(f, &r->first_price);
 }
 
 /* The state, its redemptions, their extensions, then all strings: in the order of alignment. */

@@ -38,6 +38,7 @@ struct price {
     int64_t order_minor;    /* of the order that it was computed for; 0: none, or without an amount */
     int64_t version;        /* of the definition that it was computed by */
     const char *currency;   /* of both; NULL: none */
+    const char *shares;     /* of the order's lines in the discount, as in struct entry; NULL: it had none */
 };
 
 /* One generation of one slot, as its user sees it. */
@@ -92,6 +93,8 @@ struct user_state {
     bool touched;    /* by the batch being applied */
 };
 
+/* Move its texts to a. */
+void price_copy(struct price *price, struct arena *a);
 /* The state of a user who never took anything; alias is random and given by the caller. */
 void user_state_init(struct user_state *u, const char *user, const char *alias);
 /* True if there is nothing of the user: they did nothing, or were erased since. */

@@ -257,7 +257,7 @@ enum handled redemption_receipt(struct request *r)
 /* A key belongs to the call and the redemption: for another redemption it is another request. */
 static enum handled submit_step(struct request *r, enum slot_move move)
 {
-    const struct step_in *in = r->in;
+    const struct step_in *in = move == MOVE_RESERVE || move == MOVE_REDEEM ? r->in : NULL;
     struct step s = {.move = move, .key = r->key, .reserve_s = COUPON_NULL};
     int64_t lane;
 
@@ -270,6 +270,8 @@ static enum handled submit_step(struct request *r, enum slot_move move)
         s.reserve_s = in->reserve_s;
         fingerprint_of(arena_printf(&r->arena, "%s %s", r->route->name, r->params[0]), &step_table, in, s.fingerprint);
     }
+    if (move == MOVE_REVERSE)
+        s.keep_use = ((const struct reverse_in *)r->in)->keep_use != 0;
     request_op(r, OP_STEP);
     r->op.lane = lane;
     r->op.redemption_step = s;

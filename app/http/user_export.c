@@ -179,6 +179,8 @@ static void write_entry(struct lines *l, const struct batch *b, const struct ent
     json_key(&j, "metadata");
     json_raw(&j, e->metadata ? e->metadata : "{}");
     json_key_string(&j, "code", e->code);
+    if (e->shares)
+        json_key_string(&j, "shares", e->shares);
     if (!sodium_is_zero(e->fingerprint, sizeof e->fingerprint))
         write_hex(&j, "fingerprint", e->fingerprint, sizeof e->fingerprint);
     if (!sodium_is_zero(e->numbers, sizeof e->numbers))

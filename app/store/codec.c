@@ -102,7 +102,13 @@ static const struct bson_field who_rows[] = {
     BSON_FIELD("c", BSON_FIELD_TEXT, struct entry, code, true, 0),
     BSON_FIELD("f", BSON_FIELD_BYTES, struct entry, fingerprint, true, 0),
     BSON_FIELD("n", BSON_FIELD_BYTES, struct entry, numbers, true, 0),
+    BSON_FIELD("s", BSON_FIELD_TEXT, struct entry, shares, true, 0),
 };
+
+const char *codec_who_member(size_t i)
+{
+    return i < sizeof who_rows / sizeof *who_rows ? who_rows[i].name : NULL;
+}
 
 /* from_n, beside `from`: with slots it is always the slot itself, and left out. */
 static void put_from_n(bson_t *doc, uint32_t from, int64_t from_n, int64_t n)

@@ -224,6 +224,8 @@ static void check_repeated(struct replay *r, const struct live_user *u, const st
         expect_int(r, b, "held_minor", about->price.discount_minor, e->held_minor);
     else if (entry_ends(e))
         expect_price(r, b, e, &about->price);
+    if (e->keep_use && e->kind != ENTRY_REVERSE)
+        entry_drift(r, b, "keep_use", "only of a reversal", entry_kind_name(e->kind));
     if (entry_members[e->kind] & HAS_SAME_DAY)
         expect_int(r, b, "same_day", about->day_ms == b->head.day_ms, e->same_day);
     if (e->kind == ENTRY_SPEND)

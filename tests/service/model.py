@@ -90,6 +90,7 @@ class Known:
     body: dict
 
 
+PRICE = ("discount_minor", "allocations", "money", "version")
 NOT_PRICED = {"discount_minor": 0, "money": []}
 
 
@@ -110,7 +111,21 @@ def price_of(d, version, order, given):
         amount = sum(line["amount_minor"] for line in order.get("items") or [])
     currency = order.get("currency") or d.get("currency")
     money = [{"currency": currency, "discount_minor": given, "order_minor": amount}] if given or amount else []
-    return {"discount_minor": given, "money": money, "version": version}
+    lines = {"allocations": shares_of(d, order["items"], given)} if order.get("items") else {}
+    return {"discount_minor": given, "money": money, "version": version, **lines}
+
+
+def shares_of(d, items, given):
+    """By largest remainder among the lines that the discount applies to."""
+    only = d.get("only") or {}
+    chosen = bool(only.get("categories") or only.get("skus"))
+    weights = [line["amount_minor"] if not chosen or line.get("category") in only["categories"] or line.get("sku") in only["skus"] else 0
+               for line in items]
+    total = sum(weights) or 1
+    shares = [given * w // total for w in weights]
+    for i in sorted(range(len(items)), key=lambda i: (-(given * weights[i] % total), i))[:given - sum(shares)]:
+        shares[i] += 1
+    return [{"item": i, "discount_minor": s} for i, s in enumerate(shares)]
 
 
 class Refused(Exception):
@@ -486,7 +501,7 @@ class Coupon:
     def price_for(self, hold, order):
         """A hold was made in time, and its price stands: only an order with other numbers is looked at."""
         if not has_numbers(order) or numbers_of(order) == hold.numbers:
-            return {name: hold.body[name] for name in ("discount_minor", "money", "version")}
+            return {name: hold.body[name] for name in PRICE if name in hold.body}
         given = discount_of(self.d["discount"], order)
         self.check_budget(given - hold.body["discount_minor"])
         return self.price(order, given)
@@ -528,7 +543,7 @@ class Coupon:
     def spend(self, at, r, key, call, order, price):
         def check(body):
             r.state = "redeemed"
-            r.body = {**r.body, "state": "redeemed", **price}
+            r.body = {**{name: value for name, value in r.body.items() if name not in PRICE}, "state": "redeemed", **price}
             if order and order.get("id"):
                 r.body["order"] = order["id"]
             if r.base:
@@ -582,7 +597,7 @@ class Coupon:
                 self.end(r, "cancelled")
         for r in self.of(user):
             if r.state == "redeemed" and not r.base:
-                r.body = {**r.body, **{name: (self.hold_on(r) or r).body[name] for name in ("discount_minor", "money", "version")}}
+                r.body = {**r.body, **{name: value for name, value in (self.hold_on(r) or r).body.items() if name in PRICE}}
         for r in self.uses.pop(user, []):
             r.user = None
             del self.by_id[r.body["id"]]

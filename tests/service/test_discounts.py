@@ -192,3 +192,66 @@ def test_an_answer_says_money_with_its_currency(stack, storefront, reporting):
     names = rows[0].split(",")
     assert [[dict(zip(names, row.split(",")))[n] for n in ("discount_minor", "currency", "order_minor", "version")] for row in rows[1:]] == \
         [["0", "", "0", "1"], ["300", "JPY", "3000", "1"]]
+
+
+def test_each_line_has_its_share(stack, storefront):
+    """So that a shop can refund one of them."""
+    coupon = stack.coupon(slots=3, cap={"total": 3, "per_user": 3},
+                          discount={"kind": "amount", "amount_minor": 500, "currency": "EUR", "only": {"categories": ["shoes"]}})
+    shoe = {"sku": "S", "category": "shoes", "amount_minor": 1000, "quantity": 1}
+    taken = storefront.take(coupon, "u", "k", order=order(8000, items=[shoe, HAT, shoe, shoe])).ok(201)
+    assert taken["allocations"] == [{"item": i, "discount_minor": n} for i, n in enumerate((167, 0, 167, 166))]
+    assert storefront.take(coupon, "u", "k", order=order(8000, items=[shoe, HAT, shoe, shoe])).ok(201) == taken
+    assert storefront.get(f"/coupons/{coupon}/redemptions/{taken['id']}").ok() == taken
+    stack.patch(coupon, {"discount": {"only": {"categories": []}}})
+    assert storefront.take(coupon, "u", "k", order=order(8000, items=[shoe, HAT, shoe, shoe])).ok(201) == taken
+    assert "allocations" not in storefront.take(coupon, "u", order=order(8000)).ok(201)
+    stack.verify(coupon)
+
+
+def shares_add_up(storefront, coupon, amounts):
+    items = [{"amount_minor": n} for n in amounts]
+    taken = storefront.take(coupon, "u", order={"currency": "EUR", "items": items}).ok(201)
+    shares = [a["discount_minor"] for a in taken["allocations"]]
+    exact = [taken["discount_minor"] * n / max(1, sum(amounts)) for n in amounts]
+    assert sum(shares) == taken["discount_minor"] == sum(amounts) * 3333 // 10000
+    assert all(0 <= s <= n for s, n in zip(shares, amounts)) and all(abs(s - e) < 1.01 for s, e in zip(shares, exact))
+
+
+def test_shares_add_up_exactly(stack, storefront):
+    coupon = stack.coupon(slots=60, cap={"total": 60, "per_user": 60}, discount={"kind": "percent", "percent_bp": 3333, "currency": "EUR"})
+
+    @settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.integers(0, 10**13 // 500) | st.integers(0, 3), min_size=1, max_size=500))
+    def compare(amounts):
+        shares_add_up(storefront, coupon, amounts)
+
+    compare()
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("verb, body, pointer", [
+    ("reverse", {"amount_minor": 5000}, "/amount_minor"), ("cancel", {"amount_minor": 5000}, "/amount_minor"),
+    ("cancel", {"keep_use": True}, "/keep_use"), ("reverse", {"keep_use": 1}, "/keep_use"), ("reverse", {"keep_use": None}, "/keep_use")])
+def test_a_body_that_asks_for_something_else_gives_nothing_back(stack, storefront, verb, body, pointer):
+    """A shop that means to give back a part must not lose all of it."""
+    coupon = stack.coupon(slots=1, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
+    taken = storefront.take(coupon, "u").ok(201)
+    problem = storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/{verb}", body).problem("bad_request")
+    assert [e["pointer"] for e in problem["errors"]] == [pointer]
+    assert stack.counts(coupon)["redeemed"] == 1
+
+
+def test_the_money_may_come_back_and_the_use_not(stack, storefront):
+    coupon = stack.coupon(slots=2, cap={"total": 2, "per_user": 1}, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
+    taken = storefront.take(coupon, "u").ok(201)
+    for _ in range(2):
+        told = storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/reverse", {"keep_use": True}).ok()
+        assert told["state"] == "reversed"
+    assert {k: stack.counts(coupon)[k] for k in ("free", "redeemed", "discount_minor")} == {"free": 2, "redeemed": 0, "discount_minor": 0}
+    assert storefront.get(f"/coupons/{coupon}/users/u").ok()["remaining"] == 0
+    storefront.take(coupon, "u").problem("user_cap_reached")
+    other = storefront.take(coupon, "v").ok(201)
+    storefront.post(f"/coupons/{coupon}/redemptions/{other['id']}/reverse", {"keep_use": False}).expect(200)
+    storefront.take(coupon, "v").expect(201)
+    stack.verify(coupon)

@@ -186,9 +186,9 @@ def test_what_is_sent_and_what_is_answered_has_one_form(document, operations):
 # Members that an answer may lack; all others are in every one.
 MAY_LACK = {
     "Coupon": {"job", "version"}, "Problem": {"reason", "missing_minor", "errors", "rows"}, "Counts": {"seqs"}, "Day": {"elsewhere"},
-    "Totals": {"archived", "elsewhere", "epoch"}, "ReportRow": {"coupon"}, "AsOf": {"seq"}, "Redemption": {"receipt"},
+    "Totals": {"archived", "elsewhere", "epoch"}, "ReportRow": {"coupon"}, "AsOf": {"seq"}, "Redemption": {"receipt", "allocations"},
     "Check": {"reason", "missing_minor"}, "Candidate": {"reason", "missing_minor"}, "Readiness": {"clock_offset_s"},
-    "StoredRedemption": {"first_order"}, "StoredEntry": {"fingerprint"},
+    "StoredRedemption": {"first_order", "numbers"}, "StoredEntry": {"fingerprint", "numbers", "shares"},
 }
 # What these have depends on their kind: they always have only this.
 BY_KIND = {"Discount": {"kind"}, "Entry": {"kind"}, "EventEntry": {"kind", "id", "slot", "user"}, "JobResult": set()}

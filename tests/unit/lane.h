@@ -211,8 +211,8 @@ static inline void keep_answer(void)
     r->first_order = arena_strdup(&arena, r->first_order);
     r->metadata = arena_strdup(&arena, r->metadata);
     r->code = arena_strdup(&arena, r->code);
-    r->price.currency = arena_strdup(&arena, r->price.currency);
-    r->first_price.currency = arena_strdup(&arena, r->first_price.currency);
+    price_copy(&r->price, &arena);
+    price_copy(&r->first_price, &arena);
 }
 
 /* A POST; key and order's id may be NULL, code too. */

@@ -1394,6 +1394,7 @@ static void store_entry(struct batch *to, const struct entry *e)
     s->order_minor = e->order_minor;
     s->version = e->version;
     s->currency = e->currency;
+    s->keep_use = e->keep_use;
     s->n = has & (HAS_SLOT | HAS_RANGE) ? e->n : 0;
     s->g = has & HAS_SLOT ? e->g : 0;
     s->count = has & (HAS_RANGE | HAS_COUNT) ? e->count : 0;
@@ -1414,6 +1415,7 @@ static void store_entry(struct batch *to, const struct entry *e)
         s->metadata = e->metadata;
         s->code = e->code;
         memcpy(s->fingerprint, e->fingerprint, FINGERPRINT_LEN);
+        s->shares = e->shares;
         memcpy(s->numbers, e->numbers, FINGERPRINT_LEN);
     }
     if (has & HAS_KEY)

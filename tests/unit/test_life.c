@@ -1146,6 +1146,59 @@ static void a_hold_without_numbers_is_priced_by_those_that_come(void **state)
     lane_close();
 }
 
+/* ---- what is given back ---- */
+
+static void the_money_may_come_back_and_the_use_not(void **state)
+{
+    struct redemption r;
+    struct step s = {.move = MOVE_REVERSE, .reserve_s = COUPON_NULL, .keep_use = true};
+
+    (void)state;
+    discounts(500);
+    c.cap.per_user = 1;
+    lane_open();
+    take(ana, SLOT_REDEEMED, "t", NULL);
+    r = out.redemption;
+    s.n = r.n;
+    s.g = r.g;
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_OK);
+    assert_int_equal(out.redemption.state, SLOT_REVERSED);
+    assert_int_equal(d.head.redeemed + d.head.discount_minor + d.head.day_taken, 0);
+    assert_int_equal(ana->total, 1);
+    assert_int_equal(user_state_today(ana, d.head.day_ms), 1);
+    post(ana, SLOT_REDEEMED, "again", NULL, NULL, -1, CPN_USER_CAP_REACHED);
+    take(bob, SLOT_REDEEMED, "b", NULL); /* the slot is anybody's */
+    s.keep_use = false;
+    decide_step(&d, ana, &s, &out); /* what was given back once stays as it is */
+    expect(CPN_OK);
+    assert_int_equal(ana->total, 1);
+    lane_close();
+}
+
+static void the_shares_of_the_lines_stand_like_the_price(void **state)
+{
+    struct order_line lines[] = {{"A1", NULL, 300, 1}, {"B2", NULL, 600, 1}};
+    struct order two = {"o1", COUPON_NULL, "EUR", lines, 2}, one = {"o1", COUPON_NULL, "EUR", lines, 1};
+    struct redemption r;
+
+    (void)state;
+    discounts(500);
+    lane_open();
+    post(ana, SLOT_RESERVED, "h", &two, NULL, -1, CPN_OK);
+    r = out.redemption;
+    assert_string_equal(r.price.shares, "167,333");
+    step_with(ana, &r, MOVE_REDEEM, "r", NULL, COUPON_NULL, CPN_OK);
+    assert_string_equal(out.redemption.price.shares, "167,333");
+    post(bob, SLOT_RESERVED, "h", &two, NULL, -1, CPN_OK);
+    r = out.redemption;
+    step_with(bob, &r, MOVE_REDEEM, "r", &one, COUPON_NULL, CPN_OK);
+    assert_string_equal(out.redemption.price.shares, "300");
+    post(bob, SLOT_RESERVED, "h", &two, NULL, -1, CPN_OK);
+    assert_string_equal(out.redemption.price.shares, "167,333");
+    lane_close();
+}
+
 static void a_lapsed_hold_frees_its_budget_for_the_next(void **state)
 {
     struct redemption base;
@@ -1416,6 +1469,8 @@ int main(void)
         TEST(the_budget_holds_what_is_held),
         TEST(a_larger_order_may_pass_the_budget),
         TEST(what_was_promised_at_the_hold_stands),
+        TEST(the_money_may_come_back_and_the_use_not),
+        TEST(the_shares_of_the_lines_stand_like_the_price),
         TEST(a_hold_without_numbers_is_priced_by_those_that_come),
         TEST(a_lapsed_hold_frees_its_budget_for_the_next),
         TEST(each_call_is_answered_as_first_whatever_happened_since),

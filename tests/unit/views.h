@@ -44,6 +44,7 @@ static inline const char *redemption_difference(const struct redemption *a, cons
     DIFFERENT(price.order_minor);
     DIFFERENT(price.version);
     DIFFERENT_TEXT(price.currency);
+    DIFFERENT_TEXT(price.shares);
     DIFFERENT(state);
     DIFFERENT(first_state);
     DIFFERENT(first_until_ms);
@@ -51,6 +52,7 @@ static inline const char *redemption_difference(const struct redemption *a, cons
     DIFFERENT(first_price.order_minor);
     DIFFERENT(first_price.version);
     DIFFERENT_TEXT(first_price.currency);
+    DIFFERENT_TEXT(first_price.shares);
     DIFFERENT_TEXT(first_order);
     DIFFERENT(left);
     DIFFERENT(day);
