@@ -135,6 +135,7 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_CANCEL, "cancel")                                                                                          \
     X(ENTRY_EXPIRE, "expire")                                                                                          \
     X(ENTRY_REVERSE, "reverse")                                                                                        \
+    X(ENTRY_ADJUST, "adjust")     /* the discount of a redeemed one is lowered, or computed anew; slot and use stay */ \
     X(ENTRY_FORGET, "forget")     /* a redeemed slot's user is erased */                                               \
     X(ENTRY_ERASE, "erase")       /* the user is erased: the alias means nobody from here on */                        \
     X(ENTRY_TURN, "turn")         /* a job gets its turn at making codes, for its runner with fence `step` */          \
@@ -169,6 +170,7 @@ enum entry_member {
     HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
     HAS_WAS = 2048,     /* was: the state it leaves, issued or reserved; held_minor: the discount that was held */
     HAS_BY = 4096,      /* by: id of the API key of the operator who asked, if any */
+    HAS_HELD = 16384,   /* held_minor, held_order_minor: what it replaces */
     HAS_WISH = 8192     /* count: slots requested with a new coupon, made by the job, else in this batch; key; each if any */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];
@@ -185,6 +187,7 @@ struct entry {
     int64_t day;  /* taken that day after this taking */
     int64_t discount_minor;
     int64_t held_minor;
+    int64_t held_order_minor;
     int64_t order_minor; /* of the order that was priced; 0: none, or without an amount */
     int64_t version;     /* of the definition that priced it; 0: as the batch's */
     const char *currency; /* of the order, or of the discount without one; NULL: none */
@@ -233,7 +236,8 @@ static inline bool entry_from_differs(const struct entry *e)
     X(U32,            from,              0,                     "from",           e->from,               "from",       IF_SET, 2)  \
     APART(INT,        from_n,            0,                     "from_n",         entry_from_differs(e), "from_n")                 \
     X(U32,            g,                 HAS_SLOT,              "g",              true,                  "g",          ALWAYS, 1)  \
-    X(INT,            held_minor,        HAS_WAS,               "held_minor",     true,                  "held",       IF_SET, 14) \
+    X(INT,            held_minor,        HAS_WAS | HAS_HELD,             "held_minor",     true,                  "held",       IF_SET, 14) \
+    X(INT,            held_order_minor,  0,                     "held_order_minor", e->held_order_minor, "hom",        IF_SET, 26) \
     X(TEXT,           job,               HAS_JOB,               "job",            e->job,                "job",        IF_SET, 17) \
     X(BOOL,           keep_use,          0,                     "keep_use",       e->keep_use,           "keep_use",   IF_SET, 25) \
     X(BYTES,          key,               HAS_KEY,               "key",            true,                  "key",        ALWAYS, 6)  \
@@ -308,7 +312,7 @@ const struct entry *batch_find_first(const struct batch *b, int64_t n, uint32_t 
 const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t n, uint32_t g);
 /* The state that an entry of this kind puts its redemption into; SLOT_STATE_COUNT: none. */
 enum slot_state entry_state(enum entry_kind k);
-/* The entry that puts (n, g) into this state: its own, or the spending or reversal of a hold on it. Or NULL. */
+/* The last entry that puts (n, g) into this state, or adjusts it there: its own, or that of a hold on it. Or NULL. */
 const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t g, enum slot_state state);
 
 /* True if the call it answers had a key. */

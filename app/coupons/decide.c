@@ -257,11 +257,13 @@ static int64_t hold_until(const struct decision *d, int64_t reserve_s)
 /* ---- repeats ---- */
 
 /* Rebuild the first answer of the call with this key. */
-static void repeat_answer(const struct redemption *r, enum key_of which, const struct extension *earlier, struct outcome *out)
+static void repeat_answer(const struct redemption *r, enum key_of which, const struct extension *earlier,
+                          const struct adjustment *adjustment, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = which == KEY_OF_FIRST, .redemption = *r};
-    if (which == KEY_OF_SPENDING) {
+    if (which == KEY_OF_SPENDING || which == KEY_OF_ADJUSTMENT) {
         out->redemption.state = SLOT_REDEEMED;
+        out->redemption.price = redemption_price_after(r, adjustment);
         return;
     }
     out->redemption.state = r->first_state;
@@ -274,8 +276,11 @@ static void repeat_answer(const struct redemption *r, enum key_of which, const s
         out->redemption.reserved_until_ms = earlier->until_ms;
 }
 
-static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of which, const struct extension *earlier)
+static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of which, const struct extension *earlier,
+                                     const struct adjustment *adjustment)
 {
+    if (adjustment)
+        return adjustment->fingerprint;
     if (earlier)
         return earlier->fingerprint;
     return which == KEY_OF_FIRST ? r->fingerprint : which == KEY_OF_SPENDING ? r->spent_fingerprint : r->extended_fingerprint;
@@ -286,6 +291,7 @@ static bool find_key(const struct user_state *u, const char *key, const uint8_t 
                      struct outcome *out)
 {
     uint8_t hash[KEY_HASH_LEN];
+    const struct adjustment *adjustment;
     const struct extension *earlier;
     const struct redemption *r;
     enum key_of which;
@@ -297,10 +303,11 @@ static bool find_key(const struct user_state *u, const char *key, const uint8_t 
     if (!r)
         return false;
     earlier = which == KEY_OF_EARLIER ? redemption_earlier(r, hash) : NULL;
-    if (memcmp(fingerprint_of(r, which, earlier), fingerprint, FINGERPRINT_LEN) != 0)
+    adjustment = which == KEY_OF_ADJUSTMENT ? redemption_adjustment(r, hash) : NULL;
+    if (memcmp(fingerprint_of(r, which, earlier, adjustment), fingerprint, FINGERPRINT_LEN) != 0)
         refuse(out, CPN_IDEMPOTENCY_KEY_REUSED);
     else
-        repeat_answer(r, which, earlier, out);
+        repeat_answer(r, which, earlier, adjustment, out);
     return true;
 }
 
@@ -399,27 +406,56 @@ static bool budget_refuses(const struct decision *d, int64_t more_minor, struct 
     return true;
 }
 
-/* The shares of the order's lines as text; NULL: it has none. */
-static const char *shares_text(struct decision *d, const struct order *order, int64_t discount_minor)
+static const char *shares_text(struct arena *a, const int64_t *shares, size_t count)
 {
-    struct arena *a = &d->batch->arena;
     struct buf text = BUF_INIT;
     const char *copy;
-    int64_t *shares;
 
-    if (!order || !order->line_count)
-        return NULL;
-    shares = checked(calloc(order->line_count, sizeof *shares));
-    discount_shares(d->coupon, order, discount_minor, shares);
-    for (size_t i = 0; i < order->line_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (i)
             buf_putc(&text, ',');
         buf_int(&text, shares[i]);
     }
     copy = arena_strdup(a, text.data);
     buf_free(&text);
-    free(shares);
     return copy;
+}
+
+/* The shares of the order's lines; NULL: it has none. */
+static const char *shares_of(struct decision *d, const struct order *order, int64_t discount_minor)
+{
+    const char *text;
+    int64_t *shares;
+
+    if (!order || !order->line_count)
+        return NULL;
+    shares = checked(calloc(order->line_count, sizeof *shares));
+    discount_shares(d->coupon, order, discount_minor, shares);
+    text = shares_text(&d->batch->arena, shares, order->line_count);
+    free(shares);
+    return text;
+}
+
+/* The shares of a lower discount, divided as they were. */
+static const char *shares_lowered(struct decision *d, const char *shares, int64_t discount_minor)
+{
+    size_t count = 1, i = 0;
+    int64_t *was, *is;
+    const char *text;
+    char *end;
+
+    if (!shares)
+        return NULL;
+    for (const char *at = shares; *at; at++)
+        count += *at == ',';
+    was = checked(calloc(2 * count, sizeof *was));
+    is = was + count;
+    for (const char *at = shares; i < count; at = end + (*end != '\0'))
+        was[i++] = strtoll(at, &end, 10);
+    shares_divide(was, count, discount_minor, is);
+    text = shares_text(&d->batch->arena, is, count);
+    free(was);
+    return text;
 }
 
 /* Compute the order's price by the definition in force. */
@@ -437,7 +473,7 @@ static bool order_refuses(struct decision *d, const struct order *order, struct 
         out->detail = misfit_detail(out->misfit.reason);
         return true;
     }
-    price->shares = shares_text(d, order, price->discount_minor);
+    price->shares = shares_of(d, order, price->discount_minor);
     return false;
 }
 
@@ -636,6 +672,54 @@ static void step_redeemed(struct decision *d, struct user_state *u, struct redem
     }
 }
 
+/* The price that is asked for instead of r's. False: refused. */
+static bool adjusted_price(struct decision *d, const struct redemption *r, const struct step *s, struct price *price, struct outcome *out)
+{
+    *price = r->price;
+    if (!s->order && s->discount_minor > price->discount_minor) {
+        refuse(out, CPN_BAD_REQUEST);
+        out->detail = "discount_minor can only be lowered: it must be at most the present discount.";
+    } else if (!s->order) {
+        price->discount_minor = s->discount_minor;
+        price->shares = shares_lowered(d, price->shares, s->discount_minor);
+    } else if (s->order->id && !is_order(r, s->order)) {
+        refuse(out, CPN_BAD_REQUEST);
+        out->detail = "order.id must be that of the redemption's order, or absent.";
+    } else if (!order_refuses(d, s->order, price, out)) {
+        budget_refuses(d, price->discount_minor - r->price.discount_minor, out);
+    }
+    return out->result == CPN_OK;
+}
+
+/* Replace the discount of a redeemed one; its slot and its use stay. It belongs to the hold through which it was redeemed. */
+static void adjust(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
+{
+    struct redemption *held = user_state_hold_on(u, r, d->head.at_ms);
+    struct price price;
+    struct entry *e;
+
+    r = held ? held : r;
+    if (redemption_state(r, d->head.at_ms) != SLOT_REDEEMED) {
+        refuse(out, CPN_INVALID_TRANSITION);
+        return;
+    }
+    if (r->adjusted_count >= USER_STATE_ADJUSTMENTS_MAX) {
+        refuse(out, CPN_INVALID_TRANSITION);
+        out->detail = "A redemption can be adjusted 32 times.";
+        return;
+    }
+    if (!adjusted_price(d, r, s, &price, out))
+        return;
+    e = add_entry(d, u, ENTRY_ADJUST);
+    set_redemption(e, r);
+    set_call(d, e, u, s->key, s->fingerprint, NULL);
+    e->held_minor = r->price.discount_minor;
+    e->held_order_minor = r->price.order_minor;
+    set_price(d, e, &price);
+    apply(d, u, e);
+    answer_with(d, r, out);
+}
+
 /* A step of a redemption that has ended: answer with its end, or say why it can go no further. */
 static void step_ended(const struct decision *d, const struct redemption *r, enum slot_state state, const struct step *s,
                        struct outcome *out)
@@ -670,7 +754,9 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
     }
     if (find_key(u, s->key, s->fingerprint, out))
         return;
-    if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
+    if (s->adjusts)
+        adjust(d, u, r, s, out);
+    else if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
         step_ended(d, r, state, s, out);
     else if (!possible(state, s->move))
         refuse(out, CPN_INVALID_TRANSITION);

@@ -190,27 +190,37 @@ static int by_rest(const void *a, const void *b)
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
-void discount_shares(const struct coupon *c, const struct order *order, int64_t discount_minor, int64_t *shares)
+void shares_divide(const int64_t *weights, size_t count, int64_t discount_minor, int64_t *shares)
 {
-    struct rest *rests = checked(calloc(order->line_count + 1, sizeof *rests));
-    int64_t sum = admitted_sum(c, order), left = discount_minor;
-    size_t count = 0;
+    struct rest *rests = checked(calloc(count + 1, sizeof *rests));
+    int64_t left = discount_minor;
+    size_t most = 0;
+    wide sum = 0;
 
-    assert(discount_minor >= 0 && (discount_minor == 0 || sum >= discount_minor));
-    for (size_t i = 0; i < order->line_count; i++) {
-        const struct order_line *line = &order->lines[i];
-        wide product = (wide)discount_minor * (wide)line->amount_minor;
+    for (size_t i = 0; i < count; i++)
+        sum += (wide)weights[i];
+    assert(discount_minor >= 0 && sum >= (wide)discount_minor);
+    for (size_t i = 0; i < count; i++) {
+        wide product = (wide)discount_minor * (wide)weights[i];
 
-        shares[i] = 0;
-        if (discount_minor == 0 || !admits(c, line))
-            continue;
-        shares[i] = (int64_t)(product / (wide)sum);
+        shares[i] = sum ? (int64_t)(product / sum) : 0;
         left -= shares[i];
-        rests[count++] = (struct rest){(int64_t)(product % (wide)sum), i};
+        if (weights[i])
+            rests[most++] = (struct rest){(int64_t)(product % sum), i};
     }
-    qsort(rests, count, sizeof *rests, by_rest);
-    assert(left >= 0 && (size_t)left <= count);
+    qsort(rests, most, sizeof *rests, by_rest);
+    assert(left >= 0 && (size_t)left <= most);
     for (size_t i = 0; i < (size_t)left; i++)
         shares[rests[i].line]++;
     free(rests);
+}
+
+void discount_shares(const struct coupon *c, const struct order *order, int64_t discount_minor, int64_t *shares)
+{
+    int64_t *weights = checked(calloc(order->line_count + 1, sizeof *weights));
+
+    for (size_t i = 0; discount_minor && i < order->line_count; i++)
+        weights[i] = admits(c, &order->lines[i]) ? order->lines[i].amount_minor : 0;
+    shares_divide(weights, order->line_count, discount_minor, shares);
+    free(weights);
 }

@@ -62,8 +62,10 @@ const char *misfit_detail(enum misfit_reason reason);
 enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor,
                             struct misfit *misfit) CPN_CHECKED;
 
-/* Divide the discount among the order's lines, by the amounts of those that it applies to: the largest remainders get what rounding down
- * leaves, of equal ones the earlier. They add up to it exactly. discount_minor must be one that the lines can bear. */
+/* Divide the discount by these weights, whose sum is at least the discount: the largest remainders get what rounding down leaves, of equal
+ * ones the earlier. The shares add up to it exactly, and none is larger than its weight. */
+void shares_divide(const int64_t *weights, size_t count, int64_t discount_minor, int64_t *shares);
+/* Among the order's lines, by the amounts of those that it applies to. */
 void discount_shares(const struct coupon *c, const struct order *order, int64_t discount_minor, int64_t *shares);
 
 #endif

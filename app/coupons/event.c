@@ -78,10 +78,12 @@ static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool 
         json_key_int(j, "order_minor", e->order_minor);
         json_key_string(j, "currency", e->currency);
     }
-    if (has & HAS_WAS) {
+    if (has & HAS_WAS)
         json_key_string(j, "was", slot_state_name((enum slot_state)e->was));
+    if (has & (HAS_WAS | HAS_HELD))
         json_key_int(j, "held_minor", e->held_minor);
-    }
+    if (has & HAS_HELD)
+        json_key_int(j, "held_order_minor", e->held_order_minor);
     if (has & HAS_SAME_DAY)
         json_key_bool(j, "same_day", e->same_day);
     if (e->keep_use)

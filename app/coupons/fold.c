@@ -126,6 +126,23 @@ static void apply_spending(struct user_state *u, struct redemption *r, const str
     base->last_seq = head->seq;
 }
 
+static void apply_adjustment(struct user_state *u, struct redemption *r, const struct entry *e, const struct head *head, struct arena *a)
+{
+    struct adjustment *all = arena_array(a, r->adjusted_count + 1, sizeof *all);
+    struct redemption *base = beneath(u, r);
+
+    if (r->adjusted_count)
+        memcpy(all, r->adjusted, r->adjusted_count * sizeof *all);
+    all[r->adjusted_count].before = r->price;
+    memcpy(all[r->adjusted_count].key, e->key, KEY_HASH_LEN);
+    memcpy(all[r->adjusted_count].fingerprint, e->fingerprint, FINGERPRINT_LEN);
+    r->adjusted = all;
+    r->adjusted_count++;
+    r->price = price_of(e, head);
+    if (base)
+        base->last_seq = head->seq;
+}
+
 static void end_redemption(struct redemption *r, enum slot_state state, const struct head *head)
 {
     if (!r)
@@ -202,6 +219,10 @@ void fold_user_state_entry(struct user_state *u, const struct entry *e, const st
         break;
     case ENTRY_REVERSE:
         apply_end(u, r, e, SLOT_REVERSED, head);
+        break;
+    case ENTRY_ADJUST:
+        if (r)
+            apply_adjustment(u, r, e, head, a);
         break;
     case ENTRY_ERASE:
         apply_erasure(u);
@@ -388,6 +409,9 @@ void fold_head_entry(struct head *h, const struct entry *e)
         h->redeemed--;
         h->discount_minor -= e->discount_minor;
         h->day_taken -= e->same_day;
+        break;
+    case ENTRY_ADJUST:
+        h->discount_minor += e->discount_minor - e->held_minor;
         break;
     case ENTRY_TURN:
         h->turn = h->seq;
@@ -612,6 +636,10 @@ void fold_report(struct report_counts *r, const struct batch *b)
             r->reversed++;
             r->discount_minor -= e->discount_minor;
             r->order_minor -= e->order_minor;
+            break;
+        case ENTRY_ADJUST:
+            r->discount_minor += e->discount_minor - e->held_minor;
+            r->order_minor += e->order_minor - e->held_order_minor;
             break;
         default:
             break;

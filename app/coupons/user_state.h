@@ -41,6 +41,15 @@ struct price {
     const char *shares;     /* of the order's lines in the discount, as in struct entry; NULL: it had none */
 };
 
+#define USER_STATE_ADJUSTMENTS_MAX 32 /* per redemption, which keeps the keys of all */
+
+/* A call that adjusted the discount. */
+struct adjustment {
+    uint8_t key[KEY_HASH_LEN];
+    uint8_t fingerprint[FINGERPRINT_LEN];
+    struct price before; /* what it replaced */
+};
+
 /* One generation of one slot, as its user sees it. */
 struct redemption {
     int64_t n;          /* its slot; without slots, minus the seq of its batch (see redemption_id_text()) */
@@ -74,6 +83,8 @@ struct redemption {
     size_t earlier_count;
     uint8_t spent_key[KEY_HASH_LEN]; /* of the call that redeemed it after it was issued or held; zeros: none */
     uint8_t spent_fingerprint[FINGERPRINT_LEN];
+    const struct adjustment *adjusted; /* oldest first */
+    size_t adjusted_count;
     uint8_t numbers[FINGERPRINT_LEN]; /* order_numbers() that a hold was priced by; zeros: none */
     const char *order;    /* the order's id, or NULL */
     const char *metadata; /* canonical JSON object, or NULL for {} */
@@ -112,10 +123,14 @@ struct redemption *user_state_add(struct user_state *u, struct arena *a);
 /* How many takings count on the day that starts at day_ms. */
 int64_t user_state_today(const struct user_state *u, int64_t day_ms);
 /* Find the redemption with a call that had this key; *which: which of its calls. NULL: none, KEY_OF_NONE. */
-enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_EARLIER, KEY_OF_SPENDING };
+enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_EARLIER, KEY_OF_SPENDING, KEY_OF_ADJUSTMENT };
 struct redemption *user_state_by_key(const struct user_state *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which);
 /* r's earlier extension with this key, or NULL. */
 const struct extension *redemption_earlier(const struct redemption *r, const uint8_t key[KEY_HASH_LEN]);
+/* r's adjustment with this key, or NULL. */
+const struct adjustment *redemption_adjustment(const struct redemption *r, const uint8_t key[KEY_HASH_LEN]);
+/* The price after this adjustment of r; NULL: before all. */
+struct price redemption_price_after(const struct redemption *r, const struct adjustment *a);
 /* How often r, a hold, was extended. */
 size_t redemption_extensions(const struct redemption *r);
 /* The newest redemption for this order id that is reserved or redeemed at at_ms, or NULL. */

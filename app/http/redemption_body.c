@@ -116,6 +116,23 @@ const struct field_table reverse_table = {reverse_rows, sizeof reverse_rows / si
                                           &reverse_start, NULL};
 const struct field_table cancel_table = {NULL, 0, sizeof(struct reverse_in), &reverse_start, NULL};
 
+static const struct field_row adjust_rows[] = {
+    {"discount_minor", ROW_INT, offsetof(struct adjust_in, discount_minor), 0, MONEY_MAX, .flags = 0},
+    ROW_ORDER(offsetof(struct adjust_in, order)),
+};
+static const struct adjust_in adjust_start = {.discount_minor = COUPON_NULL};
+
+static void check_adjust(const void *from, const char *pointer, struct errors *e)
+{
+    const struct adjust_in *in = from;
+
+    if (!in->order == (in->discount_minor == COUPON_NULL))
+        errors_add(e, pointer, in->order ? "must have only one of discount_minor and order" : "must have discount_minor or order");
+}
+
+const struct field_table adjust_table = {adjust_rows, sizeof adjust_rows / sizeof adjust_rows[0], sizeof(struct adjust_in), &adjust_start,
+                                         check_adjust};
+
 static const struct field_row user_rows[] = {ROW_USER(offsetof(struct user_in, user))};
 static const struct user_in user_start = {.user = NULL};
 const struct field_table user_table = {user_rows, sizeof user_rows / sizeof user_rows[0], sizeof(struct user_in), &user_start, NULL};

@@ -43,6 +43,12 @@ struct reverse_in {
     int64_t keep_use; /* true: the user's use does not come back */
 };
 
+/* Body of adjust: one of both. */
+struct adjust_in {
+    int64_t discount_minor; /* COUPON_NULL: not given */
+    struct order *order;
+};
+
 /* Body of a look-up: which coupon has this code. */
 struct resolve_in {
     const char *code;
@@ -52,7 +58,7 @@ struct resolve_in {
 
 extern const struct field_table take_table;       /* of one request */
 extern const struct field_table take_item_table;  /* of a batch item: with key */
-extern const struct field_table step_table, reverse_table, cancel_table, resolve_table;
+extern const struct field_table step_table, reverse_table, cancel_table, adjust_table, resolve_table;
 
 /* For keys of role public, into the same structs: only the code and the order. The user is one who never takes anything, so the answer
  * reveals nothing about anybody. */

@@ -125,6 +125,8 @@ const struct route routes[] = {
      ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &cancel_table},
     {"redemption_reverse", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reverse", redemption_reverse, S | O,
      ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &reverse_table},
+    {"redemption_adjust", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/adjust", redemption_adjust, S | O,
+     KEY, BODY_JSON, BODY_MAX, &adjust_table},
 
     {"user_get", METHOD_GET, "/coupons/{coupon}/users/{user}", user_get, S | R | O, 0, BODY_NONE, 0, NULL},
 };

@@ -111,6 +111,8 @@ static void write_redemption(struct lines *l, const struct redemption *redemptio
         write_call(&j, redemption->earlier[i].key, redemption->earlier[i].fingerprint);
     write_call(&j, redemption->extended_key, redemption->extended_fingerprint);
     write_call(&j, redemption->spent_key, redemption->spent_fingerprint);
+    for (size_t i = 0; i < redemption->adjusted_count; i++)
+        write_call(&j, redemption->adjusted[i].key, redemption->adjusted[i].fingerprint);
     json_end_array(&j);
     end_line(l, &j);
 }

@@ -64,7 +64,8 @@ static const struct {
     [ENTRY_EXPIRE] = {FROM(SLOT_ISSUED) | FROM(SLOT_RESERVED), MOVE_EXPIRE},
     [ENTRY_REVERSE] = {FROM(SLOT_REDEEMED), MOVE_REVERSE},
     [ENTRY_RETIRE] = {FROM(SLOT_FREE), MOVE_RETIRE},
-    [ENTRY_FORGET] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT}, /* the state stays */
+    [ENTRY_ADJUST] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT}, /* in these two the state stays */
+    [ENTRY_FORGET] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT},
 };
 
 static bool permits(enum slot_state state, enum entry_kind kind)
@@ -211,6 +212,24 @@ static void check_version(struct replay *r, const struct batch *b, const struct 
         expect_price(r, b, e, held);
 }
 
+/* An adjustment replaces the present price: by one of the definition in force, or by a lower discount alone. */
+static void check_adjustment(struct replay *r, const struct batch *b, const struct entry *e, const struct redemption *about)
+{
+    const struct price *present = &about->price;
+    int64_t version = e->version ? e->version : b->head.version;
+
+    expect_int(r, b, "held_minor", present->discount_minor, e->held_minor);
+    expect_int(r, b, "held_order_minor", present->order_minor, e->held_order_minor);
+    if (about->adjusted_count >= USER_STATE_ADJUSTMENTS_MAX)
+        entry_drift(r, b, "adjustments", "32 at most", "one more");
+    if (!r->definition || version == r->definition->version)
+        return;
+    expect_int(r, b, "version", present->version, version);
+    expect_int(r, b, "order_minor", present->order_minor, e->order_minor);
+    if (e->discount_minor > present->discount_minor)
+        entry_drift(r, b, "discount_minor", "a lower one", "a higher one");
+}
+
 /* Check what the entry repeats of its redemption. */
 static void check_repeated(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e,
                            const struct redemption *about)
@@ -228,6 +247,8 @@ static void check_repeated(struct replay *r, const struct live_user *u, const st
         entry_drift(r, b, "keep_use", "only of a reversal", entry_kind_name(e->kind));
     if (entry_members[e->kind] & HAS_SAME_DAY)
         expect_int(r, b, "same_day", about->day_ms == b->head.day_ms, e->same_day);
+    if (e->kind == ENTRY_ADJUST)
+        check_adjustment(r, b, e, about);
     if (e->kind == ENTRY_SPEND)
         check_version(r, b, e, e->was == SLOT_RESERVED ? &about->price : NULL);
     if (falls_back)

@@ -19,7 +19,7 @@
 struct kept_key {
     struct kept_key *next; /* the call before */
     uint8_t key[KEY_HASH_LEN];
-    bool spends;           /* otherwise it extended the hold */
+    uint8_t of;            /* enum key_of: EXTENSION, SPENDING or ADJUSTMENT */
 };
 
 struct kept_redemption {

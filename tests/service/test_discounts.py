@@ -3,6 +3,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from test_reports import caught_up
+
 MONEY = st.integers(0, 10**6) | st.integers(0, 30) | st.just(10**13)
 CATEGORIES = ["shoes", "hats", "Gürtel"]
 LINE = st.fixed_dictionaries({"sku": st.sampled_from(["A1", "B2", "C3"]), "category": st.sampled_from(CATEGORIES),
@@ -255,3 +257,58 @@ def test_the_money_may_come_back_and_the_use_not(stack, storefront):
     storefront.post(f"/coupons/{coupon}/redemptions/{other['id']}/reverse", {"keep_use": False}).expect(200)
     storefront.take(coupon, "v").expect(201)
     stack.verify(coupon)
+
+
+def adjust(client, redemption, key, **body):
+    return client.post(f"/coupons/{redemption['coupon']}/redemptions/{redemption['id']}/adjust", body, idempotency_key=key)
+
+
+def test_a_shop_takes_back_one_of_three_pairs(stack, storefront, reporting):
+    """The discount goes down in place: the slot and the use stay, and budget, counts and reports follow."""
+    shoes = [{"sku": "S", "category": "shoes", "amount_minor": 1000, "quantity": 1}] * 3
+    coupon = stack.coupon(slots=3, cap={"total": 3, "per_user": 1, "discount_minor": 500},
+                          discount={"kind": "percent", "percent_bp": 1667, "currency": "EUR"})
+    taken = storefront.take(coupon, "u", "k", order={"id": "o", **order(3000, items=shoes)}).ok(201)
+    assert taken["discount_minor"] == 500 and stack.counts(coupon)["discount_minor"] == 500
+    storefront.take(coupon, "v", order=order(3000)).problem("budget_reached")
+    told = adjust(storefront, taken, "a-1", order={"id": "o", **order(2000, items=shoes[:2])}).ok()
+    assert (told["id"], told["state"], told["discount_minor"], told["ordinal"]) == (taken["id"], "redeemed", 333, taken["ordinal"])
+    assert told["money"] == [{"currency": "EUR", "discount_minor": 333, "order_minor": 2000}]
+    assert [a["discount_minor"] for a in told["allocations"]] == [167, 166]
+    less = adjust(storefront, taken, "a-2", discount_minor=100).ok()
+    assert [a["discount_minor"] for a in less["allocations"]] == [50, 50] and less["money"][0]["order_minor"] == 2000
+    again = adjust(storefront, taken, "a-1", order={"id": "o", **order(2000, items=shoes[:2])})
+    assert again.ok() == told and again.header("Idempotent-Replayed") == "true"
+    assert storefront.take(coupon, "u", "k", order={"id": "o", **order(3000, items=shoes)}).ok(201) == taken
+    assert storefront.get(f"/coupons/{coupon}/redemptions/{taken['id']}").ok() == less
+    assert {k: stack.counts(coupon)[k] for k in ("redeemed", "free", "discount_minor")} == {"redeemed": 1, "free": 2, "discount_minor": 100}
+    assert storefront.get(f"/coupons/{coupon}/users/u").ok()["remaining"] == 0
+    storefront.take(coupon, "v", order=order(2000)).expect(201)
+    receipt = storefront.get(f"/coupons/{coupon}/redemptions/{taken['id']}/receipt").ok()
+    assert receipt
+    row = caught_up(stack, coupon, "period=total")["items"][0]
+    assert row["money"] == [{"currency": "EUR", "discount_minor": 433, "order_minor": 4000}] and row["redeemed"] == 2
+    stack.verify(coupon)
+    storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/reverse").expect(200)
+    adjust(storefront, taken, "a-3", discount_minor=0).problem("invalid_transition")
+    assert adjust(storefront, taken, "a-2", discount_minor=100).ok() == less
+    row = caught_up(stack, coupon, "period=total")["items"][0]
+    assert row["money"] == [{"currency": "EUR", "discount_minor": 333, "order_minor": 2000}]
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("body", [{}, {"discount_minor": 1, "order": {"amount_minor": 1}}, {"discount_minor": -1}, {"discount_minor": None},
+                                  {"amount_minor": 1}, {"discount_minor": 501}, {"order": {"id": "another", "amount_minor": 1, "currency": "EUR"}}])
+def test_a_bad_adjustment_is_refused(stack, storefront, body):
+    coupon = stack.coupon(slots=1, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
+    taken = storefront.take(coupon, "u", order={"id": "o", **order(4000)}).ok(201)
+    adjust(storefront, taken, "a", **body).problem("bad_request")
+    storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/adjust", {"discount_minor": 1}).problem("idempotency_key_required")
+    assert stack.counts(coupon)["discount_minor"] == 500
+
+
+def test_only_what_is_redeemed_is_adjusted(stack, storefront):
+    coupon = stack.coupon(slots=4, cap={"total": 4, "per_user": 4}, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
+    for state in ("issued", "reserved"):
+        adjust(storefront, storefront.take(coupon, "u", state=state).ok(201), f"a-{state}", discount_minor=1).problem("invalid_transition")
+    adjust(storefront, {"coupon": coupon, "id": "3-9"}, "a", discount_minor=1).problem("redemption_not_found")

@@ -95,6 +95,7 @@ class Story:
         taken = self.call("redemption_take", "POST", target, self.shop, idempotency_key="order-o-99").json()
         self.call("redemption_get", "GET", f"{target}/{taken['id']}", self.shop)
         self.call("redemption_receipt", "GET", f"{target}/{taken['id']}/receipt", self.shop)
+        self.step("redemption_adjust", taken["id"])
         self.step("redemption_reverse", taken["id"])
         issued = self.shop.take("summer-sale", "u-18", state="issued").ok(201)
         held = self.step("redemption_reserve", issued["id"])

@@ -45,7 +45,8 @@ struct record {
     int64_t n, made_ms, until_ms, valid_ms, day_ms, discount_minor, order_minor, version, ended_ms;
     int64_t held_for; /* the amount that a hold was priced for; COUPON_NULL: none, or no hold */
     uint32_t g;
-    bool same_day, forgotten, erased;
+    int adjusted;
+    bool same_day, forgotten, erased, kept; /* kept: reversed, and the use did not come back */
     struct redemption made; /* what is the same in all its answers */
 };
 
@@ -201,7 +202,7 @@ static int64_t of_day(int user, int64_t day_ms)
 
     for (size_t i = 0; i < m.count; i++) {
         const struct record *r = &m.records[i];
-        bool back = (ended(r) && r->same_day) || (user != NONE && state_of((int)i) == SLOT_EXPIRED && !ended(r));
+        bool back = (ended(r) && r->same_day && !(user != NONE && r->kept)) || (user != NONE && state_of((int)i) == SLOT_EXPIRED && !ended(r));
 
         count += r->base == NONE && r->day_ms == day_ms && !back && (user == NONE || (r->user == user && !r->erased));
     }
@@ -214,7 +215,7 @@ static int64_t of_user(int user)
 
     for (size_t i = 0; i < m.count; i++)
         count += m.records[i].user == user && !m.records[i].erased && m.records[i].base == NONE &&
-                 !ended(&m.records[i]) && state_of((int)i) != SLOT_EXPIRED;
+                 (!ended(&m.records[i]) || m.records[i].kept) && state_of((int)i) != SLOT_EXPIRED;
     return count;
 }
 
@@ -762,6 +763,7 @@ struct stepping {
     int i;              /* the record that is named */
     int acts_on;        /* out: the record that the answer shows */
     int64_t discount_minor;
+    bool keep_use;
     bool writes, holds; /* out */
 };
 
@@ -844,10 +846,13 @@ static enum cpn_result step_answer(const struct request *q, enum slot_move move,
     }
 }
 
-static void reverse_record(int i)
+static void reverse_record(int i, bool keep_use)
 {
     int held = hold_on(i);
 
+    m.records[i].kept = keep_use;
+    if (m.records[i].base != NONE)
+        m.records[m.records[i].base].kept = keep_use;
     if (held != NONE)
         end_record(held, SLOT_REVERSED);
     if (m.records[i].base != NONE)
@@ -879,7 +884,7 @@ static void check_step(const struct request *q, enum slot_move move, int64_t res
         end_record(i, SLOT_CANCELLED);
         check_same(out, i, SLOT_CANCELLED);
     } else {
-        reverse_record(i);
+        reverse_record(i, s->keep_use);
         check_same(out, i, SLOT_REVERSED);
     }
 }
@@ -909,6 +914,7 @@ static void do_step(void)
         step.n = r->n;
         step.g = r->g;
     }
+    step.keep_use = s.keep_use = move == MOVE_REVERSE && chance(40);
     q.body += 32 + 2 * (int)move;
     memset(step.fingerprint, q.body, sizeof step.fingerprint);
     decide_step(&t.d, t.user_states[q.user], &step, &out);
@@ -936,6 +942,53 @@ static void do_step(void)
           entries);
     if (want == CPN_OK)
         check_step(&q, move, step.reserve_s, &s, &out);
+}
+
+/* ---- adjusting ---- */
+
+static void do_adjust(void)
+{
+    int i = m.count ? pick((int)m.count) : NONE, held = i == NONE ? NONE : hold_on(i), user, entries;
+    bool anew = chance(50);
+    struct order o = {.amount_minor = pick(3 * AMOUNT), .currency = "EUR"};
+    struct step step = {.adjusts = true, .order = anew ? &o : NULL, .discount_minor = pick(AMOUNT), .reserve_s = COUPON_NULL};
+    int key = pick(KEYS);
+    struct outcome out;
+    enum cpn_result want = CPN_OK;
+    int64_t given;
+
+    if (i == NONE || m.records[i].erased)
+        return;
+    user = m.records[i].user;
+    if (by_key(user, key) || by_id(user, m.records[i].n, m.records[i].g) == NONE)
+        return;
+    step.n = m.records[i].n;
+    step.g = m.records[i].g;
+    step.key = name("k", key);
+    i = held != NONE ? held : i;
+    memset(step.fingerprint, 0, sizeof step.fingerprint);
+    given = step.discount_minor;
+    if (state_of(i) != SLOT_REDEEMED || m.records[i].adjusted >= USER_STATE_ADJUSTMENTS_MAX)
+        want = CPN_INVALID_TRANSITION;
+    else if (!anew && given > m.records[i].discount_minor)
+        want = CPN_BAD_REQUEST;
+    else if (anew)
+        want = eligible(o.amount_minor, &given);
+    if (want == CPN_OK && anew && over_budget(given - m.records[i].discount_minor))
+        want = CPN_BUDGET_REACHED;
+    decide_step(&t.d, t.user_states[user], &step, &out);
+    entries = (int)look_at_entries();
+    w.seen[out.result]++;
+    CHECK(out.result == want, "adjust: %s instead of %s", result_info(out.result)->name, result_info(want)->name);
+    CHECK(entries == (want == CPN_OK), "%d entries adjust", entries);
+    if (want != CPN_OK)
+        return;
+    m.records[i].adjusted++;
+    m.records[i].discount_minor = given;
+    m.records[i].version = anew ? m.coupon.version : m.records[i].version;
+    m.records[i].order_minor = anew ? o.amount_minor : m.records[i].order_minor;
+    check_same(&out, i, SLOT_REDEEMED);
+    remember(user, key, 0, i, KEY_OF_ADJUSTMENT, &out);
 }
 
 /* ---- erasing ---- */
@@ -1278,7 +1331,7 @@ static void decide_one(void)
         int quota;
         void (*run)(void);
     } rows[] = {
-        {40, do_take}, {34, do_step}, {5, do_check}, {3, do_erase}, {4, do_change}, {4, do_generate},
+        {37, do_take}, {32, do_step}, {5, do_check}, {5, do_adjust}, {3, do_erase}, {4, do_change}, {4, do_generate},
         {3, do_turn}, {2, do_turn_end}, {2, do_due}, {2, do_retire_one},
     };
     int kind = pick(100);
@@ -1395,11 +1448,12 @@ static void store_entry(struct batch *to, const struct entry *e)
     s->version = e->version;
     s->currency = e->currency;
     s->keep_use = e->keep_use;
+    s->held_order_minor = e->held_order_minor;
     s->n = has & (HAS_SLOT | HAS_RANGE) ? e->n : 0;
     s->g = has & HAS_SLOT ? e->g : 0;
     s->count = has & (HAS_RANGE | HAS_COUNT) ? e->count : 0;
     s->discount_minor = has & HAS_MONEY ? e->discount_minor : 0;
-    s->held_minor = has & HAS_WAS ? e->held_minor : 0;
+    s->held_minor = has & (HAS_WAS | HAS_HELD) ? e->held_minor : 0;
     s->was = has & HAS_WAS ? e->was : 0;
     s->same_day = has & HAS_SAME_DAY && e->same_day;
     s->since = has & HAS_SINCE ? e->since : 0;

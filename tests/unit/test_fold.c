@@ -907,7 +907,7 @@ static void reports_count_entries_and_net_money(void **state)
     assert_int_equal(r.cancelled, ENTRY_CANCEL + 1);
     assert_int_equal(r.expired, ENTRY_EXPIRE + 1);
     assert_int_equal(r.reversed, ENTRY_REVERSE + 1);
-    assert_int_equal(r.discount_minor, 100 * (ENTRY_REDEEM + 1 + ENTRY_SPEND + 1) - 10 * (ENTRY_REVERSE + 1));
+    assert_int_equal(r.discount_minor, 100 * (ENTRY_REDEEM + 1 + ENTRY_SPEND + 1 + ENTRY_ADJUST + 1) - 10 * (ENTRY_REVERSE + 1));
     assert_int_equal(r.order_minor, 3 * r.discount_minor);
 }
 

@@ -1199,6 +1199,93 @@ static void the_shares_of_the_lines_stand_like_the_price(void **state)
     lane_close();
 }
 
+/* order NULL: to this discount. */
+static void adjust_to(struct user_state *u, const struct redemption *r, const char *key, int64_t discount_minor, const struct order *order,
+                      enum cpn_result want)
+{
+    struct step s = {.n = r->n, .g = r->g, .adjusts = true, .key = key, .discount_minor = discount_minor, .order = order,
+                     .reserve_s = COUPON_NULL};
+
+    s.fingerprint[0] = (uint8_t)(order ? 255 : discount_minor);
+    decide_step(&d, u, &s, &out);
+    expect(want);
+}
+
+static void a_discount_is_adjusted_in_place(void **state)
+{
+    struct order_line lines[] = {{"A1", NULL, 300, 1}, {"B2", NULL, 600, 1}};
+    struct order two = {"o1", COUPON_NULL, "EUR", lines, 2}, one = {"o1", COUPON_NULL, "EUR", lines, 1}, other = {"o2", 900, "EUR", NULL, 0};
+    struct redemption r;
+
+    (void)state;
+    discounts(500);
+    c.cap.discount_minor = 700;
+    lane_open();
+    post(ana, SLOT_REDEEMED, "t", &two, NULL, -1, CPN_OK);
+    r = out.redemption;
+    adjust_to(ana, &r, "up", 501, NULL, CPN_BAD_REQUEST);
+    adjust_to(ana, &r, "a1", 100, NULL, CPN_OK);
+    assert_int_equal(out.redemption.price.discount_minor, 100);
+    assert_int_equal(out.redemption.price.order_minor, 900);
+    assert_string_equal(out.redemption.price.shares, "33,67");
+    assert_int_equal(d.head.discount_minor, 100);
+    assert_int_equal(d.head.redeemed, 1);
+    adjust_to(ana, &r, "a2", 0, &other, CPN_BAD_REQUEST);
+    discounts(250);
+    c.cap.discount_minor = 700;
+    c.version = 2;
+    adjust_to(ana, &r, "a2", 0, &one, CPN_OK); /* anew, by the definition of now */
+    assert_int_equal(out.redemption.price.discount_minor, 250);
+    assert_int_equal(out.redemption.price.order_minor, 300);
+    assert_int_equal(out.redemption.price.version, 2);
+    assert_string_equal(out.redemption.price.shares, "250");
+    adjust_to(ana, &r, "a1", 100, NULL, CPN_OK); /* each key has its first answer */
+    assert_true(out.replayed);
+    assert_int_equal(out.redemption.price.discount_minor, 100);
+    adjust_to(ana, &r, "a1", 99, NULL, CPN_IDEMPOTENCY_KEY_REUSED);
+    post(ana, SLOT_REDEEMED, "t", &two, NULL, -1, CPN_OK);
+    assert_true(out.replayed);
+    assert_int_equal(out.redemption.price.discount_minor, 500);
+    c.cap.discount_minor = 249;
+    lines[0].amount_minor = 200;
+    adjust_to(ana, &r, "a3", 0, &one, CPN_OK); /* less is always possible */
+    lines[0].amount_minor = 250;
+    adjust_to(ana, &r, "a4", 0, &one, CPN_BUDGET_REACHED);
+    adjust_to(bob, &r, "b", 0, NULL, CPN_REDEMPTION_NOT_FOUND);
+    step(ana, r, MOVE_REVERSE, NULL, NULL, CPN_OK);
+    assert_int_equal(d.head.discount_minor, 0);
+    adjust_to(ana, &r, "late", 0, NULL, CPN_INVALID_TRANSITION);
+    adjust_to(ana, &r, "a1", 100, NULL, CPN_OK);
+    assert_int_equal(out.redemption.state, SLOT_REDEEMED);
+    lane_close();
+}
+
+static void only_what_is_redeemed_is_adjusted(void **state)
+{
+    struct redemption base, held;
+
+    (void)state;
+    discounts(500);
+    lane_open();
+    base = issued();
+    adjust_to(ana, &base, "a", 0, NULL, CPN_INVALID_TRANSITION);
+    step(ana, base, MOVE_RESERVE, "h", "o1", CPN_OK);
+    held = out.redemption;
+    adjust_to(ana, &base, "a", 0, NULL, CPN_INVALID_TRANSITION);
+    adjust_to(ana, &held, "a", 0, NULL, CPN_INVALID_TRANSITION);
+    step(ana, held, MOVE_REDEEM, "r", NULL, CPN_OK);
+    adjust_to(ana, &base, "a", 200, NULL, CPN_OK); /* the money is that of the hold */
+    assert_int_equal(out.redemption.g, held.g);
+    assert_int_equal(d.head.discount_minor, 200);
+    step(ana, held, MOVE_REDEEM, "r", NULL, CPN_OK);
+    assert_true(out.replayed);
+    assert_int_equal(out.redemption.price.discount_minor, 500);
+    for (int i = 1; i < 32; i++)
+        adjust_to(ana, &held, arena_printf(&arena, "n%d", i), 200 - i, NULL, CPN_OK);
+    adjust_to(ana, &held, "n32", 0, NULL, CPN_INVALID_TRANSITION);
+    lane_close();
+}
+
 static void a_lapsed_hold_frees_its_budget_for_the_next(void **state)
 {
     struct redemption base;
@@ -1471,6 +1558,8 @@ int main(void)
         TEST(what_was_promised_at_the_hold_stands),
         TEST(the_money_may_come_back_and_the_use_not),
         TEST(the_shares_of_the_lines_stand_like_the_price),
+        TEST(a_discount_is_adjusted_in_place),
+        TEST(only_what_is_redeemed_is_adjusted),
         TEST(a_hold_without_numbers_is_priced_by_those_that_come),
         TEST(a_lapsed_hold_frees_its_budget_for_the_next),
         TEST(each_call_is_answered_as_first_whatever_happened_since),

@@ -67,6 +67,10 @@ static inline const char *redemption_difference(const struct redemption *a, cons
         return "earlier";
     DIFFERENT_BYTES(spent_key);
     DIFFERENT_BYTES(spent_fingerprint);
+    DIFFERENT(adjusted_count);
+    for (size_t i = 0; i < a->adjusted_count; i++)
+        if (memcmp(&a->adjusted[i], &b->adjusted[i], offsetof(struct adjustment, before.currency)) != 0)
+            return "adjusted";
     DIFFERENT_BYTES(numbers);
     DIFFERENT_TEXT(order);
     DIFFERENT_TEXT(metadata);
