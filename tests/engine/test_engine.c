@@ -227,7 +227,9 @@ static void step(struct client *c, struct arena *a, const char *key)
     op.lane = t.r.n < 0 ? t.r.lane : 0;
     op.redemption_step = (struct step){.n = t.r.n, .g = t.r.g, .move = moves[next_random(&c->random) % 5],
                                   .reserve_s = next_random(&c->random) % 2 ? 0 : COUPON_NULL};
-    if (op.redemption_step.move == MOVE_RESERVE || op.redemption_step.move == MOVE_REDEEM)
+    op.redemption_step.adjusts = next_random(&c->random) % 6 == 0;
+    op.redemption_step.keep_use = op.redemption_step.move == MOVE_REVERSE && next_random(&c->random) % 3 == 0;
+    if (op.redemption_step.adjusts || op.redemption_step.move == MOVE_RESERVE || op.redemption_step.move == MOVE_REDEEM)
         op.redemption_step.key = key;
     op.by = op.redemption_step.key ? operator_of(key) : op.redemption_step.move == MOVE_REVERSE ? OPERATOR : NULL;
     snprintf(t.key, sizeof t.key, "%s", key);

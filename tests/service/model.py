@@ -169,7 +169,7 @@ def discount_of(d, order):
 
 class Coupon:
     def __init__(self, definition):
-        self.id, self.d = definition["id"], definition
+        self.id, self.d, self.version = definition["id"], definition, 1
         self.slots, self.by_code, self.by_n = [], {}, {}
         self.takings, self.by_id = [], {}  # takings: redemptions that left free and still count, by whomever
         self.erased = set()                # ids of users who were erased
@@ -327,7 +327,7 @@ class Coupon:
             return self.hold(at, r, key, call, order, reserve_s, given) if state == "reserved" else \
                 self.spend(at, r, key, call, order, self.price(order, given))
         fresh = dict(at=at, user=user, state=state, order=order, reserve_s=reserve_s, metadata=metadata or {},
-                     price=self.price(order, given) if state != "issued" else {**NOT_PRICED, "version": self.d["version"]})
+                     price=self.price(order, given) if state != "issued" else {**NOT_PRICED, "version": self.version})
         return Answer(201, check=lambda body: self.taken(body, slot, fresh), after=self.remember(user, key, call))
 
     def find_order(self, user, code, order):
@@ -496,7 +496,7 @@ class Coupon:
             self.spend(at, r, key, call, order, self.price(order, given))
 
     def price(self, order, given):
-        return price_of(self.d["discount"], self.d["version"], order, given)
+        return price_of(self.d["discount"], self.version, order, given)
 
     def price_for(self, hold, order):
         """A hold was made in time, and its price stands: only an order with other numbers is looked at."""
