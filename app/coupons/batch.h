@@ -236,7 +236,7 @@ static inline bool entry_from_differs(const struct entry *e)
     X(U32,            from,              0,                     "from",           e->from,               "from",       IF_SET, 2)  \
     APART(INT,        from_n,            0,                     "from_n",         entry_from_differs(e), "from_n")                 \
     X(U32,            g,                 HAS_SLOT,              "g",              true,                  "g",          ALWAYS, 1)  \
-    X(INT,            held_minor,        HAS_WAS | HAS_HELD,             "held_minor",     true,                  "held",       IF_SET, 14) \
+    X(INT,            held_minor,        HAS_WAS | HAS_HELD,    "held_minor",     true,                  "held",       IF_SET, 14) \
     X(INT,            held_order_minor,  0,                     "held_order_minor", e->held_order_minor, "hom",        IF_SET, 26) \
     X(TEXT,           job,               HAS_JOB,               "job",            e->job,                "job",        IF_SET, 17) \
     X(BOOL,           keep_use,          0,                     "keep_use",       e->keep_use,           "keep_use",   IF_SET, 25) \

@@ -85,7 +85,8 @@ void redemption_write(struct json *j, const struct request *r, const char *user,
 /* The same as of at_ms: expired if its time has passed, whether or not the ledger says so yet. */
 void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms);
 
-/* As CSV: the object's members in order, those of `money` and `after` as columns of their own; metadata is its JSON text, null an empty field. */
+/* As CSV: the object's members in order, those of `money` and `after` as columns of their own; metadata is its JSON text, null an empty
+ * field. */
 #define CSV_REDEMPTIONS                                                                                                \
     "id,coupon,user,slot,lane,code,state,from,ordinal,seq,at,reserved_until,valid_until,order,discount_minor,"         \
     "currency,order_minor,version,metadata,left,day,user_total,user_day\r\n"
