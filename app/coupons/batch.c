@@ -18,7 +18,7 @@
 #include "base/json.h"
 
 #define FIRST_BLOCK (12 * sizeof(struct entry) + 512) /* enough for eight entries, in a list that grew once */
-#define ENTRY_ROOM 1408 /* exceeds all members of fixed size together: 21 numbers of 20, 2 times, names, alias, key */
+#define ENTRY_ROOM 1536 /* exceeds all members of fixed size together: 24 numbers of 20, 2 times, names, alias, key */
 
 static const char *const kind_names[ENTRY_KIND_COUNT] = {
 #define X(kind, name) [kind] = name,
@@ -42,6 +42,7 @@ const unsigned entry_members[ENTRY_KIND_COUNT] = {
     [ENTRY_CANCEL] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_WAS | HAS_BY,
     [ENTRY_EXPIRE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_WAS,
     [ENTRY_REVERSE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_BY,
+    [ENTRY_ADJUST] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_MONEY | HAS_SINCE | HAS_HELD | HAS_BY,
     [ENTRY_FORGET] = HAS_SLOT | HAS_USER,
     [ENTRY_ERASE] = HAS_USER | HAS_BY,
     [ENTRY_TURN] = HAS_JOB,
@@ -398,6 +399,7 @@ enum slot_state entry_state(enum entry_kind k)
         return SLOT_RESERVED;
     case ENTRY_REDEEM:
     case ENTRY_SPEND:
+    case ENTRY_ADJUST:
         return SLOT_REDEEMED;
     case ENTRY_CANCEL:
         return SLOT_CANCELLED;
@@ -412,9 +414,9 @@ enum slot_state entry_state(enum entry_kind k)
 
 const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t g, enum slot_state state)
 {
-    for (size_t i = 0; i < b->count; i++) {
+    for (size_t i = b->count; i-- > 0;) {
         const struct entry *e = &b->entries[i];
-        bool through = e->kind == ENTRY_SPEND || e->kind == ENTRY_REVERSE;
+        bool through = e->kind == ENTRY_SPEND || e->kind == ENTRY_ADJUST || e->kind == ENTRY_REVERSE;
 
         if (entry_state(e->kind) == state && (is_of(e, n, g) || (through && is_on(e, n, g))))
             return e;

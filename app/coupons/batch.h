@@ -135,6 +135,7 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_CANCEL, "cancel")                                                                                          \
     X(ENTRY_EXPIRE, "expire")                                                                                          \
     X(ENTRY_REVERSE, "reverse")                                                                                        \
+    X(ENTRY_ADJUST, "adjust")     /* the discount of a redeemed one is lowered, or computed anew; slot and use stay */ \
     X(ENTRY_FORGET, "forget")     /* a redeemed slot's user is erased */                                               \
     X(ENTRY_ERASE, "erase")       /* the user is erased: the alias means nobody from here on */                        \
     X(ENTRY_TURN, "turn")         /* a job gets its turn at making codes, for its runner with fence `step` */          \
@@ -169,6 +170,7 @@ enum entry_member {
     HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
     HAS_WAS = 2048,     /* was: the state it leaves, issued or reserved; held_minor: the discount that was held */
     HAS_BY = 4096,      /* by: id of the API key of the operator who asked, if any */
+    HAS_HELD = 16384,   /* held_minor, held_order_minor: what it replaces */
     HAS_WISH = 8192     /* count: slots requested with a new coupon, made by the job, else in this batch; key; each if any */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];
@@ -185,11 +187,16 @@ struct entry {
     int64_t day;  /* taken that day after this taking */
     int64_t discount_minor;
     int64_t held_minor;
+    int64_t held_order_minor;
+    int64_t order_minor; /* of the order that was priced; 0: none, or without an amount */
+    int64_t version;     /* of the definition that priced it; 0: as the batch's */
+    const char *currency; /* of the order, or of the discount without one; NULL: none */
     int64_t reserved_until_ms;
     int64_t valid_until_ms; /* by valid_for_s; where a hold ends: that of the redemption beneath, issued again. 0: none */
     int64_t ends_ms;        /* the coupon's ends_at, where one is issued, or an issued one is spent or ends. 0: none */
     uint8_t was;            /* enum slot_state */
     bool same_day;
+    bool keep_use;          /* of a reversal: the user's counts stay */
     bool by_name;           /* not stored: the slot was free and named, not the free pool's next */
     int64_t since;
     int64_t before; /* seq of the previous batch with this alias; 0: none. Links a user's entries */
@@ -205,6 +212,8 @@ struct entry {
     const char *metadata; /* NULL: {} */
     const char *code;     /* in takings; NULL: none */
     uint8_t fingerprint[FINGERPRINT_LEN];
+    const char *shares;   /* of each of the order's lines in the discount: "167,0,333"; NULL: it had none */
+    uint8_t numbers[FINGERPRINT_LEN]; /* order_numbers() of what a hold was priced by; zeros: none */
 };
 
 /* True if the issued redemption beneath the hold has a number of its own, as without slots. */
@@ -221,26 +230,31 @@ static inline bool entry_from_differs(const struct entry *e)
     X(TEXT,           by,                HAS_BY,                "by",             e->by,                 "by",         IF_SET, 19) \
     X(INT,            count,             HAS_RANGE | HAS_COUNT, "count",          true,                  "count",      ALWAYS, 3)  \
     X(INT,            count,             HAS_WISH,              "count",          e->count,              "slots",      IF_SET, 20) \
+    X(TEXT,           currency,          0,                     "currency",       e->currency,           "cur",        IF_SET, 23) \
     X(INT,            day,               HAS_TAKING,            "day",            true,                  "day",        ALWAYS, 9)  \
     APART(DEFINITION, definition,        HAS_DEFINITION,        "definition",     true,                  "def")                    \
     X(INT,            discount_minor,    HAS_MONEY,             "discount_minor", true,                  "discount",   ALWAYS, 10) \
-    X(TIME,           ends_ms,           0,                     "ends",           e->ends_ms,            "ends",       IF_SET, 22) \
+    X(TIME,           ends_ms,           0,                     "ends",           e->ends_ms,            "ends",       IF_SET, 27) \
     X(U32,            from,              0,                     "from",           e->from,               "from",       IF_SET, 2)  \
     APART(INT,        from_n,            0,                     "from_n",         entry_from_differs(e), "from_n")                 \
     X(U32,            g,                 HAS_SLOT,              "g",              true,                  "g",          ALWAYS, 1)  \
-    X(INT,            held_minor,        HAS_WAS,               "held_minor",     true,                  "held",       IF_SET, 14) \
+    X(INT,            held_minor,        HAS_WAS | HAS_HELD,    "held_minor",     true,                  "held",       IF_SET, 14) \
+    X(INT,            held_order_minor,  0,                     "held_order_minor", e->held_order_minor, "hom",        IF_SET, 26) \
     X(TEXT,           job,               HAS_JOB,               "job",            e->job,                "job",        IF_SET, 17) \
+    X(BOOL,           keep_use,          0,                     "keep_use",       e->keep_use,           "keep_use",   IF_SET, 25) \
     X(BYTES,          key,               HAS_KEY,               "key",            true,                  "key",        ALWAYS, 6)  \
     X(BYTES,          key,               HAS_WISH,              "key",            entry_has_key(e),      "call",       IF_SET, 21) \
     APART(KIND,       kind,              0,                     "kind",           true,                  "k")                      \
     X(WIDE,           left,              HAS_TAKING,            "left",           true,                  "left",       ALWAYS, 8)  \
     X(INT,            n,                 HAS_SLOT | HAS_RANGE,  "n",              true,                  "n",          ALWAYS, 0)  \
+    X(INT,            order_minor,       0,                     "order_minor",    e->order_minor,        "om",         IF_SET, 22) \
     X(INT,            ordinal,           HAS_TAKING,            "ordinal",        true,                  "o",          ALWAYS, 7)  \
     X(TIME,           reserved_until_ms, 0,                     "reserved_until", e->reserved_until_ms,  "until",      IF_SET, 11) \
     X(BOOL,           same_day,          HAS_SAME_DAY,          "same_day",       true,                  "same_day",   ALWAYS, 15) \
     X(INT,            since,             HAS_SINCE,             "since",          true,                  "since",      ALWAYS, 16) \
     X(INT,            step,              HAS_JOB,               "step",           e->job,                "step",       IF_SET, 18) \
     X(TIME,           valid_until_ms,    0,                     "valid_until",    e->valid_until_ms,     "valid",      IF_SET, 12) \
+    X(INT,            version,           0,                     "version",        e->version,            "v",          IF_SET, 24) \
     X(STATE,          was,               HAS_WAS,               "was",            true,                  "was",        ALWAYS, 13)
 
 /* True if the entry makes a redemption, with an id of its own. */
@@ -309,7 +323,7 @@ const struct entry *batch_find_first(const struct batch *b, int64_t n, uint32_t 
 const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t n, uint32_t g);
 /* The state that an entry of this kind puts its redemption into; SLOT_STATE_COUNT: none. */
 enum slot_state entry_state(enum entry_kind k);
-/* The entry that puts (n, g) into this state: its own, or the spending or reversal of a hold on it. Or NULL. */
+/* The last entry that puts (n, g) into this state, or adjusts it there: its own, or that of a hold on it. Or NULL. */
 const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t g, enum slot_state state);
 
 /* True if the call it answers had a key. */

@@ -2,8 +2,10 @@
 #include "coupons/decide.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "coupons/fold.h"
 #include "coupons/lane_move.h"
 
@@ -24,6 +26,9 @@ void decide_end(struct decision *d, const struct head *tail, struct buf *scratch
     struct batch *b = d->batch;
 
     assert(decide_changed(d));
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].version == d->head.version)
+            b->entries[i].version = 0; /* the batch says it */
     b->head = d->head;
     b->lanes = d->coupon ? d->coupon->lanes : 0;
     memcpy(b->prev, tail->hash, HASH_LEN);
@@ -158,6 +163,23 @@ static void set_call(struct decision *d, struct entry *e, const struct user_stat
     e->order = order ? arena_strdup(&d->batch->arena, order->id) : NULL;
 }
 
+/* shares is in the batch's arena, or lives as long as the user state. */
+static void set_price(struct decision *d, struct entry *e, const struct price *price)
+{
+    e->discount_minor = price->discount_minor;
+    e->order_minor = price->order_minor;
+    e->version = price->version;
+    e->currency = arena_strdup(&d->batch->arena, price->currency);
+    e->shares = arena_strdup(&d->batch->arena, price->shares);
+}
+
+/* Record by what numbers a hold was priced: asked for with the same ones, its price stands. */
+static void set_numbers(struct entry *e, const struct order *order)
+{
+    if (order_has_numbers(order))
+        order_numbers(order, e->numbers);
+}
+
 /* Make the entry be about r. */
 static void set_redemption(struct entry *e, const struct redemption *r)
 {
@@ -180,19 +202,27 @@ static enum slot_state state_of(const struct decision *d, const struct redemptio
     return redemption_state(r, d->head.at_ms, ends_of(d));
 }
 
-static void add_end(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind)
+static void add_end_of(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind, bool keep_use)
 {
     struct entry *e = add_entry(d, u, kind);
     const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
 
     set_redemption(e, r);
-    e->discount_minor = r->discount_minor;
+    e->discount_minor = r->price.discount_minor;
+    e->order_minor = r->price.order_minor;
+    e->currency = r->price.currency;
     e->was = r->state;
     e->same_day = r->day_ms == d->head.day_ms;
     e->ends_ms = r->state == SLOT_ISSUED ? ends_of(d) : 0;
+    e->keep_use = keep_use;
     if (base && kind != ENTRY_REVERSE)
         e->valid_until_ms = base->valid_until_ms;
     apply(d, u, e);
+}
+
+static void add_end(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind)
+{
+    add_end_of(d, u, r, kind, false);
 }
 
 /* Add the entries for what has expired: a hold on r, then r, then the issued redemption beneath it. If its slot was not read, that waits
@@ -239,16 +269,21 @@ static int64_t hold_until(const struct decision *d, int64_t reserve_s)
 /* ---- repeats ---- */
 
 /* Rebuild the first answer of the call with this key. */
-static void repeat_answer(const struct redemption *r, enum key_of which, const struct extension *earlier, struct outcome *out)
+static void repeat_answer(const struct redemption *r, enum key_of which, const struct extension *earlier,
+                          const struct adjustment *adjustment, struct outcome *out)
 {
+    bool spent = which == KEY_OF_SPENDING || which == KEY_OF_ADJUSTMENT;
+
     *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = which == KEY_OF_FIRST, .redemption = *r};
-    out->redemption.valid_until_ms = sooner_ms(r->valid_until_ms, which == KEY_OF_SPENDING ? r->ends_ms : r->first_ends_ms);
-    if (which == KEY_OF_SPENDING) {
+    if (r->first_state == SLOT_ISSUED)
+        out->redemption.valid_until_ms = sooner_ms(r->valid_until_ms, spent ? r->ends_ms : r->first_ends_ms);
+    if (spent) {
         out->redemption.state = SLOT_REDEEMED;
+        out->redemption.price = redemption_price_after(r, adjustment);
         return;
     }
     out->redemption.state = r->first_state;
-    out->redemption.discount_minor = r->first_discount_minor;
+    out->redemption.price = r->first_price;
     if (r->first_order)
         out->redemption.order = *r->first_order ? r->first_order : NULL;
     if (which == KEY_OF_FIRST)
@@ -257,8 +292,11 @@ static void repeat_answer(const struct redemption *r, enum key_of which, const s
         out->redemption.reserved_until_ms = earlier->until_ms;
 }
 
-static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of which, const struct extension *earlier)
+static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of which, const struct extension *earlier,
+                                     const struct adjustment *adjustment)
 {
+    if (adjustment)
+        return adjustment->fingerprint;
     if (earlier)
         return earlier->fingerprint;
     return which == KEY_OF_FIRST ? r->fingerprint : which == KEY_OF_SPENDING ? r->spent_fingerprint : r->extended_fingerprint;
@@ -269,6 +307,7 @@ static bool find_key(const struct decision *d, const struct user_state *u, const
                      struct outcome *out)
 {
     uint8_t hash[KEY_HASH_LEN];
+    const struct adjustment *adjustment;
     const struct extension *earlier;
     const struct redemption *r;
     enum key_of which;
@@ -280,10 +319,11 @@ static bool find_key(const struct decision *d, const struct user_state *u, const
     if (!r)
         return false;
     earlier = which == KEY_OF_EARLIER ? redemption_earlier(r, hash) : NULL;
-    if (memcmp(fingerprint_of(r, which, earlier), fingerprint, FINGERPRINT_LEN) != 0)
+    adjustment = which == KEY_OF_ADJUSTMENT ? redemption_adjustment(r, hash) : NULL;
+    if (memcmp(fingerprint_of(r, which, earlier, adjustment), fingerprint, FINGERPRINT_LEN) != 0)
         refuse(out, CPN_IDEMPOTENCY_KEY_REUSED);
     else
-        repeat_answer(r, which, earlier, out);
+        repeat_answer(r, which, earlier, adjustment, out);
     return true;
 }
 
@@ -383,16 +423,75 @@ static bool budget_refuses(const struct decision *d, int64_t more_minor, struct 
     return true;
 }
 
-static bool order_refuses(const struct decision *d, const struct order *order, int64_t *discount_minor,
-                          struct outcome *out)
+static const char *shares_text(struct arena *a, const int64_t *shares, size_t count)
 {
-    enum cpn_result r = discount_of(d->coupon, order, discount_minor, &out->misfit);
+    struct buf text = BUF_INIT;
+    const char *copy;
 
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            buf_putc(&text, ',');
+        buf_int(&text, shares[i]);
+    }
+    copy = arena_strdup(a, text.data);
+    buf_free(&text);
+    return copy;
+}
+
+/* The shares of the order's lines; NULL: it has none. */
+static const char *shares_of(struct decision *d, const struct order *order, int64_t discount_minor)
+{
+    const char *text;
+    int64_t *shares;
+
+    if (!order || !order->line_count)
+        return NULL;
+    shares = checked(calloc(order->line_count, sizeof *shares));
+    discount_shares(d->coupon, order, discount_minor, shares);
+    text = shares_text(&d->batch->arena, shares, order->line_count);
+    free(shares);
+    return text;
+}
+
+/* The shares of a lower discount, divided as they were. */
+static const char *shares_lowered(struct decision *d, const char *shares, int64_t discount_minor)
+{
+    size_t count = 1, i = 0;
+    int64_t *was, *is;
+    const char *text;
+    char *end;
+
+    if (!shares)
+        return NULL;
+    for (const char *at = shares; *at; at++)
+        count += *at == ',';
+    was = checked(calloc(2 * count, sizeof *was));
+    is = was + count;
+    for (const char *at = shares; i < count; at = end + (*end != '\0'))
+        was[i++] = strtoll(at, &end, 10);
+    shares_divide(was, count, discount_minor, is);
+    text = shares_text(&d->batch->arena, is, count);
+    free(was);
+    return text;
+}
+
+/* Compute the order's price by the definition in force. */
+static bool order_refuses(struct decision *d, const struct order *order, struct price *price, struct outcome *out)
+{
+    const struct coupon *c = d->coupon;
+    enum cpn_result r = discount_of(c, order, &price->discount_minor, &out->misfit);
+    int64_t order_minor = order ? order_amount(order) : COUPON_NULL;
+
+    price->order_minor = order_minor == COUPON_NULL ? 0 : order_minor;
+    price->currency = order && order->currency ? order->currency : c->discount.currency;
+    price->version = c->version;
     if (r != CPN_OK) {
         refuse(out, r);
         out->detail = misfit_detail(out->misfit.reason);
+        return true;
     }
-    return r != CPN_OK;
+    price->shares = shares_of(d, order, price->discount_minor);
+    return false;
 }
 
 static void refuse_held(int64_t until_ms, struct outcome *out)
@@ -489,7 +588,7 @@ static bool code_refuses(const struct decision *d, const struct user_state *u, c
 /* ---- steps of an existing redemption ---- */
 
 static void hold(struct decision *d, struct user_state *u, const struct redemption *base, const struct step *s,
-                 int64_t discount_minor, struct outcome *out)
+                 const struct price *price, struct outcome *out)
 {
     const struct named_slot *named = find_named(d, base->n);
     struct entry *e = add_entry(d, u, ENTRY_HOLD);
@@ -500,7 +599,8 @@ static void hold(struct decision *d, struct user_state *u, const struct redempti
     e->g = named ? head_next_generation(&d->head, named->slot.generation) : head_floor(&d->head) + (uint32_t)d->batch->count;
     e->from_n = base->n;
     e->from = base->g;
-    e->discount_minor = discount_minor;
+    set_price(d, e, price);
+    set_numbers(e, s->order);
     e->reserved_until_ms = hold_until(d, s->reserve_s);
     set_call(d, e, u, s->key, s->fingerprint, s->order);
     apply(d, u, e);
@@ -526,7 +626,7 @@ static void extend(struct decision *d, struct user_state *u, struct redemption *
     *out = (struct outcome){.result = CPN_OK, .redemption = *r};
 }
 
-static void spend(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, int64_t discount_minor,
+static void spend(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, const struct price *price,
                   struct outcome *out)
 {
     struct entry *e = add_entry(d, u, ENTRY_SPEND);
@@ -534,29 +634,37 @@ static void spend(struct decision *d, struct user_state *u, struct redemption *r
     set_redemption(e, r);
     set_call(d, e, u, s->key, s->fingerprint, s->order);
     e->was = r->state;
-    e->held_minor = r->discount_minor;
+    e->held_minor = r->price.discount_minor;
     e->ends_ms = r->state == SLOT_ISSUED || r->from ? ends_of(d) : 0;
-    e->discount_minor = discount_minor;
+    set_price(d, e, price);
     apply(d, u, e);
     answer_with(d, r, out);
 }
 
-/* Redeem a hold. It was made in time, so check only a new order. */
+static bool same_numbers(const struct redemption *r, const struct order *order)
+{
+    uint8_t numbers[ORDER_NUMBERS_LEN];
+
+    order_numbers(order, numbers);
+    return memcmp(numbers, r->numbers, sizeof numbers) == 0;
+}
+
+/* Redeem a hold. It was made in time, and its price stands: check only an order with other numbers. */
 static void spend_hold(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
-    int64_t discount_minor = r->discount_minor;
+    struct price price = r->price;
 
-    if (s->order && order_refuses(d, s->order, &discount_minor, out))
+    if (order_has_numbers(s->order) && !same_numbers(r, s->order) && order_refuses(d, s->order, &price, out))
         return;
-    if (!budget_refuses(d, discount_minor - r->discount_minor, out))
-        spend(d, u, r, s, discount_minor, out);
+    if (!budget_refuses(d, price.discount_minor - r->price.discount_minor, out))
+        spend(d, u, r, s, &price, out);
 }
 
 static void step_issued(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     struct redemption *held = user_state_hold_on(u, r, d->head.at_ms);
     bool cancels = s->move == MOVE_CANCEL;
-    int64_t discount_minor = 0;
+    struct price price = {.version = 0};
 
     if (held && !cancels && is_order(held, s->order)) {
         if (s->move == MOVE_RESERVE)
@@ -577,12 +685,12 @@ static void step_issued(struct decision *d, struct user_state *u, struct redempt
         answer_with(d, r, out);
         return;
     }
-    if (order_refuses(d, s->order, &discount_minor, out) || budget_refuses(d, discount_minor, out))
+    if (order_refuses(d, s->order, &price, out) || budget_refuses(d, price.discount_minor, out))
         return;
     if (s->move == MOVE_RESERVE)
-        hold(d, u, r, s, discount_minor, out);
+        hold(d, u, r, s, &price, out);
     else
-        spend(d, u, r, s, discount_minor, out);
+        spend(d, u, r, s, &price, out);
 }
 
 static void step_reserved(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
@@ -606,13 +714,61 @@ static void step_redeemed(struct decision *d, struct user_state *u, struct redem
     struct redemption *held = user_state_hold_on(u, r, d->head.at_ms); /* through which r was redeemed */
 
     if (s->move == MOVE_REVERSE) {
-        add_end(d, u, held ? held : r, ENTRY_REVERSE);
+        add_end_of(d, u, held ? held : r, ENTRY_REVERSE, s->keep_use);
         answer_with(d, r, out);
     } else if (s->move == MOVE_REDEEM && (!s->order || is_order(held ? held : r, s->order))) {
         answer_with(d, held ? held : r, out);
     } else {
         refuse(out, CPN_CODE_TAKEN);
     }
+}
+
+/* The price that is asked for instead of r's. False: refused. */
+static bool adjusted_price(struct decision *d, const struct redemption *r, const struct step *s, struct price *price, struct outcome *out)
+{
+    *price = r->price;
+    if (!s->order && s->discount_minor > price->discount_minor) {
+        refuse(out, CPN_BAD_REQUEST);
+        out->detail = "discount_minor can only be lowered: it must be at most the present discount.";
+    } else if (!s->order) {
+        price->discount_minor = s->discount_minor;
+        price->shares = shares_lowered(d, price->shares, s->discount_minor);
+    } else if (s->order->id && !is_order(r, s->order)) {
+        refuse(out, CPN_BAD_REQUEST);
+        out->detail = "order.id must be that of the redemption's order, or absent.";
+    } else if (!order_refuses(d, s->order, price, out)) {
+        budget_refuses(d, price->discount_minor - r->price.discount_minor, out);
+    }
+    return out->result == CPN_OK;
+}
+
+/* Replace the discount of a redeemed one; its slot and its use stay. It belongs to the hold through which it was redeemed. */
+static void adjust(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
+{
+    struct redemption *held = user_state_hold_on(u, r, d->head.at_ms);
+    struct price price;
+    struct entry *e;
+
+    r = held ? held : r;
+    if (state_of(d, r) != SLOT_REDEEMED) {
+        refuse(out, CPN_INVALID_TRANSITION);
+        return;
+    }
+    if (r->adjusted_count >= USER_STATE_ADJUSTMENTS_MAX) {
+        refuse(out, CPN_INVALID_TRANSITION);
+        out->detail = "A redemption can be adjusted 32 times.";
+        return;
+    }
+    if (!adjusted_price(d, r, s, &price, out))
+        return;
+    e = add_entry(d, u, ENTRY_ADJUST);
+    set_redemption(e, r);
+    set_call(d, e, u, s->key, s->fingerprint, NULL);
+    e->held_minor = r->price.discount_minor;
+    e->held_order_minor = r->price.order_minor;
+    set_price(d, e, &price);
+    apply(d, u, e);
+    answer_with(d, r, out);
 }
 
 /* A step of a redemption that has ended: answer with its end, or say why it can go no further. */
@@ -649,7 +805,9 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
     }
     if (find_key(d, u, s->key, s->fingerprint, out))
         return;
-    if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
+    if (s->adjusts)
+        adjust(d, u, r, s, out);
+    else if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
         step_ended(d, r, state, s, out);
     else if (!possible(state, s->move))
         refuse(out, CPN_INVALID_TRANSITION);
@@ -663,19 +821,19 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
 
 /* ---- taking ---- */
 
-/* Find the first refusal in the table that applies, or OK with the discount. named: the slot with the code, if one was given. */
-static void check_rules(const struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
-                        struct outcome *out, int64_t *discount_minor)
+/* Find the first refusal in the table that applies, or OK with the price. named: the slot with the code, if one was given. */
+static void check_rules(struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
+                        struct outcome *out, struct price *price)
 {
     bool own = named && named->slot.state == SLOT_ISSUED; /* no new taking */
 
     if (dates_refuse(d, out) || code_refuses(d, u, t, named, out))
         return;
-    if (t->state != SLOT_ISSUED && order_refuses(d, t->order, discount_minor, out))
+    if (t->state != SLOT_ISSUED && order_refuses(d, t->order, price, out))
         return;
     if (!own && caps_refuse(d, u, out))
         return;
-    if (budget_refuses(d, *discount_minor, out) || own)
+    if (budget_refuses(d, price->discount_minor, out) || own)
         return;
     if (policy_of(d->coupon)->exhausted(d))
         refuse_sold_out(d, out);
@@ -726,7 +884,7 @@ static void name_for_ledger(struct user_state *u)
 
 /* False: the free pool is empty; nothing was done. */
 static bool take_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
-                      int64_t discount_minor)
+                      const struct price *price)
 {
     static const enum entry_kind kinds[SLOT_STATE_COUNT] = {
         [SLOT_ISSUED] = ENTRY_ISSUE, [SLOT_RESERVED] = ENTRY_RESERVE, [SLOT_REDEEMED] = ENTRY_REDEEM};
@@ -744,7 +902,9 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     e->code = slot.code;
     set_call(d, e, u, t->key, t->fingerprint, t->order);
     e->ordinal = d->head.ordinal + 1;
-    e->discount_minor = discount_minor;
+    set_price(d, e, price);
+    if (t->state == SLOT_RESERVED)
+        set_numbers(e, t->order);
     e->metadata = arena_strdup(&d->batch->arena, t->metadata);
     e->reserved_until_ms = t->state == SLOT_RESERVED ? hold_until(d, t->reserve_s) : 0;
     if (t->state == SLOT_ISSUED) {
@@ -783,7 +943,7 @@ static bool has_changed(const struct user_state *u, const struct take *t)
 
 /* Do all that comes before taking a slot. True: *out is the answer. */
 static bool resolve_without_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
-                                 bool changed, struct outcome *out, int64_t *discount_minor)
+                                 bool changed, struct outcome *out, struct price *price)
 {
     const struct redemption *has;
 
@@ -805,7 +965,7 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
         refuse(out, CPN_CODE_REQUIRED);
         return true;
     }
-    check_rules(d, u, t, named, out, discount_minor);
+    check_rules(d, u, t, named, out, price);
     if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED &&
         d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (has = user_state_unspent(u, d->head.at_ms, ends_of(d))))
         answer_with(d, has, out);
@@ -817,17 +977,17 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
 bool decide_take(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out)
 {
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
+    struct price price = {.version = d->coupon->version};
     bool changed = has_changed(u, t);
-    int64_t discount_minor = 0;
 
     expire_lapsed(d, u); /* other users' holds were settled before, with their states */
-    if (resolve_without_slot(d, u, t, named, changed, out, &discount_minor))
+    if (resolve_without_slot(d, u, t, named, changed, out, &price))
         return true;
     if (named && named->slot.state == SLOT_ISSUED) {
         take_own(d, u, t, named, out);
         return true;
     }
-    if (!take_slot(d, u, t, named, discount_minor))
+    if (!take_slot(d, u, t, named, &price))
         return DECIDE_AGAIN;
     out->created = true;
     out->redemption = u->redemptions[u->count - 1];
@@ -839,11 +999,12 @@ void decide_check(struct decision *d, struct user_state *u, const struct take *t
 {
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
     struct take keyless = *t;
+    struct price price = {.discount_minor = 0};
 
     keyless.key = NULL;
-    *discount_minor = 0;
-    if (resolve_without_slot(d, u, &keyless, named, has_changed(u, t), out, discount_minor) && out->result == CPN_OK)
-        *discount_minor = out->redemption.discount_minor;
+    if (resolve_without_slot(d, u, &keyless, named, has_changed(u, t), out, &price) && out->result == CPN_OK)
+        price = out->redemption.price;
+    *discount_minor = price.discount_minor;
 }
 
 /* ---- changing a coupon ---- */

@@ -118,6 +118,9 @@ struct step {
     uint8_t fingerprint[FINGERPRINT_LEN];
     const struct order *order; /* NULL: none */
     int64_t reserve_s;         /* COUPON_NULL: the coupon's */
+    bool adjusts;              /* no move: lower the discount of a redeemed one to discount_minor, or compute it anew, for the order */
+    int64_t discount_minor;
+    bool keep_use;             /* of a reversal: the slot and the discount come back, the user's use does not */
 };
 
 struct outcome {

@@ -8,8 +8,11 @@
 #include "coupons/discount.h"
 
 #include <assert.h>
-#include <stdbool.h>
+#include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/checked.h"
 
 #define BP 10000
 
@@ -32,6 +35,58 @@ static bool admits(const struct coupon *c, const struct order_line *line)
 {
     return !is_selective(c) || lists(&c->discount.only.categories, line->category) ||
            lists(&c->discount.only.skus, line->sku);
+}
+
+static int64_t at_most(int64_t value, int64_t limit)
+{
+    return limit != COUPON_NULL && value > limit ? limit : value;
+}
+
+int64_t order_amount(const struct order *order)
+{
+    int64_t sum = 0;
+
+    if (order->amount_minor != COUPON_NULL || order->line_count == 0)
+        return order->amount_minor;
+    for (size_t i = 0; i < order->line_count; i++)
+        sum += order->lines[i].amount_minor;
+    return at_most(sum, MONEY_MAX);
+}
+
+bool order_has_numbers(const struct order *order)
+{
+    return order && (order->amount_minor != COUPON_NULL || order->currency || order->line_count);
+}
+
+static void hash_int(crypto_generichash_state *h, int64_t value)
+{
+    crypto_generichash_update(h, (const unsigned char *)&value, sizeof value);
+}
+
+/* With its length, so that no two rows of texts look alike. */
+static void hash_text(crypto_generichash_state *h, const char *text)
+{
+    hash_int(h, text ? (int64_t)strlen(text) : -1);
+    if (text)
+        crypto_generichash_update(h, (const unsigned char *)text, strlen(text));
+}
+
+void order_numbers(const struct order *order, uint8_t hash[ORDER_NUMBERS_LEN])
+{
+    crypto_generichash_state h;
+
+    crypto_generichash_init(&h, NULL, 0, ORDER_NUMBERS_LEN);
+    hash_int(&h, order_amount(order));
+    hash_text(&h, order->currency);
+    for (size_t i = 0; i < order->line_count; i++) {
+        const struct order_line *line = &order->lines[i];
+
+        hash_text(&h, line->sku);
+        hash_text(&h, line->category);
+        hash_int(&h, line->amount_minor);
+        hash_int(&h, line->quantity);
+    }
+    crypto_generichash_final(&h, hash, ORDER_NUMBERS_LEN);
 }
 
 /* What the coupon applies to: the sum of the admitted lines, at most MONEY_MAX; the order's amount if it has no lines;
@@ -59,11 +114,6 @@ static int64_t admitted_sum(const struct coupon *c, const struct order *order)
 static int64_t share(int64_t sum, int64_t bp)
 {
     return sum / BP * bp + sum % BP * bp / BP;
-}
-
-static int64_t at_most(int64_t value, int64_t limit)
-{
-    return limit != COUPON_NULL && value > limit ? limit : value;
 }
 
 /* The discount on sum; COUPON_NULL: no sum to limit it. */
@@ -121,4 +171,56 @@ enum cpn_result discount_of(const struct coupon *c, const struct order *order, i
         return CPN_ORDER_NOT_ELIGIBLE;
     *discount_minor = discount_on(c, sum);
     return CPN_OK;
+}
+
+__extension__ typedef unsigned __int128 wide;
+
+/* A line's rest of the division, for the largest of them. */
+struct rest {
+    int64_t rest;
+    size_t line;
+};
+
+static int by_rest(const void *a, const void *b)
+{
+    const struct rest *x = a, *y = b;
+
+    if (x->rest != y->rest)
+        return x->rest < y->rest ? 1 : -1;
+    return x->line < y->line ? -1 : x->line > y->line;
+}
+
+void shares_divide(const int64_t *weights, size_t count, int64_t discount_minor, int64_t *shares)
+{
+    struct rest *rests = checked(calloc(count + 1, sizeof *rests));
+    int64_t left = discount_minor;
+    size_t most = 0;
+    wide sum = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += (wide)weights[i];
+    assert(discount_minor >= 0 && sum >= (wide)discount_minor);
+    for (size_t i = 0; i < count; i++) {
+        wide product = (wide)discount_minor * (wide)weights[i];
+
+        shares[i] = sum ? (int64_t)(product / sum) : 0;
+        left -= shares[i];
+        if (weights[i])
+            rests[most++] = (struct rest){(int64_t)(product % sum), i};
+    }
+    qsort(rests, most, sizeof *rests, by_rest);
+    assert(left >= 0 && (size_t)left <= most);
+    for (size_t i = 0; i < (size_t)left; i++)
+        shares[rests[i].line]++;
+    free(rests);
+}
+
+void discount_shares(const struct coupon *c, const struct order *order, int64_t discount_minor, int64_t *shares)
+{
+    int64_t *weights = checked(calloc(order->line_count + 1, sizeof *weights));
+
+    for (size_t i = 0; discount_minor && i < order->line_count; i++)
+        weights[i] = admits(c, &order->lines[i]) ? order->lines[i].amount_minor : 0;
+    shares_divide(weights, order->line_count, discount_minor, shares);
+    free(weights);
 }

@@ -8,6 +8,7 @@
 #ifndef COUPONS_DISCOUNT_H
 #define COUPONS_DISCOUNT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,14 @@ struct order {
     const struct order_line *lines;
     size_t line_count;
 };
+
+/* What the order is worth: its amount, else the sum of its lines; COUPON_NULL: neither is given. */
+int64_t order_amount(const struct order *order);
+/* True if the order (NULL: none) has numbers: an amount, a currency or lines. */
+bool order_has_numbers(const struct order *order);
+/* A hash of them: two orders with the same hash have the same numbers. The id is none of them. */
+#define ORDER_NUMBERS_LEN 16
+void order_numbers(const struct order *order, uint8_t hash[ORDER_NUMBERS_LEN]);
 
 /* Why an order is not eligible, in order of checking. */
 enum misfit_reason {
@@ -52,5 +61,11 @@ const char *misfit_detail(enum misfit_reason reason);
  * discount.only admits a line if its category or sku is listed; if it lists any, an order without lines has none admitted. */
 enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor,
                             struct misfit *misfit) CPN_CHECKED;
+
+/* Divide the discount by these weights, whose sum is at least the discount: the largest remainders get what rounding down leaves, of equal
+ * ones the earlier. The shares add up to it exactly, and none is larger than its weight. */
+void shares_divide(const int64_t *weights, size_t count, int64_t discount_minor, int64_t *shares);
+/* Among the order's lines, by the amounts of those that it applies to. */
+void discount_shares(const struct coupon *c, const struct order *order, int64_t discount_minor, int64_t *shares);
 
 #endif

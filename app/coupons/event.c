@@ -73,14 +73,21 @@ static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool 
         put_int_or_null(j, "left", e->left, e->left == COUPON_NULL);
         json_key_int(j, "day", e->day);
     }
-    if (has & HAS_MONEY)
+    if (has & HAS_MONEY) {
         json_key_int(j, "discount_minor", e->discount_minor);
-    if (has & HAS_WAS) {
-        json_key_string(j, "was", slot_state_name((enum slot_state)e->was));
-        json_key_int(j, "held_minor", e->held_minor);
+        json_key_int(j, "order_minor", e->order_minor);
+        json_key_string(j, "currency", e->currency);
     }
+    if (has & HAS_WAS)
+        json_key_string(j, "was", slot_state_name((enum slot_state)e->was));
+    if (has & (HAS_WAS | HAS_HELD))
+        json_key_int(j, "held_minor", e->held_minor);
+    if (has & HAS_HELD)
+        json_key_int(j, "held_order_minor", e->held_order_minor);
     if (has & HAS_SAME_DAY)
         json_key_bool(j, "same_day", e->same_day);
+    if (e->keep_use)
+        json_key_bool(j, "keep_use", true);
     if (e->reserved_until_ms)
         json_key_time(j, "reserved_until", e->reserved_until_ms);
     if (e->valid_until_ms || e->ends_ms)

@@ -19,6 +19,11 @@ static void move_to_day(struct user_state *u, int64_t day_ms)
     u->today = 0;
 }
 
+static struct price price_of(const struct entry *e, const struct head *head)
+{
+    return (struct price){e->discount_minor, e->order_minor, e->version ? e->version : head->version, e->currency, e->shares};
+}
+
 /* Add the redemption that the entry makes. */
 static struct redemption *apply_origin(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
                                        enum slot_state state, struct arena *a)
@@ -28,14 +33,15 @@ static struct redemption *apply_origin(struct user_state *u, const struct entry 
     *r = (struct redemption){
         .n = e->n, .g = e->g, .from_n = e->from_n, .from = e->from, .lane = lane, .seq = head->seq, .last_seq = head->seq,
         .ordinal = e->ordinal, .at_ms = head->at_ms, .day_ms = head->day_ms, .reserved_until_ms = e->reserved_until_ms,
-        .valid_until_ms = e->valid_until_ms, .ends_ms = e->ends_ms, .discount_minor = e->discount_minor, .state = (uint8_t)state,
+        .valid_until_ms = e->valid_until_ms, .ends_ms = e->ends_ms, .price = price_of(e, head), .state = (uint8_t)state,
         .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_ends_ms = e->ends_ms,
-        .first_discount_minor = e->discount_minor,
+        .first_price = price_of(e, head),
         .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order,
         .metadata = e->metadata, .code = e->code,
     };
     memcpy(r->key, e->key, KEY_HASH_LEN);
     memcpy(r->fingerprint, e->fingerprint, FINGERPRINT_LEN);
+    memcpy(r->numbers, e->numbers, FINGERPRINT_LEN);
     return r;
 }
 
@@ -108,7 +114,7 @@ static void apply_spending(struct user_state *u, struct redemption *r, const str
 
     r->state = SLOT_REDEEMED;
     r->ends_ms = e->ends_ms;
-    r->discount_minor = e->discount_minor;
+    r->price = price_of(e, head);
     memcpy(r->spent_key, e->key, KEY_HASH_LEN);
     memcpy(r->spent_fingerprint, e->fingerprint, FINGERPRINT_LEN);
     if (e->order && (!r->order || strcmp(e->order, r->order) != 0)) {
@@ -121,6 +127,23 @@ static void apply_spending(struct user_state *u, struct redemption *r, const str
     base->ends_ms = e->ends_ms;
     base->reserved_until_ms = 0;
     base->last_seq = head->seq;
+}
+
+static void apply_adjustment(struct user_state *u, struct redemption *r, const struct entry *e, const struct head *head, struct arena *a)
+{
+    struct adjustment *all = arena_array(a, r->adjusted_count + 1, sizeof *all);
+    struct redemption *base = beneath(u, r);
+
+    if (r->adjusted_count)
+        memcpy(all, r->adjusted, r->adjusted_count * sizeof *all);
+    all[r->adjusted_count].before = r->price;
+    memcpy(all[r->adjusted_count].key, e->key, KEY_HASH_LEN);
+    memcpy(all[r->adjusted_count].fingerprint, e->fingerprint, FINGERPRINT_LEN);
+    r->adjusted = all;
+    r->adjusted_count++;
+    r->price = price_of(e, head);
+    if (base)
+        base->last_seq = head->seq;
 }
 
 static void end_redemption(struct redemption *r, const struct entry *e, enum slot_state state, const struct head *head)
@@ -146,8 +169,10 @@ static void apply_end(struct user_state *u, struct redemption *r, const struct e
     if (e->from && e->kind != ENTRY_REVERSE)
         return;
     end_redemption(base, e, state, head);
-    u->total--;
     move_to_day(u, head->day_ms);
+    if (e->keep_use)
+        return;
+    u->total--;
     if (e->same_day)
         u->today--;
 }
@@ -199,6 +224,10 @@ void fold_user_state_entry(struct user_state *u, const struct entry *e, const st
         break;
     case ENTRY_REVERSE:
         apply_end(u, r, e, SLOT_REVERSED, head);
+        break;
+    case ENTRY_ADJUST:
+        if (r)
+            apply_adjustment(u, r, e, head, a);
         break;
     case ENTRY_ERASE:
         apply_erasure(u);
@@ -385,6 +414,9 @@ void fold_head_entry(struct head *h, const struct entry *e)
         h->redeemed--;
         h->discount_minor -= e->discount_minor;
         h->day_taken -= e->same_day;
+        break;
+    case ENTRY_ADJUST:
+        h->discount_minor += e->discount_minor - e->held_minor;
         break;
     case ENTRY_TURN:
         h->turn = h->seq;
@@ -597,6 +629,7 @@ void fold_report(struct report_counts *r, const struct batch *b)
         case ENTRY_SPEND:
             r->redeemed++;
             r->discount_minor += e->discount_minor;
+            r->order_minor += e->order_minor;
             break;
         case ENTRY_CANCEL:
             r->cancelled++;
@@ -607,6 +640,11 @@ void fold_report(struct report_counts *r, const struct batch *b)
         case ENTRY_REVERSE:
             r->reversed++;
             r->discount_minor -= e->discount_minor;
+            r->order_minor -= e->order_minor;
+            break;
+        case ENTRY_ADJUST:
+            r->discount_minor += e->discount_minor - e->held_minor;
+            r->order_minor += e->order_minor - e->held_order_minor;
             break;
         default:
             break;

@@ -51,7 +51,8 @@ bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end);
 /* What the reporter sums per quarter hour. */
 struct report_counts {
     int64_t issued, reserved, redeemed, cancelled, expired, reversed;
-    int64_t discount_minor; /* redeemed minus reversed */
+    int64_t discount_minor; /* redeemed minus reversed, like order_minor: what their orders were worth */
+    int64_t order_minor;
 };
 
 /* See record.h. X(member): each is an INT, ALWAYS stored under the member's name */
@@ -62,7 +63,8 @@ struct report_counts {
     X(cancelled)                                                                                                      \
     X(expired)                                                                                                        \
     X(reversed)                                                                                                       \
-    X(discount_minor)
+    X(discount_minor)                                                                                                 \
+    X(order_minor)
 
 void fold_report(struct report_counts *r, const struct batch *b);
 void report_counts_add(struct report_counts *to, const struct report_counts *more);

@@ -21,6 +21,25 @@ bool user_state_is_nobody(const struct user_state *u)
     return !u->alias[0] || (u->seq == 0 && u->count == 0);
 }
 
+void price_copy(struct price *price, struct arena *a)
+{
+    price->currency = arena_strdup(a, price->currency);
+    price->shares = arena_strdup(a, price->shares);
+}
+
+static void copy_adjustments(struct redemption *r, struct arena *a)
+{
+    struct adjustment *all;
+
+    if (!r->adjusted_count)
+        return;
+    all = arena_array(a, r->adjusted_count, sizeof *all);
+    memcpy(all, r->adjusted, r->adjusted_count * sizeof *all);
+    for (size_t i = 0; i < r->adjusted_count; i++)
+        price_copy(&all[i].before, a);
+    r->adjusted = all;
+}
+
 struct user_state *user_state_copy(const struct user_state *u, struct arena *a, bool deep)
 {
     struct user_state *copy = arena_alloc(a, sizeof *copy);
@@ -40,6 +59,9 @@ struct user_state *user_state_copy(const struct user_state *u, struct arena *a, 
         r->first_order = arena_strdup(a, r->first_order);
         r->metadata = arena_strdup(a, r->metadata);
         r->code = arena_strdup(a, r->code);
+        price_copy(&r->price, a);
+        price_copy(&r->first_price, a);
+        copy_adjustments(r, a);
         if (r->earlier_count)
             r->earlier = memcpy(arena_array(a, r->earlier_count, sizeof *r->earlier), r->earlier,
                                 r->earlier_count * sizeof *r->earlier);
@@ -66,19 +88,42 @@ static const char *flat_text(struct flat *f, const char *text)
     return copy;
 }
 
+static void flat_price(struct flat *f, struct price *price)
+{
+    price->currency = flat_text(f, price->currency);
+    price->shares = flat_text(f, price->shares);
+}
+
+/* Copy r's adjustments to `to`, and their texts. */
+static void flat_adjustments(struct flat *f, struct redemption *r, struct adjustment *to)
+{
+    for (size_t i = 0; i < r->adjusted_count; i++) {
+        struct adjustment one = r->adjusted[i];
+
+        flat_price(f, &one.before);
+        if (to)
+            to[i] = one;
+    }
+    if (to && r->adjusted_count)
+        r->adjusted = to;
+}
+
 static void flat_texts(struct flat *f, struct redemption *r)
 {
     r->order = flat_text(f, r->order);
     r->first_order = flat_text(f, r->first_order);
     r->metadata = flat_text(f, r->metadata);
     r->code = flat_text(f, r->code);
+    flat_price(f, &r->price);
+    flat_price(f, &r->first_price);
 }
 
-/* The state, its redemptions, their extensions, then all strings: in the order of alignment. */
+/* The state, its redemptions, their adjustments and extensions, then all strings: in the order of alignment. */
 struct user_state *user_state_flat(const struct user_state *u, size_t *bytes)
 {
-    size_t extensions = 0;
+    size_t extensions = 0, adjustments = 0;
     struct flat texts = {0};
+    struct adjustment *adjusted;
     struct extension *e;
     struct user_state *flat;
 
@@ -87,14 +132,18 @@ struct user_state *user_state_flat(const struct user_state *u, size_t *bytes)
         struct redemption r = u->redemptions[i];
 
         flat_texts(&texts, &r);
+        flat_adjustments(&texts, &r, NULL);
         extensions += r.earlier_count;
+        adjustments += r.adjusted_count;
     }
-    *bytes = sizeof *flat + u->count * sizeof *flat->redemptions + extensions * sizeof *e + texts.bytes;
+    *bytes = sizeof *flat + u->count * sizeof *flat->redemptions + adjustments * sizeof *adjusted + extensions * sizeof *e +
+             texts.bytes;
     flat = checked(malloc(*bytes));
     *flat = *u;
     flat->capacity = u->count;
     flat->redemptions = (struct redemption *)(flat + 1);
-    e = (struct extension *)(flat->redemptions + u->count);
+    adjusted = (struct adjustment *)(flat->redemptions + u->count);
+    e = (struct extension *)(adjusted + adjustments);
     texts.at = (char *)(e + extensions);
     flat->user = flat_text(&texts, u->user);
     for (size_t i = 0; i < u->count; i++) {
@@ -102,6 +151,8 @@ struct user_state *user_state_flat(const struct user_state *u, size_t *bytes)
 
         *r = u->redemptions[i];
         flat_texts(&texts, r);
+        flat_adjustments(&texts, r, adjusted);
+        adjusted += r->adjusted_count;
         if (r->earlier_count)
             r->earlier = memcpy(e, r->earlier, r->earlier_count * sizeof *e);
         e += r->earlier_count;
@@ -160,6 +211,21 @@ const struct extension *redemption_earlier(const struct redemption *r, const uin
     return NULL;
 }
 
+const struct adjustment *redemption_adjustment(const struct redemption *r, const uint8_t key[KEY_HASH_LEN])
+{
+    for (size_t i = r->adjusted_count; i-- > 0;)
+        if (is_key(r->adjusted[i].key, key))
+            return &r->adjusted[i];
+    return NULL;
+}
+
+struct price redemption_price_after(const struct redemption *r, const struct adjustment *a)
+{
+    size_t next = a ? (size_t)(a - r->adjusted) + 1 : 0;
+
+    return next < r->adjusted_count ? r->adjusted[next].before : r->price;
+}
+
 size_t redemption_extensions(const struct redemption *r)
 {
     return r->earlier_count + !sodium_is_zero(r->extended_key, KEY_HASH_LEN);
@@ -174,7 +240,8 @@ struct redemption *user_state_by_key(const struct user_state *u, const uint8_t k
                  : is_key(r->spent_key, key)    ? KEY_OF_SPENDING
                  : is_key(r->extended_key, key) ? KEY_OF_EXTENSION
                  : redemption_earlier(r, key)   ? KEY_OF_EARLIER
-                                                : KEY_OF_NONE;
+                 : redemption_adjustment(r, key) ? KEY_OF_ADJUSTMENT
+                                                 : KEY_OF_NONE;
         if (*which != KEY_OF_NONE)
             return r;
     }

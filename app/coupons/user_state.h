@@ -33,6 +33,24 @@ struct extension {
     int64_t until_ms; /* as answered */
 };
 
+/* What a redemption is worth, and by what. */
+struct price {
+    int64_t discount_minor; /* given, or held */
+    int64_t order_minor;    /* of the order that it was computed for; 0: none, or without an amount */
+    int64_t version;        /* of the definition that it was computed by */
+    const char *currency;   /* of both; NULL: none */
+    const char *shares;     /* of the order's lines in the discount, as in struct entry; NULL: it had none */
+};
+
+#define USER_STATE_ADJUSTMENTS_MAX 32 /* per redemption, which keeps the keys of all */
+
+/* A call that adjusted the discount. */
+struct adjustment {
+    uint8_t key[KEY_HASH_LEN];
+    uint8_t fingerprint[FINGERPRINT_LEN];
+    struct price before; /* what it replaced */
+};
+
 /* One generation of one slot, as its user sees it. */
 struct redemption {
     int64_t n;          /* its slot; without slots, minus the seq of its batch (see redemption_id_text()) */
@@ -49,12 +67,12 @@ struct redemption {
     int64_t reserved_until_ms; /* 0: none; extensions change it. Of an issued one: when a hold on it ends */
     int64_t valid_until_ms;    /* by valid_for_s, as of its issue; 0: none. See redemption_valid_until() */
     int64_t ends_ms;           /* of an issued one: the coupon's ends_at when it was issued, spent or ended, as of the last; 0: none */
-    int64_t discount_minor;    /* given, or held */
+    struct price price;
     uint8_t state;       /* enum slot_state, as in the ledger: see redemption_state() */
     uint8_t first_state; /* as first answered, like all first_* */
     int64_t first_until_ms;
     int64_t first_ends_ms; /* of an issued one: the coupon's ends_at when it was issued; 0: none */
-    int64_t first_discount_minor;
+    struct price first_price;
     const char *first_order; /* NULL: as `order`; "": none */
     int64_t left;        /* after the taking: slots still free (COUPON_NULL: no slots) */
     int64_t day;         /* after the taking: taken that day */
@@ -68,6 +86,9 @@ struct redemption {
     size_t earlier_count;
     uint8_t spent_key[KEY_HASH_LEN]; /* of the call that redeemed it after it was issued or held; zeros: none */
     uint8_t spent_fingerprint[FINGERPRINT_LEN];
+    const struct adjustment *adjusted; /* oldest first */
+    size_t adjusted_count;
+    uint8_t numbers[FINGERPRINT_LEN]; /* order_numbers() that a hold was priced by; zeros: none */
     const char *order;    /* the order's id, or NULL */
     const char *metadata; /* canonical JSON object, or NULL for {} */
     const char *code;     /* or NULL */
@@ -86,6 +107,8 @@ struct user_state {
     bool touched;    /* by the batch being applied */
 };
 
+/* Move its texts to a. */
+void price_copy(struct price *price, struct arena *a);
 /* The state of a user who never took anything; alias is random and given by the caller. */
 void user_state_init(struct user_state *u, const char *user, const char *alias);
 /* True if there is nothing of the user: they did nothing, or were erased since. */
@@ -103,10 +126,14 @@ struct redemption *user_state_add(struct user_state *u, struct arena *a);
 /* How many takings count on the day that starts at day_ms. */
 int64_t user_state_today(const struct user_state *u, int64_t day_ms);
 /* Find the redemption with a call that had this key; *which: which of its calls. NULL: none, KEY_OF_NONE. */
-enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_EARLIER, KEY_OF_SPENDING };
+enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_EARLIER, KEY_OF_SPENDING, KEY_OF_ADJUSTMENT };
 struct redemption *user_state_by_key(const struct user_state *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which);
 /* r's earlier extension with this key, or NULL. */
 const struct extension *redemption_earlier(const struct redemption *r, const uint8_t key[KEY_HASH_LEN]);
+/* r's adjustment with this key, or NULL. */
+const struct adjustment *redemption_adjustment(const struct redemption *r, const uint8_t key[KEY_HASH_LEN]);
+/* The price after this adjustment of r; NULL: before all. */
+struct price redemption_price_after(const struct redemption *r, const struct adjustment *a);
 /* How often r, a hold, was extended. */
 size_t redemption_extensions(const struct redemption *r);
 /* The newest redemption for this order id that is reserved or redeemed at at_ms, or NULL. */

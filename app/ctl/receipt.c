@@ -217,7 +217,8 @@ static const struct {
     bool through;
 } kinds[] = {
     {"issued", "issue", false},   {"reserved", "reserve", false},  {"reserved", "hold", false}, {"redeemed", "redeem", false},
-    {"redeemed", "spend", true},  {"cancelled", "cancel", false},  {"expired", "expire", false}, {"reversed", "reverse", true},
+    {"redeemed", "spend", true},  {"redeemed", "adjust", true},   {"cancelled", "cancel", false},
+    {"expired", "expire", false}, {"reversed", "reverse", true},
 };
 
 struct wanted {

@@ -71,9 +71,27 @@ static const char *member(json_object *row, const char *name)
     return value ? json_object_get_string(value) : NULL;
 }
 
+/* The discount; where currencies differ, each with its own. */
+static const char *discount(json_object *row, struct buf *text)
+{
+    json_object *money = json_object_object_get(row, "money");
+
+    if (member(row, "discount_minor") || !money)
+        return member(row, "discount_minor");
+    buf_clear(text);
+    for (size_t i = 0; i < json_count(money); i++) {
+        json_object *item = json_object_array_get_idx(money, i);
+        const char *currency = member(item, "currency");
+
+        buf_printf(text, "%s%s%s%s", i ? " + " : "", member(item, "discount_minor"), currency ? " " : "", currency ? currency : "");
+    }
+    return text->data;
+}
+
 static void print_table(json_object *items, const struct report_query *q)
 {
     const char *heads[COLUMNS + 3];
+    struct buf text = BUF_INIT;
     size_t head = 0;
     struct table t;
 
@@ -91,10 +109,11 @@ static void print_table(json_object *items, const struct report_query *q)
             table_add(&t, member(row, "coupon"));
         table_add(&t, member(row, "start"));
         for (size_t k = 0; k < COLUMNS; k++)
-            table_add(&t, member(row, columns[k].name));
+            table_add(&t, strcmp(columns[k].name, "discount_minor") == 0 ? discount(row, &text) : member(row, columns[k].name));
     }
     table_print(&t, stdout);
     table_release(&t);
+    buf_free(&text);
 }
 
 /* Print "refused: 4 sold_out, 1 user_cap_reached", summed over all rows. */

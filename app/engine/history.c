@@ -58,6 +58,8 @@ static void keep(struct walk *w)
     link->entry.order = arena_strdup(w->arena, link->entry.order);
     link->entry.metadata = arena_strdup(w->arena, link->entry.metadata);
     link->entry.code = arena_strdup(w->arena, link->entry.code);
+    link->entry.currency = arena_strdup(w->arena, link->entry.currency);
+    link->entry.shares = arena_strdup(w->arena, link->entry.shares);
     w->first = link;
     if (!w->end)
         w->end = link;

@@ -14,6 +14,7 @@
  * and may end all 1,000 redemptions of its user with it, by one of up to 0.5 kB each. So 1,000 requests make 8 MiB at most, if none is
  * decided after so many entries. */
 #define ENTRIES_MOST 4096
+#define BYTES_MOST (12u << 20) /* a document of the database has at most 16 MiB */
 #define EXPIRES_MOST 2048 /* of them, expiries before any request */
 
 bool op_reads_only(enum op_kind k)
@@ -27,6 +28,7 @@ static void own_strings(struct op *op, struct redemption *r)
     r->order = arena_strdup(op->arena, r->order);
     r->metadata = arena_strdup(op->arena, r->metadata);
     r->code = arena_strdup(op->arena, r->code);
+    price_copy(&r->price, op->arena);
 }
 
 static void own_held(struct op *op)
@@ -260,7 +262,7 @@ static bool is_outdated(const struct lane_work *p)
 /* The batch is full. */
 static bool is_full(const struct lane_work *p)
 {
-    return p->batch->count >= ENTRIES_MOST;
+    return p->batch->count >= ENTRIES_MOST || p->batch->arena.bytes >= BYTES_MOST;
 }
 
 /* The batch moved this redemption out of its user's list (the user was erased, or took again): the next batch finds it. */

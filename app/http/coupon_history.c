@@ -203,7 +203,7 @@ static void write_state(struct json *j, const struct entry *e)
 {
     enum slot_state after = entry_state(e->kind);
 
-    if (after == SLOT_STATE_COUNT)
+    if (after == SLOT_STATE_COUNT || e->kind == ENTRY_ADJUST)
         return;
     begin_change(j, "/state");
     json_string(j, state_before(e));

@@ -85,6 +85,14 @@ static const char *choices(struct arena *a, const char *const *names)
     return copy;
 }
 
+bool value_bool(struct json_object *o, const char *pointer, struct errors *e, int64_t *to)
+{
+    if (!json_object_is_type(o, json_type_boolean))
+        return wrong(e, pointer, "must be true or false");
+    *to = json_object_get_boolean(o);
+    return true;
+}
+
 bool value_enum(struct json_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to)
 {
     if (!json_object_is_type(o, json_type_string))
@@ -189,6 +197,9 @@ static void read_row(const struct field_row *row, struct json_object *o, const c
     case ROW_INT:
         value_int(o, row->min, row->max, pointer, e, member);
         break;
+    case ROW_BOOL:
+        value_bool(o, pointer, e, member);
+        break;
     case ROW_ENUM:
         value_enum(o, row->names, pointer, e, member);
         break;
@@ -261,6 +272,9 @@ static void write_row(const struct field_row *row, const void *base, struct json
         break;
     case ROW_INT:
         json_int(j, number);
+        break;
+    case ROW_BOOL:
+        json_raw(j, number ? "true" : "false");
         break;
     case ROW_ENUM:
         json_string(j, row->names[number]);

@@ -15,6 +15,7 @@
 enum row_type {
     ROW_STRING, /* const char *; bounds in characters */
     ROW_INT,    /* int64_t; bounds inclusive */
+    ROW_BOOL,   /* int64_t: 0 or 1 */
     ROW_ENUM,   /* int64_t: index into names[] */
     ROW_TIME,   /* int64_t UTC ms */
     ROW_JSON,   /* const char *: an object as RFC 8785 text, at most max bytes; NULL when it is {} */
@@ -61,6 +62,7 @@ void fields_canonical(const struct field_table *table, const void *from, struct 
 /* Each returns false and records the fault if o has another type or is out of bounds. */
 bool value_string(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to);
 bool value_int(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to);
+bool value_bool(struct json_object *o, const char *pointer, struct errors *e, int64_t *to);
 bool value_enum(struct json_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to);
 bool value_time(struct json_object *o, const char *pointer, struct errors *e, int64_t *to);
 bool value_json(struct json_object *o, int64_t max, const char *pointer, struct errors *e, const char **to);

@@ -35,7 +35,7 @@ handler code_resolve, code_find;
 handler user_erase, user_erase_named;
 /* redemptions.c */
 handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_receipt,
-    redemption_reserve, redemption_redeem, redemption_cancel, redemption_reverse;
+    redemption_reserve, redemption_redeem, redemption_cancel, redemption_reverse, redemption_adjust;
 /* redemption_list.c */
 handler redemption_list;
 /* redemption_search.c */

@@ -2,10 +2,12 @@
 #include "http/redemption_body.h"
 
 #include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "coupons/code.h"
 #include "http/csv.h"
+#include "http/money.h"
 #include "http/problem.h"
 #include "http/reply.h"
 
@@ -108,6 +110,29 @@ static const struct step_in step_start = {.reserve_s = COUPON_NULL};
 const struct field_table step_table = {step_rows, sizeof step_rows / sizeof step_rows[0], sizeof(struct step_in), &step_start,
                                        NULL};
 
+static const struct field_row reverse_rows[] = {{"keep_use", ROW_BOOL, offsetof(struct reverse_in, keep_use), 0, 0, .flags = 0}};
+static const struct reverse_in reverse_start = {.keep_use = 0};
+const struct field_table reverse_table = {reverse_rows, sizeof reverse_rows / sizeof reverse_rows[0], sizeof(struct reverse_in),
+                                          &reverse_start, NULL};
+const struct field_table cancel_table = {NULL, 0, sizeof(struct reverse_in), &reverse_start, NULL};
+
+static const struct field_row adjust_rows[] = {
+    {"discount_minor", ROW_INT, offsetof(struct adjust_in, discount_minor), 0, MONEY_MAX, .flags = 0},
+    ROW_ORDER(offsetof(struct adjust_in, order)),
+};
+static const struct adjust_in adjust_start = {.discount_minor = COUPON_NULL};
+
+static void check_adjust(const void *from, const char *pointer, struct errors *e)
+{
+    const struct adjust_in *in = from;
+
+    if (!in->order == (in->discount_minor == COUPON_NULL))
+        errors_add(e, pointer, in->order ? "must have only one of discount_minor and order" : "must have discount_minor or order");
+}
+
+const struct field_table adjust_table = {adjust_rows, sizeof adjust_rows / sizeof adjust_rows[0], sizeof(struct adjust_in), &adjust_start,
+                                         check_adjust};
+
 static const struct field_row user_rows[] = {ROW_USER(offsetof(struct user_in, user))};
 static const struct user_in user_start = {.user = NULL};
 const struct field_table user_table = {user_rows, sizeof user_rows / sizeof user_rows[0], sizeof(struct user_in), &user_start, NULL};
@@ -197,6 +222,25 @@ static void write_after(struct json *j, const struct redemption *redemption)
     json_end_object(j);
 }
 
+/* An item for each line of the order; no member without lines. */
+static void write_allocations(struct json *j, const char *shares)
+{
+    char *end;
+
+    if (!shares)
+        return;
+    json_key(j, "allocations");
+    json_begin_array(j);
+    for (int64_t item = 0; *shares; item++) {
+        json_begin_object(j);
+        json_key_int(j, "item", item);
+        json_key_int(j, "discount_minor", strtoll(shares, &end, 10));
+        json_end_object(j);
+        shares = *end ? end + 1 : end;
+    }
+    json_end_array(j);
+}
+
 static const char *shown_code(const struct request *r, const struct redemption *redemption)
 {
     return r->role == ROLE_REPORTING && redemption->state != SLOT_REDEEMED ? NULL : redemption->code;
@@ -222,7 +266,13 @@ void redemption_write(struct json *j, const struct request *r, const char *user,
     json_key_time_or_null(j, "reserved_until", redemption->reserved_until_ms);
     json_key_time_or_null(j, "valid_until", redemption->valid_until_ms);
     json_key_string(j, "order", redemption->order);
-    json_key_int(j, "discount_minor", redemption->discount_minor);
+    json_key_int(j, "discount_minor", redemption->price.discount_minor);
+    write_allocations(j, redemption->price.shares);
+    json_key(j, "money");
+    json_begin_array(j);
+    money_item(j, redemption->price.currency, redemption->price.discount_minor, redemption->price.order_minor);
+    json_end_array(j);
+    json_key_int(j, "version", redemption->price.version);
     json_key(j, "metadata");
     json_raw(j, redemption->metadata ? redemption->metadata : "{}");
     write_after(j, redemption);
@@ -289,7 +339,10 @@ void redemption_csv_at(struct buf *out, const struct request *r, const char *use
     put_time(out, redemption->reserved_until_ms);
     put_time(out, now.valid_until_ms);
     put_text(out, redemption->order);
-    put_int(out, true, redemption->discount_minor);
+    put_int(out, true, redemption->price.discount_minor);
+    put_text(out, redemption->price.currency);
+    put_int(out, true, redemption->price.order_minor);
+    put_int(out, true, redemption->price.version);
     put_text(out, redemption->metadata ? redemption->metadata : "{}");
     put_int(out, redemption->left != COUPON_NULL, redemption->left);
     put_int(out, true, redemption->day);

@@ -38,6 +38,17 @@ struct step_in {
     struct order *order;
 };
 
+/* Body of reverse; that of cancel has no members. */
+struct reverse_in {
+    int64_t keep_use; /* true: the user's use does not come back */
+};
+
+/* Body of adjust: one of both. */
+struct adjust_in {
+    int64_t discount_minor; /* COUPON_NULL: not given */
+    struct order *order;
+};
+
 /* Body of a look-up: which coupon has this code. */
 struct resolve_in {
     const char *code;
@@ -47,7 +58,7 @@ struct resolve_in {
 
 extern const struct field_table take_table;       /* of one request */
 extern const struct field_table take_item_table;  /* of a batch item: with key */
-extern const struct field_table step_table, resolve_table;
+extern const struct field_table step_table, reverse_table, cancel_table, adjust_table, resolve_table;
 
 /* For keys of role public, into the same structs: only the code and the order. The user is one who never takes anything, so the answer
  * reveals nothing about anybody. */
@@ -75,10 +86,11 @@ void redemption_write(struct json *j, const struct request *r, const char *user,
 void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms,
                          int64_t ends_ms);
 
-/* As CSV: the object's members in order, those of `after` as columns of their own; metadata is its JSON text, null an empty field. */
+/* As CSV: the object's members in order, those of `money` and `after` as columns of their own; metadata is its JSON text, null an empty
+ * field. */
 #define CSV_REDEMPTIONS                                                                                                \
     "id,coupon,user,slot,lane,code,state,from,ordinal,seq,at,reserved_until,valid_until,order,discount_minor,"         \
-    "metadata,left,day,user_total,user_day\r\n"
+    "currency,order_minor,version,metadata,left,day,user_total,user_day\r\n"
 /* Append a row under that header, as of at_ms. */
 void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms,
                        int64_t ends_ms);

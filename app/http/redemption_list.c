@@ -165,6 +165,7 @@ static void set_redemption(struct taking *t, const struct redemption *r, struct 
     t->redemption.order = arena_strdup(a, r->order);
     t->redemption.metadata = arena_strdup(a, r->metadata);
     t->redemption.code = arena_strdup(a, r->code);
+    price_copy(&t->redemption.price, a);
 }
 
 static void add_taking(struct walk *w, const struct batch *b, const struct entry *e)

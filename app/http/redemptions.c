@@ -257,26 +257,34 @@ enum handled redemption_receipt(struct request *r)
     return submit_get(r, got_for_receipt);
 }
 
-/* A key belongs to the call and the redemption: for another redemption it is another request. */
-static enum handled submit_step(struct request *r, enum slot_move move)
+static enum handled submit_step_of(struct request *r, struct step *s)
 {
-    const struct step_in *in = r->in;
-    struct step s = {.move = move, .key = r->key, .reserve_s = COUPON_NULL};
     int64_t lane;
 
     if (!read_receipt_asked(r))
         return refuse_receipt(r);
-    if (!read_id(r, &s.n, &s.g, &lane))
+    if (!read_id(r, &s->n, &s->g, &lane))
         return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
+    request_op(r, OP_STEP);
+    r->op.lane = lane;
+    r->op.redemption_step = *s;
+    return request_submit(r, decided);
+}
+
+/* A key belongs to the call and the redemption: for another redemption it is another request. */
+static enum handled submit_step(struct request *r, enum slot_move move)
+{
+    const struct step_in *in = move == MOVE_RESERVE || move == MOVE_REDEEM ? r->in : NULL;
+    struct step s = {.move = move, .key = r->key, .reserve_s = COUPON_NULL};
+
     if (in) {
         s.order = in->order;
         s.reserve_s = in->reserve_s;
         fingerprint_of(arena_printf(&r->arena, "%s %s", r->route->name, r->params[0]), &step_table, in, s.fingerprint);
     }
-    request_op(r, OP_STEP);
-    r->op.lane = lane;
-    r->op.redemption_step = s;
-    return request_submit(r, decided);
+    if (move == MOVE_REVERSE)
+        s.keep_use = ((const struct reverse_in *)r->in)->keep_use != 0;
+    return submit_step_of(r, &s);
 }
 
 enum handled redemption_reserve(struct request *r)
@@ -297,6 +305,15 @@ enum handled redemption_cancel(struct request *r)
 enum handled redemption_reverse(struct request *r)
 {
     return submit_step(r, MOVE_REVERSE);
+}
+
+enum handled redemption_adjust(struct request *r)
+{
+    const struct adjust_in *in = r->in;
+    struct step s = {.adjusts = true, .key = r->key, .order = in->order, .discount_minor = in->discount_minor, .reserve_s = COUPON_NULL};
+
+    fingerprint_of(arena_printf(&r->arena, "%s %s", r->route->name, r->params[0]), &adjust_table, in, s.fingerprint);
+    return submit_step_of(r, &s);
 }
 
 /* ---- batches ---- */

@@ -6,6 +6,7 @@
  * Beside refusals, which are in no ledger: they come within seconds, and as_of does not cover them
  * Quiet  a quiet lane's time advances by empty batches, which a reader requests without waiting
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #include "http/handlers.h"
 #include "http/key_limits.h"
 #include "http/list.h"
+#include "http/money.h"
 #include "http/problem.h"
 #include "http/refusals.h"
 #include "http/reply.h"
@@ -36,7 +38,7 @@ struct report {
     bool several, grouped;
     const char **ids;       /* ascending; none, for several: all */
     size_t id_count;
-    struct report_coupon *coupons; /* for several */
+    struct report_coupon *coupons; /* ascending by id */
     size_t coupon_count;
     int64_t *starts;        /* of the columns; then the end of the last one */
     const char **texts;     /* the starts, as written */
@@ -150,13 +152,19 @@ static bool read_coupons(struct request *r, struct report *p)
 
 static bool read_coupon(struct request *r, struct report *p)
 {
+    const struct coupon *c;
+
     if (!request_coupon(r))
         return false;
     if (path_query(&r->path, "coupon") || path_query(&r->path, "group"))
         return bad(r, "The query parameters coupon and group are only allowed on /coupons/-/reports.");
+    c = r->op.coupon_now;
     p->ids = arena_alloc(&r->arena, sizeof *p->ids);
     p->ids[0] = r->coupon;
     p->id_count = 1;
+    p->coupons = arena_alloc(&r->arena, sizeof *p->coupons);
+    *p->coupons = (struct report_coupon){.id = r->coupon, .lanes = c->lanes, .currency = c->discount.currency ? c->discount.currency : ""};
+    p->coupon_count = 1;
     return true;
 }
 
@@ -276,7 +284,7 @@ static bool too_many_rows(struct request *r, const struct report *p, size_t coup
 static bool read_sums(struct request *r, struct report *p)
 {
     const struct report_query q = {.ids = p->ids, .count = p->id_count, .grouped = p->grouped, .starts = p->starts,
-                                   .columns = p->columns, .cells_max = p->grouped ? ROWS_MAX : p->columns};
+                                   .columns = p->columns, .cells_max = ROWS_MAX, .coupons = p->coupons, .coupon_count = p->coupon_count};
 
     if (mongo_report(r->session, &q, &p->sums) != STORE_OK)
         return busy(r);
@@ -449,7 +457,12 @@ static void tick_quiet(struct request *r, const struct report *p)
 
 /* ---- writing ---- */
 
-#define COUNTS(X) X(issued) X(reserved) X(redeemed) X(cancelled) X(expired) X(reversed) X(discount_minor)
+#define COUNTS(X) X(issued) X(reserved) X(redeemed) X(cancelled) X(expired) X(reversed)
+
+struct money {
+    const char *currency; /* "": none */
+    int64_t discount_minor, order_minor; /* of a row */
+};
 
 /* Where rows go: a short report is the reply's body; a long one is sent in pieces. */
 struct rows {
@@ -458,6 +471,8 @@ struct rows {
     bool csv;
     struct json json;
     bool gone; /* the client is gone */
+    struct money *money; /* by currency, ascending: all that the report has any of; CSV has columns for each */
+    size_t currencies;
 };
 
 static void send_piece(struct rows *w, size_t least)
@@ -470,6 +485,81 @@ static void send_piece(struct rows *w, size_t least)
         reply_send(r, true);
     w->gone = !reply_stream(r, r->reply.body.data, r->reply.body.len);
     buf_clear(&r->reply.body);
+}
+
+static int by_currency(const void *a, const void *b)
+{
+    return strcmp(((const struct money *)a)->currency, ((const struct money *)b)->currency);
+}
+
+static int by_id(const void *key, const void *coupon)
+{
+    return strcmp(key, ((const struct report_coupon *)coupon)->id);
+}
+
+static const char *currency_of(const struct report *p, const struct report_group *g)
+{
+    const struct report_coupon *c = p->grouped ? bsearch(g->coupon, p->coupons, p->coupon_count, sizeof *c, by_id) : NULL;
+
+    return !p->grouped ? g->coupon : c ? c->currency : "";
+}
+
+static bool has_money(const struct report *p, const struct report_group *g)
+{
+    for (size_t i = 0; i < p->columns; i++)
+        if (g->counts[i].discount_minor || g->counts[i].order_minor)
+            return true;
+    return false;
+}
+
+/* Find the currencies that there is any money of. */
+static void find_currencies(struct rows *w)
+{
+    const struct report *p = w->report;
+    size_t count = 0;
+
+    w->money = arena_array(&w->request->arena, p->sums.count + 1, sizeof *w->money);
+    for (size_t i = 0; i < p->sums.count; i++)
+        if (has_money(p, &p->sums.groups[i]))
+            w->money[count++] = (struct money){.currency = currency_of(p, &p->sums.groups[i])};
+    qsort(w->money, count, sizeof *w->money, by_currency);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(w->money[i].currency, w->money[i - 1].currency) != 0)
+            w->money[w->currencies++] = w->money[i];
+}
+
+/* Add a group's money to the row. */
+static void add_money(struct rows *w, const struct report_group *g, size_t column)
+{
+    const struct money key = {.currency = currency_of(w->report, g)};
+    struct money *m = bsearch(&key, w->money, w->currencies, sizeof key, by_currency);
+
+    if (!m)
+        return;
+    m->discount_minor += g->counts[column].discount_minor;
+    m->order_minor += g->counts[column].order_minor;
+}
+
+static const char *shown_currency(const struct money *m)
+{
+    return *m->currency ? m->currency : NULL;
+}
+
+/* The discount, unless the row has money of several currencies: then null, or an empty field. */
+static void write_discount(struct rows *w)
+{
+    struct buf *out = &w->request->reply.body;
+    int64_t discount_minor = 0;
+    size_t count = 0;
+
+    for (size_t i = 0; i < w->currencies; i++) {
+        discount_minor += w->money[i].discount_minor;
+        count += w->money[i].discount_minor || w->money[i].order_minor;
+    }
+    if (!w->csv)
+        json_key_int_or_null(&w->json, "discount_minor", count <= 1, discount_minor);
+    else if (count <= 1)
+        buf_int(out, discount_minor);
 }
 
 static void write_row(struct rows *w, const char *coupon, size_t column, const struct report_counts *counts,
@@ -486,6 +576,12 @@ static void write_row(struct rows *w, const char *coupon, size_t column, const s
 #define X(name) json_key_int(j, #name, counts->name);
         COUNTS(X)
 #undef X
+        write_discount(w);
+        json_key(j, "money");
+        json_begin_array(j);
+        for (size_t i = 0; i < w->currencies; i++)
+            money_item(j, shown_currency(&w->money[i]), w->money[i].discount_minor, w->money[i].order_minor);
+        json_end_array(j);
         json_key_int(j, "refused", refusals_total(refused));
         json_key(j, "refusals");
         refusals_put(j, refused);
@@ -500,24 +596,37 @@ static void write_row(struct rows *w, const char *coupon, size_t column, const s
         COUNTS(X)
 #undef X
         buf_putc(out, ',');
+        write_discount(w);
+        buf_putc(out, ',');
         buf_int(out, refusals_total(refused));
         for (int i = 0; i < CPN_REFUSAL_COUNT; i++) {
             buf_putc(out, ',');
             buf_int(out, refused->of[i]);
         }
+        for (size_t i = 0; i < w->currencies; i++)
+            buf_printf(out, ",%" PRId64 ",%" PRId64, w->money[i].discount_minor, w->money[i].order_minor);
         buf_puts(out, "\r\n");
     }
     send_piece(w, PIECE_BYTES);
 }
 
-/* g NULL: it has nothing. */
-static void write_group(struct rows *w, const char *coupon, const struct report_group *g)
+/* Write the rows of the groups together; none: they have nothing. */
+static void write_sum(struct rows *w, const char *coupon, const struct report_group *groups, size_t count)
 {
-    static const struct report_counts no_counts;
-    static const struct refusal_counts no_refusals;
+    for (size_t i = 0; i < w->report->columns && !w->gone; i++) {
+        struct report_counts counts = {0};
+        struct refusal_counts refused = {{0}};
 
-    for (size_t i = 0; i < w->report->columns && !w->gone; i++)
-        write_row(w, coupon, i, g ? &g->counts[i] : &no_counts, g && g->refused ? &g->refused[i] : &no_refusals);
+        for (size_t k = 0; k < w->currencies; k++)
+            w->money[k].discount_minor = w->money[k].order_minor = 0;
+        for (size_t k = 0; k < count; k++) {
+            report_counts_add(&counts, &groups[k].counts[i]);
+            if (groups[k].refused)
+                refusal_counts_add(&refused, &groups[k].refused[i]);
+            add_money(w, &groups[k], i);
+        }
+        write_row(w, coupon, i, &counts, &refused);
+    }
 }
 
 /* Merge the coupons and those with totals: both ascend. */
@@ -532,13 +641,13 @@ static void write_groups(struct rows *w)
 
         while (c < p->coupon_count && (order = g ? strcmp(p->coupons[c].id, g->coupon) : -1) < 0 && !w->gone) {
             if (!p->coupons[c].deleted)
-                write_group(w, p->coupons[c].id, NULL);
+                write_sum(w, p->coupons[c].id, NULL, 0);
             c++;
         }
         if (c < p->coupon_count && order == 0)
             c++;
         if (g)
-            write_group(w, g->coupon, g);
+            write_sum(w, g->coupon, g, 1);
     }
 }
 
@@ -549,7 +658,7 @@ static void write_rows(struct rows *w)
     if (p->grouped)
         write_groups(w);
     else
-        write_group(w, NULL, p->sums.count ? &p->sums.groups[0] : NULL);
+        write_sum(w, NULL, p->sums.groups, p->sums.count);
 }
 
 static void write_as_of(struct json *j, const struct report *p)
@@ -593,9 +702,14 @@ static void write_csv(struct rows *w)
 #define X(name) buf_puts(out, "," #name);
     COUNTS(X)
 #undef X
-    buf_puts(out, ",refused");
+    buf_puts(out, ",discount_minor,refused");
     for (int i = 0; i < CPN_REFUSAL_COUNT; i++)
         buf_printf(out, ",%s", refusal_name((enum cpn_refusal)i));
+    for (size_t i = 0; i < w->currencies; i++) {
+        const char *currency = *w->money[i].currency ? w->money[i].currency : "none";
+
+        buf_printf(out, ",discount_minor_%s,order_minor_%s", currency, currency);
+    }
     buf_puts(out, "\r\n");
     write_rows(w);
 }
@@ -605,6 +719,7 @@ static enum handled reply_report(struct request *r, const struct report *p)
     struct rows w = {.request = r, .report = p, .csv = accept_prefers_csv(r)};
     char text[CLOCK_TEXT_SIZE];
 
+    find_currencies(&w);
     reply_header(r, "Vary", "Accept");
     reply_header(r, "Cache-Control", "no-store");
     if (p->at_ms)

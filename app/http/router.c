@@ -124,10 +124,12 @@ const struct route routes[] = {
      KEY | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &step_table},
     {"redemption_redeem", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/redeem", redemption_redeem, S | O,
      KEY | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &step_table},
-    {"redemption_cancel", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/cancel", redemption_cancel, S | O, 0,
-     BODY_NONE, 0, NULL},
-    {"redemption_reverse", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reverse", redemption_reverse, S | O, 0,
-     BODY_NONE, 0, NULL},
+    {"redemption_cancel", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/cancel", redemption_cancel, S | O,
+     ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &cancel_table},
+    {"redemption_reverse", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reverse", redemption_reverse, S | O,
+     ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &reverse_table},
+    {"redemption_adjust", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/adjust", redemption_adjust, S | O,
+     KEY, BODY_JSON, BODY_MAX, &adjust_table},
 
     {"user_get", METHOD_GET, "/coupons/{coupon}/users/{user}", user_get, S | R | O, 0, BODY_NONE, 0, NULL},
 };

@@ -104,6 +104,8 @@ static void write_redemption(struct lines *l, const struct redemption *redemptio
     redemption_write(&j, l->request, l->user_state->user, &shown);
     if (redemption->first_order && *redemption->first_order)
         json_key_string(&j, "first_order", redemption->first_order);
+    if (!sodium_is_zero(redemption->numbers, sizeof redemption->numbers))
+        write_hex(&j, "numbers", redemption->numbers, sizeof redemption->numbers);
     json_key(&j, "calls");
     json_begin_array(&j);
     write_call(&j, redemption->key, redemption->fingerprint);
@@ -111,6 +113,8 @@ static void write_redemption(struct lines *l, const struct redemption *redemptio
         write_call(&j, redemption->earlier[i].key, redemption->earlier[i].fingerprint);
     write_call(&j, redemption->extended_key, redemption->extended_fingerprint);
     write_call(&j, redemption->spent_key, redemption->spent_fingerprint);
+    for (size_t i = 0; i < redemption->adjusted_count; i++)
+        write_call(&j, redemption->adjusted[i].key, redemption->adjusted[i].fingerprint);
     json_end_array(&j);
     end_line(l, &j);
 }
@@ -179,8 +183,12 @@ static void write_entry(struct lines *l, const struct batch *b, const struct ent
     json_key(&j, "metadata");
     json_raw(&j, e->metadata ? e->metadata : "{}");
     json_key_string(&j, "code", e->code);
+    if (e->shares)
+        json_key_string(&j, "shares", e->shares);
     if (!sodium_is_zero(e->fingerprint, sizeof e->fingerprint))
         write_hex(&j, "fingerprint", e->fingerprint, sizeof e->fingerprint);
+    if (!sodium_is_zero(e->numbers, sizeof e->numbers))
+        write_hex(&j, "numbers", e->numbers, sizeof e->numbers);
     end_line(l, &j);
 }
 

@@ -91,7 +91,14 @@ static const struct bson_field who_rows[] = {
     BSON_FIELD("m", BSON_FIELD_TEXT, struct entry, metadata, true, 0),
     BSON_FIELD("c", BSON_FIELD_TEXT, struct entry, code, true, 0),
     BSON_FIELD("f", BSON_FIELD_BYTES, struct entry, fingerprint, true, 0),
+    BSON_FIELD("n", BSON_FIELD_BYTES, struct entry, numbers, true, 0),
+    BSON_FIELD("s", BSON_FIELD_TEXT, struct entry, shares, true, 0),
 };
+
+const char *codec_who_member(size_t i)
+{
+    return i < sizeof who_rows / sizeof *who_rows ? who_rows[i].name : NULL;
+}
 
 /* from_n, beside `from`: with slots it is always the slot itself, and left out. */
 static void put_from_n(bson_t *doc, uint32_t from, int64_t from_n, int64_t n)
@@ -442,7 +449,7 @@ bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
     bson_iter_t who, e;
 
     if (!get_ledger_id(doc, &named.coupon, &named.lane, &named.head.seq) || !find_time(doc, "at", &named.head.at_ms) ||
-        !find_document(doc, "day", &day) || !find_time(&day, "start", &named.head.day_ms))
+        !find_exact(doc, "v", &named.head.version) || !find_document(doc, "day", &day) || !find_time(&day, "start", &named.head.day_ms))
         return false;
     if (!bson_has_field(doc, "who"))
         return true;

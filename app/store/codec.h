@@ -65,9 +65,12 @@ bool codec_head_get(const bson_t *doc, struct head *h);
 struct named_entry {
     const char *coupon; /* borrowed from the document */
     int64_t lane, index;
-    struct head head;   /* seq, at_ms and day_ms alone */
+    struct head head;   /* seq, at_ms, version and day_ms alone */
     struct entry entry; /* in the arena */
 };
+/* The members of a row of who[] that name somebody, or what they did: NULL after the last. Erasing removes them all. */
+const char *codec_who_member(size_t i);
+
 /* Give take() each entry of a batch's document that has a name which wants() wants. only: the document has the entries of these names, and
  * no others. */
 bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,

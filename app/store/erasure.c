@@ -7,6 +7,7 @@
  * Repeats  change nothing
  * Damage   a batch that cannot be read is passed over, and the note stays: when it can be read again, whoever comes next finishes
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,10 +121,9 @@ static void put_other_aliases(bson_t *doc, const bson_t *erasing, const char *al
 
 static void put_update(bson_t *updates, size_t k, const struct emptying *e, const char *alias, const struct term_key *key, bool last)
 {
-    static const char *const names[] = {"who.$[x].u", "who.$[x].o", "who.$[x].m", "who.$[x].c", "who.$[x].f"};
     bson_t update, sub, set = BSON_INITIALIZER, unset, filters, filter;
     const struct batch *b = e->batch;
-    char buffer[16];
+    char buffer[16], path[32];
 
     for (size_t i = 0; i < b->count; i++)
         if ((entry_members[b->entries[i].kind] & HAS_USER) && strcmp(b->entries[i].alias, alias) == 0)
@@ -143,8 +143,10 @@ static void put_update(bson_t *updates, size_t k, const struct emptying *e, cons
     if (!bson_empty(&set))
         BSON_APPEND_DOCUMENT(&sub, "$set", &set);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &unset);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        BSON_APPEND_INT32(&unset, names[i], 1);
+    for (size_t i = 0; codec_who_member(i); i++) {
+        snprintf(path, sizeof path, "who.$[x].%s", codec_who_member(i));
+        BSON_APPEND_INT32(&unset, path, 1);
+    }
     if (!bson_has_field(&set, "terms"))
         BSON_APPEND_INT32(&unset, "terms", 1);
     if (last && !bson_has_field(&set, "erasing"))

@@ -419,6 +419,7 @@ struct report_coupon {
     bool deleted;
     int64_t lanes;
     int64_t seq; /* of lane 0's batch that set the definition */
+    const char *currency; /* "": it names none */
 };
 /* Those of ids that ever existed, or all (count 0) whose ids begin with prefix (NULL: any), ascending by id. */
 enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, const char *prefix, struct arena *a,
@@ -443,7 +444,9 @@ enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t fro
 struct report_query {
     const char *const *ids; /* ascending */
     size_t count;           /* 0: all coupons */
-    bool grouped;           /* a row of sums per coupon that has any; otherwise one for all, its coupon "" */
+    bool grouped;           /* a row of sums per coupon that has any; otherwise one per currency, which is in place of the coupon */
+    const struct report_coupon *coupons; /* ascending by id, where not grouped; of others the currency is "" */
+    size_t coupon_count;
     const int64_t *starts;  /* of the columns, ascending; starts[columns] is the end of the last one */
     size_t columns;
     size_t cells_max;

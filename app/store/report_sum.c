@@ -23,7 +23,7 @@
 
 #define TRIMMED_GROUPS 100 /* with more, free memory goes back to the system */
 
-/* One coupon's sums, of the columns that the slice touches. */
+/* Sums of a group, a coupon or a currency, of the columns that the slice touches. */
 struct sum {
     char coupon[COUPON_ID_MAX + 1];
     UT_hash_handle hh;
@@ -71,6 +71,20 @@ static size_t column_at(struct slice *s, int64_t at_ms)
     return s->column - s->first;
 }
 
+static int compare_id(const void *key, const void *coupon)
+{
+    return strcmp(key, ((const struct report_coupon *)coupon)->id);
+}
+
+/* The group that the coupon is summed in. */
+static const char *group_of(const struct report_query *q, const char *coupon)
+{
+    const struct report_coupon *c =
+        q->coupon_count && !q->grouped ? bsearch(coupon, q->coupons, q->coupon_count, sizeof *c, compare_id) : NULL;
+
+    return q->grouped ? coupon : c ? c->currency : "";
+}
+
 static struct sum *sum_of(struct slice *s, const char *coupon)
 {
     struct sum *found = s->last;
@@ -108,7 +122,7 @@ static bool totals_row(const bson_t *doc, void *context)
         return false;
     if (s->too_many)
         return true;
-    sum = sum_of(s, q->grouped ? t.coupon : "");
+    sum = sum_of(s, group_of(q, t.coupon));
     if (!sum)
         return true;
     report_counts_add(&sum->counts[column_at(s, t.quarter_ms)], &t.counts);
@@ -126,7 +140,7 @@ static bool refusals_row(const bson_t *doc, void *context)
         log_unreadable("refusals", doc);
         return true;
     }
-    sum = s->too_many ? NULL : sum_of(s, s->query->grouped ? row.coupon : "");
+    sum = s->too_many ? NULL : sum_of(s, group_of(s->query, row.coupon));
     if (!sum)
         return true;
     if (!sum->refused)

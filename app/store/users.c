@@ -263,7 +263,7 @@ static enum store_status stream_user(struct session *session, const bson_t *filt
         "aggregate", "ledger",
         "pipeline", "[",
             "{", "$match", BCON_DOCUMENT(filter), "}",
-            "{", "$project", "{", "at", BCON_INT32(1), "day", BCON_INT32(1), "e", BCON_INT32(1),
+            "{", "$project", "{", "at", BCON_INT32(1), "v", BCON_INT32(1), "day", BCON_INT32(1), "e", BCON_INT32(1),
                 "who", "{", "$cond", "[", "{", "$isArray", "$who", "}",
                     "{", "$filter", "{", "input", "$who", "cond", IS_OF_USER(user), "}", "}",
                     "$who", "]", "}", "}", "}",

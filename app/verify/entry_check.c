@@ -64,7 +64,8 @@ static const struct {
     [ENTRY_EXPIRE] = {FROM(SLOT_ISSUED) | FROM(SLOT_RESERVED), MOVE_EXPIRE},
     [ENTRY_REVERSE] = {FROM(SLOT_REDEEMED), MOVE_REVERSE},
     [ENTRY_RETIRE] = {FROM(SLOT_FREE), MOVE_RETIRE},
-    [ENTRY_FORGET] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT}, /* the state stays */
+    [ENTRY_ADJUST] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT}, /* in these two the state stays */
+    [ENTRY_FORGET] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT},
 };
 
 static bool permits(enum slot_state state, enum entry_kind kind)
@@ -198,6 +199,43 @@ static bool says_end(const struct entry *e, const struct redemption *about)
     return about->state == SLOT_ISSUED || (e->kind == ENTRY_SPEND && about->from);
 }
 
+static void expect_price(struct replay *r, const struct batch *b, const struct entry *e, const struct price *price)
+{
+    expect_int(r, b, "discount_minor", price->discount_minor, e->discount_minor);
+    expect_int(r, b, "order_minor", price->order_minor, e->order_minor);
+}
+
+/* What is priced is priced by the definition in force. Only a hold's price may be an older one's: then it stands as it is. */
+static void check_version(struct replay *r, const struct batch *b, const struct entry *e, const struct price *held)
+{
+    int64_t version = e->version ? e->version : b->head.version;
+
+    if (!r->definition || version == r->definition->version)
+        return;
+    if (!held || version != held->version)
+        expect_int(r, b, "version", r->definition->version, version);
+    else
+        expect_price(r, b, e, held);
+}
+
+/* An adjustment replaces the present price: by one of the definition in force, or by a lower discount alone. */
+static void check_adjustment(struct replay *r, const struct batch *b, const struct entry *e, const struct redemption *about)
+{
+    const struct price *present = &about->price;
+    int64_t version = e->version ? e->version : b->head.version;
+
+    expect_int(r, b, "held_minor", present->discount_minor, e->held_minor);
+    expect_int(r, b, "held_order_minor", present->order_minor, e->held_order_minor);
+    if (about->adjusted_count >= USER_STATE_ADJUSTMENTS_MAX)
+        entry_drift(r, b, "adjustments", "32 at most", "one more");
+    if (!r->definition || version == r->definition->version)
+        return;
+    expect_int(r, b, "version", present->version, version);
+    expect_int(r, b, "order_minor", present->order_minor, e->order_minor);
+    if (e->discount_minor > present->discount_minor)
+        entry_drift(r, b, "discount_minor", "a lower one", "a higher one");
+}
+
 /* Check what the entry repeats of its redemption. */
 static void check_repeated(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e,
                            const struct redemption *about)
@@ -208,13 +246,19 @@ static void check_repeated(struct replay *r, const struct live_user *u, const st
     if (entry_members[e->kind] & HAS_SINCE)
         expect_int(r, b, "since", about->last_seq, e->since);
     if (e->kind == ENTRY_SPEND)
-        expect_int(r, b, "held_minor", about->discount_minor, e->held_minor);
+        expect_int(r, b, "held_minor", about->price.discount_minor, e->held_minor);
     else if (entry_ends(e))
-        expect_int(r, b, "discount_minor", about->discount_minor, e->discount_minor);
+        expect_price(r, b, e, &about->price);
+    if (e->keep_use && e->kind != ENTRY_REVERSE)
+        entry_drift(r, b, "keep_use", "only of a reversal", entry_kind_name(e->kind));
     if (entry_members[e->kind] & HAS_SAME_DAY)
         expect_int(r, b, "same_day", about->day_ms == b->head.day_ms, e->same_day);
     if (entry_ends(e) || e->kind == ENTRY_SPEND)
         expect_int(r, b, "ends", says_end(e, about) ? coupon_ends(r->definition) : 0, e->ends_ms);
+    if (e->kind == ENTRY_ADJUST)
+        check_adjustment(r, b, e, about);
+    if (e->kind == ENTRY_SPEND)
+        check_version(r, b, e, e->was == SLOT_RESERVED ? &about->price : NULL);
     if (falls_back)
         expect_int(r, b, "valid_until", base->valid_until_ms, e->valid_until_ms);
     if (e->kind != ENTRY_EXTEND)
@@ -287,8 +331,10 @@ void check_user(struct replay *r, const struct live_user *u, const struct batch 
         entry_drift(r, b, "alias", "of nobody: erased before", e->alias);
     expect_int(r, b, "before", u->user_state.seq, e->before);
     check_key(r, u, b, e);
-    if (entry_makes(e->kind))
+    if (entry_makes(e->kind)) {
         check_id(r, b, e);
+        check_version(r, b, e, NULL);
+    }
     if (e->kind == ENTRY_ERASE)
         check_erasure(r, u, b);
     else if (!is_taking(e))

@@ -60,20 +60,33 @@ void kept_users_release(struct kept_users *t)
 
 /* ---- from what is kept, and back ---- */
 
-static void revive_keys(const struct kept_redemption *from, struct redemption *to, struct arena *a)
+static size_t count_keys(const struct kept_redemption *r, enum key_of of)
 {
-    struct extension *earlier;
     size_t count = 0;
 
-    for (const struct kept_key *k = from->later; k; k = k->next)
-        count += !k->spends;
+    for (const struct kept_key *k = r->later; k; k = k->next)
+        count += k->of == of;
+    return count;
+}
+
+static void revive_keys(const struct kept_redemption *from, struct redemption *to, struct arena *a)
+{
+    size_t count = count_keys(from, KEY_OF_EXTENSION), adjusted = count_keys(from, KEY_OF_ADJUSTMENT);
+    struct adjustment *adjustments;
+    struct extension *earlier;
+
     if (!from->later)
         return;
     earlier = arena_array(a, count + 1, sizeof *earlier);
     to->earlier = earlier;
     to->earlier_count = count ? count - 1 : 0; /* the last one is the redemption's own */
+    adjustments = arena_array(a, adjusted + 1, sizeof *adjustments);
+    to->adjusted = adjustments;
+    to->adjusted_count = adjusted;
     for (const struct kept_key *k = from->later; k; k = k->next) {
-        if (k->spends)
+        if (k->of == KEY_OF_ADJUSTMENT)
+            memcpy(adjustments[--adjusted].key, k->key, KEY_HASH_LEN);
+        else if (k->of == KEY_OF_SPENDING)
             memcpy(to->spent_key, k->key, KEY_HASH_LEN);
         else if (--count == to->earlier_count)
             memcpy(to->extended_key, k->key, KEY_HASH_LEN);
@@ -87,29 +100,30 @@ static void revive(const struct kept_redemption *from, struct redemption *to)
     *to = (struct redemption){
         .n = from->n, .g = from->g, .from_n = from->from_n, .from = from->from, .last_seq = from->last_seq, .at_ms = from->at_ms,
         .day_ms = from->day_ms, .ended_ms = from->ended_ms, .reserved_until_ms = from->reserved_until_ms,
-        .valid_until_ms = from->valid_until_ms, .discount_minor = from->discount_minor, .state = from->state,
+        .valid_until_ms = from->valid_until_ms, .state = from->state,
+        .price = {.discount_minor = from->discount_minor, .order_minor = from->order_minor, .version = from->version},
     };
     memcpy(to->key, from->key, KEY_HASH_LEN);
 }
 
 static const uint8_t no_key[KEY_HASH_LEN];
 
-static bool has_key(const struct kept_redemption *r, const uint8_t key[KEY_HASH_LEN], bool spends)
+static bool has_key(const struct kept_redemption *r, const uint8_t key[KEY_HASH_LEN], enum key_of of)
 {
     for (const struct kept_key *k = r->later; k; k = k->next)
-        if (k->spends == spends && memcmp(k->key, key, KEY_HASH_LEN) == 0)
+        if (k->of == of && memcmp(k->key, key, KEY_HASH_LEN) == 0)
             return true;
     return memcmp(key, no_key, KEY_HASH_LEN) == 0;
 }
 
-static void keep_key(struct kept_users *t, struct kept_redemption *r, const uint8_t key[KEY_HASH_LEN], bool spends)
+static void keep_key(struct kept_users *t, struct kept_redemption *r, const uint8_t key[KEY_HASH_LEN], enum key_of of)
 {
     struct kept_key *k;
 
-    if (has_key(r, key, spends))
+    if (has_key(r, key, of))
         return;
     k = arena_alloc(&t->arena, sizeof *k);
-    *k = (struct kept_key){.next = r->later, .spends = spends};
+    *k = (struct kept_key){.next = r->later, .of = (uint8_t)of};
     memcpy(k->key, key, KEY_HASH_LEN);
     r->later = k;
 }
@@ -120,13 +134,16 @@ static void keep(struct kept_users *t, const struct redemption *from, struct kep
     *to = (struct kept_redemption){
         .n = from->n, .from_n = from->from_n, .last_seq = from->last_seq, .at_ms = from->at_ms, .day_ms = from->day_ms,
         .ended_ms = from->ended_ms, .reserved_until_ms = from->reserved_until_ms, .valid_until_ms = from->valid_until_ms,
-        .discount_minor = from->discount_minor, .g = from->g, .from = from->from, .later = later, .state = from->state,
+        .discount_minor = from->price.discount_minor, .order_minor = from->price.order_minor, .version = from->price.version,
+        .g = from->g, .from = from->from, .later = later, .state = from->state,
     };
     memcpy(to->key, from->key, KEY_HASH_LEN);
     for (size_t i = 0; i < from->earlier_count; i++)
-        keep_key(t, to, from->earlier[i].key, false);
-    keep_key(t, to, from->extended_key, false);
-    keep_key(t, to, from->spent_key, true);
+        keep_key(t, to, from->earlier[i].key, KEY_OF_EXTENSION);
+    keep_key(t, to, from->extended_key, KEY_OF_EXTENSION);
+    keep_key(t, to, from->spent_key, KEY_OF_SPENDING);
+    for (size_t i = 0; i < from->adjusted_count; i++)
+        keep_key(t, to, from->adjusted[i].key, KEY_OF_ADJUSTMENT);
 }
 
 /* ---- within a batch ---- */

@@ -19,11 +19,11 @@
 struct kept_key {
     struct kept_key *next; /* the call before */
     uint8_t key[KEY_HASH_LEN];
-    bool spends;           /* otherwise it extended the hold */
+    uint8_t of;            /* enum key_of: EXTENSION, SPENDING or ADJUSTMENT */
 };
 
 struct kept_redemption {
-    int64_t n, from_n, last_seq, at_ms, day_ms, ended_ms, reserved_until_ms, valid_until_ms, discount_minor;
+    int64_t n, from_n, last_seq, at_ms, day_ms, ended_ms, reserved_until_ms, valid_until_ms, discount_minor, order_minor, version;
     uint32_t g, from;
     uint8_t key[KEY_HASH_LEN];
     struct kept_key *later;

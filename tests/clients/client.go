@@ -57,7 +57,7 @@ func main() {
 	redeemed, err := shop.RedemptionRedeemWithResponse(ctx, id, held.JSON201.Id, &api.RedemptionRedeemParams{IdempotencyKey: "redeem"},
 		api.Step{})
 	must(err)
-	reversed, err := shop.RedemptionReverseWithResponse(ctx, id, held.JSON201.Id, &api.RedemptionReverseParams{})
+	reversed, err := shop.RedemptionReverseWithResponse(ctx, id, held.JSON201.Id, &api.RedemptionReverseParams{}, api.RedemptionReverseJSONRequestBody{})
 	must(err)
 	refused, err := shop.RedemptionTakeWithResponse(ctx, id+"-never", &api.RedemptionTakeParams{IdempotencyKey: "never"},
 		api.Taking{User: "u-1"})

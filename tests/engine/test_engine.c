@@ -157,7 +157,8 @@ static void tell(struct scenario *s, const struct told *t)
 static void record(struct client *c, struct told *t, const struct op *op)
 {
     t->r = op->outcome.redemption;
-    t->r.order = t->r.metadata = t->r.code = t->r.first_order = NULL;
+    t->r.order = t->r.metadata = t->r.code = t->r.first_order = t->r.price.currency = t->r.first_price.currency = t->r.price.shares =
+        t->r.first_price.shares = NULL;
     if (strcmp(t->user, "u8") != 0)
         tell(c->s, t);
 }
@@ -226,7 +227,9 @@ static void step(struct client *c, struct arena *a, const char *key)
     op.lane = t.r.n < 0 ? t.r.lane : 0;
     op.redemption_step = (struct step){.n = t.r.n, .g = t.r.g, .move = moves[next_random(&c->random) % 5],
                                   .reserve_s = next_random(&c->random) % 2 ? 0 : COUPON_NULL};
-    if (op.redemption_step.move == MOVE_RESERVE || op.redemption_step.move == MOVE_REDEEM)
+    op.redemption_step.adjusts = next_random(&c->random) % 6 == 0;
+    op.redemption_step.keep_use = op.redemption_step.move == MOVE_REVERSE && next_random(&c->random) % 3 == 0;
+    if (op.redemption_step.adjusts || op.redemption_step.move == MOVE_RESERVE || op.redemption_step.move == MOVE_REDEEM)
         op.redemption_step.key = key;
     op.by = op.redemption_step.key ? operator_of(key) : op.redemption_step.move == MOVE_REVERSE ? OPERATOR : NULL;
     snprintf(t.key, sizeof t.key, "%s", key);
@@ -606,7 +609,7 @@ static void compare_user_state(const struct scenario *s, const struct user_state
         same = a->n == b->n && a->g == b->g && a->state == b->state && a->ordinal == b->ordinal && a->seq == b->seq &&
                a->left == b->left && a->user == b->user && a->ended_ms == b->ended_ms && a->from == b->from &&
                a->from_n == b->from_n && a->last_seq == b->last_seq && a->reserved_until_ms == b->reserved_until_ms &&
-               a->discount_minor == b->discount_minor && memcmp(a->spent_key, b->spent_key, KEY_HASH_LEN) == 0 &&
+               a->price.discount_minor == b->price.discount_minor && a->price.version == b->price.version && memcmp(a->spent_key, b->spent_key, KEY_HASH_LEN) == 0 &&
                memcmp(a->extended_key, b->extended_key, KEY_HASH_LEN) == 0 && a->earlier_count == b->earlier_count &&
                !a->code == !b->code;
     }

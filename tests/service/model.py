@@ -67,6 +67,7 @@ class Redemption:
     held: object = None  # the last hold on it
     extended: int = 0
     issued: bool = False  # before anything else
+    numbers: dict = None  # by which a hold was priced
 
     def __post_init__(self):
         self.issued = self.state == "issued"
@@ -92,6 +93,44 @@ class Known:
     call: tuple
     status: int
     body: dict
+
+
+PRICE = ("discount_minor", "allocations", "money", "version")
+NOT_PRICED = {"discount_minor": 0, "money": []}
+
+
+def has_numbers(order):
+    return bool(order) and any(order.get(k) not in (None, []) for k in ("amount_minor", "currency", "items"))
+
+
+def numbers_of(order):
+    """What of an order is no name: another order with the same is the same in money."""
+    return {k: v for k, v in order.items() if k != "id"}
+
+
+def price_of(d, version, order, given):
+    """What an answer says of money."""
+    order = order or {}
+    amount = order.get("amount_minor")
+    if amount is None:
+        amount = sum(line["amount_minor"] for line in order.get("items") or [])
+    currency = order.get("currency") or d.get("currency")
+    money = [{"currency": currency, "discount_minor": given, "order_minor": amount}] if given or amount else []
+    lines = {"allocations": shares_of(d, order["items"], given)} if order.get("items") else {}
+    return {"discount_minor": given, "money": money, "version": version, **lines}
+
+
+def shares_of(d, items, given):
+    """By largest remainder among the lines that the discount applies to."""
+    only = d.get("only") or {}
+    chosen = bool(only.get("categories") or only.get("skus"))
+    weights = [line["amount_minor"] if not chosen or line.get("category") in only["categories"] or line.get("sku") in only["skus"] else 0
+               for line in items]
+    total = sum(weights) or 1
+    shares = [given * w // total for w in weights]
+    for i in sorted(range(len(items)), key=lambda i: (-(given * weights[i] % total), i))[:given - sum(shares)]:
+        shares[i] += 1
+    return [{"item": i, "discount_minor": s} for i, s in enumerate(shares)]
 
 
 class Refused(Exception):
@@ -135,7 +174,7 @@ def discount_of(d, order):
 
 class Coupon:
     def __init__(self, definition):
-        self.id, self.d = definition["id"], definition
+        self.id, self.d, self.version = definition["id"], definition, 1
         self.slots, self.by_code, self.by_n = [], {}, {}
         self.takings, self.by_id = [], {}  # takings: redemptions that left free and still count, by whomever
         self.erased = set()                # ids of users who were erased
@@ -290,8 +329,10 @@ class Coupon:
             r = slot.holder
             if state == "issued":
                 return Answer(200, body=r.shown())
-            return self.hold(at, r, key, call, order, reserve_s, given) if state == "reserved" else self.spend(at, r, key, call, order, given)
-        fresh = dict(at=at, user=user, state=state, order=order, reserve_s=reserve_s, metadata=metadata or {}, given=given)
+            return self.hold(at, r, key, call, order, reserve_s, given) if state == "reserved" else \
+                self.spend(at, r, key, call, order, self.price(order, given))
+        fresh = dict(at=at, user=user, state=state, order=order, reserve_s=reserve_s, metadata=metadata or {},
+                     price=self.price(order, given) if state != "issued" else {**NOT_PRICED, "version": self.version})
         return Answer(201, check=lambda body: self.taken(body, slot, fresh), after=self.remember(user, key, call))
 
     def find_order(self, user, code, order):
@@ -337,6 +378,7 @@ class Coupon:
             match = re.fullmatch(rf"L{lane}-(\d+)-([1-9]\d*)", body["id"])
             assert match and int(match[1]) == body["seq"] and body["id"] not in self.by_id, f"id {body['id']}, seq {body['seq']}"
         r = Redemption(f["user"], f["state"], body, slot)
+        r.numbers = numbers_of(f["order"]) if has_numbers(f["order"]) else None
         self.takings.append(r)
         self.by_id[body["id"]] = r
         self.uses.setdefault(f["user"], []).append(r)
@@ -418,7 +460,7 @@ class Coupon:
     def check_body(self, body, r, f, more):
         times = {k: more.pop(k) for k in ("reserved_until", "valid_until")}
         want = {"coupon": self.id, "user": r.user, "lane": self.lane_of(r.user), "state": r.state, "order": (f["order"] or {}).get("id"),
-                "discount_minor": f["given"], "metadata": f["metadata"], **more}
+                **f["price"], "metadata": f["metadata"], **more}
         for name, value in want.items():
             same(name, body[name], value)
         for name, value in times.items():
@@ -443,7 +485,7 @@ class Coupon:
             return self.move_issued(at, r, verb, key, call, order, reserve_s)
         if state == "reserved" and verb != "reverse":
             return {"reserve": lambda: self.extend(at, r, key, call, reserve_s),
-                    "redeem": lambda: self.spend(at, r, key, call, order, self.given_for(r, order)),
+                    "redeem": lambda: self.spend(at, r, key, call, order, self.price_for(r, order)),
                     "cancel": lambda: self.ends(at, r, "cancelled")}[verb]()
         if state == "redeemed" and verb in ("reserve", "redeem"):
             spent = self.hold_on(r) or r
@@ -460,7 +502,7 @@ class Coupon:
         held = self.hold_on(r)
         if held and verb != "cancel" and held.is_for(order):
             return Answer(200, body=held.shown()) if verb == "reserve" else \
-                self.spend(at, held, key, call, order, self.given_for(held, order))
+                self.spend(at, held, key, call, order, self.price_for(held, order))
         if verb != "cancel":
             self.check_window(at)
         if held:
@@ -469,15 +511,19 @@ class Coupon:
             return self.ends(at, r, "cancelled")
         given = discount_of(self.d["discount"], order)
         self.check_budget(given)
-        return self.hold(at, r, key, call, order, reserve_s, given) if verb == "reserve" else self.spend(at, r, key, call, order, given)
+        return self.hold(at, r, key, call, order, reserve_s, given) if verb == "reserve" else \
+            self.spend(at, r, key, call, order, self.price(order, given))
 
-    def given_for(self, hold, order):
-        """A hold was made in time: only a new order is looked at."""
-        if order is None:
-            return hold.body["discount_minor"]
+    def price(self, order, given):
+        return price_of(self.d["discount"], self.version, order, given)
+
+    def price_for(self, hold, order):
+        """A hold was made in time, and its price stands: only an order with other numbers is looked at."""
+        if not has_numbers(order) or numbers_of(order) == hold.numbers:
+            return {name: hold.body[name] for name in PRICE if name in hold.body}
         given = discount_of(self.d["discount"], order)
         self.check_budget(given - hold.body["discount_minor"])
-        return given
+        return self.price(order, given)
 
     def hold(self, at, base, key, call, order, reserve_s, given):
         def check(body):
@@ -485,6 +531,7 @@ class Coupon:
                 same("id", body["id"], self.next_id(base.slot))
             assert body["id"] not in self.by_id, body["id"]
             r = base.held = Redemption(base.user, "reserved", body, base.slot, base)
+            r.numbers = numbers_of(order) if has_numbers(order) else None
             self.by_id[body["id"]] = r
             self.uses[base.user].append(r)
             if r.slot:
@@ -492,7 +539,7 @@ class Coupon:
             r.due = ms(body["at"]) + self.reserve_ms(reserve_s)
             assert abs(ms(body["at"]) - at) < 10_000, f"at {body['at']}"
             kept = {name: base.body[name] for name in ("slot", "code", "ordinal", "after")}
-            self.check_body(body, r, {"order": order, "given": given, "metadata": base.body["metadata"]},
+            self.check_body(body, r, {"order": order, "price": self.price(order, given), "metadata": base.body["metadata"]},
                             {**kept, "from": base.body["id"], "reserved_until": r.due, "valid_until": None})
             return r
         return Answer(201, check=check, after=self.remember(base.user, key, call))
@@ -512,10 +559,10 @@ class Coupon:
             return r
         return Answer(200, check=check, after=self.remember(r.user, key, call))
 
-    def spend(self, at, r, key, call, order, given):
+    def spend(self, at, r, key, call, order, price):
         def check(body):
             r.state = "redeemed"
-            r.body = {**r.body, "state": "redeemed", "discount_minor": given}
+            r.body = {**{name: value for name, value in r.body.items() if name not in PRICE}, "state": "redeemed", **price}
             if order and order.get("id"):
                 r.body["order"] = order["id"]
             if r.base:
@@ -569,7 +616,7 @@ class Coupon:
                 self.end(r, "cancelled")
         for r in self.of(user):
             if r.state == "redeemed" and not r.base:
-                r.body = {**r.body, "discount_minor": (self.hold_on(r) or r).body["discount_minor"]}
+                r.body = {**r.body, **{name: value for name, value in (self.hold_on(r) or r).body.items() if name in PRICE}}
         for r in self.uses.pop(user, []):
             r.user = None
             del self.by_id[r.body["id"]]

@@ -24,7 +24,7 @@ MAY = {
     "codes_import": {O}, "codes_export": {O}, "codes_list": {O}, "code_find": {O}, "code_get": {O}, "code_retire": {O},
     "redemption_take": {S, O}, "redemption_list": {S, R, O}, "redemption_batch": {S, O}, "redemption_check": {S, O, P},
     "redemption_get": {S, R, O}, "redemption_receipt": {S, R, O}, "redemption_reserve": {S, O}, "redemption_redeem": {S, O},
-    "redemption_cancel": {S, O}, "redemption_reverse": {S, O},
+    "redemption_cancel": {S, O}, "redemption_reverse": {S, O}, "redemption_adjust": {S, O},
     "redemption_search": {S, R, O}, "user_export": {O}, "user_export_named": {O},
     "user_get": {S, R, O}, "wallet": {S, R, O}, "user_erase": {O}, "user_erase_named": {O}, "resolve": {S, O, P},
     "job_list": {R, O}, "job_get": {R, O}, "job_cancel": {O}, "job_rows": {R, O},

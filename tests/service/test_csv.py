@@ -18,7 +18,7 @@ from test_pages import fill
 
 CSV = {"Accept": "text/csv"}
 COLUMNS = ["id", "coupon", "user", "slot", "lane", "code", "state", "from", "ordinal", "seq", "at", "reserved_until", "valid_until",
-           "order", "discount_minor", "metadata", "left", "day", "user_total", "user_day"]
+           "order", "discount_minor", "currency", "order_minor", "version", "metadata", "left", "day", "user_total", "user_day"]
 AFTER = {"left": "left", "day": "day", "user_total": "user", "user_day": "user_day"}
 
 
@@ -38,7 +38,8 @@ def rows_of(client, target):
 
 def row_of(item):
     """What a row must say, by the item of the JSON list."""
-    row = {**item, **{column: item["after"][member] for column, member in AFTER.items()}, "metadata": json.dumps(item["metadata"])}
+    money = (item["money"] or [{"currency": None, "order_minor": 0}])[0]
+    row = {**item, "currency": money["currency"], "order_minor": money["order_minor"], **{column: item["after"][member] for column, member in AFTER.items()}, "metadata": json.dumps(item["metadata"])}
     return {column: "" if row[column] is None else str(row[column]) for column in COLUMNS}
 
 

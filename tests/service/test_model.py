@@ -297,7 +297,8 @@ class Driver:
             {"cap": {"per_user_per_day": chance.choice([None, 1, 2, 3])}}, {"cap": {"per_day": chance.choice([None, have or 1, have + 2])}},
             {"cap": {"discount_minor": chance.choice([None, c.discount() + 700])}}, {"on_user_cap": chance.choice(["refuse", "existing"])},
             {"state": chance.choice(["paused", "ended", "draft"])}, {"starts_at": far, "ends_at": None}, {"ends_at": past, "starts_at": None},
-            {"ends_at": far, "starts_at": past}, {"valid_for_s": chance.choice([None, 3, 600])}, {"reserve_s": chance.choice([2, 60, 900])}])
+            {"ends_at": far, "starts_at": past}, {"valid_for_s": chance.choice([None, 3, 600])}, {"reserve_s": chance.choice([2, 60, 900])},
+            {"discount": {"amount_minor": chance.choice([200, 500])}} if c.d["discount"]["kind"] == "amount" else {"title": "y"}])
         if c.laned and {"per_day", "discount_minor"} & change.get("cap", {}).keys():
             return
         reply = self.change(c, change)
@@ -318,7 +319,7 @@ class Driver:
             reply.problem("cap_below_taken")
             return None
         told = reply.ok()
-        merged = {**c.d, **change, "cap": {**c.d["cap"], **change.get("cap", {})}}
+        merged = {**c.d, **change, "cap": {**c.d["cap"], **change.get("cap", {})}, "discount": {**c.d["discount"], **change.get("discount", {})}}
         same("the definition", {**told, "version": 0}, {**merged, "version": 0})
         c.become(now_ms(), told)
         if lowered and c.exact and c.existing() > total:

@@ -95,6 +95,7 @@ class Story:
         taken = self.call("redemption_take", "POST", target, self.shop, idempotency_key="order-o-99").json()
         self.call("redemption_get", "GET", f"{target}/{taken['id']}", self.shop)
         self.call("redemption_receipt", "GET", f"{target}/{taken['id']}/receipt", self.shop)
+        self.step("redemption_adjust", taken["id"])
         self.step("redemption_reverse", taken["id"])
         issued = self.shop.take("summer-sale", "u-18", state="issued").ok(201)
         held = self.step("redemption_reserve", issued["id"])
@@ -188,9 +189,10 @@ def test_what_is_sent_and_what_is_answered_has_one_form(document, operations):
 # Members that an answer may lack; all others are in every one.
 MAY_LACK = {
     "Coupon": {"job", "slots_missing", "version"}, "Problem": {"reason", "missing_minor", "errors", "rows", "codes"}, "Counts": {"seqs"}, "Day": {"elsewhere"},
-    "Totals": {"archived", "elsewhere", "epoch"}, "ReportRow": {"coupon"}, "AsOf": {"seq"}, "Redemption": {"receipt"},
+    "Totals": {"archived", "elsewhere", "epoch"}, "ReportRow": {"coupon"}, "AsOf": {"seq"}, "Redemption": {"receipt", "allocations"},
     "Check": {"reason", "missing_minor"}, "Candidate": {"reason", "missing_minor"}, "Readiness": {"clock_offset_s"},
-    "CouponPage": {"incomplete"}, "Wallet": {"incomplete"}, "StoredRedemption": {"first_order"}, "StoredEntry": {"fingerprint"},
+    "CouponPage": {"incomplete"}, "Wallet": {"incomplete"}, "StoredRedemption": {"first_order", "numbers"},
+    "StoredEntry": {"fingerprint", "numbers", "shares"},
 }
 # What these have depends on their kind: they always have only this.
 BY_KIND = {"Discount": {"kind"}, "Entry": {"kind"}, "EventEntry": {"kind", "id", "slot", "user"}, "JobResult": set()}

@@ -32,6 +32,7 @@ def test_a_taking_is_201_with_the_whole_redemption(stack, storefront):
     assert isinstance(body["seq"], int)
     expected = {"id": f"{n}-{g}", "coupon": coupon, "user": "u-17", "slot": n, "lane": 0, "code": None, "state": "redeemed",
                 "from": None, "ordinal": 1, "reserved_until": None, "valid_until": None, "order": "o-99", "discount_minor": 0,
+                "money": [], "version": 1,
                 "metadata": {"z": 1, "a": ["ä"]}, "after": {"left": 4, "day": 1, "user": 1, "user_day": 1}}
     assert {name: body.get(name, "absent") for name in expected} == expected
     assert set(body) == set(expected) | {"at", "seq"}

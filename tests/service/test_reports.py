@@ -18,7 +18,7 @@ from effort import effort
 from stack import WORKERS, processor_s, wait_until
 from swarm import Swarm, take
 
-ROW = {"start", "issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor", "refused", "refusals"}
+ROW = {"start", "issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor", "money", "refused", "refusals"}
 REFUSALS = ["too_many_attempts", "idempotency_key_reused", "coupon_not_active", "coupon_not_started", "coupon_ended", "code_not_found",
             "code_taken", "transaction_in_progress", "order_not_eligible", "user_cap_reached", "user_daily_cap_reached",
             "daily_cap_reached", "budget_reached", "sold_out", "reservation_expired", "invalid_transition"]
@@ -54,10 +54,16 @@ def total(told, name):
     return sum(row[name] for row in told["items"])
 
 
-def as_csv(row):
-    """A row of a report as CSV has it."""
-    plain = {name: str(value) for name, value in row.items() if name != "refusals"}
-    return {**plain, **{code: str(row["refusals"].get(code, 0)) for code in REFUSALS}}
+def as_csv(items):
+    """The rows of a report as CSV has them: money in columns of each currency that there is any of."""
+    currencies = sorted({m["currency"] or "" for row in items for m in row["money"]})
+    rows = []
+    for row in items:
+        plain = {name: "" if value is None else str(value) for name, value in row.items() if name not in ("refusals", "money")}
+        of = {m["currency"] or "": m for m in row["money"]}
+        money = {f"{name}_{c or 'none'}": str(of[c][name] if c in of else 0) for c in currencies for name in ("discount_minor", "order_minor")}
+        rows.append({**plain, **{code: str(row["refusals"].get(code, 0)) for code in REFUSALS}, **money})
+    return rows
 
 
 def equals_ledger(stack, coupon):
@@ -110,7 +116,7 @@ def test_csv_holds_the_same_rows(stack, storefront, reporting):
         reply = reporting.get(f"/coupons/{coupon}/reports?period=day", headers={"Accept": accept}).expect(200)
         assert reply.header("Content-Type").startswith("text/csv") and "accept" in reply.header("Vary").lower(), reply
         rows = list(csv.DictReader(io.StringIO(reply.body.decode())))
-        assert [as_csv(row) for row in told["items"]] == rows
+        assert as_csv(told["items"]) == rows
     for accept in ("application/json", "*/*", "text/csv;q=0.1, application/json"):
         reply = reporting.get(f"/coupons/{coupon}/reports?period=day", headers={"Accept": accept}).expect(200)
         assert reply.header("Content-Type") == "application/json" and "accept" in reply.header("Vary").lower(), reply
@@ -129,7 +135,7 @@ def seeded(stack):
         mark = {"_id": {"c": coupon, "l": 0}}
         wait_until("the reporter to know the coupon", lambda: stack.database.marks.find_one(mark))
         stack.database.totals.insert_many(
-            [{"_id": {"c": coupon, "l": 0, "at": at}, "seq": 1, **counts} for at, counts in rows], ordered=False)
+            [{"_id": {"c": coupon, "l": 0, "at": at}, "seq": 1, "order_minor": 0, **counts} for at, counts in rows], ordered=False)
         return coupon
 
     yield seed
@@ -258,8 +264,43 @@ def test_several_coupons_are_added_up_or_told_apart(stack, reporting, seeded):
     assert [r for r in everyone if r["coupon"] in names] == told, "all coupons, when none is named"
     reply = reporting.get(f"/coupons/-/reports?period=day&group=coupon&coupon={','.join(names)}&{span}",
                           headers={"Accept": "text/csv"}).expect(200)
-    assert list(csv.DictReader(io.StringIO(reply.body.decode()))) == [as_csv(r) for r in told]
+    assert list(csv.DictReader(io.StringIO(reply.body.decode()))) == as_csv(told)
     assert reply.header("Coupons-As-Of")
+
+
+def test_money_is_told_by_currency(stack, storefront, reporting):
+    """Euros and yen are never added up; what a coupon of any currency gave has none of its own."""
+    def sell(discount, currency, amounts):
+        coupon = stack.coupon(slots=len(amounts), cap={"total": len(amounts), "per_user": 9}, discount=discount)
+        taken = [storefront.take(coupon, "u", order={"amount_minor": n, "currency": currency}).ok(201) for n in amounts]
+        storefront.post(f"/coupons/{coupon}/redemptions/{taken[0]['id']}/reverse").expect(200)
+        return coupon
+
+    euros = sell({**DISCOUNT, "currency": "EUR"}, "EUR", [1000, 2000, 4000])
+    yen = sell({"kind": "percent", "percent_bp": 1000, "currency": "JPY"}, "JPY", [50, 300])
+    any_money = sell({"kind": "percent", "percent_bp": 1000}, "USD", [10, 70])
+    none = stack.coupon(slots=1)
+    storefront.take(none, "u").expect(201)
+    money = {euros: [{"currency": "EUR", "discount_minor": 500, "order_minor": 6000}],
+             yen: [{"currency": "JPY", "discount_minor": 30, "order_minor": 300}],
+             any_money: [{"currency": None, "discount_minor": 7, "order_minor": 70}], none: []}
+    for coupon, want in money.items():
+        row = caught_up(stack, coupon, "period=total")["items"][0]
+        assert (row["money"], row["discount_minor"]) == (want, want[0]["discount_minor"] if want else 0), row
+    await_names(reporting, list(money))
+    at = f"/coupons/-/reports?period=total&coupon={','.join(money)}"
+    [row] = told = reporting.get(at).ok()["items"]
+    assert row["redeemed"] == 8 and row["reversed"] == 3 and row["discount_minor"] is None, row
+    assert sorted(row["money"], key=str) == sorted((m for of in money.values() for m in of), key=str)
+    by_coupon = reporting.get(at + "&group=coupon").ok()["items"]
+    assert {r["coupon"]: (r["money"], r["discount_minor"]) for r in by_coupon} == \
+        {c: (m, m[0]["discount_minor"] if m else 0) for c, m in money.items()}
+    for more, rows in (("", told), ("&group=coupon", by_coupon)):
+        reply = reporting.get(at + more, headers={"Accept": "text/csv"}).expect(200)
+        assert list(csv.DictReader(io.StringIO(reply.body.decode()))) == as_csv(rows)
+    table = stack.couponctl("report", *money, "--period", "total").stdout.splitlines()
+    assert "7 + 500 EUR + 30 JPY" in table[1], table
+    stack.verify(*money)
 
 
 def test_what_was_redeemed_then_is_reversed_now(stack, storefront, seeded):
@@ -330,7 +371,7 @@ def test_totals_that_are_ahead_of_their_mark_are_not_told(stack, reporting):
     later = now - (now - datetime.datetime.min) % QUARTER + 4 * QUARTER
     ahead = {"_id": {"c": coupon, "l": 0, "at": later}, "seq": 10**6}
     target = f"/coupons/{coupon}/reports?period=hour&from={now.isoformat()}Z&to="
-    stack.database.totals.insert_one({**ahead, **dict.fromkeys(COUNTS, 1)})
+    stack.database.totals.insert_one({**ahead, "order_minor": 1, **dict.fromkeys(COUNTS, 1)})
     try:
         reporting.get(f"{target}{(later + QUARTER).isoformat()}Z", may_fail=True).problem("busy")
         reporting.get(f"{target}{(now + datetime.timedelta(microseconds=1000)).isoformat()}Z").expect(200)
@@ -370,7 +411,7 @@ def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(another_st
                 n = chance.randrange(1, 50)
                 redeemed += n
                 at = start + datetime.timedelta(day) + chance.randrange(96) * QUARTER
-                rows.append({"_id": {"c": f"year-{c:03}", "l": 0, "at": at}, "seq": 1, **dict.fromkeys(COUNTS, 0), "redeemed": n})
+                rows.append({"_id": {"c": f"year-{c:03}", "l": 0, "at": at}, "seq": 1, "order_minor": 0, **dict.fromkeys(COUNTS, 0), "redeemed": n})
             totals.insert_many(rows, ordered=False)
         target = "/coupons/-/reports?period=day&tz=UTC&from=2024-01-01T00:00:00Z&to=2025-01-01T00:00:00Z"
         for more, least in (("", 366), ("&group=coupon", 366_000)):
@@ -612,7 +653,7 @@ def test_couponctl_prints_tables_and_csv(stack, seeded):
     assert table[0].split() == ["START", "ISSUED", "RESERVED", "REDEEMED", "CANCELLED", "EXPIRED", "REVERSED", "DISCOUNT", "REFUSED"]
     assert table[1].split() == ["2026-05-01T00:00:00.000+00:00", "0", "0", "100", "0", "0", "0", "-50", "0"]
     assert table[-1].startswith("as of ") and len(table) == 5
-    assert lines(coupon, *span, "--csv")[1] == "2026-05-01T00:00:00.000+00:00,0,0,100,0,0,0,-50" + ",0" * (1 + len(REFUSALS))
+    assert lines(coupon, *span, "--csv")[1] == "2026-05-01T00:00:00.000+00:00,0,0,100,0,0,0,-50" + ",0" * (1 + len(REFUSALS)) + ",-50,0"
     other = stack.coupon()
     await_names(stack.client("reporting"), [coupon, other])
     grouped = lines(coupon, other, "--group", *span)

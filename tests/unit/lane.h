@@ -211,6 +211,8 @@ static inline void keep_answer(void)
     r->first_order = arena_strdup(&arena, r->first_order);
     r->metadata = arena_strdup(&arena, r->metadata);
     r->code = arena_strdup(&arena, r->code);
+    price_copy(&r->price, &arena);
+    price_copy(&r->first_price, &arena);
 }
 
 /* A POST; key and order's id may be NULL, code too. */

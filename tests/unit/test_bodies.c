@@ -511,7 +511,7 @@ static void a_redemption_is_written_whole(void **state)
 {
     static struct worker w;
     struct redemption d = {.n = 1042, .g = 2, .from_n = 1042, .from = 1, .ordinal = 317, .seq = 88, .at_ms = INT64_C(1795255200000),
-                           .state = SLOT_REDEEMED, .discount_minor = 500, .left = 4683, .day = 317, .user = 1, .user_day = 1,
+                           .state = SLOT_REDEEMED, .price = {500, 4200, 3, "EUR", "167,0,333"}, .left = 4683, .day = 317, .user = 1, .user_day = 1,
                            .order = "o-99"};
     struct buf out = BUF_INIT;
     struct json j = json_to(&out);
@@ -522,7 +522,9 @@ static void a_redemption_is_written_whole(void **state)
         out.data,
         "{\"id\":\"1042-2\",\"coupon\":\"summer-sale\",\"user\":\"u-17\",\"slot\":1042,\"lane\":0,\"code\":null,\"state\":\"redeemed\","
         "\"from\":\"1042-1\",\"ordinal\":317,\"seq\":88,\"at\":\"2026-11-21T10:00:00.000Z\",\"reserved_until\":null,"
-        "\"valid_until\":null,\"order\":\"o-99\",\"discount_minor\":500,\"metadata\":{},"
+        "\"valid_until\":null,\"order\":\"o-99\",\"discount_minor\":500,"
+        "\"allocations\":[{\"item\":0,\"discount_minor\":167},{\"item\":1,\"discount_minor\":0},{\"item\":2,\"discount_minor\":333}],"
+        "\"money\":[{\"currency\":\"EUR\",\"discount_minor\":500,\"order_minor\":4200}],\"version\":3,\"metadata\":{},"
         "\"after\":{\"left\":4683,\"day\":317,\"user\":1,\"user_day\":1}}");
     buf_clear(&out);
     j = json_to(&out);

@@ -374,7 +374,7 @@ static void a_taking_says_where_it_stands(void **state)
     assert_int_equal(out.redemption.day, 5);
     assert_int_equal(out.redemption.user, 3);
     assert_int_equal(out.redemption.user_day, 2);
-    assert_int_equal(out.redemption.discount_minor, 300);
+    assert_int_equal(out.redemption.price.discount_minor, 300);
     assert_int_equal(out.redemption.state, SLOT_REDEEMED);
     assert_string_equal(out.redemption.order, "o-1");
     assert_string_equal(out.redemption.metadata, "{\"a\":1}");

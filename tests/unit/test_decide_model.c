@@ -42,10 +42,12 @@
 struct record {
     int user, base, order; /* base: the record of the issued one that it holds; NONE */
     enum slot_state state; /* as the ledger has it */
-    int64_t n, made_ms, until_ms, day_ms, discount_minor, ended_ms;
+    int64_t n, made_ms, until_ms, day_ms, discount_minor, order_minor, version, ended_ms;
     int64_t valid_ms, ends_ms; /* by valid_for_s; the coupon's ends_at, as of what became of it last */
+    int64_t held_for; /* the amount that a hold was priced for; COUPON_NULL: none, or no hold */
     uint32_t g;
-    bool same_day, forgotten, erased;
+    int adjusted;
+    bool same_day, forgotten, erased, kept; /* kept: reversed, and the use did not come back */
     struct redemption made; /* what is the same in all its answers */
 };
 
@@ -211,7 +213,7 @@ static int64_t of_day(int user, int64_t day_ms)
 
     for (size_t i = 0; i < m.count; i++) {
         const struct record *r = &m.records[i];
-        bool back = (ended(r) && r->same_day) || (user != NONE && state_of((int)i) == SLOT_EXPIRED && !ended(r));
+        bool back = (ended(r) && r->same_day && !(user != NONE && r->kept)) || (user != NONE && state_of((int)i) == SLOT_EXPIRED && !ended(r));
 
         count += r->base == NONE && r->day_ms == day_ms && !back && (user == NONE || (r->user == user && !r->erased));
     }
@@ -224,7 +226,7 @@ static int64_t of_user(int user)
 
     for (size_t i = 0; i < m.count; i++)
         count += m.records[i].user == user && !m.records[i].erased && m.records[i].base == NONE &&
-                 !ended(&m.records[i]) && state_of((int)i) != SLOT_EXPIRED;
+                 (!ended(&m.records[i]) || m.records[i].kept) && state_of((int)i) != SLOT_EXPIRED;
     return count;
 }
 
@@ -343,12 +345,12 @@ static enum cpn_result window(void)
 /* An order of this amount; COUPON_NULL: none. */
 static enum cpn_result eligible(int64_t amount_minor, int64_t *discount_minor)
 {
-    int64_t least = m.coupon.discount.min_spend_minor;
+    int64_t least = m.coupon.discount.min_spend_minor, most = m.coupon.discount.amount_minor;
 
     *discount_minor = 0;
     if (least && (amount_minor == COUPON_NULL || amount_minor < least))
         return CPN_ORDER_NOT_ELIGIBLE;
-    *discount_minor = amount_minor == COUPON_NULL || amount_minor > AMOUNT ? AMOUNT : amount_minor;
+    *discount_minor = amount_minor == COUPON_NULL || amount_minor > most ? most : amount_minor;
     return CPN_OK;
 }
 
@@ -504,8 +506,9 @@ static void check_same(const struct outcome *out, int i, enum slot_state state)
     CHECK(same_text(have->code, made->code) && same_text(have->metadata, made->metadata), "texts of an answer");
     CHECK(have->state == state, "%lld-%u is %s instead of %s", (long long)have->n, have->g,
           slot_state_name((enum slot_state)have->state), slot_state_name(state));
-    CHECK(have->discount_minor == m.records[i].discount_minor, "discount %lld instead of %lld",
-          (long long)have->discount_minor, (long long)m.records[i].discount_minor);
+    CHECK(have->price.discount_minor == m.records[i].discount_minor, "discount %lld instead of %lld",
+          (long long)have->price.discount_minor, (long long)m.records[i].discount_minor);
+    CHECK(have->price.version == m.records[i].version && have->price.order_minor == m.records[i].order_minor, "priced by another");
     CHECK(same_text(have->order, m.records[i].order < 0 ? NULL : name("o", m.records[i].order)), "order %s", have->order);
     if (m.records[i].until_ms)
         CHECK(have->reserved_until_ms == m.records[i].until_ms, "held until another time");
@@ -520,7 +523,8 @@ static void check_replay(const struct outcome *out, const struct call *call)
     CHECK(have->n == want->n && have->g == want->g && have->from == want->from && have->ordinal == want->ordinal &&
               have->seq == want->seq && have->at_ms == want->at_ms && have->left == want->left && have->day == want->day &&
               have->user == want->user && have->user_day == want->user_day && have->state == want->state &&
-              have->discount_minor == want->discount_minor && same_text(have->order, want->order) &&
+              have->price.discount_minor == want->price.discount_minor && have->price.version == want->price.version &&
+              have->price.order_minor == want->price.order_minor && same_text(have->order, want->order) &&
               same_text(have->code, want->code) && same_text(have->metadata, want->metadata) &&
               have->valid_until_ms == want->valid_until_ms &&
               (have->reserved_until_ms == want->reserved_until_ms || have->first_state == SLOT_ISSUED),
@@ -549,13 +553,14 @@ static int add_record(int user, int base, int order, enum slot_state state, int6
 
     CHECK(m.count < RECORDS_MAX, "too many records");
     *record = (struct record){.user = user, .base = base, .order = order, .state = state, .n = r->n, .g = r->g,
-                              .made_ms = w.now_ms, .day_ms = t.day_ms, .discount_minor = discount_minor, .made = *r};
+                              .made_ms = w.now_ms, .day_ms = t.day_ms, .discount_minor = discount_minor, .version = m.coupon.version,
+                              .held_for = COUPON_NULL, .made = *r};
     record->made.code = arena_strdup(&w.arena, r->code);
     record->made.metadata = arena_strdup(&w.arena, r->metadata);
     if (base != NONE)
         record->day_ms = m.records[base].day_ms;
     CHECK(r->seq == w.tail.seq + 1 && r->at_ms == w.now_ms && r->day_ms == record->day_ms, "times");
-    CHECK(r->state == state && r->discount_minor == discount_minor, "state or discount");
+    CHECK(r->state == state && r->price.discount_minor == discount_minor, "state or discount");
     CHECK((r->from == 0) == (base == NONE), "from");
     if (has_slots()) {
         CHECK(r->n >= 0 && r->n < m.generated && !m.retired[r->n], "slot %lld is not there", (long long)r->n);
@@ -579,6 +584,13 @@ static void check_until(int i, int64_t have_ms, int64_t reserve_s)
 
 /* ---- effects ---- */
 
+/* What a request's order says of money. */
+static void set_amount(int i, const struct request *q)
+{
+    m.records[i].order_minor = q->amount_minor == COUPON_NULL ? 0 : q->amount_minor;
+    m.records[i].held_for = m.records[i].state == SLOT_RESERVED ? q->amount_minor : COUPON_NULL;
+}
+
 static void check_hold(int base, int user, int order, int64_t reserve_s, int64_t discount_minor, const struct outcome *out)
 {
     const struct redemption *r = &out->redemption, *made = &m.records[base].made;
@@ -592,13 +604,19 @@ static void check_hold(int base, int user, int order, int64_t reserve_s, int64_t
     check_until(i, r->reserved_until_ms, reserve_s);
 }
 
-static void spend_record(int i, int order, int64_t discount_minor)
+static void spend_record(int i, const struct request *q, int64_t discount_minor)
 {
+    bool stands = m.records[i].state == SLOT_RESERVED && (q->amount_minor == COUPON_NULL || q->amount_minor == m.records[i].held_for);
+
     m.records[i].state = SLOT_REDEEMED;
     m.records[i].ends_ms = coupon_ends(&m.coupon);
     m.records[i].discount_minor = discount_minor;
-    if (order >= 0)
-        m.records[i].order = order;
+    if (!stands) {
+        m.records[i].version = m.coupon.version;
+        set_amount(i, q);
+    }
+    if (q->order >= 0)
+        m.records[i].order = q->order;
     if (m.records[i].base == NONE)
         return;
     m.records[m.records[i].base].state = SLOT_REDEEMED;
@@ -610,6 +628,8 @@ static void check_taking(const struct request *q, int64_t reserve_s, int64_t dis
     const struct redemption *r = &out->redemption;
     int i = add_record(q->user, NONE, q->order, q->state, discount_minor, out);
 
+    if (q->state != SLOT_ISSUED)
+        set_amount(i, q);
     if (q->state == SLOT_RESERVED)
         check_until(i, r->reserved_until_ms, reserve_s);
     CHECK(out->created && r->ordinal == ++m.ordinal, "ordinal %lld", (long long)r->ordinal);
@@ -639,7 +659,7 @@ static void pick_request(struct request *q)
 {
     *q = (struct request){.user = pick(USERS), .key = pick(KEYS), .body = chance(95) ? 0 : 1,
                           .order = chance(45) ? pick(ORDERS) : NONE, .code_n = NONE};
-    q->amount_minor = q->order >= 0 || chance(60) ? pick(3 * AMOUNT) : COUPON_NULL;
+    q->amount_minor = q->order >= 0 || chance(60) ? (chance(40) ? 2 * AMOUNT : pick(3 * AMOUNT)) : COUPON_NULL;
     q->state = (enum slot_state)(SLOT_ISSUED + pick(3));
     q->code = chance(m.coupon.codes.claim == CLAIM_PRESENT ? 90 : m.coupon.codes.source ? 40 : 3);
     if (q->code && t.d.named_count && chance(95))
@@ -669,10 +689,11 @@ static void check_own(const struct request *q, int own, int64_t reserve_s, int64
         check_same(out, own, SLOT_ISSUED);
     } else if (q->state == SLOT_RESERVED) {
         check_hold(own, q->user, q->order, reserve_s, discount_minor, out);
+        set_amount((int)m.count - 1, q);
         remember(q->user, q->key, q->body, (int)m.count - 1, KEY_OF_FIRST, out);
     } else {
         CHECK(!out->created, "spending makes nothing");
-        spend_record(own, q->order, discount_minor);
+        spend_record(own, q, discount_minor);
         check_same(out, own, SLOT_REDEEMED);
         remember(q->user, q->key, q->body, own, KEY_OF_SPENDING, out);
     }
@@ -778,6 +799,7 @@ struct stepping {
     int i;              /* the record that is named */
     int acts_on;        /* out: the record that the answer shows */
     int64_t discount_minor;
+    bool keep_use;
     bool writes, holds; /* out */
 };
 
@@ -787,7 +809,7 @@ static enum cpn_result spend_answer(const struct request *q, int i, struct stepp
 
     s->acts_on = i;
     s->discount_minor = m.records[i].discount_minor;
-    if (q->amount_minor != COUPON_NULL)
+    if (q->amount_minor != COUPON_NULL && q->amount_minor != m.records[i].held_for)
         r = eligible(q->amount_minor, &s->discount_minor);
     if (r == CPN_OK && over_budget(s->discount_minor - m.records[i].discount_minor))
         r = CPN_BUDGET_REACHED;
@@ -862,10 +884,13 @@ static enum cpn_result step_answer(const struct request *q, enum slot_move move,
     }
 }
 
-static void reverse_record(int i)
+static void reverse_record(int i, bool keep_use)
 {
     int held = hold_on(i);
 
+    m.records[i].kept = keep_use;
+    if (m.records[i].base != NONE)
+        m.records[m.records[i].base].kept = keep_use;
     if (held != NONE)
         end_record(held, SLOT_REVERSED);
     if (m.records[i].base != NONE)
@@ -883,20 +908,21 @@ static void check_step(const struct request *q, enum slot_move move, int64_t res
         check_same(out, i, state_of(i));
     } else if (s->holds) {
         check_hold(i, q->user, q->order, reserve_s, s->discount_minor, out);
+        set_amount((int)m.count - 1, q);
         remember(q->user, q->key, q->body, (int)m.count - 1, KEY_OF_FIRST, out);
     } else if (move == MOVE_RESERVE) {
         check_until(i, out->redemption.reserved_until_ms, reserve_s);
         check_same(out, i, SLOT_RESERVED);
         remember(q->user, q->key, q->body, i, KEY_OF_EXTENSION, out);
     } else if (move == MOVE_REDEEM) {
-        spend_record(i, q->order, s->discount_minor);
+        spend_record(i, q, s->discount_minor);
         check_same(out, i, SLOT_REDEEMED);
         remember(q->user, q->key, q->body, i, KEY_OF_SPENDING, out);
     } else if (move == MOVE_CANCEL) {
         end_record(i, SLOT_CANCELLED);
         check_same(out, i, SLOT_CANCELLED);
     } else {
-        reverse_record(i);
+        reverse_record(i, s->keep_use);
         check_same(out, i, SLOT_REVERSED);
     }
 }
@@ -926,6 +952,7 @@ static void do_step(void)
         step.n = r->n;
         step.g = r->g;
     }
+    step.keep_use = s.keep_use = move == MOVE_REVERSE && chance(40);
     q.body += 32 + 2 * (int)move;
     memset(step.fingerprint, q.body, sizeof step.fingerprint);
     decide_step(&t.d, t.user_states[q.user], &step, &out);
@@ -953,6 +980,53 @@ static void do_step(void)
           entries);
     if (want == CPN_OK)
         check_step(&q, move, step.reserve_s, &s, &out);
+}
+
+/* ---- adjusting ---- */
+
+static void do_adjust(void)
+{
+    int i = m.count ? pick((int)m.count) : NONE, held = i == NONE ? NONE : hold_on(i), user, entries;
+    bool anew = chance(50);
+    struct order o = {.amount_minor = pick(3 * AMOUNT), .currency = "EUR"};
+    struct step step = {.adjusts = true, .order = anew ? &o : NULL, .discount_minor = pick(AMOUNT), .reserve_s = COUPON_NULL};
+    int key = pick(KEYS);
+    struct outcome out;
+    enum cpn_result want = CPN_OK;
+    int64_t given;
+
+    if (i == NONE || m.records[i].erased)
+        return;
+    user = m.records[i].user;
+    if (by_key(user, key) || by_id(user, m.records[i].n, m.records[i].g) == NONE)
+        return;
+    step.n = m.records[i].n;
+    step.g = m.records[i].g;
+    step.key = name("k", key);
+    i = held != NONE ? held : i;
+    memset(step.fingerprint, 0, sizeof step.fingerprint);
+    given = step.discount_minor;
+    if (state_of(i) != SLOT_REDEEMED || m.records[i].adjusted >= USER_STATE_ADJUSTMENTS_MAX)
+        want = CPN_INVALID_TRANSITION;
+    else if (!anew && given > m.records[i].discount_minor)
+        want = CPN_BAD_REQUEST;
+    else if (anew)
+        want = eligible(o.amount_minor, &given);
+    if (want == CPN_OK && anew && over_budget(given - m.records[i].discount_minor))
+        want = CPN_BUDGET_REACHED;
+    decide_step(&t.d, t.user_states[user], &step, &out);
+    entries = (int)look_at_entries();
+    w.seen[out.result]++;
+    CHECK(out.result == want, "adjust: %s instead of %s", result_info(out.result)->name, result_info(want)->name);
+    CHECK(entries == (want == CPN_OK), "%d entries adjust", entries);
+    if (want != CPN_OK)
+        return;
+    m.records[i].adjusted++;
+    m.records[i].discount_minor = given;
+    m.records[i].version = anew ? m.coupon.version : m.records[i].version;
+    m.records[i].order_minor = anew ? o.amount_minor : m.records[i].order_minor;
+    check_same(&out, i, SLOT_REDEEMED);
+    remember(user, key, 0, i, KEY_OF_ADJUSTMENT, &out);
 }
 
 /* ---- erasing ---- */
@@ -993,6 +1067,7 @@ static void pick_definition(struct coupon *next)
     next->cap.per_user_per_day = pick_or_null(30, 5);
     next->cap.discount_minor = pick_or_null(30, 40 * AMOUNT);
     next->discount.min_spend_minor = chance(30) ? AMOUNT : 0;
+    next->discount.amount_minor = chance(30) ? AMOUNT / 2 : AMOUNT;
     next->on_user_cap = pick(2);
     next->valid_for_s = pick_or_null(40, 7200);
     next->reserve_s = 1 + pick(3600);
@@ -1295,7 +1370,7 @@ static void decide_one(void)
         int quota;
         void (*run)(void);
     } rows[] = {
-        {40, do_take}, {34, do_step}, {5, do_check}, {3, do_erase}, {4, do_change}, {4, do_generate},
+        {37, do_take}, {32, do_step}, {5, do_check}, {5, do_adjust}, {3, do_erase}, {4, do_change}, {4, do_generate},
         {3, do_turn}, {2, do_turn_end}, {2, do_due}, {2, do_retire_one},
     };
     int kind = pick(100);
@@ -1409,11 +1484,16 @@ static void store_entry(struct batch *to, const struct entry *e)
     s->reserved_until_ms = e->reserved_until_ms;
     s->valid_until_ms = e->valid_until_ms;
     s->ends_ms = e->ends_ms;
+    s->order_minor = e->order_minor;
+    s->version = e->version;
+    s->currency = e->currency;
+    s->keep_use = e->keep_use;
+    s->held_order_minor = e->held_order_minor;
     s->n = has & (HAS_SLOT | HAS_RANGE) ? e->n : 0;
     s->g = has & HAS_SLOT ? e->g : 0;
     s->count = has & (HAS_RANGE | HAS_COUNT) ? e->count : 0;
     s->discount_minor = has & HAS_MONEY ? e->discount_minor : 0;
-    s->held_minor = has & HAS_WAS ? e->held_minor : 0;
+    s->held_minor = has & (HAS_WAS | HAS_HELD) ? e->held_minor : 0;
     s->was = has & HAS_WAS ? e->was : 0;
     s->same_day = has & HAS_SAME_DAY && e->same_day;
     s->since = has & HAS_SINCE ? e->since : 0;
@@ -1429,6 +1509,8 @@ static void store_entry(struct batch *to, const struct entry *e)
         s->metadata = e->metadata;
         s->code = e->code;
         memcpy(s->fingerprint, e->fingerprint, FINGERPRINT_LEN);
+        s->shares = e->shares;
+        memcpy(s->numbers, e->numbers, FINGERPRINT_LEN);
     }
     if (has & HAS_KEY)
         memcpy(s->key, e->key, KEY_HASH_LEN);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,6 +267,108 @@ static void enormous_lines_do_not_overflow(void **state)
     assert_earns(&order, MONEY_MAX);
 }
 
+/* ---- shares of the lines ---- */
+
+/* want: NULL-terminated text of the shares. */
+static void assert_shares(int64_t discount_minor, const char *want)
+{
+    int64_t shares[8], sum = 0;
+    char text[256] = "";
+
+    discount_shares(&c, &order, discount_minor, shares);
+    for (size_t i = 0; i < order.line_count; i++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", i ? "," : "", (long long)shares[i]);
+        sum += shares[i];
+    }
+    assert_string_equal(text, want);
+    assert_int_equal(sum, discount_minor);
+}
+
+static void a_discount_is_divided_to_the_last_unit(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        lines[i] = (struct order_line){NULL, NULL, 1000, 1};
+    order.lines = lines;
+    order.line_count = 3;
+    assert_shares(500, "167,167,166"); /* of equal remainders the earlier line's */
+    assert_shares(1, "1,0,0");
+    assert_shares(0, "0,0,0");
+    assert_shares(3000, "1000,1000,1000");
+    lines[0].amount_minor = 1;
+    lines[1].amount_minor = 0;
+    lines[2].amount_minor = 2;
+    assert_shares(2, "1,0,1"); /* 0.67 and 1.33: the largest remainder, not the largest line */
+    assert_shares(3, "1,0,2");
+    lines[0].amount_minor = lines[2].amount_minor = INT64_C(10000000000000) / 2;
+    assert_shares(INT64_C(9999999999999), "5000000000000,0,4999999999999");
+}
+
+static void only_lines_that_the_discount_applies_to_have_a_share(void **state)
+{
+    (void)state;
+    lines[0] = (struct order_line){"A1", "hats", 900, 1};
+    lines[1] = (struct order_line){"A2", "shoes", 100, 1};
+    lines[2] = (struct order_line){"A3", "shoes", 200, 1};
+    order.lines = lines;
+    order.line_count = 3;
+    only(shoes, 1, NULL, 0);
+    assert_shares(100, "0,33,67");
+}
+
+/* ---- the numbers of an order ---- */
+
+static bool same_numbers(const struct order *a, const struct order *b)
+{
+    uint8_t x[ORDER_NUMBERS_LEN], y[ORDER_NUMBERS_LEN];
+
+    order_numbers(a, x);
+    order_numbers(b, y);
+    return memcmp(x, y, sizeof x) == 0;
+}
+
+static void an_id_is_no_number(void **state)
+{
+    struct order other = order;
+
+    (void)state;
+    other.id = "o-2";
+    assert_true(same_numbers(&order, &other));
+    assert_true(order_has_numbers(&order));
+    assert_false(order_has_numbers(NULL));
+    assert_false(order_has_numbers(&(struct order){.id = "o-2", .amount_minor = COUPON_NULL}));
+    assert_true(order_has_numbers(&(struct order){.amount_minor = 0}));
+}
+
+static void each_number_of_an_order_counts(void **state)
+{
+    struct order_line both[2] = {{"A1", "shoes", 100, 1}, {"B2", NULL, 200, 2}}, changed[2];
+    struct order a = {.amount_minor = COUPON_NULL, .currency = "EUR", .lines = both, .line_count = 2}, b = a;
+
+    (void)state;
+    b.amount_minor = 300; /* which is what the lines come to */
+    assert_true(same_numbers(&a, &b));
+    assert_int_equal(order_amount(&a), 300);
+    b.amount_minor = 301;
+    assert_false(same_numbers(&a, &b));
+    b = a;
+    b.currency = NULL;
+    assert_false(same_numbers(&a, &b));
+    b = a;
+    b.line_count = 1;
+    assert_false(same_numbers(&a, &b));
+    for (int i = 0; i < 4; i++) {
+        memcpy(changed, both, sizeof both);
+        changed[1].sku = i == 0 ? "B3" : "B2";
+        changed[1].category = i == 1 ? "" : NULL;
+        changed[1].quantity += i == 2;
+        changed[1].amount_minor += i == 3;
+        b = a;
+        b.lines = changed;
+        assert_false(same_numbers(&a, &b));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +386,10 @@ int main(void)
         cmocka_unit_test_setup(a_percentage_stops_at_its_maximum, fresh),
         cmocka_unit_test_setup(a_percentage_is_exact_to_the_unit, fresh),
         cmocka_unit_test_setup(enormous_lines_do_not_overflow, fresh),
+        cmocka_unit_test_setup(a_discount_is_divided_to_the_last_unit, fresh),
+        cmocka_unit_test_setup(only_lines_that_the_discount_applies_to_have_a_share, fresh),
+        cmocka_unit_test_setup(an_id_is_no_number, fresh),
+        cmocka_unit_test_setup(each_number_of_an_order_counts, fresh),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

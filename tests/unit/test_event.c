@@ -245,6 +245,8 @@ static void an_event_is_json_with_names_and_without_secrets(void **state)
     e->left = COUPON_NULL;
     e->day = 3;
     e->discount_minor = 500;
+    e->order_minor = 4200;
+    e->currency = "EUR";
     e->code = "SECRET-CODE";
     e->metadata = "{\"secret\":1}";
     events_of(b, &nothing_before, &arena, &events);
@@ -252,7 +254,8 @@ static void an_event_is_json_with_names_and_without_secrets(void **state)
     assert_string_equal(text.data,
                         "{\"type\":\"redemption.batch\",\"timestamp\":\"2026-11-18T11:06:40.000Z\",\"data\":{\"coupon\":\"c\",\"lane\":0,"
                         "\"seq\":88,\"entries\":[{\"kind\":\"redeem\",\"id\":\"1042-1\",\"slot\":1042,\"user\":\"u-17\","
-                        "\"order\":\"o-99\",\"ordinal\":1043,\"left\":null,\"day\":3,\"discount_minor\":500}]}}");
+                        "\"order\":\"o-99\",\"ordinal\":1043,\"left\":null,\"day\":3,\"discount_minor\":500,"
+                        "\"order_minor\":4200,\"currency\":\"EUR\"}]}}");
     buf_clear(&text);
     event_id("a_1", 2, 0, 88, 3, &text);
     assert_string_equal(text.data, "evt_a_1_2_88_3");

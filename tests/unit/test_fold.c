@@ -135,7 +135,7 @@ static void a_taking_is_laid_into_its_users_user_state(void **state)
     assert_int_equal(r->day, 2);
     assert_int_equal(r->user, 1);
     assert_int_equal(r->user_day, 1);
-    assert_int_equal(r->discount_minor, 500);
+    assert_int_equal(r->price.discount_minor, 500);
     assert_int_equal(r->ended_ms, 0);
     assert_string_equal(r->order, "o1");
     assert_string_equal(r->metadata, "{\"a\":1}");
@@ -295,7 +295,7 @@ static void a_hold_is_no_new_taking(void **state)
     assert_int_equal(r->day_ms, day_of(NOON)); /* of the taking */
     assert_int_equal(r->at_ms, NOON + DAY_MS);
     assert_int_equal(r->seq, 2);
-    assert_int_equal(r->discount_minor, 30);
+    assert_int_equal(r->price.discount_minor, 30);
     assert_int_equal(r->first_until_ms, NOON + 500);
     assert_string_equal(r->code, "CODE");
     assert_string_equal(r->metadata, "{\"a\":1}");
@@ -394,8 +394,8 @@ static void what_is_spent_or_reversed_through_a_hold_is_so_beneath_it(void **sta
     assert_int_equal(u.redemptions[0].reserved_until_ms, 0);
     assert_int_equal(u.redemptions[1].state, SLOT_REDEEMED);
     assert_int_equal(u.redemptions[1].spent_key[0], 5);
-    assert_int_equal(u.redemptions[1].discount_minor, 25);
-    assert_int_equal(u.redemptions[1].first_discount_minor, 30);
+    assert_int_equal(u.redemptions[1].price.discount_minor, 25);
+    assert_int_equal(u.redemptions[1].first_price.discount_minor, 30);
     assert_string_equal(u.redemptions[1].order, "o2");
     assert_string_equal(u.redemptions[1].first_order, "o1");
     assert_int_equal(u.total, 1);
@@ -894,8 +894,12 @@ static void reports_count_entries_and_net_money(void **state)
 
     (void)state;
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
-        for (unsigned i = 0; i <= kind; i++)
-            batch_add(b, (enum entry_kind)kind)->discount_minor = kind == ENTRY_REVERSE ? 10 : 100;
+        for (unsigned i = 0; i <= kind; i++) {
+            struct entry *e = batch_add(b, (enum entry_kind)kind);
+
+            e->discount_minor = kind == ENTRY_REVERSE ? 10 : 100;
+            e->order_minor = 3 * e->discount_minor;
+        }
     fold_report(&r, b);
     assert_int_equal(r.issued, ENTRY_ISSUE + 1);
     assert_int_equal(r.reserved, ENTRY_RESERVE + 1 + ENTRY_HOLD + 1);
@@ -903,7 +907,8 @@ static void reports_count_entries_and_net_money(void **state)
     assert_int_equal(r.cancelled, ENTRY_CANCEL + 1);
     assert_int_equal(r.expired, ENTRY_EXPIRE + 1);
     assert_int_equal(r.reversed, ENTRY_REVERSE + 1);
-    assert_int_equal(r.discount_minor, 100 * (ENTRY_REDEEM + 1 + ENTRY_SPEND + 1) - 10 * (ENTRY_REVERSE + 1));
+    assert_int_equal(r.discount_minor, 100 * (ENTRY_REDEEM + 1 + ENTRY_SPEND + 1 + ENTRY_ADJUST + 1) - 10 * (ENTRY_REVERSE + 1));
+    assert_int_equal(r.order_minor, 3 * r.discount_minor);
 }
 
 /* ---- lies ---- */

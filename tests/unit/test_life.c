@@ -494,7 +494,7 @@ static void an_issued_code_can_be_redeemed_at_once(void **state)
     post_code(ana, SLOT_REDEEMED, "r", "o1", base.n, CPN_OK);
     assert_false(out.created);
     assert_id(&out.redemption, base.n, 1, 0, SLOT_REDEEMED);
-    assert_int_equal(out.redemption.discount_minor, 500);
+    assert_int_equal(out.redemption.price.discount_minor, 500);
     post_code(ana, SLOT_REDEEMED, "r", "o1", base.n, CPN_OK);
     assert_true(out.replayed);
     assert_false(out.created);
@@ -749,7 +749,7 @@ static void handing_out_asks_nothing_of_an_order(void **state)
     c.discount.min_spend_minor = 2000;
     lane_open();
     base = issued();
-    assert_int_equal(base.discount_minor, 0);
+    assert_int_equal(base.price.discount_minor, 0);
     step(ana, base, MOVE_RESERVE, "h", NULL, CPN_ORDER_NOT_ELIGIBLE);
     step(ana, base, MOVE_REDEEM, "r", "o1", CPN_ORDER_NOT_ELIGIBLE);
     c.discount.min_spend_minor = 1000;
@@ -1086,7 +1086,7 @@ static void the_budget_holds_what_is_held(void **state)
     assert_int_equal(d.head.discount_minor, 800);
     post(bob, SLOT_RESERVED, "b2", NULL, NULL, -1, CPN_BUDGET_REACHED);
     step_with(ana, &r, MOVE_REDEEM, "r", large, COUPON_NULL, CPN_OK); /* 200 more, to the last unit */
-    assert_int_equal(out.redemption.discount_minor, 500);
+    assert_int_equal(out.redemption.price.discount_minor, 500);
     assert_int_equal(d.head.discount_minor, 1000);
     step(bob, bob->redemptions[0], MOVE_CANCEL, NULL, NULL, CPN_OK);
     assert_int_equal(d.head.discount_minor, 500);
@@ -1115,7 +1115,207 @@ static void a_larger_order_may_pass_the_budget(void **state)
     assert_int_equal(batch->count, 1);
     c.cap.discount_minor = 100; /* lowered: what was held may be redeemed */
     step_with(ana, &r, MOVE_REDEEM, "r", NULL, COUPON_NULL, CPN_OK);
-    assert_int_equal(out.redemption.discount_minor, 300);
+    assert_int_equal(out.redemption.price.discount_minor, 300);
+    lane_close();
+}
+
+/* ---- what was promised at the hold ---- */
+
+/* The definition changes between hold and redemption: what the customer was shown stands, unless the order is another. */
+static void what_was_promised_at_the_hold_stands(void **state)
+{
+    struct order_line line = {.sku = "A1", .amount_minor = 1000, .quantity = 1}, less = {.sku = "A1", .amount_minor = 1000, .quantity = 2};
+    struct order held = {"o1", COUPON_NULL, "EUR", &line, 1}, id_alone = {.id = "o1", .amount_minor = COUPON_NULL}, same = held,
+                 other = {"o1", COUPON_NULL, "EUR", &less, 1};
+    const struct {
+        const struct order *order;
+        int64_t discount_minor, version;
+    } rows[] = {{NULL, 500, 1}, {&id_alone, 500, 1}, {&same, 500, 1}, {&other, 200, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct redemption r;
+
+        discounts(500);
+        c.version = 1;
+        lane_open();
+        post(ana, SLOT_RESERVED, "h", &held, NULL, -1, CPN_OK);
+        r = out.redemption;
+        assert_int_equal(r.price.version, 1);
+        assert_int_equal(r.price.order_minor, 1000);
+        assert_string_equal(r.price.currency, "EUR");
+        discounts(200);
+        c.version = 2;
+        c.discount.min_spend_minor = 1000;
+        step_with(ana, &r, MOVE_REDEEM, "r", rows[i].order, COUPON_NULL, CPN_OK);
+        assert_int_equal(out.redemption.price.discount_minor, rows[i].discount_minor);
+        assert_int_equal(out.redemption.price.version, rows[i].version);
+        assert_int_equal(out.redemption.price.order_minor, 1000);
+        assert_int_equal(d.head.discount_minor, rows[i].discount_minor);
+        post(ana, SLOT_RESERVED, "h", &held, NULL, -1, CPN_OK); /* the first answer says what it said */
+        assert_true(out.replayed);
+        assert_int_equal(out.redemption.price.discount_minor, 500);
+        assert_int_equal(out.redemption.price.version, 1);
+        lane_close();
+        lane_release(state);
+        lane_fresh(state);
+    }
+}
+
+/* A hold without an order has no numbers: whatever is sent later is another order. */
+static void a_hold_without_numbers_is_priced_by_those_that_come(void **state)
+{
+    struct redemption r;
+
+    (void)state;
+    discounts(500);
+    lane_open();
+    take(ana, SLOT_RESERVED, "h", NULL);
+    r = out.redemption;
+    assert_string_equal(r.price.currency, "EUR");
+    discounts(200);
+    step_with(ana, &r, MOVE_REDEEM, "r", order_of("o1"), COUPON_NULL, CPN_OK);
+    assert_int_equal(out.redemption.price.discount_minor, 200);
+    lane_close();
+}
+
+/* ---- what is given back ---- */
+
+static void the_money_may_come_back_and_the_use_not(void **state)
+{
+    struct redemption r;
+    struct step s = {.move = MOVE_REVERSE, .reserve_s = COUPON_NULL, .keep_use = true};
+
+    (void)state;
+    discounts(500);
+    c.cap.per_user = 1;
+    lane_open();
+    take(ana, SLOT_REDEEMED, "t", NULL);
+    r = out.redemption;
+    s.n = r.n;
+    s.g = r.g;
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_OK);
+    assert_int_equal(out.redemption.state, SLOT_REVERSED);
+    assert_int_equal(d.head.redeemed + d.head.discount_minor + d.head.day_taken, 0);
+    assert_int_equal(ana->total, 1);
+    assert_int_equal(user_state_today(ana, d.head.day_ms), 1);
+    post(ana, SLOT_REDEEMED, "again", NULL, NULL, -1, CPN_USER_CAP_REACHED);
+    take(bob, SLOT_REDEEMED, "b", NULL); /* the slot is anybody's */
+    s.keep_use = false;
+    decide_step(&d, ana, &s, &out); /* what was given back once stays as it is */
+    expect(CPN_OK);
+    assert_int_equal(ana->total, 1);
+    lane_close();
+}
+
+static void the_shares_of_the_lines_stand_like_the_price(void **state)
+{
+    struct order_line lines[] = {{"A1", NULL, 300, 1}, {"B2", NULL, 600, 1}};
+    struct order two = {"o1", COUPON_NULL, "EUR", lines, 2}, one = {"o1", COUPON_NULL, "EUR", lines, 1};
+    struct redemption r;
+
+    (void)state;
+    discounts(500);
+    lane_open();
+    post(ana, SLOT_RESERVED, "h", &two, NULL, -1, CPN_OK);
+    r = out.redemption;
+    assert_string_equal(r.price.shares, "167,333");
+    step_with(ana, &r, MOVE_REDEEM, "r", NULL, COUPON_NULL, CPN_OK);
+    assert_string_equal(out.redemption.price.shares, "167,333");
+    post(bob, SLOT_RESERVED, "h", &two, NULL, -1, CPN_OK);
+    r = out.redemption;
+    step_with(bob, &r, MOVE_REDEEM, "r", &one, COUPON_NULL, CPN_OK);
+    assert_string_equal(out.redemption.price.shares, "300");
+    post(bob, SLOT_RESERVED, "h", &two, NULL, -1, CPN_OK);
+    assert_string_equal(out.redemption.price.shares, "167,333");
+    lane_close();
+}
+
+/* order NULL: to this discount. */
+static void adjust_to(struct user_state *u, const struct redemption *r, const char *key, int64_t discount_minor, const struct order *order,
+                      enum cpn_result want)
+{
+    struct step s = {.n = r->n, .g = r->g, .adjusts = true, .key = key, .discount_minor = discount_minor, .order = order,
+                     .reserve_s = COUPON_NULL};
+
+    s.fingerprint[0] = (uint8_t)(order ? 255 : discount_minor);
+    decide_step(&d, u, &s, &out);
+    expect(want);
+}
+
+static void a_discount_is_adjusted_in_place(void **state)
+{
+    struct order_line lines[] = {{"A1", NULL, 300, 1}, {"B2", NULL, 600, 1}};
+    struct order two = {"o1", COUPON_NULL, "EUR", lines, 2}, one = {"o1", COUPON_NULL, "EUR", lines, 1}, other = {"o2", 900, "EUR", NULL, 0};
+    struct redemption r;
+
+    (void)state;
+    discounts(500);
+    c.cap.discount_minor = 700;
+    lane_open();
+    post(ana, SLOT_REDEEMED, "t", &two, NULL, -1, CPN_OK);
+    r = out.redemption;
+    adjust_to(ana, &r, "up", 501, NULL, CPN_BAD_REQUEST);
+    adjust_to(ana, &r, "a1", 100, NULL, CPN_OK);
+    assert_int_equal(out.redemption.price.discount_minor, 100);
+    assert_int_equal(out.redemption.price.order_minor, 900);
+    assert_string_equal(out.redemption.price.shares, "33,67");
+    assert_int_equal(d.head.discount_minor, 100);
+    assert_int_equal(d.head.redeemed, 1);
+    adjust_to(ana, &r, "a2", 0, &other, CPN_BAD_REQUEST);
+    discounts(250);
+    c.cap.discount_minor = 700;
+    c.version = 2;
+    adjust_to(ana, &r, "a2", 0, &one, CPN_OK); /* anew, by the definition of now */
+    assert_int_equal(out.redemption.price.discount_minor, 250);
+    assert_int_equal(out.redemption.price.order_minor, 300);
+    assert_int_equal(out.redemption.price.version, 2);
+    assert_string_equal(out.redemption.price.shares, "250");
+    adjust_to(ana, &r, "a1", 100, NULL, CPN_OK); /* each key has its first answer */
+    assert_true(out.replayed);
+    assert_int_equal(out.redemption.price.discount_minor, 100);
+    adjust_to(ana, &r, "a1", 99, NULL, CPN_IDEMPOTENCY_KEY_REUSED);
+    post(ana, SLOT_REDEEMED, "t", &two, NULL, -1, CPN_OK);
+    assert_true(out.replayed);
+    assert_int_equal(out.redemption.price.discount_minor, 500);
+    c.cap.discount_minor = 249;
+    lines[0].amount_minor = 200;
+    adjust_to(ana, &r, "a3", 0, &one, CPN_OK); /* less is always possible */
+    lines[0].amount_minor = 250;
+    adjust_to(ana, &r, "a4", 0, &one, CPN_BUDGET_REACHED);
+    adjust_to(bob, &r, "b", 0, NULL, CPN_REDEMPTION_NOT_FOUND);
+    step(ana, r, MOVE_REVERSE, NULL, NULL, CPN_OK);
+    assert_int_equal(d.head.discount_minor, 0);
+    adjust_to(ana, &r, "late", 0, NULL, CPN_INVALID_TRANSITION);
+    adjust_to(ana, &r, "a1", 100, NULL, CPN_OK);
+    assert_int_equal(out.redemption.state, SLOT_REDEEMED);
+    lane_close();
+}
+
+static void only_what_is_redeemed_is_adjusted(void **state)
+{
+    struct redemption base, held;
+
+    (void)state;
+    discounts(500);
+    lane_open();
+    base = issued();
+    adjust_to(ana, &base, "a", 0, NULL, CPN_INVALID_TRANSITION);
+    step(ana, base, MOVE_RESERVE, "h", "o1", CPN_OK);
+    held = out.redemption;
+    adjust_to(ana, &base, "a", 0, NULL, CPN_INVALID_TRANSITION);
+    adjust_to(ana, &held, "a", 0, NULL, CPN_INVALID_TRANSITION);
+    step(ana, held, MOVE_REDEEM, "r", NULL, CPN_OK);
+    adjust_to(ana, &base, "a", 200, NULL, CPN_OK); /* the money is that of the hold */
+    assert_int_equal(out.redemption.g, held.g);
+    assert_int_equal(d.head.discount_minor, 200);
+    step(ana, held, MOVE_REDEEM, "r", NULL, CPN_OK);
+    assert_true(out.replayed);
+    assert_int_equal(out.redemption.price.discount_minor, 500);
+    for (int i = 1; i < 32; i++)
+        adjust_to(ana, &held, arena_printf(&arena, "n%d", i), 200 - i, NULL, CPN_OK);
+    adjust_to(ana, &held, "n32", 0, NULL, CPN_INVALID_TRANSITION);
     lane_close();
 }
 
@@ -1207,7 +1407,7 @@ static void each_call_is_answered_as_first_whatever_happened_since(void **state)
             assert_false(out.created);
             assert_first(&first[3]);
             assert_string_equal(out.redemption.order, "o2");
-            assert_int_equal(out.redemption.discount_minor, 500);
+            assert_int_equal(out.redemption.price.discount_minor, 500);
         }
         lane_drop();
     }
@@ -1389,6 +1589,12 @@ int main(void)
         TEST(a_hold_that_ends_gives_no_days_count_back),
         TEST(the_budget_holds_what_is_held),
         TEST(a_larger_order_may_pass_the_budget),
+        TEST(what_was_promised_at_the_hold_stands),
+        TEST(the_money_may_come_back_and_the_use_not),
+        TEST(the_shares_of_the_lines_stand_like_the_price),
+        TEST(a_discount_is_adjusted_in_place),
+        TEST(only_what_is_redeemed_is_adjusted),
+        TEST(a_hold_without_numbers_is_priced_by_those_that_come),
         TEST(a_lapsed_hold_frees_its_budget_for_the_next),
         TEST(each_call_is_answered_as_first_whatever_happened_since),
         TEST(a_key_of_a_step_belongs_to_one_body),

@@ -186,8 +186,8 @@ static void expect_row_default(const char *at, struct json_object *o, const stru
 
 static void expect_row(const char *at, struct json_object *o, const struct field_table *table, const struct field_row *row)
 {
-    static const char *const types[] = {[ROW_STRING] = "string", [ROW_INT] = "integer", [ROW_TIME] = "string", [ROW_JSON] = "object",
-                                        [ROW_ARRAY] = "array"};
+    static const char *const types[] = {[ROW_STRING] = "string", [ROW_INT] = "integer", [ROW_BOOL] = "boolean", [ROW_TIME] = "string",
+                                        [ROW_JSON] = "object", [ROW_ARRAY] = "array"};
     bool nullable = row->flags & ROW_NULLABLE;
 
     if (row->type == ROW_OBJECT) {

@@ -272,6 +272,13 @@ static void go_on(struct user_state *u, int64_t number)
     struct outcome out;
 
     s.key = s.move <= MOVE_REDEEM ? arena_printf(&w.arena, "key-%" PRId64, number) : NULL;
+    s.keep_use = number % 3 == 0;
+    if (r->state == SLOT_REDEEMED && number % 2) {
+        s.adjusts = true;
+        s.key = arena_printf(&w.arena, "key-%" PRId64, number);
+        s.discount_minor = r->price.discount_minor / 2;
+        s.order = number % 4 == 1 ? NULL : s.order;
+    }
     decide_step(&round_.d, u, &s, &out);
 }
 
@@ -875,7 +882,8 @@ static struct entry *forge_step(enum entry_kind kind, int who, const struct rede
     e->from = r->from;
     e->since = r->last_seq;
     e->was = r->state;
-    e->discount_minor = e->held_minor = r->discount_minor;
+    e->discount_minor = e->held_minor = r->price.discount_minor;
+    e->order_minor = r->price.order_minor;
     e->same_day = r->day_ms == forged->head.day_ms;
     if (kind == ENTRY_EXTEND || kind == ENTRY_HOLD)
         e->reserved_until_ms = forged->head.at_ms + 600 * 1000;
@@ -1121,19 +1129,20 @@ static void a_broken_chain_of_a_user_is_found(void **state)
 
 static void what_an_entry_repeats_wrongly_is_found(void **state)
 {
-    static const char *const lines[] = {"|since|", "|discount_minor|", "|same_day|"};
+    static const char *const lines[] = {"|since|", "|discount_minor|", "|same_day|", "|order_minor|"};
     const struct redemption *r;
     struct entry *e;
     int who;
 
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         r = standing_in(SLOT_REDEEMED, &who);
         open_batch(0);
         e = forge_step(ENTRY_REVERSE, who, r);
         e->since += i == 0;
         e->discount_minor += i == 1;
         e->same_day ^= i == 2;
+        e->order_minor += i == 3;
         seal(true);
         tell();
         expect(lines[i]);
@@ -1153,6 +1162,37 @@ static void a_spending_that_forgets_what_was_held_is_found(void **state)
     open_batch(0);
     forge_step(ENTRY_SPEND, who, r)->held_minor += 5;
     expect_forgery("|held_minor|");
+}
+
+static void an_adjustment_that_is_none_is_found(void **state)
+{
+    static const char *const lines[] = {"|held_minor|", "|held_order_minor|", "|discount_minor|a lower one|a higher one", "|order_minor|"};
+    const struct redemption *r;
+    struct entry *e;
+    int who;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        open_batch(0);
+        forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE));
+        seal(true);
+        r = standing_in(SLOT_REDEEMED, &who);
+        open_batch(0);
+        e = forge_step(ENTRY_ADJUST, who, r);
+        e->held_order_minor = r->price.order_minor;
+        e->version = 99; /* of no definition in force: so it is a lower one's alone */
+        if (i == 0)
+            e->held_minor += 5;
+        else if (i == 1)
+            e->held_order_minor += 5;
+        else if (i == 2)
+            e->discount_minor += 5;
+        else
+            e->order_minor += 5;
+        seal(true);
+        tell();
+        expect(lines[i]);
+    }
 }
 
 static void a_late_spending_is_found(void **state)
@@ -1888,6 +1928,7 @@ int main(void)
         TEST(a_broken_chain_of_a_user_is_found),
         TEST(what_an_entry_repeats_wrongly_is_found),
         TEST(a_spending_that_forgets_what_was_held_is_found),
+        TEST(an_adjustment_that_is_none_is_found),
         TEST(a_late_spending_is_found),
         TEST(an_early_expiry_is_found),
         TEST(a_hold_of_more_than_a_day_is_found),

@@ -41,12 +41,20 @@ static inline const char *redemption_difference(const struct redemption *a, cons
     DIFFERENT(reserved_until_ms);
     DIFFERENT(valid_until_ms);
     DIFFERENT(ends_ms);
-    DIFFERENT(discount_minor);
+    DIFFERENT(price.discount_minor);
+    DIFFERENT(price.order_minor);
+    DIFFERENT(price.version);
+    DIFFERENT_TEXT(price.currency);
+    DIFFERENT_TEXT(price.shares);
     DIFFERENT(state);
     DIFFERENT(first_state);
     DIFFERENT(first_until_ms);
     DIFFERENT(first_ends_ms);
-    DIFFERENT(first_discount_minor);
+    DIFFERENT(first_price.discount_minor);
+    DIFFERENT(first_price.order_minor);
+    DIFFERENT(first_price.version);
+    DIFFERENT_TEXT(first_price.currency);
+    DIFFERENT_TEXT(first_price.shares);
     DIFFERENT_TEXT(first_order);
     DIFFERENT(left);
     DIFFERENT(day);
@@ -61,6 +69,11 @@ static inline const char *redemption_difference(const struct redemption *a, cons
         return "earlier";
     DIFFERENT_BYTES(spent_key);
     DIFFERENT_BYTES(spent_fingerprint);
+    DIFFERENT(adjusted_count);
+    for (size_t i = 0; i < a->adjusted_count; i++)
+        if (memcmp(&a->adjusted[i], &b->adjusted[i], offsetof(struct adjustment, before.currency)) != 0)
+            return "adjusted";
+    DIFFERENT_BYTES(numbers);
     DIFFERENT_TEXT(order);
     DIFFERENT_TEXT(metadata);
     DIFFERENT_TEXT(code);

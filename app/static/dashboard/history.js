@@ -29,6 +29,7 @@ const KINDS = {
   spend: "Used",
   cancel: "Cancelled",
   reverse: "Reversed",
+  adjust: "Discount adjusted",
   erase: "User erased",
 };
 

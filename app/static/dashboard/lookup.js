@@ -99,7 +99,7 @@ export function redemptionTable(coupons, items, done, signal, one = null) {
       ],
       [time(r.at, zoneOf(r)), one ? null : el("div", {class: "small"}, zoneOf(r))],
       [r.order ?? "\u2013", metadata(r)],
-      ...(discounted ? [money(r.discount_minor, coupons[r.coupon]?.discount.currency)] : []),
+      ...(discounted ? [money(r.discount_minor, r.money[0]?.currency)] : []),
       actions(r, done, signal),
     ]),
     "cards",
