@@ -31,7 +31,7 @@ static struct redemption *apply_origin(struct user_state *u, const struct entry 
         .valid_until_ms = e->valid_until_ms, .discount_minor = e->discount_minor, .state = (uint8_t)state,
         .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_discount_minor = e->discount_minor,
         .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order,
-        .metadata = e->metadata, .code = e->code,
+        .metadata = e->metadata, .code = e->shared ? e->shared : e->code,
     };
     memcpy(r->key, e->key, KEY_HASH_LEN);
     memcpy(r->fingerprint, e->fingerprint, FINGERPRINT_LEN);

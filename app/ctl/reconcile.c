@@ -449,7 +449,7 @@ static enum store_status reconcile_lanes(struct reconcile *v, int64_t lanes)
 {
     enum store_status s = reconcile_lane(v, 0, lanes);
 
-    if (s == STORE_OK && !v->broken && v->definition && v->definition->codes.source != CODES_NONE) {
+    if (s == STORE_OK && !v->broken && v->definition && coupon_slots_have_codes(v->definition)) {
         s = scan_codes(&v->scan, v->definition, v->tail.next_n, take_code, v);
         flush(v, NULL);
         s = s == STORE_OK ? v->status : s;

@@ -197,7 +197,7 @@ static enum store_status verify_lane(struct verify *v, int64_t lane)
     s = scan_tail(&v->scan, lane, &tail);
     if (s == STORE_OK)
         s = scan_lane(&v->scan, &how);
-    if (s == STORE_OK && v->definition && v->definition->codes.source != CODES_NONE)
+    if (s == STORE_OK && v->definition && coupon_slots_have_codes(v->definition))
         s = scan_codes(&v->scan, v->definition, tail.next_n, tell_code, v);
     v->lane = 0;
     return s;

@@ -490,17 +490,58 @@ static const struct bson_field checkpoint_rows[] = {
     BSON_FIELD("due", BSON_FIELD_TIME, struct checkpoint, due_ms, true, 0),
 };
 
+static const struct bson_field use_rows[] = {
+    BSON_FIELD("c", BSON_FIELD_CHARS, struct code_use, code, false, 0),
+    BSON_FIELD("n", BSON_FIELD_INT, struct code_use, used, false, 0),
+    BSON_FIELD("h", BSON_FIELD_INT, struct code_use, held, true, 0),
+};
+
 void codec_checkpoint_put(bson_t *view, const struct checkpoint *c)
 {
+    char buffer[16];
+    bson_t array, row;
+
     bson_fields_write(view, ROWS(checkpoint_rows), 0, c);
+    if (!c->uses || !c->uses->count)
+        return;
+    bson_append_array_begin(view, "codes", 5, &array);
+    for (size_t i = 0; i < c->uses->count; i++) {
+        bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
+        bson_fields_write(&row, ROWS(use_rows), 0, &c->uses->rows[i]);
+        bson_append_document_end(&array, &row);
+    }
+    bson_append_array_end(view, &array);
 }
 
-bool codec_checkpoint_get(const bson_t *doc, struct checkpoint *c)
+static bool get_uses(const bson_t *view, struct arena *a, struct checkpoint *c)
+{
+    struct code_uses *uses = arena_alloc(a, sizeof *uses);
+    bson_t array, row;
+    bson_iter_t it;
+
+    if (!find_array(view, "codes", &array) || !bson_iter_init(&it, &array))
+        return false;
+    *uses = (struct code_uses){.capacity = array_count(&array)};
+    uses->rows = arena_array(a, uses->capacity + 1, sizeof *uses->rows);
+    for (; bson_iter_next(&it); uses->count++) {
+        struct code_use *use = &uses->rows[uses->count];
+
+        *use = (struct code_use){.used = 0};
+        if (!get_document(&it, &row) || !bson_fields_read(&row, ROWS(use_rows), 0, use, a) ||
+            (uses->count && strcmp(use[-1].code, use->code) >= 0))
+            return false;
+    }
+    c->uses = uses;
+    return it.err_off == 0;
+}
+
+bool codec_checkpoint_get(const bson_t *doc, struct arena *a, struct checkpoint *c)
 {
     bson_t view;
 
     *c = (struct checkpoint){0};
-    return find_document(doc, "view", &view) && bson_fields_read(&view, ROWS(checkpoint_rows), 0, c, NULL);
+    return find_document(doc, "view", &view) && bson_fields_read(&view, ROWS(checkpoint_rows), 0, c, NULL) &&
+           (!a || !bson_has_field(&view, "codes") || get_uses(&view, a, c));
 }
 
 /* ---- buckets ---- */

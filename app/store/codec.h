@@ -74,9 +74,9 @@ bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
                          bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user),
                          void (*take)(void *context, const struct named_entry *named), void *context);
 
-/* A checkpoint's members, without _id; from a whole document. */
+/* A checkpoint's members, without _id; from a whole document. a: for its uses; NULL: they are not wanted. */
 void codec_checkpoint_put(bson_t *view, const struct checkpoint *c);
-bool codec_checkpoint_get(const bson_t *doc, struct checkpoint *c);
+bool codec_checkpoint_get(const bson_t *doc, struct arena *a, struct checkpoint *c);
 
 void codec_bucket_put(bson_t *view, const struct bucket *k);
 /* From a whole document. Initialises k, and releases it again if false. */

@@ -163,7 +163,7 @@ static bool stored_checkpoint_row(const bson_t *doc, void *context)
     const struct stored_checkpoint_read *r = context;
 
     r->out->is_there = true;
-    r->out->readable = codec_checkpoint_get(doc, &r->out->checkpoint);
+    r->out->readable = codec_checkpoint_get(doc, r->arena, &r->out->checkpoint);
     if (r->out->readable)
         r->out->odd = arena_strdup(r->arena, form_of_checkpoint(doc, &r->out->checkpoint));
     else

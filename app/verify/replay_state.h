@@ -97,6 +97,7 @@ struct replay {
     const char *turn_job; /* the job with the turn at making codes; NULL: none */
     int64_t turn_fence;
     struct kept_users users;
+    struct code_uses uses; /* of shared codes; the first part's */
     struct shelf *shelves;
     struct job_row *jobs;
     uint64_t *erased_later; /* hashes of aliases erased during the run, so few */

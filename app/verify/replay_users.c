@@ -52,6 +52,7 @@ static struct kept_user *find(struct kept_users *t, const char *alias)
 
 void kept_users_release(struct kept_users *t)
 {
+    HASH_CLEAR(hh, t->codes);
     free(t->slots);
     arena_free(&t->batch);
     arena_free(&t->arena);
@@ -87,7 +88,7 @@ static void revive(const struct kept_redemption *from, struct redemption *to)
     *to = (struct redemption){
         .n = from->n, .g = from->g, .from_n = from->from_n, .from = from->from, .last_seq = from->last_seq, .at_ms = from->at_ms,
         .day_ms = from->day_ms, .ended_ms = from->ended_ms, .reserved_until_ms = from->reserved_until_ms,
-        .valid_until_ms = from->valid_until_ms, .discount_minor = from->discount_minor, .state = from->state,
+        .valid_until_ms = from->valid_until_ms, .discount_minor = from->discount_minor, .code = from->shared, .state = from->state,
     };
     memcpy(to->key, from->key, KEY_HASH_LEN);
 }
@@ -120,13 +121,31 @@ static void keep(struct kept_users *t, const struct redemption *from, struct kep
     *to = (struct kept_redemption){
         .n = from->n, .from_n = from->from_n, .last_seq = from->last_seq, .at_ms = from->at_ms, .day_ms = from->day_ms,
         .ended_ms = from->ended_ms, .reserved_until_ms = from->reserved_until_ms, .valid_until_ms = from->valid_until_ms,
-        .discount_minor = from->discount_minor, .g = from->g, .from = from->from, .later = later, .state = from->state,
+        .discount_minor = from->discount_minor, .g = from->g, .from = from->from, .later = later, .shared = from->code,
+        .state = from->state,
     };
     memcpy(to->key, from->key, KEY_HASH_LEN);
     for (size_t i = 0; i < from->earlier_count; i++)
         keep_key(t, to, from->earlier[i].key, false);
     keep_key(t, to, from->extended_key, false);
     keep_key(t, to, from->spent_key, true);
+}
+
+const char *kept_users_code(struct kept_users *t, const char *code)
+{
+    struct kept_code *kept;
+
+    if (!code)
+        return NULL;
+    HASH_FIND_STR(t->codes, code, kept);
+    if (!kept) {
+        size_t len = strlen(code);
+
+        kept = arena_alloc(&t->arena, sizeof *kept + len + 1);
+        memcpy(kept->code, code, len + 1);
+        HASH_ADD_STR(t->codes, code, kept);
+    }
+    return kept->code;
 }
 
 /* ---- within a batch ---- */

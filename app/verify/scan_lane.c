@@ -531,6 +531,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
         s = scan_tail(v, how->lane, &g.before);
     if (s == STORE_OK)
         s = tell_parts(&g);
+    lane_ends_release(&g.ends);
     arena_free(&g.arena);
     pthread_cond_destroy(&g.turned);
     pthread_mutex_destroy(&g.views);

@@ -387,21 +387,21 @@ static void a_checkpoint_never_goes_back(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct checkpoint_write writes[] = {{coupon, 0, {5, DAY + 9, DAY + 3, 2}}, {coupon, 1, {7, 0, 0, 0}}};
+    struct checkpoint_write writes[] = {{coupon, 0, {5, DAY + 9, DAY + 3, 2, NULL}}, {coupon, 1, {7, 0, 0, 0, NULL}}};
     struct checkpoint c = checkpoint_of(coupon, 0);
 
     assert_int_equal(c.seq, 0);
     assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
-    writes[0].checkpoint = (struct checkpoint){4, DAY + 1, DAY + 4, 3};
-    writes[1].checkpoint = (struct checkpoint){8, DAY + 5, 0, 0};
+    writes[0].checkpoint = (struct checkpoint){4, DAY + 1, DAY + 4, 3, NULL};
+    writes[1].checkpoint = (struct checkpoint){8, DAY + 5, 0, 0, NULL};
     assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
     c = checkpoint_of(coupon, 0);
     assert_true(c.seq == 5 && c.due_ms == DAY + 9 && c.swept_ms == DAY + 3 && c.swept_seq == 2);
     c = checkpoint_of(coupon, 1);
     assert_true(c.seq == 8 && c.due_ms == DAY + 5 && c.swept_ms == 0 && c.swept_seq == 0);
-    writes[0].checkpoint = (struct checkpoint){5, 0, DAY + 3, 3}; /* of the same batch: swept further */
+    writes[0].checkpoint = (struct checkpoint){5, 0, DAY + 3, 3, NULL}; /* of the same batch: swept further */
     assert_int_equal(session->ops->write_checkpoints(session, writes, 1), STORE_OK);
-    writes[0].checkpoint = (struct checkpoint){5, DAY + 2, DAY + 3, 1};
+    writes[0].checkpoint = (struct checkpoint){5, DAY + 2, DAY + 3, 1, NULL};
     assert_int_equal(session->ops->write_checkpoints(session, writes, 1), STORE_OK);
     c = checkpoint_of(coupon, 0);
     assert_true(c.seq == 5 && c.due_ms == 0 && c.swept_ms == DAY + 3 && c.swept_seq == 3);
@@ -753,7 +753,7 @@ static void a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only(void **s
     NEEDS_SERVER();
 
     const char *a = new_coupon(), *b = new_coupon();
-    struct checkpoint_write writes[] = {{a, 0, {5, 0, 0, 0}}, {b, 0, {6, 0, 0, 0}}};
+    struct checkpoint_write writes[] = {{a, 0, {5, 0, 0, 0, NULL}}, {b, 0, {6, 0, 0, 0, NULL}}};
     struct checkpoint_read reads[] = {{.coupon = a}, {.coupon = b}, {.coupon = a}, {.coupon = a, .lane = 1}};
     struct mark_write marks[] = {{a, 0, {5, {1, 1}}, 0}, {b, 0, {6, {1, 1}}, 0}};
     struct mark_read of[] = {{.coupon = a}, {.coupon = b}};
@@ -1055,7 +1055,7 @@ static void lanes_are_loaded_together_and_each_fails_alone(void **state)
 
     for (int i = 0; i < KINDS; i++) {
         int64_t lane = i == SECOND_LANE;
-        struct checkpoint_write checkpoint = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, {2, 0, 0, 0}};
+        struct checkpoint_write checkpoint = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, {2, 0, 0, 0, NULL}};
         struct coupon *c = make_coupon(ids[i], 1, COUPON_ACTIVE);
         struct part_write part = {.coupon = c->id, .definition = c, .seq = 1};
 

@@ -75,6 +75,7 @@ static void fill_entry(struct entry *e, int64_t i)
     e->metadata = e->kind == ENTRY_RESERVE ? "{\"x\":1}" : NULL;
     e->code = e->kind == ENTRY_ISSUE ? "$AB-12" : NULL;
     e->before = e->kind == ENTRY_ISSUE ? 0 : 77;
+    e->shared = e->kind == ENTRY_REDEEM ? "SUMMER10" : NULL;
     memset(e->fingerprint, 9, sizeof e->fingerprint);
 }
 
@@ -333,7 +334,9 @@ static void put_checkpoint(bson_t *doc, const struct checkpoint *c)
 
 static void a_checkpoint_comes_back(void **state)
 {
-    const struct checkpoint whole = {.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1}, bare = {.seq = 7};
+    struct code_use rows[] = {{.code = "ANNA10", .used = 5, .held = 2}, {.code = "SUMMER10", .used = INT64_C(5000000000)}};
+    const struct code_uses uses = {.rows = rows, .count = 2};
+    const struct checkpoint whole = {.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1, .uses = &uses}, bare = {.seq = 7};
     const struct checkpoint *const samples[] = {&whole, &bare};
 
     (void)state;
@@ -342,8 +345,17 @@ static void a_checkpoint_comes_back(void **state)
         struct checkpoint back;
 
         put_checkpoint(&doc, samples[i]);
-        assert_true(codec_checkpoint_get(&doc, &back));
+        assert_true(codec_checkpoint_get(&doc, &arena, &back));
+        assert_int_equal(back.uses != NULL, samples[i]->uses != NULL);
+        for (size_t k = 0; back.uses && k < 2; k++) {
+            assert_string_equal(back.uses->rows[k].code, rows[k].code);
+            assert_int_equal(back.uses->rows[k].used, rows[k].used);
+            assert_int_equal(back.uses->rows[k].held, rows[k].held);
+        }
+        back.uses = samples[i]->uses;
         assert_memory_equal(&back, samples[i], sizeof back);
+        assert_true(codec_checkpoint_get(&doc, NULL, &back));
+        assert_null(back.uses);
     }
 }
 
@@ -527,7 +539,7 @@ static void a_plain_taking_stores_nothing_of_what_it_did_not_have(void **state)
     (void)state;
     fill_entry(batch_add(b, ENTRY_REDEEM), 0);
     b->entries[0].before = 0;
-    b->entries[0].by = NULL;
+    b->entries[0].by = b->entries[0].shared = NULL;
     b->head.seq = 1;
     put_batch(&ledger, b);
     /* k n g a key o left day discount */
@@ -599,7 +611,7 @@ static void fill(struct entry *e, bool whole)
                         .was = SLOT_RESERVED, .same_day = true, .since = 88, .before = 77,
                         .step = 9, .job = "job-1", .by = "key-1",
                         .alias = "0123456789abcdef", .definition = sample_coupon(), .user = "u-17", .order = "o-99", .metadata = "{}",
-                        .code = "AB-12"};
+                        .code = "AB-12", .shared = "SUMMER10"};
     memset(e->key, 0xA5, sizeof e->key);
     memset(e->fingerprint, 0x5A, sizeof e->fingerprint);
 }
@@ -629,9 +641,9 @@ static void batches_are_stored_as_ever(void **state)
     put_sample(&mixed, MIXED);
     put_sample(&bare, BARE);
     put_sample(&whole, WHOLE);
-    assert_bytes(&mixed, "efb2d301a2c21012447dc1d96481923f");
-    assert_bytes(&bare, "35f9f827b262779a6746e65aa5a06fbb");
-    assert_bytes(&whole, "6269f4151bedc5c0a88ca346fa9903e9");
+    assert_bytes(&mixed, "562e060ac6d5ddf512b1ba83df0ce97a");
+    assert_bytes(&bare, "b84f402ab909145e55050b929eb90ea3");
+    assert_bytes(&whole, "cc724412e533da3414d721aa6e8132ac");
 }
 
 static void the_members_of_a_batch_keep_their_names_and_their_order(void **state)
@@ -643,16 +655,16 @@ static void the_members_of_a_batch_keep_their_names_and_their_order(void **state
         [ENTRY_GENERATE] = "k n from count until valid job step by from_n",
         [ENTRY_DUE] = "k from count until valid job step by from_n",
         [ENTRY_RETIRE] = "k n from count until valid by from_n",
-        [ENTRY_ISSUE] = "k n g from a before key o left day until valid by from_n",
-        [ENTRY_RESERVE] = "k n g from a before key o left day discount until valid by from_n",
-        [ENTRY_REDEEM] = "k n g from a before key o left day discount until valid by from_n",
-        [ENTRY_HOLD] = "k n g from a before key discount until valid since by from_n",
-        [ENTRY_EXTEND] = "k n g from a before key until valid since by from_n",
-        [ENTRY_SPEND] = "k n g from a before key discount until valid was held since by from_n",
-        [ENTRY_CANCEL] = "k n g from a before discount until valid was held same_day since by from_n",
-        [ENTRY_EXPIRE] = "k n g from a before discount until valid was held same_day since from_n",
-        [ENTRY_REVERSE] = "k n g from a before discount until valid same_day since by from_n",
-        [ENTRY_FORGET] = "k n g from a before until valid from_n",
+        [ENTRY_ISSUE] = "k n g from a before key o left day until valid by shared from_n",
+        [ENTRY_RESERVE] = "k n g from a before key o left day discount until valid by shared from_n",
+        [ENTRY_REDEEM] = "k n g from a before key o left day discount until valid by shared from_n",
+        [ENTRY_HOLD] = "k n g from a before key discount until valid since by shared from_n",
+        [ENTRY_EXTEND] = "k n g from a before key until valid since by shared from_n",
+        [ENTRY_SPEND] = "k n g from a before key discount until valid was held since by shared from_n",
+        [ENTRY_CANCEL] = "k n g from a before discount until valid was held same_day since by shared from_n",
+        [ENTRY_EXPIRE] = "k n g from a before discount until valid was held same_day since shared from_n",
+        [ENTRY_REVERSE] = "k n g from a before discount until valid same_day since by shared from_n",
+        [ENTRY_FORGET] = "k n g from a before until valid shared from_n",
         [ENTRY_ERASE] = "k from a before until valid by from_n",
         [ENTRY_TURN] = "k from until valid job step from_n",
         [ENTRY_TURN_END] = "k from until valid job step from_n",
@@ -770,7 +782,7 @@ static bool readable(const bson_t *doc, enum shape shape)
         batch_free(b);
         break;
     case SHAPE_CHECKPOINT:
-        good = codec_checkpoint_get(doc, &checkpoint);
+        good = codec_checkpoint_get(doc, &arena, &checkpoint);
         break;
     case SHAPE_BUCKET:
         good = codec_bucket_get(doc, &k);

@@ -1809,12 +1809,12 @@ static void what_was_swept_must_not_stand(void **state)
     assert_true(decide_take(&round_.d, working(1), &t, &out));
     append(&round_.d);
     due_ms = first_end();
-    w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms, w.tail.seq - 1};
+    w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms, w.tail.seq - 1, NULL};
     tell();
     assert_string_equal(found, "");
     w.checkpoint.swept_seq = w.tail.seq;
     expect_only("lanes|checkpoint|swept|at most ");
-    w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms + 1, 0};
+    w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms + 1, 0, NULL};
     expect_only("lanes|checkpoint|swept|at most ");
 }
 
