@@ -575,38 +575,40 @@ void report_counts_add(struct report_counts *to, const struct report_counts *mor
 #undef ADD
 }
 
+void fold_report_entry(struct report_counts *r, const struct entry *e)
+{
+    switch (e->kind) {
+    case ENTRY_ISSUE:
+        r->issued++;
+        break;
+    case ENTRY_RESERVE:
+    case ENTRY_HOLD:
+        r->reserved++;
+        break;
+    case ENTRY_REDEEM:
+    case ENTRY_SPEND:
+        r->redeemed++;
+        r->discount_minor += e->discount_minor;
+        break;
+    case ENTRY_CANCEL:
+        r->cancelled++;
+        break;
+    case ENTRY_EXPIRE:
+        r->expired++;
+        break;
+    case ENTRY_REVERSE:
+        r->reversed++;
+        r->discount_minor -= e->discount_minor;
+        break;
+    default:
+        break;
+    }
+}
+
 void fold_report(struct report_counts *r, const struct batch *b)
 {
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-
-        switch (e->kind) {
-        case ENTRY_ISSUE:
-            r->issued++;
-            break;
-        case ENTRY_RESERVE:
-        case ENTRY_HOLD:
-            r->reserved++;
-            break;
-        case ENTRY_REDEEM:
-        case ENTRY_SPEND:
-            r->redeemed++;
-            r->discount_minor += e->discount_minor;
-            break;
-        case ENTRY_CANCEL:
-            r->cancelled++;
-            break;
-        case ENTRY_EXPIRE:
-            r->expired++;
-            break;
-        case ENTRY_REVERSE:
-            r->reversed++;
-            r->discount_minor -= e->discount_minor;
-            break;
-        default:
-            break;
-        }
-    }
+    for (size_t i = 0; i < b->count; i++)
+        fold_report_entry(r, &b->entries[i]);
 }
 
 /* ---- checking ---- */

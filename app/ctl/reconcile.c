@@ -280,6 +280,7 @@ static void take_repair(void *context, const struct repair *p)
     if (p->totals) {
         m.lane = p->totals->lane;
         m.counts = p->totals->counts;
+        m.by = p->totals->by;
         m.seq = p->totals->seq;
     }
     note(v, of, p->fault, p->where);

@@ -2,6 +2,7 @@
 #include "store/codec.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -687,3 +688,91 @@ bool codec_bucket_get(const bson_t *doc, struct bucket *k)
 #define REPORT_COUNT(member) ROW(report_counts, INT, member, 0, #member, ALWAYS),
 const struct bson_field report_members[] = {REPORT_COUNTS_FIELDS(REPORT_COUNT)};
 const size_t report_members_count = sizeof report_members / sizeof *report_members;
+
+#define CODE_NAME_SIZE (3 * CODE_MAX + 1)
+
+static void code_name(const char *code, char name[CODE_NAME_SIZE])
+{
+    static const char hex[] = "0123456789ABCDEF";
+
+    for (; *code; code++) {
+        if (!strchr(".$%", *code)) {
+            *name++ = *code;
+            continue;
+        }
+        *name++ = '%';
+        *name++ = hex[*code >> 4];
+        *name++ = hex[*code & 15];
+    }
+    *name = '\0';
+}
+
+/* False: it is no such name. */
+static bool code_of_name(const char *name, char code[CODE_MAX + 1])
+{
+    char again[CODE_NAME_SIZE];
+    const char *at = name;
+    size_t used = 0;
+
+    for (unsigned byte; *at; used++) {
+        if (used == CODE_MAX || (*at == '%' && sscanf(at + 1, "%2x", &byte) != 1))
+            return false;
+        code[used] = *at == '%' ? (char)byte : *at;
+        at += *at == '%' ? 3 : 1;
+    }
+    code[used] = '\0';
+    code_name(code, again);
+    return strcmp(name, again) == 0;
+}
+
+void codec_by_code_put(bson_t *doc, const struct code_counts *by, bool always)
+{
+    char name[CODE_NAME_SIZE];
+    bson_t rows, row;
+
+    if (!by->count && !always)
+        return;
+    bson_append_document_begin(doc, "by", 2, &rows);
+    for (size_t i = 0; i < by->count; i++) {
+        code_name(by->rows[i].code, name);
+        bson_append_document_begin(&rows, name, -1, &row);
+        bson_fields_write(&row, report_members, report_members_count, 0, &by->rows[i].counts);
+        bson_append_document_end(&rows, &row);
+    }
+    bson_append_document_end(doc, &rows);
+}
+
+void codec_by_code_inc(bson_t *doc, const struct code_counts *by)
+{
+    char name[CODE_NAME_SIZE], path[CODE_NAME_SIZE + 32];
+
+    for (size_t i = 0; i < by->count; i++) {
+        code_name(by->rows[i].code, name);
+#define INC(member)                                                                                                   \
+    snprintf(path, sizeof path, "by.%s." #member, name);                                                              \
+    BSON_APPEND_INT64(doc, path, by->rows[i].counts.member);
+        REPORT_COUNTS_FIELDS(INC)
+#undef INC
+    }
+}
+
+bool codec_by_code_get(const bson_t *doc, struct code_counts *by)
+{
+    bson_t rows, row;
+    bson_iter_t it;
+
+    if (!bson_has_field(doc, "by"))
+        return true;
+    if (!find_document(doc, "by", &rows) || !bson_iter_init(&it, &rows))
+        return false;
+    while (bson_iter_next(&it)) {
+        struct report_counts counts;
+        char code[CODE_MAX + 1];
+
+        if (!code_of_name(bson_iter_key(&it), code) || !get_document(&it, &row) ||
+            !bson_fields_read(&row, report_members, report_members_count, 0, &counts, NULL))
+            return false;
+        code_counts_add(by, code, &counts);
+    }
+    return it.err_off == 0;
+}

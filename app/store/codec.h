@@ -24,6 +24,7 @@
 #include <bson/bson.h>
 
 #include "coupons/batch.h"
+#include "coupons/code_counts.h"
 #include "coupons/coupon.h"
 #include "coupons/fold.h"
 #include "coupons/slot.h"
@@ -96,6 +97,12 @@ bool codec_mark_get(const bson_t *doc, struct mark *mark);
 /* The members of struct report_counts in a document of totals. */
 extern const struct bson_field report_members[];
 extern const size_t report_members_count;
+/* A totals row's member `by`: the counts of each shared code, under names in which . $ and % are written as %2E and so on; if there are
+ * any, unless always. Increments are written as paths. */
+void codec_by_code_put(bson_t *doc, const struct code_counts *by, bool always);
+void codec_by_code_inc(bson_t *doc, const struct code_counts *by);
+/* Add those of a row. False: unreadable. */
+bool codec_by_code_get(const bson_t *doc, struct code_counts *by);
 
 /* Read a document's _id, {c, <name>}; texts are borrowed from it. */
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text);

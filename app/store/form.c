@@ -37,6 +37,7 @@ const struct form_member form_members[] = {
 #define COUNT(member) {"totals", #member, FORM_REPLAYED, NONE},
     REPORT_COUNTS_FIELDS(COUNT)
 #undef COUNT
+    {"totals", "by", FORM_REPLAYED, NONE},
     {"marks", "_id", FORM_REPLAYED, NONE},
     {"marks", "seq", FORM_REPLAYED, NONE},
     {"marks", "at", FORM_REPLAYED, NONE},

@@ -9,6 +9,7 @@
 #define STORE_MONGO_H
 
 #include "base/metrics.h"
+#include "coupons/code_counts.h"
 #include "coupons/fold.h"
 #include "coupons/period.h"
 #include "store/store.h"
@@ -377,6 +378,7 @@ struct totals_write {
     int64_t quarter_ms;        /* start of the quarter hour */
     int64_t first_seq, last_seq; /* consecutive batches, all in that quarter hour */
     struct report_counts *counts;
+    const struct code_counts *by; /* of each shared code */
     /* out */
     bool applied;     /* otherwise: unreadable, or the stored totals already hold some of them */
     int64_t held_seq; /* the seq up to which they do */
@@ -387,6 +389,7 @@ enum store_status mongo_totals_add(struct store *s, struct totals_write *writes,
 struct totals_row {
     int64_t lane, quarter_ms, seq;
     struct report_counts *counts;
+    const struct code_counts *by; /* NULL: none is stored */
 };
 
 /* ---- refusals: counted by those who refuse, per coupon and quarter hour, without users ---- */
@@ -440,13 +443,14 @@ enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t fro
 struct report_query {
     const char *const *ids; /* ascending */
     size_t count;           /* 0: all coupons */
-    bool grouped;           /* a row of sums per coupon that has any; otherwise one for all, its coupon "" */
+    bool grouped;           /* a row of sums per coupon that has any; otherwise one for all, its name "" */
+    bool by_code;           /* instead: a row per shared code; without a code, its name is "" */
     const int64_t *starts;  /* of the columns, ascending; starts[columns] is the end of the last one */
     size_t columns;
     size_t cells_max;
 };
 struct report_group {
-    char coupon[COUPON_ID_MAX + 1];
+    char name[COUPON_ID_MAX + 1];   /* the coupon's, or the code */
     struct report_counts *counts;   /* of each column */
     struct refusal_counts *refused; /* likewise; NULL: none */
 };
@@ -455,7 +459,7 @@ struct report_latest {
     int64_t seq, quarter_ms;
 };
 struct report_sums {
-    struct report_group *groups; /* ascending by coupon; freed by report_sums_free() */
+    struct report_group *groups; /* ascending by name; freed by report_sums_free() */
     size_t count;
     struct report_latest latest[COUPON_LANES_MAX]; /* by lane, of one coupon */
     bool too_many;               /* more than cells_max: the groups are incomplete */

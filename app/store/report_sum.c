@@ -1,5 +1,5 @@
 /*
- * store/report_sum.c -- sums the reporter's totals, and refusals, by columns of time, and by coupon if asked.
+ * store/report_sum.c -- sums the reporter's totals, and refusals, by columns of time, and by coupon or code if asked.
  *
  * Why     rows are summed here: $group would cost the server four times as much per row as sending it, and a year of 1,000 coupons is
  *         hundreds of thousands
@@ -23,9 +23,11 @@
 
 #define TRIMMED_GROUPS 100 /* with more, free memory goes back to the system */
 
-/* One coupon's sums, of the columns that the slice touches. */
+_Static_assert(CODE_MAX <= COUPON_ID_MAX, "a code fits");
+
+/* The sums of one coupon, or of one code, of the columns that the slice touches. */
 struct sum {
-    char coupon[COUPON_ID_MAX + 1];
+    char name[COUPON_ID_MAX + 1];
     UT_hash_handle hh;
     struct refusal_counts *refused; /* likewise; NULL: none */
     struct report_counts counts[];
@@ -71,21 +73,21 @@ static size_t column_at(struct slice *s, int64_t at_ms)
     return s->column - s->first;
 }
 
-static struct sum *sum_of(struct slice *s, const char *coupon)
+static struct sum *sum_of(struct slice *s, const char *name)
 {
     struct sum *found = s->last;
 
-    if (found && strcmp(found->coupon, coupon) == 0)
+    if (found && strcmp(found->name, name) == 0)
         return found;
-    HASH_FIND_STR(s->sums, coupon, found);
+    HASH_FIND_STR(s->sums, name, found);
     if (!found) {
         if ((s->count + 1) * s->query->columns > s->query->cells_max) {
             s->too_many = true;
             return NULL;
         }
         found = checked(calloc(1, sizeof *found + s->columns * sizeof found->counts[0]));
-        memcpy(found->coupon, coupon, strnlen(coupon, COUPON_ID_MAX));
-        HASH_ADD_STR(s->sums, coupon, found);
+        memcpy(found->name, name, strnlen(name, COUPON_ID_MAX));
+        HASH_ADD_STR(s->sums, name, found);
         s->count++;
     }
     return s->last = found;
@@ -95,6 +97,31 @@ static void note_latest(struct report_latest *latest, struct report_latest other
 {
     if (other.seq > latest->seq)
         *latest = other;
+}
+
+/* Add to the sums of each code, and the rest to those of none. */
+static bool add_by_code(struct slice *s, const bson_t *doc, const struct totals_doc *t)
+{
+    struct report_counts rest = t->counts;
+    struct code_counts by = {.rows = NULL};
+    bool good = codec_by_code_get(doc, &by);
+    struct sum *sum;
+
+    for (size_t i = 0; i < by.count && good; i++) {
+        sum = sum_of(s, by.rows[i].code);
+        if (sum)
+            report_counts_add(&sum->counts[column_at(s, t->quarter_ms)], &by.rows[i].counts);
+#define LESS(member) rest.member -= by.rows[i].counts.member;
+        REPORT_COUNTS_FIELDS(LESS)
+#undef LESS
+    }
+    code_counts_release(&by);
+    if (!good || memcmp(&rest, &(struct report_counts){0}, sizeof rest) == 0)
+        return good;
+    sum = sum_of(s, "");
+    if (sum)
+        report_counts_add(&sum->counts[column_at(s, t->quarter_ms)], &rest);
+    return true;
 }
 
 static bool totals_row(const bson_t *doc, void *context)
@@ -108,10 +135,15 @@ static bool totals_row(const bson_t *doc, void *context)
         return false;
     if (s->too_many)
         return true;
-    sum = sum_of(s, q->grouped ? t.coupon : "");
-    if (!sum)
-        return true;
-    report_counts_add(&sum->counts[column_at(s, t.quarter_ms)], &t.counts);
+    if (q->by_code) {
+        if (!add_by_code(s, doc, &t))
+            return false;
+    } else {
+        sum = sum_of(s, q->grouped ? t.coupon : "");
+        if (!sum)
+            return true;
+        report_counts_add(&sum->counts[column_at(s, t.quarter_ms)], &t.counts);
+    }
     note_latest(&s->latest[t.lane], (struct report_latest){t.seq, t.quarter_ms});
     return true;
 }
@@ -200,11 +232,11 @@ static void read_slices(struct slice *slices, size_t count)
 
 /* ---- merging the slices' sums ---- */
 
-static int by_coupon(const void *a, const void *b)
+static int by_name(const void *a, const void *b)
 {
     const struct sum *const *x = a, *const *y = b;
 
-    return strcmp((*x)->coupon, (*y)->coupon);
+    return strcmp((*x)->name, (*y)->name);
 }
 
 static void merge_refused(struct report_group *group, const struct report_query *q, const struct slice *s, const struct sum *sum)
@@ -215,7 +247,7 @@ static void merge_refused(struct report_group *group, const struct report_query 
         refusal_counts_add(&group->refused[s->first + column], &sum->refused[column]);
 }
 
-/* Add slice s's sums to the groups, in the order of coupons, and free them. */
+/* Add slice s's sums to the groups, in the order of their names, and free them. */
 static void merge(struct report_sums *sums, const struct report_query *q, struct slice *s)
 {
     struct sum **order = checked(calloc(s->count + 1, sizeof(struct sum *))), *sum, *next;
@@ -226,14 +258,14 @@ static void merge(struct report_sums *sums, const struct report_query *q, struct
         HASH_DEL(s->sums, sum);
         order[k++] = sum;
     }
-    qsort(order, k, sizeof(struct sum *), by_coupon);
+    qsort(order, k, sizeof(struct sum *), by_name);
     for (size_t i = 0; i < k; i++) {
-        while (old < sums->count && strcmp(sums->groups[old].coupon, order[i]->coupon) < 0)
+        while (old < sums->count && strcmp(sums->groups[old].name, order[i]->name) < 0)
             merged[count++] = sums->groups[old++];
-        if (old < sums->count && strcmp(sums->groups[old].coupon, order[i]->coupon) == 0) {
+        if (old < sums->count && strcmp(sums->groups[old].name, order[i]->name) == 0) {
             merged[count] = sums->groups[old++];
         } else {
-            memcpy(merged[count].coupon, order[i]->coupon, sizeof merged[count].coupon);
+            memcpy(merged[count].name, order[i]->name, sizeof merged[count].name);
             merged[count].counts = checked(calloc(q->columns, sizeof(struct report_counts)));
         }
         for (size_t column = 0; column < s->columns; column++)

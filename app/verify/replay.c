@@ -61,6 +61,7 @@ void replay_free(struct replay *r)
     }
     kept_users_release(&r->users);
     code_uses_release(&r->uses);
+    totals_release(r);
     buf_free(&r->scratch);
     arena_free(&r->arena);
     free(r->erased_later);
