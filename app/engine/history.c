@@ -58,6 +58,7 @@ static void keep(struct walk *w)
     link->entry.order = arena_strdup(w->arena, link->entry.order);
     link->entry.metadata = arena_strdup(w->arena, link->entry.metadata);
     link->entry.code = arena_strdup(w->arena, link->entry.code);
+    link->entry.shared = arena_strdup(w->arena, link->entry.shared);
     w->first = link;
     if (!w->end)
         w->end = link;

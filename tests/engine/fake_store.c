@@ -133,6 +133,7 @@ static struct batch *copy_batch(const struct batch *b)
         e->order = arena_strdup(&copy->arena, e->order);
         e->metadata = arena_strdup(&copy->arena, e->metadata);
         e->code = arena_strdup(&copy->arena, e->code);
+        e->shared = arena_strdup(&copy->arena, e->shared);
         e->by = arena_strdup(&copy->arena, e->by);
         e->by_name = false; /* not stored */
         if (e->definition)

@@ -1,7 +1,12 @@
 """Codes that many use: what a shop and a marketer do with SUMMER10."""
 import csv
+import html
 import io
 import json
+import os
+import pathlib
+import re
+import subprocess
 import threading
 
 import pytest
@@ -46,7 +51,7 @@ def test_a_marketer_makes_one_and_customers_use_it(stack, storefront, ops):
     storefront.take(coupon, "cid", code="WINTER10").problem("code_not_found")
     held = storefront.take(coupon, "cid", code="ANNA10", state="reserved", order={"id": "o-1"}).ok(201)
     storefront.take(coupon, "dan", code="SUMMER10").problem("sold_out")
-    paid = storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/redeem", {}, key="pay").ok()
+    paid = storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/redeem", {}, idempotency_key="pay").ok()
     assert paid["code"] == "ANNA10" and paid["state"] == "redeemed", paid
     assert storefront.get(f"/coupons/{coupon}/redemptions/{held['id']}").ok()["code"] == "ANNA10"
     stack.verify(coupon)
@@ -96,7 +101,7 @@ def test_each_code_is_used_as_often_as_its_cap_allows_and_no_more(stack, storefr
     assert sorted(done) == [(201, "ANNA10")] * 3 + [(201, "SUMMER10")] * 3 + [(409, "code_taken")] * 14, done
     problem = storefront.take(coupon, "late", code="SUMMER10").problem("code_taken")
     assert problem["retry"] is False
-    assert resolve(storefront, "SUMMER10")[0]["code"] == "code_taken"
+    assert {item["coupon"]: item["code"] for item in resolve(storefront, "SUMMER10")}[coupon] == "code_taken"
     assert {code: row["redeemed"] for code, row in by_code(stack, coupon).items()} == {"ANNA10": 3, "SUMMER10": 3}
     stack.verify(coupon)
 
@@ -199,8 +204,20 @@ def test_verify_finds_and_reconcile_mends_counts_of_codes(stack, storefront):
     stack.database.totals.update_one({"_id": row["_id"]}, {"$inc": {"by.ANNA10.redeemed": 1}})
     told = stack.couponctl("verify", coupon)
     assert told.returncode == 1 and "codes" in told.stdout and "ANNA10" in told.stdout, told.stdout
-    mended = stack.couponctl("reconcile", "--apply", coupon)
+    mended = stack.couponctl("reconcile", "--online", "--apply", coupon)
     assert mended.returncode == 0, mended.stdout
     stack.verify(coupon)
     assert stack.database.lanes.find_one({"_id": lane["_id"]})["view"]["codes"] == lane["view"]["codes"]
     assert stack.database.totals.find_one({"_id": row["_id"]})["by"] == row["by"]
+
+
+def test_the_guides_first_example_is_what_a_shop_gets(stack):
+    page = (pathlib.Path(__file__).parents[2] / "app" / "static" / "docs" / "checkout.html").read_text()
+    (example,) = re.findall(r'<pre tabindex="0" data-example="code">(.*?)</pre>', page, re.S)
+    keys = {"COUPONS_URL": f"http://127.0.0.1:{stack.port}/coupons", "COUPONS_OPS_KEY": stack.key("ops"), "COUPONS_KEY": stack.key("storefront")}
+    script = html.unescape(example).replace('redemptions"', 'redemptions"; echo').replace('"$COUPONS_URL"\n', '"$COUPONS_URL"; echo\n') \
+        .replace('resolve"', 'resolve"; echo').replace("--json", "--header 'Content-Type: application/json' --data")
+    done = subprocess.run(["bash", "-eu"], input=script, env=os.environ | keys, capture_output=True, text=True, timeout=60)
+    made, resolved, redeemed = (json.loads(line) for line in done.stdout.splitlines())
+    assert made["state"] == "active" and resolved["items"][0] == {"coupon": "summer", "ok": True, "code": None, "discount_minor": 599}, done
+    assert (redeemed["state"], redeemed["code"], redeemed["discount_minor"]) == ("redeemed", "SUMMER10", 599), done
