@@ -198,7 +198,7 @@ struct entry {
     char alias[ID_ALIAS_LEN + 1];
     uint8_t key[KEY_HASH_LEN];
     const struct coupon *definition;
-    const char *shared; /* the shared code that the redemption uses; NULL: none. Not secret, so it is hashed, and outlives its user's name */
+    const char *shared; /* the shared code that the redemption uses; NULL: none. No secret: it is hashed, and outlives the name */
     /* who[]: not hashed; emptied when the user is erased */
     const char *user; /* NULL: erased, or no user */
     const char *order;

@@ -179,7 +179,8 @@ struct wish {
 
 /* Create the coupon (COUPON_EXISTS if it exists or did; wish NULL: none), or change it: VERSION_CHANGED unless its version is
  * expected_version, then FIELD_FIXED (out->detail is the pointer; also if too many shared codes are in use), CAP_BELOW_TAKEN,
- * CODES_WOULD_RETIRE. Sets the version. Lowering cap.total makes free slots due for retirement, in lane 0; such as have codes only if the caller said so: retire. */
+ * CODES_WOULD_RETIRE. Sets the version. Lowering cap.total makes free slots due for retirement, in lane 0; such as have codes only if the
+ * caller said so: retire. */
 void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out);
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, bool retire, struct outcome *out);
 /* Delete it; COUPON_IN_USE if it ever had a redemption. */

@@ -218,7 +218,7 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
 /* As mongo_buckets(); reads[i] gets the codes of buckets[i]. */
 enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
                                    struct arena *a, struct bucket *buckets, struct bucket_codes_read *reads);
-/* The coupons that have this code in one of the two normal forms (resolve): as a shared one, active coupons first; or by the look-up alone. */
+/* The coupons that have this code in one of the two normal forms (resolve): as a shared one, active coupons first; or by the look-up. */
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
                                       const char ***coupons, size_t *count);
 /* Delete the codes of retired slots (clean up) of a coupon that is over, in its buckets [from_b, from_b + most): look-ups and code buckets.

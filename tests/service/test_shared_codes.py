@@ -219,5 +219,6 @@ def test_the_guides_first_example_is_what_a_shop_gets(stack):
         .replace('resolve"', 'resolve"; echo').replace("--json", "--header 'Content-Type: application/json' --data")
     done = subprocess.run(["bash", "-eu"], input=script, env=os.environ | keys, capture_output=True, text=True, timeout=60)
     made, resolved, redeemed = (json.loads(line) for line in done.stdout.splitlines())
-    assert made["state"] == "active" and resolved["items"][0] == {"coupon": "summer", "ok": True, "code": None, "discount_minor": 599}, done
+    assert made["state"] == "active", done
+    assert {"coupon": "summer", "ok": True, "code": None, "discount_minor": 599} in resolved["items"], done
     assert (redeemed["state"], redeemed["code"], redeemed["discount_minor"]) == ("redeemed", "SUMMER10", 599), done

@@ -243,7 +243,7 @@ static void a_change_of_the_list_keeps_what_was_used(void **state)
     with(bob, SLOT_ISSUED, "k3", NULL, "ANNA10");
     next = c;
     next.codes.shared = (struct string_list){respelled, 2};
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, false, &out);
     expect(CPN_OK);
     post(bob, SLOT_REDEEMED, "k4", NULL, "summer10", -1, CPN_CODE_TAKEN);
     post(bob, SLOT_REDEEMED, "k5", NULL, "ANNA10", -1, CPN_CODE_NOT_FOUND);
@@ -252,7 +252,7 @@ static void a_change_of_the_list_keeps_what_was_used(void **state)
     assert_used("ANNA10", 1, 0); /* it is still theirs */
     open();
     next.codes.shared_cap = 3;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, false, &out);
     expect(CPN_FIELD_FIXED);
     assert_string_equal(out.detail, "/codes/shared_cap");
     drop();
@@ -274,12 +274,12 @@ static void codes_that_are_counted_are_bounded(void **state)
     open();
     next = c;
     next.codes.shared.count = 1;
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, false, &out);
     expect(CPN_OK);
     next = *d.coupon;
     next.codes.shared.count = 2;
     next.codes.shared.items = codes;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, false, &out);
     expect(CPN_FIELD_FIXED);
     assert_string_equal(out.detail, "/codes/shared");
     code_uses_release(&d.uses);
