@@ -359,6 +359,29 @@ static void a_checkpoint_comes_back(void **state)
     }
 }
 
+static void counts_of_codes_come_back_whatever_is_in_the_codes(void **state)
+{
+    static const char *const codes[] = {"A.B$C%D", "SUMMER10", "%2E", "$$$$", "\"x\\y"};
+    struct code_counts by = {.rows = NULL}, back = {.rows = NULL};
+    AUTO_BSON doc = BSON_INITIALIZER, none = BSON_INITIALIZER;
+    bson_t rows;
+
+    (void)state;
+    for (int64_t i = 0; i < 5; i++)
+        code_counts_add(&by, codes[i], &(struct report_counts){.redeemed = i + 1, .discount_minor = -i});
+    codec_by_code_put(&doc, &by, false);
+    assert_true(find_document(&doc, "by", &rows) && bson_has_field(&rows, "SUMMER10"));
+    assert_true(codec_by_code_get(&doc, &back));
+    assert_null(code_counts_difference(&by, &back));
+    assert_true(codec_by_code_get(&doc, &back)); /* added */
+    assert_int_equal(back.rows[0].counts.redeemed, 2 * by.rows[0].counts.redeemed);
+    assert_non_null(code_counts_difference(&by, &back));
+    code_counts_release(&by);
+    codec_by_code_put(&none, &by, false);
+    assert_true(bson_empty(&none) && codec_by_code_get(&none, &back));
+    code_counts_release(&back);
+}
+
 static void a_definition_comes_back_whole(void **state)
 {
     const struct coupon *c = sample_coupon();
@@ -951,6 +974,7 @@ int main(void)
         cmocka_unit_test(only_what_ends_without_a_slot_is_due),
         cmocka_unit_test(a_batch_lists_the_names_that_it_erases),
         cmocka_unit_test(a_checkpoint_comes_back),
+        cmocka_unit_test(counts_of_codes_come_back_whatever_is_in_the_codes),
         cmocka_unit_test(a_definition_comes_back_whole),
         cmocka_unit_test(a_definition_keeps_the_claim_that_it_was_stored_with),
         cmocka_unit_test(a_tombstone_stays_one),
