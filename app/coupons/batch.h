@@ -206,11 +206,12 @@ struct entry {
     char alias[ID_ALIAS_LEN + 1];
     uint8_t key[KEY_HASH_LEN];
     const struct coupon *definition;
+    const char *shared; /* the shared code that the redemption uses; NULL: none. No secret: it is hashed, and outlives the name */
     /* who[]: not hashed; emptied when the user is erased */
     const char *user; /* NULL: erased, or no user */
     const char *order;
     const char *metadata; /* NULL: {} */
-    const char *code;     /* in takings; NULL: none */
+    const char *code;     /* the slot's own, in takings; NULL: none */
     uint8_t fingerprint[FINGERPRINT_LEN];
     const char *shares;   /* of each of the order's lines in the discount: "167,0,333"; NULL: it had none */
     uint8_t numbers[FINGERPRINT_LEN]; /* order_numbers() of what a hold was priced by; zeros: none */
@@ -228,6 +229,7 @@ static inline bool entry_from_differs(const struct entry *e)
     X(CHARS,          alias,             HAS_USER,              "alias",          true,                  "a",          ALWAYS, 4)  \
     X(INT,            before,            HAS_USER,              "before",         true,                  "before",     IF_SET, 5)  \
     X(TEXT,           by,                HAS_BY,                "by",             e->by,                 "by",         IF_SET, 19) \
+    X(TEXT,           shared,            HAS_SLOT,              "code",           e->shared,             "shared",     IF_SET, 28) \
     X(INT,            count,             HAS_RANGE | HAS_COUNT, "count",          true,                  "count",      ALWAYS, 3)  \
     X(INT,            count,             HAS_WISH,              "count",          e->count,              "slots",      IF_SET, 20) \
     X(TEXT,           currency,          0,                     "currency",       e->currency,           "cur",        IF_SET, 23) \

@@ -100,6 +100,19 @@ bool code_normalise(const char *text, enum codes_match match, char out[CODE_MAX 
     return used > 0;
 }
 
+const char *code_shared(const struct coupon *c, const char *typed)
+{
+    enum codes_match match = (enum codes_match)c->codes.match;
+    char form[CODE_MAX + 1];
+
+    if (c->codes.source != CODES_SHARED || !code_normalise(typed, match, form))
+        return NULL;
+    for (size_t i = 0; i < c->codes.shared.count; i++)
+        if (code_text_same(c->codes.shared.items[i], form, match))
+            return c->codes.shared.items[i];
+    return NULL;
+}
+
 /* ---- new ones ---- */
 
 /* Ask for randomness once per code, because each time is a system call. Skip bytes past the last whole multiple of the alphabet, so that

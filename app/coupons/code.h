@@ -25,6 +25,9 @@ bool code_normalise(const char *text, enum codes_match match, char out[CODE_MAX 
  * width. */
 size_t code_trim(const char **text, size_t len);
 
+/* The shared code that was typed, as c lists it; NULL: none. */
+const char *code_shared(const struct coupon *c, const char *typed);
+
 /* Make a random code: c's prefix, then codes.length characters, each of the alphabet's 27 equally likely: 4.75 bits each. */
 void code_random(const struct coupon *c, char out[CODE_MAX + 1]);
 

@@ -24,7 +24,7 @@ static const char *const state_names[] = {"draft", "active", "paused", "ended", 
 static const char *const policy_names[] = {"exact", "approximate", "none", NULL};
 static const char *const on_user_cap_names[] = {"refuse", "existing", NULL};
 static const char *const discount_kind_names[] = {"none", "amount", "percent", "other", NULL};
-static const char *const codes_source_names[] = {"none", "generated", "imported", NULL};
+static const char *const codes_source_names[] = {"none", "generated", "imported", "shared", NULL};
 static const char *const codes_pick_names[] = {"sequential", "random", NULL};
 static const char *const codes_claim_names[] = {"any", "present", NULL};
 static const char *const codes_match_names[] = {"loose", "exact", NULL};
@@ -45,7 +45,7 @@ static const char *const codes_unique_names[] = {"coupon", "service", NULL};
 #define TEXT(field, least, most, start, ...)                                                                           \
     .type = FIELD_STRING, .offset = offsetof(struct coupon, field), .min = (least), .max = (most),                     \
     .default_text = (start), __VA_ARGS__
-#define TEXTS(field, ...) .type = FIELD_STRINGS, .offset = offsetof(struct coupon, field), .max = ONLY_MAX, __VA_ARGS__
+#define TEXTS(field, most, ...) .type = FIELD_STRINGS, .offset = offsetof(struct coupon, field), .max = (most), __VA_ARGS__
 #define ENUM(field, wire, ...)                                                                                         \
     .type = FIELD_ENUM, .offset = offsetof(struct coupon, field), .max = sizeof(wire) / sizeof *(wire) - 2,            \
     .names = (wire), __VA_ARGS__
@@ -63,6 +63,8 @@ const struct coupon_field coupon_fields[] = {
     {"/codes/match", ENUM(codes.match, codes_match_names, .flags = FIELD_FIXED)},
     {"/codes/pick", ENUM(codes.pick, codes_pick_names, .flags = FIELD_FIXED)},
     {"/codes/prefix", TEXT(codes.prefix, 0, 16, "", .flags = FIELD_FIXED)},
+    {"/codes/shared", TEXTS(codes.shared, SHARED_CODES_MAX, .flags = 0)},
+    {"/codes/shared_cap", INT(codes.shared_cap, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE | FIELD_FIXED)},
     {"/codes/source", ENUM(codes.source, codes_source_names, .flags = FIELD_FIXED)},
     {"/codes/unique", ENUM(codes.unique, codes_unique_names, .flags = FIELD_FIXED)},
     {"/description", TEXT(description, 0, 2000, "", .flags = 0)},
@@ -70,14 +72,16 @@ const struct coupon_field coupon_fields[] = {
      INT(discount.amount_minor, 1, MONEY_MAX, COUPON_NULL, .discount_kinds = AMOUNT)},
     {"/discount/currency", /* required: see check_rules */
      TEXT(discount.currency, 3, 3, NULL, .flags = FIELD_NULLABLE | FIELD_FIXED, .discount_kinds = AMOUNT | PERCENT | OTHER)},
+    {"/discount/except/categories", TEXTS(discount.except.categories, ONLY_MAX, .discount_kinds = AMOUNT | PERCENT | OTHER)},
+    {"/discount/except/skus", TEXTS(discount.except.skus, ONLY_MAX, .discount_kinds = AMOUNT | PERCENT | OTHER)},
     {"/discount/kind", ENUM(discount.kind, discount_kind_names, .discount_kinds = ANY_KIND)},
     {"/discount/label", TEXT(discount.label, 1, 200, NULL, .discount_kinds = OTHER)},
     {"/discount/max_minor",
      INT(discount.max_minor, 0, MONEY_MAX, COUPON_NULL, .flags = FIELD_NULLABLE, .discount_kinds = PERCENT)},
     {"/discount/min_spend_minor",
      INT(discount.min_spend_minor, 0, MONEY_MAX, 0, .discount_kinds = AMOUNT | PERCENT | OTHER)},
-    {"/discount/only/categories", TEXTS(discount.only.categories, .discount_kinds = AMOUNT | PERCENT | OTHER)},
-    {"/discount/only/skus", TEXTS(discount.only.skus, .discount_kinds = AMOUNT | PERCENT | OTHER)},
+    {"/discount/only/categories", TEXTS(discount.only.categories, ONLY_MAX, .discount_kinds = AMOUNT | PERCENT | OTHER)},
+    {"/discount/only/skus", TEXTS(discount.only.skus, ONLY_MAX, .discount_kinds = AMOUNT | PERCENT | OTHER)},
     {"/discount/percent_bp", INT(discount.percent_bp, 1, 10000, COUPON_NULL, .discount_kinds = PERCENT)},
     {"/ends_at", TIME(ends_at_ms)},
     {"/lanes", INT(lanes, 1, COUPON_LANES_MAX, 1, .flags = FIELD_FIXED)},
@@ -306,6 +310,26 @@ bool code_text_valid(const char *text, size_t least)
     return len >= least && len <= CODE_MAX;
 }
 
+static char next_of_form(const char **text, enum codes_match match)
+{
+    while (match == MATCH_LOOSE && **text == '-')
+        ++*text;
+    if (!**text)
+        return '\0';
+    return match == MATCH_LOOSE && **text >= 'a' && **text <= 'z' ? (char)(*(*text)++ - 'a' + 'A') : *(*text)++;
+}
+
+bool code_text_same(const char *a, const char *b, enum codes_match match)
+{
+    char x, y;
+
+    do {
+        x = next_of_form(&a, match);
+        y = next_of_form(&b, match);
+    } while (x == y && x);
+    return x == y;
+}
+
 bool currency_valid(const char *text)
 {
     return strlen(text) == 3 && strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 3;
@@ -315,19 +339,49 @@ static bool needs_currency(const struct coupon *c)
 {
     if (c->discount.kind == DISCOUNT_NONE)
         return false;
-    return c->discount.kind == DISCOUNT_AMOUNT || c->discount.min_spend_minor > 0 ||
+    return c->discount.kind == DISCOUNT_AMOUNT || c->discount.min_spend_minor > 0 || c->cap.discount_minor != COUPON_NULL ||
            (c->discount.kind == DISCOUNT_PERCENT && c->discount.max_minor != COUPON_NULL);
 }
 
-/* Codes and replenishing need slots; presenting a code needs codes. */
+/* Each of them is a code, which no other one is mistaken for. */
+static void check_shared(struct errors *e, const struct coupon *c)
+{
+    const struct string_list *list = &c->codes.shared;
+    enum codes_match match = (enum codes_match)c->codes.match;
+
+    if (c->codes.source != CODES_SHARED) {
+        if (list->count)
+            wrong(e, "/codes/shared", "needs codes.source shared");
+        if (c->codes.shared_cap != COUPON_NULL)
+            wrong(e, "/codes/shared_cap", "needs codes.source shared");
+        return;
+    }
+    if (list->count == 0)
+        wrong(e, "/codes/shared", "must have at least 1 item");
+    if (c->codes.unique == UNIQUE_SERVICE)
+        wrong(e, "/codes/unique", "service is for codes of slots: several coupons may share a code");
+    for (size_t i = 0; i < list->count && list->count <= SHARED_CODES_MAX; i++) {
+        const char *why = NULL;
+
+        if (!code_text_valid(list->items[i], CODE_MIN) || code_text_same(list->items[i], "", match))
+            why = "must be 4 to 64 characters of printable ASCII without spaces";
+        for (size_t k = 0; k < i && !why; k++)
+            if (code_text_same(list->items[i], list->items[k], match))
+                why = "duplicate value";
+        if (why)
+            wrong(e, arena_printf(e->arena, "/codes/shared/%zu", i), why);
+    }
+}
+
+/* Codes of slots and replenishing need slots; presenting a code needs codes. */
 static void check_codes(struct errors *e, const struct coupon *c)
 {
     bool slots = c->cap.policy == CAP_EXACT;
 
     if (c->codes.source == CODES_NONE && c->codes.claim == CLAIM_PRESENT)
         wrong(e, "/codes/claim", "present requires codes: set codes.source");
-    if (c->codes.source != CODES_NONE && !slots)
-        wrong(e, "/codes/source", "codes need cap.policy exact");
+    if (coupon_slots_have_codes(c) && !slots)
+        wrong(e, "/codes/source", "codes of slots need cap.policy exact");
     if (c->replenish.add != COUPON_NULL && !slots)
         wrong(e, "/replenish", "needs cap.policy exact: other policies have no slots");
     if (c->codes.prefix && !code_text_valid(c->codes.prefix, 0))
@@ -363,6 +417,7 @@ static void check_rules(struct errors *e, const struct coupon *c)
     if ((c->replenish.below == COUPON_NULL) != (c->replenish.add == COUPON_NULL))
         wrong(e, "/replenish", "must have both below and add, or neither");
     check_codes(e, c);
+    check_shared(e, c);
     check_lanes(e, c);
 }
 

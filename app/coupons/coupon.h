@@ -24,13 +24,14 @@
 #define COUPON_LANES_MAX 64
 #define CODE_MIN 4
 #define CODE_MAX 64 /* characters of a code */
+#define SHARED_CODES_MAX 100 /* listed at a time */
 #define COUPON_METADATA_MAX 4096 /* bytes of canonical JSON */
 
 enum coupon_state { COUPON_DRAFT, COUPON_ACTIVE, COUPON_PAUSED, COUPON_ENDED, COUPON_DELETED /* tombstone, never shown */ };
 enum cap_policy { CAP_EXACT, CAP_APPROXIMATE, CAP_NONE };
 enum on_user_cap { ON_USER_CAP_REFUSE, ON_USER_CAP_EXISTING };
 enum discount_kind { DISCOUNT_NONE, DISCOUNT_AMOUNT, DISCOUNT_PERCENT, DISCOUNT_OTHER };
-enum codes_source { CODES_NONE, CODES_GENERATED, CODES_IMPORTED };
+enum codes_source { CODES_NONE, CODES_GENERATED, CODES_IMPORTED, CODES_SHARED };
 enum codes_pick { PICK_SEQUENTIAL, PICK_RANDOM };
 enum codes_claim { CLAIM_ANY, CLAIM_PRESENT };
 enum codes_match { MATCH_LOOSE, MATCH_EXACT };
@@ -39,6 +40,12 @@ enum codes_unique { UNIQUE_COUPON, UNIQUE_SERVICE };
 struct string_list {
     const char **items;
     size_t count;
+};
+
+/* Lines of an order, by what they are. */
+struct selection {
+    struct string_list categories;
+    struct string_list skus;
 };
 
 struct coupon {
@@ -67,15 +74,15 @@ struct coupon {
         const char *label;
         const char *currency;
         int64_t min_spend_minor;
-        struct {
-            struct string_list categories;
-            struct string_list skus;
-        } only;
+        struct selection only;   /* empty: every line */
+        struct selection except; /* but these */
     } discount;
     int64_t valid_for_s;
     int64_t reserve_s;
     struct {
         int64_t source; /* enum codes_source */
+        struct string_list shared; /* codes that anybody may use, as listed */
+        int64_t shared_cap;        /* how often each of them may be used */
         int64_t length;
         const char *prefix;
         int64_t pick;   /* enum codes_pick */
@@ -163,6 +170,9 @@ bool coupon_id_valid(const char *text);
 
 /* True if text has `least` to CODE_MAX characters, all printable ASCII except the space. */
 bool code_text_valid(const char *text, size_t least);
+
+/* True if two codes of printable ASCII have the same form (code.h). */
+bool code_text_same(const char *a, const char *b, enum codes_match match);
 
 /* Each slot of the coupon has a code of its own. */
 static inline bool coupon_slots_have_codes(const struct coupon *c)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "coupons/code.h"
 #include "coupons/fold.h"
 #include "coupons/lane_move.h"
 
@@ -142,6 +143,10 @@ static void apply(struct decision *d, struct user_state *u, struct entry *e)
     struct named_slot *named = entry_members[e->kind] & HAS_SLOT ? find_named(d, e->n) : NULL;
 
     fold_head_entry(&d->head, e);
+    if (d->coupon->codes.shared_cap != COUPON_NULL) {
+        d->uses.match = (enum codes_match)d->coupon->codes.match;
+        code_uses_fold(&d->uses, e);
+    }
     if (head_free(&d->head) > d->free_most)
         d->free_most = head_free(&d->head);
     if (entry_members[e->kind] & HAS_TAKING) {
@@ -181,8 +186,10 @@ static void set_numbers(struct entry *e, const struct order *order)
 }
 
 /* Make the entry be about r. */
-static void set_redemption(struct entry *e, const struct redemption *r)
+static void set_redemption(struct decision *d, struct entry *e, const struct redemption *r)
 {
+    if (d->coupon->codes.source == CODES_SHARED)
+        e->shared = arena_strdup(&d->batch->arena, r->code);
     e->n = r->n;
     e->g = r->g;
     e->from_n = r->from_n;
@@ -207,7 +214,7 @@ static void add_end_of(struct decision *d, struct user_state *u, const struct re
     struct entry *e = add_entry(d, u, kind);
     const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
 
-    set_redemption(e, r);
+    set_redemption(d, e, r);
     e->discount_minor = r->price.discount_minor;
     e->order_minor = r->price.order_minor;
     e->currency = r->price.currency;
@@ -339,7 +346,21 @@ static bool is_order(const struct redemption *r, const struct order *order)
     return order && order->id && r->order && strcmp(order->id, r->order) == 0;
 }
 
-/* u's reserved or redeemed redemption for this order id; with a code, only the one in the code's slot. */
+/* u's newest reserved or redeemed redemption for this order id, with this shared code. */
+static const struct redemption *find_order_with(const struct decision *d, const struct user_state *u, const struct order *order)
+{
+    for (size_t i = u->count; i-- > 0 && d->shared;) {
+        const struct redemption *r = &u->redemptions[i];
+        enum slot_state state = state_of(d, r);
+
+        if ((state == SLOT_RESERVED || state == SLOT_REDEEMED) && is_order(r, order) && r->code &&
+            code_text_same(r->code, d->shared, (enum codes_match)d->coupon->codes.match))
+            return r;
+    }
+    return NULL;
+}
+
+/* u's reserved or redeemed redemption for this order id; with a code, only the one in the code's slot, or with the shared code. */
 static const struct redemption *find_order(const struct decision *d, const struct user_state *u, const struct take *t,
                                            const struct named_slot *named)
 {
@@ -350,6 +371,8 @@ static const struct redemption *find_order(const struct decision *d, const struc
         return NULL;
     if (!t->code)
         return user_state_by_order(u, t->order->id, d->head.at_ms);
+    if (d->coupon->codes.source == CODES_SHARED)
+        return find_order_with(d, u, t->order);
     r = named ? user_state_by_slot(u, named->n, named->slot.current) : NULL;
     state = r ? state_of(d, r) : SLOT_FREE;
     return (state == SLOT_RESERVED || state == SLOT_REDEEMED) && is_order(r, t->order) ? r : NULL;
@@ -565,6 +588,25 @@ bool decide_bearer_took(const struct coupon *c, const struct slot *s)
     return c->codes.claim == CLAIM_PRESENT && (s->state == SLOT_RESERVED || s->state == SLOT_REDEEMED) && !s->issued;
 }
 
+/* True if nobody may take with this shared code; *out says why. At its cap it is spent, unless a checkout that holds a use may give it
+ * back. */
+static bool shared_code_refuses(const struct decision *d, struct outcome *out)
+{
+    int64_t cap = d->coupon->codes.shared_cap;
+    const struct code_use *use = d->shared && cap != COUPON_NULL ? code_uses_find(&d->uses, d->shared) : NULL;
+
+    out->not_theirs = !d->shared;
+    if (!d->shared)
+        refuse(out, CPN_CODE_NOT_FOUND);
+    else if (!use || use->used < cap)
+        return false;
+    else if (use->held)
+        refuse_held(d->next_due_ms, out);
+    else
+        refuse(out, CPN_CODE_TAKEN);
+    return true;
+}
+
 /* True if this user may not take the slot with the code; *out says why. */
 static bool code_refuses(const struct decision *d, const struct user_state *u, const struct take *t,
                          const struct named_slot *named, struct outcome *out)
@@ -575,6 +617,8 @@ static bool code_refuses(const struct decision *d, const struct user_state *u, c
 
     if (!t->code || free_one || (own && s->state == SLOT_ISSUED))
         return false;
+    if (d->coupon->codes.source == CODES_SHARED)
+        return shared_code_refuses(d, out);
     out->not_theirs = !own;
     if (!s || (!own && !decide_bearer_took(d->coupon, s)))
         refuse(out, CPN_CODE_NOT_FOUND);
@@ -594,7 +638,7 @@ static void hold(struct decision *d, struct user_state *u, const struct redempti
     struct entry *e = add_entry(d, u, ENTRY_HOLD);
 
     assert(named || base->n < 0);
-    set_redemption(e, base);
+    set_redemption(d, e, base);
     e->n = named ? base->n : -d->head.seq;
     e->g = named ? head_next_generation(&d->head, named->slot.generation) : head_floor(&d->head) + (uint32_t)d->batch->count;
     e->from_n = base->n;
@@ -618,7 +662,7 @@ static void extend(struct decision *d, struct user_state *u, struct redemption *
         return;
     }
     e = add_entry(d, u, ENTRY_EXTEND);
-    set_redemption(e, r);
+    set_redemption(d, e, r);
     set_call(d, e, u, s->key, s->fingerprint, NULL);
     until_ms = until_ms < most_ms ? until_ms : most_ms;
     e->reserved_until_ms = until_ms > r->reserved_until_ms ? until_ms : r->reserved_until_ms;
@@ -631,7 +675,7 @@ static void spend(struct decision *d, struct user_state *u, struct redemption *r
 {
     struct entry *e = add_entry(d, u, ENTRY_SPEND);
 
-    set_redemption(e, r);
+    set_redemption(d, e, r);
     set_call(d, e, u, s->key, s->fingerprint, s->order);
     e->was = r->state;
     e->held_minor = r->price.discount_minor;
@@ -762,7 +806,7 @@ static void adjust(struct decision *d, struct user_state *u, struct redemption *
     if (!adjusted_price(d, r, s, &price, out))
         return;
     e = add_entry(d, u, ENTRY_ADJUST);
-    set_redemption(e, r);
+    set_redemption(d, e, r);
     set_call(d, e, u, s->key, s->fingerprint, NULL);
     e->held_minor = r->price.discount_minor;
     e->held_order_minor = r->price.order_minor;
@@ -900,6 +944,7 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     e->by_name = slot.by_name;
     e->g = slot.g;
     e->code = slot.code;
+    e->shared = arena_strdup(&d->batch->arena, d->shared);
     set_call(d, e, u, t->key, t->fingerprint, t->order);
     e->ordinal = d->head.ordinal + 1;
     set_price(d, e, price);
@@ -980,6 +1025,7 @@ bool decide_take(struct decision *d, struct user_state *u, const struct take *t,
     struct price price = {.version = d->coupon->version};
     bool changed = has_changed(u, t);
 
+    d->shared = t->code ? code_shared(d->coupon, t->code) : NULL;
     expire_lapsed(d, u); /* other users' holds were settled before, with their states */
     if (resolve_without_slot(d, u, t, named, changed, out, &price))
         return true;
@@ -1002,6 +1048,7 @@ void decide_check(struct decision *d, struct user_state *u, const struct take *t
     struct price price = {.discount_minor = 0};
 
     keyless.key = NULL;
+    d->shared = t->code ? code_shared(d->coupon, t->code) : NULL;
     if (resolve_without_slot(d, u, &keyless, named, has_changed(u, t), out, &price) && out->result == CPN_OK)
         price = out->redemption.price;
     *discount_minor = price.discount_minor;
@@ -1090,6 +1137,21 @@ static bool others_in_use(const struct decision *d)
     return d->coupon->lanes > 1 && (d->others.takings > 0 || d->coupon->state == COUPON_ACTIVE);
 }
 
+/* Codes that are used are counted for as long, also when they are no longer listed: so there is a limit. */
+static bool too_many_codes(const struct decision *d, const struct coupon *next)
+{
+    size_t count = next->codes.shared.count;
+
+    for (size_t i = 0; i < d->uses.count; i++) {
+        bool listed = false;
+
+        for (size_t k = 0; k < next->codes.shared.count && !listed; k++)
+            listed = code_text_same(next->codes.shared.items[k], d->uses.rows[i].code, d->uses.match);
+        count += !listed;
+    }
+    return count > CODE_USES_MOST;
+}
+
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, bool retire, struct outcome *out)
 {
     const struct head *h = &d->head;
@@ -1106,6 +1168,8 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
     }
     if (!fixed && next->lanes != d->coupon->lanes)
         fixed = "/lanes"; /* always, so that the number may be cached */
+    if (!fixed && too_many_codes(d, next))
+        fixed = "/codes/shared";
     if (fixed) {
         refuse(out, CPN_FIELD_FIXED);
         out->detail = fixed;
@@ -1206,7 +1270,7 @@ void decide_generate(struct decision *d, struct job_progress *job, int64_t step,
         out->detail = "A coupon with this cap.policy has no slots.";
         return;
     }
-    if (d->coupon->codes.source != CODES_NONE && (turn == 0 || turn != d->head.turn)) {
+    if (coupon_slots_have_codes(d->coupon) && (turn == 0 || turn != d->head.turn)) {
         refuse(out, CPN_BUSY);
         return;
     }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "coupons/batch.h"
+#include "coupons/code_uses.h"
 #include "coupons/coupon.h"
 #include "coupons/discount.h"
 #include "coupons/user_state.h"
@@ -54,6 +55,8 @@ struct decision {
     int64_t free_most;           /* the most free slots since decide_begin() */
     int64_t epoch;               /* how often the database was restored: a lane that has not recorded it yet does so first */
     struct key_secret key_secret; /* under which Idempotency-Keys are hashed */
+    struct code_uses uses;       /* where codes.shared_cap is set: of each shared code, updated as requests are decided; the caller's */
+    const char *shared;          /* the shared code that the request at hand names; NULL: none */
     const char *by;              /* id of the API key of the next request's operator; NULL: none */
 };
 
@@ -181,8 +184,9 @@ struct wish {
 #define KEY_OF_COUPON "" /* in place of the alias, for key_hash() */
 
 /* Create the coupon (COUPON_EXISTS if it exists or did; wish NULL: none), or change it: VERSION_CHANGED unless its version is
- * expected_version, then FIELD_FIXED (out->detail is the pointer), CAP_BELOW_TAKEN, CODES_WOULD_RETIRE. Sets the version. Lowering
- * cap.total makes free slots due for retirement, in lane 0; such as have codes only if the caller said so: retire. */
+ * expected_version, then FIELD_FIXED (out->detail is the pointer; also if too many shared codes are in use), CAP_BELOW_TAKEN,
+ * CODES_WOULD_RETIRE. Sets the version. Lowering cap.total makes free slots due for retirement, in lane 0; such as have codes only if the
+ * caller said so: retire. */
 void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out);
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, bool retire, struct outcome *out);
 /* Delete it; COUPON_IN_USE if it ever had a redemption. */

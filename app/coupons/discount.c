@@ -2,8 +2,7 @@
  * coupons/discount.c -- see discount.h.
  *
  * Order   of checks: as in enum misfit_reason; a missing amount is found after the currency
- * Only    a line is admitted if its category or its sku is listed; without lists every line is
- * Silent  if lines are given, the amount is their sum
+ * Amount  if lines are given, rules apply to their sum, and the order's amount only limits the discount
  */
 #include "coupons/discount.h"
 
@@ -26,15 +25,24 @@ static bool lists(const struct string_list *list, const char *text)
     return false;
 }
 
+static bool is_empty(const struct selection *s)
+{
+    return !s->categories.count && !s->skus.count;
+}
+
+static bool selects(const struct selection *s, const struct order_line *line)
+{
+    return lists(&s->categories, line->category) || lists(&s->skus, line->sku);
+}
+
 static bool is_selective(const struct coupon *c)
 {
-    return c->discount.only.categories.count || c->discount.only.skus.count;
+    return !is_empty(&c->discount.only) || !is_empty(&c->discount.except);
 }
 
 static bool admits(const struct coupon *c, const struct order_line *line)
 {
-    return !is_selective(c) || lists(&c->discount.only.categories, line->category) ||
-           lists(&c->discount.only.skus, line->sku);
+    return (is_empty(&c->discount.only) || selects(&c->discount.only, line)) && !selects(&c->discount.except, line);
 }
 
 static int64_t at_most(int64_t value, int64_t limit)
@@ -169,7 +177,7 @@ enum cpn_result discount_of(const struct coupon *c, const struct order *order, i
     }
     if (misfit->reason != MISFIT_NONE)
         return CPN_ORDER_NOT_ELIGIBLE;
-    *discount_minor = discount_on(c, sum);
+    *discount_minor = at_most(discount_on(c, sum), order ? order->amount_minor : COUPON_NULL);
     return CPN_OK;
 }
 

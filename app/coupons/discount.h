@@ -43,7 +43,7 @@ enum misfit_reason {
     MISFIT_NONE,
     MISFIT_NO_ORDER,         /* or one without an amount, though a rule or a percentage needs it */
     MISFIT_CURRENCY,         /* not the coupon's, or none */
-    MISFIT_NO_MATCHING_ITEM, /* discount.only admits no line */
+    MISFIT_NO_MATCHING_ITEM, /* discount.only and discount.except admit no line */
     MISFIT_MIN_SPEND,        /* the admitted lines are worth too little */
     MISFIT_COUNT
 };
@@ -58,7 +58,8 @@ const char *misfit_name(int reason);
 const char *misfit_detail(enum misfit_reason reason);
 
 /* Compute the order's discount (order NULL: none), into *discount_minor. CPN_OK, or ORDER_NOT_ELIGIBLE with *misfit.
- * discount.only admits a line if its category or sku is listed; if it lists any, an order without lines has none admitted. */
+ * A line is admitted if discount.only lists its category or sku, or lists nothing, and discount.except lists neither. If they list any,
+ * an order without lines has none admitted. The discount is at most what is admitted, and at most the order's amount. */
 enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor,
                             struct misfit *misfit) CPN_CHECKED;
 

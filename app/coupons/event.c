@@ -66,6 +66,8 @@ static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool 
     if (e->from)
         put_id(j, "from", e->from_n, e->from, lane);
     json_key_string(j, "user", names ? e->user : NULL);
+    if (e->shared)
+        json_key_string(j, "code", e->shared);
     if (has & HAS_KEY)
         json_key_string(j, "order", names ? e->order : NULL);
     if (has & HAS_TAKING) {

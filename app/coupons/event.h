@@ -7,7 +7,8 @@
  *         no receiver mistakes them for the lost ones
  * Size    at most EVENT_BYTES_MAX: the entries of a large batch become several events. Where they are split does not depend on names:
  *         erasing a user changes no event's id, nor which entries it covers
- * Names   of users and orders are in the entries until the user is erased; codes, keys and metadata never are
+ * Names   of users and orders are in the entries until the user is erased; keys, metadata and codes of slots never are. A shared code
+ *         is, and stays
  * Source  the HTTP contract, Types of webhooks; Standard Webhooks 1.0 for {type, timestamp, data}
  */
 #ifndef COUPONS_EVENT_H

@@ -37,7 +37,7 @@ static struct redemption *apply_origin(struct user_state *u, const struct entry 
         .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_ends_ms = e->ends_ms,
         .first_price = price_of(e, head),
         .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order,
-        .metadata = e->metadata, .code = e->code,
+        .metadata = e->metadata, .code = e->shared ? e->shared : e->code,
     };
     memcpy(r->key, e->key, KEY_HASH_LEN);
     memcpy(r->fingerprint, e->fingerprint, FINGERPRINT_LEN);
@@ -612,44 +612,46 @@ void report_counts_add(struct report_counts *to, const struct report_counts *mor
 #undef ADD
 }
 
+void fold_report_entry(struct report_counts *r, const struct entry *e)
+{
+    switch (e->kind) {
+    case ENTRY_ISSUE:
+        r->issued++;
+        break;
+    case ENTRY_RESERVE:
+    case ENTRY_HOLD:
+        r->reserved++;
+        break;
+    case ENTRY_REDEEM:
+    case ENTRY_SPEND:
+        r->redeemed++;
+        r->discount_minor += e->discount_minor;
+        r->order_minor += e->order_minor;
+        break;
+    case ENTRY_ADJUST:
+        r->discount_minor += e->discount_minor - e->held_minor;
+        r->order_minor += e->order_minor - e->held_order_minor;
+        break;
+    case ENTRY_CANCEL:
+        r->cancelled++;
+        break;
+    case ENTRY_EXPIRE:
+        r->expired++;
+        break;
+    case ENTRY_REVERSE:
+        r->reversed++;
+        r->discount_minor -= e->discount_minor;
+        r->order_minor -= e->order_minor;
+        break;
+    default:
+        break;
+    }
+}
+
 void fold_report(struct report_counts *r, const struct batch *b)
 {
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-
-        switch (e->kind) {
-        case ENTRY_ISSUE:
-            r->issued++;
-            break;
-        case ENTRY_RESERVE:
-        case ENTRY_HOLD:
-            r->reserved++;
-            break;
-        case ENTRY_REDEEM:
-        case ENTRY_SPEND:
-            r->redeemed++;
-            r->discount_minor += e->discount_minor;
-            r->order_minor += e->order_minor;
-            break;
-        case ENTRY_CANCEL:
-            r->cancelled++;
-            break;
-        case ENTRY_EXPIRE:
-            r->expired++;
-            break;
-        case ENTRY_REVERSE:
-            r->reversed++;
-            r->discount_minor -= e->discount_minor;
-            r->order_minor -= e->order_minor;
-            break;
-        case ENTRY_ADJUST:
-            r->discount_minor += e->discount_minor - e->held_minor;
-            r->order_minor += e->order_minor - e->held_order_minor;
-            break;
-        default:
-            break;
-        }
-    }
+    for (size_t i = 0; i < b->count; i++)
+        fold_report_entry(r, &b->entries[i]);
 }
 
 /* ---- checking ---- */

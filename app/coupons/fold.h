@@ -67,6 +67,7 @@ struct report_counts {
     X(order_minor)
 
 void fold_report(struct report_counts *r, const struct batch *b);
+void fold_report_entry(struct report_counts *r, const struct entry *e);
 void report_counts_add(struct report_counts *to, const struct report_counts *more);
 
 #define QUARTER_MS (INT64_C(15) * 60 * 1000)

@@ -280,6 +280,7 @@ static void take_repair(void *context, const struct repair *p)
     if (p->totals) {
         m.lane = p->totals->lane;
         m.counts = p->totals->counts;
+        m.by = p->totals->by;
         m.seq = p->totals->seq;
     }
     note(v, of, p->fault, p->where);
@@ -442,7 +443,7 @@ static enum store_status reconcile_lanes(struct reconcile *v, int64_t lanes)
 {
     enum store_status s = reconcile_lane(v, 0, lanes);
 
-    if (s == STORE_OK && !v->broken && v->definition) {
+    if (s == STORE_OK && !v->broken && v->definition && coupon_slots_have_codes(v->definition)) {
         s = scan_codes(&v->scan, v->definition, v->tail.next_n, take_code, v);
         flush(v, NULL);
         s = s == STORE_OK ? v->status : s;

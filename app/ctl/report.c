@@ -17,6 +17,7 @@ const struct argp_option ctl_report_options[] = {
     {"to", OPT_TO, "TIME", 0, "End, exclusive (default: now)", 0},
     {"tz", OPT_TZ, "ZONE", 0, "IANA time zone (default: the coupon's; UTC for several)", 0},
     {"group", OPT_GROUP, NULL, 0, "Print rows for each coupon, not their sum", 0},
+    {"by-code", OPT_BY_CODE, NULL, 0, "Print rows for each shared code", 0},
     {"csv", OPT_CSV, NULL, 0, "Print CSV", 0},
     {0},
 };
@@ -32,7 +33,7 @@ static const struct {
 
 /* The report asked for. */
 struct report_query {
-    bool several, grouped, csv;
+    bool several, grouped, by_code, csv;
 };
 
 /* Append a piece of the path and free it. */
@@ -56,8 +57,8 @@ static char *report_path(const struct ctl *c, const struct report_query *q)
     for (int i = 0; q->several && i < c->args.count; i++)
         if (strcmp(c->args.words[i], "-") != 0)
             put_piece(&path, client_path("&coupon=%s", c->args.words[i]));
-    if (q->grouped)
-        buf_puts(&path, "&group=coupon");
+    if (q->grouped || q->by_code)
+        buf_puts(&path, q->by_code ? "&group=code" : "&group=coupon");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (ctl_option(c, parts[i].option))
             put_piece(&path, client_path(parts[i].format, ctl_option(c, parts[i].option)));
@@ -95,8 +96,8 @@ static void print_table(json_object *items, const struct report_query *q)
     size_t head = 0;
     struct table t;
 
-    if (q->grouped)
-        heads[head++] = "COUPON";
+    if (q->grouped || q->by_code)
+        heads[head++] = q->by_code ? "CODE" : "COUPON";
     heads[head++] = "START";
     for (size_t k = 0; k < COLUMNS; k++)
         heads[head++] = columns[k].head;
@@ -105,8 +106,8 @@ static void print_table(json_object *items, const struct report_query *q)
     for (size_t i = 0; i < json_count(items); i++) {
         json_object *row = json_object_array_get_idx(items, i);
 
-        if (q->grouped)
-            table_add(&t, member(row, "coupon"));
+        if (q->grouped || q->by_code)
+            table_add(&t, member(row, q->by_code ? "code" : "coupon"));
         table_add(&t, member(row, "start"));
         for (size_t k = 0; k < COLUMNS; k++)
             table_add(&t, strcmp(columns[k].name, "discount_minor") == 0 ? discount(row, &text) : member(row, columns[k].name));
@@ -141,13 +142,17 @@ static void print_refusals(json_object *items)
 /* Read the options. False: an error was printed. */
 static bool read_query(const struct ctl *c, struct report_query *q)
 {
-    *q = (struct report_query){.csv = ctl_option(c, OPT_CSV), .grouped = ctl_option(c, OPT_GROUP)};
+    *q = (struct report_query){.csv = ctl_option(c, OPT_CSV), .grouped = ctl_option(c, OPT_GROUP), .by_code = ctl_option(c, OPT_BY_CODE)};
     q->several = c->args.count > 1 || strcmp(c->args.words[0], "-") == 0 || q->grouped;
     for (int i = 0; i < c->args.count; i++)
         if (strcmp(c->args.words[i], "-") == 0 && c->args.count > 1) {
             ctl_complain("- (all coupons) cannot be combined with coupon ids");
             return false;
         }
+    if (q->grouped && q->by_code) {
+        ctl_complain("--group and --by-code cannot be combined");
+        return false;
+    }
     if (q->csv && ctl_json(c)) {
         ctl_complain("--csv and --json cannot be combined");
         return false;

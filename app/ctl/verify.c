@@ -320,7 +320,7 @@ static enum store_status verify_lane(struct checker *v, int64_t lane, const stru
     v->extra_used = 0;
     memset(&v->sums[lane], 0, sizeof v->sums[lane]);
     s = scan_lane(&v->scan, &how);
-    if (s == STORE_OK && v->definition && lane == 0)
+    if (s == STORE_OK && v->definition && lane == 0 && coupon_slots_have_codes(v->definition))
         s = scan_codes(&v->scan, v->definition, tail->next_n, tell_code, v);
     v->lane = 0;
     return s;

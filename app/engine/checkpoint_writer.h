@@ -21,7 +21,7 @@ struct checkpoint_job {
     size_t bucket_count;
     struct coupon *definition; /* NULL: it did not change */
     int64_t definition_seq;
-    struct arena arena;        /* of the definition */
+    struct arena arena;        /* of the definition, and the checkpoint's uses */
     struct checkpoint checkpoint;
     bool written;              /* out; false only when the writer was asked to stop */
     struct store_time when;    /* out: not before any of the writes */

@@ -242,6 +242,7 @@ static void submit_checkpoint(struct committer *c, struct lane *l)
     l->checkpoint_late = false;
     job->checkpoint = l->checkpoint;
     job->checkpoint.seq = l->tail.seq;
+    job->checkpoint.uses = code_uses_in(&job->arena, &l->uses);
     if (!l->pending) /* its batch will be applied to the buckets it read */
         cached_bucket_evict(l);
     l->flushing = true;

@@ -60,6 +60,7 @@ static void keep(struct walk *w)
     link->entry.code = arena_strdup(w->arena, link->entry.code);
     link->entry.currency = arena_strdup(w->arena, link->entry.currency);
     link->entry.shares = arena_strdup(w->arena, link->entry.shares);
+    link->entry.shared = arena_strdup(w->arena, link->entry.shared);
     w->first = link;
     if (!w->end)
         w->end = link;

@@ -104,6 +104,7 @@ void lane_unload(struct lane *l)
     l->touched_end = -1;
     l->tail = (struct head){0};
     l->checkpoint = (struct checkpoint){0};
+    code_uses_release(&l->uses);
     l->checkpoint_late = false;
     l->loaded = false;
 }
@@ -136,6 +137,16 @@ static void move_definition(struct lane *l, const struct batch *b)
     l->over = (struct over_walk){0};
     if (l->number == 0) /* the stored definition is lane 0's */
         l->definition_seq = b->head.seq;
+}
+
+/* After the definition: it may be in the same batch. */
+static void move_uses(struct lane *l, const struct batch *b)
+{
+    if (!l->definition || l->definition->codes.shared_cap == COUPON_NULL)
+        return;
+    l->uses.match = (enum codes_match)l->definition->codes.match;
+    for (size_t i = 0; i < b->count; i++)
+        code_uses_fold(&l->uses, &b->entries[i]);
 }
 
 static bool move_bucket(struct cached_bucket *c, const struct batch *b)
@@ -225,6 +236,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     assert(own_buckets_laid(l, b));
     free_pool_note_named(l, b);
     move_definition(l, b);
+    move_uses(l, b);
     move_tail(l, &b->head);
 }
 
@@ -247,6 +259,7 @@ static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed
     drop_jobs(l, b);
     *free_pool_changed = move_buckets(l, w) || *free_pool_changed;
     move_definition(l, b);
+    move_uses(l, b);
     move_tail(l, &b->head);
 }
 
@@ -452,18 +465,24 @@ static size_t list_open(struct lane_loading *loads, size_t count, struct lane_lo
 static void load_checkpoints(struct store *s, struct lane_loading **open, size_t count)
 {
     struct checkpoint_read *reads = checked(calloc(count + 1, sizeof *reads));
+    struct arena a;
 
+    arena_init(&a, 0);
     for (size_t i = 0; i < count; i++)
-        reads[i] = (struct checkpoint_read){.coupon = open[i]->lane->coupon, .lane = open[i]->lane->number};
+        reads[i] = (struct checkpoint_read){.coupon = open[i]->lane->coupon, .lane = open[i]->lane->number, .arena = &a};
     if (count)
         s->ops->checkpoints(s, reads, count);
     for (size_t i = 0; i < count; i++) {
         struct lane *l = open[i]->lane;
 
         l->checkpoint = reads[i].checkpoint;
+        l->checkpoint.uses = NULL;
+        if (reads[i].checkpoint.uses)
+            code_uses_copy(&l->uses, reads[i].checkpoint.uses);
         l->next_due_ms = l->checkpoint.due_ms ? l->checkpoint.due_ms : INT64_MAX;
         open[i]->status = reads[i].status;
     }
+    arena_free(&a);
     free(reads);
 }
 

@@ -54,7 +54,8 @@ struct lane {
     int64_t definition_seq;
     int64_t definition_stored_seq; /* that of the stored one: if lower, it is to be written */
 
-    struct checkpoint checkpoint;  /* seq as stored, as far as is known; the rest: the present */
+    struct checkpoint checkpoint;  /* seq as stored, as far as is known; the rest: the present, without uses */
+    struct code_uses uses;         /* of shared codes, as of the tail, where codes.shared_cap bounds them */
     bool checkpoint_late;          /* `due` or the place moved without a batch: to be written */
     struct redo_batch *redo_log;   /* the batches after it, ascending */
     size_t redo_entries;
@@ -137,7 +138,7 @@ static inline int64_t lane_end_bucket(const struct lane *l)
 
 static inline bool lane_has_codes(const struct lane *l)
 {
-    return l->definition && l->definition->codes.source != CODES_NONE;
+    return l->definition && coupon_slots_have_codes(l->definition);
 }
 
 static inline bool lane_picks_at_random(const struct lane *l)

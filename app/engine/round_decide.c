@@ -283,7 +283,9 @@ static bool is_early(const struct lane_work *p, const struct op *op)
         return p->more;
     case CPN_CODE_NOT_FOUND: /* another user's, perhaps an expired hold */
     case CPN_TRANSACTION_IN_PROGRESS:
-        return p->more && op->named_n >= 0;
+        return p->more && (op->named_n >= 0 || p->d.shared);
+    case CPN_CODE_TAKEN: /* a shared code at its cap */
+        return p->more && p->d.shared;
     default:
         return p->more && op->kind == OP_HEAD;
     }
@@ -453,6 +455,7 @@ static void forget_named(struct lane_work *p)
     free(p->d.named);
     p->d.named = NULL;
     p->d.named_count = 0;
+    code_uses_release(&p->d.uses);
 }
 
 /* ---- expiries ---- */
@@ -541,6 +544,7 @@ static void begin(const struct committer *c, struct lane_work *p)
     decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
     p->d.epoch = c->epoch;
     p->d.key_secret = c->key_secret;
+    code_uses_copy(&p->d.uses, &l->uses);
     if (p->multilane)
         p->multilane->hooks->begin(p->multilane, p);
     p->d.free_pool = l->free_pool + l->free_pool_first;

@@ -239,9 +239,9 @@ static void load_day(struct committer *c, struct lane_work *p)
 
 /* ---- free slots, and expiries ---- */
 
-static bool takes_any_slot(const struct op *op)
+static bool takes_any_slot(const struct lane *l, const struct op *op)
 {
-    return op->kind == OP_TAKE && !op->take.code;
+    return op->kind == OP_TAKE && (!op->take.code || !lane_has_codes(l));
 }
 
 /* How many free slots p's requests want in its free pool. */
@@ -253,7 +253,7 @@ static size_t wanted_slots(const struct lane_work *p)
     if (!l->definition || !policy_of(l->definition)->slots)
         return 0;
     for (const struct op *op = p->ops.first; op; op = op->next)
-        want += takes_any_slot(op);
+        want += takes_any_slot(l, op);
     if (l->tail.due > 0)
         want += RETIRE_STEP;
     return want;

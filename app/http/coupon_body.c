@@ -115,16 +115,15 @@ static void read_group(struct json_object *o, const char *base, struct coupon *c
     }
 }
 
-/* Imported codes are on paper: they are presented, not handed out; and their list says how they are written. */
-static void default_imported(struct json_object *o, struct coupon *c)
+/* Imported and shared codes are on paper: they are presented, not handed out. The list of imported ones says how they are written. */
+static void default_codes(struct json_object *o, struct coupon *c)
 {
     struct json_object *codes = json_object_object_get(o, "codes");
+    bool imported = c->codes.source == CODES_IMPORTED;
 
-    if (c->codes.source != CODES_IMPORTED)
-        return;
-    if (!json_object_object_get_ex(codes, "claim", NULL))
+    if ((imported || c->codes.source == CODES_SHARED) && !json_object_object_get_ex(codes, "claim", NULL))
         c->codes.claim = CLAIM_PRESENT;
-    if (!json_object_object_get_ex(codes, "match", NULL))
+    if (imported && !json_object_object_get_ex(codes, "match", NULL))
         c->codes.match = MATCH_EXACT;
 }
 
@@ -142,7 +141,7 @@ void coupon_read(struct json_object *o, struct coupon *c, struct errors *e)
     size_t count;
 
     read_group(o, "", c, e);
-    default_imported(o, c);
+    default_codes(o, c);
     count = coupon_check(c, e->arena, &found);
     for (size_t i = 0; i < count; i++)
         if (!is_noted(e, found[i].pointer))
@@ -178,7 +177,7 @@ static void merge(struct json_object *target, struct json_object *patch)
 /* Remove the members that a discount of that kind does not have. */
 static void drop_other_kinds(struct json_object *discount, int64_t kind)
 {
-    struct json_object *only = json_object_object_get(discount, "only");
+    struct json_object *only = json_object_object_get(discount, "only"), *except = json_object_object_get(discount, "except");
 
     for (size_t i = 0; i < coupon_fields_count; i++) {
         const struct coupon_field *f = &coupon_fields[i];
@@ -189,6 +188,9 @@ static void drop_other_kinds(struct json_object *discount, int64_t kind)
         if (strncmp(f->pointer, "/discount/only/", 15) == 0) {
             if (only)
                 json_object_object_del(only, name);
+        } else if (strncmp(f->pointer, "/discount/except/", 17) == 0) {
+            if (except)
+                json_object_object_del(except, name);
         } else {
             json_object_object_del(discount, name);
         }
@@ -211,7 +213,7 @@ static void change_kind(const struct coupon *now, struct json_object *target, st
 /* A new source has new defaults. target: merged. */
 static void change_source(const struct coupon *now, struct json_object *target, struct json_object *patch)
 {
-    static const char *const members[] = {"claim", "match"};
+    static const char *const members[] = {"claim", "match", "shared", "shared_cap"};
     const char *before = find_field("/codes/source")->names[now->codes.source];
     struct json_object *codes = json_object_object_get(target, "codes"), *source = json_object_object_get(codes, "source");
 

@@ -12,7 +12,7 @@
 void coupon_read(struct json_object *o, struct coupon *c, struct errors *e);
 
 /* Apply the merge patch to `now`; the result is in the arena of e, faults are recorded. A new discount.kind drops what belongs only to the
- * old kind, a new codes.source the claim and the match. */
+ * old kind, a new codes.source the claim, the match and what belongs to shared codes. */
 struct coupon *coupon_patch(const struct coupon *now, struct json_object *patch, struct errors *e);
 
 #endif

@@ -38,8 +38,8 @@ enum handled codes_export(struct request *r)
 
     if (!request_kept_coupon(r))
         return ANSWERED;
-    if (r->op.coupon_now->codes.source == CODES_NONE)
-        return reply_problem(r, CPN_BAD_REQUEST, "This coupon has no codes: its codes.source is none.");
+    if (!coupon_slots_have_codes(r->op.coupon_now))
+        return reply_problem(r, CPN_BAD_REQUEST, "This coupon's slots have no codes: see its codes.source.");
     job = job_new(r, JOB_EXPORT, r->op.head.next_n, r->route->table, in);
     job_set_time(job, in->not_before_ms);
     id_random(text, ID_SHORT_LEN);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "http/csv.h"
 #include "http/handlers.h"
 #include "http/key_limits.h"
 #include "http/list.h"
@@ -36,6 +37,7 @@ struct report {
     int64_t from_ms, to_ms;
     bool open;              /* no `from` given */
     bool several, grouped;
+    bool by_code;           /* rows for each shared code */
     const char **ids;       /* ascending; none, for several: all */
     size_t id_count;
     struct report_coupon *coupons; /* ascending by id */
@@ -120,11 +122,21 @@ static void name_all(struct request *r, struct report *p)
         p->ids[i] = p->coupons[i].id;
 }
 
+static bool read_group(struct request *r, struct report *p)
+{
+    static const char *const groups[] = {"coupon", "code", NULL};
+    int group = -1;
+
+    if (!query_enum(r, "group", groups, &group))
+        return false;
+    p->grouped = group == 0;
+    p->by_code = group == 1;
+    return true;
+}
+
 static bool read_coupons(struct request *r, struct report *p)
 {
-    static const char *const groups[] = {"coupon", NULL};
     const char *unknown;
-    int group = -1;
 
     if (!read_names(r, p))
         return false;
@@ -142,9 +154,8 @@ static bool read_coupons(struct request *r, struct report *p)
         reply_problem(r, CPN_COUPON_NOT_FOUND, arena_printf(&r->arena, "No such coupon: %s.", unknown));
         return false;
     }
-    if (!query_enum(r, "group", groups, &group))
+    if (!read_group(r, p))
         return false;
-    p->grouped = group == 0;
     if (limits_prefix(r) && !p->id_count)
         name_all(r, p);
     return true;
@@ -156,8 +167,10 @@ static bool read_coupon(struct request *r, struct report *p)
 
     if (!request_coupon(r))
         return false;
-    if (path_query(&r->path, "coupon") || path_query(&r->path, "group"))
-        return bad(r, "The query parameters coupon and group are only allowed on /coupons/-/reports.");
+    if (!read_group(r, p))
+        return false;
+    if (path_query(&r->path, "coupon") || p->grouped)
+        return bad(r, "The query parameters coupon and group=coupon are only allowed on /coupons/-/reports.");
     c = r->op.coupon_now;
     p->ids = arena_alloc(&r->arena, sizeof *p->ids);
     p->ids[0] = r->coupon;
@@ -274,17 +287,18 @@ static bool make_columns(struct request *r, struct report *p)
 
 /* ---- reading ---- */
 
-static bool too_many_rows(struct request *r, const struct report *p, size_t coupons)
+static bool too_many_rows(struct request *r, const struct report *p, size_t groups)
 {
-    return bad(r, arena_printf(&r->arena, "The report would have %zu rows (%zu periods of each of %zu coupons); the "
+    return bad(r, arena_printf(&r->arena, "The report would have %zu rows (%zu periods of each of %zu %s); the "
                                           "limit is %d. Name fewer coupons, or ask for fewer or longer periods.",
-                               p->columns * coupons, p->columns, coupons, ROWS_MAX));
+                               p->columns * groups, p->columns, groups, p->by_code ? "codes" : "coupons", ROWS_MAX));
 }
 
 static bool read_sums(struct request *r, struct report *p)
 {
-    const struct report_query q = {.ids = p->ids, .count = p->id_count, .grouped = p->grouped, .starts = p->starts,
-                                   .columns = p->columns, .cells_max = ROWS_MAX, .coupons = p->coupons, .coupon_count = p->coupon_count};
+    const struct report_query q = {.ids = p->ids, .count = p->id_count, .grouped = p->grouped, .by_code = p->by_code,
+                                   .starts = p->starts, .columns = p->columns, .cells_max = ROWS_MAX, .coupons = p->coupons,
+                                   .coupon_count = p->coupon_count};
 
     if (mongo_report(r->session, &q, &p->sums) != STORE_OK)
         return busy(r);
@@ -499,9 +513,11 @@ static int by_id(const void *key, const void *coupon)
 
 static const char *currency_of(const struct report *p, const struct report_group *g)
 {
-    const struct report_coupon *c = p->grouped ? bsearch(g->coupon, p->coupons, p->coupon_count, sizeof *c, by_id) : NULL;
+    const struct report_coupon *c = p->grouped ? bsearch(g->name, p->coupons, p->coupon_count, sizeof *c, by_id) : NULL;
 
-    return !p->grouped ? g->coupon : c ? c->currency : "";
+    if (p->by_code)
+        return strstr(g->name, REPORT_BY) + strlen(REPORT_BY);
+    return !p->grouped ? g->name : c ? c->currency : "";
 }
 
 static bool has_money(const struct report *p, const struct report_group *g)
@@ -562,7 +578,23 @@ static void write_discount(struct rows *w)
         buf_int(out, discount_minor);
 }
 
-static void write_row(struct rows *w, const char *coupon, size_t column, const struct report_counts *counts,
+/* The row's coupon or code. Of what was taken without a code, that is null. */
+static void write_name(struct rows *w, const char *name)
+{
+    const struct report *p = w->report;
+    struct buf *out = &w->request->reply.body;
+
+    if (!p->grouped && !p->by_code)
+        return;
+    if (!w->csv) {
+        json_key_string(&w->json, p->by_code ? "code" : "coupon", *name ? name : NULL);
+        return;
+    }
+    csv_field(out, name);
+    buf_putc(out, ',');
+}
+
+static void write_row(struct rows *w, const char *name, size_t column, const struct report_counts *counts,
                       const struct refusal_counts *refused)
 {
     struct buf *out = &w->request->reply.body;
@@ -570,8 +602,7 @@ static void write_row(struct rows *w, const char *coupon, size_t column, const s
 
     if (!w->csv) {
         json_begin_object(j);
-        if (coupon)
-            json_key_string(j, "coupon", coupon);
+        write_name(w, name);
         json_key_string(j, "start", w->report->texts[column]);
 #define X(name) json_key_int(j, #name, counts->name);
         COUNTS(X)
@@ -587,10 +618,7 @@ static void write_row(struct rows *w, const char *coupon, size_t column, const s
         refusals_put(j, refused);
         json_end_object(j);
     } else {
-        if (coupon) {
-            buf_puts(out, coupon);
-            buf_putc(out, ',');
-        }
+        write_name(w, name);
         buf_puts(out, w->report->texts[column]);
 #define X(name) buf_putc(out, ','); buf_int(out, counts->name);
         COUNTS(X)
@@ -611,7 +639,7 @@ static void write_row(struct rows *w, const char *coupon, size_t column, const s
 }
 
 /* Write the rows of the groups together; none: they have nothing. */
-static void write_sum(struct rows *w, const char *coupon, const struct report_group *groups, size_t count)
+static void write_sum(struct rows *w, const char *name, const struct report_group *groups, size_t count)
 {
     for (size_t i = 0; i < w->report->columns && !w->gone; i++) {
         struct report_counts counts = {0};
@@ -625,7 +653,7 @@ static void write_sum(struct rows *w, const char *coupon, const struct report_gr
                 refusal_counts_add(&refused, &groups[k].refused[i]);
             add_money(w, &groups[k], i);
         }
-        write_row(w, coupon, i, &counts, &refused);
+        write_row(w, name, i, &counts, &refused);
     }
 }
 
@@ -639,7 +667,7 @@ static void write_groups(struct rows *w)
         const struct report_group *g = i < p->sums.count ? &p->sums.groups[i] : NULL;
         int order = 0;
 
-        while (c < p->coupon_count && (order = g ? strcmp(p->coupons[c].id, g->coupon) : -1) < 0 && !w->gone) {
+        while (c < p->coupon_count && (order = g ? strcmp(p->coupons[c].id, g->name) : -1) < 0 && !w->gone) {
             if (!p->coupons[c].deleted)
                 write_sum(w, p->coupons[c].id, NULL, 0);
             c++;
@@ -647,15 +675,49 @@ static void write_groups(struct rows *w)
         if (c < p->coupon_count && order == 0)
             c++;
         if (g)
-            write_sum(w, g->coupon, g, 1);
+            write_sum(w, g->name, g, 1);
     }
+}
+
+static size_t code_len(const struct report_group *g)
+{
+    return strcspn(g->name, REPORT_BY);
+}
+
+static bool has_row(const struct report *p, const char *code)
+{
+    for (size_t i = 0; i < p->sums.count; i++)
+        if (code_len(&p->sums.groups[i]) == strlen(code) && strncmp(p->sums.groups[i].name, code, strlen(code)) == 0)
+            return true;
+    return false;
+}
+
+/* The codes that were used, and of one coupon those that it lists. */
+static void write_codes(struct rows *w)
+{
+    const struct report *p = w->report;
+    const struct coupon *c = p->several ? NULL : w->request->op.coupon_now;
+
+    for (size_t i = 0, end; i < p->sums.count && !w->gone; i = end) {
+        const struct report_group *g = &p->sums.groups[i];
+        size_t len = code_len(g);
+
+        for (end = i + 1; end < p->sums.count && strncmp(p->sums.groups[end].name, g->name, len + 1) == 0;)
+            end++;
+        write_sum(w, arena_printf(&w->request->arena, "%.*s", (int)len, g->name), g, end - i);
+    }
+    for (size_t i = 0; c && i < c->codes.shared.count && !w->gone; i++)
+        if (!has_row(p, c->codes.shared.items[i]))
+            write_sum(w, c->codes.shared.items[i], NULL, 0);
 }
 
 static void write_rows(struct rows *w)
 {
     const struct report *p = w->report;
 
-    if (p->grouped)
+    if (p->by_code)
+        write_codes(w);
+    else if (p->grouped)
         write_groups(w);
     else
         write_sum(w, NULL, p->sums.groups, p->sums.count);
@@ -698,7 +760,7 @@ static void write_csv(struct rows *w)
     struct buf *out = &w->request->reply.body;
 
     buf_clear(out);
-    buf_puts(out, w->report->grouped ? "coupon,start" : "start");
+    buf_puts(out, w->report->by_code ? "code,start" : w->report->grouped ? "coupon,start" : "start");
 #define X(name) buf_puts(out, "," #name);
     COUNTS(X)
 #undef X

@@ -4,6 +4,8 @@
  *
  * Silent  a code that is unknown, malformed, or somebody else's belongs to no coupon: the list is empty. Every coupon that may have the
  *         code is asked, whatever the others answer
+ * Shared  a code that many use belongs to whoever types it
+ * Order   coupons that would accept it come first
  * Bearer  a code that its presenter holds, or has redeemed, is shown with the refusal, and counts as a guess
  */
 #include <string.h>
@@ -29,6 +31,12 @@ static bool is_theirs(const struct request *r, const char *user)
     return state == SLOT_FREE || (state != SLOT_RETIRED && s->user && strcmp(s->user, user) == 0);
 }
 
+/* True if it is one of the coupon's shared codes, by OP_CODE's answer. */
+static bool is_shared(const struct request *r, const char *code)
+{
+    return r->op.coupon_now && code_shared(r->op.coupon_now, code);
+}
+
 static bool is_visible(const struct request *r)
 {
     return r->role == ROLE_OPS || (r->op.coupon_now && r->op.coupon_now->state == COUPON_ACTIVE);
@@ -39,9 +47,32 @@ static bool is_failure(enum cpn_result result)
     return result == CPN_BUSY || result == CPN_OUTCOME_UNKNOWN || result == CPN_INTERNAL;
 }
 
-/* Write one coupon's item, if it may be shown; counted if the code is free, or this user's. False: the engine did not answer; r->op says
- * why. */
-static bool write_item(struct request *r, struct json *j, const char *coupon, size_t *found)
+/* What resolve shows. */
+struct shown {
+    const char *item;
+    bool ok;
+};
+
+static void write_item(struct request *r, const char *coupon, struct shown *s)
+{
+    struct buf text = BUF_INIT;
+    struct json j = json_to(&text);
+
+    json_begin_object(&j);
+    json_key_string(&j, "coupon", coupon);
+    if (r->role == ROLE_PUBLIC)
+        public_write_members(&j, &r->op);
+    else
+        check_write_members(&j, &r->op);
+    json_end_object(&j);
+    s->item = arena_strdup(&r->arena, text.data);
+    s->ok = r->op.outcome.result == CPN_OK;
+    buf_free(&text);
+}
+
+/* Ask one coupon; *s is set if it may be shown; counted if the code is free, shared, or this user's. False: the engine did not answer;
+ * r->op says why. */
+static bool ask(struct request *r, const char *coupon, struct shown *s, size_t *found)
 {
     const struct resolve_in *in = r->in;
     const struct take_in take = {.user = in->user, .code = in->code, .order = in->order, .state = TAKE_REDEEMED,
@@ -54,7 +85,7 @@ static bool write_item(struct request *r, struct json *j, const char *coupon, si
     known = request_call(r) == CPN_OK;
     if (is_failure(r->op.outcome.result))
         return false;
-    theirs = known && is_theirs(r, in->user);
+    theirs = known ? is_theirs(r, in->user) : is_shared(r, in->code);
     taken = known && !theirs && decide_bearer_took(r->op.coupon_now, &r->op.slot);
     request_op(r, OP_CHECK);
     take_fill(&r->op, &take, NULL);
@@ -67,13 +98,7 @@ static bool write_item(struct request *r, struct json *j, const char *coupon, si
     *found += theirs;
     if (r->role == ROLE_PUBLIC && !theirs)
         return true; /* treated as unknown */
-    json_begin_object(j);
-    json_key_string(j, "coupon", coupon);
-    if (r->role == ROLE_PUBLIC)
-        public_write_members(j, &r->op);
-    else
-        check_write_members(j, &r->op);
-    json_end_object(j);
+    write_item(r, coupon, s);
     return true;
 }
 
@@ -102,17 +127,23 @@ enum handled code_resolve(struct request *r)
     const struct resolve_in *in = r->in;
     const char **coupons = NULL;
     size_t count, found = 0;
+    struct shown *shown;
     struct json j;
 
     if (!guess_limit_may(r, in->user))
         return ANSWERED;
     if (!find_coupons(r, in->code, &coupons, &count))
         return reply_problem(r, CPN_BUSY, NULL);
-    j = list_items(r);
+    shown = arena_array(&r->arena, count + 1, sizeof *shown);
     for (size_t i = 0; i < count; i++)
-        if (limits_cover(r, coupons[i]) && !write_item(r, &j, coupons[i], &found))
+        if (limits_cover(r, coupons[i]) && !ask(r, coupons[i], &shown[i], &found))
             return reply_refusal(r);
     guess_limit_failed(r, in->user, found == 0);
+    j = list_items(r);
+    for (int good = 1; good >= 0; good--)
+        for (size_t i = 0; i < count; i++)
+            if (shown[i].item && shown[i].ok == good)
+                json_raw(&j, shown[i].item);
     json_end_array(&j);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");
@@ -136,10 +167,13 @@ enum handled code_find(struct request *r)
         r->coupon = coupons[i];
         request_op(r, OP_CODE);
         r->op.code = code;
-        if (request_call(r) == CPN_OK) {
+        if (request_call(r) == CPN_OK || is_shared(r, code)) {
             json_begin_object(&j);
             json_key_string(&j, "coupon", coupons[i]);
-            slot_write(&j, r, r->op.n);
+            if (r->op.outcome.result == CPN_OK)
+                slot_write(&j, r, r->op.n);
+            else
+                slot_write_none(&j, code_shared(r->op.coupon_now, code));
             json_end_object(&j);
         } else if (is_failure(r->op.outcome.result)) {
             return reply_refusal(r);

@@ -8,5 +8,7 @@
 
 /* The members of r->op.slot, as of r->op.at_ms; its code only for role ops. */
 void slot_write(struct json *j, const struct request *r, int64_t n);
+/* The same members for a shared code, which no slot has. */
+void slot_write_none(struct json *j, const char *code);
 
 #endif

@@ -325,6 +325,17 @@ void slot_write(struct json *j, const struct request *r, int64_t n)
     json_key_time_or_null(j, "due", now == (enum slot_state)s->state ? due_ms : 0);
 }
 
+void slot_write_none(struct json *j, const char *code)
+{
+    static const char *const names[] = {"slot", "generation", "state", "user"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        json_key_string(j, names[i], NULL);
+    json_key_string(j, "code", code);
+    json_key_string(j, "at", NULL);
+    json_key_string(j, "due", NULL);
+}
+
 enum handled slot_get(struct request *r)
 {
     const char *text = arena_printf(&r->arena, "%s-1", r->params[0]);

@@ -9,6 +9,7 @@ void batch_counts_of(struct batch_counts *t, const struct batch *b)
     *t = (struct batch_counts){.lane = b->lane, .seq = b->head.seq, .at_ms = b->head.at_ms, .arrived = b->arrived};
     snprintf(t->coupon, sizeof t->coupon, "%s", b->coupon);
     fold_report(&t->counts, b);
+    code_counts_fold(&t->codes, b);
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
@@ -24,6 +25,16 @@ void batch_counts_of(struct batch_counts *t, const struct batch *b)
     }
 }
 
+void batch_counts_release(struct batch_counts *t)
+{
+    code_counts_release(&t->codes);
+}
+
+void run_release(struct run *run)
+{
+    code_counts_release(&run->codes);
+}
+
 void batch_counts_of_unread(struct batch_counts *t, const struct batch_key *unread, int64_t now_ms)
 {
     *t = (struct batch_counts){.lane = unread->lane, .seq = unread->seq, .at_ms = now_ms, .arrived = unread->arrived, .unread = true};
@@ -36,12 +47,16 @@ static bool lay_into(struct run *run, const struct batch_counts *t)
         return false;
     run->last_seq = t->seq;
     report_counts_add(&run->counts, &t->counts);
+    code_counts_merge(&run->codes, &t->codes);
     return true;
 }
 
 static struct run run_of(const struct batch_counts *t)
 {
-    return (struct run){t->of, quarter_of(t->at_ms), t->seq, t->seq, t->counts};
+    struct run run = {t->of, quarter_of(t->at_ms), t->seq, t->seq, t->counts, {.rows = NULL}};
+
+    code_counts_merge(&run.codes, &t->codes);
+    return run;
 }
 
 static bool adds_nothing(const struct run *run)
@@ -81,10 +96,12 @@ bool run_trim(struct run *run, int64_t held_seq, const struct batch_counts *batc
 
         if (t->of != whole.of || t->seq <= held_seq || t->seq < whole.first_seq || t->seq > whole.last_seq)
             continue;
-        if (any)
+        if (any) {
             lay_into(run, t);
-        else
-            *run = run_of(t);
+            continue;
+        }
+        run_release(run);
+        *run = run_of(t);
         any = true;
     }
     return any;
@@ -94,6 +111,6 @@ struct totals_write run_write(struct run *run)
 {
     return (struct totals_write){
         .coupon = run->of->coupon, .lane = run->of->lane, .quarter_ms = run->quarter_ms,
-        .first_seq = run->first_seq, .last_seq = run->last_seq, .counts = &run->counts,
+        .first_seq = run->first_seq, .last_seq = run->last_seq, .counts = &run->counts, .by = &run->codes,
     };
 }

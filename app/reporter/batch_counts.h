@@ -3,7 +3,7 @@
  * A batch may also request more slots, or change a definition that other lanes follow: its counts include that.
  *
  * Shape   struct batch_counts: one batch; struct run: consecutive batches of one lane within a quarter hour
- * Owns    nothing; a run borrows its lane's coupon
+ * Owns    the counts of codes: batch_counts_release(), run_release(). A run borrows its lane's coupon
  */
 #ifndef REPORTER_BATCH_COUNTS_H
 #define REPORTER_BATCH_COUNTS_H
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "coupons/batch.h"
+#include "coupons/code_counts.h"
 #include "coupons/fold.h"
 #include "store/mongo.h"
 
@@ -28,6 +29,7 @@ struct batch_counts {
     int64_t lane, seq, at_ms;
     uint64_t arrived; /* 0: unknown */
     struct report_counts counts;
+    struct code_counts codes; /* of each shared code */
     int64_t replenish_until; /* it requests slots until this many exist; 0: it does not */
     int64_t wished;          /* slots requested with a new coupon, by a job; 0: none */
     char job[ID_SHORT_LEN + 1], by[KEY_ID_LEN + 1]; /* the job's id, and the id of the API key that asked, or "" */
@@ -37,6 +39,7 @@ struct batch_counts {
 };
 
 void batch_counts_of(struct batch_counts *t, const struct batch *b);
+void batch_counts_release(struct batch_counts *t);
 /* Fill t for a batch that cannot be read. */
 void batch_counts_of_unread(struct batch_counts *t, const struct batch_key *unread, int64_t now_ms);
 
@@ -44,6 +47,7 @@ struct run {
     const struct counted_lane *of;
     int64_t quarter_ms, first_seq, last_seq;
     struct report_counts counts;
+    struct code_counts codes;
 };
 
 /* Merge batches[count] into runs[count], leaving out those without a lane and runs that add nothing. In each lane the batches ascend
@@ -52,6 +56,8 @@ size_t runs_build(const struct batch_counts *batches, size_t count, struct run *
 
 /* Cut run to the part after held_seq, rebuilt from its batches. False: nothing is left. */
 bool run_trim(struct run *run, int64_t held_seq, const struct batch_counts *batches, size_t count);
+
+void run_release(struct run *run);
 
 /* run in the store's form; run keeps the counts. */
 struct totals_write run_write(struct run *run);

@@ -19,6 +19,10 @@ void queue_release(struct queue *in)
     pthread_cond_destroy(&in->filled);
     pthread_cond_destroy(&in->emptied);
     pthread_mutex_destroy(&in->lock);
+    for (; in->count > 0; in->count--) {
+        batch_counts_release(&in->ring[in->first]);
+        in->first = (in->first + 1) % QUEUE_SIZE;
+    }
     free(in->ring);
 }
 

@@ -116,8 +116,10 @@ static void read_stream(struct reporter *r, struct feed *f, struct feed_position
             else
                 batch_counts_of_unread(&t, &unread, clock_now_ms());
             batch_free(b);
-            if (!queue_put(&r->queue, &t))
+            if (!queue_put(&r->queue, &t)) {
+                batch_counts_release(&t);
                 break;
+            }
         }
         feed_keep(f, p);
     }
@@ -234,11 +236,15 @@ static bool write_runs(struct reporter *r, size_t count, struct batch_counts *ba
                 again = run_trim(&r->runs[i], w->held_seq, batches, batch_count);
             if (again)
                 r->runs[left++] = r->runs[i];
+            else
+                run_release(&r->runs[i]);
         }
         count = left;
         if (failed)
             stop_back_off(&r->stop, &pause_ms);
     }
+    for (size_t i = 0; i < count; i++)
+        run_release(&r->runs[i]);
     return count == 0;
 }
 
@@ -317,9 +323,13 @@ static bool ask_for_slots(struct reporter *r, size_t count)
 /* Write the totals of r->batches[count], all of which have a lane or are left out, then the marks of the lanes that moved. */
 static bool fold_round(struct reporter *r, size_t count)
 {
-    size_t run_count = runs_build(r->batches, count, r->runs), mark_count = 0;
+    bool good = ask_for_slots(r, count);
+    size_t run_count = good ? runs_build(r->batches, count, r->runs) : 0, mark_count = 0;
 
-    if (!ask_for_slots(r, count) || !write_runs(r, run_count, r->batches, count))
+    good = good && write_runs(r, run_count, r->batches, count);
+    for (size_t i = 0; i < count; i++)
+        batch_counts_release(&r->batches[i]);
+    if (!good)
         return false;
     note_folded(r->batches, count);
     for (size_t i = 0; i < count; i++) {

@@ -123,7 +123,7 @@ enum ending run_cleanup(struct work *w)
         return run_remains(w);
     if (e != ENDING_DONE || !is_over(op.coupon_now, clock_now_ms()) || !policy_of(op.coupon_now)->slots)
         return e;
-    codes = op.coupon_now->codes.source != CODES_NONE;
+    codes = coupon_slots_have_codes(op.coupon_now);
     twins = op.coupon_now->codes.unique == UNIQUE_SERVICE && op.coupon_now->codes.match == MATCH_EXACT;
     next_n = op.head.next_n;
     if (op.head.archived) /* nothing more is retired */

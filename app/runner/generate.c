@@ -51,7 +51,7 @@ static enum ending check_plain(struct work *w)
     struct op op = {.kind = OP_COUPON};
     enum ending e = work_ask(w, &op);
 
-    if (e == ENDING_DONE && op.coupon_now->codes.source != CODES_NONE)
+    if (e == ENDING_DONE && coupon_slots_have_codes(op.coupon_now))
         return work_fail(w, CPN_BAD_REQUEST, "codes.source was changed before the first slot was made.");
     return e;
 }

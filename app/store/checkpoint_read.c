@@ -20,26 +20,23 @@ struct checkpoint_reads {
 static bool checkpoint_row(const bson_t *doc, void *context)
 {
     const struct checkpoint_reads *list = context;
-    struct checkpoint checkpoint;
     const char *coupon;
+    bool failed = false;
     int64_t lane;
-    bool good;
 
     if (!codec_id_int(doc, "l", &coupon, &lane))
         return false;
-    good = codec_checkpoint_get(doc, &checkpoint);
-    if (!good)
-        log_unreadable("lanes", doc);
     for (size_t i = 0; i < list->count; i++) {
         struct checkpoint_read *r = &list->items[i];
 
-        if (r->lane != lane || strcmp(r->coupon, coupon) != 0)
+        if (r->lane != lane || strcmp(r->coupon, coupon) != 0 || codec_checkpoint_get(doc, r->arena, &r->checkpoint))
             continue;
-        if (good)
-            r->checkpoint = checkpoint;
-        else
-            r->status = STORE_UNREADABLE;
+        r->checkpoint = (struct checkpoint){0};
+        r->status = STORE_UNREADABLE;
+        failed = true;
     }
+    if (failed)
+        log_unreadable("lanes", doc);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "store/codec.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -487,17 +488,58 @@ static const struct bson_field checkpoint_rows[] = {
     BSON_FIELD("due", BSON_FIELD_TIME, struct checkpoint, due_ms, true, 0),
 };
 
+static const struct bson_field use_rows[] = {
+    BSON_FIELD("c", BSON_FIELD_CHARS, struct code_use, code, false, 0),
+    BSON_FIELD("n", BSON_FIELD_INT, struct code_use, used, false, 0),
+    BSON_FIELD("h", BSON_FIELD_INT, struct code_use, held, true, 0),
+};
+
 void codec_checkpoint_put(bson_t *view, const struct checkpoint *c)
 {
+    char buffer[16];
+    bson_t array, row;
+
     bson_fields_write(view, ROWS(checkpoint_rows), 0, c);
+    if (!c->uses || !c->uses->count)
+        return;
+    bson_append_array_begin(view, "codes", 5, &array);
+    for (size_t i = 0; i < c->uses->count; i++) {
+        bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
+        bson_fields_write(&row, ROWS(use_rows), 0, &c->uses->rows[i]);
+        bson_append_document_end(&array, &row);
+    }
+    bson_append_array_end(view, &array);
 }
 
-bool codec_checkpoint_get(const bson_t *doc, struct checkpoint *c)
+static bool get_uses(const bson_t *view, struct arena *a, struct checkpoint *c)
+{
+    struct code_uses *uses = arena_alloc(a, sizeof *uses);
+    bson_t array, row;
+    bson_iter_t it;
+
+    if (!find_array(view, "codes", &array) || !bson_iter_init(&it, &array))
+        return false;
+    *uses = (struct code_uses){.capacity = array_count(&array)};
+    uses->rows = arena_array(a, uses->capacity + 1, sizeof *uses->rows);
+    for (; bson_iter_next(&it); uses->count++) {
+        struct code_use *use = &uses->rows[uses->count];
+
+        *use = (struct code_use){.used = 0};
+        if (!get_document(&it, &row) || !bson_fields_read(&row, ROWS(use_rows), 0, use, a) ||
+            (uses->count && strcmp(use[-1].code, use->code) >= 0))
+            return false;
+    }
+    c->uses = uses;
+    return it.err_off == 0;
+}
+
+bool codec_checkpoint_get(const bson_t *doc, struct arena *a, struct checkpoint *c)
 {
     bson_t view;
 
     *c = (struct checkpoint){0};
-    return find_document(doc, "view", &view) && bson_fields_read(&view, ROWS(checkpoint_rows), 0, c, NULL);
+    return find_document(doc, "view", &view) && bson_fields_read(&view, ROWS(checkpoint_rows), 0, c, NULL) &&
+           (!a || !bson_has_field(&view, "codes") || get_uses(&view, a, c));
 }
 
 /* ---- buckets ---- */
@@ -643,3 +685,91 @@ bool codec_bucket_get(const bson_t *doc, struct bucket *k)
 #define REPORT_COUNT(member) ROW(report_counts, INT, member, 0, #member, ALWAYS),
 const struct bson_field report_members[] = {REPORT_COUNTS_FIELDS(REPORT_COUNT)};
 const size_t report_members_count = sizeof report_members / sizeof *report_members;
+
+#define CODE_NAME_SIZE (3 * CODE_MAX + 1)
+
+static void code_name(const char *code, char name[CODE_NAME_SIZE])
+{
+    static const char hex[] = "0123456789ABCDEF";
+
+    for (; *code; code++) {
+        if (!strchr(".$%", *code)) {
+            *name++ = *code;
+            continue;
+        }
+        *name++ = '%';
+        *name++ = hex[*code >> 4];
+        *name++ = hex[*code & 15];
+    }
+    *name = '\0';
+}
+
+/* False: it is no such name. */
+static bool code_of_name(const char *name, char code[CODE_MAX + 1])
+{
+    char again[CODE_NAME_SIZE];
+    const char *at = name;
+    size_t used = 0;
+
+    for (unsigned byte; *at; used++) {
+        if (used == CODE_MAX || (*at == '%' && sscanf(at + 1, "%2x", &byte) != 1))
+            return false;
+        code[used] = *at == '%' ? (char)byte : *at;
+        at += *at == '%' ? 3 : 1;
+    }
+    code[used] = '\0';
+    code_name(code, again);
+    return strcmp(name, again) == 0;
+}
+
+void codec_by_code_put(bson_t *doc, const struct code_counts *by, bool always)
+{
+    char name[CODE_NAME_SIZE];
+    bson_t rows, row;
+
+    if (!by->count && !always)
+        return;
+    bson_append_document_begin(doc, "by", 2, &rows);
+    for (size_t i = 0; i < by->count; i++) {
+        code_name(by->rows[i].code, name);
+        bson_append_document_begin(&rows, name, -1, &row);
+        bson_fields_write(&row, report_members, report_members_count, 0, &by->rows[i].counts);
+        bson_append_document_end(&rows, &row);
+    }
+    bson_append_document_end(doc, &rows);
+}
+
+void codec_by_code_inc(bson_t *doc, const struct code_counts *by)
+{
+    char name[CODE_NAME_SIZE], path[CODE_NAME_SIZE + 32];
+
+    for (size_t i = 0; i < by->count; i++) {
+        code_name(by->rows[i].code, name);
+#define INC(member)                                                                                                   \
+    snprintf(path, sizeof path, "by.%s." #member, name);                                                              \
+    BSON_APPEND_INT64(doc, path, by->rows[i].counts.member);
+        REPORT_COUNTS_FIELDS(INC)
+#undef INC
+    }
+}
+
+bool codec_by_code_get(const bson_t *doc, struct code_counts *by)
+{
+    bson_t rows, row;
+    bson_iter_t it;
+
+    if (!bson_has_field(doc, "by"))
+        return true;
+    if (!find_document(doc, "by", &rows) || !bson_iter_init(&it, &rows))
+        return false;
+    while (bson_iter_next(&it)) {
+        struct report_counts counts;
+        char code[CODE_MAX + 1];
+
+        if (!code_of_name(bson_iter_key(&it), code) || !get_document(&it, &row) ||
+            !bson_fields_read(&row, report_members, report_members_count, 0, &counts, NULL))
+            return false;
+        code_counts_add(by, code, &counts);
+    }
+    return it.err_off == 0;
+}

@@ -24,6 +24,7 @@
 #include <bson/bson.h>
 
 #include "coupons/batch.h"
+#include "coupons/code_counts.h"
 #include "coupons/coupon.h"
 #include "coupons/fold.h"
 #include "coupons/slot.h"
@@ -77,9 +78,9 @@ bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
                          bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user),
                          void (*take)(void *context, const struct named_entry *named), void *context);
 
-/* A checkpoint's members, without _id; from a whole document. */
+/* A checkpoint's members, without _id; from a whole document. a: for its uses; NULL: they are not wanted. */
 void codec_checkpoint_put(bson_t *view, const struct checkpoint *c);
-bool codec_checkpoint_get(const bson_t *doc, struct checkpoint *c);
+bool codec_checkpoint_get(const bson_t *doc, struct arena *a, struct checkpoint *c);
 
 void codec_bucket_put(bson_t *view, const struct bucket *k);
 /* From a whole document. Initialises k, and releases it again if false. */
@@ -98,6 +99,12 @@ struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq
 /* The members of struct report_counts in a document of totals. */
 extern const struct bson_field report_members[];
 extern const size_t report_members_count;
+/* A totals row's member `by`: the counts of each shared code, under names in which . $ and % are written as %2E and so on; if there are
+ * any, unless always. Increments are written as paths. */
+void codec_by_code_put(bson_t *doc, const struct code_counts *by, bool always);
+void codec_by_code_inc(bson_t *doc, const struct code_counts *by);
+/* Add those of a row. False: unreadable. */
+bool codec_by_code_get(const bson_t *doc, struct code_counts *by);
 
 /* Read a document's _id, {c, <name>}; texts are borrowed from it. */
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text);

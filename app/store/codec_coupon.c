@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coupons/code.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
 
@@ -239,6 +240,21 @@ static void put_ends(bson_t *view, const struct coupon *c, int64_t changed_ms)
         bson_append_date_time(view, "cleanup", 7, over_ms + c->cleanup_after_s * 1000);
 }
 
+/* The forms of its shared codes, for the index by which resolve finds it. */
+static void put_shared(bson_t *view, const struct coupon *c)
+{
+    char buffer[16], form[CODE_MAX + 1];
+    bson_t array;
+
+    if (c->state == COUPON_DELETED || c->codes.shared.count == 0)
+        return;
+    bson_append_array_begin(view, "shared", 6, &array);
+    for (size_t i = 0; i < c->codes.shared.count; i++)
+        if (code_normalise(c->codes.shared.items[i], (enum codes_match)c->codes.match, form))
+            bson_append_utf8(&array, array_key(i, buffer), -1, form, -1);
+    bson_append_array_end(view, &array);
+}
+
 void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t changed_ms)
 {
     bson_t def;
@@ -247,6 +263,7 @@ void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t
     put_int(view, "version", c->version);
     bson_append_date_time(view, "changed", 7, changed_ms);
     put_ends(view, c, changed_ms);
+    put_shared(view, c);
     bson_append_document_begin(view, "def", 3, &def);
     codec_definition_put(&def, c);
     bson_append_document_end(view, &def);

@@ -485,6 +485,38 @@ static bool coupon_id_row(const bson_t *doc, void *context)
     return true;
 }
 
+static bool sharing_row(const bson_t *doc, void *context)
+{
+    struct coupon_ids *list = context;
+    const char *coupon;
+
+    if (!find_text(doc, "_id", &coupon))
+        return false;
+    list->items[list->count++] = arena_strdup(list->arena, coupon);
+    return true;
+}
+
+static enum store_status find_sharing(struct session *session, const char *exact, const char *loose, struct coupon_ids *list)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t sub;
+
+    BSON_APPEND_UTF8(&command, "find", "coupons");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    in_texts(&sub, "view.shared", (const char *const[]){exact, loose}, 2);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "view.live", -1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
+    BSON_APPEND_INT32(&sub, "_id", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_UTF8(&command, "hint", "shared");
+    BSON_APPEND_INT64(&command, "limit", (int64_t)list->most);
+    session_read_options(session, &command, list->most);
+    return session_read(session, &command, sharing_row, list);
+}
+
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most,
                                       struct arena *a, const char ***coupons, size_t *count)
 {
@@ -507,7 +539,9 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
     bson_append_document_end(&command, &filter);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most * 2); /* one coupon may have both forms */
     session_read_options(session, &command, most * 2);
-    status = session_read(session, &command, coupon_id_row, &list);
+    status = find_sharing(session, exact, loose, &list);
+    if (status == STORE_OK)
+        status = session_read(session, &command, coupon_id_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }

@@ -67,6 +67,8 @@ static const struct index_row indexes[] = {
     /* newest first */
     {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     {"coupons", "state", "{\"view.def.state\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
+    /* shared codes typed at checkout; active coupons first */
+    {"coupons", "shared", "{\"view.shared\": 1, \"view.live\": -1}", "{\"view.shared\": {\"$exists\": true}}", false},
     /* active now; over, and not cleaned up */
     {"coupons", "live", "{\"view.live\": 1}", "{\"view.live\": {\"$exists\": true}}", false},
     {"coupons", "cleanup", "{\"cleaned\": 1, \"view.cleanup\": 1}", "{\"view.cleanup\": {\"$exists\": true}}", false},

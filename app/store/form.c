@@ -38,6 +38,7 @@ const struct form_member form_members[] = {
 #define COUNT(member) {"totals", #member, FORM_REPLAYED, NONE},
     REPORT_COUNTS_FIELDS(COUNT)
 #undef COUNT
+    {"totals", "by", FORM_REPLAYED, NONE},
     {"marks", "_id", FORM_REPLAYED, NONE},
     {"marks", "seq", FORM_REPLAYED, NONE},
     {"marks", "at", FORM_REPLAYED, NONE},
@@ -173,9 +174,10 @@ const char *form_of_batch(const bson_t *doc, const struct batch *b, const struct
 static const char *wrong_in_view(const bson_t *doc, const bson_t *written)
 {
     static const char *const names[] = {"seq", "lane", "pick", "free", "due", "g", "t", "swept", "swept_seq", "version", "changed", "live",
-                                        "cleanup", "def"};
+                                        "cleanup", "shared", "def", "codes"};
     static const char *const whole[] = {"view.seq", "view.lane", "view.pick", "view.free", "view.due", "view.g", "view.t", "view.swept",
-                                        "view.swept_seq", "view.version", "view.changed", "view.live", "view.cleanup", "view.def"};
+                                        "view.swept_seq", "view.version", "view.changed", "view.live", "view.cleanup", "view.shared",
+                                        "view.def", "view.codes"};
     bson_t view, expected;
 
     if (!find_document(doc, "view", &view) || !find_document(written, "view", &expected))

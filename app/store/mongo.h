@@ -9,6 +9,7 @@
 #define STORE_MONGO_H
 
 #include "base/metrics.h"
+#include "coupons/code_counts.h"
 #include "coupons/fold.h"
 #include "coupons/period.h"
 #include "store/store.h"
@@ -217,7 +218,7 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
 /* As mongo_buckets(); reads[i] gets the codes of buckets[i]. */
 enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
                                    struct arena *a, struct bucket *buckets, struct bucket_codes_read *reads);
-/* The coupons that have this code in one of the two normal forms, by the look-up alone (resolve). */
+/* The coupons that have this code in one of the two normal forms (resolve): as a shared one, active coupons first; or by the look-up. */
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
                                       const char ***coupons, size_t *count);
 /* Delete the codes of retired slots (clean up) of a coupon that is over, in its buckets [from_b, from_b + most): look-ups and code buckets.
@@ -380,6 +381,7 @@ struct totals_write {
     int64_t quarter_ms;        /* start of the quarter hour */
     int64_t first_seq, last_seq; /* consecutive batches, all in that quarter hour */
     struct report_counts *counts;
+    const struct code_counts *by; /* of each shared code */
     /* out */
     bool applied;     /* otherwise: unreadable, or the stored totals already hold some of them */
     int64_t held_seq; /* the seq up to which they do */
@@ -390,6 +392,7 @@ enum store_status mongo_totals_add(struct store *s, struct totals_write *writes,
 struct totals_row {
     int64_t lane, quarter_ms, seq;
     struct report_counts *counts;
+    const struct code_counts *by; /* NULL: none is stored */
 };
 
 /* ---- refusals: counted by those who refuse, per coupon and quarter hour, without users ---- */
@@ -445,14 +448,17 @@ struct report_query {
     const char *const *ids; /* ascending */
     size_t count;           /* 0: all coupons */
     bool grouped;           /* a row of sums per coupon that has any; otherwise one per currency, which is in place of the coupon */
+    bool by_code;           /* instead: one per shared code and currency: CODE, REPORT_BY, CURRENCY. Without a code, CODE is empty */
     const struct report_coupon *coupons; /* ascending by id, where not grouped; of others the currency is "" */
     size_t coupon_count;
     const int64_t *starts;  /* of the columns, ascending; starts[columns] is the end of the last one */
     size_t columns;
     size_t cells_max;
 };
+#define REPORT_BY "\x01"
+#define REPORT_NAME_SIZE (COUPON_ID_MAX + sizeof REPORT_BY + 3)
 struct report_group {
-    char coupon[COUPON_ID_MAX + 1];
+    char name[REPORT_NAME_SIZE];    /* the coupon, the currency, or the code and its currency */
     struct report_counts *counts;   /* of each column */
     struct refusal_counts *refused; /* likewise; NULL: none */
 };
@@ -461,7 +467,7 @@ struct report_latest {
     int64_t seq, quarter_ms;
 };
 struct report_sums {
-    struct report_group *groups; /* ascending by coupon; freed by report_sums_free() */
+    struct report_group *groups; /* ascending by name; freed by report_sums_free() */
     size_t count;
     struct report_latest latest[COUPON_LANES_MAX]; /* by lane, of one coupon */
     bool too_many;               /* more than cells_max: the groups are incomplete */

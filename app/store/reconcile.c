@@ -151,7 +151,7 @@ static bool stored_checkpoint_row(const bson_t *doc, void *context)
     const struct stored_checkpoint_read *r = context;
 
     r->out->is_there = true;
-    r->out->readable = codec_checkpoint_get(doc, &r->out->checkpoint);
+    r->out->readable = codec_checkpoint_get(doc, r->arena, &r->out->checkpoint);
     if (r->out->readable)
         r->out->odd = arena_strdup(r->arena, form_of_checkpoint(doc, &r->out->checkpoint));
     else
@@ -302,15 +302,18 @@ static bool totals_row(const bson_t *doc, void *context)
     struct totals_list *list = context;
     struct totals_row row = {.lane = 0};
     struct report_counts counts = {0};
+    struct code_counts by = {.rows = NULL};
     bson_t id;
 
     if (!find_document(doc, "_id", &id) || !find_int(&id, "l", &row.lane) || !find_time(&id, "at", &row.quarter_ms))
         return true;
     if (!form_unknown(doc, "totals") && find_int(doc, "seq", &row.seq) &&
-        bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL)) {
+        bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL) && codec_by_code_get(doc, &by)) {
         row.counts = arena_alloc(list->arena, sizeof *row.counts);
         *row.counts = counts;
+        row.by = bson_has_field(doc, "by") ? code_counts_in(list->arena, &by) : NULL;
     }
+    code_counts_release(&by);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = row;
     return true;
@@ -664,6 +667,8 @@ static void set_totals(bson_t *set, const struct mend *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
     bson_fields_write(set, report_members, report_members_count, 0, m->counts);
+    if (m->by)
+        codec_by_code_put(set, m->by, true);
 }
 
 static void set_mark(bson_t *set, const struct mend *m)

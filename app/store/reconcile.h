@@ -138,6 +138,7 @@ struct mend {
     const struct checkpoint *checkpoint;
     int64_t created_ms, changed_ms; /* of the batches that created it, and last changed it */
     const struct report_counts *counts;
+    const struct code_counts *by; /* of shared codes; NULL: there are none, and none are stored */
     int64_t seq;       /* of a batch, a definition, totals, a mark */
     int64_t at_ms;     /* of the batch that the reporter's mark points to; 0: unknown */
     int64_t n, w;      /* of a look-up */

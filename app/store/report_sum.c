@@ -1,5 +1,5 @@
 /*
- * store/report_sum.c -- sums the reporter's totals, and refusals, by columns of time, and by coupon if asked.
+ * store/report_sum.c -- sums the reporter's totals, and refusals, by columns of time, and by coupon or code if asked.
  *
  * Why     rows are summed here: $group would cost the server four times as much per row as sending it, and a year of 1,000 coupons is
  *         hundreds of thousands
@@ -23,9 +23,9 @@
 
 #define TRIMMED_GROUPS 100 /* with more, free memory goes back to the system */
 
-/* Sums of a group, a coupon or a currency, of the columns that the slice touches. */
+/* The sums of one coupon, of one currency, or of one code and currency, of the columns that the slice touches. */
 struct sum {
-    char coupon[COUPON_ID_MAX + 1];
+    char name[REPORT_NAME_SIZE];
     UT_hash_handle hh;
     struct refusal_counts *refused; /* likewise; NULL: none */
     struct report_counts counts[];
@@ -76,30 +76,33 @@ static int compare_id(const void *key, const void *coupon)
     return strcmp(key, ((const struct report_coupon *)coupon)->id);
 }
 
-/* The group that the coupon is summed in. */
-static const char *group_of(const struct report_query *q, const char *coupon)
+/* The group that the coupon's takings with this code are summed in. */
+static const char *group_of(const struct report_query *q, const char *coupon, const char *code, char name[REPORT_NAME_SIZE])
 {
-    const struct report_coupon *c =
-        q->coupon_count && !q->grouped ? bsearch(coupon, q->coupons, q->coupon_count, sizeof *c, compare_id) : NULL;
+    const struct report_coupon *c;
 
-    return q->grouped ? coupon : c ? c->currency : "";
+    if (q->grouped)
+        return coupon;
+    c = q->coupon_count ? bsearch(coupon, q->coupons, q->coupon_count, sizeof *c, compare_id) : NULL;
+    snprintf(name, REPORT_NAME_SIZE, "%s%s%s", q->by_code ? code : "", q->by_code ? REPORT_BY : "", c ? c->currency : "");
+    return name;
 }
 
-static struct sum *sum_of(struct slice *s, const char *coupon)
+static struct sum *sum_of(struct slice *s, const char *name)
 {
     struct sum *found = s->last;
 
-    if (found && strcmp(found->coupon, coupon) == 0)
+    if (found && strcmp(found->name, name) == 0)
         return found;
-    HASH_FIND_STR(s->sums, coupon, found);
+    HASH_FIND_STR(s->sums, name, found);
     if (!found) {
         if ((s->count + 1) * s->query->columns > s->query->cells_max) {
             s->too_many = true;
             return NULL;
         }
         found = checked(calloc(1, sizeof *found + s->columns * sizeof found->counts[0]));
-        memcpy(found->coupon, coupon, strnlen(coupon, COUPON_ID_MAX));
-        HASH_ADD_STR(s->sums, coupon, found);
+        memcpy(found->name, name, strnlen(name, REPORT_NAME_SIZE - 1));
+        HASH_ADD_STR(s->sums, name, found);
         s->count++;
     }
     return s->last = found;
@@ -111,10 +114,37 @@ static void note_latest(struct report_latest *latest, struct report_latest other
         *latest = other;
 }
 
+/* Add to the sums of each code, and the rest to those of none. */
+static bool add_by_code(struct slice *s, const bson_t *doc, const struct totals_doc *t)
+{
+    struct report_counts rest = t->counts;
+    struct code_counts by = {.rows = NULL};
+    bool good = codec_by_code_get(doc, &by);
+    char name[REPORT_NAME_SIZE];
+    struct sum *sum;
+
+    for (size_t i = 0; i < by.count && good; i++) {
+        sum = sum_of(s, group_of(s->query, t->coupon, by.rows[i].code, name));
+        if (sum)
+            report_counts_add(&sum->counts[column_at(s, t->quarter_ms)], &by.rows[i].counts);
+#define LESS(member) rest.member -= by.rows[i].counts.member;
+        REPORT_COUNTS_FIELDS(LESS)
+#undef LESS
+    }
+    code_counts_release(&by);
+    if (!good || memcmp(&rest, &(struct report_counts){0}, sizeof rest) == 0)
+        return good;
+    sum = sum_of(s, group_of(s->query, t->coupon, "", name));
+    if (sum)
+        report_counts_add(&sum->counts[column_at(s, t->quarter_ms)], &rest);
+    return true;
+}
+
 static bool totals_row(const bson_t *doc, void *context)
 {
     struct slice *s = context;
     const struct report_query *q = s->query;
+    char name[REPORT_NAME_SIZE];
     struct totals_doc t;
     struct sum *sum;
 
@@ -122,10 +152,15 @@ static bool totals_row(const bson_t *doc, void *context)
         return false;
     if (s->too_many)
         return true;
-    sum = sum_of(s, group_of(q, t.coupon));
-    if (!sum)
-        return true;
-    report_counts_add(&sum->counts[column_at(s, t.quarter_ms)], &t.counts);
+    if (q->by_code) {
+        if (!add_by_code(s, doc, &t))
+            return false;
+    } else {
+        sum = sum_of(s, group_of(q, t.coupon, "", name));
+        if (!sum)
+            return true;
+        report_counts_add(&sum->counts[column_at(s, t.quarter_ms)], &t.counts);
+    }
     note_latest(&s->latest[t.lane], (struct report_latest){t.seq, t.quarter_ms});
     return true;
 }
@@ -133,6 +168,7 @@ static bool totals_row(const bson_t *doc, void *context)
 static bool refusals_row(const bson_t *doc, void *context)
 {
     struct slice *s = context;
+    char name[REPORT_NAME_SIZE];
     struct refusals_doc row;
     struct sum *sum;
 
@@ -140,7 +176,7 @@ static bool refusals_row(const bson_t *doc, void *context)
         log_unreadable("refusals", doc);
         return true;
     }
-    sum = s->too_many ? NULL : sum_of(s, group_of(s->query, row.coupon));
+    sum = s->too_many ? NULL : sum_of(s, group_of(s->query, row.coupon, "", name));
     if (!sum)
         return true;
     if (!sum->refused)
@@ -214,11 +250,11 @@ static void read_slices(struct slice *slices, size_t count)
 
 /* ---- merging the slices' sums ---- */
 
-static int by_coupon(const void *a, const void *b)
+static int by_name(const void *a, const void *b)
 {
     const struct sum *const *x = a, *const *y = b;
 
-    return strcmp((*x)->coupon, (*y)->coupon);
+    return strcmp((*x)->name, (*y)->name);
 }
 
 static void merge_refused(struct report_group *group, const struct report_query *q, const struct slice *s, const struct sum *sum)
@@ -229,7 +265,7 @@ static void merge_refused(struct report_group *group, const struct report_query 
         refusal_counts_add(&group->refused[s->first + column], &sum->refused[column]);
 }
 
-/* Add slice s's sums to the groups, in the order of coupons, and free them. */
+/* Add slice s's sums to the groups, in the order of their names, and free them. */
 static void merge(struct report_sums *sums, const struct report_query *q, struct slice *s)
 {
     struct sum **order = checked(calloc(s->count + 1, sizeof(struct sum *))), *sum, *next;
@@ -240,14 +276,14 @@ static void merge(struct report_sums *sums, const struct report_query *q, struct
         HASH_DEL(s->sums, sum);
         order[k++] = sum;
     }
-    qsort(order, k, sizeof(struct sum *), by_coupon);
+    qsort(order, k, sizeof(struct sum *), by_name);
     for (size_t i = 0; i < k; i++) {
-        while (old < sums->count && strcmp(sums->groups[old].coupon, order[i]->coupon) < 0)
+        while (old < sums->count && strcmp(sums->groups[old].name, order[i]->name) < 0)
             merged[count++] = sums->groups[old++];
-        if (old < sums->count && strcmp(sums->groups[old].coupon, order[i]->coupon) == 0) {
+        if (old < sums->count && strcmp(sums->groups[old].name, order[i]->name) == 0) {
             merged[count] = sums->groups[old++];
         } else {
-            memcpy(merged[count].coupon, order[i]->coupon, sizeof merged[count].coupon);
+            memcpy(merged[count].name, order[i]->name, sizeof merged[count].name);
             merged[count].counts = checked(calloc(q->columns, sizeof(struct report_counts)));
         }
         for (size_t column = 0; column < s->columns; column++)

@@ -18,6 +18,7 @@
 
 #include "base/arena.h"
 #include "coupons/batch.h"
+#include "coupons/code_uses.h"
 #include "coupons/coupon.h"
 #include "coupons/slot.h"
 #include "coupons/user_state.h"
@@ -57,11 +58,13 @@ struct checkpoint {
     int64_t due_ms;    /* nothing in the lane ends before; 0: nothing ends */
     int64_t swept_ms;  /* without slots: all batches with a `due` up to this place (time, seq) were looked at, and what had ended by */
     int64_t swept_seq; /* then is in the ledger, unless it cannot be read */
+    const struct code_uses *uses; /* of shared codes, as of seq; NULL: none */
 };
 
 struct checkpoint_read {
     const char *coupon;
     int64_t lane;
+    struct arena *arena; /* for its uses; NULL: they are not wanted */
     struct checkpoint checkpoint; /* out */
     enum store_status status; /* out */
 };

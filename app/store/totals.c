@@ -1,7 +1,7 @@
 /*
  * store/totals.c -- the reporter's totals per coupon, lane and quarter hour.
  *
- * Shape    {_id: {c, l, at}, seq, issued, ...}
+ * Shape    {_id: {c, l, at}, seq, issued, ..., by: {code: {issued, ...}}}
  * Adding   one update adds batches [first, last], only if seq < first, so every batch counts once. Whether it was applied is read back: an
  *          addition is in once the document's seq is last or later
  */
@@ -58,6 +58,7 @@ static void put_insert(bson_t *documents, size_t k, const struct totals_write *w
     put_totals_id(&doc, "_id", w);
     BSON_APPEND_INT64(&doc, "seq", w->last_seq);
     bson_fields_write(&doc, report_members, report_members_count, 0, w->counts);
+    codec_by_code_put(&doc, w->by, false);
     bson_append_document_end(documents, &doc);
 }
 
@@ -76,6 +77,7 @@ static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$inc", &inner);
     bson_fields_write(&inner, report_members, report_members_count, 0, w->counts);
+    codec_by_code_inc(&inner, w->by);
     bson_append_document_end(&sub, &inner);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
     BSON_APPEND_INT64(&inner, "seq", w->last_seq);

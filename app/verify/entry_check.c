@@ -138,9 +138,9 @@ static void check_code(const struct at_slot *at, const struct shelf *s)
 
     if (!c || !is_taking(e) || !e->user) /* erased users' codes are gone from the ledger */
         return;
-    if (c->codes.source == CODES_NONE && e->code)
+    if (!coupon_slots_have_codes(c) && e->code)
         slot_drift(at, "code", "none", "one");
-    else if (c->codes.source != CODES_NONE && !e->code)
+    else if (coupon_slots_have_codes(c) && !e->code)
         slot_drift(at, "code", "the slot's", "none");
     else if (e->code && code && replay_hash(e->code) != code)
         slot_drift(at, "code", "the slot's", "another");
@@ -243,8 +243,11 @@ static void check_repeated(struct replay *r, const struct live_user *u, const st
     const struct redemption *base = about->from ? user_state_by_slot(&u->user_state, about->from_n, about->from) : NULL;
     bool falls_back = base && (e->kind == ENTRY_CANCEL || e->kind == ENTRY_EXPIRE);
 
-    if (entry_members[e->kind] & HAS_SINCE)
+    if (entry_members[e->kind] & HAS_SINCE) {
         expect_int(r, b, "since", about->last_seq, e->since);
+        if (strcmp(about->code ? about->code : "", e->shared ? e->shared : "") != 0)
+            entry_drift(r, b, "code", about->code ? about->code : "none", e->shared ? e->shared : "none");
+    }
     if (e->kind == ENTRY_SPEND)
         expect_int(r, b, "held_minor", about->price.discount_minor, e->held_minor);
     else if (entry_ends(e))
@@ -407,6 +410,22 @@ static void check_archived(struct replay *r, const struct head *before, const st
         entry_drift(r, b, "archived", "nothing but an erasure after it", entry_kind_name(e->kind));
 }
 
+/* A taking names one of the listed codes, which is not used too often. */
+static void check_shared(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    const struct coupon *c = r->definition;
+    const struct code_use *use;
+    bool listed = false;
+
+    for (size_t i = 0; e->shared && i < c->codes.shared.count && !listed; i++)
+        listed = strcmp(c->codes.shared.items[i], e->shared) == 0;
+    if (e->shared ? !listed : c->codes.source == CODES_SHARED && c->codes.claim == CLAIM_PRESENT)
+        entry_drift(r, b, "code", c->codes.source == CODES_SHARED ? "one that the coupon lists" : "none", e->shared ? e->shared : "none");
+    use = e->shared && c->codes.shared_cap != COUPON_NULL ? code_uses_find(&r->uses, e->shared) : NULL;
+    if (use)
+        most(r, b, "shared_cap", c->codes.shared_cap, use->used);
+}
+
 void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
                   const struct entry *e)
 {
@@ -425,6 +444,8 @@ void check_coupon(struct replay *r, const struct head *before, const struct head
         most(r, b, "total", c->cap.total, head_stock(after));
     if (policy_of(c)->total && !policy_of(c)->slots && is_taking(e)) /* a lane counts its own exactly */
         most(r, b, "total", c->cap.total, head_taken(after));
+    if (is_taking(e))
+        check_shared(r, b, e);
     if (is_taking(e))
         most(r, b, "per_day", c->cap.per_day, after->day_taken);
     if (after->discount_minor > before->discount_minor)
@@ -497,7 +518,7 @@ void check_wish(struct replay *r, const struct batch *b)
 void check_turn(struct replay *r, const struct batch *b, const struct entry *e)
 {
     bool own = r->turn_job && e->job && strcmp(r->turn_job, e->job) == 0;
-    bool coded = r->definition && r->definition->codes.source != CODES_NONE;
+    bool coded = r->definition && coupon_slots_have_codes(r->definition);
 
     if (e->kind == ENTRY_TURN) {
         if (r->turn_job && !own)

@@ -60,6 +60,8 @@ void replay_free(struct replay *r)
         HASH_DELETE(hh, r->jobs, job);
     }
     kept_users_release(&r->users);
+    code_uses_release(&r->uses);
+    totals_release(r);
     buf_free(&r->scratch);
     arena_free(&r->arena);
     free(r->erased_later);
@@ -195,6 +197,7 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
     u->kept->named_seq = e->user ? b->head.seq : u->kept->named_seq;
     check_user(r, u, b, e);
     mine.order = mine.metadata = mine.code = NULL; /* nothing is checked by them */
+    mine.shared = kept_users_code(&r->users, e->shared);
     fold_user_state_entry(&u->user_state, &mine, &b->head, b->lane, &r->users.batch);
     check_user_caps(r, u, b, e);
     if (e->kind == ENTRY_ERASE)
@@ -235,6 +238,13 @@ static void lay_job(struct replay *r, const struct batch *b, const struct entry 
     fold_job_entry(&row->progress, e, &b->head);
 }
 
+static void count_use(struct replay *r, const struct entry *e)
+{
+    if (!r->definition || r->definition->codes.shared_cap == COUPON_NULL)
+        return;
+    r->uses.match = (enum codes_match)r->definition->codes.match;
+    code_uses_fold(&r->uses, e);
+}
 
 /* follows: and the first part. */
 static void replay_entries(struct replay *r, const struct batch *b, bool follows)
@@ -250,6 +260,8 @@ static void replay_entries(struct replay *r, const struct batch *b, bool follows
         fold_head_entry(&h, e);
         r->next_n = fold_next_n(&h, r->part.lane);
         r->definition = definition_after(r, b, e);
+        if (replay_is_first(r))
+            count_use(r, e);
         if (follows) {
             check_coupon(r, &before, &h, b, e);
             check_turn(r, b, e);
@@ -367,7 +379,7 @@ static void replay_one(struct replay *r, const struct batch *b, const struct sto
     replay_entries(r, b, first && b->head.seq == r->head.seq + 1);
     kept_users_settle(&r->users, &b->head);
     if (r->lane_ends)
-        lane_ends_batch(r->lane_ends, &r->users, r->definition, b->head.seq);
+        lane_ends_batch(r->lane_ends, &r->users, first ? &r->uses : NULL, r->definition, b->head.seq);
     replay_views_batch(r, b);
     if (first) {
         totals_batch(r, b);
@@ -408,7 +420,7 @@ void replay_end(struct replay *r)
 {
     replay_views_end(r);
     if (r->lane_ends)
-        lane_ends_end(r->lane_ends, &r->users, r->head.seq);
+        lane_ends_end(r->lane_ends, &r->users, replay_is_first(r) ? &r->uses : NULL, r->head.seq);
     if (!replay_is_first(r))
         return;
     totals_end(r);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define NUMBER_SIZE 48
 
@@ -42,15 +43,27 @@ static void note_unswept(void *context, const struct redemption *r)
     e->unswept_ms = redemption_due(r, 0);
 }
 
-void lane_ends_batch(struct lane_ends *e, const struct kept_users *users, const struct coupon *definition, int64_t seq)
+void lane_ends_batch(struct lane_ends *e, const struct kept_users *users, const struct code_uses *uses, const struct coupon *definition,
+                     int64_t seq)
 {
     e->ends_ms = coupon_ends(definition);
-    if (seq == e->found.checkpoint.seq)
-        kept_users_each(users, note_due, e);
+    if (seq != e->found.checkpoint.seq)
+        return;
+    kept_users_each(users, note_due, e);
+    if (uses)
+        code_uses_copy(&e->uses, uses);
 }
 
-void lane_ends_end(struct lane_ends *e, const struct kept_users *users, int64_t tail_seq)
+void lane_ends_release(struct lane_ends *e)
 {
+    code_uses_release(&e->uses);
+    code_uses_release(&e->uses_tail);
+}
+
+void lane_ends_end(struct lane_ends *e, const struct kept_users *users, const struct code_uses *uses, int64_t tail_seq)
+{
+    if (uses)
+        code_uses_copy(&e->uses_tail, uses);
     if (!e->tail_seq || tail_seq < e->tail_seq)
         e->tail_seq = tail_seq; /* parts may be replayed one after another, while the ledger grows */
     kept_users_each(users, note_due_tail, e);
@@ -65,6 +78,21 @@ static bool swept_is_ahead(const struct lane_ends *e)
 static bool due_is_wrong(const struct lane_ends *e)
 {
     return e->due_ms && (!e->found.checkpoint.due_ms || e->found.checkpoint.due_ms > e->due_ms);
+}
+
+/* The first code whose stored row is not the one expected; NULL: none. */
+static const char *wrong_use(const struct lane_ends *e)
+{
+    const struct code_uses *found = e->found.checkpoint.uses, *expected = &e->uses;
+    size_t count = found ? found->count : 0;
+
+    for (size_t i = 0; i < count || i < expected->count; i++) {
+        const struct code_use *a = i < count ? &found->rows[i] : NULL, *b = i < expected->count ? &expected->rows[i] : NULL;
+
+        if (!a || !b || strcmp(a->code, b->code) != 0 || a->used != b->used || a->held != b->held)
+            return b ? b->code : a->code;
+    }
+    return NULL;
 }
 
 static void tell(drift_fn *report, void *context, const char *field, const char *relation, int64_t expected, int64_t found)
@@ -92,6 +120,8 @@ void lane_ends_report(const struct lane_ends *e, drift_fn *report, void *context
         tell(report, context, "seq, beyond the ledger", "", e->tail_seq, c->seq);
     else if (due_is_wrong(e))
         tell(report, context, "due", "at most ", e->due_ms, c->due_ms);
+    if (c->seq <= e->tail_seq && wrong_use(e))
+        report(context, &(struct drift){"lanes", "checkpoint", "codes", "as often as the ledger uses each", wrong_use(e)});
     if (e->unswept)
         tell(report, context, "swept", "at most ", e->unswept_ms, c->swept_ms);
     else if (swept_is_ahead(e))
@@ -103,7 +133,7 @@ enum fault lane_ends_fault(const struct lane_ends *e, bool catch_up)
     if (!e->found.is_there)
         return catch_up && e->tail_seq ? FAULT_MISSING : FAULT_NONE;
     if (!e->found.readable || e->found.odd || e->found.checkpoint.seq > e->tail_seq || due_is_wrong(e) || e->unswept ||
-        swept_is_ahead(e))
+        swept_is_ahead(e) || wrong_use(e))
         return FAULT_DIFFERENT;
     return catch_up && e->found.checkpoint.seq < e->tail_seq ? FAULT_BEHIND : FAULT_NONE;
 }
@@ -112,5 +142,6 @@ struct checkpoint lane_ends_repaired(const struct lane_ends *e, bool catch_up)
 {
     bool keeps = !catch_up && e->found.readable && e->found.checkpoint.seq <= e->tail_seq;
 
-    return (struct checkpoint){.seq = keeps ? e->found.checkpoint.seq : e->tail_seq, .due_ms = keeps ? e->due_ms : e->due_tail_ms};
+    return (struct checkpoint){.seq = keeps ? e->found.checkpoint.seq : e->tail_seq, .due_ms = keeps ? e->due_ms : e->due_tail_ms,
+                               .uses = keeps ? &e->uses : &e->uses_tail};
 }

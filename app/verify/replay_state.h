@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "coupons/code_counts.h"
 #include "coupons/fold.h"
 #include "store/mongo.h"
 #include "verify/drift.h"
@@ -61,6 +62,7 @@ struct totals_state {
     int64_t quarter_ms;      /* the current one; -1: none yet */
     int64_t needed, last;    /* its last seq with something to count: up to the mark; of all */
     struct report_counts sum, sum_needed, sum_row; /* all; up to needed; up to the row's seq */
+    struct code_counts by, by_needed, by_row;      /* the same for each shared code */
     bool compared, differs;
     struct totals_repair *repairs, **repairs_end;
 };
@@ -97,6 +99,7 @@ struct replay {
     const char *turn_job; /* the job with the turn at making codes; NULL: none */
     int64_t turn_fence;
     struct kept_users users;
+    struct code_uses uses; /* of shared codes; the first part's */
     struct shelf *shelves;
     struct job_row *jobs;
     uint64_t *erased_later; /* hashes of aliases erased during the run, so few */

@@ -32,6 +32,7 @@ void replay_totals(struct replay *r, const struct totals_row *rows, size_t count
         if (rows[i].counts) {
             row->counts = arena_alloc(&r->arena, sizeof *row->counts);
             *row->counts = *rows[i].counts;
+            row->by = rows[i].by ? code_counts_in(&r->arena, rows[i].by) : NULL;
         }
         t->count++;
     }
@@ -49,7 +50,7 @@ static const char *quarter_place(char where[WHERE_SIZE], int64_t quarter_ms)
 
 /* seq 0: there should be no row. */
 static void note_repair(struct replay *r, enum fault fault, const struct totals_row *found, int64_t quarter_ms,
-                        int64_t seq, const struct report_counts *counts)
+                        int64_t seq, const struct report_counts *counts, const struct code_counts *by)
 {
     struct totals_repair *repair = arena_alloc(&r->arena, sizeof *repair);
 
@@ -58,6 +59,8 @@ static void note_repair(struct replay *r, enum fault fault, const struct totals_
     if (seq) {
         repair->row.counts = arena_alloc(&r->arena, sizeof *repair->row.counts);
         *repair->row.counts = *counts;
+        if (by->count || (found && found->by))
+            repair->row.by = code_counts_in(&r->arena, by);
     }
     *r->totals.repairs_end = repair;
     r->totals.repairs_end = &repair->next;
@@ -73,7 +76,7 @@ static void pass_rows(struct replay *r, int64_t quarter_ms)
         const struct totals_row *row = &t->rows[t->next];
 
         replay_drift(r, "totals", quarter_place(where, row->quarter_ms), "row", "none", "one");
-        note_repair(r, FAULT_SUPERFLUOUS, row, row->quarter_ms, 0, NULL);
+        note_repair(r, FAULT_SUPERFLUOUS, row, row->quarter_ms, 0, NULL, NULL);
     }
 }
 
@@ -123,14 +126,16 @@ static void close_quarter(struct replay *r)
         return;
     fault = judge_row(r, row);
     if (fault == FAULT_SUPERFLUOUS || (fault && !ahead && !t->needed))
-        note_repair(r, FAULT_SUPERFLUOUS, row, t->quarter_ms, 0, NULL);
+        note_repair(r, FAULT_SUPERFLUOUS, row, t->quarter_ms, 0, NULL, NULL);
     else if (fault)
-        note_repair(r, fault, row, t->quarter_ms, ahead ? row->seq : t->needed, ahead ? &t->sum_row : &t->sum_needed);
+        note_repair(r, fault, row, t->quarter_ms, ahead ? row->seq : t->needed, ahead ? &t->sum_row : &t->sum_needed,
+                    ahead ? &t->by_row : &t->by_needed);
     if (row)
         t->next++;
     t->needed = t->last = 0;
     t->compared = t->differs = false;
     t->sum = no_counts;
+    t->by.count = 0;
 }
 
 static void open_quarter(struct replay *r, int64_t quarter_ms)
@@ -145,14 +150,19 @@ static void open_quarter(struct replay *r, int64_t quarter_ms)
 /* The row is as of this batch: compare it. */
 static void compare_row(struct replay *r, const struct totals_row *row)
 {
+    static const struct code_counts no_codes;
     struct totals_state *t = &r->totals;
     char where[WHERE_SIZE];
+    const char *code = code_counts_difference(&t->by, row->by ? row->by : &no_codes);
     struct place place = {r, "totals", where, false};
 
     t->compared = true;
     t->sum_row = t->sum;
+    code_counts_copy(&t->by_row, &t->by);
     quarter_place(where, t->quarter_ms);
     compare_counts(&t->sum, row->counts, replay_differ, &place);
+    if (code)
+        replay_differ(&place, "by", "what the ledger says of each code", code);
     t->differs = place.differed;
 }
 
@@ -165,16 +175,25 @@ void totals_batch(struct replay *r, const struct batch *b)
     open_quarter(r, quarter_of(b->head.at_ms));
     fold_report(&counts, b);
     fold_report(&t->sum, b);
+    code_counts_fold(&t->by, b);
     if (memcmp(&counts, &no_counts, sizeof counts) != 0) {
         t->last = b->head.seq;
         if (b->head.seq <= r->totals_mark) {
             t->needed = b->head.seq;
             t->sum_needed = t->sum;
+            code_counts_copy(&t->by_needed, &t->by);
         }
     }
     row = row_at_hand(r);
     if (row && row->counts && row->seq == b->head.seq)
         compare_row(r, row);
+}
+
+void totals_release(struct replay *r)
+{
+    code_counts_release(&r->totals.by);
+    code_counts_release(&r->totals.by_needed);
+    code_counts_release(&r->totals.by_row);
 }
 
 void totals_end(struct replay *r)

@@ -16,5 +16,6 @@ void replay_totals(struct replay *r, const struct totals_row *rows, size_t count
 
 void totals_batch(struct replay *r, const struct batch *b);
 void totals_end(struct replay *r);
+void totals_release(struct replay *r);
 
 #endif

@@ -52,6 +52,7 @@ static struct kept_user *find(struct kept_users *t, const char *alias)
 
 void kept_users_release(struct kept_users *t)
 {
+    HASH_CLEAR(hh, t->codes);
     free(t->slots);
     arena_free(&t->batch);
     arena_free(&t->arena);
@@ -100,7 +101,7 @@ static void revive(const struct kept_redemption *from, struct redemption *to)
     *to = (struct redemption){
         .n = from->n, .g = from->g, .from_n = from->from_n, .from = from->from, .last_seq = from->last_seq, .at_ms = from->at_ms,
         .day_ms = from->day_ms, .ended_ms = from->ended_ms, .reserved_until_ms = from->reserved_until_ms,
-        .valid_until_ms = from->valid_until_ms, .state = from->state,
+        .valid_until_ms = from->valid_until_ms, .code = from->shared, .state = from->state,
         .price = {.discount_minor = from->discount_minor, .order_minor = from->order_minor, .version = from->version},
     };
     memcpy(to->key, from->key, KEY_HASH_LEN);
@@ -135,7 +136,7 @@ static void keep(struct kept_users *t, const struct redemption *from, struct kep
         .n = from->n, .from_n = from->from_n, .last_seq = from->last_seq, .at_ms = from->at_ms, .day_ms = from->day_ms,
         .ended_ms = from->ended_ms, .reserved_until_ms = from->reserved_until_ms, .valid_until_ms = from->valid_until_ms,
         .discount_minor = from->price.discount_minor, .order_minor = from->price.order_minor, .version = from->price.version,
-        .g = from->g, .from = from->from, .later = later, .state = from->state,
+        .g = from->g, .from = from->from, .later = later, .shared = from->code, .state = from->state,
     };
     memcpy(to->key, from->key, KEY_HASH_LEN);
     for (size_t i = 0; i < from->earlier_count; i++)
@@ -144,6 +145,23 @@ static void keep(struct kept_users *t, const struct redemption *from, struct kep
     keep_key(t, to, from->spent_key, KEY_OF_SPENDING);
     for (size_t i = 0; i < from->adjusted_count; i++)
         keep_key(t, to, from->adjusted[i].key, KEY_OF_ADJUSTMENT);
+}
+
+const char *kept_users_code(struct kept_users *t, const char *code)
+{
+    struct kept_code *kept;
+
+    if (!code)
+        return NULL;
+    HASH_FIND_STR(t->codes, code, kept);
+    if (!kept) {
+        size_t len = strlen(code);
+
+        kept = arena_alloc(&t->arena, sizeof *kept + len + 1);
+        memcpy(kept->code, code, len + 1);
+        HASH_ADD_STR(t->codes, code, kept);
+    }
+    return kept->code;
 }
 
 /* ---- within a batch ---- */

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <uthash.h>
 
 #include "base/arena.h"
 #include "coupons/batch.h"
@@ -27,6 +28,7 @@ struct kept_redemption {
     uint32_t g, from;
     uint8_t key[KEY_HASH_LEN];
     struct kept_key *later;
+    const char *shared; /* its shared code */
     uint8_t state;
 };
 
@@ -50,11 +52,18 @@ struct live_user {
     struct live_user *next;
 };
 
+/* A shared code. There are few. */
+struct kept_code {
+    UT_hash_handle hh;
+    char code[];
+};
+
 /* Zeroed: empty. */
 struct kept_users {
     struct kept_user **slots; /* open addressing; 0 or a power of two of them */
     size_t size, count;
     struct arena arena;
+    struct kept_code *codes;
     struct live_user *live; /* in the arena `batch` */
     struct arena batch;
 };
@@ -62,6 +71,8 @@ struct kept_users {
 void kept_users_release(struct kept_users *t);
 /* The user with this alias, made if missing, as they are within the current batch. */
 struct live_user *kept_users_live(struct kept_users *t, const char *alias);
+/* The shared code, kept as long as the users; NULL: none. */
+const char *kept_users_code(struct kept_users *t, const char *code);
 /* The current batch is replayed: keep what it touched. */
 void kept_users_settle(struct kept_users *t, const struct head *head);
 /* Give each redemption that stands to take(), as far as it is known. */

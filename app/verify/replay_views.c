@@ -256,7 +256,7 @@ static void end_codes(struct replay *r)
     int64_t b = part_first_bucket(&r->part), end = bucket_of(r->codes_next_n + BUCKET_SLOTS - 1);
     char where[WHERE_SIZE];
 
-    if (!r->definition || r->definition->codes.source == CODES_NONE)
+    if (!r->definition || !coupon_slots_have_codes(r->definition))
         return;
     if (end > part_end_bucket(&r->part))
         end = part_end_bucket(&r->part);

@@ -567,6 +567,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     g.ends.now_ms = (int64_t)v->session->ops->seen(v->session).seconds * 1000 + CLOCKS_APART_MS;
     if (s == STORE_OK)
         s = tell_parts(&g);
+    lane_ends_release(&g.ends);
     arena_free(&g.arena);
     pthread_cond_destroy(&g.turned);
     pthread_mutex_destroy(&g.views);

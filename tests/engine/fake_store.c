@@ -133,6 +133,7 @@ static struct batch *copy_batch(const struct batch *b)
         e->order = arena_strdup(&copy->arena, e->order);
         e->metadata = arena_strdup(&copy->arena, e->metadata);
         e->code = arena_strdup(&copy->arena, e->code);
+        e->shared = arena_strdup(&copy->arena, e->shared);
         e->by = arena_strdup(&copy->arena, e->by);
         e->by_name = false; /* not stored */
         if (e->definition)
@@ -559,6 +560,8 @@ static enum store_status fake_write_checkpoints(struct store *store, const struc
         v = new_part(f, PART_CHECKPOINT, w->coupon, w->checkpoint.seq, old);
         v->lane = w->lane;
         v->checkpoint = w->checkpoint;
+        if (w->checkpoint.uses)
+            v->checkpoint.uses = code_uses_in(&v->arena, w->checkpoint.uses);
     }
     if (!failed)
         see(store, f->time);
@@ -575,6 +578,8 @@ static enum store_status fake_checkpoints(struct store *store, struct checkpoint
         const struct stored_part *v = failed ? NULL : as_of(find_part(f, PART_CHECKPOINT, reads[i].coupon, 0, reads[i].lane), at);
 
         reads[i].checkpoint = v ? v->checkpoint : (struct checkpoint){0};
+        if (v && v->checkpoint.uses)
+            reads[i].checkpoint.uses = reads[i].arena ? code_uses_in(reads[i].arena, v->checkpoint.uses) : NULL;
         reads[i].status = failed ? STORE_FAILED : STORE_OK;
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);

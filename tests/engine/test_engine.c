@@ -38,6 +38,8 @@
 #define SLOTS 20
 #define SLOTS_AT_FIRST 150 /* every other seed: three buckets, then a cap lowered to SLOTS */
 #define PER_USER 3
+#define SHARED 4     /* codes that many use */
+#define SHARED_CAP 3 /* of each */
 #define LANES 3
 #define TRIES_MAX 3000
 #define CHECKPOINT_MS 100 /* time enough for a checkpoint, mostly */
@@ -58,6 +60,7 @@ struct told {
 struct flavour {
     bool codes;    /* every slot has one, picked at random */
     bool slotless; /* policy approximate */
+    bool shares;   /* there are shared codes, each of which has a cap */
     int64_t lanes;
     bool lopsided; /* the second engine is asked seldom: it falls behind by more than it reads to follow */
 };
@@ -86,6 +89,7 @@ static uint32_t failed_seed;
 struct shared {
     atomic_uint next; /* seed that nobody has begun */
     atomic_bool failed;
+    atomic_int spent, held; /* answers that a shared code is used up, or may come back */
     atomic_int busy; /* answers that were not asked for again */
     atomic_int cached, fresh, read; /* users: in the cache, surely new, read from the ledger */
     atomic_size_t kinds[ENTRY_KIND_COUNT]; /* in all ledgers */
@@ -165,6 +169,15 @@ static void record(struct client *c, struct told *t, const struct op *op)
 
 #define OPERATOR "ops"
 
+/* The shared codes from the given one on; odd: otherwise spelled. */
+static struct string_list shared_codes(uint32_t from)
+{
+    static const char *const spelled[2][SHARED] = {{"ANNA-10", "BEA-10", "CID-10", "DAN-10"}, {"anna10", "bea10", "cid10", "dan10"}};
+
+    from %= 2 * SHARED;
+    return (struct string_list){(const char **)(spelled[from % 2] + from / 2), SHARED - from / 2};
+}
+
 /* The API key of whoever asks with this Idempotency-Key: some are operators. */
 static const char *operator_of(const char *key)
 {
@@ -187,7 +200,11 @@ static void take(struct client *c, struct arena *a, const char *key, int user)
     op.take.reserve_s = shape % 8 == 2 ? 0 : COUPON_NULL; /* 0: it ends in the next round */
     if (c->s->flavour.codes && shape % 3 == 0)
         op.take.code = arena_printf(a, "code%u", shape % SLOTS); /* loose: upper case is looked up */
+    if (c->s->flavour.shares && shape % 3)
+        op.take.code = shared_codes(0).items[shape % SHARED];
     t.result = ask(c, &op, &t.doubtful);
+    atomic_fetch_add(&shared->spent, c->s->flavour.shares && t.result == CPN_CODE_TAKEN);
+    atomic_fetch_add(&shared->held, c->s->flavour.shares && t.result == CPN_TRANSACTION_IN_PROGRESS);
     record(c, &t, &op);
 }
 
@@ -276,6 +293,8 @@ static void set_cap(struct client *c, struct arena *a, int64_t total, bool until
         }
         op.definition = coupon_copy(read.coupon_now, a);
         op.definition->cap.total = total;
+        if (c->s->flavour.shares)
+            op.definition->codes.shared = shared_codes((uint32_t)total);
         op.expected_version = read.coupon_now->version;
         r = ask(c, &op, &doubtful);
         if (r != CPN_OK && r != CPN_VERSION_CHANGED && r != CPN_CAP_BELOW_TAKEN)
@@ -344,7 +363,7 @@ static void *client_main(void *argument)
             step(c, &a, arena_printf(&a, "s%d-%d", c->number, i));
         else if (what < 86)
             erase(c, &a);
-        else if (what < 91 && !c->s->flavour.slotless)
+        else if (what < 91 && (!c->s->flavour.slotless || c->s->flavour.shares))
             set_cap(c, &a, SLOTS - (int64_t)(next_random(&c->random) % 8), false);
         else if (what < 93 && !c->s->flavour.slotless && !c->s->flavour.codes)
             add_slots(c, &a, arena_printf(&a, "g%d-%d", c->number, i));
@@ -429,6 +448,11 @@ static void set_up_coupon(struct scenario *s)
         coupon.codes.source = CODES_IMPORTED;
         coupon.codes.match = MATCH_LOOSE;
         coupon.codes.pick = PICK_RANDOM;
+    }
+    if (s->flavour.shares) {
+        coupon.codes.source = CODES_SHARED;
+        coupon.codes.shared = shared_codes(0);
+        coupon.codes.shared_cap = SHARED_CAP;
     }
     op.definition = &coupon;
     op.count = with_slots ? at_first : 0;
@@ -576,6 +600,35 @@ static void check_lane(const struct scenario *s, const struct replay *r, size_t 
     buf_free(&scratch);
 }
 
+/* No shared code was used more often than its cap, and the checkpoint knows how often each is. */
+static void check_uses(const struct scenario *s, struct batch **batches, size_t count, const struct checkpoint *checkpoint)
+{
+    struct code_uses uses = {.match = MATCH_LOOSE};
+    size_t stored = checkpoint->uses ? checkpoint->uses->count : 0;
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < batches[i]->count; k++) {
+            const struct entry *e = &batches[i]->entries[k];
+            const struct code_use *use;
+
+            code_uses_fold(&uses, e);
+            use = e->shared ? code_uses_find(&uses, e->shared) : NULL;
+            if (use && (use->used > SHARED_CAP || use->held < 0 || use->held > use->used))
+                fail(s->seed, "batch %lld: %s is used %lld times, %lld of them held", (long long)batches[i]->head.seq, use->code,
+                     (long long)use->used, (long long)use->held);
+        }
+    if (uses.count != stored)
+        fail(s->seed, "%zu codes are used, and the checkpoint says %zu", uses.count, stored);
+    for (size_t i = 0; i < uses.count && i < stored; i++) {
+        const struct code_use *have = &checkpoint->uses->rows[i], *want = &uses.rows[i];
+
+        if (strcmp(have->code, want->code) != 0 || have->used != want->used || have->held != want->held)
+            fail(s->seed, "%s is used %lld times, and the checkpoint says %lld of %s", want->code, (long long)want->used,
+                 (long long)have->used, have->code);
+    }
+    code_uses_release(&uses);
+}
+
 /* The lanes together keep to the cap, and nothing was lost or doubled between them. */
 static void check_lanes(const struct scenario *s, const struct replay *r)
 {
@@ -721,7 +774,7 @@ static void check_due(const struct scenario *s, struct batch **batches, size_t c
  * still retire slots that it gave away. */
 static void read_lane(const struct scenario *s, struct store *session, struct replay *r, int64_t lane)
 {
-    struct checkpoint_read read = {.coupon = COUPON, .lane = lane};
+    struct checkpoint_read read = {.coupon = COUPON, .lane = lane, .arena = &r->arena};
     size_t count = 0;
 
     r->starts[lane] = r->count;
@@ -730,6 +783,7 @@ static void read_lane(const struct scenario *s, struct store *session, struct re
     if (!count || read.checkpoint.seq != r->batches[r->count + count - 1]->head.seq)
         fail(s->seed, "the checkpoint of lane %lld is of %lld, of %zu batches", (long long)lane, (long long)read.checkpoint.seq, count);
     check_due(s, r->batches + r->count, count, &read.checkpoint);
+    check_uses(s, r->batches + r->count, count, &read.checkpoint);
     r->count += count;
     r->starts[lane + 1] = r->count;
 }
@@ -803,6 +857,7 @@ static int run(uint32_t seed)
     s->flavour = (struct flavour){.codes = seed % 3 == 1, .slotless = seed % 7 == 5 && seed % 3 != 1,
                                   .lanes = seed % 3 != 1 && seed % 5 < 2 ? LANES : 1,
                                   .lopsided = seed % 4 < 2};
+    s->flavour.shares = s->flavour.lanes == 1 && !s->flavour.codes && seed % 8 >= 3;
     s->fake = fake_new(seed, (int)(seed % 4) * 7);
     fake_set_epoch(s->fake, seed % 11 < 3);
     pthread_mutex_init(&s->lock, NULL);
@@ -848,6 +903,11 @@ static bool everything_happened(void)
     if (!atomic_load(&shared->cached) || !atomic_load(&shared->fresh) || !atomic_load(&shared->read)) {
         fprintf(stderr, "users: %d in the cache, %d new, %d read\n", atomic_load(&shared->cached), atomic_load(&shared->fresh),
                 atomic_load(&shared->read));
+        all = false;
+    }
+    if (!atomic_load(&shared->spent) || !atomic_load(&shared->held)) {
+        fprintf(stderr, "shared codes: %d answers that one is spent, %d that it is held\n", atomic_load(&shared->spent),
+                atomic_load(&shared->held));
         all = false;
     }
     if (!atomic_load(&shared->busy)) {

@@ -59,8 +59,8 @@ static void totals_are_added_up_by_column_and_coupon(void **state)
     q.grouped = true;
     assert_int_equal(mongo_report(session, &q, &sums), STORE_OK);
     assert_int_equal(sums.count, 2);
-    assert_string_equal(sums.groups[0].coupon, ids[0]);
-    assert_string_equal(sums.groups[1].coupon, ids[2]);
+    assert_string_equal(sums.groups[0].name, ids[0]);
+    assert_string_equal(sums.groups[1].name, ids[2]);
     assert_int_equal(sums.groups[0].counts[0].redeemed, 2);
     assert_int_equal(sums.groups[1].counts[0].redeemed, 1);
     assert_int_equal(sums.groups[1].counts[1].redeemed, 0);
@@ -125,7 +125,7 @@ static void slices_add_up(void **state)
         starts[i] = time_of("2026-01-01T00:00:00Z") + i * INT64_C(10) * 86400000;
     for (int i = 0; i < 700; i++) /* ten a day */
         writes[i] = (struct totals_write){ids[i * 7 % 40], 0, starts[0] + i * INT64_C(96) * QUARTER_MS / 10 / QUARTER_MS * QUARTER_MS,
-                                          1, 1, &one, false, 0, false};
+                                          1, 1, &one, NULL, false, 0, false};
     assert_int_equal(mongo_totals_add(session, writes, 700), STORE_OK);
     q.starts = starts;
     q.columns = 7;
@@ -133,7 +133,7 @@ static void slices_add_up(void **state)
     assert_false(sums.too_many);
     assert_int_equal(sums.count, 40);
     for (size_t i = 0; i < sums.count; i++) {
-        assert_string_equal(sums.groups[i].coupon, ids[i]);
+        assert_string_equal(sums.groups[i].name, ids[i]);
         for (size_t k = 0; k < 7; k++)
             sum += sums.groups[i].counts[k].redeemed;
     }

@@ -377,21 +377,21 @@ static void a_checkpoint_never_goes_back(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct checkpoint_write writes[] = {{coupon, 0, {5, DAY + 9, DAY + 3, 2}}, {coupon, 1, {7, 0, 0, 0}}};
+    struct checkpoint_write writes[] = {{coupon, 0, {5, DAY + 9, DAY + 3, 2, NULL}}, {coupon, 1, {7, 0, 0, 0, NULL}}};
     struct checkpoint c = checkpoint_of(coupon, 0);
 
     assert_int_equal(c.seq, 0);
     assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
-    writes[0].checkpoint = (struct checkpoint){4, DAY + 1, DAY + 4, 3};
-    writes[1].checkpoint = (struct checkpoint){8, DAY + 5, 0, 0};
+    writes[0].checkpoint = (struct checkpoint){4, DAY + 1, DAY + 4, 3, NULL};
+    writes[1].checkpoint = (struct checkpoint){8, DAY + 5, 0, 0, NULL};
     assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
     c = checkpoint_of(coupon, 0);
     assert_true(c.seq == 5 && c.due_ms == DAY + 9 && c.swept_ms == DAY + 3 && c.swept_seq == 2);
     c = checkpoint_of(coupon, 1);
     assert_true(c.seq == 8 && c.due_ms == DAY + 5 && c.swept_ms == 0 && c.swept_seq == 0);
-    writes[0].checkpoint = (struct checkpoint){5, 0, DAY + 3, 3}; /* of the same batch: swept further */
+    writes[0].checkpoint = (struct checkpoint){5, 0, DAY + 3, 3, NULL}; /* of the same batch: swept further */
     assert_int_equal(session->ops->write_checkpoints(session, writes, 1), STORE_OK);
-    writes[0].checkpoint = (struct checkpoint){5, DAY + 2, DAY + 3, 1};
+    writes[0].checkpoint = (struct checkpoint){5, DAY + 2, DAY + 3, 1, NULL};
     assert_int_equal(session->ops->write_checkpoints(session, writes, 1), STORE_OK);
     c = checkpoint_of(coupon, 0);
     assert_true(c.seq == 5 && c.due_ms == 0 && c.swept_ms == DAY + 3 && c.swept_seq == 3);
@@ -743,7 +743,7 @@ static void a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only(void **s
     NEEDS_SERVER();
 
     const char *a = new_coupon(), *b = new_coupon();
-    struct checkpoint_write writes[] = {{a, 0, {5, 0, 0, 0}}, {b, 0, {6, 0, 0, 0}}};
+    struct checkpoint_write writes[] = {{a, 0, {5, 0, 0, 0, NULL}}, {b, 0, {6, 0, 0, 0, NULL}}};
     struct checkpoint_read reads[] = {{.coupon = a}, {.coupon = b}, {.coupon = a}, {.coupon = a, .lane = 1}};
     struct mark_write marks[] = {{a, 0, 5, 0}, {b, 0, 6, 0}};
     struct mark_read of[] = {{.coupon = a}, {.coupon = b}};
@@ -1083,7 +1083,7 @@ static void lanes_are_loaded_together_and_each_fails_alone(void **state)
 
     for (int i = 0; i < KINDS; i++) {
         int64_t lane = i == SECOND_LANE;
-        struct checkpoint_write checkpoint = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, {2, 0, 0, 0}};
+        struct checkpoint_write checkpoint = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, {2, 0, 0, 0, NULL}};
         struct coupon *c = make_coupon(ids[i], 1, COUPON_ACTIVE);
         struct part_write part = {.coupon = c->id, .definition = c, .seq = 1};
 
@@ -1441,10 +1441,10 @@ static void batches_count_once_in_the_totals(void **state)
 
     const char *coupon = new_coupon();
     struct report_counts three = {.redeemed = 3, .discount_minor = 30};
-    struct totals_write writes[] = {{coupon, 0, QUARTER(0), 1, 3, &three, false, 0, false},
-                                    {coupon, 0, QUARTER(0), 4, 6, &three, false, 0, false},
-                                    {coupon, 0, QUARTER(1), 7, 9, &three, false, 0, false}};
-    struct totals_write overlap = {coupon, 0, QUARTER(1), 8, 11, &three, false, 0, false};
+    struct totals_write writes[] = {{coupon, 0, QUARTER(0), 1, 3, &three, NULL, false, 0, false},
+                                    {coupon, 0, QUARTER(0), 4, 6, &three, NULL, false, 0, false},
+                                    {coupon, 0, QUARTER(1), 7, 9, &three, NULL, false, 0, false}};
+    struct totals_write overlap = {coupon, 0, QUARTER(1), 8, 11, &three, NULL, false, 0, false};
     struct totals_row *rows;
     size_t count;
 
@@ -1498,7 +1498,7 @@ static void *race_totals(void *context)
     struct report_counts one = {.redeemed = 1};
 
     for (int64_t seq = 1; seq <= 60; seq++) {
-        struct totals_write w = {r->coupon, 0, QUARTER(seq / 20), seq, seq, &one, false, 0, false};
+        struct totals_write w = {r->coupon, 0, QUARTER(seq / 20), seq, seq, &one, NULL, false, 0, false};
 
         if (mongo_totals_add(r->session, &w, 1) != STORE_OK)
             r->won = -1;

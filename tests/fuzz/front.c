@@ -11,6 +11,7 @@
 #include "http/blocking_pool.h"
 #include "http/router.h"
 #include "http/shares.h"
+#include "store/session.h"
 
 #define FCGI_HEADER 8
 #define FCGI_BEGIN 1
@@ -114,7 +115,8 @@ enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t 
 static struct reactor *the_reactor(void)
 {
     static struct config config = {.worker_request_deadline_ms = 1000, .worker_connections_max = 4, .worker_queue_max = 4096};
-    static struct worker worker = {.config = &config};
+    static struct mongo mongo; /* never away */
+    static struct worker worker = {.config = &config, .mongo = &mongo};
     static struct reactor rx;
     bool fine;
 

@@ -38,8 +38,7 @@ static bool copy_checkpoint(const bson_t *doc, bson_t *copy, struct arena *a)
     struct checkpoint c;
     bson_t view;
 
-    (void)a;
-    if (!codec_checkpoint_get(doc, &c))
+    if (!codec_checkpoint_get(doc, a, &c))
         return false;
     codec_lane_id(copy, "_id", "c", 0);
     bson_append_document_begin(copy, "view", 4, &view);

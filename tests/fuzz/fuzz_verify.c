@@ -124,9 +124,11 @@ static int64_t tell(const struct lane_documents *l, unsigned parts, int64_t mark
 {
     struct lane_ends ends = {.found = {.is_there = true}};
     int64_t drifts = 0;
+    struct arena a;
 
+    arena_init(&a, 0);
     for (size_t i = 0; i < l->count && !ends.found.readable; i++)
-        ends.found.readable = codec_checkpoint_get(&l->docs[i], &ends.found.checkpoint);
+        ends.found.readable = codec_checkpoint_get(&l->docs[i], &a, &ends.found.checkpoint);
     if (!ends.found.readable)
         ends.found.checkpoint = (struct checkpoint){0};
     for (unsigned i = 0; i < parts; i++) {

@@ -12,7 +12,7 @@ DEFAULTS = {
     "cap": {"policy": "exact", "per_day": None, "per_user": 1, "per_user_per_day": None, "discount_minor": None},
     "on_user_cap": "refuse", "discount": {"kind": "none"}, "valid_for_s": None, "reserve_s": 900,
     "codes": {"source": "none", "length": 10, "prefix": "", "pick": "sequential", "claim": "any", "match": "loose",
-              "unique": "coupon"},
+              "unique": "coupon", "shared": [], "shared_cap": None},
     "low_stock": None, "replenish": {"below": None, "add": None}, "cleanup_after_s": 2592000, "lanes": 1, "metadata": {},
 }
 STRONG_TAG = re.compile(r'"[\x21\x23-\x7e]+"\Z')
@@ -41,7 +41,8 @@ def test_a_full_definition_is_read_back_as_it_was_sent_with_times_in_utc(ops):
         "cap": {"policy": "exact", "total": 5000, "per_day": 317, "per_user": 3, "per_user_per_day": 2,
                 "discount_minor": 1000000},
         "discount": {"kind": "percent", "percent_bp": 1250, "max_minor": 900, "currency": "EUR", "min_spend_minor": 2000,
-                     "only": {"categories": ["shoes", "Hüte"], "skus": ["A1"]}},
+                     "only": {"categories": ["shoes", "Hüte"], "skus": ["A1"]},
+                     "except": {"categories": ["sale"], "skus": ["A1-s"]}},
         "reserve_s": 60, "low_stock": 100, "cleanup_after_s": 3600,
         "metadata": {"b": [1, {"x": None}], "a": "\u00e4"},
     }

@@ -304,6 +304,29 @@ def test_whose_a_code_is_and_how_it_is_typed_is_chosen_with_the_coupon(board, pa
     assert {name: made["codes"][name] for name in want} == want
 
 
+def test_a_code_that_many_use_is_made_changed_and_found(board, page, signed_in):
+    signed_in()
+    page.click("New coupon")
+    page.type("Title", "Summer")
+    page.type("Id", "summer-codes")
+    page.type("Total", "10")
+    page.choose("Codes", "Shared: many use one")
+    page.type("Which codes", "SUMMER10, ANNA 10")
+    page.type("Uses of each code", "3")
+    page.click("Create")
+    page.until("the reason", lambda: page.error_at("Which codes").startswith("Must be 4 to 64 characters"))
+    page.type("Which codes", "SUMMER10, ANNA10")
+    page.click("Create")
+    page.sees("Summer", "Draft", css=".title-row")
+    page.sees("SUMMER10, ANNA10, each used up to 3 times", css=page.panel("Limits and dates"))
+    page.click("Change codes")
+    page.type("Which codes", "SUMMER10, EVE10")
+    page.click("Save")
+    page.sees("SUMMER10, EVE10, each", css=page.panel("Limits and dates"))
+    made = board.client("ops").get("/coupons/summer-codes").ok()
+    assert (made["codes"]["shared"], made["codes"]["shared_cap"], made["codes"]["claim"]) == (["SUMMER10", "EVE10"], 3, "present"), made
+
+
 def test_more_slots_than_the_cap_permits_are_refused_with_the_reason(board, page, signed_in):
     signed_in(at(board.coupon(slots=3)))
     page.click("Add stock")
@@ -381,8 +404,9 @@ def test_the_discount_and_the_metadata_are_changed(board, page, signed_in):
     page.type("Percent", "12.5")
     page.type("From an order of", "20")
     page.type("Only for categories", "shoes, boots")
+    page.type("Not for SKUs", "A1")
     page.click("Save")
-    page.sees("12.5 %, from an order of €20.00, only for shoes, boots", css=page.panel("Limits and dates"))
+    page.sees("12.5 %, from an order of €20.00, only for shoes, boots, not for A1", css=page.panel("Limits and dates"))
     page.click("Metadata")
     for wrong, said in (("{", "Enter JSON"), ("[1]", "Enter an object"), ('{"a": {"b": null}}', "A member cannot be null")):
         page.type("Metadata", wrong)
@@ -393,7 +417,8 @@ def test_the_discount_and_the_metadata_are_changed(board, page, signed_in):
     page.gone("dialog")
     made = board.client("ops").get(f"/coupons/{coupon}").ok()
     assert made["discount"] == {"kind": "percent", "percent_bp": 1250, "max_minor": None, "currency": "EUR", "min_spend_minor": 2000,
-                                "only": {"categories": ["shoes", "boots"], "skus": []}}, made
+                                "only": {"categories": ["shoes", "boots"], "skus": []},
+                                "except": {"categories": [], "skus": ["A1"]}}, made
     assert made["metadata"] == {"campaign": "autumn", "shops": {"south": 2, "west": 3}, "owner": "Ana"}, made
 
 

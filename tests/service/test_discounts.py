@@ -106,6 +106,8 @@ HAT = {"sku": "A1", "category": "hats", "amount_minor": 5000, "quantity": 1}
     (SHOES, None, "no_order", None),
     (SHOES, order(5000), "no_matching_item", None),
     (SHOES, order(5000, items=[HAT]), "no_matching_item", None),
+    ({**AMOUNT, "except": {"categories": ["hats"]}}, order(5000, items=[HAT]), "no_matching_item", None),
+    ({**AMOUNT, "except": {"skus": ["gift-card"]}}, order(5000), "no_matching_item", None),
     (AMOUNT, {"amount_minor": 5000, "currency": "USD"}, "currency", None),
     (AMOUNT, {"amount_minor": 5000}, "currency", None),
     (AMOUNT, {"id": "o"}, "currency", None),
@@ -123,6 +125,24 @@ def test_an_order_that_misses_a_rule_is_told_which(stack, storefront, rule, sent
                storefront.post(f"/coupons/{coupon}/check", {"user": "u", **members}).ok()]
     assert [(a.get("code") or a["problem"], a["reason"], a["missing_minor"]) for a in answers] == [("order_not_eligible", reason, missing)] * 4, answers
     assert stack.counts(coupon)["taken_total"] == 1
+
+
+def test_items_that_are_excepted_earn_nothing_and_no_order_earns_more_than_it_costs(stack, storefront):
+    coupon = stack.coupon(slots=3, cap={"per_user": 3}, discount={"kind": "percent", "percent_bp": 5000, "currency": "EUR", "except": {"skus": ["A1"]}})
+    sock = {"sku": "B2", "amount_minor": 999}
+
+    def given(amount, *items):
+        return storefront.take(coupon, "u", order=order(amount, items=list(items))).ok(201)["discount_minor"]
+
+    assert given(5999, HAT, sock) == 499  # rounded down
+    assert given(300, sock, sock) == 300  # a voucher has paid the rest
+
+
+def test_a_budget_needs_a_currency(ops):
+    body = {"title": "t", "cap": {"total": 1, "discount_minor": 1000}, "discount": {"kind": "percent", "percent_bp": 1000}}
+    ops.post("/coupons", body).problem("bad_request", at="/discount/currency")
+    body["discount"]["currency"] = "EUR"
+    ops.post("/coupons", body).ok(201)
 
 
 def test_a_reason_is_given_for_orders_alone(stack, storefront):

@@ -106,7 +106,7 @@ static inline void lane_open(void)
     batch = batch_new("sale", 0);
     decide_begin(&d, batch, &c, &tail, now_ms, now_ms - now_ms % DAY_MS, now_ms - now_ms % DAY_MS + DAY_MS);
     for (int i = 0; i < shelf.size; i++) {
-        named[i] = (struct named_slot){i, shelf.slots[i], c.codes.source ? arena_printf(&arena, "CODE-%d", i) : NULL};
+        named[i] = (struct named_slot){i, shelf.slots[i], coupon_slots_have_codes(&c) ? arena_printf(&arena, "CODE-%d", i) : NULL};
         if (named[i].slot.user)
             named[i].slot.user = strdup(named[i].slot.user);
         if (shelf.slots[i].state == SLOT_FREE)

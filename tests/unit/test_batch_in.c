@@ -34,7 +34,7 @@ static void add_full(struct batch *b, enum entry_kind kind, bool from_elsewhere)
         .kind = kind, .n = 1042, .g = 3, .from_n = from_elsewhere ? 1041 : 1042, .from = 2, .count = 64, .ordinal = 317, .left = 4683, .day = 12,
         .discount_minor = 500, .held_minor = 400, .order_minor = 4200, .version = 3, .currency = "EUR", .keep_use = true, .held_order_minor = 4300, .reserved_until_ms = 1795255260123, .valid_until_ms = 1795255260124, .was = SLOT_RESERVED,
         .same_day = true, .since = 88, .before = 77, .step = 9, .job = "j\"1",
-        .by = "key\"1", .alias = "0123456789abcdef", .definition = &definition,
+        .by = "key\"1", .alias = "0123456789abcdef", .definition = &definition, .shared = "SUM\"R10",
     };
     memset(e->key, 0xA5, sizeof e->key);
 }

@@ -78,6 +78,7 @@ static void fill_entry(struct entry *e, int64_t i)
     e->metadata = e->kind == ENTRY_RESERVE ? "{\"x\":1}" : NULL;
     e->code = e->kind == ENTRY_ISSUE ? "$AB-12" : NULL;
     e->before = e->kind == ENTRY_ISSUE ? 0 : 77;
+    e->shared = e->kind == ENTRY_REDEEM ? "SUMMER10" : NULL;
     memset(e->fingerprint, 9, sizeof e->fingerprint);
     e->shares = e->kind == ENTRY_SPEND ? "500,0" : NULL;
     memset(e->numbers, e->kind == ENTRY_RESERVE ? 7 : 0, sizeof e->numbers);
@@ -362,7 +363,9 @@ static void put_checkpoint(bson_t *doc, const struct checkpoint *c)
 
 static void a_checkpoint_comes_back(void **state)
 {
-    const struct checkpoint whole = {.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1}, bare = {.seq = 7};
+    struct code_use rows[] = {{.code = "ANNA10", .used = 5, .held = 2}, {.code = "SUMMER10", .used = INT64_C(5000000000)}};
+    const struct code_uses uses = {.rows = rows, .count = 2};
+    const struct checkpoint whole = {.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1, .uses = &uses}, bare = {.seq = 7};
     const struct checkpoint *const samples[] = {&whole, &bare};
 
     (void)state;
@@ -371,9 +374,41 @@ static void a_checkpoint_comes_back(void **state)
         struct checkpoint back;
 
         put_checkpoint(&doc, samples[i]);
-        assert_true(codec_checkpoint_get(&doc, &back));
+        assert_true(codec_checkpoint_get(&doc, &arena, &back));
+        assert_int_equal(back.uses != NULL, samples[i]->uses != NULL);
+        for (size_t k = 0; back.uses && k < 2; k++) {
+            assert_string_equal(back.uses->rows[k].code, rows[k].code);
+            assert_int_equal(back.uses->rows[k].used, rows[k].used);
+            assert_int_equal(back.uses->rows[k].held, rows[k].held);
+        }
+        back.uses = samples[i]->uses;
         assert_memory_equal(&back, samples[i], sizeof back);
+        assert_true(codec_checkpoint_get(&doc, NULL, &back));
+        assert_null(back.uses);
     }
+}
+
+static void counts_of_codes_come_back_whatever_is_in_the_codes(void **state)
+{
+    static const char *const codes[] = {"A.B$C%D", "SUMMER10", "%2E", "$$$$", "\"x\\y"};
+    struct code_counts by = {.rows = NULL}, back = {.rows = NULL};
+    AUTO_BSON doc = BSON_INITIALIZER, none = BSON_INITIALIZER;
+    bson_t rows;
+
+    (void)state;
+    for (int64_t i = 0; i < 5; i++)
+        code_counts_add(&by, codes[i], &(struct report_counts){.redeemed = i + 1, .discount_minor = -i});
+    codec_by_code_put(&doc, &by, false);
+    assert_true(find_document(&doc, "by", &rows) && bson_has_field(&rows, "SUMMER10"));
+    assert_true(codec_by_code_get(&doc, &back));
+    assert_null(code_counts_difference(&by, &back));
+    assert_true(codec_by_code_get(&doc, &back)); /* added */
+    assert_int_equal(back.rows[0].counts.redeemed, 2 * by.rows[0].counts.redeemed);
+    assert_non_null(code_counts_difference(&by, &back));
+    code_counts_release(&by);
+    codec_by_code_put(&none, &by, false);
+    assert_true(bson_empty(&none) && codec_by_code_get(&none, &back));
+    code_counts_release(&back);
 }
 
 static void a_definition_comes_back_whole(void **state)
@@ -556,7 +591,7 @@ static void a_plain_taking_stores_nothing_of_what_it_did_not_have(void **state)
     (void)state;
     fill_entry(batch_add(b, ENTRY_REDEEM), 0);
     b->entries[0].before = 0;
-    b->entries[0].by = NULL;
+    b->entries[0].by = b->entries[0].shared = NULL;
     b->head.seq = 1;
     put_batch(&ledger, b);
     /* k n g a key o left day discount om cur */
@@ -628,7 +663,8 @@ static void fill(struct entry *e, bool whole)
                         .was = SLOT_RESERVED, .same_day = true, .since = 88, .before = 77,
                         .step = 9, .job = "job-1", .by = "key-1",
                         .alias = "0123456789abcdef", .definition = sample_coupon(), .user = "u-17", .order = "o-99", .metadata = "{}",
-                        .code = "AB-12", .order_minor = 4200, .version = 3, .currency = "EUR", .keep_use = true, .held_order_minor = 4300, .shares = "1,2"};
+                        .code = "AB-12", .order_minor = 4200, .version = 3, .currency = "EUR", .keep_use = true, .held_order_minor = 4300, .shares = "1,2",
+                        .shared = "SUMMER10"};
     memset(e->key, 0xA5, sizeof e->key);
     memset(e->fingerprint, 0x5A, sizeof e->fingerprint);
     memset(e->numbers, 0x77, sizeof e->numbers);
@@ -659,9 +695,9 @@ static void batches_are_stored_as_ever(void **state)
     put_sample(&mixed, MIXED);
     put_sample(&bare, BARE);
     put_sample(&whole, WHOLE);
-    assert_bytes(&mixed, "952dca13f1ac484b12ddc84efc3f1782");
-    assert_bytes(&bare, "04c1a5d3b7b2dc41280c2965fe5e448a");
-    assert_bytes(&whole, "8f0f89619800a875761cb59462ff7e93");
+    assert_bytes(&mixed, "fdabff9b8898d0af025dd61aaa10eda6");
+    assert_bytes(&bare, "2009c54989179d8b8f83cb411095fbcd");
+    assert_bytes(&whole, "16cf86ec5c0c3d5f0bda15f8780bf210");
 }
 
 static void the_members_of_a_batch_keep_their_names_and_their_order(void **state)
@@ -673,17 +709,17 @@ static void the_members_of_a_batch_keep_their_names_and_their_order(void **state
         [ENTRY_GENERATE] = "k n from count until valid job step by om cur v keep_use hom from_n",
         [ENTRY_DUE] = "k from count until valid job step by om cur v keep_use hom from_n",
         [ENTRY_RETIRE] = "k n from count until valid by om cur v keep_use hom from_n",
-        [ENTRY_ISSUE] = "k n g from a before key o left day until valid by om cur v keep_use hom from_n",
-        [ENTRY_RESERVE] = "k n g from a before key o left day discount until valid by om cur v keep_use hom from_n",
-        [ENTRY_REDEEM] = "k n g from a before key o left day discount until valid by om cur v keep_use hom from_n",
-        [ENTRY_HOLD] = "k n g from a before key discount until valid since by om cur v keep_use hom from_n",
-        [ENTRY_EXTEND] = "k n g from a before key until valid since by om cur v keep_use hom from_n",
-        [ENTRY_SPEND] = "k n g from a before key discount until valid was held since by om cur v keep_use hom from_n",
-        [ENTRY_CANCEL] = "k n g from a before discount until valid was held same_day since by om cur v keep_use hom from_n",
-        [ENTRY_EXPIRE] = "k n g from a before discount until valid was held same_day since om cur v keep_use hom from_n",
-        [ENTRY_REVERSE] = "k n g from a before discount until valid same_day since by om cur v keep_use hom from_n",
-        [ENTRY_ADJUST] = "k n g from a before key discount until valid held since by om cur v keep_use hom from_n",
-        [ENTRY_FORGET] = "k n g from a before until valid om cur v keep_use hom from_n",
+        [ENTRY_ISSUE] = "k n g from a before key o left day until valid by om cur v keep_use hom shared from_n",
+        [ENTRY_RESERVE] = "k n g from a before key o left day discount until valid by om cur v keep_use hom shared from_n",
+        [ENTRY_REDEEM] = "k n g from a before key o left day discount until valid by om cur v keep_use hom shared from_n",
+        [ENTRY_HOLD] = "k n g from a before key discount until valid since by om cur v keep_use hom shared from_n",
+        [ENTRY_EXTEND] = "k n g from a before key until valid since by om cur v keep_use hom shared from_n",
+        [ENTRY_SPEND] = "k n g from a before key discount until valid was held since by om cur v keep_use hom shared from_n",
+        [ENTRY_CANCEL] = "k n g from a before discount until valid was held same_day since by om cur v keep_use hom shared from_n",
+        [ENTRY_EXPIRE] = "k n g from a before discount until valid was held same_day since om cur v keep_use hom shared from_n",
+        [ENTRY_REVERSE] = "k n g from a before discount until valid same_day since by om cur v keep_use hom shared from_n",
+        [ENTRY_ADJUST] = "k n g from a before key discount until valid held since by om cur v keep_use hom shared from_n",
+        [ENTRY_FORGET] = "k n g from a before until valid om cur v keep_use hom shared from_n",
         [ENTRY_ERASE] = "k from a before until valid by om cur v keep_use hom from_n",
         [ENTRY_TURN] = "k from until valid job step om cur v keep_use hom from_n",
         [ENTRY_TURN_END] = "k from until valid job step om cur v keep_use hom from_n",
@@ -801,7 +837,7 @@ static bool readable(const bson_t *doc, enum shape shape)
         batch_free(b);
         break;
     case SHAPE_CHECKPOINT:
-        good = codec_checkpoint_get(doc, &checkpoint);
+        good = codec_checkpoint_get(doc, &arena, &checkpoint);
         break;
     case SHAPE_BUCKET:
         good = codec_bucket_get(doc, &k);
@@ -971,6 +1007,7 @@ int main(void)
         cmocka_unit_test(only_what_ends_without_a_slot_is_due),
         cmocka_unit_test(a_batch_lists_the_names_that_it_erases),
         cmocka_unit_test(a_checkpoint_comes_back),
+        cmocka_unit_test(counts_of_codes_come_back_whatever_is_in_the_codes),
         cmocka_unit_test(a_definition_comes_back_whole),
         cmocka_unit_test(a_definition_keeps_the_claim_that_it_was_stored_with),
         cmocka_unit_test(a_tombstone_stays_one),

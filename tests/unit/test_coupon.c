@@ -333,6 +333,8 @@ static void users_go_to_the_same_lane_for_ever_and_evenly(void **state)
         assert_in_range(users[lane], 9700, 10300);
 }
 
+static const char *codes[SHARED_CODES_MAX + 1] = {"SUMMER10"};
+
 static void each_value_of_an_enumeration_passes_and_no_other(void **state)
 {
     for (size_t i = 0; i < coupon_fields_count; i++) {
@@ -345,8 +347,13 @@ static void each_value_of_an_enumeration_passes_and_no_other(void **state)
             if (strcmp(f->pointer, "/codes/claim") == 0)
                 c.codes.source = CODES_GENERATED;
             set_number(f, value);
+            if (c.codes.source == CODES_SHARED)
+                c.codes.shared = (struct string_list){codes, 1};
             assert_fine();
         }
+        fresh(state);
+        if (strcmp(f->pointer, "/codes/claim") == 0)
+            c.codes.source = CODES_GENERATED;
         set_number(f, f->max + 1);
         assert_wrong(f->pointer);
         set_number(f, -1);
@@ -380,6 +387,82 @@ static void codes_stand_on_slots(void **state)
     assert_wrong("/codes/prefix");
     c.codes.prefix = "\xC3\xA4";
     assert_wrong("/codes/prefix");
+}
+
+static void share(size_t count)
+{
+    c.codes.source = CODES_SHARED;
+    c.codes.claim = CLAIM_PRESENT;
+    c.codes.shared = (struct string_list){codes, count};
+}
+
+static void shared_codes_are_codes_and_distinct(void **state)
+{
+    static const struct {
+        const char *second;
+        bool loose, exact;
+    } rows[] = {{"ANNA10", true, true}, {"summer10", false, true}, {"SUMMER-10", false, true}, {"SUMMER10", false, false},
+                {"ABC", false, false}, {"----", false, true}, {"two words", false, false}, {"\xC3\xA4\xC3\xA4", false, false}, {"a.$%", true, true}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int match = MATCH_LOOSE; match <= MATCH_EXACT; match++) {
+            fresh(state);
+            share(2);
+            c.codes.match = match;
+            codes[1] = rows[i].second;
+            if (match == MATCH_LOOSE ? rows[i].loose : rows[i].exact)
+                assert_fine();
+            else
+                assert_wrong("/codes/shared/1");
+        }
+}
+
+static void there_are_one_to_a_hundred_shared_codes(void **state)
+{
+    static char texts[SHARED_CODES_MAX + 1][8];
+
+    for (int i = 1; i <= SHARED_CODES_MAX; i++) {
+        snprintf(texts[i], sizeof texts[i], "CODE%d", i);
+        codes[i] = texts[i];
+    }
+    share(SHARED_CODES_MAX);
+    assert_fine();
+    share(SHARED_CODES_MAX + 1);
+    assert_wrong("/codes/shared");
+    share(0);
+    assert_wrong("/codes/shared");
+    for (int policy = CAP_EXACT; policy <= CAP_NONE; policy++) {
+        fresh(state);
+        share(1);
+        c.cap.policy = policy;
+        c.codes.shared_cap = 5;
+        assert_fine();
+    }
+    c.lanes = 2;
+    assert_wrong("/lanes");
+    fresh(state);
+    share(1);
+    c.codes.unique = UNIQUE_SERVICE;
+    assert_wrong("/codes/unique");
+    fresh(state);
+    share(1);
+    c.codes.source = CODES_GENERATED;
+    assert_wrong("/codes/shared");
+    fresh(state);
+    c.codes.shared_cap = 5;
+    assert_wrong("/codes/shared_cap");
+}
+
+static void a_budget_needs_a_currency(void **state)
+{
+    (void)state;
+    c.cap.discount_minor = 1000;
+    assert_fine(); /* no discount, no money */
+    set_kind(DISCOUNT_PERCENT);
+    c.discount.currency = NULL;
+    assert_wrong("/discount/currency");
+    c.discount.currency = "EUR";
+    assert_fine();
 }
 
 static void a_total_may_be_missing_where_nothing_needs_it(void **state)
@@ -581,7 +664,7 @@ static void a_copy_is_deep(void **state)
 static void fixed_fields_are_those_of_the_contract(void **state)
 {
     static const char *const fixed[] = {"/cap/policy",   "/codes/claim",  "/codes/length", "/codes/match",
-                                        "/codes/pick",   "/codes/prefix", "/codes/source", "/codes/unique",
+                                        "/codes/pick",   "/codes/prefix", "/codes/shared_cap", "/codes/source", "/codes/unique",
                                         "/discount/currency", "/lanes",   "/time_zone"};
     size_t found = 0;
 
@@ -645,8 +728,8 @@ static void the_contracts_example_is_written(void **state)
         written(false),
         "{\"cap\":{\"discount_minor\":null,\"per_day\":null,\"per_user\":1,\"per_user_per_day\":null,\"policy\":\"exact\","
         "\"total\":5000},\"cleanup_after_s\":2592000,\"codes\":{\"claim\":\"any\",\"length\":10,\"match\":\"loose\","
-        "\"pick\":\"sequential\",\"prefix\":\"\",\"source\":\"none\",\"unique\":\"coupon\"},\"description\":\"\","
-        "\"discount\":{\"amount_minor\":500,\"currency\":\"EUR\",\"kind\":\"amount\",\"min_spend_minor\":2000,"
+        "\"pick\":\"sequential\",\"prefix\":\"\",\"shared\":[],\"shared_cap\":null,\"source\":\"none\",\"unique\":\"coupon\"},\"description\":\"\","
+        "\"discount\":{\"amount_minor\":500,\"currency\":\"EUR\",\"except\":{\"categories\":[],\"skus\":[]},\"kind\":\"amount\",\"min_spend_minor\":2000,"
         "\"only\":{\"categories\":[],\"skus\":[]}},\"ends_at\":null,\"id\":\"summer-sale\",\"lanes\":1,\"low_stock\":100,"
         "\"metadata\":{},\"on_user_cap\":\"refuse\",\"replenish\":{\"add\":null,\"below\":null},\"reserve_s\":900,"
         "\"starts_at\":\"2026-11-01T00:00:00.000Z\",\"state\":\"active\",\"time_zone\":\"Europe/Berlin\","
@@ -657,20 +740,21 @@ static void a_discount_shows_only_what_its_kind_has(void **state)
 {
     static const char *const want[] = {
         [DISCOUNT_NONE] = "\"discount\":{\"kind\":\"none\"},",
-        [DISCOUNT_AMOUNT] = "\"discount\":{\"amount_minor\":500,\"currency\":\"EUR\",\"kind\":\"amount\","
+        [DISCOUNT_AMOUNT] = "\"discount\":{\"amount_minor\":500,\"currency\":\"EUR\",\"except\":{\"categories\":[],\"skus\":[\"x\"]},\"kind\":\"amount\","
                             "\"min_spend_minor\":0,\"only\":{\"categories\":[\"a\",\"b\\\"\"],\"skus\":[]}},",
-        [DISCOUNT_PERCENT] = "\"discount\":{\"currency\":null,\"kind\":\"percent\",\"max_minor\":null,"
+        [DISCOUNT_PERCENT] = "\"discount\":{\"currency\":null,\"except\":{\"categories\":[],\"skus\":[\"x\"]},\"kind\":\"percent\",\"max_minor\":null,"
                              "\"min_spend_minor\":0,\"only\":{\"categories\":[\"a\",\"b\\\"\"],\"skus\":[]},"
                              "\"percent_bp\":1500},",
-        [DISCOUNT_OTHER] = "\"discount\":{\"currency\":null,\"kind\":\"other\",\"label\":\"A free mug\","
+        [DISCOUNT_OTHER] = "\"discount\":{\"currency\":null,\"except\":{\"categories\":[],\"skus\":[\"x\"]},\"kind\":\"other\",\"label\":\"A free mug\","
                            "\"min_spend_minor\":0,\"only\":{\"categories\":[\"a\",\"b\\\"\"],\"skus\":[]}},",
     };
-    const char *items[] = {"a", "b\""};
+    const char *items[] = {"a", "b\""}, *excepted[] = {"x"};
 
     (void)state;
     for (int kind = DISCOUNT_NONE; kind <= DISCOUNT_OTHER; kind++) {
         set_kind((enum discount_kind)kind);
         c.discount.only.categories = (struct string_list){items, 2};
+        c.discount.except.skus = (struct string_list){excepted, 1};
         if (!strstr(written(false), want[kind]))
             fail_msg("kind %d: %s", kind, out.data);
     }
@@ -746,6 +830,9 @@ int main(void)
         cmocka_unit_test(users_go_to_the_same_lane_for_ever_and_evenly),
         cmocka_unit_test_setup(each_value_of_an_enumeration_passes_and_no_other, fresh),
         cmocka_unit_test_setup(codes_stand_on_slots, fresh),
+        cmocka_unit_test_setup(shared_codes_are_codes_and_distinct, fresh),
+        cmocka_unit_test_setup(there_are_one_to_a_hundred_shared_codes, fresh),
+        cmocka_unit_test_setup(a_budget_needs_a_currency, fresh),
         cmocka_unit_test_setup(a_total_may_be_missing_where_nothing_needs_it, fresh),
         cmocka_unit_test_setup(replenishing_needs_both_its_numbers, fresh),
         cmocka_unit_test_setup(each_kind_of_discount_requires_its_fields, fresh),

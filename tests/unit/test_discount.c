@@ -253,6 +253,54 @@ static void a_percentage_is_exact_to_the_unit(void **state)
     }
 }
 
+static void what_is_excepted_earns_nothing(void **state)
+{
+    (void)state;
+    c.discount.except.categories = (struct string_list){(const char **)shoes, 2};
+    assert_refused(NULL, MISFIT_NO_ORDER);
+    assert_refused(&order, MISFIT_NO_MATCHING_ITEM); /* nobody knows what is in it */
+    add_line("B", "boots", 4000);
+    assert_refused(&order, MISFIT_NO_MATCHING_ITEM);
+    add_line("C", "hats", 200);
+    assert_earns(&order, 200);
+    add_line("A1", NULL, 150);
+    assert_earns(&order, 350);
+    c.discount.except.skus = (struct string_list){(const char **)skus, 1};
+    assert_earns(&order, 200);
+    c.discount.min_spend_minor = 201;
+    assert_lacks(&order, MISFIT_MIN_SPEND, 1);
+}
+
+static void what_is_admitted_may_be_excepted(void **state)
+{
+    (void)state;
+    only(shoes, 2, NULL, 0);
+    c.discount.except.skus = (struct string_list){(const char **)skus, 1};
+    add_line("A1", "shoes", 100);
+    assert_refused(&order, MISFIT_NO_MATCHING_ITEM);
+    add_line("B", "shoes", 300);
+    add_line("C", "hats", 1000);
+    assert_earns(&order, 300);
+}
+
+/* A voucher may have lowered what is to be paid. */
+static void a_discount_is_at_most_the_orders_amount(void **state)
+{
+    (void)state;
+    add_line("A1", "shoes", 4200);
+    order.amount_minor = 300;
+    assert_earns(&order, 300);
+    c.discount.min_spend_minor = 4200; /* the lines reach it */
+    assert_earns(&order, 300);
+    c.discount.kind = DISCOUNT_PERCENT;
+    c.discount.percent_bp = 5000;
+    assert_earns(&order, 300);
+    order.amount_minor = 0;
+    assert_earns(&order, 0);
+    order.amount_minor = COUPON_NULL;
+    assert_earns(&order, 2100);
+}
+
 static void enormous_lines_do_not_overflow(void **state)
 {
     static struct order_line many[3000];
@@ -262,6 +310,7 @@ static void enormous_lines_do_not_overflow(void **state)
         many[i] = (struct order_line){NULL, NULL, MONEY_MAX, 1};
     order.lines = many;
     order.line_count = 3000;
+    order.amount_minor = MONEY_MAX;
     c.discount.kind = DISCOUNT_PERCENT;
     c.discount.percent_bp = 10000;
     assert_earns(&order, MONEY_MAX);
@@ -385,6 +434,9 @@ int main(void)
         cmocka_unit_test_setup(a_percentage_is_rounded_down, fresh),
         cmocka_unit_test_setup(a_percentage_stops_at_its_maximum, fresh),
         cmocka_unit_test_setup(a_percentage_is_exact_to_the_unit, fresh),
+        cmocka_unit_test_setup(what_is_excepted_earns_nothing, fresh),
+        cmocka_unit_test_setup(what_is_admitted_may_be_excepted, fresh),
+        cmocka_unit_test_setup(a_discount_is_at_most_the_orders_amount, fresh),
         cmocka_unit_test_setup(enormous_lines_do_not_overflow, fresh),
         cmocka_unit_test_setup(a_discount_is_divided_to_the_last_unit, fresh),
         cmocka_unit_test_setup(only_lines_that_the_discount_applies_to_have_a_share, fresh),

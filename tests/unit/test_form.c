@@ -223,14 +223,23 @@ static const char *find_in_checkpoint(const bson_t *doc, char **read)
 {
     struct buf text = BUF_INIT;
     struct checkpoint c;
+    struct arena a;
+    const char *wrong;
 
     *read = NULL;
-    if (!codec_checkpoint_get(doc, &c))
+    arena_init(&a, 0);
+    if (!codec_checkpoint_get(doc, &a, &c)) {
+        arena_free(&a);
         return unreadable;
+    }
     buf_printf(&text, "%lld %lld %lld %lld", (long long)c.seq, (long long)c.due_ms, (long long)c.swept_ms, (long long)c.swept_seq);
+    for (size_t i = 0; c.uses && i < c.uses->count; i++)
+        buf_printf(&text, " %s %lld %lld", c.uses->rows[i].code, (long long)c.uses->rows[i].used, (long long)c.uses->rows[i].held);
     *read = strdup(text.data);
     buf_free(&text);
-    return form_of_checkpoint(doc, &c) ? "form" : NULL;
+    wrong = form_of_checkpoint(doc, &c) ? "form" : NULL;
+    arena_free(&a);
+    return wrong;
 }
 
 /* ---- changing one member ---- */

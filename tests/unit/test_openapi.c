@@ -282,7 +282,8 @@ static bool is_required(const struct coupon_field *f, enum form form)
 
     if (form == FORM_CHANGE)
         return false;
-    if (strncmp(f->pointer, "/discount/only/", strlen("/discount/only/")) == 0)
+    if (strncmp(f->pointer, "/discount/only/", strlen("/discount/only/")) == 0 ||
+        strncmp(f->pointer, "/discount/except/", strlen("/discount/except/")) == 0)
         return form == FORM_SHOWN;
     return of_discount ? is_kind : form == FORM_SHOWN || (f->flags & FIELD_REQUIRED) != 0;
 }

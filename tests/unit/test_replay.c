@@ -1584,6 +1584,59 @@ static void slots_that_no_job_makes_come_with_the_coupon_alone(void **state)
     expect("|slots made with the coupon|0|5");
 }
 
+static const char *listed[] = {"SUMMER10"};
+
+/* The coupon has a shared code that may be used `most` times. */
+static void share(int64_t most)
+{
+    struct coupon *next = redefine();
+
+    next->codes.source = CODES_SHARED;
+    next->codes.shared = (struct string_list){listed, 1};
+    next->codes.shared_cap = most;
+    seal(true);
+    open_batch(0);
+}
+
+static void forge_use(int64_t n, const char *code)
+{
+    struct entry *e = forge_taking(ENTRY_REDEEM, 0, n);
+
+    e->code = NULL;
+    e->shared = code;
+}
+
+/* The lines that say so are among others: the slots have codes of their own from before. */
+static void a_shared_code_that_is_not_listed_is_found(void **state)
+{
+    (void)state;
+    share(2);
+    forge_use(slot_in_state(SLOT_FREE), "WINTER10");
+    seal(true);
+    tell();
+    expect("|code|one that the coupon lists|WINTER10");
+}
+
+static void a_shared_code_that_was_used_too_often_is_found(void **state)
+{
+    int64_t n = slot_in_state(SLOT_FREE);
+
+    (void)state;
+    share(1);
+    forge_use(n, "SUMMER10");
+    seal(true);
+    w.checkpoint.seq = w.tail.seq;
+    tell();
+    assert_null(strstr(found, "|shared_cap|"));
+    expect("lanes|checkpoint|codes|as often as the ledger uses each|SUMMER10"); /* which has none */
+    open_batch(0);
+    forge_use(slot_in_state(SLOT_FREE), "summer10");
+    seal(true);
+    tell();
+    expect("|code|one that the coupon lists|summer10");
+    expect("|shared_cap|at most 1|2");
+}
+
 static void a_taking_of_a_paused_or_ended_coupon_is_found(void **state)
 {
     struct coupon *next = redefine();
@@ -1878,12 +1931,12 @@ static void what_was_swept_must_not_stand(void **state)
     assert_true(decide_take(&round_.d, working(1), &t, &out));
     append(&round_.d);
     due_ms = first_end();
-    w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms, w.tail.seq - 1};
+    w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms, w.tail.seq - 1, NULL};
     tell();
     assert_string_equal(found, "");
     w.checkpoint.swept_seq = w.tail.seq;
     expect_only("lanes|checkpoint|swept|at most ");
-    w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms + 1, 0};
+    w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms + 1, 0, NULL};
     expect_only("lanes|checkpoint|swept|at most ");
 }
 
@@ -1952,6 +2005,8 @@ int main(void)
         TEST(slots_that_a_change_asks_for_are_found),
         TEST(slots_that_come_with_a_coupon_are_as_many_as_were_asked_for),
         TEST(slots_that_no_job_makes_come_with_the_coupon_alone),
+        TEST(a_shared_code_that_is_not_listed_is_found),
+        TEST(a_shared_code_that_was_used_too_often_is_found),
         TEST(a_taking_of_a_paused_or_ended_coupon_is_found),
         TEST(turns_out_of_turn_are_found),
         TEST(events_that_are_not_due_or_were_not_raised_are_found),

@@ -39,6 +39,28 @@ static void batches_of_one_lane_and_quarter_become_one_run(void **state)
     assert_ptr_equal(w.counts, &runs[0].counts);
 }
 
+static void counts_of_codes_are_merged_and_trimmed_with_the_run(void **state)
+{
+    struct batch_counts t[] = {one(&hot, 1, 0, 1), one(&hot, 2, 0, 2), one(&hot, 3, 0, 4)};
+    struct run runs[3];
+    struct totals_write w;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        code_counts_add(&t[i].codes, i == 1 ? "BEA" : "ANNA", &t[i].counts);
+    assert_int_equal(runs_build(t, 3, runs), 1);
+    w = run_write(&runs[0]);
+    assert_int_equal(w.by->count, 2);
+    assert_int_equal(w.by->rows[0].counts.redeemed, 5);
+    assert_true(run_trim(&runs[0], 1, t, 3));
+    w = run_write(&runs[0]);
+    assert_int_equal(w.by->rows[0].counts.redeemed, 4);
+    assert_int_equal(w.by->rows[1].counts.redeemed, 2);
+    run_release(&runs[0]);
+    for (int i = 0; i < 3; i++)
+        batch_counts_release(&t[i]);
+}
+
 static void a_new_quarter_begins_a_new_run(void **state)
 {
     struct batch_counts t[] = {one(&hot, 1, QUARTER_MS - 1, 1), one(&hot, 2, QUARTER_MS, 2), one(&hot, 3, QUARTER_MS + 5, 4)};
@@ -469,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_definition_that_other_lanes_follow_is_told_of),
         cmocka_unit_test(lanes_are_made_to_follow_once_and_again_where_that_failed),
         cmocka_unit_test(batches_of_one_lane_and_quarter_become_one_run),
+        cmocka_unit_test(counts_of_codes_are_merged_and_trimmed_with_the_run),
         cmocka_unit_test(a_new_quarter_begins_a_new_run),
         cmocka_unit_test(what_is_not_counted_and_what_adds_nothing_makes_no_run),
         cmocka_unit_test(a_run_is_trimmed_to_what_the_totals_do_not_hold),

@@ -45,21 +45,32 @@ const DISCOUNT = [
   {at: "/discount/min_spend_minor", label: "From an order of", type: "money", when: discounted},
   {at: "/discount/only/categories", label: "Only for categories", type: "list", hint: "Separated by commas. Empty: all", when: discounted},
   {at: "/discount/only/skus", label: "Only for SKUs", type: "list", hint: "Separated by commas. Empty: all", when: discounted},
+  {at: "/discount/except/categories", label: "Not for categories", type: "list", none: "none", hint: "Separated by commas. Empty: none",
+   when: discounted},
+  {at: "/discount/except/skus", label: "Not for SKUs", type: "list", none: "none", hint: "Separated by commas. Empty: none",
+   when: discounted},
 ];
-const generated = has("/codes/source", "generated"), imported = has("/codes/source", "imported");
+const generated = has("/codes/source", "generated"), imported = has("/codes/source", "imported"), shared = has("/codes/source", "shared");
 const coded = has("/codes/source", "generated", "imported");
 const CLAIMS = [["any", "Anybody: the next free code"], ["present", "Only whoever presents its code"]];
 const MATCH = "Case, spaces and dashes in a code", MATCHES = [["loose", "Do not matter"], ["exact", "Matter"]];
+const SHARED = [
+  {at: "/codes/shared", label: "Which codes", type: "list", hint: "Such as SUMMER10, separated by commas. Up to 100", when: shared},
+];
 const CODES = [
   {at: "/codes/source", label: "Codes", type: "select",
-   options: [["none", "None"], ["generated", "Generated here"], ["imported", "Imported from a file"]]},
+   options: [["none", "None"], ["generated", "Generated here"], ["imported", "Imported from a file"], ["shared", "Shared: many use one"]]},
+  ...SHARED,
+  {at: "/codes/shared_cap", label: "Uses of each code", type: "whole", hint: "Empty: no limit", when: shared},
   {at: "/codes/length", label: "Length of a code", type: "whole", when: generated},
   {at: "/codes/prefix", label: "Prefix", when: generated, most: 16},
   {at: "/codes/pick", label: "Handed out", type: "select", when: coded,
    options: [["sequential", "One after the other"], ["random", "At random"]]},
   {at: "/codes/claim", label: "Who may take one", type: "select", when: generated, options: CLAIMS},
   {at: "/codes/claim", label: "Who may take one", type: "select", when: imported, options: CLAIMS.toReversed()},
-  {at: "/codes/match", label: MATCH, type: "select", when: generated, options: MATCHES},
+  {at: "/codes/claim", label: "Who may take it", type: "select", when: shared,
+   options: [["present", "Only whoever enters a code"], ["any", "Anybody, also without a code"]]},
+  {at: "/codes/match", label: MATCH, type: "select", when: (texts) => generated(texts) || shared(texts), options: MATCHES},
   {at: "/codes/match", label: MATCH, type: "select", when: imported, options: MATCHES.toReversed()},
   {at: "/codes/unique", label: "No code twice", type: "select", when: coded,
    options: [["coupon", "In this coupon"], ["service", "In all coupons that ask for it"]]},
@@ -68,7 +79,7 @@ const SLOTS = [
   {at: "/generate", label: "Make its stock now", type: "check",
    when: (texts) => texts["/cap/policy"] === "exact" && !imported(texts),
    hint: "As many as the total, with their codes if it has any; without stock nobody can take it. From then on its time zone, kind of " +
-     "limit, codes and currency cannot be changed"},
+     "limit, codes (but for the list of shared ones) and currency cannot be changed"},
 ];
 const START = [
   {at: "/id", label: "Id", hint: "Letters, digits, _ and -; cannot be changed. Empty: generated", most: 64},
@@ -163,7 +174,7 @@ export function shown(field, value, currency, zone) {
   if (field.type === "time") return moment(value, zone);
   if (field.type === "money") return money(value, currency);
   if (field.type === "scaled") return number(value / field.scale);
-  if (field.type === "list") return value.join(", ") || "all";
+  if (field.type === "list") return value.join(", ") || (field.none ?? "all");
   if (field.options) return field.options.find(([name]) => name === value)?.[1] ?? value;
   if (typeof value === "object") return JSON.stringify(value);
   return typeof value === "number" ? number(value) : String(value);
@@ -324,6 +335,10 @@ export function openDetails(held, done, signal) {
 
 export function openDiscount(held, done, signal) {
   openChange("Change the discount", DISCOUNT, copy(held), done, signal);
+}
+
+export function openShared(held, done, signal) {
+  openChange("Change the codes", SHARED.map((field) => ({...field, when: undefined})), copy(held), done, signal);
 }
 
 export function openMetadata(held, done, signal) {

@@ -4,10 +4,10 @@
  */
 import {lastOf, zoneFor} from "./address.js";
 import {get, getLines, getTagged, path, query, session} from "./api.js";
-import {deleteButton, openCaps, openCreate, openDetails, openDiscount, openMetadata, stateButtons} from "./change.js";
+import {deleteButton, openCaps, openCreate, openDetails, openDiscount, openMetadata, openShared, stateButtons} from "./change.js";
 import {openDisable, openImport, saveCodes} from "./codes.js";
 import {button, el, replace, table} from "./dom.js";
-import {moment, money, number, share, time} from "./format.js";
+import {moment, money, number, plural, share, time} from "./format.js";
 import {historyPanel} from "./history.js";
 import {addWords, jobsPanel, openSlots} from "./jobs.js";
 import {latestPanel, lookup} from "./lookup.js";
@@ -69,6 +69,8 @@ function countsPanel(page) {
 
 const limitText = (value) => (value === null ? "no limit" : number(value));
 const SOURCES = {none: "none", generated: "generated here", imported: "imported"};
+const codesText = ({source, shared, shared_cap: most}) =>
+  source === "shared" ? `${shared.join(", ")}${most ? `, each used up to ${plural(most, "time")}` : ""}` : (SOURCES[source] ?? source);
 const KINDS_OF_LIMIT = {exact: "exact", approximate: "may be exceeded a little", none: "none in all"};
 
 function discountText({
@@ -80,6 +82,7 @@ function discountText({
   min_spend_minor: least,
   label,
   only,
+  except,
 }) {
   const words = {
     none: "none",
@@ -88,9 +91,14 @@ function discountText({
     percent: `${percent / 100} %${most ? `, at most ${money(most, currency)}` : ""}`,
   }[kind];
 
-  const of = [...(only?.categories ?? []), ...(only?.skus ?? [])];
+  const listed = (items) => [...(items?.categories ?? []), ...(items?.skus ?? [])].join(", ");
 
-  return [words, least ? `from an order of ${money(least, currency)}` : null, of.length ? `only for ${of.join(", ")}` : null]
+  return [
+    words,
+    least ? `from an order of ${money(least, currency)}` : null,
+    listed(only) && `only for ${listed(only)}`,
+    listed(except) && `not for ${listed(except)}`,
+  ]
     .filter(Boolean)
     .join(", ");
 }
@@ -110,7 +118,7 @@ function definitionRows(c) {
     ["Ends", c.ends_at ? moment(c.ends_at, zone) : "never"],
     ["Time zone", c.time_zone],
     ["Discount", discountText(c.discount)],
-    ["Codes", SOURCES[c.codes.source] ?? c.codes.source],
+    ["Codes", codesText(c.codes)],
     ["Low-stock warning", c.low_stock === null ? "none" : number(c.low_stock)],
     ["Refill", c.replenish.below === null ? "none" : `${number(c.replenish.add)} when fewer than ${number(c.replenish.below)}`],
   ];
@@ -366,6 +374,9 @@ class Page {
             this.save,
             button("Disable codes", () => openDisable(held.value, this.refresh, this.signal), {data: {key: "disable"}}),
           ]
+        : null,
+      codes.source === "shared"
+        ? button("Change codes", () => openShared(held, this.refresh, this.signal), {data: {key: "shared"}})
         : null,
       clone,
       deleteButton(held.value, this.signal),

@@ -364,7 +364,8 @@ export class Fields {
   /* Say at its field what the service says; what belongs to no field is returned. */
   take(errors) {
     const rest = errors.filter((e) => {
-      const row = this.rows.find((r) => r.field.at === e.pointer && !r.node.hidden);
+      const isAt = ({at, type}) => e.pointer === at || (type === "list" && e.pointer?.startsWith(`${at}/`));
+      const row = this.rows.find((r) => isAt(r.field) && !r.node.hidden);
       if (row) this.point(row, `${e.detail[0].toUpperCase()}${e.detail.slice(1)}.`);
       return !row;
     });

@@ -329,7 +329,11 @@ async function findCode(coupon, code, all, done, signal) {
 
 async function findCodes(code, done, signal) {
   const {items} = session.isOps ? await get(query(path("-", "codes"), {code}), signal) : {items: []};
-  const found = items.map(async (item) => findCode(await get(path(item.coupon), signal), code, true, done, signal));
+  const found = items.map(async (item) =>
+    item.slot === null
+      ? [el("h3", {}, `Code ${item.code}`, " in ", couponLink(item.coupon)), el("p", {}, "Anybody may use it.")]
+      : findCode(await get(path(item.coupon), signal), code, true, done, signal),
+  );
 
   return items.length ? Promise.all(found) : null;
 }

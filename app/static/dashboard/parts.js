@@ -27,7 +27,8 @@ export const word = (state) => WORDS[state] ?? state;
 
 export const stateWord = (state) => el("span", {class: `badge ${state}`}, word(state));
 
-export const hasCodes = (coupon) => coupon.codes.source !== "none";
+/* A code for each of its stock. */
+export const hasCodes = (coupon) => ["generated", "imported"].includes(coupon.codes.source);
 
 /* "3 codes", or where there are none: "3". */
 export const countText = (coupon, count) => (hasCodes(coupon) ? plural(count, "code") : number(count));

@@ -1,0 +1,224 @@
+"""Codes that many use: what a shop and a marketer do with SUMMER10."""
+import csv
+import html
+import io
+import json
+import os
+import pathlib
+import re
+import subprocess
+import threading
+
+import pytest
+
+from stack import KILL, wait_until
+
+CSV = {"Accept": "text/csv"}
+
+
+def shared(stack, slots=10, codes=("SUMMER10", "ANNA10"), cap_of_each=None, **members):
+    """An active coupon whose slots anybody takes with one of the codes."""
+    cap = {"per_user": 5, **members.pop("cap", {})}
+    return stack.coupon(slots=slots, cap=cap, codes={"source": "shared", "shared": list(codes), "shared_cap": cap_of_each,
+                                                     **members.pop("more", {})}, **members)
+
+
+def resolve(client, code, user="u", **members):
+    return client.post("/coupons/-/resolve", {"code": code, "user": user, **members}).ok()["items"]
+
+
+def by_code(stack, coupon, **how):
+    """{code: redeemed} of the report, once it has all that was answered."""
+    reporting, last = stack.client("reporting"), {}
+    seq = stack.counts(coupon)["seq"]
+
+    def there():
+        last.update(reporting.get(f"/coupons/{coupon}/reports?period=total&group=code").ok())
+        return last["as_of"]["seq"] and last["as_of"]["seq"][0] >= seq
+    wait_until(lambda: f"the report to reach seq {seq}: {last.get('as_of')}", there)
+    return {row["code"]: row for row in last["items"]}
+
+
+def test_a_marketer_makes_one_and_customers_use_it(stack, storefront, ops):
+    made = ops.post("/coupons", {"title": "Summer", "state": "active", "cap": {"total": 3}, "generate": True,
+                                 "codes": {"source": "shared", "shared": ["SUMMER10", "ANNA10"]}}).ok(201)
+    assert made["codes"]["claim"] == "present" and made["codes"]["match"] == "loose" and made["codes"]["shared_cap"] is None, made
+    coupon = made["id"]
+    first = storefront.take(coupon, "ann", code=" summer-10 ").ok(201)
+    assert first["code"] == "SUMMER10" and first["slot"] == 0, first
+    assert storefront.take(coupon, "bea", code="ａｎｎａ10").ok(201)["code"] == "ANNA10"
+    storefront.take(coupon, "cid").problem("code_required")
+    storefront.take(coupon, "cid", code="WINTER10").problem("code_not_found")
+    held = storefront.take(coupon, "cid", code="ANNA10", state="reserved", order={"id": "o-1"}).ok(201)
+    storefront.take(coupon, "dan", code="SUMMER10").problem("sold_out")
+    paid = storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/redeem", {}, idempotency_key="pay").ok()
+    assert paid["code"] == "ANNA10" and paid["state"] == "redeemed", paid
+    assert storefront.get(f"/coupons/{coupon}/redemptions/{held['id']}").ok()["code"] == "ANNA10"
+    stack.verify(coupon)
+
+
+def test_the_box_at_checkout_finds_every_coupon_that_has_it_and_those_that_accept_it_first(stack, storefront, ops):
+    code = "BOX-10"
+    out, good, over, other = (shared(stack, slots=n, codes=codes) for n, codes in ((0, [code]), (2, [code, "ELSE"]), (1, [code]), (1, ["ELSE2"])))
+    stack.patch(over, {"state": "ended"})
+    assert resolve(storefront, "box 10")[0] == {"coupon": good, "ok": True, "code": None, "discount_minor": 0}
+    assert {item["coupon"]: item["code"] for item in resolve(storefront, code)} == {good: None, out: "sold_out"}
+    assert {item["coupon"] for item in resolve(ops, code)} == {good, out, over}
+    assert resolve(storefront, "BOX-11") == []
+    found = ops.get("/coupons/-/codes?code=box10").ok()["items"]
+    assert {(item["coupon"], item["slot"], item["code"]) for item in found} == {(c, None, code) for c in (out, good, over)}, found
+    stack.patch(good, {"codes": {"shared": ["NEW-10"]}})
+    assert [item["coupon"] for item in resolve(storefront, code)] == [out]
+    assert [item["coupon"] for item in resolve(storefront, "new10")] == [good]
+    ops.delete(f"/coupons/{out}").expect(204)
+    assert resolve(storefront, code) == []
+
+
+def test_a_page_learns_whether_a_code_is_good(stack):
+    from client import Http
+    coupon = shared(stack, codes=["PAGE-10"])
+    page = Http(stack.port, stack.new_key("public", "--origin", "https://shop.example"))
+    origin = {"Origin": "https://shop.example"}
+    told = page.post("/coupons/-/resolve", {"code": "page10"}, headers=origin).ok()["items"]
+    assert told == [{"coupon": coupon, "ok": True, "reason": None, "missing_minor": None, "discount_minor": 0}]
+    assert page.post(f"/coupons/{coupon}/check", {"code": "PAGE-10"}, headers=origin).ok()["ok"] is True
+    assert page.post(f"/coupons/{coupon}/check", {"code": "PAGE-11"}, headers=origin).ok()["ok"] is False
+
+
+def test_each_code_is_used_as_often_as_its_cap_allows_and_no_more(stack, storefront):
+    coupon = shared(stack, slots=40, cap_of_each=3)
+    done, lock = [], threading.Lock()
+
+    def customer(i):
+        reply = stack.client("storefront").take(coupon, f"u-{i}", code=("SUMMER10", "anna-10")[i % 2])
+        with lock:
+            done.append((reply.status, reply.json()["code"]))
+    threads = [threading.Thread(target=customer, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [(201, "ANNA10")] * 3 + [(201, "SUMMER10")] * 3 + [(409, "code_taken")] * 14, done
+    problem = storefront.take(coupon, "late", code="SUMMER10").problem("code_taken")
+    assert problem["retry"] is False
+    assert {item["coupon"]: item["code"] for item in resolve(storefront, "SUMMER10")}[coupon] == "code_taken"
+    assert {code: row["redeemed"] for code, row in by_code(stack, coupon).items()} == {"ANNA10": 3, "SUMMER10": 3}
+    stack.verify(coupon)
+
+
+def test_a_use_that_is_given_back_can_be_had_again(stack, storefront):
+    coupon = shared(stack, slots=9, cap_of_each=1)
+    held = storefront.take(coupon, "ann", code="ANNA10", state="reserved").ok(201)
+    reply = storefront.take(coupon, "bea", code="ANNA10")
+    assert reply.problem("transaction_in_progress")["retry"] is True and int(reply.header("Retry-After")) > 0, reply
+    storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/cancel", {}).ok()
+    spent = storefront.take(coupon, "bea", code="ANNA10").ok(201)
+    storefront.take(coupon, "cid", code="ANNA10").problem("code_taken")
+    storefront.post(f"/coupons/{coupon}/redemptions/{spent['id']}/reverse", {}).ok()
+    storefront.take(coupon, "cid", code="ANNA10").ok(201)
+    stack.verify(coupon)
+
+
+def test_what_was_used_is_known_after_a_crash_and_to_both_workers(stack, storefront):
+    coupon = shared(stack, slots=30, cap_of_each=4)
+    ways = [stack.direct(i) for i in range(stack.workers)]
+    for i in range(3):
+        ways[i % len(ways)].take(coupon, f"u-{i}", code="SUMMER10").ok(201)
+    wait_until("the checkpoint", lambda: stack.is_written(coupon))
+    assert stack.database.lanes.find_one({"_id.c": coupon})["view"]["codes"] == [{"c": "SUMMER10", "n": 3}]
+    for name in [f"worker-{i}" for i in range(stack.workers)]:
+        stack.kill(name)
+    for i in range(3, 8):
+        reply = stack.client("storefront").take(coupon, f"u-{i}", code="SUMMER10")
+        reply.ok(201) if i == 3 else reply.problem("code_taken")
+    stack.verify(coupon)
+
+
+def test_the_list_changes_and_nothing_else_of_the_codes(stack, storefront, ops):
+    coupon = shared(stack, slots=9, cap_of_each=2)
+    storefront.take(coupon, "ann", code="SUMMER10").ok(201)
+    changed = stack.patch(coupon, {"codes": {"shared": ["Summer-10", "EVE10"]}})
+    assert changed["codes"]["shared"] == ["Summer-10", "EVE10"], changed
+    storefront.take(coupon, "bea", code="ANNA10").problem("code_not_found")
+    assert storefront.take(coupon, "bea", code="summer10").ok(201)["code"] == "Summer-10"
+    storefront.take(coupon, "cid", code="SUMMER10").problem("code_taken")  # another spelling is no other code
+    for member, value in (("shared_cap", 9), ("claim", "any"), ("match", "exact"), ("source", "none")):
+        body = {"codes": {member: value, **({"shared": None, "shared_cap": None} if value == "none" else {})}}
+        ops.patch(f"/coupons/{coupon}", body).problem("field_fixed")
+    ops.patch(f"/coupons/{coupon}", {"codes": {"shared": []}}).problem("bad_request", at="/codes/shared")
+    ops.patch(f"/coupons/{coupon}", {"codes": {"shared": ["EVE10", "eve-10"]}}).problem("bad_request", at="/codes/shared/1")
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("policy", ["approximate", "none"])
+def test_a_coupon_without_slots_has_them_too(stack, storefront, policy):
+    coupon = shared(stack, slots=0, cap={"policy": policy, "total": 9}, cap_of_each=1)
+    told = storefront.take(coupon, "ann", code="ANNA10").ok(201)
+    assert told["slot"] is None and told["code"] == "ANNA10", told
+    storefront.take(coupon, "bea", code="ANNA10").problem("code_taken")
+    assert by_code(stack, coupon)["ANNA10"]["redeemed"] == 1
+    stack.verify(coupon)
+
+
+def test_reports_and_lists_say_by_whose_code(stack, storefront, reporting):
+    coupon = shared(stack, slots=9, codes=["A.NNA$10%", "BEA10", "NOBODY"], more={"claim": "any"},
+                    discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
+    storefront.take(coupon, "u1", code="a.nna$10%").ok(201)
+    kept = storefront.take(coupon, "u2", code="A.NNA$10%").ok(201)
+    storefront.take(coupon, "u3", code="BEA10", state="reserved").ok(201)
+    storefront.take(coupon, "u4").ok(201)
+    storefront.post(f"/coupons/{coupon}/redemptions/{kept['id']}/reverse", {}).ok()
+    rows = by_code(stack, coupon)
+    assert {code: (row["redeemed"], row["reserved"], row["reversed"], row["discount_minor"]) for code, row in rows.items()} == {
+        "A.NNA$10%": (2, 0, 1, 500), "BEA10": (0, 1, 0, 0), "NOBODY": (0, 0, 0, 0), None: (1, 0, 0, 500)}
+    text = reporting.get(f"/coupons/{coupon}/reports?period=total&group=code", headers=CSV).expect(200).body.decode()
+    table = {row["code"]: row["redeemed"] for row in csv.DictReader(io.StringIO(text, newline=""), strict=True)}
+    assert table == {"A.NNA$10%": "2", "BEA10": "0", "NOBODY": "0", "": "1"}
+    several = reporting.get(f"/coupons/-/reports?coupon={coupon}&period=total&group=code").ok()["items"]
+    assert {row["code"]: row["redeemed"] for row in several} == {"A.NNA$10%": 2, "BEA10": 0, None: 1}
+    reporting.get(f"/coupons/{coupon}/reports?group=coupon").problem("bad_request")
+    listed = storefront.get(f"/coupons/{coupon}/redemptions").ok()["items"]
+    assert sorted(str(item["code"]) for item in listed) == ["A.NNA$10%", "A.NNA$10%", "BEA10", "None"]
+    stack.verify(coupon)
+
+
+def test_the_ledger_says_which_code_and_keeps_it_when_the_user_is_erased(stack, storefront, ops, reporting):
+    coupon = shared(stack, slots=3)
+    storefront.take(coupon, "gone", code="ANNA10").ok(201)
+    ops.delete("/coupons/-/users/gone").expect(204)
+    lines = [json.loads(line) for line in reporting.get(f"/coupons/{coupon}/ledger").expect(200).body.splitlines()]
+    assert [entry["code"] for line in lines for entry in line["entries"] if "code" in entry] == ["ANNA10"]
+    assert by_code(stack, coupon)["ANNA10"]["redeemed"] == 1
+    stack.verify(coupon)
+
+
+def test_verify_finds_and_reconcile_mends_counts_of_codes(stack, storefront):
+    coupon = shared(stack, slots=9, cap_of_each=5)
+    storefront.take(coupon, "ann", code="ANNA10").ok(201)
+    by_code(stack, coupon)
+    wait_until("the checkpoint", lambda: stack.is_written(coupon))
+    stack.verify(coupon)
+    lane, row = stack.database.lanes.find_one({"_id.c": coupon}), stack.database.totals.find_one({"_id.c": coupon})
+    assert row["by"] == {"ANNA10": {name: int(name == "redeemed") for name in row["by"]["ANNA10"]}}, row
+    stack.database.lanes.update_one({"_id": lane["_id"]}, {"$set": {"view.codes": [{"c": "ANNA10", "n": 4}]}})
+    stack.database.totals.update_one({"_id": row["_id"]}, {"$inc": {"by.ANNA10.redeemed": 1}})
+    told = stack.couponctl("verify", coupon)
+    assert told.returncode == 1 and "codes" in told.stdout and "ANNA10" in told.stdout, told.stdout
+    mended = stack.couponctl("reconcile", "--online", "--apply", coupon)
+    assert mended.returncode == 0, mended.stdout
+    stack.verify(coupon)
+    assert stack.database.lanes.find_one({"_id": lane["_id"]})["view"]["codes"] == lane["view"]["codes"]
+    assert stack.database.totals.find_one({"_id": row["_id"]})["by"] == row["by"]
+
+
+def test_the_guides_first_example_is_what_a_shop_gets(stack):
+    page = (pathlib.Path(__file__).parents[2] / "app" / "static" / "docs" / "checkout.html").read_text()
+    (example,) = re.findall(r'<pre tabindex="0" data-example="code">(.*?)</pre>', page, re.S)
+    keys = {"COUPONS_URL": f"http://127.0.0.1:{stack.port}/coupons", "COUPONS_OPS_KEY": stack.key("ops"), "COUPONS_KEY": stack.key("storefront")}
+    script = html.unescape(example).replace('redemptions"', 'redemptions"; echo').replace('"$COUPONS_URL"\n', '"$COUPONS_URL"; echo\n') \
+        .replace('resolve"', 'resolve"; echo').replace("--json", "--header 'Content-Type: application/json' --data")
+    done = subprocess.run(["bash", "-eu"], input=script, env=os.environ | keys, capture_output=True, text=True, timeout=60)
+    made, resolved, redeemed = (json.loads(line) for line in done.stdout.splitlines())
+    assert made["state"] == "active", done
+    assert {"coupon": "summer", "ok": True, "code": None, "discount_minor": 599} in resolved["items"], done
+    assert (redeemed["state"], redeemed["code"], redeemed["discount_minor"]) == ("redeemed", "SUMMER10", 599), done
