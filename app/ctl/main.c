@@ -120,9 +120,9 @@ static const struct command commands[] = {
     {"webhooks", "test", ctl_webhooks_test, "WEBHOOK", 1, 1, NULL, "send a test event",
      "Send an event of the type webhook.test, even to a disabled webhook. The result is among its deliveries.", NULL},
     {"keys", "create", ctl_keys_create, "[ROLE]", 0, 1, ctl_keys_create_options, "create an API key and print it",
-     "Create an API key of the role storefront, reporting, ops or public, and print it; it is never shown again. A key of "
-     "the role public may appear in web pages: it may only ask whether a code is good, from pages of the origins that "
-     "--origin names. All other keys belong on a server.\nWorks on the database directly.", NULL},
+     "Create an API key of the role storefront, reporting, ops, public or metrics, and print it; it is never shown again. A key of "
+     "the role metrics reads the metrics alone. A key of the role public may appear in web pages: it may only ask whether a code is "
+     "good, from pages of the origins that --origin names. All other keys belong on a server.\nWorks on the database directly.", NULL},
     {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys with their limits, but not their secrets.", NULL},
     {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "revoke an API key", "Revoke an API key for good.", NULL},
     {"receipt", "verify", ctl_receipt_verify, "RECEIPT", 1, 1, ctl_receipt_verify_options, "check a receipt against "

@@ -11,7 +11,7 @@ from within import within
 
 ROLES = ("storefront", "reporting", "ops")
 S, R, O = ROLES
-P, SHOP = "public", "https://shop.example"  # of keys that are made for the test
+P, M, SHOP = "public", "metrics", "https://shop.example"  # of keys that are made for the test
 TRIES = 7
 NOBODY = frozenset({"nobody"})
 
@@ -31,7 +31,7 @@ MAY = {
     "webhook_list": {O}, "webhook_create": {O}, "webhook_get": {O}, "webhook_change": {O}, "webhook_delete": {O},
     "webhook_rotate": {O}, "webhook_deliveries": {O}, "webhook_redeliver": {O}, "webhook_test": {O}, "key_list": {O},
     "health": NOBODY, "ready": NOBODY, "problem": NOBODY, "openapi": NOBODY, "receipt_keys": {S, R, O},
-    "metrics": {O},
+    "metrics": {O, M},
 }
 
 
@@ -52,7 +52,7 @@ def revoked(stack):
 @pytest.fixture(scope="module")
 def keys(stack):
     """{role: key} of all roles."""
-    return {**{role: stack.key(role) for role in ROLES}, P: stack.new_key(P, "--origin", SHOP)}
+    return {**{role: stack.key(role) for role in ROLES}, P: stack.new_key(P, "--origin", SHOP), M: stack.new_key(M)}
 
 
 @pytest.fixture(scope="module")
