@@ -225,8 +225,9 @@ const char *ctl_var(void)
 
 const struct config *ctl_config(struct ctl *c)
 {
-    const char *path = ctl_option(c, OPT_CONFIG), *uri = ctl_option(c, OPT_MONGODB);
-    char message[2048];
+    const char *path = ctl_option(c, OPT_CONFIG), *uri = ctl_option(c, OPT_MONGODB), *run_dir = ctl_option(c, OPT_RUN_DIR);
+    const char *overrides[] = {NULL, NULL};
+    char message[2048], override[CONFIG_TEXT_SIZE + 32];
 
     if (c->configured)
         return &c->config;
@@ -234,7 +235,11 @@ const struct config *ctl_config(struct ctl *c)
         path = DEFAULT_CONFIG;
     if (uri && setenv("MONGODB_URI", uri, 1) != 0)
         out_of_memory();
-    if (config_load(&c->config, path, NULL, message, sizeof message) != 0) {
+    if (run_dir) {
+        snprintf(override, sizeof override, "coupond.run_dir=%s", run_dir);
+        overrides[0] = override;
+    }
+    if (config_load(&c->config, path, overrides, message, sizeof message) != 0) {
         ctl_complain("%s", message);
         return NULL;
     }
@@ -275,6 +280,7 @@ static int show_config(struct ctl *c)
 
 static const struct argp_option global_options[] = {
     {"config", 'c', "FILE", 0, "Read the service's settings from FILE (default: " DEFAULT_CONFIG ", if it exists)", 90},
+    {"run-dir", OPT_RUN_DIR, "DIR", 0, "The service's sockets and pids (default: the configuration's coupond.run_dir)", 90},
     {"url", OPT_URL, "URL", 0, "The service (default: $COUPONS_URL, else http://127.0.0.1:$COUPONS_PORT, port 8080)", 90},
     {"key-file", OPT_KEY_FILE, "FILE", 0, "Read the API key from FILE (default: $COUPONS_VAR/keys/ops)", 90},
     {"key", OPT_KEY, "KEY", 0, "The API key itself; other users of this machine can see it in the process list", 90},
