@@ -214,12 +214,12 @@ headers:
 # PREFIX, DESTDIR and others reach it as variables of the environment.
 .PHONY: install
 install: all
-	$(Q)COUPONS_BUILD=$(B) $(foreach v,PREFIX DESTDIR SYSCONFDIR LOCALSTATEDIR RUNSTATEDIR LISTEN METRICS BALANCER,$(if $($(v)),$(v)='$($(v))')) \
+	$(Q)COUPONS_BUILD=$(B) $(foreach v,PREFIX DESTDIR SYSCONFDIR LOCALSTATEDIR RUNSTATEDIR LISTEN METRICS BALANCER SERVER_NAME,$(if $($(v)),$(v)='$($(v))')) \
 		scripts/install
 
 .PHONY: package
 package: all
-	$(Q)COUPONS_BUILD=$(B) $(foreach v,LISTEN METRICS,$(if $($(v)),$(v)='$($(v))')) scripts/package
+	$(Q)COUPONS_BUILD=$(B) $(foreach v,LISTEN METRICS SERVER_NAME,$(if $($(v)),$(v)='$($(v))')) scripts/package
 
 .PHONY: clean
 clean:

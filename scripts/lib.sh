@@ -252,6 +252,36 @@ show_tail() {
 
 port_is_open() { (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null; }
 
+# nginx_workers NAME -- those that write the log of the nginx of $COUPONS_VAR/NAME, a line each: also of a master that was killed
+nginx_workers() {
+    local log process comm
+    log=$(realpath -m "$LOG/$1.log")
+    for process in /proc/[0-9]*; do
+        comm=
+        { read -r comm < "$process/comm"; } 2> /dev/null || true
+        [ "$comm" = nginx ] || continue
+        ! find "$process/fd" -printf '%l\n' 2> /dev/null | grep -xF -e "$log" > /dev/null || say "${process#/proc/}"
+    done
+}
+
+# stop_nginx NAME -- balancer or nginx. False: it did not run
+stop_nginx() {
+    local pid found=1
+    if pid=$("$1_pid"); then
+        kill -QUIT "$pid"
+        wait_gone "$pid" 15 || kill -TERM "$pid"
+        wait_gone "$pid" 60 || die "nginx (pid $pid) does not stop"
+        found=0
+    fi
+    while read -r pid; do
+        kill -QUIT "$pid" 2> /dev/null || continue
+        wait_gone "$pid" 15 || kill -TERM "$pid"
+        wait_gone "$pid" 60 || die "a worker of nginx (pid $pid), whose master was killed, does not stop"
+        found=0
+    done < <(nginx_workers "$1")
+    return $found
+}
+
 # ---- places ----
 
 # check_places -- that those in which we write are this user's own, or what is written there could be written elsewhere, through links of

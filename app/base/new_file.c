@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -52,13 +53,21 @@ static void release(struct new_file *f)
     errno = why;
 }
 
+/* Of a file that root replaces for its owner, as the seed of receipts. */
+static bool keep_owner(const struct new_file *f)
+{
+    struct stat s;
+
+    return geteuid() != 0 || lstat(f->path, &s) != 0 || fchown(fileno(f->to), s.st_uid, s.st_gid) == 0;
+}
+
 bool new_file_keep(struct new_file *f)
 {
     bool kept = false;
 
     if (fflush(f->to) == 0 && ferror(f->to))
         errno = EIO; /* an earlier write failed, and its error is lost */
-    else if (!ferror(f->to) && fsync(fileno(f->to)) == 0)
+    else if (!ferror(f->to) && keep_owner(f) && fsync(fileno(f->to)) == 0)
         kept = rename(f->temporary, f->path) == 0;
     if (!kept) {
         new_file_drop(f);

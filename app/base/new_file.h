@@ -14,7 +14,8 @@ struct new_file {
 
 /* False: it cannot be written there; errno says why; nothing is open. */
 bool new_file_open(struct new_file *f, const char *path);
-/* Rename it to its final name, replacing any old file. False: a write failed, errno says why; it is dropped. */
+/* Rename it to its final name, replacing any old file; where root does that, its owner stays. False: a write failed, errno says why; it is
+ * dropped. */
 bool new_file_keep(struct new_file *f);
 void new_file_drop(struct new_file *f);
 

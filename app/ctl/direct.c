@@ -14,7 +14,8 @@ int direct_open(struct ctl *c, struct direct *d)
     if (!config)
         return CTL_USAGE;
     if (!config->mongodb_uri[0]) {
-        ctl_complain("no database is configured: use --mongodb or MONGODB_URI, or start the service (scripts/run)");
+        ctl_complain("no database is configured: use --mongodb or MONGODB_URI, start the service (scripts/run), or run this as root, who "
+                     "may read the environment of the installed one");
         return CTL_USAGE;
     }
     mongo_name_process("couponctl");

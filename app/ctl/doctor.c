@@ -70,11 +70,11 @@ void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64
 
 static void check_local_disk(struct doctor *d)
 {
-    const char *place = d->config->coupond_run_dir;
+    const char *place = ctl_var(); /* its keys, marks and archives */
     struct statvfs s;
 
     if (statvfs(place, &s) != 0)
-        doctor_tell(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR, or coupond.run_dir, to the service's directory", place,
+        doctor_tell(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR to the service's directory", place,
                     strerror(errno));
     else
         doctor_tell_space(d, place, (int64_t)(s.f_blocks * s.f_frsize), (int64_t)(s.f_bavail * s.f_frsize));

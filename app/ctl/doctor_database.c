@@ -35,7 +35,7 @@ void doctor_connect(struct doctor *d)
     if (!d->config->mongodb_uri[0]) {
         doctor_tell(d, DOCTOR_FAIL,
                     "none is configured: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the "
-                    "service");
+                    "service; of an installed one, run this as root");
     } else if (!(base->mongo = mongo_open_single(d->config, message, sizeof message))) {
         doctor_tell(d, DOCTOR_FAIL, "%s", message);
     } else {

@@ -194,7 +194,7 @@ static bool read_key(struct ctl *c, struct api_key *key)
     key->role = role ? role_of_name(role) : ROLE_NONE;
     key->label = ctl_option(c, OPT_LABEL);
     if (key->role == ROLE_NONE) {
-        ctl_complain("the role must be storefront, reporting, ops or public");
+        ctl_complain("the role must be storefront, reporting, ops, public or metrics");
         return false;
     }
     if (key->label && strlen(key->label) > LABEL_MOST) {

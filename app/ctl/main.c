@@ -120,9 +120,9 @@ static const struct command commands[] = {
     {"webhooks", "test", ctl_webhooks_test, "WEBHOOK", 1, 1, NULL, "send a test event",
      "Send an event of the type webhook.test, even to a disabled webhook. The result is among its deliveries.", NULL},
     {"keys", "create", ctl_keys_create, "[ROLE]", 0, 1, ctl_keys_create_options, "create an API key and print it",
-     "Create an API key of the role storefront, reporting, ops or public, and print it; it is never shown again. A key of "
-     "the role public may appear in web pages: it may only ask whether a code is good, from pages of the origins that "
-     "--origin names. All other keys belong on a server.\nWorks on the database directly.", NULL},
+     "Create an API key of the role storefront, reporting, ops, public or metrics, and print it; it is never shown again. A key of "
+     "the role metrics reads the metrics alone. A key of the role public may appear in web pages: it may only ask whether a code is "
+     "good, from pages of the origins that --origin names. All other keys belong on a server.\nWorks on the database directly.", NULL},
     {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys with their limits, but not their secrets.", NULL},
     {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "revoke an API key", "Revoke an API key for good.", NULL},
     {"receipt", "verify", ctl_receipt_verify, "RECEIPT", 1, 1, ctl_receipt_verify_options, "check a receipt against "
@@ -225,8 +225,9 @@ const char *ctl_var(void)
 
 const struct config *ctl_config(struct ctl *c)
 {
-    const char *path = ctl_option(c, OPT_CONFIG), *uri = ctl_option(c, OPT_MONGODB);
-    char message[2048];
+    const char *path = ctl_option(c, OPT_CONFIG), *uri = ctl_option(c, OPT_MONGODB), *run_dir = ctl_option(c, OPT_RUN_DIR);
+    const char *overrides[] = {NULL, NULL};
+    char message[2048], override[CONFIG_TEXT_SIZE + 32];
 
     if (c->configured)
         return &c->config;
@@ -234,7 +235,11 @@ const struct config *ctl_config(struct ctl *c)
         path = DEFAULT_CONFIG;
     if (uri && setenv("MONGODB_URI", uri, 1) != 0)
         out_of_memory();
-    if (config_load(&c->config, path, NULL, message, sizeof message) != 0) {
+    if (run_dir) {
+        snprintf(override, sizeof override, "coupond.run_dir=%s", run_dir);
+        overrides[0] = override;
+    }
+    if (config_load(&c->config, path, overrides, message, sizeof message) != 0) {
         ctl_complain("%s", message);
         return NULL;
     }
@@ -275,6 +280,7 @@ static int show_config(struct ctl *c)
 
 static const struct argp_option global_options[] = {
     {"config", 'c', "FILE", 0, "Read the service's settings from FILE (default: " DEFAULT_CONFIG ", if it exists)", 90},
+    {"run-dir", OPT_RUN_DIR, "DIR", 0, "The service's sockets and pids (default: the configuration's coupond.run_dir)", 90},
     {"url", OPT_URL, "URL", 0, "The service (default: $COUPONS_URL, else http://127.0.0.1:$COUPONS_PORT, port 8080)", 90},
     {"key-file", OPT_KEY_FILE, "FILE", 0, "Read the API key from FILE (default: $COUPONS_VAR/keys/ops)", 90},
     {"key", OPT_KEY, "KEY", 0, "The API key itself; other users of this machine can see it in the process list", 90},

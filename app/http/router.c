@@ -29,6 +29,7 @@
 #define R ROLE_BIT(ROLE_REPORTING)
 #define O ROLE_BIT(ROLE_OPS)
 #define P ROLE_BIT(ROLE_PUBLIC)
+#define M ROLE_BIT(ROLE_METRICS)
 #define BLOCKS ROUTE_BLOCKS
 #define STREAM ROUTE_STREAM
 #define KEY ROUTE_KEY
@@ -44,7 +45,7 @@ const struct route routes[] = {
 
     {"health", METHOD_GET, "/coupons/-/health", service_health, 0, OPEN, BODY_NONE, 0, NULL},
     {"ready", METHOD_GET, "/coupons/-/ready", service_ready, 0, OPEN, BODY_NONE, 0, NULL},
-    {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O, ROUTE_METRICS | ROUTE_PLAIN, BODY_NONE, 0, NULL},
+    {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O | M, ROUTE_METRICS | ROUTE_PLAIN, BODY_NONE, 0, NULL},
     {"problem", METHOD_GET, "/coupons/-/problems/{code}", service_problem, 0, OPEN | ROUTE_FILE, BODY_NONE, 0, NULL},
     {"receipt_keys", METHOD_GET, "/coupons/-/receipt-keys", service_receipt_keys, S | R | O, WITHIN, BODY_NONE, 0, NULL},
     {"job_list", METHOD_GET, "/coupons/-/jobs", job_list, R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},

@@ -21,6 +21,8 @@
 #include "store/session.h"
 
 #define WIRE_VERSION_MIN 17 /* MongoDB 6.0 */
+#define CODE_UNAUTHORIZED 13
+#define CODE_AUTHENTICATION_FAILED 18
 #define CODE_NAMESPACE_EXISTS 48
 #define CODE_ALREADY_SHARDED 23
 #define CODE_INDEX_NOT_FOUND 27
@@ -278,54 +280,115 @@ static void list_hosts(const mongoc_uri_t *uri, char hosts[HOSTS_SIZE])
         len += (size_t)snprintf(hosts + len, HOSTS_SIZE - len, "%s%s", len ? ", " : "", host->host_and_port);
 }
 
-/* What the only host says about itself, whatever its role: to tell why there is no primary. */
+/* The first host by itself: without a user, and whatever its replica set is called. NULL: there is none. */
+static mongoc_uri_t *first_host(const mongoc_uri_t *uri)
+{
+    const mongoc_host_list_t *host = mongoc_uri_get_hosts(uri);
+    mongoc_uri_t *only = host ? mongoc_uri_new_for_host_port(host->host, host->port) : NULL;
+    bson_iter_t at;
+
+    if (!only || !bson_iter_init(&at, mongoc_uri_get_options(uri)))
+        return only;
+    while (bson_iter_next(&at)) {
+        const char *name = bson_iter_key(&at);
+
+        if (BSON_ITER_HOLDS_UTF8(&at) && strcmp(name, MONGOC_URI_REPLICASET) != 0)
+            mongoc_uri_set_option_as_utf8(only, name, bson_iter_utf8(&at, NULL));
+        else if (BSON_ITER_HOLDS_BOOL(&at))
+            mongoc_uri_set_option_as_bool(only, name, bson_iter_bool(&at));
+        else if (BSON_ITER_HOLDS_INT32(&at))
+            mongoc_uri_set_option_as_int32(only, name, bson_iter_int32(&at));
+    }
+    mongoc_uri_set_option_as_bool(only, MONGOC_URI_DIRECTCONNECTION, true);
+    return only;
+}
+
+/* What the first host says about itself, whatever its role: to tell why there is no primary. */
 static bool ask_first_host(const struct mongo *m, bson_t *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     mongoc_read_prefs_t *any = mongoc_read_prefs_new(MONGOC_READ_NEAREST);
-    mongoc_uri_t *uri = mongoc_uri_copy(m->uri);
-    const mongoc_host_list_t *host = mongoc_uri_get_hosts(uri);
-    mongoc_client_t *client = NULL;
+    mongoc_uri_t *uri = first_host(m->uri);
+    mongoc_client_t *client = uri ? mongoc_client_new_from_uri(uri) : NULL;
     bool good = false;
 
     bson_init(reply);
     BSON_APPEND_INT32(&command, "hello", 1);
-    if (host && !host->next && mongoc_uri_set_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, true))
-        client = mongoc_client_new_from_uri(uri);
     if (client) {
         bson_destroy(reply);
         good = mongoc_client_command_simple(client, "admin", &command, any, reply, NULL);
         mongoc_client_destroy(client);
     }
-    mongoc_uri_destroy(uri);
+    if (uri)
+        mongoc_uri_destroy(uri);
     mongoc_read_prefs_destroy(any);
     return good;
 }
 
+static void explain_standalone(const char *hosts, char *message, size_t size)
+{
+    snprintf(message, size,
+             "The MongoDB server at %s is standalone, which has no change streams and no majority: start it with "
+             "--replSet rs0 and run rs.initiate() on it once, or point MONGODB_URI to a replica set or a sharded "
+             "cluster.", hosts);
+}
+
 static void explain_no_primary(const struct mongo *m, const bson_error_t *error, char *message, size_t size)
 {
+    const char *set = NULL, *wanted = mongoc_uri_get_replica_set(m->uri);
+    bool refused = error->code == MONGOC_ERROR_CLIENT_AUTHENTICATE || error->code == CODE_AUTHENTICATION_FAILED;
     char hosts[HOSTS_SIZE];
-    const char *set = NULL;
     AUTO_BSON reply;
     bool answers = ask_first_host(m, &reply);
 
     list_hosts(m->uri, hosts);
-    if (answers && bson_has_field(&reply, "isreplicaset"))
+    if (refused)
+        snprintf(message, size,
+                 "The MongoDB server at %s refuses the user or password of MONGODB_URI: %s.", hosts, error->message);
+    else if (answers && bson_has_field(&reply, "isreplicaset"))
         snprintf(message, size,
                  "The MongoDB server at %s was started with --replSet, but its replica set was never initiated: "
                  "run rs.initiate() on it once (mongosh --eval 'rs.initiate()').", hosts);
-    else if (answers && find_text(&reply, "setName", &set))
+    else if (answers && find_text(&reply, "setName", &set) && wanted && strcmp(wanted, set) != 0)
+        snprintf(message, size,
+                 "The MongoDB server at %s belongs to the replica set %s, not %s: set replicaSet=%s in MONGODB_URI.", hosts, set,
+                 wanted, set);
+    else if (set)
         snprintf(message, size,
                  "The MongoDB server at %s answers, but no primary of its replica set %s can be reached: %s. Check "
                  "rs.status(), and that the host names in rs.conf() can be reached from here.", hosts, set,
                  error->message);
-    else if (error->code == MONGOC_ERROR_CLIENT_AUTHENTICATE || error->code == 18)
-        snprintf(message, size,
-                 "The MongoDB server at %s refuses the user or password of MONGODB_URI: %s.", hosts, error->message);
+    else if (answers)
+        explain_standalone(hosts, message, size);
     else
         snprintf(message, size,
                  "No MongoDB server answers at %s: %s. Start one (scripts/run does, when MONGODB_URI is not set), or "
                  "point MONGODB_URI to a replica set that runs.", hosts, error->message);
+}
+
+/* Whether the user may read; one that needs none says hello to everybody. */
+static int check_access(struct session *session, const char *hosts, char *message, size_t size)
+{
+    const mongoc_uri_t *uri = session->mongo->uri;
+    const char *database = session->mongo->database, *user = mongoc_uri_get_username(uri);
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_error_t error = {0};
+    AUTO_BSON reply;
+
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_INT32(&command, "limit", 1);
+    BSON_APPEND_BOOL(&command, "singleBatch", true);
+    if (session_run_on(session, database, &command, &reply, &error) || error.code != CODE_UNAUTHORIZED)
+        return 0;
+    if (user || mongoc_uri_get_auth_mechanism(uri))
+        snprintf(message, size,
+                 "The user %s of MONGODB_URI may not read the database %s: grant it the role readWrite there.", user ? user : "(X.509)",
+                 database);
+    else
+        snprintf(message, size,
+                 "The MongoDB server at %s wants a user and a password, and MONGODB_URI has none: write "
+                 "mongodb://USER:PASSWORD@HOST/ with a user who has the role readWrite in the database %s.", hosts, database);
+    return -1;
 }
 
 int mongo_check(struct store *s, char *message, size_t size)
@@ -345,10 +408,7 @@ int mongo_check(struct store *s, char *message, size_t size)
         return -1;
     }
     if (!find_text(&reply, "setName", &text) && !session->mongo->sharded) {
-        snprintf(message, size,
-                 "The MongoDB server at %s is standalone, which has no change streams and no majority: start it with "
-                 "--replSet rs0 and run rs.initiate() on it once, or point MONGODB_URI to a replica set or a sharded "
-                 "cluster.", hosts);
+        explain_standalone(hosts, message, size);
         return -1;
     }
     if (!find_int(&reply, "maxWireVersion", &wire) || wire < WIRE_VERSION_MIN) {
@@ -357,7 +417,7 @@ int mongo_check(struct store *s, char *message, size_t size)
                  "MONGODB_URI to a newer one.", hosts, wire);
         return -1;
     }
-    return 0;
+    return check_access(session, hosts, message, size);
 }
 
 /* ---- preparing ---- */

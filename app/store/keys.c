@@ -17,7 +17,7 @@
 
 static const char *const role_names[] = {
     [ROLE_NONE] = "none", [ROLE_STOREFRONT] = "storefront", [ROLE_REPORTING] = "reporting", [ROLE_OPS] = "ops",
-    [ROLE_PUBLIC] = "public"};
+    [ROLE_PUBLIC] = "public", [ROLE_METRICS] = "metrics"};
 
 const char *role_name(enum role r)
 {

@@ -53,7 +53,7 @@ enum store_status mongo_see_all(struct store *s);
 bool mongo_is_away(struct mongo *m, int64_t ms);
 
 /* ---- keys ---- */
-enum role { ROLE_NONE, ROLE_STOREFRONT, ROLE_REPORTING, ROLE_OPS, ROLE_PUBLIC, ROLE_COUNT };
+enum role { ROLE_NONE, ROLE_STOREFRONT, ROLE_REPORTING, ROLE_OPS, ROLE_PUBLIC, ROLE_METRICS, ROLE_COUNT };
 const char *role_name(enum role r);
 enum role role_of_name(const char *name); /* ROLE_NONE: no such role */
 

@@ -58,7 +58,7 @@ class Machine(CleanRoot):
 
     def configure(self):
         """As an operator would: the database, and where nginx listens."""
-        (self.root / "etc/coupons/environment").write_text(f"MONGODB_URI={self.uri}\n")
+        (self.root / "etc/coupons/environment").write_text(f"MONGODB_URI={self.uri}\nCOUPONS_URL=http://127.0.0.1:{self.port}\n")
         config = self.root / "etc/coupons/coupond.ini"
         # Nobody is to be told `busy` because of other work of the machine; the site waits for some seconds longer.
         config.write_text(config.read_text() + "\n[mongodb]\ndatabase = packaged\n[worker]\nrequest_deadline_ms = 12000\n")
@@ -116,8 +116,8 @@ class Machine(CleanRoot):
         return (self.root / "var/lib/coupons/keys" / role).read_text().strip()
 
     def couponctl(self, *words):
-        return self.run("couponctl", "--config", "/etc/coupons/coupond.ini", "--url", f"http://127.0.0.1:{self.port}", *words, user="coupons",
-                        env={"COUPONS_VAR": "/var/lib/coupons", "MONGODB_URI": self.uri})
+        """By root, who says nothing of where things are."""
+        return self.run("couponctl", *words)
 
     def take_one(self):
         """A coupon, and the first of it."""
@@ -160,6 +160,10 @@ def test_the_package_brings_all_that_the_service_needs(machine):
     there.serve(there.undo)
     there.take_one()
     assert "one: ok" in there.couponctl("verify")
+    healthy = there.couponctl("doctor")
+    of_this_machine = {("warn", check) for check in ("database", "replicas", "majority", "disk", "libfcgi")}
+    assert {tuple(line.split()[:2]) for line in healthy.splitlines() if not line.startswith("ok")} <= of_this_machine, healthy
+    assert (there.root / "usr/share/doc/coupons/conf/MACHINES.md").is_file() and (there.root / "usr/share/coupons/grafana/coupons.json").is_file()
     for path in ("dashboard/chart.js", "docs/", "openapi.json", "problems/sold_out"):
         page = Http(there.port).get(f"/coupons/-/{path}", headers={"Accept-Encoding": "gzip"}).expect(200)
         assert page.header("Content-Encoding") == "gzip", path

@@ -11,7 +11,7 @@ from within import within
 
 ROLES = ("storefront", "reporting", "ops")
 S, R, O = ROLES
-P, SHOP = "public", "https://shop.example"  # of keys that are made for the test
+P, M, SHOP = "public", "metrics", "https://shop.example"  # of keys that are made for the test
 TRIES = 7
 NOBODY = frozenset({"nobody"})
 
@@ -22,6 +22,7 @@ MAY = {
     "counts": {R, O}, "ledger": {R, O}, "report": {R, O}, "report_several": {R, O}, "refusals": {R, O},
     "slots_list": {R, O}, "slots_add": {O}, "slots_retire": {O}, "slot_get": {R, O},
     "codes_import": {O}, "codes_export": {O}, "codes_list": {O}, "code_find": {O}, "code_get": {O}, "code_retire": {O},
+    "codes_retire": {O}, "codes_issue": {O},
     "redemption_take": {S, O}, "redemption_list": {S, R, O}, "redemption_batch": {S, O}, "redemption_check": {S, O, P},
     "redemption_get": {S, R, O}, "redemption_receipt": {S, R, O}, "redemption_reserve": {S, O}, "redemption_redeem": {S, O},
     "redemption_cancel": {S, O}, "redemption_reverse": {S, O}, "redemption_adjust": {S, O},
@@ -31,7 +32,7 @@ MAY = {
     "webhook_list": {O}, "webhook_create": {O}, "webhook_get": {O}, "webhook_change": {O}, "webhook_delete": {O},
     "webhook_rotate": {O}, "webhook_deliveries": {O}, "webhook_redeliver": {O}, "webhook_test": {O}, "key_list": {O},
     "health": NOBODY, "ready": NOBODY, "problem": NOBODY, "openapi": NOBODY, "receipt_keys": {S, R, O},
-    "metrics": {O},
+    "metrics": {O, M},
 }
 
 
@@ -52,7 +53,7 @@ def revoked(stack):
 @pytest.fixture(scope="module")
 def keys(stack):
     """{role: key} of all roles."""
-    return {**{role: stack.key(role) for role in ROLES}, P: stack.new_key(P, "--origin", SHOP)}
+    return {**{role: stack.key(role) for role in ROLES}, P: stack.new_key(P, "--origin", SHOP), M: stack.new_key(M)}
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def test_the_key_is_asked_for_once_and_kept_for_the_tab(board, page):
     page.type("API key", "cpn_wrong" + Keys.ENTER)
     page.sees("does not know this key")
     page.type("API key", board.key("storefront") + Keys.ENTER)
-    page.sees("This is a storefront's key")
+    page.sees("This key is of another role")
     page.shot("key")
     page.type("API key", board.key("ops") + Keys.ENTER)
     page.sees("There are no coupons yet", "ops key")

@@ -19,7 +19,7 @@ from client import Http, HttpOverSocket
 from ports import free_port
 from stack import BUILD, ROOT, SLOW_DATABASE, wait_until
 
-PROGRAMS = ["usr/bin/couponctl", "usr/bin/coupons-pregenerate", "usr/sbin/coupond", "usr/lib/coupons/first-keys"]
+PROGRAMS = ["usr/bin/couponctl", "usr/lib/coupons/couponctl", "usr/bin/coupons-pregenerate", "usr/sbin/coupond", "usr/lib/coupons/first-keys"]
 
 
 def install(**where):
@@ -40,8 +40,10 @@ def test_a_package_has_its_files_and_names_no_place_of_the_build(tmp_path):
             "usr/lib/systemd/system/coupond@.service", "usr/lib/sysusers.d/coupons.conf", "usr/lib/tmpfiles.d/coupons.conf",
             "usr/share/bash-completion/completions/couponctl", "usr/share/man/man1/couponctl.1", "usr/share/man/man8/coupond.8",
             "usr/share/coupons/pages/docs/openapi.json.gz", "usr/share/coupons/pages/dashboard/chart.js",
-            "usr/share/coupons/pages/problems/sold_out.html", "usr/share/coupons/nginx/balancer.conf"} <= set(there), there
-    for name in set(there) - {"usr/bin/couponctl", "usr/sbin/coupond"}:
+            "usr/share/coupons/pages/problems/sold_out.html", "usr/share/coupons/nginx/balancer.conf", "usr/share/coupons/prometheus/coupons-alerts.yml",
+            "usr/share/coupons/grafana/coupons.json", "usr/share/doc/coupons/README.md", "usr/share/doc/coupons/conf/SECURITY.md",
+            "usr/share/doc/coupons/conf/MACHINES.md", "usr/share/doc/coupons/openapi.json"} <= set(there), there
+    for name in set(there) - {"usr/lib/coupons/couponctl", "usr/sbin/coupond"}:
         content = (tmp_path / name).read_bytes()
         assert bytes(ROOT) not in content and bytes(tmp_path) not in content, name
     for name in PROGRAMS:
@@ -103,6 +105,7 @@ def test_the_load_balancer_of_the_example_speaks_tls_on_both_sides(tmp_path):
     """In one nginx with a front's site, which believes it."""
     front, balancer, etc, run, usr = free_port(), free_port(), tmp_path / "etc", tmp_path / "run", tmp_path / "usr"
     install(PREFIX=str(usr), SYSCONFDIR=str(etc), LOCALSTATEDIR=str(tmp_path / "var"), RUNSTATEDIR=str(run), BALANCER="127.0.0.1 ::1",
+            SERVER_NAME="localhost coupons.internal",
             LISTEN=f"127.0.0.1:{front}", METRICS=f"127.0.0.1:{free_port()}")
     ssl_of = tmp_path / "ssl"
     for place in (ssl_of, run, tmp_path / "var/log/nginx", etc / "nginx/sites-enabled"):
@@ -124,9 +127,15 @@ def test_the_load_balancer_of_the_example_speaks_tls_on_both_sides(tmp_path):
     text = example("balancer.conf", balancer).replace(str(usr / "share/coupons/nginx/tls.conf"), f"{tmp_path}/tls-balancer.conf")
     assert "https://coupons_fronts" in text
     (etc / "nginx/sites-enabled/balancer").write_text(re.sub(r"10\.0\.0\.\d+:443", f"127.0.0.1:{front}", text))
+    (etc / "nginx/sites-enabled/hardening").write_text(re.sub(r"listen 80\b", f"listen 127.0.0.1:{free_port()}", example("hardening.conf", balancer)))
     user = "user root;\n" if os.geteuid() == 0 else ""
     (etc / "nginx/nginx.conf").write_text(NGINX.format(user=user, run=run, var=tmp_path / "var", etc=etc, other=free_port()))
     trusting = ssl.create_default_context(cafile=ssl_of / "fullchain.pem")
+
+    def refused_elsewhere():
+        """By another name, nothing is answered."""
+        with pytest.raises((urllib.error.URLError, ssl.SSLError)):
+            urllib.request.urlopen(f"https://127.0.0.1:{balancer}/", context=ssl._create_unverified_context())
 
     def asked():
         """Something that the front's nginx has as a file."""
@@ -142,6 +151,7 @@ def test_the_load_balancer_of_the_example_speaks_tls_on_both_sides(tmp_path):
     try:
         headers, body = asked()
         assert body["openapi"] == "3.1.0" and headers.get_all("Strict-Transport-Security") == ["max-age=63072000"], headers
+        refused_elsewhere()
         # Not the name that the fronts' certificate has: nothing is sent.
         (etc / "nginx/sites-enabled/balancer").write_text((etc / "nginx/sites-enabled/balancer").read_text().replace("coupons.internal", "another"))
         subprocess.run([*nginx, "-s", "reload"], check=True, capture_output=True)
@@ -160,15 +170,17 @@ class Installed:
         self.usr, self.etc, self.var, self.run = (root / name for name in ("usr", "etc", "var", "run"))
         install(PREFIX=str(self.usr), SYSCONFDIR=str(self.etc), LOCALSTATEDIR=str(self.var), RUNSTATEDIR=str(self.run),
                 LISTEN=f"127.0.0.1:{self.port}")
-        (self.etc / "coupons/environment").write_text(f"MONGODB_URI={uri}\n")
+        (self.etc / "coupons/environment").write_text(f"MONGODB_URI=mongodb://elsewhere/\nMONGODB_URI=\"{uri}\"\n")
         config = self.etc / "coupons/coupond.ini"
         # nginx waits for 15 s
         config.write_text(f"{config.read_text()}\n{SLOW_DATABASE}database = installed\n[worker]\nrequest_deadline_ms = 12000\n")
         self.unit = (self.usr / "lib/systemd/system/coupond@.service").read_text().replace("%i", "blue")
         group = grp.getgrgid(os.getegid()).gr_name
         self.unit = self.unit.replace("socket_group=www-data", f"socket_group={group}")
-        self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **dict(
-            line.split("=", 1) for line in self.of_unit("Environment") + (self.etc / "coupons/environment").read_text().splitlines())}
+        with (self.etc / "coupons/environment").open("a") as file:
+            file.write(f"# where the site listens\n COUPONS_URL = 'http://127.0.0.1:{self.port}' \n")
+        self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "MONGODB_URI": uri,
+                            **dict(line.split("=", 1) for line in self.of_unit("Environment"))}
         for place in (self.run / "coupond-blue", self.var / "lib/coupons", self.var / "log/coupons", self.var / "log/nginx"):
             place.mkdir(parents=True)
         self.metrics = self.run / "coupons/metrics"
@@ -211,7 +223,8 @@ class Installed:
         return subprocess.run(list(map(str, words)), env=self.environment, cwd="/", text=True, capture_output=True)
 
     def couponctl(self, *words):
-        done = self.call(self.usr / "bin/couponctl", "--config", self.etc / "coupons/coupond.ini", "--url", f"http://127.0.0.1:{self.port}", *words)
+        """As an operator calls it: without a setting in the environment."""
+        done = subprocess.run([self.usr / "bin/couponctl", *words], env={"PATH": "/usr/bin:/bin"}, cwd="/", text=True, capture_output=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -243,6 +256,7 @@ def test_the_installed_service_serves(installed):
     taken = installed.client("storefront").post("/coupons/one/redemptions?receipt=true", {"user": "u"}, idempotency_key="k").ok(201)
     assert taken["receipt"] and installed.client("reporting").get("/coupons/one/counts").ok()["redeemed"] == 1
     assert "one: ok" in installed.couponctl("verify")
+    assert not re.search(r"^fail", installed.couponctl("doctor"), re.M)
     for path in ("dashboard/", "dashboard/app.js", "dashboard/chart.js", "docs/", "openapi.json", "problems/sold_out"):
         page = Http(installed.port).get(f"/coupons/-/{path}", headers={"Accept-Encoding": "gzip"}).expect(200)
         assert page.header("Content-Encoding") == "gzip", path

@@ -63,6 +63,24 @@ static void what_is_kept_takes_the_place_of_what_was_there(void **state)
     assert_int_equal(s.st_mode & 0777, 0600);
 }
 
+static void what_root_replaces_stays_its_owner_s(void **state)
+{
+    struct new_file f;
+    struct stat s;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_true(new_file_open(&f, path));
+    assert_true(new_file_keep(&f));
+    assert_int_equal(chown(path, 980, 981), 0);
+    assert_true(new_file_open(&f, path));
+    assert_true(new_file_keep(&f));
+    assert_int_equal(stat(path, &s), 0);
+    assert_int_equal(s.st_uid, 980);
+    assert_int_equal(s.st_gid, 981);
+}
+
 static void what_is_dropped_changes_nothing(void **state)
 {
     struct new_file f;
@@ -128,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_kept_takes_the_place_of_what_was_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_root_replaces_stays_its_owner_s, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_dropped_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_write_is_seen_at_the_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_place_that_is_none_is_told, set_up, tear_down),

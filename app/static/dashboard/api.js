@@ -196,7 +196,7 @@ export async function signIn(key) {
     if (problem.status === 401) return "The service does not know this key, or it was revoked or has expired.";
     if (problem.status === 403 && problem.detail.startsWith("This key ")) return problem.detail;
     if (problem.status === 403)
-      return "This is a storefront's key. The dashboard needs one of the role reporting (to view) or ops (to change).";
+      return "This key is of another role. The dashboard needs one of the role reporting (to view) or ops (to change).";
     return `${problem.message}. ${problem.detail}`;
   }
   /* Only ops may look at codes, also at one that is not there: so this says which of the two it is. */
