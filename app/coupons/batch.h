@@ -53,7 +53,7 @@ struct head {
 };
 
 /* Its fields, except those stored in the batch itself: seq, at, version and hash. See record.h. In in_line, h is the head.
- * X(kind, member, name, in_line, stored, when, place, told) */
+ * X(kind, member, name, in_line, stored, when, place, reported) */
 #define HEAD_TOTALS_FIELDS(X)                                                                                         \
     X(INT, archived,        "archived",        h->archived,        "archived",        IF_SET, 13, 15)                 \
     X(INT, discount_minor,  "discount_minor",  true,               "discount",        ALWAYS, 7,  8)                  \
@@ -223,7 +223,7 @@ static inline bool entry_from_differs(const struct entry *e)
     return e->from && e->from_n != e->n;
 }
 
-/* Its fields, except those in who[]. See record.h. In in_line, e is the entry. `count` and `key` have a second row: in a wish they are
+/* Its fields, except those in who[]. See record.h. In in_line, e is the entry. `count` and `key` have a second row: in a request they are
  * stored under other names. X(kind, member, has, name, in_line, stored, when, place), APART(kind, member, has, name, in_line, stored) */
 #define ENTRY_FIELDS(X, APART)                                                                                                     \
     X(CHARS,          alias,             HAS_USER,              "alias",          true,                  "a",          ALWAYS, 4)  \

@@ -1108,10 +1108,10 @@ static void add_slots(struct decision *d, struct job_progress *job, int64_t step
     apply_to_job(d, job, e);
 }
 
-void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out)
+void decide_create(struct decision *d, const struct coupon *next, const struct slot_request *request, struct outcome *out)
 {
-    static const struct wish nothing;
-    const struct wish *w = wish ? wish : &nothing;
+    static const struct slot_request nothing;
+    const struct slot_request *w = request ? request : &nothing;
     struct entry *e;
 
     *out = (struct outcome){.result = CPN_OK};

@@ -176,18 +176,18 @@ void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, stru
 void decide_erase(struct decision *d, struct user_state *u, struct outcome *out);
 
 /* Slots requested with a new coupon. Stored in the entry that defines it. */
-struct wish {
+struct slot_request {
     const char *key;             /* Idempotency-Key, or NULL */
     int64_t slots;               /* 0: none */
     struct job_progress *job;    /* the job that will make them; NULL: they are made at once */
 };
 #define KEY_OF_COUPON "" /* in place of the alias, for key_hash() */
 
-/* Create the coupon (COUPON_EXISTS if it exists or did; wish NULL: none), or change it: VERSION_CHANGED unless its version is
+/* Create the coupon (COUPON_EXISTS if it exists or did; request NULL: none), or change it: VERSION_CHANGED unless its version is
  * expected_version, then FIELD_FIXED (out->detail is the pointer; also if too many shared codes are in use), CAP_BELOW_TAKEN,
  * CODES_WOULD_RETIRE. Sets the version. Lowering cap.total makes free slots due for retirement, in lane 0; such as have codes only if the
  * caller said so: retire. */
-void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out);
+void decide_create(struct decision *d, const struct coupon *next, const struct slot_request *request, struct outcome *out);
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, bool retire, struct outcome *out);
 /* Delete it; COUPON_IN_USE if it ever had a redemption. */
 void decide_delete(struct decision *d, struct outcome *out);

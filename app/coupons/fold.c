@@ -673,8 +673,8 @@ static const char *head_difference(const struct head *want, const struct head *h
         const char *name;
         size_t offset;
     } rows[] = {
-#define TOTAL(kind, member, name, in_line, stored, when, place, told) [told] = {name, offsetof(struct head, member)},
-#define DAY(kind, member, name, in_line, stored, when, place, told) [told] = {"day." name, offsetof(struct head, member)},
+#define TOTAL(kind, member, name, in_line, stored, when, place, reported) [reported] = {name, offsetof(struct head, member)},
+#define DAY(kind, member, name, in_line, stored, when, place, reported) [reported] = {"day." name, offsetof(struct head, member)},
         [0] = {"version", offsetof(struct head, version)},
         HEAD_TOTALS_FIELDS(TOTAL)
         HEAD_DAY_FIELDS(DAY)

@@ -14,7 +14,7 @@
  *          when      the document has it ALWAYS, or IF_SET: unless it is 0 or NULL
  *          place     in the document, from 0; must never change. A new field gets the next one. Without this column the document has the
  *                    order of the list
- *          told      the order in which differences are reported. Without this column that of the list
+ *          reported      the order in which differences are reported. Without this column that of the list
  */
 #ifndef COUPONS_RECORD_H
 #define COUPONS_RECORD_H

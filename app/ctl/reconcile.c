@@ -27,7 +27,7 @@
 #include "verify/scan.h"
 
 #define NAMES_MOST 5
-#define MENDS_MOST 1000
+#define REWRITES_MOST 1000
 
 const struct argp_option ctl_reconcile_options[] = {
     {"apply", OPT_APPLY, NULL, 0, "Make the changes (default: only report them)", 0},
@@ -62,8 +62,8 @@ struct reconcile {
     int64_t lane;                  /* the current one */
     struct head tail;              /* of the lane replayed last */
     struct coupon *definition;     /* from lane 0's ledger; NULL: none */
-    struct mend mends[MENDS_MOST]; /* pending; what they point to stays until they are done */
-    size_t mend_count, sent, done;
+    struct rewrite rewrites[REWRITES_MOST]; /* pending; what they point to stays until they are done */
+    size_t rewrite_count, sent, done;
     enum store_status status;      /* of doing them */
     struct arena arena;            /* the definition's */
     struct arena codes;            /* of pending repairs */
@@ -230,27 +230,27 @@ static void flush(struct reconcile *v, struct store_time *when)
     int tries = 0;
     size_t done = 0;
 
-    if (v->status != STORE_OK || !v->mend_count)
+    if (v->status != STORE_OK || !v->rewrite_count)
         return;
     do {
         done = 0; /* after a failure, start over */
-        v->status = mongo_mend(v->db.session, v->mends, v->mend_count, &done, when);
+        v->status = mongo_rewrite(v->db.session, v->rewrites, v->rewrite_count, &done, when);
     } while (scan_again(v->status, &tries));
-    v->sent += v->mend_count;
+    v->sent += v->rewrite_count;
     v->done += done;
-    v->mend_count = 0;
+    v->rewrite_count = 0;
     arena_reset(&v->codes);
 }
 
-static void mend(struct reconcile *v, struct mend m)
+static void rewrite(struct reconcile *v, struct rewrite m)
 {
     if (!v->apply)
         return;
     m.guarded = v->online;
     if (!m.coupon)
         m.coupon = v->scan.coupon;
-    v->mends[v->mend_count++] = m;
-    if (v->mend_count == MENDS_MOST)
+    v->rewrites[v->rewrite_count++] = m;
+    if (v->rewrite_count == REWRITES_MOST)
         flush(v, NULL);
 }
 
@@ -269,14 +269,14 @@ static void take_repair(void *context, const struct repair *p)
 {
     struct reconcile *v = context;
     enum view_of of = view_of(p->what);
-    struct mend m = {.remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq, .lane = v->lane, .b = p->b,
+    struct rewrite m = {.remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq, .lane = v->lane, .b = p->b,
                      .quarter_ms = p->quarter_ms, .bucket = p->bucket, .definition = p->definition, .seq = p->seq,
                      .created_ms = p->created_ms, .changed_ms = p->changed_ms, .alias = p->erasing, .term_key = &v->scan.term_key};
 
     if (of == OF_LEDGER)
-        m.kind = p->index ? MEND_INDEX : MEND_ERASING;
+        m.kind = p->index ? REWRITE_INDEX : REWRITE_ERASING;
     else
-        m.kind = of == OF_BUCKETS ? MEND_BUCKET : of == OF_COUPONS ? MEND_COUPON : MEND_TOTALS;
+        m.kind = of == OF_BUCKETS ? REWRITE_BUCKET : of == OF_COUPONS ? REWRITE_COUPON : REWRITE_TOTALS;
     if (p->totals) {
         m.lane = p->totals->lane;
         m.counts = p->totals->counts;
@@ -284,7 +284,7 @@ static void take_repair(void *context, const struct repair *p)
         m.seq = p->totals->seq;
     }
     note(v, of, p->fault, p->where);
-    mend(v, m);
+    rewrite(v, m);
 }
 
 /* Contradictions within the ledger are for verify to report. */
@@ -314,7 +314,7 @@ static enum store_status reconcile_mark(struct reconcile *v, const struct replay
     snprintf(where, sizeof where, v->lane ? "totals of lane %" PRId64 : "totals", v->lane);
     note(v, OF_MARKS, fault, where);
     keeps = found.readable && found.seq <= tail->seq;
-    mend(v, (struct mend){.kind = MEND_MARK, .lane = v->lane, .seq = keeps ? found.seq : tail->seq,
+    rewrite(v, (struct rewrite){.kind = REWRITE_MARK, .lane = v->lane, .seq = keeps ? found.seq : tail->seq,
                           .at_ms = keeps ? r->mark_ms : tail->at_ms});
     flush(v, NULL);
     return v->status;
@@ -332,7 +332,7 @@ static void note_ended(void *context, const struct lane_ends *ends)
         return;
     snprintf(where, sizeof where, v->lane ? "checkpoint of lane %" PRId64 : "checkpoint", v->lane);
     note(v, OF_LANES, fault, where);
-    mend(v, (struct mend){.kind = MEND_CHECKPOINT, .lane = v->lane, .checkpoint = &c,
+    rewrite(v, (struct rewrite){.kind = REWRITE_CHECKPOINT, .lane = v->lane, .checkpoint = &c,
                           .found_seq = ends->found.readable ? ends->found.checkpoint.seq : -1});
     flush(v, NULL);
 }
@@ -375,16 +375,16 @@ static void take_code(void *context, const struct code_finding *f)
 {
     static const struct {
         enum fault fault;
-        enum mend_kind kind;
+        enum rewrite_kind kind;
     } rows[] = {
         [CODE_INVALID] = {FAULT_NONE, 0},
         [CODE_DOUBLE] = {FAULT_NONE, 0},
-        [LOOK_UP_MISSING] = {FAULT_MISSING, MEND_LOOK_UP},
-        [LOOK_UP_DIFFERENT] = {FAULT_DIFFERENT, MEND_LOOK_UP},
-        [LOOK_UP_STALE] = {FAULT_SUPERFLUOUS, MEND_LOOK_UP},
-        [LOOK_UP_ODD] = {FAULT_NONE, 0},
-        [DIRECTORY_MISSING] = {FAULT_MISSING, MEND_DIRECTORY},
-        [DIRECTORY_DIFFERENT] = {FAULT_DIFFERENT, MEND_DIRECTORY},
+        [LOOK_UP_MISSING] = {FAULT_MISSING, REWRITE_LOOK_UP},
+        [LOOK_UP_DIFFERENT] = {FAULT_DIFFERENT, REWRITE_LOOK_UP},
+        [LOOK_UP_STALE] = {FAULT_SUPERFLUOUS, REWRITE_LOOK_UP},
+        [LOOK_UP_WRONG] = {FAULT_NONE, 0},
+        [DIRECTORY_MISSING] = {FAULT_MISSING, REWRITE_DIRECTORY},
+        [DIRECTORY_DIFFERENT] = {FAULT_DIFFERENT, REWRITE_DIRECTORY},
         [DIRECTORY_FOREIGN] = {FAULT_NONE, 0}, /* two coupons may have it: nobody knows which is wrong */
     };
     struct reconcile *v = context;
@@ -393,13 +393,13 @@ static void take_code(void *context, const struct code_finding *f)
     if (f->fault == LOOK_UP_STALE && v->online) /* harmless, and a job may be about to remove it */
         return;
     if (!rows[f->fault].fault) {
-        v->kept += f->fault == LOOK_UP_ODD;
-        v->lost += f->fault != LOOK_UP_ODD;
+        v->kept += f->fault == LOOK_UP_WRONG;
+        v->lost += f->fault != LOOK_UP_WRONG;
         return;
     }
-    snprintf(where, sizeof where, "%sslot %" PRId64, rows[f->fault].kind == MEND_DIRECTORY ? "directory, " : "", f->n);
+    snprintf(where, sizeof where, "%sslot %" PRId64, rows[f->fault].kind == REWRITE_DIRECTORY ? "directory, " : "", f->n);
     note(v, OF_CODES, rows[f->fault].fault, where);
-    mend(v, (struct mend){.kind = rows[f->fault].kind, .remove = f->fault == LOOK_UP_STALE,
+    rewrite(v, (struct rewrite){.kind = rows[f->fault].kind, .remove = f->fault == LOOK_UP_STALE,
                           .found_seq = rows[f->fault].fault == FAULT_MISSING ? -1 : f->other,
                           .code = v->apply ? arena_strdup(&v->codes, f->code) : NULL, .n = f->n, .w = f->w});
 }
@@ -476,7 +476,7 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     v->scan.coupon = coupon;
     v->definition = NULL;
     v->changes = v->lost = v->broken = v->kept = 0;
-    v->sent = v->done = v->mend_count = 0;
+    v->sent = v->done = v->rewrite_count = 0;
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);

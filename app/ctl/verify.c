@@ -277,7 +277,7 @@ static void tell_code(void *context, const struct code_finding *f)
         [LOOK_UP_MISSING] = {"look-up", "one", "none"},
         [LOOK_UP_DIFFERENT] = {"look-up", "of this slot", "of slot "},
         [LOOK_UP_STALE] = {"look-up", "of a code that the slot has", "of another code"},
-        [LOOK_UP_ODD] = {"look-up", "as the service writes it", "another"},
+        [LOOK_UP_WRONG] = {"look-up", "as the service writes it", "another"},
         [DIRECTORY_MISSING] = {"directory", "this coupon", "nothing"},
         [DIRECTORY_DIFFERENT] = {"directory", "this slot", "slot "},
         [DIRECTORY_FOREIGN] = {"directory", "this coupon", "coupon "},

@@ -57,9 +57,9 @@ static void generate(struct lane_work *p, struct op *op)
 
 static void create(struct lane_work *p, struct op *op)
 {
-    const struct wish wish = {.key = op->key, .slots = op->count, .job = op->working_job};
+    const struct slot_request request = {.key = op->key, .slots = op->count, .job = op->working_job};
 
-    decide_create(&p->d, op->definition, &wish, &op->outcome);
+    decide_create(&p->d, op->definition, &request, &op->outcome);
 }
 
 /* True: decided. False: ask again. */
@@ -238,10 +238,10 @@ static void fill_answer(struct lane_work *p, struct op *op)
  * follow lane 0 get its tombstone, too. */
 static void tell_definition(const struct decision *d, struct op *op)
 {
-    bool told = op->kind == OP_HEAD || op->kind == OP_DELETE ? d->coupon != NULL
+    bool has_coupon = op->kind == OP_HEAD || op->kind == OP_DELETE ? d->coupon != NULL
                                                              : decide_exists(d) && op->kind != OP_TAKE && op->kind != OP_STEP;
 
-    op->coupon_now = told ? coupon_copy(d->coupon, op->arena) : NULL;
+    op->coupon_now = has_coupon ? coupon_copy(d->coupon, op->arena) : NULL;
 }
 
 static void note_change(const struct lane_work *p, struct op *op, size_t before)

@@ -47,18 +47,18 @@ static bool is_first(struct trial *t, const char *normal)
 
 /* ---- chunks ---- */
 
-static enum row_fate fate_of(struct trial *t, const struct code_draft *code)
+static enum row_outcome outcome_of(struct trial *t, const struct code_draft *code)
 {
     if (code->announced)
-        return FATE_IN_COUPON;
+        return ROW_IN_COUPON;
     if (code->elsewhere)
-        return FATE_ELSEWHERE;
+        return ROW_ELSEWHERE;
     if (!is_first(t, code->normal))
-        return FATE_IN_FILE;
+        return ROW_IN_FILE;
     if (t->room == 0)
-        return FATE_BEYOND;
+        return ROW_BEYOND;
     t->room--;
-    return FATE_IMPORTED;
+    return ROW_IMPORTED;
 }
 
 /* Read the chunk's codes into a. codes NULL: count them. */
@@ -93,10 +93,10 @@ static void judge(struct trial *t, const struct upload_chunk *chunk, const struc
         if (!row.wrong && !code_normalise(row.value, (enum codes_match)t->coupon->codes.match, normal))
             row.wrong = MANIFEST_NO_CODE;
         if (row.wrong) {
-            manifest_row(&counts, &bad, &row, FATE_INVALID, NULL);
+            manifest_row(&counts, &bad, &row, ROW_INVALID, NULL);
             continue;
         }
-        manifest_row(&counts, &bad, &row, fate_of(t, codes), codes->owner);
+        manifest_row(&counts, &bad, &row, outcome_of(t, codes), codes->owner);
         codes++;
     }
     counts.bad = bad.data;

@@ -15,14 +15,14 @@
 static const struct {
     const char *kind, *reason; /* of a bad row; kind NULL: not bad; reason NULL: the row has its own */
     size_t count;              /* its counter's offset in struct upload_chunk; 0: none */
-} fates[FATE_COUNT] = {
-    [FATE_NEW] = {NULL, NULL, 0},
-    [FATE_IMPORTED] = {NULL, NULL, offsetof(struct upload_chunk, new_codes)},
-    [FATE_BEYOND] = {NULL, NULL, 0},
-    [FATE_IN_FILE] = {"duplicate", "an earlier row has this code", offsetof(struct upload_chunk, duplicates_in_file)},
-    [FATE_IN_COUPON] = {"duplicate", "the coupon has this code", offsetof(struct upload_chunk, duplicates_in_coupon)},
-    [FATE_ELSEWHERE] = {"duplicate", NULL, offsetof(struct upload_chunk, duplicates_in_coupon)},
-    [FATE_INVALID] = {"invalid", NULL, offsetof(struct upload_chunk, invalid)},
+} outcomes[ROW_COUNT] = {
+    [ROW_NEW] = {NULL, NULL, 0},
+    [ROW_IMPORTED] = {NULL, NULL, offsetof(struct upload_chunk, new_codes)},
+    [ROW_BEYOND] = {NULL, NULL, 0},
+    [ROW_IN_FILE] = {"duplicate", "an earlier row has this code", offsetof(struct upload_chunk, duplicates_in_file)},
+    [ROW_IN_COUPON] = {"duplicate", "the coupon has this code", offsetof(struct upload_chunk, duplicates_in_coupon)},
+    [ROW_ELSEWHERE] = {"duplicate", NULL, offsetof(struct upload_chunk, duplicates_in_coupon)},
+    [ROW_INVALID] = {"invalid", NULL, offsetof(struct upload_chunk, invalid)},
 };
 
 void manifest_put_row(struct buf *bad, const struct code_row *row, const char *kind, const char *reason)
@@ -35,18 +35,18 @@ void manifest_put_row(struct buf *bad, const struct code_row *row, const char *k
     buf_putc(bad, '\n');
 }
 
-void manifest_row(struct upload_chunk *chunk, struct buf *bad, const struct code_row *row, enum row_fate fate, const char *owner)
+void manifest_row(struct upload_chunk *chunk, struct buf *bad, const struct code_row *row, enum row_outcome outcome, const char *owner)
 {
     char elsewhere[REASON_SIZE];
 
     chunk->rows++;
-    if (fates[fate].count)
-        ++*(int64_t *)(void *)((char *)chunk + fates[fate].count);
-    if (fate == FATE_ELSEWHERE)
+    if (outcomes[outcome].count)
+        ++*(int64_t *)(void *)((char *)chunk + outcomes[outcome].count);
+    if (outcome == ROW_ELSEWHERE)
         snprintf(elsewhere, sizeof elsewhere, "coupon %s has this code", owner);
-    if (fates[fate].kind)
-        manifest_put_row(bad, row, fates[fate].kind,
-                         fate == FATE_INVALID ? row->wrong : fate == FATE_ELSEWHERE ? elsewhere : fates[fate].reason);
+    if (outcomes[outcome].kind)
+        manifest_put_row(bad, row, outcomes[outcome].kind,
+                         outcome == ROW_INVALID ? row->wrong : outcome == ROW_ELSEWHERE ? elsewhere : outcomes[outcome].reason);
 }
 
 void manifest_add_row(struct manifest *m, const char *at, const char *end)

@@ -17,15 +17,15 @@
 #define MANIFEST_BAD_MOST 100
 #define MANIFEST_NO_CODE "only spaces and dashes" /* of a row of which the look-up form leaves nothing */
 
-enum row_fate {
-    FATE_NEW,
-    FATE_IMPORTED,
-    FATE_BEYOND, /* beyond the cap */
-    FATE_IN_FILE,
-    FATE_IN_COUPON,
-    FATE_ELSEWHERE,
-    FATE_INVALID,
-    FATE_COUNT
+enum row_outcome {
+    ROW_NEW,
+    ROW_IMPORTED,
+    ROW_BEYOND, /* beyond the cap */
+    ROW_IN_FILE,
+    ROW_IN_COUPON,
+    ROW_ELSEWHERE,
+    ROW_INVALID,
+    ROW_COUNT
 };
 
 struct manifest {
@@ -34,9 +34,9 @@ struct manifest {
     int64_t bad_count;
 };
 
-/* Count a row of a chunk, and add it to its bad ones if it is one. Of row: line, text, and of FATE_INVALID wrong. owner: the coupon of
- * FATE_ELSEWHERE. */
-void manifest_row(struct upload_chunk *chunk, struct buf *bad, const struct code_row *row, enum row_fate fate, const char *owner);
+/* Count a row of a chunk, and add it to its bad ones if it is one. Of row: line, text, and of ROW_INVALID wrong. owner: the coupon of
+ * ROW_ELSEWHERE. */
+void manifest_row(struct upload_chunk *chunk, struct buf *bad, const struct code_row *row, enum row_outcome outcome, const char *owner);
 
 /* Append a bad row's line. */
 void manifest_put_row(struct buf *bad, const struct code_row *row, const char *kind, const char *reason);

@@ -41,7 +41,7 @@ struct group {
     struct op_list queue;
     int64_t noted_lanes;  /* `lanes`, as last noted */
     bool queued, running; /* waiting for a thread; has one */
-    bool poked;           /* few slots are left */
+    bool few;           /* few slots are left */
     struct mono not_before; /* earliest time to check that again */
     struct group *prev, *next; /* in `queue` or `kept` */
     bool kept;
@@ -538,7 +538,7 @@ static void do_op(struct group *g, struct op *op)
 }
 
 /* Do what came in; look for what the rest lack; check for low stock. */
-static void work(struct group *g, struct op_list *queue, bool poked)
+static void work(struct group *g, struct op_list *queue, bool few)
 {
     struct lanes *s = g->all;
     struct mono not_before;
@@ -555,7 +555,7 @@ static void work(struct group *g, struct op_list *queue, bool poked)
         look_around(g);
     while (atomic_load(&s->stopping) && (op = op_list_take(&g->lacking)))
         busy(s, op);
-    if (!poked)
+    if (!few)
         return;
     g->asker.until = mono_add_ms(mono_now(), LOOK_MS);
     raise_events(g, g->coupon, g->lanes, &raised);
@@ -590,9 +590,9 @@ static bool has_ops(const struct group *g)
     return g->queue.count || g->lacking.count;
 }
 
-static bool pokes_now(const struct group *g, struct mono now)
+static bool few_now(const struct group *g, struct mono now)
 {
-    return g->poked && !mono_before(now, g->not_before);
+    return g->few && !mono_before(now, g->not_before);
 }
 
 static void take_from_kept(struct lanes *s, struct group *g)
@@ -605,7 +605,7 @@ static void take_from_kept(struct lanes *s, struct group *g)
 /* Queue it, if there is something to do. */
 static void queue_group(struct lanes *s, struct group *g)
 {
-    if (g->queued || g->running || (!has_ops(g) && !g->poked))
+    if (g->queued || g->running || (!has_ops(g) && !g->few))
         return;
     if (g->kept)
         take_from_kept(s, g);
@@ -647,7 +647,7 @@ static struct group *next_group(struct lanes *s)
     struct group *g;
 
     DL_FOREACH(s->queue, g) {
-        if (has_ops(g) || (pokes_now(g, now) && !s->stop)) { // cppcheck-suppress uninitvar
+        if (has_ops(g) || (few_now(g, now) && !s->stop)) { // cppcheck-suppress uninitvar
             DL_DELETE(s->queue, g);
             g->queued = false;
             g->running = true;
@@ -689,7 +689,7 @@ static void *lanes_main(void *argument)
     struct lanes *s = argument;
     struct op_list queue;
     struct group *g;
-    bool poked;
+    bool few;
 
     pthread_mutex_lock(&s->lock);
     while ((g = next_group(s)) || !s->stop) {
@@ -701,10 +701,10 @@ static void *lanes_main(void *argument)
         queue = g->queue;
         g->queue = (struct op_list){0};
         g->lanes = g->noted_lanes;
-        poked = pokes_now(g, mono_now());
-        g->poked = g->poked && !poked;
+        few = few_now(g, mono_now());
+        g->few = g->few && !few;
         pthread_mutex_unlock(&s->lock);
-        work(g, &queue, poked);
+        work(g, &queue, few);
         pthread_mutex_lock(&s->lock);
         g->running = false;
         queue_group(s, g);
@@ -788,21 +788,21 @@ static void submit(struct lanes *s, struct op *op, int64_t lanes)
         op_list_add(&g->queue, op);
         queue_group(s, g);
         if (g->queued)
-            pthread_cond_signal(&s->some); /* it may have been queued for a poke not due yet */
+            pthread_cond_signal(&s->some); /* it may have been queued for events that are not due yet */
     }
     pthread_mutex_unlock(&s->lock);
     if (stop)
         busy(s, op);
 }
 
-void lanes_poke(struct multilane *multilane, const char *coupon, int64_t lanes)
+void lanes_note_few(struct multilane *multilane, const char *coupon, int64_t lanes)
 {
     struct lanes *s = lanes_of(multilane);
     struct group *g;
 
     pthread_mutex_lock(&s->lock);
     g = find_group(s, coupon, lanes);
-    g->poked = true;
+    g->few = true;
     queue_group(s, g);
     pthread_mutex_unlock(&s->lock);
 }
@@ -912,7 +912,7 @@ static void committed(struct multilane *multilane, const struct lane *l)
     confirmed(multilane, l);
     if (policy_of(d)->slots && (head_takings(&l->tail) > 0 || awaits_first_slots(l)) &&
         head_free(&l->tail) <= decide_low_mark(d))
-        lanes_poke(multilane, l->coupon, d->lanes);
+        lanes_note_few(multilane, l->coupon, d->lanes);
 }
 
 static void lacks(struct multilane *multilane, struct op *op)

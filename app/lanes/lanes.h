@@ -17,7 +17,7 @@ multilane_start lanes_start;
 
 /* For tests, beside the hooks: */
 /* The slots of the coupon with this many lanes are running low: raise events if due. */
-void lanes_poke(struct multilane *multilane, const char *coupon, int64_t lanes);
+void lanes_note_few(struct multilane *multilane, const char *coupon, int64_t lanes);
 #define LANES_KEPT_MOST 1024
 /* Idle coupons that are remembered, to save queries: at most LANES_KEPT_MOST. */
 int lanes_kept(struct multilane *multilane);

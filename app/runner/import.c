@@ -32,7 +32,7 @@ struct sheet {
     struct row *rows;
     size_t row_count;
     struct code_draft *codes;
-    enum row_fate *fates; /* of the codes */
+    enum row_outcome *outcomes; /* of the codes */
     size_t code_count;
     struct code_draft *fresh; /* the new ones among them */
     size_t *fresh_code;       /* their indexes */
@@ -66,7 +66,7 @@ static void read_sheet(struct work *w, struct sheet *s, const struct upload_chun
 
     *s = (struct sheet){.rows = arena_array(&w->arena, most, sizeof *s->rows),
                         .codes = arena_array(&w->arena, most, sizeof *s->codes),
-                        .fates = arena_array(&w->arena, most, sizeof *s->fates),
+                        .outcomes = arena_array(&w->arena, most, sizeof *s->outcomes),
                         .fresh = arena_array(&w->arena, most, sizeof *s->fresh),
                         .fresh_code = arena_array(&w->arena, most, sizeof *s->fresh_code)};
     code_rows_begin(&rows, chunk->text, chunk->len, chunk->first_line,
@@ -75,16 +75,16 @@ static void read_sheet(struct work *w, struct sheet *s, const struct upload_chun
         take_row(w, s, &row);
 }
 
-/* ---- the fates of its codes ---- */
+/* ---- the outcomes of its codes ---- */
 
-static enum row_fate fate_of(const struct code_draft *c)
+static enum row_outcome outcome_of(const struct code_draft *c)
 {
     if (c->announced && c->by_this_job)
-        return c->by_this_row ? FATE_IMPORTED : FATE_IN_FILE;
-    return c->announced ? FATE_IN_COUPON : c->elsewhere ? FATE_ELSEWHERE : FATE_NEW;
+        return c->by_this_row ? ROW_IMPORTED : ROW_IN_FILE;
+    return c->announced ? ROW_IN_COUPON : c->elsewhere ? ROW_ELSEWHERE : ROW_NEW;
 }
 
-/* Set the fates of s's codes by what the database knows of them, and gather the new ones. */
+/* Set the outcomes of s's codes by what the database knows of them, and gather the new ones. */
 static enum ending look(struct work *w, struct sheet *s)
 {
     bool *doubled = arena_array(&w->arena, s->code_count + 1, sizeof *doubled);
@@ -95,10 +95,10 @@ static enum ending look(struct work *w, struct sheet *s)
     codes_doubled(s->codes, s->code_count, doubled);
     s->fresh_count = 0;
     for (size_t i = 0; i < s->code_count; i++) {
-        s->fates[i] = fate_of(&s->codes[i]);
-        if (s->fates[i] == FATE_NEW && doubled[i])
-            s->fates[i] = FATE_IN_FILE;
-        if (s->fates[i] != FATE_NEW)
+        s->outcomes[i] = outcome_of(&s->codes[i]);
+        if (s->outcomes[i] == ROW_NEW && doubled[i])
+            s->outcomes[i] = ROW_IN_FILE;
+        if (s->outcomes[i] != ROW_NEW)
             continue;
         s->fresh[s->fresh_count] = s->codes[i];
         s->fresh_code[s->fresh_count++] = i;
@@ -113,7 +113,7 @@ static void take_out(struct sheet *s, size_t count)
 
     for (size_t i = 0; i < s->fresh_count; i++) {
         if (i < count && s->fresh[i].elsewhere) {
-            s->fates[s->fresh_code[i]] = FATE_ELSEWHERE;
+            s->outcomes[s->fresh_code[i]] = ROW_ELSEWHERE;
             s->codes[s->fresh_code[i]] = s->fresh[i];
             continue;
         }
@@ -126,7 +126,7 @@ static void take_out(struct sheet *s, size_t count)
 static void settle_fresh(struct sheet *s, size_t made)
 {
     for (size_t i = 0; i < s->fresh_count; i++)
-        s->fates[s->fresh_code[i]] = i < made ? FATE_IMPORTED : FATE_BEYOND;
+        s->outcomes[s->fresh_code[i]] = i < made ? ROW_IMPORTED : ROW_BEYOND;
 }
 
 /* How many new codes fit below the cap. */
@@ -174,7 +174,7 @@ static void count_fates(const struct sheet *s, struct upload_chunk *chunk, struc
         const struct row *row = &s->rows[i];
         const struct code_row as_read = {.line = row->line, .text = row->text, .text_len = row->text_len, .wrong = row->wrong};
 
-        manifest_row(chunk, bad, &as_read, row->wrong ? FATE_INVALID : s->fates[row->code],
+        manifest_row(chunk, bad, &as_read, row->wrong ? ROW_INVALID : s->outcomes[row->code],
                      row->wrong ? NULL : s->codes[row->code].owner);
     }
 }

@@ -77,7 +77,7 @@ bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int6
 
 /* ---- batches ---- */
 
-#define HEAD(kind, member, name, in_line, stored, when, place, told) [place] = ROW(head, kind, member, 0, stored, when),
+#define HEAD(kind, member, name, in_line, stored, when, place, reported) [place] = ROW(head, kind, member, 0, stored, when),
 #define ENTRY(kind, member, has, name, in_line, stored, when, place) [place] = ROW(entry, kind, member, has, stored, when),
 static const struct bson_field totals_rows[] = {HEAD_TOTALS_FIELDS(HEAD)};
 static const struct bson_field day_rows[] = {HEAD_DAY_FIELDS(HEAD)};

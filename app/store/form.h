@@ -43,7 +43,7 @@ const char *form_of_checkpoint(const bson_t *doc, const struct checkpoint *c);
 /* The first member of another collection's document that is not in the table. */
 const char *form_unknown(const bson_t *doc, const char *collection);
 
-/* True if mongo_mend() writes this member of a batch. */
+/* True if mongo_rewrite() writes this member of a batch. */
 bool form_is_index(const char *member);
 
 #endif

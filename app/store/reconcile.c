@@ -114,7 +114,7 @@ static bool stored_batch_row(const bson_t *doc, void *context)
         return false;
     *item = (struct stored_batch){.batch = b};
     if (!b->left)
-        item->odd = arena_strdup(&b->arena, form_of_batch(doc, b, list->key));
+        item->wrong = arena_strdup(&b->arena, form_of_batch(doc, b, list->key));
     item->erasing_readable = get_erasing(doc, item);
     list->count++;
     return true;
@@ -153,7 +153,7 @@ static bool stored_checkpoint_row(const bson_t *doc, void *context)
     r->out->is_there = true;
     r->out->readable = codec_checkpoint_get(doc, r->arena, &r->out->checkpoint);
     if (r->out->readable)
-        r->out->odd = arena_strdup(r->arena, form_of_checkpoint(doc, &r->out->checkpoint));
+        r->out->wrong = arena_strdup(r->arena, form_of_checkpoint(doc, &r->out->checkpoint));
     else
         r->out->checkpoint = (struct checkpoint){0};
     return true;
@@ -197,7 +197,7 @@ static bool bucket_row(const bson_t *doc, void *context)
     if (!codec_id_int(doc, "b", &coupon, &item->b) || item->b < 0)
         return true;
     item->readable = codec_bucket_get(doc, &item->bucket);
-    item->odd = item->readable ? arena_strdup(list->arena, form_of_bucket(doc, &item->bucket)) : NULL;
+    item->wrong = item->readable ? arena_strdup(list->arena, form_of_bucket(doc, &item->bucket)) : NULL;
     list->count++;
     return true;
 }
@@ -234,7 +234,7 @@ static bool codes_row(const bson_t *doc, void *context)
         return true;
     if (!find_int(doc, "w", &item.w) || !code_bucket_get(doc, codes))
         memset(codes, 0, sizeof codes);
-    item.odd = arena_strdup(list->arena, form_unknown(doc, "code_buckets"));
+    item.wrong = arena_strdup(list->arena, form_unknown(doc, "code_buckets"));
     for (int i = 0; i < BUCKET_SLOTS; i++)
         item.codes[i] = arena_strdup(list->arena, codes[i]);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
@@ -268,7 +268,7 @@ static bool coupon_row(const bson_t *doc, void *context)
     r->out->is_there = true;
     r->out->definition = codec_coupon_get(doc, r->arena, &r->out->seq);
     if (r->out->definition)
-        r->out->odd = arena_strdup(r->arena, form_of_coupon(doc, r->out->definition, r->out->seq, &r->out->changed_ms));
+        r->out->wrong = arena_strdup(r->arena, form_of_coupon(doc, r->out->definition, r->out->seq, &r->out->changed_ms));
     if (!find_time(doc, "created", &r->out->created_ms))
         r->out->created_ms = -1;
     if (!find_time(doc, "remains", &r->out->remains_ms))
@@ -386,9 +386,9 @@ static bool look_up_row(const bson_t *doc, void *context)
         return true;
     item.code = arena_strdup(list->arena, code);
     item.is_there = true;
-    item.odd = arena_strdup(list->arena, form_unknown(doc, "codes"));
-    if (!item.odd && strcmp(coupon, DIRECTORY_OF_CODES) != 0 && bson_has_field(doc, "o"))
-        item.odd = "o"; /* only the service's have an owner */
+    item.wrong = arena_strdup(list->arena, form_unknown(doc, "codes"));
+    if (!item.wrong && strcmp(coupon, DIRECTORY_OF_CODES) != 0 && bson_has_field(doc, "o"))
+        item.wrong = "o"; /* only the service's have an owner */
     if (!find_int(doc, "n", &item.n))
         item.n = -1;
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
@@ -580,17 +580,17 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
 /* ---- writing ---- */
 
-static void bucket_id(bson_t *doc, const struct mend *m)
+static void bucket_id(bson_t *doc, const struct rewrite *m)
 {
     codec_bucket_id(doc, "_id", m->coupon, m->b);
 }
 
-static void coupon_id(bson_t *doc, const struct mend *m)
+static void coupon_id(bson_t *doc, const struct rewrite *m)
 {
     BSON_APPEND_UTF8(doc, "_id", m->coupon);
 }
 
-static void totals_id(bson_t *doc, const struct mend *m)
+static void totals_id(bson_t *doc, const struct rewrite *m)
 {
     bson_t id;
 
@@ -601,23 +601,23 @@ static void totals_id(bson_t *doc, const struct mend *m)
     bson_append_document_end(doc, &id);
 }
 
-static void lane_id(bson_t *doc, const struct mend *m)
+static void lane_id(bson_t *doc, const struct rewrite *m)
 {
     codec_lane_id(doc, "_id", m->coupon, m->lane);
 }
 
-static void look_up_id(bson_t *doc, const struct mend *m)
+static void look_up_id(bson_t *doc, const struct rewrite *m)
 {
     codes_put_id(doc, "_id", m->coupon, m->code);
 }
 
-static void directory_id(bson_t *doc, const struct mend *m)
+static void directory_id(bson_t *doc, const struct rewrite *m)
 {
     codes_put_id(doc, "_id", DIRECTORY, m->code);
 }
 
 /* Also where the id names the batch: only if that erases the alias. */
-static void erasing_id(bson_t *doc, const struct mend *m)
+static void erasing_id(bson_t *doc, const struct rewrite *m)
 {
     bson_t entries, entry;
 
@@ -630,12 +630,12 @@ static void erasing_id(bson_t *doc, const struct mend *m)
     bson_append_document_end(doc, &entries);
 }
 
-static void set_erasing(bson_t *set, const struct mend *m)
+static void set_erasing(bson_t *set, const struct rewrite *m)
 {
     BSON_APPEND_UTF8(set, "erasing", m->alias);
 }
 
-static void set_checkpoint(bson_t *set, const struct mend *m)
+static void set_checkpoint(bson_t *set, const struct rewrite *m)
 {
     bson_t view;
 
@@ -644,7 +644,7 @@ static void set_checkpoint(bson_t *set, const struct mend *m)
     bson_append_document_end(set, &view);
 }
 
-static void set_bucket(bson_t *set, const struct mend *m)
+static void set_bucket(bson_t *set, const struct rewrite *m)
 {
     bson_t view;
 
@@ -653,7 +653,7 @@ static void set_bucket(bson_t *set, const struct mend *m)
     bson_append_document_end(set, &view);
 }
 
-static void set_coupon(bson_t *set, const struct mend *m)
+static void set_coupon(bson_t *set, const struct rewrite *m)
 {
     bson_t view;
 
@@ -663,7 +663,7 @@ static void set_coupon(bson_t *set, const struct mend *m)
     bson_append_document_end(set, &view);
 }
 
-static void set_totals(bson_t *set, const struct mend *m)
+static void set_totals(bson_t *set, const struct rewrite *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
     bson_fields_write(set, report_members, report_members_count, 0, m->counts);
@@ -671,7 +671,7 @@ static void set_totals(bson_t *set, const struct mend *m)
         codec_by_code_put(set, m->by, true);
 }
 
-static void set_mark(bson_t *set, const struct mend *m)
+static void set_mark(bson_t *set, const struct rewrite *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
     if (m->at_ms)
@@ -680,39 +680,39 @@ static void set_mark(bson_t *set, const struct mend *m)
         BSON_APPEND_NULL(set, "at"); /* the stored time may be a later batch's */
 }
 
-static void set_look_up(bson_t *set, const struct mend *m)
+static void set_look_up(bson_t *set, const struct rewrite *m)
 {
     put_int(set, "n", m->n);
     put_int(set, "w", m->w);
 }
 
-static void set_directory(bson_t *set, const struct mend *m)
+static void set_directory(bson_t *set, const struct rewrite *m)
 {
     BSON_APPEND_UTF8(set, "o", m->coupon);
     put_int(set, "n", m->n);
     put_int(set, "w", m->w);
 }
 
-static const struct mend_row {
+static const struct rewrite_row {
     const char *collection;
-    void (*put_id)(bson_t *doc, const struct mend *m);
-    void (*put_set)(bson_t *set, const struct mend *m);
+    void (*put_id)(bson_t *doc, const struct rewrite *m);
+    void (*put_set)(bson_t *set, const struct rewrite *m);
     const char *guard; /* the field that must still be found_seq */
     const char *operator; /* NULL: $set */
-} mend_rows[MEND_KIND_COUNT] = {
-    [MEND_BUCKET] = {"buckets", bucket_id, set_bucket, "view.seq", NULL},
-    [MEND_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq", NULL},
-    [MEND_CHECKPOINT] = {"lanes", lane_id, set_checkpoint, "view.seq", NULL},
-    [MEND_TOTALS] = {"totals", totals_id, set_totals, "seq", NULL},
-    [MEND_MARK] = {"marks", lane_id, set_mark, "seq", NULL},
-    [MEND_LOOK_UP] = {"codes", look_up_id, set_look_up, "n", NULL},
-    [MEND_DIRECTORY] = {"codes", directory_id, set_directory, "n", NULL},
-    [MEND_ERASING] = {"ledger", erasing_id, set_erasing, NULL, "$addToSet"},
+} rewrite_rows[REWRITE_KIND_COUNT] = {
+    [REWRITE_BUCKET] = {"buckets", bucket_id, set_bucket, "view.seq", NULL},
+    [REWRITE_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq", NULL},
+    [REWRITE_CHECKPOINT] = {"lanes", lane_id, set_checkpoint, "view.seq", NULL},
+    [REWRITE_TOTALS] = {"totals", totals_id, set_totals, "seq", NULL},
+    [REWRITE_MARK] = {"marks", lane_id, set_mark, "seq", NULL},
+    [REWRITE_LOOK_UP] = {"codes", look_up_id, set_look_up, "n", NULL},
+    [REWRITE_DIRECTORY] = {"codes", directory_id, set_directory, "n", NULL},
+    [REWRITE_ERASING] = {"ledger", erasing_id, set_erasing, NULL, "$addToSet"},
 };
 
-static void put_filter(bson_t *parent, const struct mend *m)
+static void put_filter(bson_t *parent, const struct rewrite *m)
 {
-    const struct mend_row *row = &mend_rows[m->kind];
+    const struct rewrite_row *row = &rewrite_rows[m->kind];
     bson_t filter, none;
 
     BSON_APPEND_DOCUMENT_BEGIN(parent, "q", &filter);
@@ -727,9 +727,9 @@ static void put_filter(bson_t *parent, const struct mend *m)
     bson_append_document_end(parent, &filter);
 }
 
-static void put_update(bson_t *update, const struct mend *m)
+static void put_update(bson_t *update, const struct rewrite *m)
 {
-    const struct mend_row *row = &mend_rows[m->kind];
+    const struct rewrite_row *row = &rewrite_rows[m->kind];
     bson_t sub, set;
 
     put_filter(update, m);
@@ -737,7 +737,7 @@ static void put_update(bson_t *update, const struct mend *m)
     bson_append_document_begin(&sub, row->operator ? row->operator : "$set", -1, &set);
     row->put_set(&set, m);
     bson_append_document_end(&sub, &set);
-    if (m->kind == MEND_COUPON) {
+    if (m->kind == REWRITE_COUPON) {
         BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &set);
         BSON_APPEND_INT32(&set, "cleaned", 1);
         bson_append_document_end(&sub, &set);
@@ -747,14 +747,14 @@ static void put_update(bson_t *update, const struct mend *m)
     BSON_APPEND_BOOL(update, "upsert", row->guard && (!m->guarded || m->found_seq < 0));
 }
 
-static void put_delete(bson_t *one, const struct mend *m)
+static void put_delete(bson_t *one, const struct rewrite *m)
 {
     put_filter(one, m);
     BSON_APPEND_INT32(one, "limit", 1);
 }
 
 /* Send one command for those of one kind, removals or not, from *next on, as many as fit. */
-static enum store_status send_some(struct session *session, enum mend_kind kind, bool remove, const struct mend *mends,
+static enum store_status send_some(struct session *session, enum rewrite_kind kind, bool remove, const struct rewrite *rewrites,
                                    size_t count, size_t *next, size_t *done, struct store_time *when)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -764,11 +764,11 @@ static enum store_status send_some(struct session *session, enum mend_kind kind,
     int64_t index, code;
     bson_iter_t errors;
 
-    bson_append_utf8(&command, remove ? "delete" : "update", 6, mend_rows[kind].collection, -1);
+    bson_append_utf8(&command, remove ? "delete" : "update", 6, rewrite_rows[kind].collection, -1);
     session_write_options(session, &command);
     bson_append_array_begin(&command, remove ? "deletes" : "updates", 7, &list);
     for (; *next < count && sent < CODES_PER_COMMAND && list.len < COMMAND_BYTES_MAX; ++*next) {
-        const struct mend *m = &mends[*next];
+        const struct rewrite *m = &rewrites[*next];
 
         if (m->kind != kind || m->remove != remove)
             continue;
@@ -798,7 +798,7 @@ static enum store_status send_some(struct session *session, enum mend_kind kind,
 static const char *const index_from[] = {"who", "part", "terms", "due"}; /* what it is made from, and what is written */
 
 struct indexing {
-    const struct mend *mend;
+    const struct rewrite *rewrite;
     bson_t update; /* empty: nothing is to be changed */
 };
 
@@ -809,12 +809,12 @@ static bool indexing_row(const bson_t *doc, void *context)
     struct batch *b = codec_batch_get(doc);
     bson_t q, u, set, unset, one;
     bson_iter_t it;
-    const char *odd;
+    const char *wrong;
 
     if (!b)
         return false;
-    odd = form_of_batch(doc, b, x->mend->term_key);
-    if (!odd || !form_is_index(odd)) {
+    wrong = form_of_batch(doc, b, x->rewrite->term_key);
+    if (!wrong || !form_is_index(wrong)) {
         batch_free(b);
         return true;
     }
@@ -832,7 +832,7 @@ static bool indexing_row(const bson_t *doc, void *context)
     BSON_APPEND_DOCUMENT_BEGIN(&x->update, "u", &u);
     BSON_APPEND_DOCUMENT_BEGIN(&u, "$set", &set);
     put_int(&set, "part", term_part(b->coupon));
-    codec_terms_put(&set, b, x->mend->term_key);
+    codec_terms_put(&set, b, x->rewrite->term_key);
     codec_due_put(&set, b);
     bson_init(&unset);
     for (size_t i = 2; i < sizeof index_from / sizeof *index_from; i++)
@@ -847,10 +847,10 @@ static bool indexing_row(const bson_t *doc, void *context)
     return true;
 }
 
-static enum store_status mend_index(struct session *session, const struct mend *m, size_t *done, struct store_time *when)
+static enum store_status rewrite_index(struct session *session, const struct rewrite *m, size_t *done, struct store_time *when)
 {
     AUTO_BSON command = BSON_INITIALIZER, find = BSON_INITIALIZER;
-    struct indexing x = {.mend = m};
+    struct indexing x = {.rewrite = m};
     enum store_status status;
     bson_t filter, list;
 
@@ -876,24 +876,24 @@ static enum store_status mend_index(struct session *session, const struct mend *
                 reply_time(&reply, when);
         }
     } else if (status == STORE_OK) {
-        ++*done; /* somebody else has mended it */
+        ++*done; /* somebody else has repaired it */
     }
     bson_destroy(&x.update);
     return status;
 }
 
-enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t count, size_t *done,
+enum store_status mongo_rewrite(struct store *s, const struct rewrite *rewrites, size_t count, size_t *done,
                              struct store_time *when)
 {
     enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < count && status == STORE_OK; i++)
-        if (mends[i].kind == MEND_INDEX)
-            status = mend_index(session_of(s), &mends[i], done, when);
-    for (int kind = 0; kind < MEND_INDEX; kind++)
+        if (rewrites[i].kind == REWRITE_INDEX)
+            status = rewrite_index(session_of(s), &rewrites[i], done, when);
+    for (int kind = 0; kind < REWRITE_INDEX; kind++)
         for (int write = 0; write < 2; write++)
             for (size_t next = 0; next < count && status == STORE_OK;)
-                status = send_some(session_of(s), (enum mend_kind)kind, !write, mends, count, &next, done, when);
+                status = send_some(session_of(s), (enum rewrite_kind)kind, !write, rewrites, count, &next, done, when);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /*
  * store/reconcile.h -- reads documents as stored, good or bad, and overwrites what follows from the ledger: for verify and reconcile.
  *
- * Reading  is lenient: an unreadable document is handed out as such, with its _id. `odd` is the first member that is not as the others, or
+ * Reading  is lenient: an unreadable document is handed out as such, with its _id. `wrong` is the first member that is not as others, or
  *          the table of members, say (form.h); in the arena, NULL: none
  * Writing  sets a view whole, whatever is stored, unlike the service, which only replaces older views. guarded: only if the stored one is
  *          still what was read. Of a batch only what is not hashed is written: its index (part, terms, due), and only if the batch is still
@@ -24,7 +24,7 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
 /* A batch, and what is stored with it but not hashed. */
 struct stored_batch {
     struct batch *batch; /* the caller's to free; the rest is in its arena */
-    const char *odd;
+    const char *wrong;
     const char **erasing; /* aliases */
     size_t erasing_count;
     bool erasing_readable;
@@ -37,7 +37,7 @@ enum store_status mongo_stored_batches(struct store *s, const char *coupon, int6
 struct stored_checkpoint {
     bool is_there, readable;
     struct checkpoint checkpoint;
-    const char *odd;
+    const char *wrong;
 };
 enum store_status mongo_stored_checkpoint(struct store *s, const char *coupon, int64_t lane, struct arena *a,
                                           struct stored_checkpoint *out);
@@ -46,7 +46,7 @@ struct stored_bucket {
     int64_t b;
     bool readable;
     struct bucket bucket; /* the caller's to release, if readable */
-    const char *odd;
+    const char *wrong;
 };
 /* From number `from` on, ascending, into items[most]. */
 enum store_status mongo_stored_buckets(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
@@ -56,7 +56,7 @@ struct stored_codes {
     int64_t b;
     int64_t w; /* by which write: see store/codes.h */
     const char *codes[BUCKET_SLOTS]; /* all NULL if unreadable */
-    const char *odd;
+    const char *wrong;
 };
 enum store_status mongo_stored_codes(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
                                      struct stored_codes **items, size_t *count);
@@ -67,7 +67,7 @@ struct stored_coupon {
     int64_t seq;
     int64_t created_ms; /* -1: none */
     int64_t changed_ms; /* -1: none */
-    const char *odd;
+    const char *wrong;
     int64_t remains_ms; /* until when the _ids of its removed documents stay; 0: there are none */
 };
 enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struct arena *a, struct stored_coupon *out);
@@ -90,7 +90,7 @@ struct stored_look_up {
     const char *code;
     int64_t n;         /* -1: none, or unreadable */
     bool is_there;
-    const char *odd;   /* only by mongo_stored_look_ups_from() */
+    const char *wrong;   /* only by mongo_stored_look_ups_from() */
     const char *owner; /* in the service's: the coupon; NULL: none */
 };
 /* Fill in the look-ups of these codes. */
@@ -114,15 +114,15 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
                                     const char **id);
 
 /* ---- writing ---- */
-enum mend_kind {
-    MEND_BUCKET, MEND_COUPON, MEND_CHECKPOINT, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY,
-    MEND_ERASING, /* list the alias in batch seq, which erases it */
-    MEND_INDEX,   /* part, terms and due of batch seq */
-    MEND_KIND_COUNT
+enum rewrite_kind {
+    REWRITE_BUCKET, REWRITE_COUPON, REWRITE_CHECKPOINT, REWRITE_TOTALS, REWRITE_MARK, REWRITE_LOOK_UP, REWRITE_DIRECTORY,
+    REWRITE_ERASING, /* list the alias in batch seq, which erases it */
+    REWRITE_INDEX,   /* part, terms and due of batch seq */
+    REWRITE_KIND_COUNT
 };
 
-struct mend {
-    enum mend_kind kind;
+struct rewrite {
+    enum rewrite_kind kind;
     const char *coupon;
     bool remove;       /* otherwise write */
     bool guarded;      /* only if the stored seq (of look-ups: n) is found_seq (-1: only if there is none) */
@@ -145,7 +145,7 @@ struct mend {
 };
 /* Carry them out with majority, in any order. *done grows by the number carried out (a guard may stop others); *when, if not NULL, is not
  * earlier than any of them. */
-enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t count, size_t *done,
+enum store_status mongo_rewrite(struct store *s, const struct rewrite *rewrites, size_t count, size_t *done,
                              struct store_time *when);
 /* Remove all that the views' collections have of a coupon without a ledger. */
 enum store_status mongo_remove_views(struct store *s, const char *coupon);

@@ -50,7 +50,7 @@ enum store_status server_facts(struct store *s, struct server_facts *facts)
     AUTO_BSON hello;
     AUTO_BSON build;
     AUTO_BSON stats;
-    bool told = greet(session, &hello);
+    bool greeted = greet(session, &hello);
     bool built = ask(session, "admin", "buildInfo", &build);
     bson_t hosts, compressors;
 
@@ -66,7 +66,7 @@ enum store_status server_facts(struct store *s, struct server_facts *facts)
         facts->disk_total = whole_number(&stats, "fsTotalSize");
         facts->disk_used = whole_number(&stats, "fsUsedSize");
     }
-    return told && built ? STORE_OK : STORE_FAILED;
+    return greeted && built ? STORE_OK : STORE_FAILED;
 }
 
 /* Run an insert or delete of the document {_id: id} in the collection schema. */
@@ -141,8 +141,8 @@ static bool is_as_told(const bson_t *doc, const char *name, const char *json)
     if (!json || !find_document(doc, name, &stored))
         return !json && !bson_has_field(doc, name);
 
-    AUTO_BCON told = bson_new_from_json((const uint8_t *)json, -1, NULL);
-    return told && same_document(&stored, told);
+    AUTO_BCON listed = bson_new_from_json((const uint8_t *)json, -1, NULL);
+    return listed && same_document(&stored, listed);
 }
 
 struct wanted {

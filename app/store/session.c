@@ -327,7 +327,7 @@ struct store_time session_seen(const struct session *session)
 
     if (session->session)
         mongoc_client_session_get_operation_time(session->session, &when.seconds, &when.increment);
-    return store_time_later(when, session->told);
+    return store_time_later(when, session->passed_on);
 }
 
 struct store_time session_seen_of(const struct store *s)
@@ -339,7 +339,7 @@ void session_saw(struct store *s, struct store_time when)
 {
     struct session *session = session_of(s);
 
-    session->told = store_time_later(session->told, when);
+    session->passed_on = store_time_later(session->passed_on, when);
 }
 
 static void put_concern(const struct session *session, bson_t *command, const char *level)

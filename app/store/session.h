@@ -52,7 +52,7 @@ struct session {
     mongoc_client_session_t *session; /* NULL until the first command */
     bson_t *options;                  /* {sessionId} */
     struct feed *hearing;             /* NULL until the first hear() */
-    struct store_time told;           /* by session_saw() */
+    struct store_time passed_on;      /* by session_saw() */
     uint32_t code;                    /* of the last command that failed */
     uint32_t number;                  /* random */
     struct name_key name_key;         /* valid if has_name_key */
@@ -152,7 +152,7 @@ enum store_status session_read_joined(struct session *session, const char *colle
         }                                                                                                              \
     } while (0)
 
-/* What this session has seen: the operation time of its last read or write, or of what it was told of since by session_saw(). A majority
+/* What this session has seen: the operation time of its last read or write, or what session_saw() has passed on since. A majority
  * read not before it misses nothing of that, also from another primary. Zero: nothing yet. */
 struct store_time session_seen(const struct session *session);
 struct store_time session_seen_of(const struct store *s);

@@ -3,7 +3,7 @@
  * against a fake with seeded faults.
  *
  * Shape    struct store: one thread's session. Every call blocks
- * Reads    see only what a majority has, and at least all that this session has read and written, or was told of by saw()
+ * Reads    see only what a majority has, and at least all that this session has read and written, or saw() has passed on
  * Writes   are acknowledged by a majority, journalled
  * Errors   STORE_FAILED: the database gave no proper answer; repeat reads, for append see there. A call with several reads fails if any of
  *          them does, and each has its own status: STORE_UNREADABLE if only its own document is at fault

@@ -18,7 +18,7 @@ struct field {
 #define BUCKET(kind, member, ...) FIELD(bucket, kind, member),
 #define SLOT(kind, member, ...) FIELD(slot, kind, member),
 #define REPORT_COUNT(member) FIELD(report_counts, INT, member),
-#define HEAD(kind, member, name, in_line, stored, when, place, told) [told] = FIELD(head, kind, member),
+#define HEAD(kind, member, name, in_line, stored, when, place, reported) [reported] = FIELD(head, kind, member),
 static const struct field bucket_fields[] = {BUCKET_FIELDS(BUCKET, BUCKET)};
 static const struct field slot_fields[] = {SLOT_FIELDS(SLOT, SLOT)};
 static const struct field count_fields[] = {REPORT_COUNTS_FIELDS(REPORT_COUNT)};

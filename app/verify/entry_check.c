@@ -130,7 +130,7 @@ static void check_holder(const struct at_slot *at, const struct slot *slot, uint
 }
 
 /* Codes are not reported: they are worth money. */
-static void check_code(const struct at_slot *at, const struct shelf *s)
+static void check_code(const struct at_slot *at, const struct bucket_state *s)
 {
     const struct coupon *c = at->replay->definition;
     const struct entry *e = at->entry;
@@ -146,7 +146,7 @@ static void check_code(const struct at_slot *at, const struct shelf *s)
         slot_drift(at, "code", "the slot's", "another");
 }
 
-void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, const struct entry *e, int64_t n)
+void check_slot(struct replay *r, const struct bucket_state *s, const struct batch *b, const struct entry *e, int64_t n)
 {
     const struct slot *slot = &s->bucket.slots[n % BUCKET_SLOTS];
     const struct at_slot at = {r, b, e, n};

@@ -7,7 +7,7 @@
 #include "coupons/job_progress.h"
 #include "verify/replay_state.h"
 
-void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, const struct entry *e, int64_t n);
+void check_slot(struct replay *r, const struct bucket_state *s, const struct batch *b, const struct entry *e, int64_t n);
 void check_user(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e);
 /* progress: that of e's job. */
 void check_job(struct replay *r, const struct job_progress *progress, const struct batch *b, const struct entry *e);

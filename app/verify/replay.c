@@ -35,7 +35,7 @@ struct replay *replay_new(const struct part *part, drift_fn *report, void *conte
     return r;
 }
 
-static void free_shelf(struct shelf *s)
+static void free_bucket_state(struct bucket_state *s)
 {
     bucket_release(&s->bucket);
     if (s->view)
@@ -47,13 +47,13 @@ static void free_shelf(struct shelf *s)
 
 void replay_free(struct replay *r)
 {
-    struct shelf *s, *next_shelf;
+    struct bucket_state *s, *next_state;
     struct job_row *job, *next_job;
 
-    for (s = r->shelves; s; s = next_shelf) {
-        next_shelf = s->hh.next;
-        HASH_DELETE(hh, r->shelves, s);
-        free_shelf(s);
+    for (s = r->bucket_states; s; s = next_state) {
+        next_state = s->hh.next;
+        HASH_DELETE(hh, r->bucket_states, s);
+        free_bucket_state(s);
     }
     for (job = r->jobs; job; job = next_job) {
         next_job = job->hh.next;
@@ -101,7 +101,7 @@ void replay_nameless(struct replay *r)
 /* ---- entries: buckets ---- */
 
 /* fold_bucket() takes a whole batch: to fold one entry, make it a batch of one that is always newer. */
-static void fold_one(struct shelf *s, const struct batch *b, const struct entry *e)
+static void fold_one(struct bucket_state *s, const struct batch *b, const struct entry *e)
 {
     struct batch one = *b;
 
@@ -114,7 +114,7 @@ static void fold_one(struct shelf *s, const struct batch *b, const struct entry 
 
 static void replay_slot(struct replay *r, const struct batch *b, const struct entry *e)
 {
-    struct shelf *s = replay_shelf_of(r, bucket_of(e->n));
+    struct bucket_state *s = replay_bucket_of(r, bucket_of(e->n));
     int i = (int)(e->n % BUCKET_SLOTS);
     uint64_t bit = UINT64_C(1) << i;
 
@@ -128,7 +128,7 @@ static void replay_slot(struct replay *r, const struct batch *b, const struct en
 }
 
 /* Retire slots within one bucket. */
-static void replay_range_in(struct replay *r, struct shelf *s, const struct batch *b, const struct entry *e)
+static void replay_range_in(struct replay *r, struct bucket_state *s, const struct batch *b, const struct entry *e)
 {
     int64_t first = s->b * BUCKET_SLOTS, end = first + BUCKET_SLOTS;
 
@@ -168,7 +168,7 @@ static void replay_range(struct replay *r, const struct batch *b, const struct e
     if (end > part_end_bucket(&r->part))
         end = part_end_bucket(&r->part);
     for (; first < end; first++)
-        replay_range_in(r, replay_shelf_of(r, first), b, e);
+        replay_range_in(r, replay_bucket_of(r, first), b, e);
 }
 
 /* ---- entries: users ---- */
@@ -343,10 +343,11 @@ static void check_stored(struct replay *r, const struct stored_batch *stored)
     char where[WHERE_SIZE];
 
     snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
-    if (stored->odd) {
-        bool is_index = form_is_index(stored->odd);
+    if (stored->wrong) {
+        bool is_index = form_is_index(stored->wrong);
 
-        replay_drift(r, "ledger", where, stored->odd, is_index ? "what its entries and names say" : "as the service writes it", "another");
+        replay_drift(r, "ledger", where, stored->wrong,
+                     is_index ? "what its entries and names say" : "as the service writes it", "another");
         if (is_index)
             repair_index(r, b->head.seq);
         else

@@ -114,8 +114,8 @@ void lane_ends_report(const struct lane_ends *e, drift_fn *report, void *context
         report(context, &(struct drift){"lanes", "checkpoint", "view", "one that can be read", "unreadable"});
         return;
     }
-    if (e->found.odd)
-        report(context, &(struct drift){"lanes", "checkpoint", e->found.odd, "as the service writes it", "another"});
+    if (e->found.wrong)
+        report(context, &(struct drift){"lanes", "checkpoint", e->found.wrong, "as the service writes it", "another"});
     if (c->seq > e->tail_seq)
         tell(report, context, "seq, beyond the ledger", "", e->tail_seq, c->seq);
     else if (due_is_wrong(e))
@@ -132,7 +132,7 @@ enum fault lane_ends_fault(const struct lane_ends *e, bool catch_up)
 {
     if (!e->found.is_there)
         return catch_up && e->tail_seq ? FAULT_MISSING : FAULT_NONE;
-    if (!e->found.readable || e->found.odd || e->found.checkpoint.seq > e->tail_seq || due_is_wrong(e) || e->unswept ||
+    if (!e->found.readable || e->found.wrong || e->found.checkpoint.seq > e->tail_seq || due_is_wrong(e) || e->unswept ||
         swept_is_ahead(e) || wrong_use(e))
         return FAULT_DIFFERENT;
     return catch_up && e->found.checkpoint.seq < e->tail_seq ? FAULT_BEHIND : FAULT_NONE;

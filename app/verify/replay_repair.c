@@ -39,7 +39,7 @@ static int64_t found_seq(const struct standing *s)
     return s->stored && !s->unreadable ? s->view_seq : -1;
 }
 
-static void repair_shelf(const struct telling *t, const struct shelf *s)
+static void repair_bucket(const struct telling *t, const struct bucket_state *s)
 {
     struct repair repair = {.fault = fault_of(&s->standing, t->all), .what = "buckets", .b = s->b,
                             .found_seq = found_seq(&s->standing), .bucket = &s->bucket};
@@ -106,8 +106,8 @@ void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
     for (int pass = 0; pass < 2; pass++) {
         struct telling t = {r, all, pass == 0, tell, context};
 
-        for (const struct shelf *s = r->shelves; s; s = s->hh.next)
-            repair_shelf(&t, s);
+        for (const struct bucket_state *s = r->bucket_states; s; s = s->hh.next)
+            repair_bucket(&t, s);
         repair_erasures(&t);
         if (replay_is_first(r)) {
             repair_indexes(&t);

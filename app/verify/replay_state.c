@@ -78,19 +78,19 @@ uint64_t replay_hash(const char *text)
     return hash ? hash : 1;
 }
 
-struct shelf *replay_shelf_of(struct replay *r, int64_t b)
+struct bucket_state *replay_bucket_of(struct replay *r, int64_t b)
 {
-    struct shelf *s;
+    struct bucket_state *s;
 
     if (b < part_first_bucket(&r->part) || b >= part_end_bucket(&r->part))
         return NULL;
-    HASH_FIND(hh, r->shelves, &b, sizeof b, s);
+    HASH_FIND(hh, r->bucket_states, &b, sizeof b, s);
     if (s)
         return s;
     s = checked(calloc(1, sizeof *s));
     s->b = b;
     bucket_init(&s->bucket, b);
-    HASH_ADD(hh, r->shelves, b, sizeof s->b, s);
+    HASH_ADD(hh, r->bucket_states, b, sizeof s->b, s);
     return s;
 }
 

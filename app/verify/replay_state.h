@@ -32,7 +32,7 @@ struct standing {
     struct standing *next_touched; /* in this batch */
 };
 
-struct shelf {
+struct bucket_state {
     struct standing standing; /* first: see replay_views.c */
     int64_t b;
     struct bucket bucket;
@@ -100,7 +100,7 @@ struct replay {
     int64_t turn_fence;
     struct kept_users users;
     struct code_uses uses; /* of shared codes; the first part's */
-    struct shelf *shelves;
+    struct bucket_state *bucket_states;
     struct job_row *jobs;
     uint64_t *erased_later; /* hashes of aliases erased during the run, so few */
     size_t erased_later_count, erased_later_capacity;
@@ -111,7 +111,7 @@ struct replay {
     struct {
         const struct coupon *view;
         int64_t created_ms, changed_ms;
-        const char *odd;
+        const char *wrong;
         struct standing standing;
     } definition_view;
     struct totals_state totals;
@@ -153,7 +153,7 @@ bool standing_passes(const struct replay *r, struct standing *s, int64_t seq);
 void standing_end(struct replay *r, const struct standing *s, const char *what, const char *where);
 
 /* The row of bucket b, made if missing; NULL: it belongs to another part or lane. */
-struct shelf *replay_shelf_of(struct replay *r, int64_t b);
+struct bucket_state *replay_bucket_of(struct replay *r, int64_t b);
 /* True if the user belongs to this part. */
 bool replay_has_user(const struct replay *r, const char *alias);
 /* A job's row, made if missing. */

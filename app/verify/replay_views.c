@@ -19,14 +19,14 @@ void replay_marks(struct replay *r, int64_t checkpoint_seq, int64_t totals_seq, 
     r->totals_mark_ms = totals_at_ms;
 }
 
-static void tell_odd(struct replay *r, const char *what, const char *where, const char *odd)
+static void report_wrong(struct replay *r, const char *what, const char *where, const char *wrong)
 {
-    replay_drift(r, what, where, odd, "as the service writes it", "another");
+    replay_drift(r, what, where, wrong, "as the service writes it", "another");
 }
 
-void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view, const char *odd)
+void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view, const char *wrong)
 {
-    struct shelf *s = replay_shelf_of(r, b);
+    struct bucket_state *s = replay_bucket_of(r, b);
     char where[WHERE_SIZE];
 
     if (!s || s->standing.stored)
@@ -35,9 +35,9 @@ void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view, 
     s->standing.unreadable = !view;
     if (!view)
         return;
-    if (odd) {
+    if (wrong) {
         snprintf(where, sizeof where, "bucket %" PRId64, b);
-        tell_odd(r, "buckets", where, odd);
+        report_wrong(r, "buckets", where, wrong);
         s->standing.differs = true;
     }
     s->view = checked(calloc(1, sizeof *s->view));
@@ -54,8 +54,8 @@ void replay_view_coupon(struct replay *r, const struct stored_coupon *stored)
     r->definition_view.changed_ms = stored->changed_ms;
     r->definition_view.standing =
         (struct standing){.stored = stored->is_there, .unreadable = stored->is_there && !good, .view_seq = good ? stored->seq : 0};
-    if (good && stored->odd) {
-        tell_odd(r, "coupons", "definition", stored->odd);
+    if (good && stored->wrong) {
+        report_wrong(r, "coupons", "definition", stored->wrong);
         r->definition_view.standing.differs = true;
     }
 }
@@ -65,16 +65,16 @@ void replay_codes_until(struct replay *r, int64_t next_n)
     r->codes_next_n = next_n;
 }
 
-void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS], const char *odd)
+void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS], const char *wrong)
 {
-    struct shelf *s = b < 0 || b * BUCKET_SLOTS >= r->codes_next_n ? NULL : replay_shelf_of(r, b); /* NULL: drafts; another part's */
+    struct bucket_state *s = b < 0 || b * BUCKET_SLOTS >= r->codes_next_n ? NULL : replay_bucket_of(r, b); /* NULL: drafts, or another's */
     char where[WHERE_SIZE];
 
     if (!s)
         return;
-    if (odd) {
+    if (wrong) {
         snprintf(where, sizeof where, "bucket %" PRId64, b);
-        tell_odd(r, "codes", where, odd);
+        report_wrong(r, "codes", where, wrong);
         r->sums.kept++;
     }
     if (!s->codes)
@@ -86,7 +86,7 @@ void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SL
 /* ---- when a batch reaches them ---- */
 
 /* Ignore the view's names of users erased later: the ledger no longer has them to compare. */
-static void pass_names(const struct shelf *s)
+static void pass_names(const struct bucket_state *s)
 {
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         const struct slot *slot = &s->bucket.slots[i];
@@ -98,27 +98,27 @@ static void pass_names(const struct shelf *s)
     }
 }
 
-static void reach_shelf(struct replay *r, struct shelf *shelf, int64_t seq)
+static void reach_bucket(struct replay *r, struct bucket_state *state, int64_t seq)
 {
     char where[WHERE_SIZE];
     struct place place = {r, "buckets", where, false};
 
-    if (!standing_passes(r, &shelf->standing, seq))
+    if (!standing_passes(r, &state->standing, seq))
         return;
-    snprintf(where, sizeof where, "bucket %" PRId64, shelf->b);
-    pass_names(shelf);
-    compare_bucket(&shelf->bucket, shelf->view, replay_differ, &place);
-    shelf->standing.differs = shelf->standing.differs || place.differed;
-    bucket_release(shelf->view);
-    free(shelf->view);
-    shelf->view = NULL;
+    snprintf(where, sizeof where, "bucket %" PRId64, state->b);
+    pass_names(state);
+    compare_bucket(&state->bucket, state->view, replay_differ, &place);
+    state->standing.differs = state->standing.differs || place.differed;
+    bucket_release(state->view);
+    free(state->view);
+    state->view = NULL;
 }
 
 static void close_shelves(struct replay *r, const struct batch *b)
 {
     for (struct standing *s = r->touched_shelves, *next; s; s = next) {
         next = s->next_touched;
-        reach_shelf(r, (struct shelf *)s, b->head.seq); /* its first member */
+        reach_bucket(r, (struct bucket_state *)s, b->head.seq); /* its first member */
     }
     r->touched_shelves = NULL;
 }
@@ -235,7 +235,7 @@ static void end_users(struct replay *r)
 }
 
 /* At the end each taken slot must have a name, or be forgotten. */
-static void end_slots(struct replay *r, const struct shelf *s)
+static void end_slots(struct replay *r, const struct bucket_state *s)
 {
     char where[WHERE_SIZE];
 
@@ -261,9 +261,9 @@ static void end_codes(struct replay *r)
     if (end > part_end_bucket(&r->part))
         end = part_end_bucket(&r->part);
     for (; b < end; b++) {
-        struct shelf *s;
+        struct bucket_state *s;
 
-        HASH_FIND(hh, r->shelves, &b, sizeof b, s);
+        HASH_FIND(hh, r->bucket_states, &b, sizeof b, s);
         for (int i = 0; i < BUCKET_SLOTS && b * BUCKET_SLOTS + i < r->codes_next_n; i++) {
             if ((s && s->codes && s->codes[i]) || (s && s->bucket.slots[i].state == SLOT_RETIRED))
                 continue;
@@ -278,7 +278,7 @@ void replay_views_end(struct replay *r)
     char where[WHERE_SIZE];
 
     end_users(r);
-    for (struct shelf *s = r->shelves; s; s = s->hh.next) {
+    for (struct bucket_state *s = r->bucket_states; s; s = s->hh.next) {
         if (s->standing.touched || s->standing.stored) { /* codes alone make no bucket */
             snprintf(where, sizeof where, "bucket %" PRId64, s->b);
             standing_end(r, &s->standing, "buckets", where);

@@ -90,7 +90,7 @@ enum code_fault {
     LOOK_UP_MISSING,
     LOOK_UP_DIFFERENT, /* it names slot `other` */
     LOOK_UP_STALE,     /* of a code that no slot has; or its slot cannot be read */
-    LOOK_UP_ODD,       /* it has a member that nobody writes */
+    LOOK_UP_WRONG,       /* it has a member that nobody writes */
     DIRECTORY_MISSING,
     DIRECTORY_DIFFERENT, /* it names slot `other` */
     DIRECTORY_FOREIGN    /* it names the coupon `owner` */

@@ -254,8 +254,8 @@ static enum store_status check_all_look_ups(struct code_scan *c)
             break;
         snprintf(after, sizeof after, "%s", items[count - 1].code);
         for (size_t i = 0; i < count; i++)
-            if (items[i].odd && items[i].n < c->next_n)
-                tell(c, &(struct code_finding){.n = items[i].n, .other = items[i].n, .code = items[i].code}, LOOK_UP_ODD);
+            if (items[i].wrong && items[i].n < c->next_n)
+                tell(c, &(struct code_finding){.n = items[i].n, .other = items[i].n, .code = items[i].code}, LOOK_UP_WRONG);
         for (size_t i = 0; stale && i < count && s == STORE_OK; i += PAGE_BUCKETS)
             s = check_stale_page(c, items + i, count - i < PAGE_BUCKETS ? count - i : PAGE_BUCKETS);
     }

@@ -209,7 +209,7 @@ static enum store_status read_buckets(struct reading *g, struct store *session, 
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
             if (buckets[i].b < end)
-                replay_view_bucket(g->replay, buckets[i].b, buckets[i].readable ? &buckets[i].bucket : NULL, buckets[i].odd);
+                replay_view_bucket(g->replay, buckets[i].b, buckets[i].readable ? &buckets[i].bucket : NULL, buckets[i].wrong);
             if (buckets[i].readable)
                 bucket_release(&buckets[i].bucket);
         }
@@ -242,7 +242,7 @@ static enum store_status read_codes(struct reading *g, struct store *session, un
         for (size_t i = 0; i < count; i++) {
             from = codes[i].b + 1;
             if (codes[i].b < end)
-                replay_codes(g->replay, codes[i].b, codes[i].codes, codes[i].odd);
+                replay_codes(g->replay, codes[i].b, codes[i].codes, codes[i].wrong);
         }
         pthread_mutex_unlock(&g->views);
         arena_reset(&a);
@@ -297,7 +297,7 @@ static enum store_status read_batches(struct reading *g, struct store *session, 
 /* Names and index of a batch change while a user is erased: give it a moment. */
 static void look_again(struct reading *g, struct store *session, struct stored_batch *stored)
 {
-    for (int look = 0; look < LOOKS && stored->odd; look++) {
+    for (int look = 0; look < LOOKS && stored->wrong; look++) {
         struct stored_batch newer;
         size_t count = 0;
 
@@ -326,9 +326,9 @@ static enum store_status read_page(struct reading *g, struct store *session, int
     while (p->count > 0 && p->batches[p->count - 1].batch->head.seq > until) /* some are missing */
         batch_free(p->batches[--p->count].batch);
     for (size_t i = 0; i < p->count && replay_is_first(g->replay); i++) {
-        if (p->batches[i].odd && again) {
+        if (p->batches[i].wrong && again) {
             look_again(g, session, &p->batches[i]);
-            again = !p->batches[i].odd; /* one that stays so stands for the page */
+            again = !p->batches[i].wrong; /* one that stays so stands for the page */
         }
         batch_hash(p->batches[i].batch, scratch, p->hashes[i]);
     }

@@ -78,8 +78,8 @@ static enum store_status check_marks(struct look *k, const struct batch *last)
     s = scan_checkpoint(k->scan, last->lane, &a, &c);
     if (s == STORE_OK)
         check_reached(k, last, "lanes", "checkpoint", c.is_there && c.readable, c.checkpoint.seq);
-    if (s == STORE_OK && c.odd)
-        differs(k, "lanes", last->lane, c.odd, "as the service writes it", "another");
+    if (s == STORE_OK && c.wrong)
+        differs(k, "lanes", last->lane, c.wrong, "as the service writes it", "another");
     if (s == STORE_OK)
         s = scan_mark(k->scan, last->lane, &m);
     if (s == STORE_OK)

@@ -113,11 +113,11 @@ static void put_bucket(void)
 
 static void put_totals(void)
 {
-    struct mend m = {.kind = MEND_TOTALS, .coupon = coupon_id, .quarter_ms = lane.row.quarter_ms, .counts = &lane.counts,
+    struct rewrite m = {.kind = REWRITE_TOTALS, .coupon = coupon_id, .quarter_ms = lane.row.quarter_ms, .counts = &lane.counts,
                      .seq = lane.row.seq};
     size_t done;
 
-    if (lane.row.seq && mongo_mend(session, &m, 1, &done, NULL) != STORE_OK)
+    if (lane.row.seq && mongo_rewrite(session, &m, 1, &done, NULL) != STORE_OK)
         die("totals cannot be written");
 }
 
@@ -235,18 +235,18 @@ static int64_t live(int64_t from, int64_t until)
 static void finish(void)
 {
     const struct checkpoint checkpoint = {.seq = lane.tail.seq};
-    struct mend mends[] = {
-        {.kind = MEND_COUPON, .coupon = coupon_id, .definition = lane.coupon, .seq = lane.defined_seq,
+    struct rewrite rewrites[] = {
+        {.kind = REWRITE_COUPON, .coupon = coupon_id, .definition = lane.coupon, .seq = lane.defined_seq,
          .created_ms = lane.made_ms, .changed_ms = lane.made_ms},
-        {.kind = MEND_CHECKPOINT, .coupon = coupon_id, .checkpoint = &checkpoint},
-        {.kind = MEND_MARK, .coupon = coupon_id, .seq = lane.tail.seq},
+        {.kind = REWRITE_CHECKPOINT, .coupon = coupon_id, .checkpoint = &checkpoint},
+        {.kind = REWRITE_MARK, .coupon = coupon_id, .seq = lane.tail.seq},
     };
     size_t done = 0;
 
     pile_send(&ledger);
     pile_send(&buckets);
     put_totals();
-    if (mongo_mend(session, mends, sizeof mends / sizeof *mends, &done, NULL) != STORE_OK)
+    if (mongo_rewrite(session, rewrites, sizeof rewrites / sizeof *rewrites, &done, NULL) != STORE_OK)
         die("the marks cannot be written");
 }
 

@@ -1101,7 +1101,7 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
     for (int i = 0; i < GROUPS; i++) {
         ops[i] = (struct op){.kind = OP_FOLLOW, .coupon = arena_printf(&a, "few-%d", i), .arena = &a,
                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .done = count_followed};
-        lanes_poke(lanes, ops[i].coupon, 2);
+        lanes_note_few(lanes, ops[i].coupon, 2);
         assert_true(lanes->hooks->takes(lanes, &ops[i], 1));
     }
     latch_wait(&followed);

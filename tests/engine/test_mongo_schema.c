@@ -347,7 +347,7 @@ static void an_index_is_more_than_its_name(void **state)
     assert_string_equal(faults, "ledger.terms has a different key, ledger.due has a different filter, lanes.due has a "
                                 "different filter, parts.at has different options, jobs.key is not unique, "
                                 "jobs.created has a different key, deliveries.at is missing");
-    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0); /* as doctor says, coupond mends them */
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0); /* as doctor says, coupond rewrites them */
     assert_int_equal(server_index_faults(session, faults, sizeof faults), STORE_OK);
     assert_string_equal(faults, "");
 }

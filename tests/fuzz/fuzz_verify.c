@@ -71,7 +71,7 @@ static void tell_view(struct replay *r, const bson_t *doc, struct arena *a)
     }
     stored.definition = codec_coupon_get(doc, a, &stored.seq);
     if (stored.definition) {
-        stored.odd = form_of_coupon(doc, stored.definition, stored.seq, &stored.changed_ms);
+        stored.wrong = form_of_coupon(doc, stored.definition, stored.seq, &stored.changed_ms);
         replay_view_coupon(r, &stored);
     }
 }
@@ -87,7 +87,7 @@ static void tell_batch(struct replay *r, const bson_t *doc, bool peek)
     if (!stored.batch)
         return;
     if (!stored.batch->left)
-        stored.odd = form_of_batch(doc, stored.batch, &key);
+        stored.wrong = form_of_batch(doc, stored.batch, &key);
     batch_hash(stored.batch, &scratch, hash);
     if (peek)
         replay_peek(r, stored.batch);

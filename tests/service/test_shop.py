@@ -83,7 +83,7 @@ pays_late() {
 buy() {
     echo 0 > charged
     check_out "${@:2}"
-    state=$(told state)
+    state=$(said state)
     end="\"$1\": [\"$state\", $(cat charged)]"
 }
 # with the next attempt, where this machine is so slow that the hold ends before there is time to pay
@@ -107,7 +107,7 @@ buy paid_again "$coupon" "$(taking u-2 o-2 4200)" 2 pays && note
 how=0
 check_out "$coupon" "$(taking u-3 o-3 1500)" 1 pays || how=$?
 [ $how -eq 1 ]
-end="\"refused\": [\"$(told code)\", $(told missing_minor)]" && note
+end="\"refused\": [\"$(said code)\", $(said missing_minor)]" && note
 u4=$(taking u-4 o-4 4200 FLYER-1) u5=$(taking u-5 o-5 4200 FLYER-2)
 hold "$coded" "$u5" 1
 buy_held late "$u4" 1 pays_late && note

@@ -29,7 +29,7 @@ static struct coupon c;
 static struct head tail;
 static struct batch *batch;
 static struct decision d;
-static struct bucket shelf;
+static struct bucket the_bucket;
 static struct named_slot named[BUCKET_SLOTS];
 static struct free_slot free_pool[BUCKET_SLOTS];
 static struct user_state user_states[USER_STATES], user_states_before[USER_STATES];
@@ -53,8 +53,8 @@ static inline int lane_fresh(void **state)
     c.codes.source = CODES_GENERATED;
     tail = (struct head){.seq = 7, .at_ms = NOON - 1000, .version = 1, .slots = BUCKET_SLOTS, .next_n = BUCKET_SLOTS,
                          .day_ms = MIDNIGHT};
-    bucket_init(&shelf, 0);
-    shelf.size = BUCKET_SLOTS;
+    bucket_init(&the_bucket, 0);
+    the_bucket.size = BUCKET_SLOTS;
     user_state_init(ana, "ana", "");
     user_state_init(bob, "bob", "");
     *job = (struct job_progress){.id = "j1"};
@@ -75,7 +75,7 @@ static inline int lane_release(void **state)
     (void)state;
     forget_named();
     batch_free(batch);
-    bucket_release(&shelf);
+    bucket_release(&the_bucket);
     arena_free(&arena);
     buf_free(&scratch);
     return 0;
@@ -87,7 +87,7 @@ static inline void without_slots(enum cap_policy policy)
     c.cap.policy = policy;
     c.codes.source = CODES_NONE;
     tail.slots = tail.next_n = 0;
-    shelf.size = 0;
+    the_bucket.size = 0;
 }
 
 static inline void discounts(int64_t amount_minor)
@@ -105,15 +105,15 @@ static inline void lane_open(void)
     batch_free(batch);
     batch = batch_new("sale", 0);
     decide_begin(&d, batch, &c, &tail, now_ms, now_ms - now_ms % DAY_MS, now_ms - now_ms % DAY_MS + DAY_MS);
-    for (int i = 0; i < shelf.size; i++) {
-        named[i] = (struct named_slot){i, shelf.slots[i], coupon_slots_have_codes(&c) ? arena_printf(&arena, "CODE-%d", i) : NULL};
+    for (int i = 0; i < the_bucket.size; i++) {
+        named[i] = (struct named_slot){i, the_bucket.slots[i], coupon_slots_have_codes(&c) ? arena_printf(&arena, "CODE-%d", i) : NULL};
         if (named[i].slot.user)
             named[i].slot.user = strdup(named[i].slot.user);
-        if (shelf.slots[i].state == SLOT_FREE)
-            free_pool[free_count++] = (struct free_slot){i, shelf.slots[i].generation, named[i].code};
+        if (the_bucket.slots[i].state == SLOT_FREE)
+            free_pool[free_count++] = (struct free_slot){i, the_bucket.slots[i].generation, named[i].code};
     }
     d.named = named;
-    d.named_count = (size_t)shelf.size;
+    d.named_count = (size_t)the_bucket.size;
     d.free_pool = free_pool;
     d.free_pool_count = free_count;
     for (int i = 0; i < USER_STATES; i++) {
@@ -154,7 +154,7 @@ static inline void close_job(void)
 /* Append what was decided. */
 static inline void lane_close(void)
 {
-    int slots = shelf.size;
+    int slots = the_bucket.size;
     const char *wrong;
 
     assert_true(decide_changed(&d));
@@ -165,10 +165,10 @@ static inline void lane_close(void)
     for (int i = 0; i < USER_STATES; i++)
         close_user_state(i);
     close_job();
-    fold_bucket(&shelf, batch);
-    bucket_fit(&shelf, batch->head.next_n);
+    fold_bucket(&the_bucket, batch);
+    bucket_fit(&the_bucket, batch->head.next_n);
     for (int i = 0; i < slots; i++) {
-        wrong = slot_difference(&shelf.slots[i], &named[i].slot);
+        wrong = slot_difference(&the_bucket.slots[i], &named[i].slot);
         if (wrong)
             fail_msg("folding differs in %s of slot %d", wrong, i);
     }

@@ -82,8 +82,8 @@ static void a_code_is_used_by_whoever_types_it(void **state)
     assert_string_equal(batch->entries[0].shared, "SUMMER10");
     assert_null(batch->entries[0].code); /* the slot has none */
     close();
-    assert_int_equal(shelf.slots[0].state, SLOT_REDEEMED);
-    assert_int_equal(shelf.slots[1].state, SLOT_REDEEMED);
+    assert_int_equal(the_bucket.slots[0].state, SLOT_REDEEMED);
+    assert_int_equal(the_bucket.slots[1].state, SLOT_REDEEMED);
 }
 
 static void a_code_that_the_coupon_does_not_list_is_not_found(void **state)

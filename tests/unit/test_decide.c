@@ -933,7 +933,7 @@ static void a_coupon_is_made_once_and_its_id_never_again(void **state)
 static void a_coupon_can_come_with_its_slots(void **state)
 {
     struct coupon first = c;
-    struct wish wish = {.key = "k-1", .slots = 40};
+    struct slot_request request = {.key = "k-1", .slots = 40};
     uint8_t key[KEY_HASH_LEN];
 
     (void)state;
@@ -941,7 +941,7 @@ static void a_coupon_can_come_with_its_slots(void **state)
     tail = (struct head){.at_ms = 0};
     begin(0);
     d.coupon = NULL;
-    decide_create(&d, &first, &wish, &out);
+    decide_create(&d, &first, &request, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->count, 2);
     key_hash(&secret, KEY_OF_COUPON, "k-1", key);
@@ -951,7 +951,7 @@ static void a_coupon_can_come_with_its_slots(void **state)
     assert_null(batch->entries[1].job);
     assert_int_equal(d.head.next_n, 40);
     assert_int_equal(head_free(&d.head), 40);
-    decide_create(&d, &first, &wish, &out); /* raced in one batch */
+    decide_create(&d, &first, &request, &out); /* raced in one batch */
     assert_result(CPN_COUPON_EXISTS);
     assert_int_equal(batch->count, 2);
     commit(NULL);
@@ -962,13 +962,13 @@ static void a_coupon_can_name_the_job_that_makes_its_slots(void **state)
 {
     struct coupon first = c;
     struct job_progress job = {.id = "j-1"};
-    struct wish wish = {.slots = 40, .job = &job};
+    struct slot_request request = {.slots = 40, .job = &job};
 
     (void)state;
     tail = (struct head){.at_ms = 0};
     begin(0);
     d.coupon = NULL;
-    decide_create(&d, &first, &wish, &out);
+    decide_create(&d, &first, &request, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->count, 1);
     assert_int_equal(batch->entries[0].count, 40);

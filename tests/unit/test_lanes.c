@@ -708,7 +708,7 @@ static void come_to_rest(void)
 
 static void live(void)
 {
-    struct wish wish = {.slots = 0};
+    struct slot_request request = {.slots = 0};
     struct coupon *c;
     struct outcome out;
 
@@ -720,8 +720,8 @@ static void live(void)
     c->replenish.add = c->replenish.below != COUPON_NULL ? 20 : COUPON_NULL;
     begin(0);
     if (chance(50))
-        w.stock = wish.slots = 1 + up_to(100);
-    decide_create(&t.d, c, &wish, &out);
+        w.stock = request.slots = 1 + up_to(100);
+    decide_create(&t.d, c, &request, &out);
     assert_true(append_or_crash(0));
     for (int64_t i = 0; i < w.lanes; i++)
         w.lane[i].skew_ms = chance(30) ? up_to(SKEW_MS) : 0;

@@ -326,7 +326,7 @@ static void a_hold_is_a_redemption_of_its_own(void **state)
     assert_int_equal(user_state_by_slot(ana, 0, 1)->state, SLOT_REDEEMED);
     assert_int_equal(d.head.redeemed, 1);
     lane_close();
-    assert_int_equal(shelf.slots[0].current, 3);
+    assert_int_equal(the_bucket.slots[0].current, 3);
 }
 
 static void a_reversal_by_either_id_ends_both(void **state)
@@ -380,8 +380,8 @@ static void a_late_call_never_touches_the_next_holder(void **state)
     step(ana, late, MOVE_CANCEL, NULL, NULL, CPN_OK); /* it has ended; that is all */
     assert_int_equal(out.redemption.state, SLOT_EXPIRED);
     lane_close();
-    assert_string_equal(shelf.slots[next.n].user, "bob");
-    assert_int_equal(shelf.slots[next.n].state, SLOT_RESERVED);
+    assert_string_equal(the_bucket.slots[next.n].user, "bob");
+    assert_int_equal(the_bucket.slots[next.n].state, SLOT_RESERVED);
 }
 
 static void the_same_order_finds_its_hold_in_a_new_post(void **state)
@@ -701,7 +701,7 @@ static void an_issued_one_ends_by_the_earlier_of_two_times(void **state)
         assert_int_equal(take(ana, SLOT_REDEEMED, "r", NULL).valid_until_ms, 0);
         assert_int_equal(take(ana, SLOT_RESERVED, "h", NULL).valid_until_ms, 0);
         lane_close();
-        assert_int_equal(shelf.slots[0].due_ms, rows[i].valid_for_s == COUPON_NULL ? 0 : NOON + rows[i].valid_for_s * SECOND_MS);
+        assert_int_equal(the_bucket.slots[0].due_ms, rows[i].valid_for_s == COUPON_NULL ? 0 : NOON + rows[i].valid_for_s * SECOND_MS);
         lane_release(state);
     }
     lane_fresh(state);
@@ -819,7 +819,7 @@ static void a_hold_lasts_24_hours_in_all(void **state)
         step_with(ana, &r, MOVE_RESERVE, "x3", NULL, 86400, CPN_OK);
         assert_int_equal(out.redemption.reserved_until_ms, made_ms + DAY_MS);
         lane_close();
-        assert_int_equal(shelf.slots[0].due_ms, made_ms + DAY_MS);
+        assert_int_equal(the_bucket.slots[0].due_ms, made_ms + DAY_MS);
         now_ms = made_ms + DAY_MS - 1;
         lane_open();
         step_with(ana, &r, MOVE_RESERVE, "x4", NULL, 86400, CPN_OK);
@@ -937,9 +937,9 @@ static void an_expired_hold_falls_back_to_issued(void **state)
     assert_int_equal(batch->entries[0].valid_until_ms, NOON + HOUR_MS);
     lane_close();
     assert_int_equal(tail.issued, 1);
-    assert_int_equal(shelf.slots[0].state, SLOT_ISSUED);
-    assert_int_equal(shelf.slots[0].due_ms, NOON + HOUR_MS);
-    assert_int_equal(shelf.slots[0].current, 1);
+    assert_int_equal(the_bucket.slots[0].state, SLOT_ISSUED);
+    assert_int_equal(the_bucket.slots[0].due_ms, NOON + HOUR_MS);
+    assert_int_equal(the_bucket.slots[0].current, 1);
     now_ms = NOON + HOUR_MS;
     lane_open();
     decide_expire(&d, ana, hold.n, 0);

@@ -57,7 +57,7 @@ static void the_result_shows_the_first_hundred_bad_rows(void **state)
 
     (void)state;
     for (int64_t line = 1; line <= 150; line++)
-        manifest_row(&one, &bad, &(struct code_row){.line = line, .text = "x", .text_len = 1, .wrong = "too long"}, FATE_INVALID, NULL);
+        manifest_row(&one, &bad, &(struct code_row){.line = line, .text = "x", .text_len = 1, .wrong = "too long"}, ROW_INVALID, NULL);
     one.bad = bad.data;
     manifest_add(&m, &one);
     manifest_add(&m, &one);
@@ -77,9 +77,9 @@ static void each_row_counts_and_a_bad_one_comes_with_its_text(void **state)
     struct buf bad = BUF_INIT;
 
     (void)state;
-    for (int fate = 0; fate < FATE_COUNT; fate++)
-        manifest_row(&chunk, &bad, &row, (enum row_fate)fate, "spring_1");
-    assert_int_equal(chunk.rows, FATE_COUNT);
+    for (int outcome = 0; outcome < ROW_COUNT; outcome++)
+        manifest_row(&chunk, &bad, &row, (enum row_outcome)outcome, "spring_1");
+    assert_int_equal(chunk.rows, ROW_COUNT);
     assert_int_equal(chunk.new_codes, 1);
     assert_int_equal(chunk.duplicates_in_file, 1);
     assert_int_equal(chunk.duplicates_in_coupon, 2);

@@ -41,8 +41,8 @@ struct world {
     int64_t coupon_seq; /* of its definition */
     struct checkpoint checkpoint;
     int64_t mark_late_ms; /* the totals' mark has another time than its batch */
-    const char *odd;     /* a member of batch odd_seq, or of what is beside the ledger if that is 0 */
-    int64_t odd_seq;
+    const char *wrong;     /* a member of batch wrong_seq, or of what is beside the ledger if that is 0 */
+    int64_t wrong_seq;
     const char *erasing; /* an alias that batch erasing_seq lists */
     int64_t erasing_seq;
     bool codes_read;
@@ -204,7 +204,7 @@ static void define_coupon(void)
     struct coupon c;
     struct outcome out;
     struct job_progress job = w.job;
-    const struct wish wish = {.key = "k", .slots = SLOTS, .job = &job};
+    const struct slot_request request = {.key = "k", .slots = SLOTS, .job = &job};
     int64_t turn;
 
     coupon_init(&c);
@@ -224,7 +224,7 @@ static void define_coupon(void)
     c.discount.currency = "EUR";
     c.discount.min_spend_minor = 0;
     begin(&round_.d);
-    decide_create(&round_.d, &c, &wish, &out);
+    decide_create(&round_.d, &c, &request, &out);
     assert_int_equal(out.result, CPN_OK);
     append(&round_.d);
     begin(&round_.d);
@@ -431,7 +431,7 @@ static int64_t changed_ms(void)
 static void give_stored(struct replay *r, const struct options *o)
 {
     const struct stored_coupon coupon = {.is_there = true, .definition = (struct coupon *)w.coupon, .seq = w.coupon_seq,
-                                         .created_ms = time_of(0), .changed_ms = changed_ms(), .odd = w.odd_seq ? NULL : w.odd};
+                                         .created_ms = time_of(0), .changed_ms = changed_ms(), .wrong = w.wrong_seq ? NULL : w.wrong};
 
     int64_t mark = o->totals_mark < 0 ? w.tail.seq : o->totals_mark;
 
@@ -450,7 +450,7 @@ static void give_stored(struct replay *r, const struct options *o)
 
 static void give_batch(struct replay *r, struct batch *b)
 {
-    struct stored_batch stored = {.batch = b, .erasing_readable = true, .erasing = &w.erasing, .odd = b->head.seq == w.odd_seq ? w.odd : NULL};
+    struct stored_batch stored = {.batch = b, .erasing_readable = true, .erasing = &w.erasing, .wrong = b->head.seq == w.wrong_seq ? w.wrong : NULL};
     uint8_t hash[HASH_LEN];
 
     stored.erasing_count = b->head.seq == w.erasing_seq;
@@ -598,12 +598,12 @@ static void a_missing_view_is_a_drift(void **state)
 static void a_member_that_is_not_as_the_service_writes_it_is_a_drift(void **state)
 {
     (void)state;
-    w.odd = "view.live";
+    w.wrong = "view.live";
     expect_only("coupons|definition|view.live|as the service writes it|another");
-    w.odd = "terms";
-    w.odd_seq = 5;
+    w.wrong = "terms";
+    w.wrong_seq = 5;
     expect_only("ledger|seq 5|terms|what its entries and names say|another");
-    w.odd = "more";
+    w.wrong = "more";
     expect_only("ledger|seq 5|more|as the service writes it|another");
 }
 
@@ -657,15 +657,15 @@ static void a_checkpoint_is_repaired_from_the_ledger(void **state)
 {
     for (unsigned parts = 1; parts < 4; parts++) {
         struct lane_ends ends = {.found = {.is_there = true, .readable = true, .checkpoint = {.seq = w.tail.seq + 5}}};
-        struct checkpoint mended;
+        struct checkpoint repaired;
 
         (void)state;
         tell_all(&whole, parts, false, NULL, &ends);
         assert_int_equal(lane_ends_fault(&ends, false), FAULT_DIFFERENT);
-        mended = lane_ends_repaired(&ends, false);
-        assert_int_equal(mended.seq, w.tail.seq);
-        assert_int_equal(mended.due_ms, first_end());
-        assert_int_equal(mended.swept_ms, 0);
+        repaired = lane_ends_repaired(&ends, false);
+        assert_int_equal(repaired.seq, w.tail.seq);
+        assert_int_equal(repaired.due_ms, first_end());
+        assert_int_equal(repaired.swept_ms, 0);
         ends = (struct lane_ends){.found = {.is_there = true, .readable = true, .checkpoint = w.checkpoint}};
         tell_all(&whole, parts, false, NULL, &ends);
         assert_int_equal(lane_ends_fault(&ends, true), FAULT_NONE);
@@ -1538,14 +1538,14 @@ static void forget_all(void)
 static void create_with(int64_t wished, int64_t made)
 {
     struct coupon *c = coupon_copy(w.coupon, &w.arena);
-    const struct wish wish = {.slots = wished};
+    const struct slot_request request = {.slots = wished};
     struct outcome out;
 
     forget_all();
     c->codes.source = CODES_NONE;
     c->cap.total = 5;
     begin(&round_.d);
-    decide_create(&round_.d, c, &wish, &out);
+    decide_create(&round_.d, c, &request, &out);
     assert_int_equal(out.result, CPN_OK);
     for (size_t i = 1; i < round_.d.batch->count; i++)
         round_.d.batch->entries[i].count = made;
@@ -1773,7 +1773,7 @@ static void codes_of_a_coupon_without_codes_are_told_of_no_taking(void **state)
     assert_null(strstr(found, "|code|"));
 }
 
-/* ---- views that cannot be read, and what would mend ---- */
+/* ---- views that cannot be read, and what would rewrite ---- */
 
 static char repairs[4096];
 
@@ -1828,8 +1828,8 @@ static void each_kind_of_fault_gets_its_repair(void **state)
     expect_repairs(true, "missing buckets bucket 1\n");
     slot_at(3)->generation += 9;
     w.counts[3].redeemed++;
-    w.odd = "due";
-    w.odd_seq = 7;
+    w.wrong = "due";
+    w.wrong_seq = 7;
     expect_repairs(true, "missing buckets bucket 1\ndifferent buckets bucket 0\ndifferent totals quarter hour 1972-09-27T02:15:00.000Z\n"
                          "different ledger seq 7\n");
 }

@@ -36,7 +36,7 @@ static void take_times(struct user_state *u, int times)
 static void start_with(int slots)
 {
     c.codes.source = CODES_NONE;
-    tail.slots = tail.next_n = shelf.size = slots;
+    tail.slots = tail.next_n = the_bucket.size = slots;
 }
 
 /* A batch of so many takings and, before them, returns; which of the events it raised. */
@@ -295,8 +295,8 @@ static void a_slot_is_retired_once_from_free_or_issued(void **state)
     assert_int_equal(tail.due, 0);
     assert_int_equal(head_free(&tail), 59);
     assert_int_equal(ana->total, 2);
-    assert_int_equal(shelf.slots[0].state, SLOT_RETIRED);
-    assert_int_equal(shelf.slots[3].state, SLOT_RETIRED);
+    assert_int_equal(the_bucket.slots[0].state, SLOT_RETIRED);
+    assert_int_equal(the_bucket.slots[3].state, SLOT_RETIRED);
     lane_open();
     retire(NULL, 0, CPN_OK);
     assert_false(decide_changed(&d));
@@ -334,7 +334,7 @@ static void a_slot_that_is_due_is_not_counted_twice(void **state)
     assert_int_equal(d.head.slots, 60);
     lane_close();
     for (int i = 60; i < 64; i++)
-        assert_int_equal(shelf.slots[i].state, SLOT_RETIRED);
+        assert_int_equal(the_bucket.slots[i].state, SLOT_RETIRED);
 }
 
 static void a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code(void **state)
@@ -402,8 +402,8 @@ static void an_erased_user_leaves_no_name_and_starts_anew(void **state, bool slo
     assert_false(user_state_is_nobody(ana));
     assert_int_equal(tail.redeemed, 2 + 1 + 6);
     assert_int_equal(tail.issued + tail.reserved, 0);
-    for (int i = 0; i < shelf.size; i++)
-        slots_with_names += shelf.slots[i].user && strcmp(shelf.slots[i].user, "ana") == 0;
+    for (int i = 0; i < the_bucket.size; i++)
+        slots_with_names += the_bucket.slots[i].user && strcmp(the_bucket.slots[i].user, "ana") == 0;
     assert_int_equal(slots_with_names, slots ? 6 : 0);
     lane_open();
     step(ana, ana->redemptions[0], MOVE_REVERSE, NULL, NULL, CPN_OK);
