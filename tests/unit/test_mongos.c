@@ -709,6 +709,7 @@ static void let_doctor_look(const char *collections, const char *balancer, const
     struct doctor d = {.config = &config, .check = "database"};
 
     told.len = 0;
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
     mongos_will("buildInfo", "{\"version\": \"7.0.14\"}");
     mongos_will("dbStats", "{\"ok\": 0, \"code\": 13, \"codeName\": \"Unauthorized\", \"errmsg\": \"\"}");
     mongos_will("find", SHARDS);

@@ -486,6 +486,7 @@ static void tell_in(const struct options *o, unsigned parts)
     tell_all(o, parts, false, NULL, &ends);
     if (o->views_mark < 0)
         lane_ends_report(&ends, note, NULL);
+    lane_ends_release(&ends);
 }
 
 static const struct options whole = {-1, -1, 0, 0};
