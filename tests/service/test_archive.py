@@ -70,7 +70,7 @@ def a_life(stack, **members):
     stack.patch(coupon, {"title": "Another", "low_stock": 270})
     erasure.erase(stack, "anna-3")
     take("anna-3")
-    stack.patch(coupon, {"cap": {"total": 290}})
+    stack.patch(coupon, {"cap": {"total": 290}, "retire": True})
     return coupon
 
 
