@@ -321,7 +321,7 @@ def test_what_ended_long_ago_is_archived_by_a_setting(beside):
     for name in names:
         stack.coupon(slots=10, id=name, cap={"total": 10}, cleanup_after_s=0)
         stack.client("storefront").take(name, "anna").ok(201)
-    stack.client("storefront").take("held", "bert", state="issued").ok(201)
+    stack.client("storefront").take("held", "bert", state="reserved", reserve_s=86400).ok(201)
     for name, days in (("held", 0), ("over", 0), ("ended", 0), ("young", 20)):
         stack.patch(name, {"ends_at": (long_ago + datetime.timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")})
     for name in ("held", "ended"):

@@ -195,7 +195,7 @@ def test_a_new_coupon_has_its_slots_at_once_unless_that_is_not_wanted(board, pag
     page.click("New coupon")
     ticked = page.field("Make its stock now")
     assert ticked.is_selected(), "it is what nearly everybody wants"
-    page.sees("From then on its time zone, kind of limit, codes and currency cannot be changed", css="dialog")
+    page.sees("From then on its time zone, kind of limit, codes (but for the list of shared ones) and currency cannot be changed", css="dialog")
     page.shot("create-slots")
     for label, words, shown in (("Kind of limit", "No total limit", False), ("Kind of limit", "Exact: never one too many", True),
                                 ("Codes", "Imported from a file", False), ("Codes", "None", True)):
