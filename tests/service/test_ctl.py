@@ -80,7 +80,7 @@ def test_completion_offers_the_options_that_a_command_has(stack):
     assert completed("jobs", "--js") == ["--json"]
     assert completed("slots", "generate", "x", "--unt") == ["--until"]
     assert completed("keys", "create", "--label", "--r") == [], "the label's text"
-    assert completed("keys", "create", "--label", "x", "--r") == ["--rate", "--role"]
+    assert completed("keys", "create", "--label", "x", "--r") == ["--rate", "--role", "--run-dir"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["coupon"], ["coupon", "fly"], ["coupon", "show"], ["slots", "generate", "x"],

@@ -467,7 +467,7 @@ class Crowd:
 def as_the_ledger_says(told, calls):
     """Every answer that says that something happened has its entry, and every id in the ledger was told to somebody."""
     makes = {"issued": "issue", "reserved": "reserve", "redeemed": "redeem"}
-    shown = {"reserve": {"hold", "extend"}, "redeem": {"spend"}, "cancel": {"cancel"}, "reverse": {"reverse"}}
+    shown = {"reserve": {"hold", "extend"}, "redeem": {"spend", "redeem"}, "cancel": {"cancel"}, "reverse": {"reverse"}}
     given = set()
     for call in calls:
         if call.reply.status not in (200, 201):
