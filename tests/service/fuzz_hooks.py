@@ -21,7 +21,7 @@ BETWEEN = re.compile("|".join([
     r"must be 1 to 128 bytes of UTF-8", r"query parameter order requires user", r"query parameters user and order is required",
     r"from must be earlier than to", r"must have either count or until", r"only allowed with state reserved", r"^cannot change",
     r"from and to must be between the years", r"more than \d+ (periods|rows)", r"query parameter lane must be",
-    r"contains no codes", r"has no column named code", r"does not import codes", r"has no codes", r"slots come with its codes", r"has no slots",
+    r"contains no codes", r"has no column named code", r"does not import codes", r"has no codes", r"slots have no codes", r"slots come with its codes", r"has no slots",
     r"must be 1 for a coupon with codes", r"integer does not fit into 64 bits", r"an integer beyond 2\^53",
     r"must be an absolute URL", r"must begin with https://", r"must not contain a (?:user|fragment|zone)", r"has an invalid host",
     r"is not a public address", r"There are already 100 webhooks",

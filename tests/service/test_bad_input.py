@@ -217,7 +217,7 @@ def test_an_unread_body_never_reaches_the_next_request(stack, coupon):
                ("POST", "/coupons", key + [("Content-Type", "text/plain")], 415), ("GET", f"/coupons/{coupon}", key, 200),
                ("POST", f"/coupons/{coupon}/redemptions", key + json_type, 400), ("DELETE", "/coupons/never-made", key, 404),
                ("POST", "/coupons/never-made/check", key + json_type, 404), ("GET", "/elsewhere", key, 404),
-               ("POST", f"/coupons/{coupon}/redemptions/0-1/reverse", key, 404), ("DELETE", "/coupons/-/users/never-seen", key, 204),
+               ("POST", f"/coupons/{coupon}/redemptions/0-1/reverse", key, 415), ("DELETE", "/coupons/-/users/never-seen", key, 204),
                ("POST", f"/coupons/{coupon}/codes", key + [("Content-Type", "text/csv")], 400),
                ("POST", "/coupons/never-made/codes", key + [("Content-Type", "text/plain")], 404)]
     for method, path, headers, status in refused:

@@ -37,6 +37,7 @@ ACROSS = [
     ("totals", by("_id.at"), "a report over all coupons"),
     ("refusals", by("_id.at"), "a report over all coupons; and the sweeper: those that are to go"),
     ("codes", by("_id.code", "_id.c"), "resolve: the shop knows only the code; all coupons but the directory"),
+    ("coupons", by("view.shared"), "resolve: coupons that share the code"),
     ("ledger", by("$changeStream"), "the reporter's doorbell"),
 ]
 

@@ -134,6 +134,8 @@ def test_every_member_of_every_body_has_a_limit_and_keeps_it(stack, coupon, docu
             for value in beyond(at, member):
                 pointer = "/" + "/".join(map(str, at))
                 body = put(example, at, value)
+                if tuple(at[:2]) == ("codes", "shared"):
+                    body["codes"]["source"] = "shared"
                 reply = ops.request(method, target, body, idempotency_key="k", headers={"If-Match": "*"})
                 if name == "redemption_batch" and reply.status == 200:
                     errors = reply.json()["items"][0]["body"]["errors"]
@@ -179,9 +181,21 @@ def items(count):
     return b'{"items": [' + b"5, " * (count - 1) + b"5]}"
 
 
+ARRAY_MOST = 4096  # items of an array
+
+
+def filled(count, value):
+    """A batch that has so many values: itself, its items, as many of these as it needs, and what is in them."""
+    rest, arrays = count - 2, []
+    while rest > 0:
+        some = min(ARRAY_MOST, rest - 1)
+        arrays.append(b"[" + b",".join([value] * some) + b"]")
+        rest -= some + 1
+    return b'{"items": [' + b",".join(arrays) + b"]}"
+
+
 def values(count):
-    """A batch that has so many values: itself, its items, one of these, and what is in that."""
-    return b'{"items": [[' + b"1," * (count - 4) + b"1]]}"
+    return filled(count, b"1")
 
 
 def members_of(count):
@@ -189,8 +203,7 @@ def members_of(count):
 
 
 def containers(count):
-    """A batch that has so many objects and arrays: itself, its items, one of these, and what is in that."""
-    return b'{"items": [[' + b"[]," * (count - 4) + b"[]]]}"
+    return filled(count, b"[]")
 
 
 CHECK = "/coupons/{coupon}/check"

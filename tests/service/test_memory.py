@@ -48,7 +48,7 @@ def test_checks_of_a_user_with_much_cost_little(stack, hoarder):
     assert len(json.dumps(body)) < 200
     peak, done = peaks_mib(stack, [Call("POST", f"/coupons/{hoarder}/check", body) for _ in range(2 * AT_ONCE)])
     assert by_code(done) == {"200": 2 * AT_ONCE}
-    assert all(call.reply.json()["code"] == "too_many_attempts" and call.reply.json()["remaining"] == 0 for call in done)
+    assert all(call.reply.json()["problem"] == "too_many_attempts" and call.reply.json()["remaining"] == 0 for call in done)
     print(f"figure: most memory of a worker under {AT_ONCE} checks of a user with much: {peak} MiB")
     assert peak < PEAK_MIB, f"{peak} MiB"
 

@@ -188,7 +188,7 @@ def test_what_is_sent_and_what_is_answered_has_one_form(document, operations):
 
 # Members that an answer may lack; all others are in every one.
 MAY_LACK = {
-    "Coupon": {"job", "slots_missing", "version"}, "Problem": {"reason", "missing_minor", "errors", "rows", "codes"}, "Counts": {"seqs"}, "Day": {"elsewhere"},
+    "Coupon": {"job", "slots_missing", "version"}, "Problem": {"reason", "missing_minor", "errors", "rows", "codes", "held"}, "Counts": {"seqs"}, "Day": {"elsewhere"},
     "Totals": {"archived", "elsewhere", "epoch"}, "ReportRow": {"coupon", "code"}, "AsOf": {"seq"}, "Redemption": {"receipt", "allocations"},
     "Check": {"reason", "missing_minor"}, "Candidate": {"reason", "missing_minor"}, "Readiness": {"clock_offset_s"},
     "CouponPage": {"incomplete"}, "Wallet": {"incomplete"}, "StoredRedemption": {"first_order", "numbers"},

@@ -61,8 +61,8 @@ def test_the_box_at_checkout_finds_every_coupon_that_has_it_and_those_that_accep
     code = "BOX-10"
     out, good, over, other = (shared(stack, slots=n, codes=codes) for n, codes in ((0, [code]), (2, [code, "ELSE"]), (1, [code]), (1, ["ELSE2"])))
     stack.patch(over, {"state": "ended"})
-    assert resolve(storefront, "box 10")[0] == {"coupon": good, "ok": True, "code": None, "discount_minor": 0}
-    assert {item["coupon"]: item["code"] for item in resolve(storefront, code)} == {good: None, out: "sold_out"}
+    assert resolve(storefront, "box 10")[0] == {"coupon": good, "ok": True, "problem": None, "discount_minor": 0}
+    assert {item["coupon"]: item["problem"] for item in resolve(storefront, code)} == {good: None, out: "sold_out"}
     assert {item["coupon"] for item in resolve(ops, code)} == {good, out, over}
     assert resolve(storefront, "BOX-11") == []
     found = ops.get("/coupons/-/codes?code=box10").ok()["items"]
@@ -101,7 +101,7 @@ def test_each_code_is_used_as_often_as_its_cap_allows_and_no_more(stack, storefr
     assert sorted(done) == [(201, "ANNA10")] * 3 + [(201, "SUMMER10")] * 3 + [(409, "code_taken")] * 14, done
     problem = storefront.take(coupon, "late", code="SUMMER10").problem("code_taken")
     assert problem["retry"] is False
-    assert {item["coupon"]: item["code"] for item in resolve(storefront, "SUMMER10")}[coupon] == "code_taken"
+    assert {item["coupon"]: item["problem"] for item in resolve(storefront, "SUMMER10")}[coupon] == "code_taken"
     assert {code: row["redeemed"] for code, row in by_code(stack, coupon).items()} == {"ANNA10": 3, "SUMMER10": 3}
     stack.verify(coupon)
 
@@ -220,5 +220,5 @@ def test_the_guides_first_example_is_what_a_shop_gets(stack):
     done = subprocess.run(["bash", "-eu"], input=script, env=os.environ | keys, capture_output=True, text=True, timeout=60)
     made, resolved, redeemed = (json.loads(line) for line in done.stdout.splitlines())
     assert made["state"] == "active", done
-    assert {"coupon": "summer", "ok": True, "code": None, "discount_minor": 599} in resolved["items"], done
+    assert {"coupon": "summer", "ok": True, "problem": None, "discount_minor": 599} in resolved["items"], done
     assert (redeemed["state"], redeemed["code"], redeemed["discount_minor"]) == ("redeemed", "SUMMER10", 599), done
