@@ -114,6 +114,7 @@ static void remove_lane(struct committer *c, struct lane *l)
 {
     if (l->multilane_counted)
         c->multilane->hooks->gone(c->multilane, l);
+    assert(c->lanes);
     HASH_DEL(c->lanes, l);
     lane_free(l);
 }

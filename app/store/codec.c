@@ -711,11 +711,18 @@ static bool code_of_name(const char *name, char code[CODE_MAX + 1])
     const char *at = name;
     size_t used = 0;
 
-    for (unsigned byte; *at; used++) {
-        if (used == CODE_MAX || (*at == '%' && sscanf(at + 1, "%2x", &byte) != 1))
+    for (; *at; used++) {
+        char digits[3] = "";
+
+        if (used == CODE_MAX)
             return false;
-        code[used] = *at == '%' ? (char)byte : *at;
-        at += *at == '%' ? 3 : 1;
+        if (*at != '%') {
+            code[used] = *at++;
+            continue;
+        }
+        memcpy(digits, at + 1, strnlen(at + 1, 2));
+        code[used] = (char)strtoul(digits, NULL, 16); /* if they are none, it is another name than the code's */
+        at += 1 + strlen(digits);
     }
     code[used] = '\0';
     code_name(code, again);

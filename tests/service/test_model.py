@@ -322,6 +322,7 @@ class Driver:
         merged = {**c.d, **change, "cap": {**c.d["cap"], **change.get("cap", {})}, "discount": {**c.d["discount"], **change.get("discount", {})}}
         same("the definition", {**told, "version": 0}, {**merged, "version": 0})
         c.become(now_ms(), told)
+        c.version += 1
         if lowered and c.exact and c.existing() > total:
             self.retired(c, c.existing() - total)
         return reply
