@@ -164,11 +164,11 @@ def discount_of(d, order):
         raise Refused("order_not_eligible", "no_matching_item" if chosen else "no_order")
     if total is not None and total < least:
         raise Refused("order_not_eligible", "min_spend", least - total)
+    bounds = [bound for bound in (total, order.get("amount_minor")) if bound is not None]
     if kind == "amount":
-        return d["amount_minor"] if total is None else min(d["amount_minor"], total)
+        return min([d["amount_minor"], *bounds])
     if kind == "percent":
-        given = total * d["percent_bp"] // 10000
-        return given if d.get("max_minor") is None else min(given, d["max_minor"])
+        return min([total * d["percent_bp"] // 10000, *bounds, *([] if d.get("max_minor") is None else [d["max_minor"]])])
     return 0
 
 

@@ -450,6 +450,8 @@ class Driver:
                                   {"kind": "amount", "amount_minor": 700, "currency": "EUR", "min_spend_minor": 2000},
                                   {"kind": "percent", "percent_bp": 1250, "max_minor": 600, "currency": "EUR", "only": {"skus": ["A"], "categories": []}},
                                   {"kind": "other", "label": "a gift"}])
+        if discount["kind"] == "other":
+            cap["discount_minor"] = None  # a budget is money, in a currency
         codes = {"source": source}
         if source != "none":
             codes |= {"pick": chance.choice(["sequential", "random"]), "match": chance.choice(["exact", "loose"])}
