@@ -311,14 +311,15 @@ class Driver:
 
     def change(self, c, change):
         """PATCH; the model's definition becomes what was answered, which must be the merged whole. None: refused."""
-        reply = self.call(c, "PATCH", f"/coupons/{c.id}", change, role="ops", headers={"If-Match": "*"})
         total = change.get("cap", {}).get("total")
         lowered = total is not None and (c.d["cap"]["total"] is None or total < c.d["cap"]["total"])
+        body = {**change, "retire": True} if lowered else change
+        reply = self.call(c, "PATCH", f"/coupons/{c.id}", body, role="ops", headers={"If-Match": "*"})
         if lowered and total < len(c.takings):
             self.seen["cap_below_taken"] += 1
             reply.problem("cap_below_taken")
             return None
-        told = reply.ok()
+        told = {name: value for name, value in reply.ok().items() if name not in ("slots_missing", "job")}
         merged = {**c.d, **change, "cap": {**c.d["cap"], **change.get("cap", {})}, "discount": {**c.d["discount"], **change.get("discount", {})}}
         same("the definition", {**told, "version": 0}, {**merged, "version": 0})
         c.become(now_ms(), told)
