@@ -314,6 +314,10 @@ class Driver:
         total = change.get("cap", {}).get("total")
         lowered = total is not None and (c.d["cap"]["total"] is None or total < c.d["cap"]["total"])
         body = {**change, "retire": True} if lowered else change
+        if change.get("cap", {}).get("discount_minor") and {**c.d["discount"], **change.get("discount", {})}["kind"] == "other":
+            self.seen["a budget without a currency"] += 1
+            self.call(c, "PATCH", f"/coupons/{c.id}", body, role="ops", headers={"If-Match": "*"}).problem("bad_request")
+            return None
         reply = self.call(c, "PATCH", f"/coupons/{c.id}", body, role="ops", headers={"If-Match": "*"})
         if lowered and total < len(c.takings):
             self.seen["cap_below_taken"] += 1
