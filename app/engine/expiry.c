@@ -228,6 +228,12 @@ static int64_t first_due(const struct batch *b, int64_t after_ms, int64_t after_
     return first;
 }
 
+static void list_user(struct expiry_look *k, const char *user, size_t *capacity)
+{
+    k->users = arena_grown(k->arena, k->users, k->user_count, capacity, sizeof *k->users);
+    k->users[k->user_count++] = arena_strdup(k->arena, user);
+}
+
 /* List the users of what b made and what ended by then; most of it may have ended before. */
 static void list_users(struct expiry_look *k, const struct batch *b, int64_t after_ms, size_t *capacity)
 {
@@ -236,8 +242,7 @@ static void list_users(struct expiry_look *k, const struct batch *b, int64_t aft
 
         if (!e->user || e->n >= 0 || !entry_due(e) || entry_due(e) < after_ms || entry_due(e) > k->at_ms)
             continue;
-        k->users = arena_grown(k->arena, k->users, k->user_count, capacity, sizeof *k->users);
-        k->users[k->user_count++] = arena_strdup(k->arena, e->user);
+        list_user(k, e->user, capacity);
     }
 }
 
@@ -279,8 +284,7 @@ static void find_issued_users(struct store *s, struct expiry_look *k, size_t *ca
         for (size_t e = 0; e < b->count; e++) {
             if (b->entries[e].kind != ENTRY_ISSUE || b->entries[e].n >= 0 || !b->entries[e].user)
                 continue;
-            k->users = arena_grown(k->arena, k->users, k->user_count, capacity, sizeof *k->users);
-            k->users[k->user_count++] = arena_strdup(k->arena, b->entries[e].user);
+            list_user(k, b->entries[e].user, capacity);
         }
         k->over.ms = first_due(b, search.after_ms, search.after_seq);
         k->over.seq = b->head.seq;
