@@ -119,6 +119,7 @@ struct lane_work {
     bool more;              /* and there is more: what seems taken may be free */
     bool damaged;           /* because a document cannot be read: searching again soon does not help */
     int64_t day_ms, day_end_ms, at_ms;
+    size_t loaded_bytes; /* of the batch's arena, before anything is decided */
 };
 
 struct round {

@@ -259,10 +259,10 @@ static bool is_outdated(const struct lane_work *p)
     return now && now != before && (!before || strcmp(before->time_zone, now->time_zone) != 0);
 }
 
-/* The batch is full. */
+/* The batch is full: of entries, not of the users that were read into its arena. */
 static bool is_full(const struct lane_work *p)
 {
-    return p->batch->count >= ENTRIES_MOST || p->batch->arena.bytes >= BYTES_MOST;
+    return p->batch->count >= ENTRIES_MOST || p->batch->arena.bytes - p->loaded_bytes >= BYTES_MOST;
 }
 
 /* The batch moved this redemption out of its user's list (the user was erased, or took again): the next batch finds it. */
@@ -561,6 +561,7 @@ void decide_work(struct committer *c, struct lane_work *p)
     struct lane *l = p->lane;
 
     begin(c, p);
+    p->loaded_bytes = p->batch->arena.bytes;
     if (p->sweeping)
         expire_due(p);
     decide_ops(p, false);

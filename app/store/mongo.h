@@ -381,7 +381,7 @@ struct totals_write {
     int64_t quarter_ms;        /* start of the quarter hour */
     int64_t first_seq, last_seq; /* consecutive batches, all in that quarter hour */
     struct report_counts *counts;
-    const struct code_counts *by; /* of each shared code */
+    const struct code_counts *by; /* of each shared code; NULL: there are none */
     /* out */
     bool applied;     /* otherwise: unreadable, or the stored totals already hold some of them */
     int64_t held_seq; /* the seq up to which they do */

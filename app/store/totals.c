@@ -58,7 +58,8 @@ static void put_insert(bson_t *documents, size_t k, const struct totals_write *w
     put_totals_id(&doc, "_id", w);
     BSON_APPEND_INT64(&doc, "seq", w->last_seq);
     bson_fields_write(&doc, report_members, report_members_count, 0, w->counts);
-    codec_by_code_put(&doc, w->by, false);
+    if (w->by)
+        codec_by_code_put(&doc, w->by, false);
     bson_append_document_end(documents, &doc);
 }
 
@@ -77,7 +78,8 @@ static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$inc", &inner);
     bson_fields_write(&inner, report_members, report_members_count, 0, w->counts);
-    codec_by_code_inc(&inner, w->by);
+    if (w->by)
+        codec_by_code_inc(&inner, w->by);
     bson_append_document_end(&sub, &inner);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
     BSON_APPEND_INT64(&inner, "seq", w->last_seq);

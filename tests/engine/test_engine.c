@@ -283,7 +283,7 @@ static void set_cap(struct client *c, struct arena *a, int64_t total, bool until
 
     do {
         struct op read = {.kind = OP_COUPON, .coupon = COUPON, .arena = a};
-        struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a, .by = OPERATOR};
+        struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a, .by = OPERATOR, .retire = true};
         bool ignored = false;
 
         r = ask(c, &read, &ignored);
@@ -297,8 +297,10 @@ static void set_cap(struct client *c, struct arena *a, int64_t total, bool until
             op.definition->codes.shared = shared_codes((uint32_t)total);
         op.expected_version = read.coupon_now->version;
         r = ask(c, &op, &doubtful);
-        if (r != CPN_OK && r != CPN_VERSION_CHANGED && r != CPN_CAP_BELOW_TAKEN)
+        if (r != CPN_OK && r != CPN_VERSION_CHANGED && r != CPN_CAP_BELOW_TAKEN) {
             fail(c->s->seed, "changing the cap: %s", result_info(r)->name);
+            return;
+        }
         if (until && r == CPN_VERSION_CHANGED && !doubtful)
             fail(c->s->seed, "a change whose reply was lost met itself"); /* nobody else changes anything */
     } while (until && r != CPN_OK);
