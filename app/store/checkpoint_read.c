@@ -45,7 +45,6 @@ enum store_status checkpoints_read(struct store *s, struct checkpoint_read *read
     struct checkpoint_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
-    enum store_status status;
 
     if (count == 0)
         return STORE_OK;
@@ -54,9 +53,7 @@ enum store_status checkpoints_read(struct store *s, struct checkpoint_read *read
         reads[i].status = STORE_OK;
     }
     session_find_lanes(session, &command, "lanes", &reads->coupon, &reads->lane, sizeof *reads, count);
-    status = session_read(session, &command, checkpoint_row, &list);
-    SETTLE_READS(status, reads, count);
-    return status;
+    return settle_reads(session_read(session, &command, checkpoint_row, &list), &reads->status, sizeof *reads, count);
 }
 
 /* ---- buckets ---- */
@@ -102,7 +99,6 @@ enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads,
     struct session *session = session_of(s);
     struct bucket_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
     struct in_clause in;
     bson_t filter;
 
@@ -122,9 +118,7 @@ enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads,
     session_add_coupons(session, &filter, bucket_coupon, reads, count);
     bson_append_document_end(&command, &filter);
     session_read_options(session, &command, count + 1);
-    status = session_read(session, &command, bucket_row, &list);
-    SETTLE_READS(status, reads, count);
-    return status;
+    return settle_reads(session_read(session, &command, bucket_row, &list), &reads->status, sizeof *reads, count);
 }
 
 struct bucket_list {
@@ -397,7 +391,6 @@ enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads,
     struct definition_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
-    enum store_status status;
     bson_t filter;
 
     if (count == 0)
@@ -415,9 +408,7 @@ enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads,
     }
     bson_append_document_end(&command, &filter);
     session_read_options(session, &command, count + 1);
-    status = session_read(session, &command, definition_row, &list);
-    SETTLE_READS(status, reads, count);
-    return status;
+    return settle_reads(session_read(session, &command, definition_row, &list), &reads->status, sizeof *reads, count);
 }
 
 enum store_status checkpoint_coupon_of(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)

@@ -103,7 +103,7 @@ static enum store_status find_some(struct session *session, struct look_up *item
         hash_index_add(&table.index, look_hash(items[i].coupon, items[i].code), i);
     status = session_read(session, &command, look_row, &table);
     hash_index_free(&table.index);
-    SETTLE_READS(status, items, count);
+    status = settle_reads(status, &items->status, sizeof *items, count);
     return status;
 }
 
@@ -213,7 +213,6 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
     struct bucket_codes_list list = {reads, count, a};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
-    enum store_status status;
     struct in_clause in;
     bson_t filter;
 
@@ -231,9 +230,7 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
     session_add_coupons(session, &filter, bucket_codes_coupon, reads, count);
     bson_append_document_end(&command, &filter);
     session_read_options(session, &command, count + 1);
-    status = session_read(session, &command, bucket_codes_row, &list);
-    SETTLE_READS(status, reads, count);
-    return status;
+    return settle_reads(session_read(session, &command, bucket_codes_row, &list), &reads->status, sizeof *reads, count);
 }
 
 enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,

@@ -48,7 +48,6 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
     struct mark_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
-    enum store_status status;
 
     if (count == 0)
         return STORE_OK;
@@ -57,9 +56,7 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
         reads[i].status = STORE_OK;
     }
     session_find_lanes(session, &command, "marks", &reads->coupon, &reads->lane, sizeof *reads, count);
-    status = session_read(session, &command, mark_row, &list);
-    SETTLE_READS(status, reads, count);
-    return status;
+    return settle_reads(session_read(session, &command, mark_row, &list), &reads->status, sizeof *reads, count);
 }
 
 static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *w, bool insert)
@@ -324,7 +321,7 @@ enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size
         session_add_coupon(session, &finds[i].filter, reads[i].coupon);
     }
     status = session_read_joined(session, "ledger", finds, count, ledgers_row, reads);
-    SETTLE_READS(status, reads, count);
+    status = settle_reads(status, &reads->status, sizeof *reads, count);
     for (size_t i = 0; i < count; i++)
         while (reads[i].status != STORE_OK && reads[i].count > 0)
             batch_free(reads[i].batches[--reads[i].count]);

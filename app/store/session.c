@@ -364,6 +364,21 @@ void session_snapshot_concern(const struct session *session, bson_t *command)
     put_concern(session, command, "snapshot");
 }
 
+enum store_status settle_reads(enum store_status call, enum store_status *first, size_t size, size_t count)
+{
+    enum store_status all = call == STORE_OK ? STORE_OK : STORE_FAILED;
+
+    for (size_t i = 0; i < count; i++) {
+        enum store_status *status = (enum store_status *)(void *)((char *)first + i * size);
+
+        if (call != STORE_OK)
+            *status = STORE_FAILED;
+        if (*status != STORE_OK && *status != STORE_LEFT)
+            all = STORE_FAILED;
+    }
+    return all;
+}
+
 void session_read_options(struct session *session, bson_t *command, size_t most)
 {
     session_read_concern(session, command);

@@ -139,18 +139,9 @@ typedef bool joined_row(const bson_t *doc, size_t find, void *context);
 enum store_status session_read_joined(struct session *session, const char *collection, struct joined_find *finds, size_t count,
                                       joined_row *row, void *context);
 
-/* After a session_read() for several reads, whose rows set `status` if they cannot be decoded: the reads fail with the call, and the call
- * with any of them, except with STORE_LEFT. */
-#define SETTLE_READS(call, reads, count)                                                                               \
-    do {                                                                                                               \
-        bool settle_failed = (call) != STORE_OK;                                                                       \
-        for (size_t settle_i = 0; settle_i < (count); settle_i++) {                                                    \
-            if (settle_failed)                                                                                         \
-                (reads)[settle_i].status = STORE_FAILED;                                                               \
-            if ((reads)[settle_i].status != STORE_OK && (reads)[settle_i].status != STORE_LEFT)                        \
-                (call) = STORE_FAILED;                                                                                 \
-        }                                                                                                              \
-    } while (0)
+/* After a session_read() for `count` reads, whose rows set their status if they cannot be decoded: the reads fail with the call, and the
+ * call with any of them, except with STORE_LEFT. `first` is the status of the first read, `size` the bytes of a read. */
+enum store_status settle_reads(enum store_status call, enum store_status *first, size_t size, size_t count);
 
 /* What this session has seen: the operation time of its last read or write, or what session_saw() has passed on since. A majority
  * read not before it misses nothing of that, also from another primary. Zero: nothing yet. */

@@ -427,7 +427,7 @@ enum store_status users_read(struct store *s, struct arena *a, struct user_read 
         fold_gathered(&f, &g);
         fold_end(&f);
     }
-    SETTLE_READS(status, reads, count);
+    status = settle_reads(status, &reads->status, sizeof *reads, count);
     gather_free(&g);
     hash_index_free(&t.index);
     return status;
