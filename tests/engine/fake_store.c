@@ -1359,7 +1359,12 @@ void fake_disconnect(struct store_source *source)
     free(source);
 }
 
-int fake_faults(const struct fake *f)
+int fake_faults(struct fake *f)
 {
-    return f->faults;
+    int faults;
+
+    pthread_mutex_lock(&f->lock);
+    faults = f->faults;
+    pthread_mutex_unlock(&f->lock);
+    return faults;
 }

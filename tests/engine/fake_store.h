@@ -44,7 +44,7 @@ void fake_disconnect(struct store_source *source);
 /* So often it was restored, for processes that begin from now on. */
 void fake_set_epoch(struct fake *f, int64_t epoch);
 /* How many faults were dealt. */
-int fake_faults(const struct fake *f);
+int fake_faults(struct fake *f);
 
 /* What its Idempotency-Keys are hashed under. */
 extern const struct key_secret fake_key_secret;

@@ -66,12 +66,21 @@ static struct store *open_watched(struct store_source *source)
     struct store *session = one.source->open(one.source);
 
     (void)source;
+    session->ops = &t.ops;
+    return session;
+}
+
+/* Before any thread opens a session. */
+static void watch(void)
+{
+    struct store *session = one.source->open(one.source);
+
     t.plain = session->ops;
     t.ops = *session->ops;
     t.ops.append = watched_append;
     t.ops.users = watched_users;
-    session->ops = &t.ops;
-    return session;
+    t.watched.open = open_watched;
+    session->ops->close(session);
 }
 
 static int begin(void **state)
@@ -82,7 +91,7 @@ static int begin(void **state)
     (void)state;
     memset(&t, 0, sizeof t);
     one_engine_connect();
-    t.watched.open = open_watched;
+    watch();
     one.served = &t.watched;
     one.config.batch_max = TOGETHER;
     one.config.queue_max = one.config.requests_max = 4 * TOGETHER;
