@@ -70,6 +70,6 @@ func main() {
 		"refused":  refused.ApplicationproblemJSON404.Code,
 		"campaign": read.JSON200.Metadata["campaign"], "total": read.JSON200.Cap.Total,
 		"checked": []any{checked.JSON200.Ok, checked.JSON200.DiscountMinor, checked.JSON200.Remaining},
-		"found":   []any{found.Code, found.Reason, found.MissingMinor},
+		"found":   []any{found.Problem, found.Reason, found.MissingMinor},
 	}))
 }
