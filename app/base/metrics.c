@@ -182,6 +182,22 @@ static int64_t sum_gauge(enum metric m)
     return total;
 }
 
+static int64_t sum(int cell)
+{
+    int64_t total = 0;
+
+    for (int i = 0; i < METRICS_SLOTS; i++)
+        if (&slots[i] == own || atomic_load_explicit(&slots[i].used, memory_order_relaxed))
+            total += atomic_load_explicit(&slots[i].cells[cell], memory_order_relaxed);
+    return total;
+}
+
+int64_t metrics_get(enum metric m)
+{
+    assert(rows[m].kind != HISTOGRAM && rows[m].scale == NONE);
+    return rows[m].kind == GAUGE ? sum_gauge(m) : sum(rows[m].first);
+}
+
 /* ---- refusals ---- */
 
 /* The i-th place for an entry of the coupon with this hash. */
@@ -304,16 +320,6 @@ void metrics_request(unsigned route, int status, int64_t microseconds)
     assert(route < METRICS_ROUTES_MAX);
     add(rows[METRIC_REQUESTS].first + (int)route * METRICS_STATUS_COUNT + status_index(status), 1);
     metrics_observe(METRIC_REQUEST_TIME, microseconds);
-}
-
-static int64_t sum(int cell)
-{
-    int64_t total = 0;
-
-    for (int i = 0; i < METRICS_SLOTS; i++)
-        if (&slots[i] == own || atomic_load_explicit(&slots[i].used, memory_order_relaxed))
-            total += atomic_load_explicit(&slots[i].cells[cell], memory_order_relaxed);
-    return total;
 }
 
 static void render_results(struct buf *out, const struct row *row)

@@ -138,6 +138,8 @@ void metrics_add_result(enum metric m, enum cpn_result r, int64_t n);
 void metrics_add_outcome(enum metric m, bool succeeded, int64_t n);
 /* Set this process's part of a gauge. */
 void metrics_set(enum metric m, int64_t value);
+/* A counter or gauge without labels, summed over the slots. */
+int64_t metrics_get(enum metric m);
 /* Record one value in a histogram: requests (SIZE) or microseconds (TIME). */
 void metrics_observe(enum metric m, int64_t value);
 /* Count a reply: route's row number and HTTP status. Also METRIC_REQUEST_TIME. */

@@ -15,7 +15,9 @@
 #include "base/cond.h"
 #include "base/crash.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/thread.h"
+#include "engine/internal.h"
 #include "engine/multilane.h"
 #include "engine/round.h"
 
@@ -30,9 +32,7 @@ static void answer(struct committer *c, struct op *op)
     atomic_fetch_sub(&c->waiting, 1);
     c->answered++;
     op->seen = c->store->ops->seen(c->store);
-    if (c->hooks->decided && !op->inner)
-        c->hooks->decided(op);
-    op->done(op);
+    engine_answer(c->engine, op);
 }
 
 void hand_off(struct committer *c)
@@ -329,8 +329,8 @@ static void count_redo(struct committer *c, struct lane *l)
     l->counted_bytes = bytes;
     l->counted_entries = l->redo_entries;
     c->redo_entries += more;
-    if (more && c->hooks->redo)
-        c->hooks->redo(more);
+    if (more)
+        metrics_add(METRIC_REDO_ENTRIES, more);
 }
 
 /* True if it exceeds what all may still add: so the largest waits first, and all stay within `most` (0: unbounded). */
@@ -412,10 +412,10 @@ static void report_memory(struct committer *c)
 {
     int64_t filters = atomic_load(&c->filters.bytes), users = c->users.bytes;
 
-    if (filters != c->filter_bytes && c->hooks->filters)
-        c->hooks->filters(filters - c->filter_bytes);
-    if (users != c->user_bytes && c->hooks->users)
-        c->hooks->users(users - c->user_bytes);
+    if (filters != c->filter_bytes)
+        metrics_add(METRIC_FILTER_BYTES, filters - c->filter_bytes);
+    if (users != c->user_bytes)
+        metrics_add(METRIC_USER_BYTES, users - c->user_bytes);
     c->filter_bytes = filters;
     c->user_bytes = users;
 }
@@ -605,14 +605,14 @@ static void answer_work(struct committer *c, struct lane_work *p)
         make_ready_in(c, l, p->damaged ? AGAIN_DAMAGED_MS : AGAIN_MS);
 }
 
-static void count_expired(const struct committer *c, const struct batch *b)
+static void count_expired(const struct batch *b)
 {
     int count = 0;
 
     for (size_t i = 0; i < b->count; i++)
         count += b->entries[i].kind == ENTRY_EXPIRE;
-    if (count && c->hooks->expired)
-        c->hooks->expired(count);
+    if (count)
+        metrics_add(METRIC_HOLDS_EXPIRED, count);
 }
 
 /* Let the lane's other writer append next. It must read our batch first, so it would lose every race; it needs about as long as this round
@@ -639,15 +639,23 @@ static void note_swept(struct lane_work *p)
     l->checkpoint_late = l->checkpoint_late || due_of(l) != l->checkpoint.due_ms;
 }
 
+static void count_batch(const struct round *r, const struct lane_work *p)
+{
+    metrics_add(METRIC_BATCHES, 1);
+    metrics_add(METRIC_ENTRIES, (int64_t)p->batch->count);
+    metrics_observe(METRIC_BATCH_SIZE, (int64_t)p->ops.count);
+    metrics_observe(METRIC_COMMIT_TIME, r->append_us);
+    metrics_observe(METRIC_LOAD_TIME, r->load_us);
+}
+
 static void work_committed(struct committer *c, const struct round *r, struct lane_work *p)
 {
     struct lane *l = p->lane;
 
     if (l->yields)
         yield_lane(l, r);
-    if (c->hooks->batch)
-        c->hooks->batch((int)p->ops.count, (int)p->batch->count, r->append_us, r->load_us);
-    count_expired(c, p->batch);
+    count_batch(r, p);
+    count_expired(p->batch);
     work_keep_users(p);
     note_swept(p);
     lane_commit(l, p->batch, p->d.free_pool_used);
@@ -662,8 +670,7 @@ static void work_committed(struct committer *c, const struct round *r, struct la
 /* Somebody else appended: read that and decide again. */
 static void work_lost(struct committer *c, struct lane_work *p)
 {
-    if (c->hooks->conflict)
-        c->hooks->conflict();
+    metrics_add(METRIC_CONFLICTS, 1);
     p->lane->stale = true;
     if (p->state == WORK_RETRY)
         p->state = WORK_OPEN; /* its requests are decided again */
@@ -672,8 +679,7 @@ static void work_lost(struct committer *c, struct lane_work *p)
 
 static void work_unknown(struct committer *c, struct lane_work *p)
 {
-    if (c->hooks->retry)
-        c->hooks->retry();
+    metrics_add(METRIC_APPEND_RETRIES, 1);
     p->state = WORK_RETRY;
     defer(c, p, c->config.backoff_ms);
 }
@@ -974,8 +980,7 @@ static void *committer_main(void *argument)
         stop = take_in(c);
         if (await_company(c))
             stop = take_in(c);
-        if (c->hooks->queue)
-            c->hooks->queue(atomic_load(&c->waiting));
+        metrics_set(METRIC_QUEUE, atomic_load(&c->waiting));
         look_for_chores(c);
         run_round(c, r);
         flush_due(c);
@@ -993,13 +998,12 @@ static void *committer_main(void *argument)
 /* ---- from outside ---- */
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  const struct engine_hooks *hooks, struct engine *engine, struct multilane *multilane,
-                                  struct checkpoint_writer *writer, int lanes_max)
+                                  struct engine *engine, struct multilane *multilane, struct checkpoint_writer *writer,
+                                  int lanes_max)
 {
     struct committer *c = checked(calloc(1, sizeof *c));
 
     c->config = *config;
-    c->hooks = hooks;
     c->engine = engine;
     c->multilane = multilane;
     c->writer = writer;

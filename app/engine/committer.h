@@ -13,8 +13,8 @@
 struct committer;
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  const struct engine_hooks *hooks, struct engine *engine, struct multilane *multilane,
-                                  struct checkpoint_writer *writer, int lanes_max);
+                                  struct engine *engine, struct multilane *multilane, struct checkpoint_writer *writer,
+                                  int lanes_max);
 void committer_submit(struct committer *c, struct op *op);
 /* Decide what waits, for at most patience_ms; hand over the last checkpoints; end the thread. */
 void committer_stop(struct committer *c, int patience_ms);

@@ -17,7 +17,6 @@
 
 struct engine {
     struct engine_config config;
-    struct engine_hooks hooks;
     struct checkpoint_writer *writer;
     struct multilane *multilane; /* NULL: all coupons have one lane */
     struct history *history;
@@ -31,25 +30,29 @@ static struct committer *owner(struct engine *e, const char *coupon)
     return e->committers[hash_part(coupon, e->config.committers)];
 }
 
-struct engine *engine_start(const struct engine_config *config, struct store_source *source,
-                            const struct engine_hooks *hooks, multilane_start *multilane)
+struct engine *engine_start(const struct engine_config *config, struct store_source *source, multilane_start *multilane)
 {
     struct engine *e = checked(calloc(1, sizeof *e));
 
     e->config = *config;
-    if (hooks)
-        e->hooks = *hooks;
     if (e->config.committers < 1)
         e->config.committers = 1;
     if (e->config.committers > COMMITTERS_MOST)
         e->config.committers = COMMITTERS_MOST;
     e->writer = checkpoint_writer_start(source, e->config.backoff_ms);
-    e->multilane = multilane ? multilane(e, source, &e->hooks) : NULL;
-    e->history = history_start(e, source, &e->hooks, e->config.backoff_ms);
+    e->multilane = multilane ? multilane(e, source) : NULL;
+    e->history = history_start(e, source, e->config.backoff_ms);
     for (int i = 0; i < e->config.committers; i++)
-        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->multilane, e->writer,
+        e->committers[i] = committer_start(&e->config, source, e, e->multilane, e->writer,
                                            e->config.lanes_max / e->config.committers + 1);
     return e;
+}
+
+void engine_answer(struct engine *e, struct op *op)
+{
+    if (e->config.decided && !op->inner)
+        e->config.decided(op);
+    op->done(op);
 }
 
 /* Send op to its lane; to lane 0 if the number of lanes is unknown, because lane 0 knows. */

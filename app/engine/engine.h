@@ -15,8 +15,7 @@
 #include "engine/op.h"
 
 /* multilane: lanes_start() of lanes/, for coupons with several lanes; NULL: there are none. */
-struct engine *engine_start(const struct engine_config *config, struct store_source *source,
-                            const struct engine_hooks *hooks, multilane_start *multilane);
+struct engine *engine_start(const struct engine_config *config, struct store_source *source, multilane_start *multilane);
 /* OK, or BUSY: the queue is full, and done() will not be called. */
 enum cpn_result engine_submit(struct engine *e, struct op *op) CPN_CHECKED;
 /* Decide what waits, write checkpoints, stop the threads. After the last submit. */

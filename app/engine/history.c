@@ -19,7 +19,6 @@
 struct history {
     struct engine *engine;
     struct store_source *source;
-    const struct engine_hooks *hooks;
     int backoff_ms;
     pthread_t threads[HISTORY_THREADS];
     pthread_mutex_t lock;
@@ -165,9 +164,7 @@ static enum store_status look(struct store *s, struct op *op)
 static void busy(const struct history *h, struct op *op)
 {
     op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
-    if (h->hooks->decided && !op->inner)
-        h->hooks->decided(op);
-    op->done(op);
+    engine_answer(h->engine, op);
 }
 
 static struct op *take(struct history *h)
@@ -206,13 +203,12 @@ static void *history_main(void *argument)
 
 /* ---- from outside ---- */
 
-struct history *history_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks, int backoff_ms)
+struct history *history_start(struct engine *e, struct store_source *source, int backoff_ms)
 {
     struct history *h = checked(calloc(1, sizeof *h));
 
     h->engine = e;
     h->source = source;
-    h->hooks = hooks;
     h->backoff_ms = backoff_ms;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->some, NULL);

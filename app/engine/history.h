@@ -16,7 +16,7 @@
 
 struct history;
 
-struct history *history_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks, int backoff_ms);
+struct history *history_start(struct engine *e, struct store_source *source, int backoff_ms);
 /* Look up the redemption that op, an OP_STEP or OP_REDEMPTION, names; then set op->sought and send it to its lane. */
 void history_submit(struct history *h, struct op *op);
 /* Send on what waits, before the committers are stopped. Later ops are answered BUSY. */

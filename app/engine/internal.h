@@ -11,6 +11,8 @@
 void engine_ask(struct engine *e, struct op *op);
 /* Send an accepted op where it belongs, as known by now; or answer it. */
 void engine_reroute(struct engine *e, struct op *op);
+/* Give the op's answer to who asked. */
+void engine_answer(struct engine *e, struct op *op);
 /* The op's redemption is not in its slot, or has none: look in the ledger, then ask again. */
 void engine_look_back(struct engine *e, struct op *op);
 

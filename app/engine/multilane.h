@@ -56,7 +56,7 @@ struct multilane {
 };
 
 /* Start one for the engine; the arguments outlive it. */
-typedef struct multilane *multilane_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks);
+typedef struct multilane *multilane_start(struct engine *e, struct store_source *source);
 
 void multilane_init(struct multilane *s, const struct multilane_hooks *hooks);
 void multilane_release(struct multilane *s);

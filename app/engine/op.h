@@ -132,20 +132,7 @@ struct engine_config {
     int flush_ms;        /* how old the redo log gets before a checkpoint is written */
     int backoff_ms;      /* after the database failed */
     int patience_ms;     /* how long engine_stop() tries to finish while the database fails */
-};
-
-/* What the engine counts; called from its threads. Any may be NULL. */
-struct engine_hooks {
-    void (*batch)(int requests, int entries, int64_t append_us, int64_t load_us);
-    void (*decided)(const struct op *op);
-    void (*expired)(int holds);  /* this many expired, by a batch that is in the ledger */
-    void (*conflict)(void);
-    void (*retry)(void);
-    void (*queue)(int waiting);
-    void (*redo)(int64_t more);    /* entries waiting for a checkpoint: change by this many */
-    void (*filters)(int64_t more); /* bytes of users' filters: change by this many */
-    void (*users)(int64_t more);   /* bytes of users in the cache: likewise */
-    void (*looked_up)(int cached, int fresh, int read); /* users of a round: in the cache, surely new, read from the ledger */
+    void (*decided)(const struct op *op); /* before each answer, from the engine's threads; NULL: none */
 };
 
 #endif

@@ -38,7 +38,6 @@ struct zone_day {
 
 struct committer {
     struct engine_config config;
-    const struct engine_hooks *hooks;
     struct store *store;
     struct engine *engine;
     struct multilane *multilane;

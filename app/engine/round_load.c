@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "coupons/code.h"
 #include "coupons/fold.h"
 #include "engine/expiry.h"
@@ -776,8 +777,12 @@ static void load_users(struct committer *c, struct round *r)
     for (size_t i = 0; i < r->count; i++)
         if (r->work[i].state == WORK_OPEN)
             list_reads(c, &r->work[i], &list, &looked);
-    if (c->hooks->looked_up && (looked.cached || looked.fresh || list.count))
-        c->hooks->looked_up(looked.cached, looked.fresh, (int)list.count);
+    if (looked.cached)
+        metrics_add(METRIC_USERS_CACHED, looked.cached);
+    if (looked.fresh)
+        metrics_add(METRIC_USERS_NEW, looked.fresh);
+    if (list.count)
+        metrics_add(METRIC_USERS_READ, (int64_t)list.count);
     if (!list.count)
         return;
     /* with one lane, read into the arena of that lane, to save a copy */

@@ -29,18 +29,9 @@
 #define STREAM_THREADS 3 /* one key has two of them at most */
 #define MALLOC_ARENAS 4 /* glibc's default is one per thread, each keeping what it ever held */
 
-/* ---- what the engine counts ---- */
+/* ---- refusals ---- */
 
 static struct refusal_counter *refusals;
-
-static void on_batch(int requests, int entries, int64_t append_us, int64_t load_us)
-{
-    metrics_add(METRIC_BATCHES, 1);
-    metrics_add(METRIC_ENTRIES, entries);
-    metrics_observe(METRIC_BATCH_SIZE, requests);
-    metrics_observe(METRIC_COMMIT_TIME, append_us);
-    metrics_observe(METRIC_LOAD_TIME, load_us);
-}
 
 static void on_decided(const struct op *op)
 {
@@ -54,53 +45,6 @@ static void on_decided(const struct op *op)
     metrics_refused(op->coupon, refusal);
     refusal_counter_add(refusals, op->coupon, refusal);
 }
-
-static void on_expired(int holds)
-{
-    metrics_add(METRIC_HOLDS_EXPIRED, holds);
-}
-
-static void on_conflict(void)
-{
-    metrics_add(METRIC_CONFLICTS, 1);
-}
-
-static void on_retry(void)
-{
-    metrics_add(METRIC_APPEND_RETRIES, 1);
-}
-
-static void on_queue(int waiting)
-{
-    metrics_set(METRIC_QUEUE, waiting);
-}
-
-static void on_redo(int64_t more)
-{
-    metrics_add(METRIC_REDO_ENTRIES, more);
-}
-
-static void on_filters(int64_t more)
-{
-    metrics_add(METRIC_FILTER_BYTES, more);
-}
-
-static void on_users(int64_t more)
-{
-    metrics_add(METRIC_USER_BYTES, more);
-}
-
-static void on_looked_up(int cached, int fresh, int read)
-{
-    metrics_add(METRIC_USERS_CACHED, cached);
-    metrics_add(METRIC_USERS_NEW, fresh);
-    metrics_add(METRIC_USERS_READ, read);
-}
-
-static const struct engine_hooks hooks = {
-    .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
-    .queue = on_queue, .redo = on_redo, .filters = on_filters, .users = on_users, .looked_up = on_looked_up,
-};
 
 /* ---- starting ---- */
 
@@ -130,9 +74,10 @@ static struct engine *start_engine(struct worker *w)
         .flush_ms = c->worker_checkpoint_ms,
         .backoff_ms = BACKOFF_MS,
         .patience_ms = c->coupond_drain_s * 1000 / 4,
+        .decided = on_decided,
     };
 
-    return engine_start(&config, mongo_source(w->mongo), &hooks, lanes_start);
+    return engine_start(&config, mongo_source(w->mongo), lanes_start);
 }
 
 /* SIGTERM came. Half of the time is for requests in flight, a quarter for the engine; after the rest the master kills us. */

@@ -53,7 +53,6 @@ struct lanes {
     struct engine *engine;
     struct lane_totals *totals;
     struct store_source *source;
-    const struct engine_hooks *hooks;
     pthread_t listener;
     atomic_bool listening; /* the listener was started */
     atomic_bool hearing;   /* it is hearing */
@@ -121,10 +120,8 @@ static int64_t lane_for(const struct op *op, int64_t lanes)
 
 static void finish(struct lanes *s, struct op *op)
 {
-    if (s->hooks->decided)
-        s->hooks->decided(op);
     atomic_fetch_sub(&s->multilane.waiting, 1);
-    op->done(op);
+    engine_answer(s->engine, op);
 }
 
 /* Ask this lane of op's coupon what op asks, by a copy for just this lane. */
@@ -960,7 +957,7 @@ static const struct multilane_hooks lanes_hooks = {
     .lacks = lacks, .gone = gone, .stop = stop, .free = lanes_free,
 };
 
-struct multilane *lanes_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
+struct multilane *lanes_start(struct engine *e, struct store_source *source)
 {
     struct lanes *s = checked(calloc(1, sizeof *s));
 
@@ -968,7 +965,6 @@ struct multilane *lanes_start(struct engine *e, struct store_source *source, con
     s->engine = e;
     s->totals = lane_totals_new();
     s->source = source;
-    s->hooks = hooks;
     pthread_mutex_init(&s->lock, NULL);
     cond_init(&s->some);
     pthread_mutex_lock(&s->lock);

@@ -860,7 +860,7 @@ int reporter_run(const struct config *config)
     r.checkpoint_lag = checkpoint_lag_new(config->worker_checkpoint_ms);
     r.definition_sync = definition_sync_new();
     r.schema = schema_watch_start(r.mongo);
-    r.engine = engine_start(&engine_config, mongo_source(r.mongo), NULL, lanes_start);
+    r.engine = engine_start(&engine_config, mongo_source(r.mongo), lanes_start);
     run_threads(&r);
     engine_stop(r.engine);
     definition_sync_free(r.definition_sync);

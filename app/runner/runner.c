@@ -208,14 +208,8 @@ static void run_threads(struct runner *r)
     log_event(LOG_INFO, "runner.stopped", F_NONE);
 }
 
-static void on_expired(int holds)
-{
-    metrics_add(METRIC_HOLDS_EXPIRED, holds);
-}
-
 int runner_run(const struct config *config)
 {
-    const struct engine_hooks hooks = {.expired = on_expired};
     const struct engine_config engine_config = {
         .committers = 1, .batch_max = config->worker_batch_max, .queue_max = REQUESTS_MAX, .requests_max = REQUESTS_MAX,
         .lanes_max = 100, .redo_max = config->worker_redo_max, .redo_max_all = config->worker_redo_max_all,
@@ -234,7 +228,7 @@ int runner_run(const struct config *config)
     stop_init(&r.stop);
     r.leases = leases_new();
     r.schema = schema_watch_start(r.mongo);
-    r.engine = engine_start(&engine_config, mongo_source(r.mongo), &hooks, lanes_start);
+    r.engine = engine_start(&engine_config, mongo_source(r.mongo), lanes_start);
     run_threads(&r);
     engine_stop(r.engine);
     schema_watch_stop(r.schema);

@@ -22,7 +22,7 @@ void one_engine_connect(void)
 
 void one_engine_start(void)
 {
-    one.engine = engine_start(&one.config, one.served, one.hooks, NULL);
+    one.engine = engine_start(&one.config, one.served, NULL);
 }
 
 void one_engine_restart(void)

@@ -2,7 +2,7 @@
  * tests/engine/one_engine.h -- a fixture: one engine of one committer over a fake store, for tests of what one lane does.
  *
  * Usage   cmocka_unit_test_setup_teardown(test, one_engine_begin, one_engine_end); a test whose calls are to pass something of
- *         its own begins with one_engine_connect(), sets .served, .hooks or .config, and goes on with one_engine_start().
+ *         its own begins with one_engine_connect(), sets .served or .config, and goes on with one_engine_start().
  */
 #ifndef TESTS_ENGINE_ONE_ENGINE_H
 #define TESTS_ENGINE_ONE_ENGINE_H
@@ -16,7 +16,6 @@ struct one_engine {
     struct fake *fake;
     struct store_source *source;
     struct store_source *served; /* what the engine opens */
-    const struct engine_hooks *hooks;
     struct engine_config config;
     struct engine *engine;
     struct arena arena;

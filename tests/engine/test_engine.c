@@ -25,6 +25,7 @@
 #include <sodium.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "coupons/lane_move.h"
 #include "coupons/fold.h"
 #include "engine/engine.h"
@@ -380,24 +381,16 @@ static void *client_main(void *argument)
 
 /* ---- set-up ---- */
 
-static void on_looked_up(int cached, int fresh, int read)
-{
-    atomic_fetch_add(&shared->cached, cached);
-    atomic_fetch_add(&shared->fresh, fresh);
-    atomic_fetch_add(&shared->read, read);
-}
-
 /* A coupon with one lane needs nothing of lanes/. */
 static struct engine *start(const struct scenario *s, struct store_source *source)
 {
-    static const struct engine_hooks hooks = {.looked_up = on_looked_up};
     static const int64_t user_bytes[] = {0, 4000, 1 << 20};
     struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .redo_max = 200,
         .filter_bytes = s->seed % 5 ? 1 << 16 : 0, .user_bytes = user_bytes[s->seed / 2 % 3], .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
-    return engine_start(&config, source, &hooks, s->flavour.lanes > 1 ? lanes_start : NULL);
+    return engine_start(&config, source, s->flavour.lanes > 1 ? lanes_start : NULL);
 }
 
 /* Twice: a step is made once, also where the redo log has forgotten it and no user is known yet. With codes the job takes its turn
@@ -936,6 +929,9 @@ static void run_groups(uint32_t last)
         if (!good)
             atomic_store(&shared->failed, true);
     }
+    atomic_fetch_add(&shared->cached, (int)metrics_get(METRIC_USERS_CACHED));
+    atomic_fetch_add(&shared->fresh, (int)metrics_get(METRIC_USERS_NEW));
+    atomic_fetch_add(&shared->read, (int)metrics_get(METRIC_USERS_READ));
 }
 
 /* A process that dies has failed, too. */

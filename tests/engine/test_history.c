@@ -111,7 +111,7 @@ static int start(void **state)
     t.ops.ended = watched_ended;
     t.watched.open = open_watched;
     session->ops->close(session);
-    t.engine = engine_start(&config, &t.watched, NULL, NULL);
+    t.engine = engine_start(&config, &t.watched, NULL);
     return 0;
 }
 

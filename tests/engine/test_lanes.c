@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/latch.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "coupons/lane_move.h"
 #include "engine/engine.h"
 #include "engine/internal.h"
@@ -48,7 +49,8 @@ static struct {
     int taken;                     /* by the second engine */
     int users;                     /* named so far */
     bool deletes;                  /* what the first engine does to lane 0 */
-    _Atomic int64_t held, held_most; /* entries in the first engine's windows */
+    int64_t redo_before;           /* entries in redo logs, before the test */
+    _Atomic int64_t redo_most;     /* since; as seen before an append */
     atomic_bool deaf;                    /* it hears of no batch of others */
     atomic_bool definition_is_late;      /* of the definition: it is that of the first version */
     _Atomic int64_t unread;        /* no ledger of this lane can be read; 0: of all lanes it can */
@@ -64,6 +66,10 @@ static enum store_status watched_append(struct store *s, struct append *appends,
 {
     const char *stuck = t.stuck;
     enum store_status status = STORE_OK;
+    int64_t redo = metrics_get(METRIC_REDO_ENTRIES) - t.redo_before;
+
+    if (redo > t.redo_most)
+        t.redo_most = redo;
 
     for (size_t i = 0; i < count; i++) {
         void (*before)(const struct batch *b) = t.before_append; /* it may take itself away */
@@ -202,22 +208,14 @@ static void watch(void)
     t.ops.write_parts = watched_write_parts;
     t.ops.hear = watched_hear;
     t.watched.open = open_watched;
+    t.redo_before = metrics_get(METRIC_REDO_ENTRIES);
     session->ops->close(session);
 }
 
 /* ---- two engines, and what is asked of them ---- */
 
-static void count_redo(int64_t more)
-{
-    int64_t held = atomic_fetch_add(&t.held, more) + more;
-
-    if (held > t.held_most)
-        t.held_most = held;
-}
-
 static int start_two(int redo_max_all)
 {
-    static const struct engine_hooks counting = {.redo = count_redo};
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200,
         .redo_max_all = redo_max_all, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
@@ -232,7 +230,7 @@ static int start_two(int redo_max_all)
     }
     watch();
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, i == 0 ? &t.watched : t.sources[i], i == 0 ? &counting : NULL, lanes_start);
+        t.engines[i] = engine_start(&config, i == 0 ? &t.watched : t.sources[i], lanes_start);
     return 0;
 }
 
@@ -661,7 +659,7 @@ static void windows_together_are_bounded_and_the_largest_waits_first(void **stat
     assert_int_equal(take(0, "ann"), CPN_OK);
     for (int i = 0; i < COUPONS; i++)
         take_until_held(coupons[i]);
-    assert_in_range(t.held_most, WINDOWS / 2, WINDOWS + ROUND);
+    assert_in_range(t.redo_most, WINDOWS / 2, WINDOWS + ROUND);
     t.parts_from_ns = 0;
     for (int i = 0; i < COUPONS; i++) {
         t.coupon = coupons[i];
@@ -1090,9 +1088,8 @@ static void count_followed(struct op *op)
 static void what_is_remembered_of_coupons_is_bounded(void **state)
 {
     enum { GROUPS = LANES_KEPT_MOST + 200 };
-    static const struct engine_hooks none;
     static struct op ops[GROUPS];
-    struct multilane *lanes = lanes_start(t.engines[0], &t.watched, &none);
+    struct multilane *lanes = lanes_start(t.engines[0], &t.watched);
     struct arena a;
 
     (void)state;
@@ -1113,9 +1110,9 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
 
 static struct multilane *started;
 
-static struct multilane *start_seen(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
+static struct multilane *start_seen(struct engine *e, struct store_source *source)
 {
-    return started = lanes_start(e, source, hooks);
+    return started = lanes_start(e, source);
 }
 
 /* How many lanes a coupon has is known while one of them is in memory; whoever comes later learns it from lane 0. */
@@ -1132,7 +1129,7 @@ static void what_is_known_of_coupons_is_forgotten_with_their_lanes(void **state)
 
     (void)state;
     engine_stop(t.engines[0]);
-    t.engines[0] = engine_start(&config, t.sources[0], NULL, start_seen);
+    t.engines[0] = engine_start(&config, t.sources[0], start_seen);
     for (int i = 0; i < SEVERAL; i++) {
         snprintf(ids[i], sizeof ids[i], "wide-%d", i);
         t.coupon = ids[i];
@@ -1205,10 +1202,10 @@ static void counted_lacks(struct multilane *s, struct op *op)
     hooks_behind->lacks(s, op);
 }
 
-static struct multilane *start_counted(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
+static struct multilane *start_counted(struct engine *e, struct store_source *source)
 {
     static struct multilane_hooks counted;
-    struct multilane *s = lanes_start(e, source, hooks);
+    struct multilane *s = lanes_start(e, source);
 
     hooks_behind = s->hooks;
     counted = *s->hooks;
@@ -1232,7 +1229,7 @@ static void what_several_lanes_need_is_not_asked_for_one(void **state)
 
     (void)state;
     engine_stop(t.engines[0]);
-    t.engines[0] = engine_start(&config, t.sources[0], NULL, start_counted);
+    t.engines[0] = engine_start(&config, t.sources[0], start_counted);
     create(2, COUPON_NULL);
     generate(10);
     assert_int_equal(take(0, "ann"), CPN_OK);

@@ -59,7 +59,7 @@ static struct engine *start(struct store_source *source, int64_t entries)
         .redo_max = (int)entries * 2 + 1000, .flush_ms = 50, .backoff_ms = 20, .patience_ms = 1,
     };
 
-    return engine_start(&settings, source, NULL, NULL);
+    return engine_start(&settings, source, NULL);
 }
 
 static void create(struct engine *e, const char *coupon, int64_t slots)

@@ -100,7 +100,7 @@ static void start_engines(void)
         watch(i);
     }
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, &t.watched[i], NULL, lanes_start);
+        t.engines[i] = engine_start(&config, &t.watched[i], lanes_start);
 }
 
 static void stop_engines(void)

@@ -175,7 +175,7 @@ static void start(int engine, struct store_source *source)
         .backoff_ms = 1, .patience_ms = 5000, .trusted_ms = t.long_sleep && engine == 0 ? TRUSTED_MS : 0,
     };
 
-    t.engines[engine] = engine_start(&config, source, NULL, lanes_start);
+    t.engines[engine] = engine_start(&config, source, lanes_start);
 }
 
 static void begin(uint32_t seed, bool long_sleep)

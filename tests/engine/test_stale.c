@@ -114,7 +114,7 @@ static int two_engines(void **state)
     t.session = t.sources[0]->open(t.sources[0]);
     watch();
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, i == 1 ? &t.watched : t.sources[i], NULL, NULL);
+        t.engines[i] = engine_start(&config, i == 1 ? &t.watched : t.sources[i], NULL);
     return 0;
 }
 
