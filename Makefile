@@ -55,7 +55,7 @@ ENGINE_BIN := $(ENGINE_SRC:%.c=$(B)/%)
 FUZZ_BIN := $(FUZZ_SRC:%.c=$(B)/%)
 
 # ---- how ----
-PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi libcrypto libcurl zlib
+PACKAGES := libmongoc-1.0 json-c libsodium inih libutf8proc fcgi libcrypto libcurl zlib
 PACKAGES_TEST := cmocka
 MALLOC ?= $(if $(SAN)$(FUZZ),libc,jemalloc)
 PACKAGES_MALLOC := $(filter jemalloc,$(MALLOC))
@@ -63,7 +63,7 @@ ifneq ($(MAKECMDGOALS),clean)
 MISSING := $(shell for p in $(PACKAGES) $(PACKAGES_MALLOC); do pkg-config --exists $$p || echo $$p; done)
 ifneq ($(strip $(MISSING)),)
 $(error pkg-config does not find: $(MISSING). On Debian: apt-get install pkg-config libmongoc-dev libjson-c-dev \
-	libsodium-dev libinih-dev libfcgi-dev libssl-dev libcurl4-openssl-dev zlib1g-dev libjemalloc-dev)
+	libsodium-dev libinih-dev libutf8proc-dev libfcgi-dev libssl-dev libcurl4-openssl-dev zlib1g-dev libjemalloc-dev)
 endif
 endif
 

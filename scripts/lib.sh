@@ -54,7 +54,7 @@ packages_missing() {
     for pair in make:make ar:binutils pkg-config:pkg-config nginx:nginx-light curl:curl flock:util-linux; do
         have "${pair%%:*}" || say "${pair#*:}"
     done
-    for pair in libmongoc-1.0:libmongoc-dev json-c:libjson-c-dev libsodium:libsodium-dev inih:libinih-dev \
+    for pair in libmongoc-1.0:libmongoc-dev json-c:libjson-c-dev libsodium:libsodium-dev inih:libinih-dev libutf8proc:libutf8proc-dev \
         fcgi:libfcgi-dev libcurl:libcurl4-openssl-dev libcrypto:libssl-dev zlib:zlib1g-dev jemalloc:libjemalloc-dev; do
         pkg-config --exists "${pair%%:*}" 2> /dev/null || say "${pair#*:}"
     done

@@ -24,6 +24,7 @@
 
 #define CONFIG_LOG_LEVELS "debug|info|warning|error"
 #define CONFIG_LOG_FORMATS "text|json"
+#define CONFIG_USER_FOLDS "none|case|email" /* as enum user_fold */
 
 /* Columns: section, name, type, default, min, max, choices, reloadable, help.
  * Type     INT: an int within min..max; TEXT: min..max bytes; PATH: as TEXT, made absolute or below $COUPONS_VAR;
@@ -75,6 +76,8 @@
       "the audit log: a line per request made with a key, with ids but no names or codes; empty: none")                \
     X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \
       "keys for receipts, one per line: first the one that signs, 32 random bytes in hex; see couponctl receipt rotate") \
+    X(users, fold, CHOICE, "none", 0, 0, CONFIG_USER_FOLDS, false,                                                     \
+      "which spellings name one user; fixed at the first start on a database")                                         \
     X(guesses, per_user, INT, "30", 0, 1000000, NULL, true,                                                            \
       "codes per minute for one user that are unknown or belong to somebody else; past it: 429 rate_limited; 0: unlimited")    \
     X(guesses, per_address, INT, "300", 0, 1000000, NULL, true,                                                        \

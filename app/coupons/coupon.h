@@ -180,7 +180,7 @@ static inline bool coupon_slots_have_codes(const struct coupon *c)
     return c->codes.source == CODES_GENERATED || c->codes.source == CODES_IMPORTED;
 }
 
-/* True if text is a user: 1-128 bytes of UTF-8 without control characters. */
+/* True if text is a user: 1-128 bytes of UTF-8 without control characters. Which of them are one: coupons/user_fold.h */
 #define USER_MAX 128
 bool coupon_user_valid(const char *text);
 

@@ -188,6 +188,20 @@ enum handled codes_retire(struct request *r)
     return ANSWERED;
 }
 
+/* Name the row's user as everywhere else. */
+static void name_user(struct code_row *row, struct arena *a)
+{
+    const char *name;
+
+    if (row->wrong)
+        return;
+    name = user_name(row->value, a);
+    if (!name)
+        row->wrong = "too long";
+    else if (name != row->value)
+        memcpy(row->value, name, strlen(name) + 1);
+}
+
 /* Store a chunk's users alone. */
 static enum store_status put_users(void *context, const struct upload_chunk *chunk)
 {
@@ -199,10 +213,16 @@ static enum store_status put_users(void *context, const struct upload_chunk *chu
     struct code_rows rows;
     struct code_row row;
     enum store_status status;
+    struct arena names;
 
+    arena_init(&names, 2048);
     code_rows_begin(&rows, chunk->text, chunk->len, chunk->first_line, u->shape);
-    while (code_rows_next(&rows, &row))
+    while (code_rows_next(&rows, &row)) {
+        name_user(&row, &names);
         user_lines_put(&text, &line, &row);
+        arena_reset(&names);
+    }
+    arena_free(&names);
     users.text = text.data ? text.data : "";
     users.len = text.len;
     status = mongo_chunk_put(r->session, &users);

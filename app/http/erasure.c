@@ -106,7 +106,7 @@ static enum handled erase_user(struct request *r, const char *user)
 
 enum handled user_erase(struct request *r)
 {
-    return coupon_user_valid(r->params[0]) ? erase_user(r, r->params[0]) : reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
+    return user_name_param(r) ? erase_user(r, r->params[0]) : reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
 }
 
 enum handled user_erase_named(struct request *r)

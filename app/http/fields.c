@@ -189,7 +189,9 @@ static void read_row(const struct field_row *row, struct json_object *o, const c
     switch (row->type) {
     case ROW_STRING:
         if (value_string(o, row->min, row->max, pointer, e, &text)) {
-            if (row->valid && !row->valid(text))
+            if (row->kept)
+                text = row->kept(text, e->arena);
+            if (!text || (row->valid && !row->valid(text)))
                 wrong(e, pointer, row->rule);
             memcpy(member, &text, sizeof text);
         }

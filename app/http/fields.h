@@ -38,7 +38,8 @@ struct field_row {
     unsigned flags;
     const char *const *names; /* ROW_ENUM: NULL-terminated */
     bool (*valid)(const char *text); /* ROW_STRING: a further rule, or NULL */
-    const char *rule;                /* the error text if it fails */
+    const char *(*kept)(const char *text, struct arena *a); /* ROW_STRING: what is read for text; NULL: it breaks a rule. Or NULL */
+    const char *rule;                /* the error text if either fails */
     const struct field_table *table;
     size_t count_offset;
 };

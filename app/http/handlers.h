@@ -6,9 +6,10 @@
 
 #include "http/fields.h"
 #include "http/request_calls.h"
+#include "http/user_name.h"
 
-/* Detail for a {user} that coupon_user_valid() rejects. */
-#define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
+/* Detail for a {user} that is none by user_name_param(). */
+#define BAD_USER "The user in the address " USER_RULE "."
 
 /* Detail where no key signs receipts. */
 #define NO_RECEIPTS "This service signs no receipts: it has no receipts.seed_file."

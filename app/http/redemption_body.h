@@ -6,11 +6,11 @@
 
 #include "http/fields.h"
 #include "http/request.h"
+#include "http/user_name.h"
 
 /* Row of a body's table: the user, a string at that offset. */
 #define ROW_USER(offset)                                                                                               \
-    {"user", ROW_STRING, (offset), 1, 128, .flags = ROW_REQUIRED, .valid = coupon_user_valid,                          \
-     .rule = "must be 1 to 128 bytes of UTF-8 without control characters"}
+    {"user", ROW_STRING, (offset), 1, USER_MAX, .flags = ROW_REQUIRED, .kept = user_name, .rule = USER_RULE}
 
 /* For calls about a user whose name fits no path: nginx refuses a segment "..", even one within an escaped segment. */
 struct user_in {

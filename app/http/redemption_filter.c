@@ -7,6 +7,7 @@
 #include "http/list.h"
 #include "http/problem.h"
 #include "http/reply.h"
+#include "http/user_name.h"
 
 static const char *const state_names[] = {"issued", "reserved", "redeemed", "cancelled", "expired", "reversed", NULL};
 
@@ -17,11 +18,12 @@ bool redemption_filter_read(struct request *r, struct redemption_filter *f)
     if (!query_enum(r, "state", state_names, &f->state) || !query_time(r, "from", &f->from_ms) ||
         !query_time(r, "to", &f->to_ms))
         return false;
-    if (f->user && !coupon_user_valid(f->user)) {
-        reply_problem(r, CPN_BAD_REQUEST, "The query parameter user must be 1 to 128 bytes of UTF-8 without control characters.");
-        return false;
-    }
-    return true;
+    if (!f->user)
+        return true;
+    f->user = user_name(f->user, &r->arena);
+    if (!f->user)
+        reply_problem(r, CPN_BAD_REQUEST, "The query parameter user " USER_RULE ".");
+    return f->user != NULL;
 }
 
 bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *redemption, int64_t at_ms, int64_t ends_ms)

@@ -262,7 +262,7 @@ static enum handled export_user(struct request *r, const char *user)
 
 enum handled user_export(struct request *r)
 {
-    return coupon_user_valid(r->params[0]) ? export_user(r, r->params[0]) : reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
+    return user_name_param(r) ? export_user(r, r->params[0]) : reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
 }
 
 enum handled user_export_named(struct request *r)

@@ -85,7 +85,7 @@ static enum handled got_some(struct request *r)
 
 enum handled user_get(struct request *r)
 {
-    if (!coupon_user_valid(r->params[0]))
+    if (!user_name_param(r))
         return request_refuse(r, CPN_BAD_REQUEST, BAD_USER);
     ask(r, WRITTEN_AT_ONCE);
     return request_submit(r, got_some);
@@ -277,7 +277,7 @@ enum handled user_wallet(struct request *r)
     const char *position, *last = NULL;
     struct list l;
 
-    if (!coupon_user_valid(r->params[0]))
+    if (!user_name_param(r))
         return reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
     if (!list_begin(r, &l))
         return ANSWERED;

@@ -21,6 +21,7 @@
 #include "http/refusal_counter.h"
 #include "http/router.h"
 #include "http/shares.h"
+#include "http/user_name.h"
 #include "lanes/lanes.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
@@ -117,6 +118,7 @@ int worker_run(const struct config *config, int index, int listen_fd)
     if (sodium_init() < 0)
         return EX_SOFTWARE;
     read_receipt_keys(&w);
+    user_names_fold((enum user_fold)config->users_fold);
     w.mongo = mongo_open(config, message, sizeof message);
     if (!w.mongo) {
         log_event(LOG_ERROR, "worker.start_failed", F_TEXT("reason", message));

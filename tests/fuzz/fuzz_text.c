@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "coupons/code.h"
+#include "coupons/user_fold.h"
 #include "coupons/user_state.h"
 #include "fuzz/fuzz.h"
 #include "http/canonical.h"
@@ -76,6 +77,18 @@ static void check_path(const char *text, struct arena *a)
     buf_free(&target);
 }
 
+/* A folded name is a user, and folds to itself; text stays as it is if it is folded already. */
+static void check_user(const char *text)
+{
+    for (int fold = 0; coupon_user_valid(text) && fold < USER_FOLD_COUNT; fold++) {
+        char once[USER_MAX + 1], twice[USER_MAX + 1];
+        const char *name = user_fold((enum user_fold)fold, text, once);
+
+        REQUIRE_OR(!name || (coupon_user_valid(name) && user_fold((enum user_fold)fold, name, twice) == name), "%s: %s", text, name);
+        REQUIRE_OR(name == text || fold != USERS_NONE, "%s", text);
+    }
+}
+
 /* What is no text in a body may stand in an address, or in the database. */
 static void check_names(const char *text)
 {
@@ -84,6 +97,7 @@ static void check_names(const char *text)
 
     REQUIRE_OR(!id || user, "%s", text);
     REQUIRE_OR(!user || (utf8_valid(text, &characters) && characters > 0), "%s", text);
+    check_user(text);
     code_text_valid(text, 1);
     canonical_compare(text, "a");
 }
