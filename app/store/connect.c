@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "store/bson_fields.h"
 #include "store/high_water.h"
+#include "store/installation.h"
 #include "store/name_key.h"
 #include "store/schema.h"
 #include "store/session.h"
@@ -592,7 +593,9 @@ int store_check(const struct config *config, char *message, size_t size)
     if (status == 0) {
         struct store *s = mongo_session(m);
 
-        status = high_water_check(s, config->mongodb_high_water_file, message, size);
+        status = installation_check(s, (enum user_fold)config->users_fold, message, size);
+        if (status == 0)
+            status = high_water_check(s, config->mongodb_high_water_file, message, size);
         s->ops->close(s);
     }
     mongo_close(m);

@@ -61,7 +61,7 @@ const struct form_member form_members[] = {
     {"deliveries", ALL, FORM_NOT_DERIVED, "attempts, and what receivers answered"},
     {"watermarks", ALL, FORM_NOT_DERIVED, "how far the reporter has come; checkpoints and marks say it of each lane, and are compared"},
     {"secrets", ALL, FORM_NOT_DERIVED, "random"},
-    {"schema", ALL, FORM_NOT_DERIVED, "the stored form, and the epoch"},
+    {"schema", ALL, FORM_NOT_DERIVED, "the stored form, the epoch, and what the first start fixed"},
     {"fronts", ALL, FORM_NOT_DERIVED, "which processes run"},
     {"pulses", ALL, FORM_NOT_DERIVED, "written to for the sake of writing"},
 };

@@ -38,8 +38,8 @@ struct store *mongo_session(struct mongo *m);
 int mongo_check(struct store *s, char *message, size_t size);
 /* The same, and that the stored data is of this form; upgrade it (schema.h), and create collections and indexes. */
 int mongo_prepare(struct mongo *m, char *message, size_t size);
-/* The same, and that the database is not older than it was (high_water.h); by URI alone, in a process that has not used mongoc yet (the
- * master calls it in a short-lived child). */
+/* The same, and that users.fold is as it was (installation.h), and the database not older (high_water.h); by URI alone, in a process that
+ * has not used mongoc yet (the master calls it in a short-lived child). */
 int store_check(const struct config *config, char *message, size_t size);
 /* STORE_OK if a primary answers within timeout_ms; after mongo_open_single(): if one is found within mongodb.server_selection_timeout_ms,
  * and then answers within timeout_ms. */

@@ -16,6 +16,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "mongod.h"
+#include "store/installation.h"
 #include "store/mongo.h"
 #include "store/name_key.h"
 #include "store/schema.h"
@@ -297,6 +298,67 @@ static void many_may_upgrade_at_once(void **state)
     }
 }
 
+/* ---- what the first start fixes ---- */
+
+static void the_first_start_fixes_how_users_are_folded(void **state)
+{
+    enum user_fold fixed;
+
+    NEEDS_SERVER();
+    assert_int_equal(installation_fold(session, &fixed), STORE_NOT_FOUND);
+    assert_int_equal(fixed, USERS_NONE);
+    assert_int_equal(installation_check(session, USERS_EMAIL, message, sizeof message), 0);
+    assert_int_equal(installation_fold(session, &fixed), STORE_OK);
+    assert_int_equal(fixed, USERS_EMAIL);
+    assert_int_equal(installation_check(session, USERS_EMAIL, message, sizeof message), 0);
+    assert_int_equal(installation_check(session, USERS_NONE, message, sizeof message), -1);
+    assert_non_null(strstr(message, "users.fold is none, but the database "));
+    assert_non_null(strstr(message, " was first started with email: what its users did is kept under their names as folded then"));
+    assert_int_equal(installation_fold(session, &fixed), STORE_OK);
+    assert_int_equal(fixed, USERS_EMAIL);
+    run(BCON_NEW("update", "schema", "updates", "[", "{", "q", "{", "_id", "installation", "}", "u", "{", "$set", "{", "fold", "phone", "}",
+                 "}", "}", "]"));
+    assert_int_equal(installation_check(session, USERS_EMAIL, message, sizeof message), -1);
+    assert_non_null(strstr(message, "in a way that this version does not know"));
+}
+
+struct first_start {
+    enum user_fold fold;
+    int failed;
+};
+
+static void *start(void *first)
+{
+    struct first_start *f = first;
+    struct store *mine = mongo_session(mongo);
+    char said[1024];
+
+    f->failed = installation_check(mine, f->fold, said, sizeof said);
+    mine->ops->close(mine);
+    return NULL;
+}
+
+static void of_first_starts_at_once_one_fixes_it(void **state)
+{
+    NEEDS_SERVER();
+    for (int round = 0; round < 5; round++) {
+        struct first_start firsts[6] = {{.failed = 0}};
+        pthread_t threads[6];
+        enum user_fold fixed;
+
+        drop_database();
+        for (int i = 0; i < 6; i++) {
+            firsts[i].fold = (enum user_fold)(i % USER_FOLD_COUNT);
+            assert_int_equal(pthread_create(&threads[i], NULL, start, &firsts[i]), 0);
+        }
+        for (int i = 0; i < 6; i++)
+            pthread_join(threads[i], NULL);
+        assert_int_equal(installation_fold(session, &fixed), STORE_OK);
+        for (int i = 0; i < 6; i++)
+            assert_int_equal(firsts[i].failed, firsts[i].fold == fixed ? 0 : -1);
+    }
+}
+
 static void the_server_tells_what_doctor_asks(void **state)
 {
     struct server_facts facts;
@@ -364,6 +426,8 @@ int main(void)
         T(the_key_of_names_is_made_once_and_its_loss_is_told),
         T(a_key_of_names_never_gives_way_to_another),
         T(many_may_upgrade_at_once),
+        T(the_first_start_fixes_how_users_are_folded),
+        T(of_first_starts_at_once_one_fixes_it),
         T(the_server_tells_what_doctor_asks),
         T(an_index_is_more_than_its_name),
     };
