@@ -35,8 +35,10 @@ int direct_open(struct ctl *c, struct direct *d)
 
 int direct_names(struct direct *d)
 {
-    enum store_status s = mongo_name_key(d->session, &d->name_key);
+    enum store_status s = installation_fold(d->session, &d->fold);
 
+    if (s == STORE_OK || s == STORE_NOT_FOUND)
+        s = mongo_name_key(d->session, &d->name_key);
     if (s == STORE_OK)
         return CTL_OK;
     if (s != STORE_NOT_FOUND) {

@@ -7,6 +7,7 @@
 #define CTL_DIRECT_H
 
 #include "ctl/ctl.h"
+#include "store/installation.h"
 #include "store/mongo.h"
 #include "store/name_key.h"
 
@@ -18,6 +19,7 @@ struct direct {
     const struct name_key *name_key; /* by which users are found: direct_names() */
     struct name_key new_key;         /* if the database has none */
     bool without_key;
+    enum user_fold fold;             /* of users' names: direct_names() */
     struct direct_more {
         struct mongo *mongo;
         struct store *session;
@@ -27,8 +29,8 @@ struct direct {
 };
 
 int direct_open(struct ctl *c, struct direct *d);
-/* Read the key by which users are found. If the database has none, that is printed and a new one used, which finds no user. Errors as from
- * direct_open(); then d is closed. */
+/* Read how users' names are folded, and the key by which they are found. If the database has no key, that is printed and a new one used,
+ * which finds no user. Errors as from direct_open(); then d is closed. */
 int direct_names(struct direct *d);
 /* Another session, for another thread: closed with d. NULL: too many, or it cannot be opened. */
 struct store *direct_another(struct direct *d);

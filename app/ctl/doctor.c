@@ -317,6 +317,7 @@ static const struct {
     {"majority", true, doctor_majority},
     {"schema", true, doctor_schema},
     {"restored", true, doctor_restored},
+    {"users", true, doctor_users},
     {"indexes", true, doctor_indexes},
     {"totals", true, doctor_totals},
     {"clock", true, doctor_clock},

@@ -34,6 +34,7 @@ void doctor_reads(struct doctor *d);
 void doctor_majority(struct doctor *d);
 void doctor_schema(struct doctor *d);
 void doctor_restored(struct doctor *d);
+void doctor_users(struct doctor *d);
 void doctor_indexes(struct doctor *d);
 void doctor_totals(struct doctor *d);
 void doctor_clock(struct doctor *d);

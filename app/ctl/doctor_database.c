@@ -11,6 +11,7 @@
 #include "ctl/doctor.h"
 #include "store/fronts.h"
 #include "store/high_water.h"
+#include "store/installation.h"
 #include "store/mongo.h"
 #include "store/schema.h"
 
@@ -216,6 +217,23 @@ void doctor_restored(struct doctor *d)
     else
         doctor_tell(d, DOCTOR_WARN, "%s is %s: an older database would go unnoticed; coupond writes the file when it starts", path,
                     found == HIGH_WATER_NO_FILE ? "not there" : "of another database");
+}
+
+void doctor_users(struct doctor *d)
+{
+    const char *asked = user_fold_name((enum user_fold)d->config->users_fold);
+    enum user_fold first;
+    enum store_status s = installation_fold(d->database->session, &first);
+
+    if (s == STORE_NOT_FOUND)
+        doctor_tell(d, DOCTOR_OK, "users.fold is %s; coupond fixes it when it first starts on this database", asked);
+    else if (s != STORE_OK)
+        doctor_tell(d, DOCTOR_FAIL, "cannot read how their names are folded: check that the user of MONGODB_URI may read the database");
+    else if ((int)first != d->config->users_fold)
+        doctor_tell(d, DOCTOR_FAIL, "users.fold is %s, but coupond first started on this database with %s: set it to that", asked,
+                    user_fold_name(first));
+    else
+        doctor_tell(d, DOCTOR_OK, "users.fold is %s, as at the first start on this database", asked);
 }
 
 void doctor_indexes(struct doctor *d)

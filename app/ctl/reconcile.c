@@ -615,6 +615,7 @@ int ctl_reconcile(struct ctl *c)
     if (code == CTL_OK) {
         v->scan.session = v->db.session;
         v->scan.term_key = term_key(v->db.name_key);
+        v->scan.fold = v->db.fold;
         v->scan.another_session = another_session;
         v->scan.progress = show_progress;
         v->scan.context = v;

@@ -632,7 +632,8 @@ static int verify_coupons(struct ctl *c, struct verify *v)
         code = direct_names(&v->db);
     if (code == CTL_OK) {
         *one = (struct checker){.verify = v, .alone = true};
-        one->scan = (struct scan){.session = v->db.session, .term_key = term_key(v->db.name_key), .another_session = another_session,
+        one->scan = (struct scan){.session = v->db.session, .term_key = term_key(v->db.name_key), .fold = v->db.fold,
+                                  .another_session = another_session,
                                   .parts_asked = v->parts_asked, .progress = show_progress, .context = one};
         code = c->args.count ? verify_named(one, &c->args) : verify_all(one);
         direct_close(&v->db);

@@ -328,6 +328,14 @@ void check_job(struct replay *r, const struct job_progress *progress, const stru
         entry_drift(r, b, "step", "a later one of the job", "one that was made before");
 }
 
+void check_name(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    char folded[USER_MAX + 1];
+
+    if (e->user && coupon_user_valid(e->user) && user_fold(r->fold, e->user, folded) != e->user)
+        entry_drift(r, b, "user", "folded as users.fold says", "spelled otherwise");
+}
+
 void check_user(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e)
 {
     if (u->kept->erased_seq)

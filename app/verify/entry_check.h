@@ -8,6 +8,8 @@
 #include "verify/replay_state.h"
 
 void check_slot(struct replay *r, const struct bucket_state *s, const struct batch *b, const struct entry *e, int64_t n);
+/* The user of an entry that has one. */
+void check_name(struct replay *r, const struct batch *b, const struct entry *e);
 void check_user(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e);
 /* progress: that of e's job. */
 void check_job(struct replay *r, const struct job_progress *progress, const struct batch *b, const struct entry *e);

@@ -93,6 +93,11 @@ void replay_note_ends(struct replay *r, struct lane_ends *ends)
     r->lane_ends = ends;
 }
 
+void replay_names(struct replay *r, enum user_fold fold)
+{
+    r->fold = fold;
+}
+
 void replay_nameless(struct replay *r)
 {
     r->nameless = true;
@@ -195,6 +200,7 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
 
     u->kept->nameless = u->kept->nameless || !e->user;
     u->kept->named_seq = e->user ? b->head.seq : u->kept->named_seq;
+    check_name(r, b, e);
     check_user(r, u, b, e);
     mine.order = mine.metadata = mine.code = NULL; /* nothing is checked by them */
     mine.shared = kept_users_code(&r->users, e->shared);

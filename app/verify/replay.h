@@ -26,6 +26,8 @@
 struct replay *replay_new(const struct part *part, drift_fn *report, void *context);
 void replay_free(struct replay *r);
 
+/* Before the first batch: expect names that are folded so; without it any spelling. */
+void replay_names(struct replay *r, enum user_fold fold);
 /* Before the first batch: expect no names in the ledger. */
 void replay_nameless(struct replay *r);
 /* Before the first batch: sum up in *sums, the caller's, what other lanes must agree with; note in *ends what the checkpoint must agree

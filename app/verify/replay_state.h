@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "coupons/code_counts.h"
 #include "coupons/fold.h"
+#include "coupons/user_fold.h"
 #include "store/mongo.h"
 #include "verify/drift.h"
 #include "verify/part.h"
@@ -88,6 +89,7 @@ struct replay {
     int64_t at;              /* the current entry's place in its batch */
     drift_fn *report;
     void *context;
+    enum user_fold fold; /* of users' names */
     struct arena arena;
     struct buf scratch;
     struct head head; /* of the last batch, as in the ledger */

@@ -11,6 +11,7 @@
 #define VERIFY_SCAN_H
 
 #include "base/buf.h"
+#include "coupons/user_fold.h"
 #include "store/mongo.h"
 #include "store/reconcile.h"
 #include "verify/drift.h"
@@ -28,6 +29,7 @@ struct scan {
     struct store *session;
     struct store *(*another_session)(void *context); /* for another thread; stays open; NULL: none. May be NULL */
     struct term_key term_key; /* of the ledger's index */
+    enum user_fold fold;      /* of users' names */
     const char *coupon;  /* the current one */
     struct buf ids;      /* the next coupons, each with its NUL, from ids_at on: scan_next_coupon()'s; the caller frees it */
     size_t ids_at;

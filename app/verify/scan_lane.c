@@ -537,6 +537,7 @@ static enum store_status tell_parts(struct reading *g)
         if (part == 0)
             open_sessions(g);
         g->replay = replay_new(&g->part, report, g);
+        replay_names(g->replay, g->scan->fold);
         s = tell_part(g);
         replay_free(g->replay);
     }

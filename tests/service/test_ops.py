@@ -53,8 +53,8 @@ def test_what_run_prints_can_be_pasted(monkeypatch):
 
 # ---- doctor ----
 
-CHECKS = ["database", "leak", "replicas", "majority", "schema", "restored", "indexes", "totals", "clock", "disk", "disk", "processes", "files", "sockets",
-          "service", "keys", "receipts", "libraries", "libfcgi"]
+CHECKS = ["database", "leak", "replicas", "majority", "schema", "restored", "users", "indexes", "totals", "clock", "disk", "disk", "processes",
+          "files", "sockets", "service", "keys", "receipts", "libraries", "libfcgi"]
 
 
 def doctor(stack, status=0):
@@ -188,7 +188,7 @@ def test_doctor_sees_a_database_of_a_newer_version(beside):
 
 def test_doctor_leaves_nothing_in_the_database(stack):
     doctor(stack)
-    assert [d["_id"] for d in stack.database.schema.find()] == ["schema"]
+    assert sorted(d["_id"] for d in stack.database.schema.find()) == ["installation", "schema"]
 
 
 def test_doctor_says_what_is_wrong_where_nothing_runs(another_stack):

@@ -46,6 +46,7 @@ struct world {
     const char *erasing; /* an alias that batch erasing_seq lists */
     int64_t erasing_seq;
     bool codes_read;
+    enum user_fold fold; /* of names */
     int64_t lost_code;  /* of a slot whose code is not where it should be; -1: none */
     struct buf scratch;
 };
@@ -468,6 +469,7 @@ static void tell_all(const struct options *o, unsigned parts, bool all, repair_f
         struct replay *r = replay_new(&part, note, NULL);
 
         replay_note_ends(r, ends);
+        replay_names(r, w.fold);
         give_stored(r, o);
         for (size_t k = 0; k < until; k++)
             if (k + 1 != o->skip)
@@ -606,6 +608,24 @@ static void a_member_that_is_not_as_the_service_writes_it_is_a_drift(void **stat
     expect_only("ledger|seq 5|terms|what its entries and names say|another");
     w.wrong = "more";
     expect_only("ledger|seq 5|more|as the service writes it|another");
+}
+
+static void a_name_that_is_not_folded_is_a_drift(void **state)
+{
+    size_t i = 0;
+
+    (void)state;
+    w.fold = USERS_CASE;
+    tell();
+    assert_string_equal(found, "");
+    while (!w.ledger[i]->entries[0].user)
+        i++;
+    w.ledger[i]->entries[0].user = "U-1";
+    tell();
+    expect("|user|folded as users.fold says|spelled otherwise");
+    w.fold = USERS_NONE;
+    tell();
+    assert_null(strstr(found, "folded as"));
 }
 
 /* ---- the checkpoint ---- */
@@ -1952,6 +1972,7 @@ int main(void)
         TEST(a_view_behind_the_checkpoint_is_a_drift),
         TEST(a_missing_view_is_a_drift),
         TEST(a_member_that_is_not_as_the_service_writes_it_is_a_drift),
+        TEST(a_name_that_is_not_folded_is_a_drift),
         TEST(a_checkpoint_beyond_the_ledger_is_a_drift),
         TEST(a_checkpoint_that_is_due_too_late_is_a_drift),
         TEST(a_checkpoint_swept_beyond_now_is_a_drift),
