@@ -14,7 +14,6 @@
 #include "ctl/print.h"
 #include "ctl/table.h"
 
-#define FILE_MOST (64 * 1024)
 #define LIST_PAGE 200
 #define HISTORY_DEFAULT 20
 #define HISTORY_MOST 1000
@@ -93,28 +92,6 @@ static const struct {
 };
 #define MEMBERS (sizeof members / sizeof *members)
 
-static char *read_file(const char *path)
-{
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
-    char *text = NULL;
-    size_t len;
-
-    if (!f) {
-        ctl_complain("%s: %s", path, strerror(errno));
-        return NULL;
-    }
-    text = checked(calloc(1, FILE_MOST + 2));
-    len = fread(text, 1, FILE_MOST + 1, f);
-    if (ferror(f) || len > FILE_MOST) {
-        ctl_complain("%s: %s", path, ferror(f) ? strerror(errno) : "larger than 64 KiB");
-        free(text);
-        text = NULL;
-    }
-    if (f != stdin)
-        fclose(f);
-    return text;
-}
-
 static json_object *object_in(json_object *o, const char *name)
 {
     json_object *inner = NULL;
@@ -166,7 +143,7 @@ static bool any_member(const struct ctl *c)
 /* The request's body; NULL, with the error printed. A file without options is sent unchanged: the service reports its faults. */
 static char *definition_text(const struct ctl *c, const char *file)
 {
-    char *text = file ? read_file(file) : NULL;
+    char *text = file ? ctl_read_file(file) : NULL;
     json_object *o;
 
     if (file && (!text || !any_member(c)))

@@ -29,7 +29,7 @@ enum exit_code {
 enum opt {
     OPT_CONFIG = 256, OPT_RUN_DIR, OPT_URL, OPT_KEY, OPT_KEY_FILE, OPT_MONGODB, OPT_JSON,
     OPT_UNTIL, OPT_NO_WAIT, OPT_NOT_BEFORE, OPT_IDEMPOTENCY_KEY,
-    OPT_STATE, OPT_ACTIVE, OPT_LIMIT, OPT_USER, OPT_ORDER,
+    OPT_STATE, OPT_ACTIVE, OPT_LIMIT, OPT_USER, OPT_ORDER, OPT_DISCOUNT, OPT_KEEP_USE,
     OPT_ID, OPT_TITLE, OPT_DESCRIPTION, OPT_STARTS_AT, OPT_ENDS_AT, OPT_TIME_ZONE, OPT_TOTAL, OPT_PER_DAY, OPT_PER_USER,
     OPT_PER_USER_PER_DAY, OPT_BUDGET, OPT_AMOUNT, OPT_PERCENT_BP, OPT_MAX, OPT_CURRENCY, OPT_MIN_SPEND, OPT_LOW_STOCK, OPT_LANES,
     OPT_GENERATE, OPT_RETIRE, OPT_PREFIX, OPT_FILE,
@@ -88,6 +88,9 @@ const struct config *ctl_config(struct ctl *c);
 /* Parse text as an integer in min..max into *value; false, with an error about `what` printed: it is not one. */
 bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 
+/* The text of a file of at most 64 KiB, "-" for standard input; the caller frees it. NULL, with the error printed: unreadable or longer. */
+char *ctl_read_file(const char *path);
+
 /* The subcommands, by file. */
 int ctl_coupon_create(struct ctl *c);
 int ctl_coupon_clone(struct ctl *c);
@@ -110,6 +113,7 @@ int ctl_codes_find(struct ctl *c);
 int ctl_redemptions_list(struct ctl *c);
 int ctl_redemptions_show(struct ctl *c);
 int ctl_redemptions_cancel(struct ctl *c);
+int ctl_redemptions_adjust(struct ctl *c);
 int ctl_redemptions_reverse(struct ctl *c);
 int ctl_redemptions_export(struct ctl *c);
 int ctl_jobs_list(struct ctl *c);
@@ -139,7 +143,8 @@ int ctl_doctor(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_change_options[], ctl_coupon_list_options[],
     ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[],
     ctl_codes_retire_options[], ctl_codes_issue_options[], ctl_codes_find_options[],
-    ctl_redemptions_list_options[], ctl_redemptions_export_options[], ctl_jobs_list_options[], ctl_keys_create_options[],
+    ctl_redemptions_list_options[], ctl_redemptions_adjust_options[], ctl_redemptions_reverse_options[],
+    ctl_redemptions_export_options[], ctl_jobs_list_options[], ctl_keys_create_options[],
     ctl_receipt_verify_options[], ctl_receipt_rotate_options[], ctl_report_options[], ctl_verify_options[], ctl_archive_options[],
     ctl_reconcile_options[], ctl_restored_options[], ctl_top_options[], ctl_webhooks_create_options[],
     ctl_webhooks_deliveries_options[];

@@ -17,6 +17,7 @@
 #include "store/mongo.h"
 
 #define DEFAULT_CONFIG "conf/coupond.ini"
+#define FILE_MOST (64 * 1024)
 
 static int show_config(struct ctl *c);
 
@@ -83,10 +84,14 @@ static const struct command commands[] = {
      "print one redemption", "Print one redemption as it is now.", NULL},
     {"redemptions", "cancel", ctl_redemptions_cancel, "COUPON REDEMPTION", 2, 2, NULL,
      "cancel what is issued or held", "Cancel a redemption that is issued or held, and print it.", NULL},
-    {"redemptions", "reverse", ctl_redemptions_reverse, "COUPON REDEMPTION", 2, 2, NULL,
+    {"redemptions", "adjust", ctl_redemptions_adjust, "COUPON REDEMPTION", 2, 2, ctl_redemptions_adjust_options,
+     "lower the discount of what is redeemed",
+     "Lower the discount of a redeemed redemption, or compute it again for what is left of its order, and print it. Slot and use "
+     "stay.", NULL},
+    {"redemptions", "reverse", ctl_redemptions_reverse, "COUPON REDEMPTION", 2, 2, ctl_redemptions_reverse_options,
      "give back what is redeemed",
-     "Reverse a redemption, and print it: its slot is free again, and the user may take another. The ledger keeps both "
-     "entries. It cannot be undone.", NULL},
+     "Reverse a redemption, and print it: its slot is free again, and the user may take another; with --keep-use the user may not. "
+     "The ledger keeps both entries. It cannot be undone.", NULL},
     {"redemptions", "export", ctl_redemptions_export, "COUPON [FILE]", 1, 2, ctl_redemptions_export_options,
      "write all redemptions as CSV",
      "Write all redemptions of a coupon as CSV, newest first, to standard output, or to FILE once it is complete. Its "
@@ -257,6 +262,28 @@ bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, in
         return true;
     ctl_complain("%s must be a whole number from %lld to %lld, not \"%s\"", what, (long long)min, (long long)max, text);
     return false;
+}
+
+char *ctl_read_file(const char *path)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    char *text = NULL;
+    size_t len;
+
+    if (!f) {
+        ctl_complain("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    text = checked(calloc(1, FILE_MOST + 2));
+    len = fread(text, 1, FILE_MOST + 1, f);
+    if (ferror(f) || len > FILE_MOST) {
+        ctl_complain("%s: %s", path, ferror(f) ? strerror(errno) : "larger than 64 KiB");
+        free(text);
+        text = NULL;
+    }
+    if (f != stdin)
+        fclose(f);
+    return text;
 }
 
 static int show_config(struct ctl *c)

@@ -1,8 +1,12 @@
-/* ctl/redemptions.c -- couponctl redemptions: lists, shows and reverses redemptions; saves all of a coupon's as CSV or JSON. */
+/*
+ * ctl/redemptions.c -- couponctl redemptions: lists, shows, cancels, adjusts and reverses redemptions; saves all of a coupon's as CSV or
+ * JSON.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/ids.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 #include "ctl/save.h"
@@ -22,6 +26,17 @@ const struct argp_option ctl_redemptions_export_options[] = {FILTERS(NEEDS_USER)
 const struct argp_option ctl_redemptions_list_options[] = {
     FILTERS(NEEDS_USER ", or no COUPON"),
     {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
+    {0},
+};
+
+const struct argp_option ctl_redemptions_adjust_options[] = {
+    {"discount", OPT_DISCOUNT, "MINOR", 0, "The lower discount, in minor units", 0},
+    {"order", OPT_ORDER, "FILE", 0, "What is left of the order: a JSON object; - for standard input", 0},
+    {"idempotency-key", OPT_IDEMPOTENCY_KEY, "KEY", 0, "Repeating the call with the same KEY does not adjust twice", 0},
+    {0},
+};
+const struct argp_option ctl_redemptions_reverse_options[] = {
+    {"keep-use", OPT_KEEP_USE, NULL, 0, "The use still counts for the user's caps", 0},
     {0},
 };
 
@@ -73,20 +88,66 @@ int ctl_redemptions_show(struct ctl *c)
                                                                              c->args.words[1])}, NULL);
 }
 
-static int step(struct ctl *c, const char *verb)
+/* key, body NULL: none. */
+static int step(struct ctl *c, const char *verb, const char *key, const char *body)
 {
-    return client_tell(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/redemptions/%s/%s", c->args.words[0],
-                                                                              c->args.words[1], verb)}, NULL);
+    return client_tell(c, (struct call){.method = "POST", .key = key, .body = body,
+                                        .path = client_path("/coupons/%s/redemptions/%s/%s", c->args.words[0],
+                                                            c->args.words[1], verb)}, NULL);
 }
 
 int ctl_redemptions_cancel(struct ctl *c)
 {
-    return step(c, "cancel");
+    return step(c, "cancel", NULL, NULL);
+}
+
+/* What to adjust, from the options. NULL, with the error printed: unusable. */
+static json_object *adjustment(const struct ctl *c)
+{
+    const char *discount = ctl_option(c, OPT_DISCOUNT), *file = ctl_option(c, OPT_ORDER);
+    json_object *order = NULL, *body = NULL;
+    int64_t minor;
+    char *text;
+
+    if (!discount == !file) {
+        ctl_complain("redemptions adjust needs either --discount or --order; see --help");
+    } else if (discount) {
+        if (!ctl_number("--discount", discount, 0, INT64_C(9007199254740991), &minor))
+            return NULL;
+        body = json_object_new_object();
+        json_object_object_add(body, "discount_minor", json_object_new_int64(minor));
+    } else if ((text = ctl_read_file(file)) != NULL) {
+        order = json_tokener_parse(text);
+        free(text);
+        if (json_object_is_type(order, json_type_object)) {
+            body = json_object_new_object();
+            json_object_object_add(body, "order", json_object_get(order));
+        } else {
+            ctl_complain("%s does not hold a JSON object", file);
+        }
+    }
+    json_object_put(order);
+    return body;
+}
+
+int ctl_redemptions_adjust(struct ctl *c)
+{
+    const char *key = ctl_option(c, OPT_IDEMPOTENCY_KEY);
+    json_object *body = adjustment(c);
+    char made[ID_SHORT_LEN + 1];
+    int code;
+
+    if (!body)
+        return CTL_USAGE;
+    id_random(made, ID_SHORT_LEN);
+    code = step(c, "adjust", key ? key : made, json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN));
+    json_object_put(body);
+    return code;
 }
 
 int ctl_redemptions_reverse(struct ctl *c)
 {
-    return step(c, "reverse");
+    return step(c, "reverse", NULL, ctl_option(c, OPT_KEEP_USE) ? "{\"keep_use\": true}" : NULL);
 }
 
 int ctl_redemptions_export(struct ctl *c)

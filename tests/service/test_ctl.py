@@ -242,6 +242,27 @@ def test_redemptions_are_listed_shown_and_given_back(stack, storefront):
     stack.verify(name)
 
 
+def test_a_redemption_is_adjusted_and_given_back_without_its_use(stack, storefront, tmp_path):
+    name = stack.coupon(slots=2, discount={"kind": "percent", "percent_bp": 1000, "currency": "EUR"})
+    order = {"amount_minor": 4000, "currency": "EUR"}
+    spent = storefront.take(name, "u", order={"id": "o", **order}).ok(201)
+    rest = tmp_path / "order.json"
+    rest.write_text('{"id": "o", "amount_minor": 3000, "currency": "EUR"}')
+    adjust = "redemptions", "adjust", name, spent["id"]
+    told = json.loads(run(stack, *adjust, "--order", rest, "--idempotency-key", "k"))
+    assert told["money"] == [{"currency": "EUR", "discount_minor": 300, "order_minor": 3000}], told
+    assert json.loads(run(stack, *adjust, "--discount", 100))["discount_minor"] == 100
+    assert json.loads(run(stack, *adjust, "--order", rest, "--idempotency-key", "k", "--json")) == told, "a repeat"
+    assert "bad_request" in run(stack, *adjust, "--discount", 101, status=1)
+    rest.write_text("[]")
+    for options in ([], ["--discount", 1, "--order", rest], ["--discount", -1], ["--order", rest], ["--order", tmp_path / "none"]):
+        run(stack, *adjust, *options, status=2)
+    assert json.loads(run(stack, "redemptions", "reverse", name, spent["id"], "--keep-use"))["state"] == "reversed"
+    assert stack.counts(name)["free"] == 2
+    storefront.take(name, "u", order=order).problem("user_cap_reached")
+    stack.verify(name)
+
+
 @pytest.mark.parametrize("arguments, slots", [
     (["--generate"], 10), (["--generate", 4], 4), (["--generate=4"], 4), (["--total", 9, "--generate"], 9), ([], 0)], ids=str)
 def test_a_coupon_can_be_made_with_its_slots(stack, arguments, slots, tmp_path):
@@ -363,6 +384,7 @@ def json_of_redemptions_and_users(stack, api, lines, tmp_path):
     assert lines("redemptions export", "one", tmp_path / "export", "--user", "u 1") == []
     assert [json.loads(line) for line in (tmp_path / "export").read_text().splitlines()] == taken[:1]
     assert lines.one("redemptions show", "one", taken[0]["id"]) == taken[0]
+    assert lines.one("redemptions adjust", "one", taken[0]["id"], "--discount", 0)["state"] == "redeemed"
     assert lines.one("redemptions reverse", "one", taken[0]["id"])["state"] == "reversed"
     held = storefront.take("one", "u-3", state="reserved").ok(201)
     assert lines.one("redemptions cancel", "one", held["id"])["state"] == "cancelled"
