@@ -2,8 +2,8 @@
  * http/coupon_history.c -- GET /coupons/{id}/history: what operators did to a coupon, with which key, from what to what.
  *
  * Items    the ledger's entries with `by`, newest first, over all lanes; consecutive steps of one job are one item
- * Changes  a definition is compared with the previous version, field by field; a redemption's state with the one that its entry says it
- *          leaves
+ * Changes  a definition is compared with the previous version, field by field; a redemption's state, or what an adjustment changes, with
+ *          what its entry says it replaces
  * Deleted  coupons keep their history, including who deleted them
  */
 #include <assert.h>
@@ -73,6 +73,7 @@ static void add_item(struct request *r, struct page *p, const struct batch *b, c
     *item = (struct item){b->head.at_ms, b->lane, b->head.seq, *e};
     item->entry.by = arena_strdup(&r->arena, e->by);
     item->entry.job = arena_strdup(&r->arena, e->job);
+    item->entry.currency = arena_strdup(&r->arena, e->currency);
     item->entry.definition = e->definition ? coupon_copy(e->definition, &r->arena) : NULL;
 }
 
@@ -203,12 +204,28 @@ static void write_state(struct json *j, const struct entry *e)
 {
     enum slot_state after = entry_state(e->kind);
 
-    if (after == SLOT_STATE_COUNT || e->kind == ENTRY_ADJUST)
+    if (after == SLOT_STATE_COUNT)
         return;
     begin_change(j, "/state");
     json_string(j, state_before(e));
     json_key_string(j, "to", slot_state_name(after));
     json_end_object(j);
+}
+
+static void write_amount(struct json *j, const char *path, int64_t before, int64_t after)
+{
+    if (before == after)
+        return;
+    begin_change(j, path);
+    json_int(j, before);
+    json_key_int(j, "to", after);
+    json_end_object(j);
+}
+
+static void write_adjustment(struct json *j, const struct entry *e)
+{
+    write_amount(j, "/money/0/order_minor", e->held_order_minor, e->order_minor);
+    write_amount(j, "/discount_minor", e->held_minor, e->discount_minor);
 }
 
 static const struct coupon *find_version(const struct entry *entries, size_t count, int64_t version, struct arena *a)
@@ -266,6 +283,7 @@ static void write_head(struct json *j, const struct item *item, const char *labe
     json_key_string(j, "job", e->job);
     json_key_string(j, "redemption", has & HAS_SLOT ? redemption_id_text(e->n, e->g, item->lane, id) : NULL);
     json_key_int_or_null(j, "slot", has & HAS_RANGE, e->n);
+    json_key_string(j, "currency", e->kind == ENTRY_ADJUST ? e->currency : NULL);
     json_key_int_or_null(j, "count", has & (HAS_RANGE | HAS_COUNT) || (has & HAS_WISH && e->count), e->count);
 }
 
@@ -289,6 +307,8 @@ static bool write_items(struct request *r, struct json *j, const struct page *p)
         json_begin_array(j);
         if (e->definition)
             write_definition(j, before, e->definition);
+        else if (e->kind == ENTRY_ADJUST)
+            write_adjustment(j, e);
         else
             write_state(j, e);
         json_end_array(j);

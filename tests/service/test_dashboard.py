@@ -1255,6 +1255,16 @@ def test_the_history_shows_who_changed_what(board, page, signed_in):
     page.sees("Created", "Title: Mine 6 \u2192 Mine 7", css=history)
 
 
+def test_the_history_shows_an_adjusted_discount_as_money(board, page, signed_in):
+    coupon = board.coupon(1, discount={"kind": "percent", "percent_bp": 1000})
+    care, order = board.client("ops"), {"amount_minor": 4000, "currency": "KWD"}
+    taken = care.take(coupon, "u", order=order).ok(201)["id"]
+    care.post(f"/coupons/{coupon}/redemptions/{taken}/adjust", {"order": {**order, "amount_minor": 3000}}, idempotency_key="a").expect(200)
+    signed_in(at(coupon), "reporting").sees(f"Discount adjusted {taken}", "Order: KWD 4.000 \u2192 KWD 3.000",
+                                            "Discount: KWD 0.400 \u2192 KWD 0.300", css=page.panel("History"))
+    page.lacks("minor")
+
+
 def open_ledger(page):
     page.until("the fold", lambda: (one := page.find('//summary[normalize-space()="For engineers: the ledger"]')) and (one.click() or True))
 

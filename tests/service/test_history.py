@@ -146,6 +146,20 @@ def test_the_history_says_who_changed_what_from_what_to_what(stack, reporting, s
     storefront.get(f"/coupons/{coupon}/history").problem("forbidden")
 
 
+def test_the_history_says_how_a_discount_was_adjusted(stack, reporting):
+    anna = Operator(stack)
+    body = {"title": "Adjusted", "state": "active", "cap": {"total": 1}, "discount": {"kind": "percent", "percent_bp": 1000}, "generate": True}
+    coupon = anna.post("/coupons", body).ok(201)["id"]
+    order = {"amount_minor": 4000, "currency": "JPY"}
+    taken = anna.take(coupon, "u", order=order).ok(201)["id"]
+    for key, change in ("a", {"order": {**order, "amount_minor": 3000}}), ("b", {"discount_minor": 100}):
+        anna.post(f"/coupons/{coupon}/redemptions/{taken}/adjust", change, idempotency_key=key).expect(200)
+    items = history(reporting, coupon)
+    assert [told(item) for item in items[:2]] == [
+        ("adjust", {"/discount_minor": (300, 100)}), ("adjust", {"/money/0/order_minor": (4000, 3000), "/discount_minor": (400, 300)})]
+    assert [(i["redemption"], i["currency"]) for i in items[:2]] == [(taken, "JPY")] * 2 and items[-1]["currency"] is None, items
+
+
 def test_a_page_goes_on_where_the_last_one_ended_within_a_batch_too(stack, reporting):
     owner = Operator(stack)
     coupon = owner.post("/coupons", {"title": "0", "state": "active", "lanes": 2, "cap": {"total": 40, "per_user": 9},

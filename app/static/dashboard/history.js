@@ -7,7 +7,7 @@ import {zoneFor} from "./address.js";
 import {get, path, query} from "./api.js";
 import {fieldAt, shown} from "./change.js";
 import {button, el, replace, table} from "./dom.js";
-import {time} from "./format.js";
+import {money, time} from "./format.js";
 import {empty, panel} from "./panel.js";
 import {countText, word} from "./parts.js";
 
@@ -64,10 +64,14 @@ function currencies(items, {discount}) {
   });
 }
 
-/* Of a redemption the state is another than a coupon's. */
-function change({path: at, from, to}, {redemption}, currency, zone) {
+/* What an adjustment changes. */
+const AMOUNTS = {"/discount_minor": "Discount", "/money/0/order_minor": "Order"};
+
+/* Of a redemption the state is another than a coupon's, and money is in the item's currency. */
+function change({path: at, from, to}, item, currency, zone) {
+  if (item.redemption && at in AMOUNTS) return el("li", {}, `${AMOUNTS[at]}: ${money(from, item.currency)} \u2192 ${money(to, item.currency)}`);
   const field = fieldAt(at);
-  const show = (value, of) => (redemption && at === "/state" ? word(value) : shown(field, value, of, zone));
+  const show = (value, of) => (item.redemption && at === "/state" ? word(value) : shown(field, value, of, zone));
 
   const name = at.startsWith("/discount/") ? `Discount, ${field.label.toLowerCase()}` : field.label;
 
