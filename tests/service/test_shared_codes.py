@@ -182,6 +182,33 @@ def test_reports_and_lists_say_by_whose_code(stack, storefront, reporting):
     stack.verify(coupon)
 
 
+def test_a_code_of_coupons_in_several_currencies_is_one_row_with_the_money_of_each(stack, storefront, reporting):
+    def euros(amount):
+        return {"amount_minor": amount, "currency": "EUR"}
+
+    def yen(amount):
+        return {"amount_minor": amount, "currency": "JPY"}
+    europe = shared(stack, codes=["SUN1", "SUN10"], discount={"kind": "amount", **euros(500)})
+    japan = shared(stack, codes=["SUN1", "SUN10"], discount={"kind": "amount", **yen(300)})
+    anywhere = shared(stack, codes=["SUN1"], discount={"kind": "percent", "percent_bp": 1000})
+    for coupon, code, order in ((europe, "SUN1", euros(2000)), (japan, "SUN1", yen(4000)), (japan, "SUN10", yen(5000)),
+                                (anywhere, "SUN1", euros(100)), (anywhere, "SUN1", yen(200))):
+        storefront.take(coupon, "u", code=code, order=order).expect(201)
+    for coupon in (europe, japan, anywhere):
+        by_code(stack, coupon)
+
+    def told(*coupons, **how):
+        return reporting.get(f"/coupons/-/reports?coupon={','.join(coupons)}&period=total&group=code", **how)
+
+    def money(*coupons):
+        return {row["code"]: (row["redeemed"], row["discount_minor"], [tuple(m.values()) for m in row["money"]])
+                for row in told(*coupons).ok()["items"]}
+    assert money(europe, japan) == {"SUN1": (2, None, [("EUR", 500, 2000), ("JPY", 300, 4000)]), "SUN10": (1, 300, [("JPY", 300, 5000)])}
+    assert money(anywhere) == {"SUN1": (2, 30, [(None, 30, 300)])}, "without a currency of the coupon's: one sum"
+    rows = list(csv.DictReader(io.StringIO(told(europe, japan, headers=CSV).expect(200).body.decode(), newline=""), strict=True))
+    assert [row["code"] for row in rows] == ["SUN1", "SUN10"], rows
+
+
 def test_the_ledger_says_which_code_and_keeps_it_when_the_user_is_erased(stack, storefront, ops, reporting):
     coupon = shared(stack, slots=3)
     storefront.take(coupon, "gone", code="ANNA10").ok(201)
