@@ -111,7 +111,7 @@ def check_acknowledged(e):
 def check_told(e, a, call):
     r = call.redemption
     want = {"id": r.rid, "seq": r.seq, "ordinal": r.ordinal, "user": e.users[r.alias]}
-    if a.do == "take" and "discount_minor" in call.entry:
+    if a.do in ("take", "adjust") and "discount_minor" in call.entry:
         want["discount_minor"] = call.entry["discount_minor"]
     have = {member: a.reply[member] for member in want}
     if have != want:
@@ -133,11 +133,24 @@ def check_asked_for(e):
     for call in done:
         if all(a.out == "refused" for a in call.attempts):
             e.complain("I3", f"was refused, and is there: {call.first}, {call.entry}")
+        if not any(as_asked(e, a, call.entry) for a in call.attempts):
+            e.complain("I3", f"nobody asked for it like this: {call.first}, {call.entry}")
     for batch in e.replay.batches:
         for entry in batch["entries"]:
             ends = entry["kind"] in ENDINGS and id(entry) not in ended and not erased.in_passing(e, entry)
             if "key" in entry and entry["key"] not in keys or ends:
                 e.complain("I3", f"nobody asked for it: {entry}")
+
+
+def as_asked(e, a, entry):
+    """An adjustment has the discount, and a reversal keeps the use, that the attempt asks for."""
+    body = a.body or {}
+    if a.do == "reverse":
+        return body.get("keep_use", False) == entry.get("keep_use", False)
+    if a.do != "adjust":
+        return True
+    by_order = "order" in body and min(e.replay.definition["discount"]["amount_minor"], body["order"]["amount_minor"])
+    return entry["discount_minor"] == (by_order if "order" in body else body["discount_minor"])
 
 
 def check_slots(whole):
@@ -214,6 +227,8 @@ def check_report(whole):
             want[REPORTED_AS[kind]] += 1
         if kind in MONEY_OF:
             want["discount_minor"] += MONEY_OF[kind] * entry["discount_minor"]
+        if kind == "adjust":
+            want["discount_minor"] += entry["discount_minor"] - entry["held_minor"]
     have = {name: sum(row[name] for row in told["items"]) for name in REPORTED}
     if have != want:
         whole.complain("reports", f"up to seq {seqs} the ledgers say {want}, the report {have}")

@@ -10,7 +10,7 @@ import hashlib
 
 from replay import NEVER, Replay, Use, ms
 
-EFFECTS = {"take", "reserve", "redeem", "cancel", "reverse"}
+EFFECTS = {"take", "reserve", "redeem", "cancel", "reverse", "adjust"}
 ENDINGS = {"cancel": "cancelled", "reverse": "reversed"}
 
 

@@ -8,7 +8,8 @@ import collections
 
 NOTHING_DONE = {"busy", "rate_limited"}  # true at any time
 BAD_STATES = {"reserve": ("cancelled", "reversed"), "redeem": ("cancelled", "reversed"),
-              "cancel": ("redeemed", "reversed"), "reverse": ("issued", "held", "reserved", "cancelled", "expired")}
+              "cancel": ("redeemed", "reversed"), "reverse": ("issued", "held", "reserved", "cancelled", "expired"),
+              "adjust": ("issued", "held", "reserved", "cancelled", "expired", "reversed")}
 STANDING = ("issued", "held", "reserved", "redeemed")
 
 

@@ -368,6 +368,18 @@ class Replay:
         self.uses[r.alias].note(self.position)
         self._check_lane(entry)
 
+    def _adjust(self, entry, batch):
+        """The discount of a redeemed one is replaced; its slot and its use stay."""
+        r = self._named(entry, batch)
+        if not r:
+            return
+        if (r.state, r.money) != ("redeemed", entry["held_minor"]):
+            self.complain("I1", f"seq {entry['seq']}: {r.rid} is {r.state}, with a discount of {r.money}: {entry}")
+        self._key(entry, r)
+        self.given += entry["discount_minor"] - r.money
+        r.money = entry["discount_minor"]
+        self._check_lane(entry)
+
     def _over(self, entry, batch, state):
         r = self._named(entry, batch)
         if not r:
@@ -390,7 +402,8 @@ class Replay:
         if same_day != entry["same_day"]:
             self.complain("I1", f"seq {entry['seq']}: same_day should be {same_day}: {entry}")
         self.today -= same_day
-        self._used(r, -1, same_day)
+        if not entry.get("keep_use"):
+            self._used(r, -1, same_day)
 
     def _cancel(self, entry, batch):
         self._over(entry, batch, "cancelled")

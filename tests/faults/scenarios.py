@@ -22,8 +22,9 @@ MANY = 12  # items of a batch, at the most
 MONEY = {"kind": "amount", "amount_minor": 500, "currency": "EUR"}
 RETURNS = {"take": 50, "take_doubled": 3, "take_many": 2, "give_back": 38, "repeat": 5, "count": 1, "look": 1}
 LANED = {**RETURNS, "take": 56, "give_back": 28, "come_and_go": 3, "count": 3}
+PRICED = {**RETURNS, "adjust": 12, "give_money_back": 3}
 HOLDING = {"hold_redeem": 25, "hold_cancel": 15, "hold_extend": 15, "hold_late": 8, "order_twice": 7, "give_back": 25,
-           "count": 2, "look": 3}
+           "adjust": 5, "give_money_back": 1, "count": 2, "look": 3}
 CODING = {"issue": 55, "give_back": 30, "steal": 5, "repeat": 3, "count": 2, "look": 5}
 GIVEN_OUT = {**CODING, "present": 12, "come_and_go": 2}
 PRESENTED = {"present": 70, "give_back": 20, "repeat": 3, "count": 2, "look": 5}
@@ -51,7 +52,7 @@ COURSES = {
     "paused": Course({"take": 90, "give_back": 7, "pause": 1, "count": 2}, 20_000, {"total": 20_000, "per_user": 1}, 8),
     "few": Course(RETURNS, 80, {"total": 80, "per_user": 1}, 10, users=300),
     "caps": Course(RETURNS, 3000, {"total": 3000, "per_user": 3, "per_user_per_day": 2, "per_day": 150}, 10, users=200),
-    "budget": Course(RETURNS, 2000, {"total": 2000, "per_user": 50, "discount_minor": 500 * 60}, 8, users=200,
+    "budget": Course(PRICED, 2000, {"total": 2000, "per_user": 50, "discount_minor": 500 * 60}, 8, users=200,
                      more={"discount": MONEY}),
     "loose": Course(RETURNS, 0, {"policy": "approximate", "total": 100, "per_user": 2}, 8, users=200),
     "holds": Course(HOLDING, 60, {"total": 60, "per_user": 3}, 14, users=100,
@@ -79,6 +80,7 @@ class Client(Asker):
         self.mine = collections.defaultdict(lambda: collections.deque(maxlen=REMEMBERED))
         self.past = collections.defaultdict(lambda: collections.deque(maxlen=REMEMBERED))
         self.serial, self.second = itertools.count(1), None
+        self.discounts = {}  # of what was adjusted
 
     @property
     def twin(self):
@@ -170,6 +172,25 @@ class Client(Asker):
         if self.mine[name]:
             rid, user = self.mine[name].popleft()
             await self.do("reverse", name, user, rid, keyed=False)
+
+    async def give_money_back(self, name):
+        """The use still counts."""
+        if self.mine[name]:
+            rid, user = self.mine[name].popleft()
+            await self.do("reverse", name, user, rid, keyed=False, keep_use=True)
+
+    async def adjust(self, name):
+        """The discount is lowered, or computed again for another amount. One of which that stays unknown is left alone: whatever is asked
+        for next might be more than it has by then."""
+        if self.mine[name]:
+            rid, user = self.mine[name].popleft()
+            most = self.discounts.get((name, rid), MONEY["amount_minor"])
+            members = self.chance.choice([{"discount_minor": self.chance.randint(0, most)},
+                                          {"order": {"amount_minor": self.chance.randint(0, 1000), "currency": MONEY["currency"]}}])
+            op = await self.do("adjust", name, user, rid, **members)
+            self.keep(name, op)
+            if op.ok:
+                self.discounts[name, rid] = op.reply["discount_minor"]
 
     async def repeat(self, name):
         """The same call again, whatever has become of it since."""

@@ -20,7 +20,7 @@ TOTALS = ("issued", "reserved", "redeemed", "discount_minor")
 ENTRY_OF = {"redeemed": "redeem", "reserved": "reserve", "issued": "issue"}
 ROWS = {"issued": ["issue"], "reserved": ["reserve"], "redeemed": ["redeem", "spend"], "cancelled": ["cancel"],
         "expired": ["expire"], "reversed": ["reverse"]}
-STATE_AFTER = {"redeem": "redeemed", "cancel": "cancelled", "reserve": "reserved", "reverse": "reversed"}
+STATE_AFTER = {"redeem": "redeemed", "cancel": "cancelled", "reserve": "reserved", "reverse": "reversed", "adjust": "redeemed"}
 DEFINITION = {"cap": CAP, "discount": {"kind": "amount", "amount_minor": 500}, "codes": {"claim": "any"}}
 
 
@@ -151,7 +151,7 @@ class Story:
         return body
 
     def move(self, do, rid, key=None, **body):
-        """redeem, reserve (as extension), cancel or reverse of what stands."""
+        """redeem, reserve (as extension), cancel, reverse or adjust of what stands."""
         was = self.lives[rid]
         i = self.ask(do, was["user"], key, rid, **body)
         self.tick()
@@ -163,9 +163,11 @@ class Story:
         more = {"redeem": {"kind": "spend", "discount_minor": 500},
                 "cancel": {"kind": "cancel", "discount_minor": 500, "same_day": True},
                 "reserve": {"kind": "extend", "reserved_until": text_of(self.t + 2)},
-                "reverse": {"kind": "reverse", "discount_minor": 500, "same_day": True}}[do]
+                "adjust": {"kind": "adjust", "discount_minor": body.get("discount_minor"), "held_minor": was["discount_minor"]},
+                "reverse": {"kind": "reverse", "discount_minor": was["discount_minor"], "same_day": True, **body}}[do]
         self.batch({**entry, **more}, lane=self.lane_of(was["user"]))
-        now = {**was, "state": STATE_AFTER[do], "reserved_until": more.get("reserved_until", was["reserved_until"])}
+        now = {**was, "state": STATE_AFTER[do], "reserved_until": more.get("reserved_until", was["reserved_until"]),
+               "discount_minor": body.get("discount_minor", was["discount_minor"])}
         self.lives[rid] = now
         self.told(i, body=now)
         return now
@@ -273,6 +275,6 @@ def report_of(replay):
     for entry in (entry for batch in replay.batches for entry in batch["entries"]):
         for name, kinds in ROWS.items():
             row[name] += entry["kind"] in kinds
-        sign = (entry["kind"] in ROWS["redeemed"]) - (entry["kind"] == "reverse")
-        row["discount_minor"] += sign * entry.get("discount_minor", 0)
+        sign = (entry["kind"] in (*ROWS["redeemed"], "adjust")) - (entry["kind"] == "reverse")
+        row["discount_minor"] += sign * entry.get("discount_minor", 0) - (entry["kind"] == "adjust") * entry.get("held_minor", 0)
     return row

@@ -181,6 +181,41 @@ def test_i3_slots_that_nobody_asked_for():
     assert found(whole().history(slots=2)) == {"I3"}
 
 
+# ---- adjustments, and reversals that keep the use ----
+
+def adjusted():
+    s = Story(capped(total=1, per_user=1, discount_minor=500))
+    s.generate(1)
+    s.take("u-1", "k-1", 0)
+    told = s.move("adjust", "0-1", "k-2", discount_minor=300)
+    s.told(s.ask("adjust", "u-1", "k-2", "0-1", discount_minor=300), replayed=True, body=told)
+    s.counts()
+    s.move("reverse", "0-1", keep_use=True)
+    s.refused("invalid_transition", "adjust", "u-1", "k-3", rid="0-1", discount_minor=0)
+    s.refused("user_cap_reached", user="u-1")
+    s.look("u-1", 1)
+    s.take("u-2", "k-4", 0, g=2)
+    return s
+
+
+def test_an_adjusted_discount_and_a_use_that_is_kept_are_clean():
+    assert check(adjusted().history()) == []
+
+
+@pytest.mark.parametrize("invariants, change", [
+    ({"I1"}, lambda s: entry(s, "adjust").update(held_minor=400)),
+    ({"I1"}, lambda s: entry(s, "adjust").update(discount_minor=600)),
+    ({"I2"}, lambda s: remove(s, "adjust")),
+    ({"I2", "I3"}, lambda s: entry(s, "adjust").update(discount_minor=200)),
+    ({"I3"}, lambda s: silence(s, do="adjust")),
+    ({"I3", "I6", "I7"}, lambda s: entry(s, "reverse").pop("keep_use")),
+    ({"I4"}, lambda s: s.move("adjust", "0-1", "k-5", discount_minor=100))])
+def test_a_wrong_adjustment_or_a_use_that_is_not_kept_is_found(invariants, change):
+    s = adjusted()
+    change(s)
+    assert invariants <= found(s.history())
+
+
 # ---- I4 ----
 
 def test_i4_a_slot_is_given_to_two_users():

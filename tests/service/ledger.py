@@ -109,6 +109,9 @@ class Slot:
         self.standing(entry, "issued", "reserved")
         self.state = "redeemed"
 
+    def adjust(self, entry):
+        self.standing(entry, "redeemed")
+
     def end(self, entry):
         if self.beneath:  # back to issued
             self.state, (self.current, self.due), self.beneath = "issued", self.beneath, None
