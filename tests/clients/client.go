@@ -35,7 +35,7 @@ func main() {
 	var generate api.NewCoupon_Generate
 	must(generate.FromNewCouponGenerate0(true))
 	made, err := ops.CouponCreateWithResponse(ctx, &api.CouponCreateParams{}, api.NewCoupon{
-		Id: &id, Title: "Made by Go", State: to(api.CouponStateActive), Cap: &api.NewCap{Total: to(5)}, Generate: &generate,
+		Id: &id, Title: "Made by Go", State: to(api.Active), Cap: &api.NewCap{Total: to(5)}, Generate: &generate,
 		Discount: &api.NewDiscount{Kind: api.DiscountKindAmount, AmountMinor: to(500), Currency: to("EUR")},
 		Metadata: &api.Metadata{"campaign": map[string]any{"n": 1}},
 	})

@@ -17,12 +17,15 @@ PAGE = pathlib.Path(__file__).parents[2] / "app" / "static" / "docs" / "checkout
 PATIENCE = {
     "sh": {"--max-time 10 ": "--max-time 100 ", "--retry-max-time 60 ": "--retry-max-time 600 "},
     "py": {"timeout=10,": "timeout=100,", "patience_s=30": "patience_s=300"},
+    "php": {"CURLOPT_TIMEOUT => 10,": "CURLOPT_TIMEOUT => 100,", "patience_s = 30": "patience_s = 300"},
     "ts": {"timeout(10_000)": "timeout(100_000)", "patienceMs = 30_000": "patienceMs = 300_000"},
 }
 CODES = ["FLYER-1", "FLYER-2", "FLYER-3"]
 HOLD_S = 3  # of the coupon with codes
 # What a program prints: how each order ended, and what its customer was charged.
 ENDS = {
+    "found": [True, 500],
+    "unknown_code": [None, 0],
     "paid": ["redeemed", 3700],
     "unpaid": ["cancelled", 0],
     "unpaid_again": ["cancelled", 0],
@@ -32,13 +35,17 @@ ENDS = {
     "late": ["redeemed", 3700],
     "lapsed": ["expired", 0],
     "after_lapse": ["redeemed", 3700],
+    "several": ["redeemed redeemed", 3200],
+    "several_again": ["redeemed redeemed", 0],
+    "several_unpaid": ["cancelled cancelled", 0],
+    "several_refused": ["code_not_found", 0],
 }
 
 
 def program(language):
     """All that the page says in this language, from top to bottom."""
     pieces = re.findall(rf'<pre tabindex="0" data-language="{language}">(.*?)</pre>', PAGE.read_text(), re.S)
-    text = "\n\n".join(html.unescape(piece) for piece in pieces) + "\n"
+    text = "<?php\n" * (language == "php") + "\n\n".join(html.unescape(piece) for piece in pieces) + "\n"
     for short, long in PATIENCE[language].items():
         assert short in text
         text = text.replace(short, long)
@@ -105,20 +112,23 @@ def losing(port, spared=None):
 
 
 def check_out(stack, folder, *command):
-    """Run a shop that checks out orders: paid, not paid, tried again, too small, paid after their hold has ended; ENDS is what it prints."""
+    """Run a shop that checks out orders: paid, not paid, tried again, too small, paid after their hold has ended, with several coupons; ENDS
+    is what it prints."""
     discount = {"kind": "amount", "amount_minor": 500, "currency": "EUR", "min_spend_minor": 2000}
     coupon = stack.coupon(slots=5, discount=discount)
     coded = stack.coupon(cap={"total": None}, codes={"source": "imported"}, discount=discount, reserve_s=HOLD_S)
     assert stack.import_codes(coded, CODES)["imported"] == len(CODES)
+    second = stack.coupon(slots=3, codes={"source": "shared", "shared": ["SECOND"]}, discount=discount)
     with losing(stack.port, spared=coded) as (port, early):
-        done = subprocess.run([str(word) for word in (*command, coupon, coded, HOLD_S)], cwd=folder, text=True, timeout=900,
+        done = subprocess.run([str(word) for word in (*command, coupon, coded, HOLD_S, second)], cwd=folder, text=True, timeout=900,
                               stdin=subprocess.DEVNULL, capture_output=True,
                               env={**os.environ, "COUPONS_URL": f"http://127.0.0.1:{port}/coupons", "COUPONS_KEY": stack.key("storefront")})
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert not early
     assert json.loads(done.stdout) == ENDS
-    for one in (coupon, coded):
-        assert {name: stack.counts(one)[name] for name in ("redeemed", "issued", "reserved")} == {"redeemed": 2, "issued": 0, "reserved": 0}
+    for one, redeemed in (coupon, 3), (coded, 2), (second, 1):
+        assert {name: stack.counts(one)[name] for name in ("redeemed", "issued", "reserved")} == {
+            "redeemed": redeemed, "issued": 0, "reserved": 0}
     reporting = stack.client("reporting")
     for user, code in ("u-4", CODES[0]), ("u-5", CODES[1]):
         taken = reporting.get(f"/coupons/{coded}/redemptions?user={user}").ok()["items"]

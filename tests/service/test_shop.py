@@ -1,10 +1,12 @@
 """The page for shops, /coupons/-/docs/checkout.html: its programs check out orders, and its table has every refusal.
 
-The one in TypeScript is in clients.py, with what compiles it.
+Those in TypeScript and PHP are in clients.py, with what compiles and runs them.
 """
 import contextlib
+import html
 import http.server
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -16,12 +18,12 @@ import pytest
 import contract
 import shop
 
-CALLS = ("redemption_take", "redemption_reserve", "redemption_redeem", "redemption_cancel")
+CALLS = ("resolve", "redemption_take", "redemption_reserve", "redemption_redeem", "redemption_cancel", "redemption_adjust", "redemption_reverse")
 PYTHON = """
 import json
 import sys
 
-coupon, coded, hold_s = sys.argv[1:]
+coupon, coded, hold_s, second = sys.argv[1:]
 ends = {}
 
 
@@ -53,6 +55,22 @@ def buy_held(name, taking, attempt, pays=lambda: True):
         attempt += 1
 
 
+def buy_several(name, second_code, user, order, pays=lambda: True):
+    charged = []
+
+    def pay(amount):
+        if not pays():
+            return False
+        charged.append(amount)
+        return True
+
+    ended = check_out_all([(coupon, None), (second, second_code)], taking(user, order, 4200), 1, pay)
+    ends[name] = [" ".join(one["state"] for one in ended), sum(charged)]
+
+
+found = look_up("FLYER-3", "u-4", taking("u-4", "o-4", 4200)["order"])
+ends["found"] = [found["ok"], found["discount_minor"]]
+ends["unknown_code"] = [look_up("NEVER", "u-4", taking("u-4", "o-4", 4200)["order"]), 0]
 buy("paid", coupon, taking('o"neil', 'o"1', 4200), 1)
 buy("unpaid", coupon, taking("u-2", "o-2", 4200), 1, lambda: False)
 buy("unpaid_again", coupon, taking("u-2", "o-2", 4200), 1)
@@ -67,10 +85,17 @@ hold(coded, u5, 1)
 buy_held("late", u4, 1, pays_late)
 buy("lapsed", coded, u5, 1)
 buy_held("after_lapse", u5, 2)
+buy_several("several", "SECOND", "u-6", "o-6")
+buy_several("several_again", "SECOND", "u-6", "o-6")
+buy_several("several_unpaid", "SECOND", "u-7", "o-7", lambda: False)
+try:
+    buy_several("several_refused", "NEVER", "u-8", "o-8")
+except Refused as refused:
+    ends["several_refused"] = [refused.problem["code"], 0]
 print(json.dumps(ends))
 """
 SHELL = r"""
-coupon=$1 coded=$2 hold_s=$3 ends=
+coupon=$1 coded=$2 hold_s=$3 second=$4 ends=
 pays() {
     echo "$1" > charged
 }
@@ -98,6 +123,20 @@ buy_held() {
 note() {
     ends="$ends$end, "
 }
+# buy_several NAME CODE USER ORDER PAY
+buy_several() {
+    echo 0 > charged
+    check_out_all "$(taking "$3" "$4" 4200)" 1 "$5" "$coupon" '' "$second" "$2" || return
+    end="\"$1\": [\"$(jq --raw-output '[.[].state] | join(" ")' answer)\", $(cat charged)]"
+}
+
+order=$(jq .order <<< "$(taking u-4 o-4 4200)")
+look_up FLYER-3 u-4 "$order"
+end="\"found\": [$(said ok), $(said discount_minor)]" && note
+how=0
+look_up NEVER u-4 "$order" || how=$?
+[ $how -eq 1 ]
+end='"unknown_code": [null, 0]' && note
 
 buy paid "$coupon" "$(taking 'o"neil' 'o"1' 4200)" 1 pays && note
 buy unpaid "$coupon" "$(taking u-2 o-2 4200)" 1 false && note
@@ -113,6 +152,13 @@ hold "$coded" "$u5" 1
 buy_held late "$u4" 1 pays_late && note
 buy lapsed "$coded" "$u5" 1 pays && note
 buy_held after_lapse "$u5" 2 pays && note
+buy_several several SECOND u-6 o-6 pays && note
+buy_several several_again SECOND u-6 o-6 pays && note
+buy_several several_unpaid SECOND u-7 o-7 false && note
+how=0
+buy_several several_refused NEVER u-8 o-8 pays || how=$?
+[ $how -eq 1 ]
+end="\"several_refused\": [\"$(said code)\", 0]" && note
 echo "{${ends%, }}"
 """
 
@@ -136,7 +182,7 @@ def test_what_stays_unknown_is_found_by_the_same_call(stack, tmp_path, monkeypat
         spec = importlib.util.spec_from_file_location("page", tmp_path / "page.py")
         page = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(page)
-        request = f"/{coupon}/redemptions", "hold-o-1-1", {"user": "u", "state": "reserved", "order": {"id": "o-1"}}
+        request = f"/{coupon}/redemptions", {"user": "u", "state": "reserved", "order": {"id": "o-1"}}, "hold-o-1-1"
         for _ in range(2):
             with pytest.raises(page.Unknown):
                 page.call(*request, patience_s=0)
@@ -169,8 +215,8 @@ def forbidding():
 
 
 @pytest.mark.parametrize("language, program, command", [
-    ("py", 'try:\n    call("/c/redemptions", "k", {}, patience_s=0)\nexcept Unknown:\n    print("unknown")\n', sys.executable),
-    ("sh", 'how=0\ncall /c/redemptions k {} || how=$?\nif [ $how -eq 2 ]; then echo unknown; fi\n', "bash"),
+    ("py", 'try:\n    call("/c/redemptions", {}, "k", patience_s=0)\nexcept Unknown:\n    print("unknown")\n', sys.executable),
+    ("sh", 'how=0\ncall /c/redemptions {} k || how=$?\nif [ $how -eq 2 ]; then echo unknown; fi\n', "bash"),
 ])
 def test_an_answer_that_is_not_the_services_leaves_it_unknown(tmp_path, language, program, command):
     (tmp_path / "program").write_text(shop.program(language) + program)
@@ -180,6 +226,40 @@ def test_an_answer_that_is_not_the_services_leaves_it_unknown(tmp_path, language
     assert (done.returncode, done.stdout) == (0, "unknown\n"), done.stderr
 
 
+def examples():
+    """{name: text} of those that are no program."""
+    return dict(re.findall(r'<pre tabindex="0" data-example="(\w+)">(.*?)</pre>', shop.PAGE.read_text(), re.S))
+
+
+def example(stack, folder, name):
+    """The answers, as JSON."""
+    script = html.unescape(examples()[name]).replace("--json", "--header 'Content-Type: application/json' --data")
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", f'curl() {{ command curl "$@" && echo; }}\n{script}'], cwd=folder, text=True,
+                          capture_output=True, timeout=300, env=os.environ | {
+                              "COUPONS_URL": f"http://127.0.0.1:{stack.port}/coupons", "COUPONS_KEY": stack.key("storefront"),
+                              "COUPONS_OPS_KEY": stack.key("ops")})
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_each_example_is_what_a_shop_gets(stack, tmp_path):
+    made, resolved, redeemed = example(stack, tmp_path, "code")
+    assert made["state"] == "active", made
+    assert {"coupon": "summer", "ok": True, "problem": None, "discount_minor": 599} in resolved["items"], resolved
+    assert (redeemed["state"], redeemed["code"], redeemed["discount_minor"]) == ("redeemed", "SUMMER10", 599), redeemed
+    [reversed_] = example(stack, tmp_path, "transfer")
+    assert (reversed_["user"], reversed_["state"], reversed_["discount_minor"]) == ("u-18", "reversed", 599), reversed_
+    adjusted, refunded = example(stack, tmp_path, "refunds")
+    assert (adjusted["state"], adjusted["discount_minor"], refunded["state"]) == ("redeemed", 599, "reversed"), (adjusted, refunded)
+    stack.client("storefront").take("summer", "u-19", code="ANNA10", order={"amount_minor": 1, "currency": "EUR", "items": [
+        {"category": "shoes", "amount_minor": 1}]}).problem("user_cap_reached")
+    [welcome] = example(stack, tmp_path, "mailing")
+    heading, *rows = (tmp_path / "mailing.csv").read_text().split()
+    assert heading == "user,code" and [row.split(",")[0] for row in rows] == ["anna@example.com", "ben@example.com"], rows
+    assert stack.counts(welcome["id"])["issued"] == 2
+    assert set(examples()) == {"code", "transfer", "refunds", "mailing"}
+
+
 def test_every_refusal_of_its_calls_is_in_its_table():
     operations = {o.name: o for o in contract.contract().operations}
     may = {code for name in CALLS for answer in operations[name].responses.values()
@@ -187,3 +267,23 @@ def test_every_refusal_of_its_calls_is_in_its_table():
     told = re.findall(r'<a href="../problems/(\w+)"><code>(\w+)</code>', shop.PAGE.read_text())
     assert all(address == code for address, code in told)
     assert sorted(code for code, _ in told) == sorted(may)
+
+
+# The words for a discount code that is refused: ACP's discount_error_codes of 2026-04-17, UCP's discount extension of 2026-04-08.
+UCP = {f"discount_code_{word}" for word in ("expired", "invalid", "already_applied", "combination_disallowed", "user_not_logged_in",
+                                            "user_ineligible")}
+ACP = UCP | {"discount_code_minimum_not_met", "discount_code_usage_limit_reached"}
+NOT_OF_THE_CODE = {"not_found", "code_required", "reservation_expired", "invalid_transition", "rate_limited"}
+
+
+def test_agents_are_told_of_every_refusal_in_words_of_their_protocols():
+    page = shop.PAGE.with_name("agents.html").read_text()
+    rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", page)]
+    problems, acp, ucp = ([set(re.findall(r"<code>(\w+_\w+)</code>", row[i])) for row in rows] for i in range(3))
+    take = next(o for o in contract.contract().operations if o.name == "redemption_take")
+    may = {code for status in ("404", "409", "410", "429")
+           for code in take.responses[status].get("content", {}).get("application/problem+json", {}).get("examples", {})}
+    assert set().union(*problems) - {"min_spend"} == may - NOT_OF_THE_CODE
+    assert all(len(words) == 1 and words <= ACP for words in acp) and all(len(words) == 1 and words <= UCP for words in ucp), rows
+    assert {word for word in UCP if word not in set().union(*acp)} - {"discount_code_user_ineligible"} == set(
+        re.findall(r"<code>(discount_\w+)</code>", page.split('id="shop"')[1]))

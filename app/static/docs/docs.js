@@ -270,9 +270,11 @@ function showEvent([type, { post }]) {
       h('h3', {}, 'Your answer'), Object.entries(post.responses).map(showAnswer)));
 }
 
-function showEvents() {
-  return h('section', { id: 'events', 'aria-labelledby': 'events-name' }, h('h2', { id: 'events-name' }, 'Events'),
-    h('p', { class: 'soft' }, 'What a webhook sends to its address.'), Object.entries(api.webhooks).map(showEvent));
+/** The calls of a tag; or the events, which are no calls of this service. */
+function showGroup(tag, i, calls) {
+  const inside = calls.filter((call) => call.operation.tags[0] === tag.name).map(showCall);
+  return h('section', { id: `group-${i}`, 'aria-labelledby': `group-${i}-name` }, h('h2', { id: `group-${i}-name` }, tag.name),
+    h('p', { class: 'soft' }, tag.description), inside.length ? inside : Object.entries(api.webhooks).map(showEvent));
 }
 
 // ---- the page ----
@@ -294,7 +296,7 @@ function watchFilter(calls, sections) {
       call.element.hidden = !words.every((word) => call.text.includes(word));
       found += !call.element.hidden;
     }
-    for (const section of sections) section.hidden = !section.querySelector('.call:not([hidden])');
+    for (const section of sections) section.hidden = !section.querySelector('.call:not([hidden]), .event');
     byId('found').textContent = words.length ? `${found} of ${calls.length} calls` : '';
   });
   document.addEventListener('keydown', (event) => {
@@ -339,14 +341,11 @@ function followAddress() {
 
 function showAll() {
   const calls = callsOf(api);
-  const sections = api.tags.map((tag, i) => h('section', { id: `group-${i}`, 'aria-labelledby': `group-${i}-name` },
-    h('h2', { id: `group-${i}-name` }, tag.name), h('p', { class: 'soft' }, tag.description),
-    calls.filter((call) => call.operation.tags[0] === tag.name).map(showCall)));
+  const sections = api.tags.map((tag, i) => showGroup(tag, i, calls));
   byId('version').textContent = api.info.version;
   byId('about').textContent = api.info.description;
-  byId('tags').replaceChildren(h('ul', {}, api.tags.map((tag, i) => h('li', {}, h('a', { href: `#group-${i}` }, tag.name))),
-    h('li', {}, h('a', { href: '#events' }, 'Events'))));
-  byId('calls').replaceChildren(...sections, showEvents());
+  byId('tags').replaceChildren(h('ul', {}, api.tags.map((tag, i) => h('li', {}, h('a', { href: `#group-${i}` }, tag.name)))));
+  byId('calls').replaceChildren(...sections);
   watchFilter(calls, sections);
   addEventListener('hashchange', followAddress);
   followAddress();
