@@ -123,13 +123,15 @@ def test_on_a_phone_and_in_the_dark_nothing_sticks_out(page):
         assert page.run("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the phone"
 
 
-def test_the_checkout_guide_is_a_page_beside_it(page, stack):
-    page.follow("Checkout guide")
-    page.sees("reservation_expired", "outcome_unknown")
+@pytest.mark.parametrize("name, words", [("Checkout guide", ["reservation_expired", "outcome_unknown"]),
+                                         ("Agentic checkouts", ["order_not_eligible", "discount_code_minimum_not_met"])])
+def test_the_guides_are_pages_beside_it(page, stack, name, words):
+    page.follow(name)
+    page.sees(*words)
     page.phone()
     for dark in (False, True):
         page.dark(dark)
-        page.shot(f"docs-checkout-{'dark' if dark else 'light'}")
+        page.shot(f"docs-{name.split()[0]}-{'dark' if dark else 'light'}")
         assert page.run("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the phone"
     names = {e.get_attribute("id") for e in page.all("main [id]")}
     assert {e.get_dom_attribute("href") for e in page.all("nav a")} == {f"#{name}" for name in names}
