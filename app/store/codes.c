@@ -56,6 +56,8 @@ static bool look_row(const bson_t *doc, void *context)
         if (strcmp(item->code, code) != 0 || strcmp(item->coupon, coupon) != 0)
             continue;
         item->found = bson_fields_read(doc, ROWS(rows), 0, item, NULL);
+        if (item->found && !bson_has_field(doc, "n"))
+            item->n = -1; /* damage: no slot */
         if (item->found)
             continue;
         item->status = STORE_UNREADABLE;

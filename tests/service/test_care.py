@@ -435,6 +435,7 @@ def test_couponctl_finds_them_and_writes_the_export(stack, storefront, ops, name
         table = couponctl(stack, "redemptions", "list", *options)[0]
         assert all(coupon in table for coupon in coupons), table
     assert "--user" in couponctl(stack, "redemptions", "list", status=2)[1]
+    wait_until("checkpoints, which have the slots", lambda: sum(line["type"] == "slot" for line in exported(ops, user)) == len(coupons))
     path = tmp_path / "export.ndjson"
     couponctl(stack, "users", "export", user, path)
     assert [json.loads(line) for line in path.read_text().splitlines()] == exported(ops, user)
