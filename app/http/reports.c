@@ -4,7 +4,7 @@
  * Exact  the lanes' marks are read before the totals, so the rows hold all that as_of promises. For one coupon they hold no more: if the
  *        reporter wrote in between, both are read again. For several, rows that ended before as_of.at are exact
  * Beside refusals, which are in no ledger: they come within seconds, and as_of does not cover them
- * Quiet  a quiet lane's time advances by empty batches, which a reader requests without waiting
+ * Quiet  a quiet lane's time advances by empty batches, which a reader requests without waiting; that of an archived coupon by itself
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -176,7 +176,8 @@ static bool read_coupon(struct request *r, struct report *p)
     p->ids[0] = r->coupon;
     p->id_count = 1;
     p->coupons = arena_alloc(&r->arena, sizeof *p->coupons);
-    *p->coupons = (struct report_coupon){.id = r->coupon, .lanes = c->lanes, .currency = c->discount.currency ? c->discount.currency : ""};
+    *p->coupons = (struct report_coupon){.id = r->coupon, .ended = c->state == COUPON_ENDED, .lanes = c->lanes,
+                                         .currency = c->discount.currency ? c->discount.currency : ""};
     p->coupon_count = 1;
     return true;
 }
@@ -308,9 +309,17 @@ static bool read_sums(struct request *r, struct report *p)
     return too_many_rows(r, p, ROWS_MAX / p->columns + 1);
 }
 
+/* What is closed has nothing to come, so its totals are as of now. */
 static bool read_lanes(struct request *r, struct report *p)
 {
-    return mongo_report_lanes(r->session, p->ids, p->id_count, &r->arena, &p->lanes, &p->lane_count) == STORE_OK || busy(r);
+    int64_t now_ms = clock_now_ms();
+
+    if (mongo_report_lanes(r->session, p->ids, p->id_count, p->coupons, p->coupon_count, &r->arena, &p->lanes, &p->lane_count) != STORE_OK)
+        return busy(r);
+    for (size_t i = 0; i < p->lane_count; i++)
+        if (p->lanes[i].closed)
+            p->lanes[i].at_ms = now_ms;
+    return true;
 }
 
 /* One coupon's lanes begin at p->lanes[*at]: append them to all[], even those with nothing in the totals yet; moves *at past them. Returns

@@ -419,7 +419,7 @@ enum store_status mongo_refusals_clean(struct store *s, int64_t before_ms);
 struct report_coupon {
     const char *id;
     int64_t created_ms;
-    bool deleted;
+    bool deleted, ended; /* its state */
     int64_t lanes;
     int64_t seq; /* of lane 0's batch that set the definition */
     const char *currency; /* "": it names none */
@@ -432,10 +432,12 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
 struct report_lane {
     const char *coupon;
     int64_t lane, seq, at_ms;
+    bool closed; /* its coupon was archived by then: it counts nothing more */
 };
-/* The lanes with totals, of these coupons or of all (count 0), ascending by coupon and lane. */
-enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, struct arena *a,
-                                     struct report_lane **lanes, size_t *lane_count);
+/* The lanes with totals, of these coupons or of all (count 0), ascending by coupon and lane. coupons: ascending by id; lanes of others are
+ * not known to be closed. */
+enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, const struct report_coupon *coupons,
+                                     size_t coupon_count, struct arena *a, struct report_lane **lanes, size_t *lane_count);
 
 /* The quarter hour of the oldest totals of these coupons, or of all (count 0); *at_ms is unchanged if there are none. */
 enum store_status mongo_report_oldest(struct store *s, const char *const *ids, size_t count, int64_t *at_ms);

@@ -57,6 +57,7 @@ static bool coupon_row(const bson_t *doc, void *context)
     }
     c.id = arena_strdup(list->arena, c.id);
     c.deleted = !find_document(&view, "def", &def) || !find_text(&def, "state", &state) || strcmp(state, "deleted") == 0;
+    c.ended = !c.deleted && strcmp(state, "ended") == 0;
     if (c.deleted || !find_int(&def, "lanes", &c.lanes))
         c.lanes = 1;
     if (!c.deleted && find_document(&def, "discount", &discount))
@@ -93,11 +94,13 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
     return status;
 }
 
-/* ---- lanes: their marks, then the batches of marks without a time ---- */
+/* ---- lanes: their marks, then the batches of marks without a time, and of lanes that may be closed ---- */
 
 struct lane_list {
     struct report_lane *items;
     size_t count, capacity;
+    const struct report_coupon *coupons; /* ascending by id */
+    size_t coupon_count;
     struct arena *arena;
 };
 
@@ -159,17 +162,36 @@ static bool stand_row(const bson_t *doc, void *context)
 {
     struct lane_list *list = context;
     struct report_lane key = {.at_ms = 0}, *lane;
-    int64_t at_ms;
+    int64_t at_ms, archived = 0;
+    bson_t totals;
 
     if (!codec_id_int(doc, "l", &key.coupon, &key.lane) || !find_time(doc, "at", &at_ms))
         return false;
+    if (find_document(doc, "totals", &totals))
+        find_int(&totals, "archived", &archived);
     lane = bsearch(&key, list->items, list->count, sizeof key, by_coupon_and_lane);
-    if (lane)
+    if (lane) {
         lane->at_ms = at_ms;
+        lane->closed = archived > 0;
+    }
     return true;
 }
 
-/* Lanes whose marks have no time: they were mended. At most LANES_AT_ONCE. */
+static int by_coupon_id(const void *key, const void *coupon)
+{
+    return strcmp(key, ((const struct report_coupon *)coupon)->id);
+}
+
+/* Only what has ended is ever archived. */
+static bool may_be_closed(const struct lane_list *list, const char *coupon)
+{
+    const struct report_coupon *c = list->coupon_count
+                                        ? bsearch(coupon, list->coupons, list->coupon_count, sizeof *c, by_coupon_id) : NULL;
+
+    return c && c->ended;
+}
+
+/* Lanes whose marks do not say all: those without a time, which were mended, and those that may be closed. At most LANES_AT_ONCE. */
 struct silent {
     const struct report_lane *lanes[LANES_AT_ONCE];
     size_t count, next; /* the lane after the last one checked */
@@ -179,7 +201,7 @@ static void find_silent(struct silent *silent, const struct lane_list *list, siz
 {
     silent->count = 0;
     for (silent->next = first; silent->next < list->count && silent->count < LANES_AT_ONCE; silent->next++)
-        if (!list->items[silent->next].at_ms)
+        if (!list->items[silent->next].at_ms || may_be_closed(list, list->items[silent->next].coupon))
             silent->lanes[silent->count++] = &list->items[silent->next];
 }
 
@@ -192,7 +214,7 @@ static const char *silent_coupon(const void *context, size_t i)
 
 static enum store_status read_stands(struct session *session, struct lane_list *list, const struct silent *silent)
 {
-    static const char *const fields[] = {"at"};
+    static const char *const fields[] = {"at", "totals.archived"};
     AUTO_BSON command = BSON_INITIALIZER;
     struct in_clause in;
     bson_t filter;
@@ -205,15 +227,15 @@ static enum store_status read_stands(struct session *session, struct lane_list *
     in_end(&in, &filter);
     session_add_coupons(session, &filter, silent_coupon, silent, silent->count);
     bson_append_document_end(&command, &filter);
-    put_flag(&command, "projection", fields, 1);
+    put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
     session_read_options(session, &command, silent->count + 1);
     return session_read(session, &command, stand_row, list);
 }
 
-enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, struct arena *a,
-                                     struct report_lane **lanes, size_t *lane_count)
+enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, const struct report_coupon *coupons,
+                                     size_t coupon_count, struct arena *a, struct report_lane **lanes, size_t *lane_count)
 {
-    struct lane_list list = {.arena = a};
+    struct lane_list list = {.coupons = coupons, .coupon_count = coupon_count, .arena = a};
     struct session *session = session_of(s);
     enum store_status status = read_marks(session, ids, count, &list);
     struct silent silent = {.next = 0};

@@ -96,13 +96,13 @@ static void a_lane_stands_where_its_mark_says_or_else_its_ledger(void **state)
     append_batch(coupon, 0, in_ledger);
     append_batch(coupon, 1, other);
     assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
-    assert_int_equal(mongo_report_lanes(session, &coupon, 1, &arena, &lanes, &count), STORE_OK);
+    assert_int_equal(mongo_report_lanes(session, &coupon, 1, NULL, 0, &arena, &lanes, &count), STORE_OK);
     assert_int_equal(count, 2);
     assert_true(lanes[0].lane == 0 && lanes[0].seq == 1 && lanes[0].at_ms == in_mark);
     assert_true(lanes[1].lane == 1 && lanes[1].seq == 1 && lanes[1].at_ms == other);
     assert_int_equal(mongo_rewrite(session, &rewrite, 1, &done, NULL), STORE_OK); /* which may take it back */
     assert_int_equal(done, 1);
-    assert_int_equal(mongo_report_lanes(session, &coupon, 1, &arena, &lanes, &count), STORE_OK);
+    assert_int_equal(mongo_report_lanes(session, &coupon, 1, NULL, 0, &arena, &lanes, &count), STORE_OK);
     assert_int_equal(lanes[0].at_ms, in_ledger);
 }
 

@@ -494,6 +494,19 @@ def test_time_moves_on_over_several_quiet_coupons(stack, reporting):
                every=0.3)
 
 
+def test_time_moves_on_though_a_coupon_was_archived(stack, reporting, ops):
+    archived, other = stack.coupon(slots=1), stack.coupon()
+    stack.client("storefront").take(archived, "u").expect(201)
+    stack.patch(archived, {"state": "ended"})
+    ops.post(f"/coupons/{archived}/archive").expect(204)
+    last = caught_up(stack, archived)
+    time.sleep(1)
+    now = datetime.datetime.now(UTC).isoformat()
+    for target in (f"/coupons/{archived}/reports?", f"/coupons/-/reports?coupon={archived},{other}"):
+        wait_until("as_of to move on", lambda target=target: reporting.get(target).ok()["as_of"]["at"] > now, every=0.2)
+    assert report(stack, archived)["as_of"]["seq"] == last["as_of"]["seq"] and total(report(stack, archived), "redeemed") == 1
+
+
 @pytest.mark.full
 def test_time_moves_on_over_many_coupons_a_few_at_a_time(beside):
     """However long nobody asked: one question has sixty at the most ticked, who stand farthest back, and none that are deleted."""
