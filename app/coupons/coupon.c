@@ -212,6 +212,8 @@ struct coupon *coupon_copy(const struct coupon *c, struct arena *a)
 
 const char *coupon_fixed_difference(const struct coupon *a, const struct coupon *b)
 {
+    if (a->codes.source != b->codes.source)
+        return "/codes/source"; /* other fields have defaults that change with it */
     for (size_t i = 0; i < coupon_fields_count; i++)
         if ((coupon_fields[i].flags & FIELD_FIXED) && !is_same(&coupon_fields[i], a, b))
             return coupon_fields[i].pointer;

@@ -152,7 +152,7 @@ struct field_error {
 };
 size_t coupon_check(const struct coupon *c, struct arena *a, struct field_error **list);
 
-/* The pointer of the first FIELD_FIXED row in which a and b differ, or NULL. */
+/* The pointer of the first FIELD_FIXED row in which a and b differ, codes.source before all others; or NULL. */
 const char *coupon_fixed_difference(const struct coupon *a, const struct coupon *b);
 
 /* Write the definition as a JSON object in RFC 8785 order, with id; with_version adds "version". */

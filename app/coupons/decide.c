@@ -42,6 +42,14 @@ static void refuse(struct outcome *out, enum cpn_result result)
     out->retry = result_info(result)->retry;
 }
 
+/* Likewise, because of a field of the body. */
+static void refuse_field(struct outcome *out, enum cpn_result result, const char *pointer, const char *detail)
+{
+    refuse(out, result);
+    out->pointer = pointer;
+    out->detail = detail;
+}
+
 /* ---- policies ---- */
 
 static bool exact_exhausted(const struct decision *d)
@@ -772,14 +780,12 @@ static bool adjusted_price(struct decision *d, const struct redemption *r, const
 {
     *price = r->price;
     if (!s->order && s->discount_minor > price->discount_minor) {
-        refuse(out, CPN_BAD_REQUEST);
-        out->detail = "discount_minor can only be lowered: it must be at most the present discount.";
+        refuse_field(out, CPN_BAD_REQUEST, "/discount_minor", "must be at most the present discount: it can only be lowered");
     } else if (!s->order) {
         price->discount_minor = s->discount_minor;
         price->shares = shares_lowered(d, price->shares, s->discount_minor);
     } else if (s->order->id && !is_order(r, s->order)) {
-        refuse(out, CPN_BAD_REQUEST);
-        out->detail = "order.id must be that of the redemption's order, or absent.";
+        refuse_field(out, CPN_BAD_REQUEST, "/order/id", "must be that of the redemption's order, or absent");
     } else if (!order_refuses(d, s->order, price, out)) {
         budget_refuses(d, price->discount_minor - r->price.discount_minor, out);
     }
@@ -1171,8 +1177,7 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
     if (!fixed && too_many_codes(d, next))
         fixed = "/codes/shared";
     if (fixed) {
-        refuse(out, CPN_FIELD_FIXED);
-        out->detail = fixed;
+        refuse_field(out, CPN_FIELD_FIXED, fixed, "cannot change once slots or redemptions exist");
         return;
     }
     if (shares_slots(d) ? excess > head_free(h) : lowered && total < head_taken(h) + d->others.taken) {

@@ -135,6 +135,7 @@ struct outcome {
     bool not_theirs;    /* refused for its code: unknown, or somebody else's */
     int64_t retry_at_ms;/* for Retry-After; 0: unknown */
     const char *detail; /* static, or NULL */
+    const char *pointer; /* static: the field of the body that detail is about; NULL: none in particular */
     struct misfit misfit; /* for ORDER_NOT_ELIGIBLE */
     int64_t codes;        /* for CODES_WOULD_RETIRE: how many */
     const char **held;  /* for USER_CAP_REACHED, if retry: the ids of those holds; in the batch's arena */
@@ -184,7 +185,7 @@ struct slot_request {
 #define KEY_OF_COUPON "" /* in place of the alias, for key_hash() */
 
 /* Create the coupon (COUPON_EXISTS if it exists or did; request NULL: none), or change it: VERSION_CHANGED unless its version is
- * expected_version, then FIELD_FIXED (out->detail is the pointer; also if too many shared codes are in use), CAP_BELOW_TAKEN,
+ * expected_version, then FIELD_FIXED (out->pointer says which; also if too many shared codes are in use), CAP_BELOW_TAKEN,
  * CODES_WOULD_RETIRE. Sets the version. Lowering cap.total makes free slots due for retirement, in lane 0; such as have codes only if the
  * caller said so: retire. */
 void decide_create(struct decision *d, const struct coupon *next, const struct slot_request *request, struct outcome *out);

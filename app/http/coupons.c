@@ -81,7 +81,7 @@ static int64_t slots_to_make(const struct coupon *c, int64_t generate, struct er
         errors_add(e, "/generate", "requires the cap.policy exact: a coupon with another policy has no slots");
     else if (generate && c->codes.source == CODES_IMPORTED)
         errors_add(e, "/generate", "cannot be combined with imported codes: each becomes a slot when it is imported");
-    else if (c->cap.total != COUPON_NULL && count > c->cap.total)
+    else if (generate && c->cap.total != COUPON_NULL && count > c->cap.total)
         errors_add(e, "/generate", "must be at most cap.total");
     return count;
 }
@@ -339,17 +339,6 @@ enum handled coupon_list(struct request *r)
 
 /* ---- changing ---- */
 
-static enum handled reply_change_refusal(struct request *r)
-{
-    struct outcome *o = &r->op.outcome;
-
-    if (o->result == CPN_FIELD_FIXED && o->detail) {
-        errors_add(&r->errors, o->detail, "cannot change once slots or redemptions exist");
-        o->detail = NULL;
-    }
-    return reply_refusal(r);
-}
-
 /* What a PATCH brings besides the definition. */
 struct beside {
     bool generate; /* make the slots that a higher total needs */
@@ -451,7 +440,7 @@ static bool try_change(struct request *r, struct json_object *patch, const struc
     }
     if (r->op.outcome.result == CPN_VERSION_CHANGED && any)
         return false;
-    reply_change_refusal(r);
+    reply_refusal(r);
     return true;
 }
 

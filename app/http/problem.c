@@ -117,8 +117,13 @@ enum handled reply_refusal(struct request *r)
 {
     const struct outcome *o = &r->op.outcome;
     int64_t wait_ms = o->retry_at_ms ? o->retry_at_ms - r->op.at_ms : 0;
+    struct problem p = problem_of(o);
 
     if (o->retry_at_ms && wait_ms < 1)
         wait_ms = 1;
-    return problem(r, problem_of(o), wait_ms);
+    if (o->pointer) {
+        errors_add(&r->errors, o->pointer, o->detail);
+        p.detail = NULL;
+    }
+    return problem(r, p, wait_ms);
 }

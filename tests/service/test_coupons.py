@@ -150,6 +150,12 @@ def test_the_merged_whole_is_checked(ops, patch, pointer):
     assert (after.json(), after.header("ETag")) == (before.json(), before.header("ETag"))
 
 
+def test_a_bad_total_is_the_only_fault_that_is_named(ops):
+    for total in (-1, 0, 10**9 + 1):
+        assert [e["pointer"] for e in make(ops, cap={"total": total}).problem("bad_request")["errors"]] == ["/cap/total"]
+    make(ops, cap={"total": 5}, generate=6).problem("bad_request", at="/generate")
+
+
 def test_a_patch_is_json_or_merge_patch(ops):
     coupon = make(ops).ok(201)["id"]
     for kind in ("application/merge-patch+json", "application/json", "application/json; charset=utf-8"):
@@ -169,8 +175,10 @@ def test_what_is_fixed_can_change_until_there_are_slots(stack, ops):
         ops.patch(at, change).expect(200)
     stack.generate(coupon, 3)
     before = ops.get(at).json()
-    for change in [{"time_zone": "UTC"}, {"discount": {"currency": "EUR"}}]:
-        ops.patch(at, change).problem("field_fixed")
+    for change, pointer in [({"time_zone": "UTC"}, "/time_zone"), ({"discount": {"currency": "EUR"}}, "/discount/currency"),
+                            ({"codes": {"source": "imported"}}, "/codes/source"), ({"codes": {"length": 12}}, "/codes/length")]:
+        problem = ops.patch(at, change).problem("field_fixed", at=pointer)
+        assert pointer not in problem["detail"], problem
     ops.patch(at, {"time_zone": "Asia/Tokyo", "title": "the same zone is no change of it"}).expect(200)
     assert ops.get(at).json() == {**before, "title": "the same zone is no change of it"}
 

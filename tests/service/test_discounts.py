@@ -317,12 +317,14 @@ def test_a_shop_takes_back_one_of_three_pairs(stack, storefront, reporting):
     stack.verify(coupon)
 
 
-@pytest.mark.parametrize("body", [{}, {"discount_minor": 1, "order": {"amount_minor": 1}}, {"discount_minor": -1}, {"discount_minor": None},
-                                  {"amount_minor": 1}, {"discount_minor": 501}, {"order": {"id": "another", "amount_minor": 1, "currency": "EUR"}}])
-def test_a_bad_adjustment_is_refused(stack, storefront, body):
+@pytest.mark.parametrize("body, at", [
+    ({}, ""), ({"discount_minor": 1, "order": {"amount_minor": 1}}, ""), ({"discount_minor": -1}, "/discount_minor"),
+    ({"discount_minor": None}, "/discount_minor"), ({"amount_minor": 1}, "/amount_minor"), ({"discount_minor": 501}, "/discount_minor"),
+    ({"order": {"id": "another", "amount_minor": 1, "currency": "EUR"}}, "/order/id")])
+def test_a_bad_adjustment_is_refused(stack, storefront, body, at):
     coupon = stack.coupon(slots=1, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
     taken = storefront.take(coupon, "u", order={"id": "o", **order(4000)}).ok(201)
-    adjust(storefront, taken, "a", **body).problem("bad_request")
+    adjust(storefront, taken, "a", **body).problem("bad_request", at=at)
     storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/adjust", {"discount_minor": 1}).problem("idempotency_key_required")
     assert stack.counts(coupon)["discount_minor"] == 500
 

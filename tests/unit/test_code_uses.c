@@ -254,7 +254,7 @@ static void a_change_of_the_list_keeps_what_was_used(void **state)
     next.codes.shared_cap = 3;
     decide_change(&d, &next, 2, false, &out);
     expect(CPN_FIELD_FIXED);
-    assert_string_equal(out.detail, "/codes/shared_cap");
+    assert_string_equal(out.pointer, "/codes/shared_cap");
     drop();
 }
 
@@ -281,7 +281,7 @@ static void codes_that_are_counted_are_bounded(void **state)
     next.codes.shared.items = codes;
     decide_change(&d, &next, 2, false, &out);
     expect(CPN_FIELD_FIXED);
-    assert_string_equal(out.detail, "/codes/shared");
+    assert_string_equal(out.pointer, "/codes/shared");
     code_uses_release(&d.uses);
 }
 

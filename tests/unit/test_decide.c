@@ -1144,7 +1144,7 @@ static void refusals_of_a_change_come_in_their_order(void **state)
         assert_result(want);
         assert_int_equal(decide_changed(&d), set == 0);
         if (want == CPN_FIELD_FIXED)
-            assert_string_equal(out.detail, "/time_zone");
+            assert_string_equal(out.pointer, "/time_zone");
         release(state);
     }
     fresh(state);
@@ -1182,7 +1182,7 @@ static void codes_are_fixed_while_they_are_made(void **state)
     begin(0);
     decide_change(&d, &next, 1, true, &out);
     assert_result(CPN_FIELD_FIXED);
-    assert_string_equal(out.detail, "/codes/length");
+    assert_string_equal(out.pointer, "/codes/length");
     tail.turn = 0;
     begin(0);
     decide_change(&d, &next, 1, true, &out);
