@@ -664,9 +664,9 @@ static void extend(struct decision *d, struct user_state *u, struct redemption *
     int64_t until_ms = hold_until(d, s->reserve_s), most_ms = r->at_ms + HOLD_MOST_MS;
     struct entry *e;
 
-    if (redemption_extensions(r) >= USER_STATE_EXTENSIONS_MAX) {
+    if (redemption_extensions(r) >= USER_STATE_EXTENSIONS_MAX || r->reserved_until_ms >= most_ms) {
         refuse(out, CPN_INVALID_TRANSITION);
-        out->detail = "A hold can be extended 32 times.";
+        out->detail = r->reserved_until_ms >= most_ms ? "A hold lasts 24 hours at the most." : "A hold can be extended 32 times.";
         return;
     }
     e = add_entry(d, u, ENTRY_EXTEND);

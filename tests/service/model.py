@@ -545,9 +545,9 @@ class Coupon:
         return Answer(201, check=check, after=self.remember(base.user, key, call))
 
     def extend(self, at, r, key, call, reserve_s):
-        if r.extended == EXTENSIONS_MAX:
-            raise Refused("invalid_transition")
         most = ms(r.body["at"]) + DAY_MS
+        if r.extended == EXTENSIONS_MAX or r.due >= most:
+            raise Refused("invalid_transition")
 
         def check(body):
             until = ms(body["reserved_until"])

@@ -1,5 +1,6 @@
 """Handing out, holding, redeeming, cancelling and returning: the table of calls and states, call by call."""
 import csv
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -305,8 +306,11 @@ def test_an_extension_lasts_longer_and_never_shorter(stack, storefront):
     longer = step(storefront, hold, "reserve", reserve_s=200).ok()
     assert longer["id"] == hold["id"] and longer["reserved_until"] > hold["reserved_until"], longer
     assert step(storefront, hold, "reserve", reserve_s=1).ok()["reserved_until"] == longer["reserved_until"]
-    far = step(storefront, hold, "reserve", reserve_s=86400).ok()
-    assert far["reserved_until"][:19] == step(storefront, hold, "reserve", reserve_s=86400).ok()["reserved_until"][:19]
+    far = step(storefront, hold, "reserve", key="far", reserve_s=86400).ok()
+    assert datetime.fromisoformat(far["reserved_until"]) - datetime.fromisoformat(hold["at"]) == timedelta(hours=24)
+    assert "24 hours" in step(storefront, hold, "reserve", reserve_s=86400).problem("invalid_transition")["detail"]
+    assert step(storefront, hold, "reserve", key="far", reserve_s=86400).ok() == far
+    assert get(storefront, hold) == far
     assert storefront.take(coupon, "u", state="reserved", order={"id": "o"}).status == 409
 
 

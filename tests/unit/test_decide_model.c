@@ -572,12 +572,16 @@ static int add_record(int user, int base, int order, enum slot_state state, int6
     return (int)m.count++;
 }
 
+static int64_t longest_ms(int i)
+{
+    return m.records[i].made_ms + DAY_MS;
+}
+
 static void check_until(int i, int64_t have_ms, int64_t reserve_s)
 {
     int64_t until_ms = w.now_ms + (reserve_s == COUPON_NULL ? m.coupon.reserve_s : reserve_s) * SECOND_MS;
-    int64_t most_ms = m.records[i].made_ms + DAY_MS;
 
-    until_ms = until_ms < most_ms ? until_ms : most_ms;
+    until_ms = until_ms < longest_ms(i) ? until_ms : longest_ms(i);
     m.records[i].until_ms = until_ms > m.records[i].until_ms ? until_ms : m.records[i].until_ms;
     CHECK(have_ms == m.records[i].until_ms, "held until another time");
 }
@@ -862,7 +866,8 @@ static enum cpn_result step_answer(const struct request *q, enum slot_move move,
     case SLOT_RESERVED:
         if (move == MOVE_REDEEM)
             return spend_answer(q, s->i, s);
-        s->writes = move == MOVE_CANCEL || (move == MOVE_RESERVE && extensions(s->i) < USER_STATE_EXTENSIONS_MAX);
+        s->writes = move == MOVE_CANCEL || (move == MOVE_RESERVE && extensions(s->i) < USER_STATE_EXTENSIONS_MAX &&
+                                            m.records[s->i].until_ms < longest_ms(s->i));
         return s->writes ? CPN_OK : T;
     case SLOT_REDEEMED:
         held = hold_on(s->i);
