@@ -352,7 +352,9 @@ static enum handled not_acceptable(struct request *r, const char *const *types)
 bool router_has_type(const char *content_type, const char *type)
 {
     size_t len = strlen(type);
+    static const char *const charsets[] = {"utf-8", "utf-16", "utf-16le", "utf-16be", NULL}; /* the first for all, the others for text */
     const char *rest = content_type + len, *charset;
+    size_t charset_len;
 
     if (strncasecmp(content_type, type, len) != 0 || !strchr(" \t;", *rest))
         return false;
@@ -361,7 +363,11 @@ bool router_has_type(const char *content_type, const char *type)
         return true;
     charset += strlen("charset=");
     charset += *charset == '"';
-    return strncasecmp(charset, "utf-8", 5) == 0 && strchr("\" \t;", charset[5]);
+    charset_len = strcspn(charset, "\" \t;");
+    for (size_t i = 0; charsets[i] && (i == 0 || strncmp(type, "text/", 5) == 0); i++)
+        if (strlen(charsets[i]) == charset_len && strncasecmp(charset, charsets[i], charset_len) == 0)
+            return true;
+    return false;
 }
 
 static bool has_body(const struct request *r)

@@ -24,7 +24,8 @@ void router_end(struct request *r);
  * path. Part of router_begin(). */
 unsigned router_find(struct request *r);
 
-/* True for "application/json; charset=utf-8" and type application/json. Another charset does not match. */
+/* True for "application/json; charset=utf-8" and type application/json. Another charset does not match, but for text UTF-16, whose
+ * byte-order mark says how to read it. */
 bool router_has_type(const char *content_type, const char *type);
 
 /* The media types of the route's answers, NULL-terminated; none: it answers without a body, or ignores Accept. */

@@ -129,9 +129,11 @@ def test_a_list_is_read_as_a_spreadsheet_writes_it(stack, coupon, kind):
     assert_has(stack, name, ["SHEET-1", "SHEET-2"])
 
 
-def test_a_plain_list_in_utf_16_with_cr_line_ends_is_read(stack, coupon):
+@pytest.mark.parametrize("charset", ["", "; charset=utf-16", "; charset=\"UTF-16LE\""])
+def test_a_plain_list_in_utf_16_with_cr_line_ends_is_read(stack, coupon, charset):
     name = coupon()
-    assert counts_of(stack.job(send(stack, name, "PLAIN-1\rPLAIN-2\r".encode("utf-16")))) == (2, 2, 0, 0, 0)
+    headers = {"Content-Type": "text/plain" + charset}
+    assert counts_of(stack.job(send(stack, name, b"\xff\xfe" + "PLAIN-1\rPLAIN-2\r".encode("utf-16-le"), headers))) == (2, 2, 0, 0, 0)
     assert_has(stack, name, ["PLAIN-1", "PLAIN-2"])
 
 

@@ -173,6 +173,10 @@ static void media_types_are_compared_with_their_charset(void **state)
     assert_true(router_has_type("text/csv", "text/csv"));
     assert_true(router_has_type("Text/CSV; header=present; charset=\"UTF-8\"", "text/csv"));
     assert_true(router_has_type("text/plain;charset=utf-8", "text/plain"));
+    assert_true(router_has_type("text/csv; charset=UTF-16", "text/csv"));
+    assert_true(router_has_type("text/plain; charset=\"utf-16le\"; x=y", "text/plain"));
+    assert_false(router_has_type("application/json; charset=utf-16", "application/json"));
+    assert_false(router_has_type("text/plain; charset=utf-1", "text/plain"));
     assert_false(router_has_type("text/plain; charset=latin1", "text/plain"));
     assert_false(router_has_type("text/csvx", "text/csv"));
     assert_false(router_has_type("text/plain", "text/csv"));
