@@ -69,7 +69,7 @@
     X(18, FIELD_FIXED, "field_fixed", 409, false, "The field can no longer change",                                    \
       "This field cannot change once slots or redemptions exist. Make a new coupon instead.")                          \
     X(19, REDEMPTION_NOT_FOUND, "redemption_not_found", 404, false, "No such redemption",                              \
-      "This coupon never had a redemption with this id.")                                                              \
+      "This coupon never had a redemption with this id, or its user was erased.")                                      \
     X(20, SLOT_NOT_FOUND, "slot_not_found", 404, false, "No such slot",                                                \
       "This coupon has no slot with this number.")                                                                     \
     X(21, JOB_NOT_FOUND, "job_not_found", 404, false, "No such job", "There is no job with this id.")
