@@ -2,8 +2,8 @@
  * coupons/code_rows.h -- lists of codes, or of users, as text: one per line, or CSV with a header that names their column.
  *
  * Text     UTF-8 with LF line ends, see list_text.h; blank lines are skipped
- * CSV      as RFC 4180, with one of the separators , ; tab |, but a row is one line: quotes may enclose separators and doubled quotes,
- *          but no line end. Before the header a line such as sep=; may name the separator, as Excel has it
+ * CSV      as RFC 4180, with one of the separators , ; tab |, where a row is one line: csv_lines.h makes it so. Quotes may enclose
+ *          separators and doubled quotes. Before the header a line such as sep=; may name the separator, as Excel has it
  * Blanks   around a code or a user are removed, see code_trim()
  * Owns     nothing; the text is borrowed
  */

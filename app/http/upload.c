@@ -147,6 +147,17 @@ static void take(struct upload *u, const char *bytes, size_t len)
     }
 }
 
+/* text: as list_text.h makes it, of a piece. */
+static void take_text(struct upload *u, const char *text, size_t len)
+{
+    char rows[CSV_LINES_ROOM(LIST_TEXT_ROOM(UPLOAD_PIECE))];
+
+    if (u->column)
+        take(u, rows, csv_lines_add(&u->joiner, text, len, rows));
+    else
+        take(u, text, len);
+}
+
 bool upload_add(struct upload *u, const char *bytes, size_t len)
 {
     char text[LIST_TEXT_ROOM(UPLOAD_PIECE)];
@@ -155,7 +166,7 @@ bool upload_add(struct upload *u, const char *bytes, size_t len)
     while (len > 0 && is_fine(u)) {
         size_t some = len < UPLOAD_PIECE ? len : UPLOAD_PIECE;
 
-        take(u, text, list_text_add(&u->converter, bytes, some, text));
+        take_text(u, text, list_text_add(&u->converter, bytes, some, text));
         bytes += some;
         len -= some;
     }
@@ -165,13 +176,14 @@ bool upload_add(struct upload *u, const char *bytes, size_t len)
 bool upload_end(struct upload *u, char digest[UPLOAD_DIGEST_SIZE])
 {
     unsigned char hash[crypto_hash_sha256_BYTES];
-    char text[LIST_TEXT_ROOM(0)];
+    char text[LIST_TEXT_ROOM(0)], rows[CSV_LINES_ROOM(0)];
     size_t start = sizeof "sha256:" - 1;
 
     crypto_hash_sha256_final(&u->hash, hash);
     memcpy(digest, "sha256:", start);
     sodium_bin2hex(digest + start, UPLOAD_DIGEST_SIZE - start, hash, sizeof hash);
-    take(u, text, list_text_end(&u->converter, text));
+    take_text(u, text, list_text_end(&u->converter, text));
+    take(u, rows, csv_lines_end(&u->joiner, rows));
     if (u->len && is_fine(u))
         put_part(u, u->len, u->lines + (u->len > u->whole));
     return is_fine(u) && u->suspicious_count == 0;

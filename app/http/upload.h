@@ -2,7 +2,7 @@
  * http/upload.h -- stores a long list that arrives in pieces, as chunks of whole lines, in constant memory.
  *
  * Shape   upload_begin(), upload_add() for each piece, upload_end(). A line longer than a chunk is cut there
- * Text    of the chunks: as list_text.h makes it. CSV's header, and what is before it, are blank lines there
+ * Text    of the chunks: as list_text.h makes it, and of CSV csv_lines.h. CSV's header, and what is before it, are blank lines there
  * Digest  SHA-256 of the text as received
  */
 #ifndef HTTP_UPLOAD_H
@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "coupons/code_rows.h"
+#include "coupons/csv_lines.h"
 #include "coupons/list_text.h"
 #include "store/mongo.h"
 
@@ -40,6 +41,7 @@ struct upload {
     int64_t number;
     crypto_hash_sha256_state hash;
     struct list_text converter;
+    struct csv_lines joiner; /* of CSV */
     size_t len;     /* bytes in buf */
     size_t whole;   /* of which in whole lines */
     int64_t lines;  /* number of those */

@@ -77,15 +77,23 @@ static void read_whole(const char *text, size_t len, int64_t first_line)
         expected_count++;
 }
 
-/* The whole text as list_text.h makes it. */
-static char *converted(const char *bytes, size_t len, size_t *text_len)
+/* The whole text as list_text.h makes it, and of CSV csv_lines.h. */
+static char *converted(const char *bytes, size_t len, bool csv, size_t *text_len)
 {
-    char *text = malloc(LIST_TEXT_ROOM(len) + LIST_TEXT_ROOM(0));
+    char *text = malloc(LIST_TEXT_ROOM(len) + LIST_TEXT_ROOM(0)), *rows;
     struct list_text t = {.kept_len = 0};
+    struct csv_lines c = {.open = 0};
+    size_t count = list_text_add(&t, bytes, len, text);
 
-    *text_len = list_text_add(&t, bytes, len, text);
-    *text_len += list_text_end(&t, text + *text_len);
-    return text;
+    count += list_text_end(&t, text + count);
+    *text_len = count;
+    if (!csv)
+        return text;
+    rows = malloc(CSV_LINES_ROOM(count) + CSV_LINES_ROOM(0));
+    *text_len = csv_lines_add(&c, text, count, rows);
+    *text_len += csv_lines_end(&c, rows + *text_len);
+    free(text);
+    return rows;
 }
 
 /* A line that no chunk can hold is cut, and is then another one. */
@@ -109,7 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int64_t first_line = 1;
 
     bytes = input_rest(&input, &bytes_len);
-    text = converted(bytes, bytes_len, &len);
+    text = converted(bytes, bytes_len, how & 1, &len);
     shape = (struct list_shape){.column = 0, .separator = ','};
     found_count = 0;
     expected_count = 0;

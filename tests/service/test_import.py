@@ -129,6 +129,17 @@ def test_a_list_is_read_as_a_spreadsheet_writes_it(stack, coupon, kind):
     assert_has(stack, name, ["SHEET-1", "SHEET-2"])
 
 
+def test_a_field_in_quotes_may_have_line_ends(stack, coupon):
+    """They are the row's; a quote that is never closed is one bad row, and lines are counted as in the file."""
+    name = coupon()
+    text = ('code,note\r\nAAAA-1,"two\r\nlines ""more"""\r\n"BBBB-2\r\n","a\r\n\r\nb"\r\n"CC\r\nCC",x\r\nab,y\r\nDDDD-4,"open\r\n'
+            'EEEE-5,"x"\r\n"FFFF\r\nGGGG-7,z\r\n')
+    job = stack.job(send(stack, name, text.encode(), CSV))
+    assert bad_rows(stack, job) == [(8, "invalid", "not printable ASCII"), (10, "invalid", "too short"), (13, "invalid", "unclosed quote")], job
+    assert counts_of(job) == (8, 5, 0, 0, 3), job
+    assert_has(stack, name, ["AAAA-1", "BBBB-2", "DDDD-4", "EEEE-5", "GGGG-7"])
+
+
 @pytest.mark.parametrize("charset", ["", "; charset=utf-16", "; charset=\"UTF-16LE\""])
 def test_a_plain_list_in_utf_16_with_cr_line_ends_is_read(stack, coupon, charset):
     name = coupon()

@@ -5,10 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "coupons/code_rows.h"
+#include "coupons/csv_lines.h"
 #include "coupons/list_text.h"
 
 /* All rows of text as "line code\n" or "line !reason\n". */
@@ -228,6 +230,61 @@ static void a_list_is_read_as_spreadsheets_write_it(void **state)
     ASSERT_TEXT("\xFF" "A", "\xFF" "A");
 }
 
+/* ---- rows of several lines ---- */
+
+static void assert_joined(const char *text, const char *expected)
+{
+    size_t len = strlen(text), room = CSV_LINES_ROOM(len) + CSV_LINES_ROOM(0);
+    char *out = malloc(room + 1);
+
+    for (size_t piece = 1; piece <= len + 1; piece += 1 + piece / 8) {
+        struct csv_lines c = {.open = 0};
+        size_t used = 0;
+
+        for (size_t at = 0; at < len; at += piece)
+            used += csv_lines_add(&c, text + at, len - at < piece ? len - at : piece, out + used);
+        used += csv_lines_end(&c, out + used);
+        assert_true(used <= room);
+        out[used] = '\0';
+        assert_string_equal(out, expected);
+    }
+    free(out);
+}
+
+static void a_row_of_several_lines_becomes_one(void **state)
+{
+    (void)state;
+    assert_joined("", "");
+    assert_joined("A,b\n\nC\n", "A,b\n\nC\n");
+    assert_joined("A,\"b\nc\"\nD\n", "A,\"b\rc\"\n\nD\n");
+    assert_joined("\"A\n\";\"b\n\nc\" \nD", "\"A\r\";\"b\r\rc\" \n\n\n\nD");
+    assert_joined("A|  \"b\"\"\n\"\"\n\"\t1\nD\n", "A|  \"b\"\"\r\"\"\r\"\t1\n\n\nD\n");
+    assert_joined("A,5\" x\nB,\"5\"\"\"\n", "A,5\" x\nB,\"5\"\"\"\n");
+}
+
+static void a_stray_quote_ends_with_its_line(void **state)
+{
+    struct buf text = BUF_INIT;
+
+    (void)state;
+    assert_joined("A,\"b\nC,d\n\n", "A,\"b\nC,d\n\n");
+    assert_joined("\"A\n\"B\"\n\"C\nD\",\"e\nf\n", "\"A\n\"B\"\n\"C\rD\",\"e\n\nf\n");
+    assert_joined("A,\"b\nC,\"d\"\nE,\"f\ng\"\n", "A,\"b\nC,\"d\"\nE,\"f\rg\"\n\n");
+    assert_joined("\"\n\"\n\"\n\"x", "\"\r\"\n\n\"\n\"x");
+    buf_puts(&text, "A,\"");
+    for (int i = 0; i < CSV_LINES_MOST; i++)
+        buf_puts(&text, "b\n");
+    buf_puts(&text, "c\"\nD\n");
+    assert_joined(text.data, text.data);
+    buf_clear(&text);
+    buf_puts(&text, "A,\"b\n");
+    for (int i = 0; i < CSV_HELD_MOST; i++)
+        buf_putc(&text, 'c');
+    buf_puts(&text, "\"\nD,\"e\"\n");
+    assert_joined(text.data, text.data);
+    buf_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +299,8 @@ int main(void)
         cmocka_unit_test(the_columns_of_a_header_are_listed),
         cmocka_unit_test(a_plain_list_that_looks_like_another_is_suspicious),
         cmocka_unit_test(a_list_is_read_as_spreadsheets_write_it),
+        cmocka_unit_test(a_row_of_several_lines_becomes_one),
+        cmocka_unit_test(a_stray_quote_ends_with_its_line),
     };
 
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
