@@ -476,24 +476,37 @@ static const char *shares_of(struct decision *d, const struct order *order, int6
     return text;
 }
 
-/* The shares of a lower discount, divided as they were. */
-static const char *shares_lowered(struct decision *d, const char *shares, int64_t discount_minor)
+/* Read `count` shares that add up to sum_minor. False: they do not. */
+static bool shares_read(const char *text, size_t count, int64_t sum_minor, int64_t *shares)
 {
-    size_t count = 1, i = 0;
-    int64_t *was, *is;
-    const char *text;
+    int64_t rest_minor = sum_minor;
     char *end;
 
-    if (!shares)
+    for (size_t i = 0; i < count; i++, text = end + 1) {
+        shares[i] = strtoll(text, &end, 10);
+        if (end == text || *end != (i + 1 < count ? ',' : '\0') || shares[i] < 0 || shares[i] > rest_minor)
+            return false;
+        rest_minor -= shares[i];
+    }
+    return rest_minor == 0;
+}
+
+/* The shares of a lower discount, divided as they were. They are not hashed: NULL also if they are not the price's. */
+static const char *shares_lowered(struct decision *d, const struct price *price, int64_t discount_minor)
+{
+    const char *text = NULL;
+    size_t count = 1;
+    int64_t *was;
+
+    if (!price->shares)
         return NULL;
-    for (const char *at = shares; *at; at++)
+    for (const char *at = price->shares; *at; at++)
         count += *at == ',';
     was = checked(calloc(2 * count, sizeof *was));
-    is = was + count;
-    for (const char *at = shares; i < count; at = end + (*end != '\0'))
-        was[i++] = strtoll(at, &end, 10);
-    shares_divide(was, count, discount_minor, is);
-    text = shares_text(&d->batch->arena, is, count);
+    if (shares_read(price->shares, count, price->discount_minor, was)) {
+        shares_divide(was, count, discount_minor, was + count);
+        text = shares_text(&d->batch->arena, was + count, count);
+    }
     free(was);
     return text;
 }
@@ -775,8 +788,8 @@ static bool adjusted_price(struct decision *d, const struct redemption *r, const
         refuse(out, CPN_BAD_REQUEST);
         out->detail = "discount_minor can only be lowered: it must be at most the present discount.";
     } else if (!s->order) {
+        price->shares = shares_lowered(d, price, s->discount_minor);
         price->discount_minor = s->discount_minor;
-        price->shares = shares_lowered(d, price->shares, s->discount_minor);
     } else if (s->order->id && !is_order(r, s->order)) {
         refuse(out, CPN_BAD_REQUEST);
         out->detail = "order.id must be that of the redemption's order, or absent.";
