@@ -135,6 +135,15 @@ static void put(struct pen *p, const char *text, size_t len)
 }
 #define PUT(pen, literal) put((pen), (literal), sizeof(literal) - 1)
 
+/* Write a member's name, after what comes before it. Returns what comes before the next. */
+static char put_name(struct pen *p, char before, const char *name, size_t len)
+{
+    *p->at++ = before;
+    put(p, name, len);
+    return ',';
+}
+#define PUT_NAME(pen, before, name) put_name((pen), (before), "\"" name "\":", sizeof(name) + 2)
+
 static void put_int(struct pen *p, int64_t value)
 {
     char digits[20];
@@ -234,46 +243,42 @@ static void put_definition(struct pen *p, const struct coupon *c, struct buf *ou
 #define PUT_KIND(pen, value, out) put_plain((pen), kind_names[value])
 #define PUT_DEFINITION(pen, value, out) put_definition((pen), (value), (out))
 
-/* Write each member after a comma, then turn the first comma into the brace. */
 static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
 {
     unsigned has = entry_members[e->kind];
-    size_t start = out->len;
+    char before = '{';
 
     pen_up(p, out, ENTRY_ROOM);
 #define X(kind, member, bits, name, in_line, ...)                                                                     \
     if ((in_line) && ((bits) == 0 || has & (bits))) {                                                                 \
-        PUT(p, ",\"" name "\":");                                                                                     \
+        before = PUT_NAME(p, before, name);                                                                           \
         PUT_##kind(p, e->member, out);                                                                                \
     }
     ENTRY_FIELDS(X, X)
 #undef X
     *p->at++ = '}';
     pen_down(p, out);
-    out->data[start] = '{';
 }
 
 #define X(kind, member, name, in_line, ...)                                                                           \
     if (in_line) {                                                                                                    \
-        PUT(p, ",\"" name "\":");                                                                                     \
+        before = PUT_NAME(p, before, name);                                                                           \
         PUT_##kind(p, h->member, NULL);                                                                               \
     }
 static void day_write(struct pen *p, const struct head *h)
 {
-    char *start = p->at;
+    char before = '{';
 
     HEAD_DAY_FIELDS(X)
     *p->at++ = '}';
-    *start = '{';
 }
 
 static void totals_write(struct pen *p, const struct head *h)
 {
-    char *start = p->at;
+    char before = '{';
 
     HEAD_TOTALS_FIELDS(X)
     *p->at++ = '}';
-    *start = '{';
 }
 #undef X
 

@@ -16,6 +16,7 @@ void decide_begin(struct decision *d, struct batch *batch, const struct coupon *
                   int64_t at_ms, int64_t day_ms, int64_t day_end_ms)
 {
     assert(at_ms >= tail->at_ms);
+    assert(batch->count == 0);
     *d = (struct decision){.coupon = coupon, .head = *tail, .day_end_ms = day_end_ms, .batch = batch};
     d->head.seq = tail->seq + 1;
     d->free_most = head_free(tail);
@@ -27,6 +28,8 @@ void decide_end(struct decision *d, const struct head *tail, struct buf *scratch
     struct batch *b = d->batch;
 
     assert(decide_changed(d));
+    assert(d->head.seq == tail->seq + 1);
+    assert(d->free_pool_used <= d->free_pool_count);
     for (size_t i = 0; i < b->count; i++)
         if (b->entries[i].version == d->head.version)
             b->entries[i].version = 0; /* the batch says it */
@@ -36,8 +39,16 @@ void decide_end(struct decision *d, const struct head *tail, struct buf *scratch
     batch_hash(b, scratch, b->head.hash);
 }
 
+/* The coupon exists, and its lane is not closed. */
+static void assert_open(const struct decision *d)
+{
+    assert(decide_exists(d));
+    assert(!d->head.archived);
+}
+
 static void refuse(struct outcome *out, enum cpn_result result)
 {
+    assert(result != CPN_OK);
     out->result = result;
     out->retry = result_info(result)->retry;
 }
@@ -150,6 +161,8 @@ static void apply(struct decision *d, struct user_state *u, struct entry *e)
 {
     struct named_slot *named = entry_members[e->kind] & HAS_SLOT ? find_named(d, e->n) : NULL;
 
+    assert(d->batch->count && e == &d->batch->entries[d->batch->count - 1]);
+    assert(!(entry_members[e->kind] & HAS_TAKING) || e->ordinal == d->head.ordinal + 1);
     fold_head_entry(&d->head, e);
     if (d->coupon->codes.shared_cap != COUPON_NULL) {
         d->uses.match = (enum codes_match)d->coupon->codes.match;
@@ -171,6 +184,7 @@ static void apply(struct decision *d, struct user_state *u, struct entry *e)
 static void set_call(struct decision *d, struct entry *e, const struct user_state *u, const char *key,
                      const uint8_t fingerprint[FINGERPRINT_LEN], const struct order *order)
 {
+    assert(key && (entry_members[e->kind] & HAS_KEY));
     key_hash(&d->key_secret, u->alias, key, e->key);
     memcpy(e->fingerprint, fingerprint, FINGERPRINT_LEN);
     e->order = order ? arena_strdup(&d->batch->arena, order->id) : NULL;
@@ -189,6 +203,7 @@ static void set_price(struct decision *d, struct entry *e, const struct price *p
 /* Record by what numbers a hold was priced: asked for with the same ones, its price stands. */
 static void set_numbers(struct entry *e, const struct order *order)
 {
+    assert(entry_state(e->kind) == SLOT_RESERVED);
     if (order_has_numbers(order))
         order_numbers(order, e->numbers);
 }
@@ -222,6 +237,7 @@ static void add_end_of(struct decision *d, struct user_state *u, const struct re
     struct entry *e = add_entry(d, u, kind);
     const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
 
+    assert(entry_ends(e) && (!keep_use || kind == ENTRY_REVERSE));
     set_redemption(d, e, r);
     e->discount_minor = r->price.discount_minor;
     e->order_minor = r->price.order_minor;
@@ -289,6 +305,8 @@ static void repeat_answer(const struct redemption *r, enum key_of which, const s
 {
     bool spent = which == KEY_OF_SPENDING || which == KEY_OF_ADJUSTMENT;
 
+    assert(which != KEY_OF_NONE);
+    assert((earlier != NULL) == (which == KEY_OF_EARLIER) && (adjustment != NULL) == (which == KEY_OF_ADJUSTMENT));
     *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = which == KEY_OF_FIRST, .redemption = *r};
     if (r->first_state == SLOT_ISSUED)
         out->redemption.valid_until_ms = sooner_ms(r->valid_until_ms, spent ? r->ends_ms : r->first_ends_ms);
@@ -442,13 +460,18 @@ static bool reaches(int64_t taken, int64_t cap)
     return cap != COUPON_NULL && taken >= cap;
 }
 
-static bool budget_refuses(const struct decision *d, int64_t more_minor, struct outcome *out)
+static bool fits_budget(const struct decision *d, int64_t more_minor)
 {
     const struct coupon *c = d->coupon;
     /* without a cap, the sum of all discounts must still be exact in JSON */
     int64_t most_minor = c->cap.discount_minor != COUPON_NULL ? c->cap.discount_minor : MONEY_MAX / c->lanes;
 
-    if (more_minor <= 0 || more_minor <= most_minor - d->head.discount_minor)
+    return more_minor <= 0 || more_minor <= most_minor - d->head.discount_minor;
+}
+
+static bool budget_refuses(const struct decision *d, int64_t more_minor, struct outcome *out)
+{
+    if (fits_budget(d, more_minor))
         return false;
     refuse(out, CPN_BUDGET_REACHED);
     return true;
@@ -459,6 +482,7 @@ static const char *shares_text(struct arena *a, const int64_t *shares, size_t co
     struct buf text = BUF_INIT;
     const char *copy;
 
+    assert(count > 0);
     for (size_t i = 0; i < count; i++) {
         if (i)
             buf_putc(&text, ',');
@@ -484,24 +508,37 @@ static const char *shares_of(struct decision *d, const struct order *order, int6
     return text;
 }
 
-/* The shares of a lower discount, divided as they were. */
-static const char *shares_lowered(struct decision *d, const char *shares, int64_t discount_minor)
+/* Read `count` shares that add up to sum_minor. False: they do not. */
+static bool shares_read(const char *text, size_t count, int64_t sum_minor, int64_t *shares)
 {
-    size_t count = 1, i = 0;
-    int64_t *was, *is;
-    const char *text;
+    int64_t rest_minor = sum_minor;
     char *end;
 
-    if (!shares)
+    for (size_t i = 0; i < count; i++, text = end + 1) {
+        shares[i] = strtoll(text, &end, 10);
+        if (end == text || *end != (i + 1 < count ? ',' : '\0') || shares[i] < 0 || shares[i] > rest_minor)
+            return false;
+        rest_minor -= shares[i];
+    }
+    return rest_minor == 0;
+}
+
+/* The shares of a lower discount, divided as they were. They are not hashed: NULL also if they are not the price's. */
+static const char *shares_lowered(struct decision *d, const struct price *price, int64_t discount_minor)
+{
+    const char *text = NULL;
+    size_t count = 1;
+    int64_t *was;
+
+    if (!price->shares)
         return NULL;
-    for (const char *at = shares; *at; at++)
+    for (const char *at = price->shares; *at; at++)
         count += *at == ',';
     was = checked(calloc(2 * count, sizeof *was));
-    is = was + count;
-    for (const char *at = shares; i < count; at = end + (*end != '\0'))
-        was[i++] = strtoll(at, &end, 10);
-    shares_divide(was, count, discount_minor, is);
-    text = shares_text(&d->batch->arena, is, count);
+    if (shares_read(price->shares, count, price->discount_minor, was)) {
+        shares_divide(was, count, discount_minor, was + count);
+        text = shares_text(&d->batch->arena, was + count, count);
+    }
     free(was);
     return text;
 }
@@ -521,6 +558,7 @@ static bool order_refuses(struct decision *d, const struct order *order, struct 
         out->detail = misfit_detail(out->misfit.reason);
         return true;
     }
+    assert(price->discount_minor >= 0 && (order_minor == COUPON_NULL || price->discount_minor <= order_minor));
     price->shares = shares_of(d, order, price->discount_minor);
     return false;
 }
@@ -569,6 +607,7 @@ static void refuse_user(const struct decision *d, const struct user_state *u, in
         out->held[out->held_count++] = arena_strdup(a, redemption_id_text(r->n, r->g, r->lane, id));
         due_ms = sooner_ms(due_ms, r->reserved_until_ms);
     }
+    assert(count > 0 && out->held_count == count);
     out->retry_at_ms = due_ms;
 }
 
@@ -656,6 +695,7 @@ static void hold(struct decision *d, struct user_state *u, const struct redempti
     e->reserved_until_ms = hold_until(d, s->reserve_s);
     set_call(d, e, u, s->key, s->fingerprint, s->order);
     apply(d, u, e);
+    assert(u->count && u->redemptions[u->count - 1].n == e->n && u->redemptions[u->count - 1].g == e->g);
     *out = (struct outcome){.result = CPN_OK, .created = true, .redemption = u->redemptions[u->count - 1]};
 }
 
@@ -664,6 +704,7 @@ static void extend(struct decision *d, struct user_state *u, struct redemption *
     int64_t until_ms = hold_until(d, s->reserve_s), most_ms = r->at_ms + HOLD_MOST_MS;
     struct entry *e;
 
+    assert(r->state == SLOT_RESERVED && s->move == MOVE_RESERVE);
     if (redemption_extensions(r) >= USER_STATE_EXTENSIONS_MAX || r->reserved_until_ms >= most_ms) {
         refuse(out, CPN_INVALID_TRANSITION);
         out->detail = r->reserved_until_ms >= most_ms ? "A hold lasts 24 hours at the most." : "A hold can be extended 32 times.";
@@ -747,6 +788,7 @@ static void step_issued(struct decision *d, struct user_state *u, struct redempt
 
 static void step_reserved(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
+    assert(state_of(d, r) == SLOT_RESERVED && s->move != MOVE_REVERSE);
     if (s->move == MOVE_RESERVE) {
         extend(d, u, r, s, out);
     } else if (s->move == MOVE_REDEEM) {
@@ -765,6 +807,7 @@ static void step_redeemed(struct decision *d, struct user_state *u, struct redem
 {
     struct redemption *held = user_state_hold_on(u, r, d->head.at_ms); /* through which r was redeemed */
 
+    assert(r->state == SLOT_REDEEMED && s->move != MOVE_CANCEL);
     if (s->move == MOVE_REVERSE) {
         add_end_of(d, u, held ? held : r, ENTRY_REVERSE, s->keep_use);
         answer_with(d, r, out);
@@ -782,8 +825,8 @@ static bool adjusted_price(struct decision *d, const struct redemption *r, const
     if (!s->order && s->discount_minor > price->discount_minor) {
         refuse_field(out, CPN_BAD_REQUEST, "/discount_minor", "must be at most the present discount: it can only be lowered");
     } else if (!s->order) {
+        price->shares = shares_lowered(d, price, s->discount_minor);
         price->discount_minor = s->discount_minor;
-        price->shares = shares_lowered(d, price->shares, s->discount_minor);
     } else if (s->order->id && !is_order(r, s->order)) {
         refuse_field(out, CPN_BAD_REQUEST, "/order/id", "must be that of the redemption's order, or absent");
     } else if (!order_refuses(d, s->order, price, out)) {
@@ -827,6 +870,7 @@ static void step_ended(const struct decision *d, const struct redemption *r, enu
 {
     bool same = s->move == (state == SLOT_REVERSED ? MOVE_REVERSE : MOVE_CANCEL);
 
+    assert(state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED);
     if (same)
         answer_with(d, r, out);
     else if (state == SLOT_EXPIRED && s->move != MOVE_REVERSE)
@@ -848,6 +892,7 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
     struct redemption *r = user_state_by_slot(u, s->n, s->g);
     enum slot_state state = r ? state_of(d, r) : SLOT_FREE;
 
+    assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
     if (!r) {
         refuse(out, CPN_REDEMPTION_NOT_FOUND);
@@ -892,6 +937,7 @@ static void check_rules(struct decision *d, const struct user_state *u, const st
 /* The free pool's next free slot, past those that this decision took by code; NULL: none is left. */
 static const struct free_slot *next_free(struct decision *d)
 {
+    assert(d->free_pool_used <= d->free_pool_count);
     for (; d->free_pool_used < d->free_pool_count; d->free_pool_used++) {
         const struct free_slot *f = &d->free_pool[d->free_pool_used];
         const struct named_slot *named = find_named(d, f->n);
@@ -911,6 +957,7 @@ static void give_slot(struct decision *d, struct entry *e, const struct named_sl
         e->n = -d->head.seq;
         e->g = head_floor(&d->head) + (uint32_t)d->batch->count + 1;
     } else if (named) {
+        assert(named->slot.state == SLOT_FREE);
         e->n = named->n;
         e->by_name = true;
         e->g = head_next_generation(&d->head, named->slot.generation);
@@ -940,6 +987,8 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
         [SLOT_ISSUED] = ENTRY_ISSUE, [SLOT_RESERVED] = ENTRY_RESERVE, [SLOT_REDEEMED] = ENTRY_REDEEM};
     struct entry slot = {.n = 0}, *e;
 
+    assert(t->state == SLOT_ISSUED || t->state == SLOT_RESERVED || t->state == SLOT_REDEEMED);
+    assert(!policy_of(d->coupon)->exhausted(d) && fits_budget(d, price->discount_minor));
     if (policy_of(d->coupon)->slots && !named && !next_free(d))
         return false;
     tell_restored(d);
@@ -1031,6 +1080,7 @@ bool decide_take(struct decision *d, struct user_state *u, const struct take *t,
     struct price price = {.version = d->coupon->version};
     bool changed = has_changed(u, t);
 
+    assert_open(d);
     d->shared = t->code ? code_shared(d->coupon, t->code) : NULL;
     expire_lapsed(d, u); /* other users' holds were settled before, with their states */
     if (resolve_without_slot(d, u, t, named, changed, out, &price))
@@ -1041,6 +1091,7 @@ bool decide_take(struct decision *d, struct user_state *u, const struct take *t,
     }
     if (!take_slot(d, u, t, named, &price))
         return DECIDE_AGAIN;
+    assert(u->count && u->redemptions[u->count - 1].ordinal == d->head.ordinal);
     out->created = true;
     out->redemption = u->redemptions[u->count - 1];
     out->redemption.valid_until_ms = redemption_valid_until(&out->redemption, ends_of(d));
@@ -1052,11 +1103,14 @@ void decide_check(struct decision *d, struct user_state *u, const struct take *t
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
     struct take keyless = *t;
     struct price price = {.discount_minor = 0};
+    size_t entries = d->batch->count;
 
+    assert_open(d);
     keyless.key = NULL;
     d->shared = t->code ? code_shared(d->coupon, t->code) : NULL;
     if (resolve_without_slot(d, u, &keyless, named, has_changed(u, t), out, &price) && out->result == CPN_OK)
         price = out->redemption.price;
+    assert(d->batch->count == entries);
     *discount_minor = price.discount_minor;
 }
 
@@ -1067,6 +1121,7 @@ static struct entry *define(struct decision *d, const struct coupon *next, int64
     struct entry *e = add(d, ENTRY_DEFINE);
     struct coupon *copy = coupon_copy(next, &d->batch->arena);
 
+    assert(next->state != COUPON_DELETED);
     copy->version = version;
     e->definition = copy;
     fold_head_entry(&d->head, e);
@@ -1076,6 +1131,7 @@ static struct entry *define(struct decision *d, const struct coupon *next, int64
 
 static void set_job(struct decision *d, struct entry *e, const struct job_progress *job, int64_t step)
 {
+    assert(job->id && (entry_members[e->kind] & HAS_JOB));
     e->job = arena_strdup(&d->batch->arena, job->id);
     e->step = step;
 }
@@ -1101,6 +1157,7 @@ static void add_due(struct decision *d, int64_t count, struct job_progress *job,
 {
     struct entry *e = add_job_entry(d, job, ENTRY_DUE, step);
 
+    assert(count > 0);
     e->count = count;
     apply_to_job(d, job, e);
 }
@@ -1109,6 +1166,7 @@ static void add_slots(struct decision *d, struct job_progress *job, int64_t step
 {
     struct entry *e = add_job_entry(d, job, ENTRY_GENERATE, step);
 
+    assert(count > 0 && policy_of(d->coupon)->slots);
     e->n = fold_next_n(&d->head, d->batch->lane);
     e->count = count;
     apply_to_job(d, job, e);
@@ -1167,6 +1225,7 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
     bool lowered = total != COUPON_NULL && (before == COUPON_NULL || total < before);
     int64_t excess = lowered ? head_stock(h) - total : 0;
 
+    assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
     if (expected_version != d->coupon->version) {
         refuse(out, CPN_VERSION_CHANGED);
@@ -1196,6 +1255,7 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
 
 void decide_delete(struct decision *d, struct outcome *out)
 {
+    assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
     if (head_takings(&d->head) > 0 || d->others.takings > 0) {
         refuse(out, CPN_COUPON_IN_USE);
@@ -1203,12 +1263,14 @@ void decide_delete(struct decision *d, struct outcome *out)
     }
     fold_head_entry(&d->head, add(d, ENTRY_DELETE));
     d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
+    assert(!decide_exists(d));
 }
 
 void decide_archive(struct decision *d, int64_t expected_version, struct outcome *out)
 {
     const char *why = NULL;
 
+    assert(decide_exists(d));
     *out = (struct outcome){.result = CPN_OK};
     if (d->head.archived)
         return;
@@ -1228,10 +1290,12 @@ void decide_archive(struct decision *d, int64_t expected_version, struct outcome
         return;
     }
     fold_head_entry(&d->head, add(d, ENTRY_ARCHIVE));
+    assert(d->head.archived == LANE_CLOSED);
 }
 
 void decide_remove(struct decision *d, int64_t expected_seq, struct outcome *out)
 {
+    assert(decide_exists(d));
     *out = (struct outcome){.result = CPN_OK};
     if (d->head.archived == LANE_REMOVED)
         return;
@@ -1267,6 +1331,7 @@ void decide_generate(struct decision *d, struct job_progress *job, int64_t step,
 {
     int64_t total = d->coupon->cap.total;
 
+    assert_open(d);
     *out = (struct outcome){.result = CPN_OK, .replayed = job->step >= step};
     if (out->replayed)
         return;
@@ -1300,6 +1365,7 @@ void decide_turn(struct decision *d, struct job_progress *job, int64_t fence, in
     bool own = d->head.turn != 0 && job->turn == d->head.turn;
     bool again = own && fence == job->fence;
 
+    assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
     *turn = 0;
     if ((d->head.turn != 0 && !own) || (own && fence < job->fence) || (!again && turn_was_given(d))) {
@@ -1322,6 +1388,7 @@ void decide_due(struct decision *d, struct job_progress *job, int64_t step, int6
 {
     int64_t free_slots = head_free(&d->head), due = count < free_slots ? count : free_slots;
 
+    assert_open(d);
     *out = (struct outcome){.result = CPN_OK, .replayed = job->step >= step};
     if (!out->replayed && due > 0)
         add_due(d, due, job, step);
@@ -1332,6 +1399,7 @@ void decide_retire(struct decision *d, int64_t most)
 {
     struct entry *e = NULL;
 
+    assert(!d->head.archived);
     for (; most > 0 && d->head.due > 0; most--) {
         const struct free_slot *slot = next_free(d);
         struct named_slot *named = slot ? find_named(d, slot->n) : NULL;
@@ -1358,6 +1426,7 @@ void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, stru
     struct redemption *r;
     struct entry *e;
 
+    assert_open(d);
     if (s && u)
         decide_expire(d, u, n, 0);
     r = s && u ? user_state_by_slot(u, n, s->current) : NULL;
@@ -1426,6 +1495,7 @@ void decide_erase(struct decision *d, struct user_state *u, struct outcome *out)
             forget(d, u, r);
     }
     apply(d, u, add_entry(d, u, ENTRY_ERASE));
+    assert(user_state_is_nobody(u));
 }
 
 /* ---- events ---- */
@@ -1494,6 +1564,7 @@ void decide_events_of_all(struct decision *d, int64_t taken)
 {
     int64_t left = head_stock(&d->head) - taken;
 
+    assert(d->batch->lane == 0);
     if (shares_slots(d))
         raise_events(d, left > 0 ? left : 0, d->head.next_n > 0 ? INT64_MAX : 0);
 }

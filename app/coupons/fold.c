@@ -30,6 +30,7 @@ static struct redemption *apply_origin(struct user_state *u, const struct entry 
 {
     struct redemption *r = user_state_add(u, a);
 
+    assert(state == SLOT_ISSUED || state == SLOT_RESERVED || state == SLOT_REDEEMED);
     *r = (struct redemption){
         .n = e->n, .g = e->g, .from_n = e->from_n, .from = e->from, .lane = lane, .seq = head->seq, .last_seq = head->seq,
         .ordinal = e->ordinal, .at_ms = head->at_ms, .day_ms = head->day_ms, .reserved_until_ms = e->reserved_until_ms,
@@ -100,6 +101,7 @@ static void apply_extension(struct user_state *u, struct redemption *r, const st
 {
     struct redemption *base = beneath(u, r);
 
+    assert(e->kind == ENTRY_EXTEND && e->n == r->n && e->g == r->g);
     keep_extension(r, a);
     if (base)
         base->reserved_until_ms = e->reserved_until_ms;
@@ -112,6 +114,7 @@ static void apply_spending(struct user_state *u, struct redemption *r, const str
 {
     struct redemption *base = beneath(u, r);
 
+    assert(e->kind == ENTRY_SPEND && e->n == r->n && e->g == r->g);
     r->state = SLOT_REDEEMED;
     r->ends_ms = e->ends_ms;
     r->price = price_of(e, head);
@@ -134,6 +137,7 @@ static void apply_adjustment(struct user_state *u, struct redemption *r, const s
     struct adjustment *all = arena_array(a, r->adjusted_count + 1, sizeof *all);
     struct redemption *base = beneath(u, r);
 
+    assert(e->kind == ENTRY_ADJUST && e->n == r->n && e->g == r->g);
     if (r->adjusted_count)
         memcpy(all, r->adjusted, r->adjusted_count * sizeof *all);
     all[r->adjusted_count].before = r->price;
@@ -148,6 +152,7 @@ static void apply_adjustment(struct user_state *u, struct redemption *r, const s
 
 static void end_redemption(struct redemption *r, const struct entry *e, enum slot_state state, const struct head *head)
 {
+    assert(state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED);
     if (!r)
         return;
     if (r->state == SLOT_ISSUED)
@@ -163,6 +168,7 @@ static void apply_end(struct user_state *u, struct redemption *r, const struct e
 {
     struct redemption *base = e->from ? user_state_by_slot(u, e->from_n, e->from) : NULL;
 
+    assert(entry_ends(e));
     end_redemption(r, e, state, head);
     if (base && e->kind != ENTRY_REVERSE)
         base->reserved_until_ms = 0;
@@ -187,6 +193,7 @@ static void apply_erasure(struct user_state *u)
 
 void fold_user_state_entry(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
+    assert(e->kind < ENTRY_KIND_COUNT);
     unsigned has = entry_members[e->kind];
     struct redemption *r = has & HAS_SLOT ? user_state_by_slot(u, e->n, e->g) : NULL;
 
@@ -246,6 +253,7 @@ void fold_user_state_done(struct user_state *u, const struct head *head)
 {
     size_t kept = 0;
 
+    assert(head->seq > 0 && u->count <= u->capacity);
     u->seq = u->alias[0] ? head->seq : 0;
     u->touched = false;
     for (size_t i = 0; i < u->count; i++) {
@@ -313,6 +321,7 @@ void fold_day(struct head *h, int64_t at_ms, int64_t day_ms)
 /* Replenishing continues after a change, unless it is no longer wanted or possible. */
 static void fold_definition_change(struct head *h, const struct coupon *c)
 {
+    assert(c);
     h->version = c->version;
     if (c->replenish.below == COUPON_NULL || (c->cap.total != COUPON_NULL && c->cap.total < h->replenish_until))
         h->replenish_until = 0;
@@ -339,6 +348,7 @@ static void fold_generation(struct head *h, const struct entry *e)
 
 static void fold_taking(struct head *h, const struct entry *e)
 {
+    assert(entry_members[e->kind] & HAS_TAKING);
     h->ordinal = e->ordinal;
     h->discount_minor += e->discount_minor;
     h->day_taken++;
@@ -346,6 +356,7 @@ static void fold_taking(struct head *h, const struct entry *e)
 
 static void leave(struct head *h, const struct entry *e)
 {
+    assert(entry_members[e->kind] & HAS_WAS);
     h->issued -= e->was == SLOT_ISSUED;
     h->reserved -= e->was == SLOT_RESERVED;
 }
@@ -493,6 +504,7 @@ static void set_slot(struct slot *s, enum slot_state state, const struct entry *
 {
     char *user = NULL;
 
+    assert(state <= SLOT_RETIRED); /* how a redemption ended is no slot's state */
     if (state != SLOT_FREE && state != SLOT_RETIRED && e->user)
         user = checked(strdup(e->user));
     free(s->user);
@@ -520,6 +532,7 @@ static int64_t random_pick(const struct batch *b, int64_t bucket)
 /* The redemption ends unspent: free the slot, or make it issued again after a hold on an issued one. */
 static void fall_back(struct slot *s, const struct entry *e, int64_t at_ms)
 {
+    assert(e->kind == ENTRY_CANCEL || e->kind == ENTRY_EXPIRE);
     if (!e->from) {
         set_slot(s, SLOT_FREE, e, at_ms);
         return;
@@ -581,6 +594,7 @@ bool fold_bucket(struct bucket *k, const struct batch *b)
 
         if (!touched_slots(e, k->b, &first, &end))
             continue;
+        assert(first >= 0 && end <= BUCKET_SLOTS);
         if (k->seq == 0 && !laid)
             k->pick = random_pick(b, k->b);
         laid = true;

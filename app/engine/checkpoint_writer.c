@@ -1,6 +1,7 @@
 /* engine/checkpoint_writer.c -- see checkpoint_writer.h. */
 #include "engine/checkpoint_writer.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +69,10 @@ static void put_parts(struct part_write *parts, const struct checkpoint_job *job
 {
     const char *coupon = job->lane->coupon;
 
-    for (size_t i = 0; i < job->bucket_count; i++)
+    for (size_t i = 0; i < job->bucket_count; i++) {
+        assert(job->buckets[i].seq <= job->checkpoint.seq);
         *parts++ = (struct part_write){.coupon = coupon, .bucket = &job->buckets[i]};
+    }
     if (job->definition)
         *parts = (struct part_write){.coupon = coupon, .definition = job->definition, .seq = job->definition_seq};
 }
@@ -95,6 +98,7 @@ static bool is_written(const struct checkpoint_job *job, const struct part_write
 
 static void give_back(struct checkpoint_job *job, bool written, struct store_time when)
 {
+    assert(!job->written);
     job->written = written;
     job->when = when;
     job->done(job);
@@ -104,6 +108,7 @@ static void try_again(struct checkpoint_writer *w, struct checkpoint_job *job)
 {
     int64_t ms = w->backoff_ms;
 
+    assert(!job->written && job->failures >= 0);
     for (int i = 0; i < job->failures && ms < BACKOFF_MS_MAX; i++)
         ms *= 2;
     if (job->failures++ == 0)
@@ -232,6 +237,7 @@ struct checkpoint_writer *checkpoint_writer_start(struct store_source *source, i
 {
     struct checkpoint_writer *w = checked(calloc(1, sizeof *w));
 
+    assert(backoff_ms > 0);
     w->store = source->open(source);
     w->backoff_ms = backoff_ms;
     pthread_mutex_init(&w->lock, NULL);
@@ -243,7 +249,10 @@ struct checkpoint_writer *checkpoint_writer_start(struct store_source *source, i
 
 void checkpoint_writer_submit(struct checkpoint_writer *w, struct checkpoint_job *job)
 {
+    assert(job->lane && job->done && !job->written && job->failures == 0);
+    assert(!job->definition || job->definition_seq <= job->checkpoint.seq);
     pthread_mutex_lock(&w->lock);
+    assert(!w->stop);
     job->next = w->submitted;
     w->submitted = job;
     pthread_cond_signal(&w->some);
@@ -258,6 +267,7 @@ void checkpoint_writer_stop(struct checkpoint_writer *w, int patience_ms)
     pthread_cond_signal(&w->some);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
+    assert(!w->submitted && !w->jobs);
     w->store->ops->close(w->store);
     pthread_cond_destroy(&w->some);
     pthread_mutex_destroy(&w->lock);

@@ -27,9 +27,17 @@
 
 /* ---- answering ---- */
 
+/* One that was counted when it was submitted is not, from here on. */
+static void count_out(struct committer *c)
+{
+    int before = atomic_fetch_sub(&c->waiting, 1);
+
+    assert(before > 0); /* none is answered twice */
+}
+
 static void answer(struct committer *c, struct op *op)
 {
-    atomic_fetch_sub(&c->waiting, 1);
+    count_out(c);
     c->answered++;
     op->seen = c->store->ops->seen(c->store);
     engine_answer(c->engine, op);
@@ -37,7 +45,7 @@ static void answer(struct committer *c, struct op *op)
 
 void hand_off(struct committer *c)
 {
-    atomic_fetch_sub(&c->waiting, 1);
+    count_out(c);
 }
 
 /* True if the op lacks slots that other lanes may have: they answer it. */
@@ -45,6 +53,7 @@ static bool look_around(struct committer *c, struct op *op)
 {
     if (!op->outcome.need || op->inner || op->looked)
         return false;
+    assert(c->multilane && op->outcome.result != CPN_OK);
     hand_off(c);
     c->multilane->hooks->lacks(c->multilane, op);
     return true;
@@ -52,6 +61,7 @@ static bool look_around(struct committer *c, struct op *op)
 
 static void answer_unavailable(struct committer *c, struct op *op, enum cpn_result result)
 {
+    assert(result == CPN_BUSY || result == CPN_OUTCOME_UNKNOWN);
     op->outcome = (struct outcome){.result = result, .retry = true};
     answer(c, op);
 }
@@ -129,6 +139,7 @@ static void evict_lanes(struct committer *c)
             return;
         if (!lane_idle(l))
             continue;
+        assert(!l->pending_ops.count);
         DL_DELETE2(c->lru, l, lru_prev, lru_next);
         remove_lane(c, l);
         over--;
@@ -166,6 +177,7 @@ static void insert_unflushed(struct committer *c, struct lane *l)
 {
     struct lane *later = c->unflushed;
 
+    assert(l->unflushed);
     if (!later || !mono_before(l->flush_at, later->unflushed_prev->flush_at)) {
         DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
         return;
@@ -179,6 +191,7 @@ static void set_deadline(struct committer *c, struct lane *l, int64_t ms)
 {
     struct mono at = mono_add_ms(mono_now(), ms);
 
+    assert(ms >= 0);
     if (ms > TOGETHER_MS)
         at.ns -= at.ns % (TOGETHER_MS * INT64_C(1000000));
     if (l->unflushed && !mono_before(at, l->flush_at))
@@ -213,6 +226,7 @@ static void copy_dirty_buckets(struct lane *l, struct checkpoint_job *job)
     HASH_ITER(hh, l->buckets, k, next) {
         if (!k->dirty)
             continue;
+        assert(k->bucket.seq <= l->tail.seq);
         bucket_copy(&job->buckets[job->bucket_count++], &k->bucket);
         k->bucket.stored = true;
         k->dirty = false;
@@ -230,6 +244,8 @@ static void submit_checkpoint(struct committer *c, struct lane *l)
 {
     struct checkpoint_job *job = checked(calloc(1, sizeof *job));
 
+    assert(l->loaded && !l->flushing);
+    assert(l->checkpoint.seq <= l->tail.seq && l->definition_seq <= l->tail.seq);
     job->lane = l;
     job->context = c;
     job->done = job_done;
@@ -256,6 +272,7 @@ static void count_redo(struct committer *c, struct lane *l);
 /* Others wrote a checkpoint that covers the tail, or more. */
 static void note_covered(struct committer *c, struct lane *l, int64_t seq)
 {
+    assert(seq >= l->tail.seq);
     if (seq == l->tail.seq) {
         lane_checkpointed(l, seq);
         count_redo(c, l);
@@ -278,6 +295,7 @@ static void flush_lane(struct committer *c, struct lane *l)
     leave_unflushed(c, l);
     if (l->flushing || (!l->redo_log && !l->checkpoint_late))
         return; /* finish_job() sets a new deadline */
+    assert(l->loaded);
     l->stale = false;
     has_gathered = lane_gather(l, c->store, &more, &covered) == STORE_OK && !more && !l->stale;
     l->stale = l->stale || was_stale;
@@ -329,6 +347,7 @@ static void count_redo(struct committer *c, struct lane *l)
     l->counted_bytes = bytes;
     l->counted_entries = l->redo_entries;
     c->redo_entries += more;
+    assert(c->redo_entries >= 0 && c->redo_bytes >= 0);
     if (more)
         metrics_add(METRIC_REDO_ENTRIES, more);
 }
@@ -362,6 +381,7 @@ static void finish_job(struct committer *c, struct checkpoint_job *job)
 {
     struct lane *l = job->lane;
 
+    assert(job->context == c && l->flushing);
     c->store->ops->saw(c->store, job->when); /* what was written is read by this session */
     l->flushing = false;
     if (job->written && l->loaded && job->checkpoint.seq <= l->tail.seq) {
@@ -445,12 +465,14 @@ void defer(struct committer *c, struct lane_work *p, int64_t ms)
 {
     if (p->state == WORK_DEFERRED)
         return;
+    assert(p->state != WORK_DONE && p->batch && ms >= 0);
     if (p->sweeping)
         p->lane->next_due_ms = INT64_MIN; /* what was found expired is not in the ledger yet */
     work_free_users(p);
     op_list_prepend(&p->lane->queue, &p->left);
     op_list_prepend(&p->lane->queue, &p->again);
     if (p->state == WORK_RETRY) {
+        assert(!p->lane->pending && !p->lane->pending_ops.count);
         p->lane->pending = p->batch;
         p->lane->pending_ops = p->ops;
         p->lane->pending_free_pool_used = p->d.free_pool_used;
@@ -516,10 +538,12 @@ static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
 {
     struct lane_work *p = &r->work[r->count];
 
+    assert(r->count < ROUND_LANES_MAX && !l->ready);
     *p = (struct lane_work){.lane = l};
     if (is_too_old(c, l))
         forget_lane(c, l);
     if (l->pending) {
+        assert(l->loaded && l->pending->head.seq == l->tail.seq + 1);
         answer_late(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
         answer_late(c, &l->queue, CPN_BUSY);
         p->state = WORK_RETRY;
@@ -567,6 +591,7 @@ static void pick(struct committer *c, struct round *r)
 /* Answer it once a checkpoint covers the tail. */
 static void watch(struct committer *c, struct lane *l, struct op *op)
 {
+    assert(l->loaded && op->outcome.result == CPN_OK);
     op->until_seq = l->tail.seq;
     op_list_add(&l->watchers, op);
     answer_watchers(c, l);
@@ -586,6 +611,7 @@ static void answer_work(struct committer *c, struct lane_work *p)
     struct lane *l = p->lane;
     struct op *op;
 
+    assert(p->state == WORK_DECIDED || p->state == WORK_RETRY);
     p->state = WORK_DONE;
     while ((op = op_list_take(&p->ops))) {
         if ((op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK) || waits_for_definition(l, op))
@@ -633,6 +659,7 @@ static void note_swept(struct lane_work *p)
 
     if (!p->sweeping)
         return;
+    assert(l->loaded);
     l->checkpoint.swept_ms = p->swept_ms;
     l->checkpoint.swept_seq = p->swept_seq;
     l->over = p->over;
@@ -702,6 +729,7 @@ static void append_decided(struct committer *c, struct round *r)
             defer(c, p, 0);
             continue;
         }
+        assert(p->lane->loaded && p->batch->count > 0 && p->batch->head.seq == p->lane->tail.seq + 1);
         appends[count] = (struct append){.batch = p->batch, .result = APPEND_UNKNOWN};
         whose[count++] = p;
     }
@@ -758,6 +786,7 @@ static void confirm_unchanged(struct committer *c, struct round *r)
             defer(c, p, 0);
             continue;
         }
+        assert(p->lane->loaded && p->batch->count == 0);
         confirms[count] = (struct confirm){p->lane->coupon, p->lane->number, p->lane->tail.seq, false};
         whose[count++] = p;
     }
@@ -804,8 +833,10 @@ static void run_round(struct committer *c, struct round *r)
             decide_work(c, &r->work[i]);
     confirm_unchanged(c, r);
     append_decided(c, r);
-    for (size_t i = 0; i < r->count; i++)
+    for (size_t i = 0; i < r->count; i++) {
+        assert(r->work[i].state == WORK_DONE || r->work[i].state == WORK_DEFERRED); /* no request is forgotten */
         count_redo(c, r->work[i].lane);
+    }
     users_fit(c, r);
     report_memory(c);
     arena_reset(&r->arena);
@@ -876,6 +907,7 @@ static int64_t idle_ms(const struct committer *c)
         if (left < ms)
             ms = left < 0 ? 0 : left;
     }
+    assert(ms >= 0 && ms <= CHORES_EVERY_MS);
     return ms;
 }
 
@@ -1003,6 +1035,7 @@ struct committer *committer_start(const struct engine_config *config, struct sto
 {
     struct committer *c = checked(calloc(1, sizeof *c));
 
+    assert(config->committers > 0 && config->batch_max > 0 && config->queue_max > 0 && config->redo_max > 0 && lanes_max > 0);
     c->config = *config;
     c->engine = engine;
     c->multilane = multilane;
@@ -1022,6 +1055,7 @@ struct committer *committer_start(const struct engine_config *config, struct sto
 
 void committer_submit(struct committer *c, struct op *op)
 {
+    assert(op->kind < OP_KIND_COUNT && op->coupon && op->arena && op->done);
     pthread_mutex_lock(&c->lock);
     op_list_add(&c->queue, op);
     if (atomic_fetch_add(&c->waiting, 1) + 1 >= c->awaited && c->sleeping)
@@ -1036,6 +1070,7 @@ int committer_waiting(const struct committer *c)
 
 void committer_stop(struct committer *c, int patience_ms)
 {
+    assert(patience_ms >= 0);
     pthread_mutex_lock(&c->lock);
     c->stop = true;
     c->give_up = mono_add_ms(mono_now(), patience_ms);

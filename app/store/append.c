@@ -4,6 +4,7 @@
  * How      one unordered insert; a batch whose seq is taken is read with majority, so ours or theirs is final. What the reply leaves open
  *          is UNKNOWN, never guessed
  */
+#include <assert.h>
 #include <string.h>
 #include <time.h>
 
@@ -140,6 +141,7 @@ static size_t append_some(struct session *session, struct append *appends, size_
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
     while (sent < count && documents.len < COMMAND_BYTES_MAX) {
         bson_append_document_begin(&documents, array_key(sent, buffer), -1, &doc);
+        assert(appends[sent].batch->count > 0);
         codec_batch_put(&doc, appends[sent].batch, &session->term_key);
         bson_append_document_end(&documents, &doc);
         appends[sent++].result = APPEND_UNKNOWN;
@@ -149,6 +151,7 @@ static size_t append_some(struct session *session, struct append *appends, size_
     AUTO_BSON reply;
     if (session_run(session, &command, &reply))
         classify(session, appends, sent, &reply);
+    assert(sent > 0 && sent <= count); /* a document is smaller than a command */
     return sent;
 }
 
@@ -162,8 +165,10 @@ enum store_status ledger_append(struct store *s, struct append *appends, size_t 
         return STORE_FAILED;
     for (size_t done = 0; done < count;)
         done += append_some(session_of(s), appends + done, count - done);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        assert(appends[i].result <= APPEND_THEIRS);
         if (appends[i].result == APPEND_UNKNOWN)
             status = STORE_FAILED;
+    }
     return status;
 }

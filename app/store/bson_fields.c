@@ -149,38 +149,46 @@ bool get_array(const bson_iter_t *it, bson_t *array)
     return bson_init_static(array, bytes, len);
 }
 
-#define FIND(doc, name, get, value)                                                                                    \
-    bson_iter_t it;                                                                                                    \
-    return bson_iter_init_find(&it, doc, name) && get(&it, value)
-
 bool find_int(const bson_t *doc, const char *name, int64_t *value)
 {
-    FIND(doc, name, get_int, value);
+    bson_iter_t it;
+
+    return bson_iter_init_find(&it, doc, name) && get_int(&it, value);
 }
 
 bool find_exact(const bson_t *doc, const char *name, int64_t *value)
 {
-    FIND(doc, name, get_exact, value);
+    bson_iter_t it;
+
+    return bson_iter_init_find(&it, doc, name) && get_exact(&it, value);
 }
 
 bool find_time(const bson_t *doc, const char *name, int64_t *utc_ms)
 {
-    FIND(doc, name, get_time, utc_ms);
+    bson_iter_t it;
+
+    return bson_iter_init_find(&it, doc, name) && get_time(&it, utc_ms);
 }
 
 bool find_text(const bson_t *doc, const char *name, const char **text)
 {
-    FIND(doc, name, get_text, text);
+    bson_iter_t it;
+
+    return bson_iter_init_find(&it, doc, name) && get_text(&it, text);
 }
 
 bool find_document(const bson_t *doc, const char *name, bson_t *document)
 {
-    FIND(doc, name, get_document, document);
+    bson_iter_t it;
+
+    return bson_iter_init_find(&it, doc, name) && get_document(&it, document);
 }
 
 bool find_array(const bson_t *doc, const char *name, bson_t *array)
 {
-    FIND(doc, name, get_array, array);
+    bson_iter_t it;
+
+    return bson_iter_init_find(&it, doc, name) && get_array(&it, array);
 }
 
 static bool read_u32(const bson_iter_t *it, uint32_t *value)

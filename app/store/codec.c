@@ -136,6 +136,7 @@ static void put_entries(bson_t *doc, const struct batch *b)
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
+        assert(e->kind < ENTRY_KIND_COUNT);
         bson_append_document_begin(&array, array_key(i, buffer), -1, &entry);
         bson_append_utf8(&entry, "k", 1, entry_kind_name(e->kind), -1);
         bson_fields_write(&entry, ROWS(entry_rows), entry_members[e->kind], e);
@@ -228,6 +229,7 @@ void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *
 {
     bson_t sub;
 
+    assert(b->head.seq > 0 && b->lane >= 0 && b->lane < COUPON_LANES_MAX);
     codec_ledger_id(doc, "_id", b->coupon, b->lane, b->head.seq);
     bson_append_utf8(doc, "batch", 5, b->id, -1);
     bson_append_date_time(doc, "at", 2, b->head.at_ms);
@@ -295,9 +297,11 @@ static bool get_entries(const bson_t *doc, struct batch *b)
         return false;
     b->capacity = array_count(&array);
     b->entries = arena_array(&b->arena, b->capacity ? b->capacity : 1, sizeof *b->entries);
-    while (bson_iter_next(&it))
+    while (bson_iter_next(&it)) {
+        assert(b->count < b->capacity);
         if (!get_document(&it, &entry) || !get_entry(&entry, b->coupon, &b->entries[b->count++], &b->arena))
             return false;
+    }
     return it.err_off == 0;
 }
 
@@ -524,6 +528,7 @@ static bool get_uses(const bson_t *view, struct arena *a, struct checkpoint *c)
     for (; bson_iter_next(&it); uses->count++) {
         struct code_use *use = &uses->rows[uses->count];
 
+        assert(uses->count < uses->capacity);
         *use = (struct code_use){.used = 0};
         if (!get_document(&it, &row) || !bson_fields_read(&row, ROWS(use_rows), 0, use, a) ||
             (uses->count && strcmp(use[-1].code, use->code) >= 0))
@@ -604,6 +609,7 @@ void codec_bucket_put(bson_t *view, const struct bucket *k)
 {
     int64_t due_ms = bucket_due(k);
 
+    assert(k->b >= 0);
     bson_fields_write(view, ROWS(bucket_rows), 0, k);
     put_int(view, "free", bucket_free_count(k));
     if (due_ms)
@@ -692,6 +698,7 @@ static void code_name(const char *code, char name[CODE_NAME_SIZE])
 {
     static const char hex[] = "0123456789ABCDEF";
 
+    assert(strlen(code) <= CODE_MAX);
     for (; *code; code++) {
         if (!strchr(".$%", *code)) {
             *name++ = *code;

@@ -1293,6 +1293,31 @@ static void a_discount_is_adjusted_in_place(void **state)
     lane_close();
 }
 
+/* who[] is not hashed, so its shares may be anything. */
+static void shares_that_do_not_add_up_are_not_divided(void **state)
+{
+    static const char *const damaged[] = {"33", "33,66", "", ",", "100,", "nothing", "-400,500", "33,67,x", "99999999999999999999,1",
+                                          "9223372036854775807,9223372036854775807,102"};
+    struct order_line lines[] = {{"A1", NULL, 300, 1}, {"B2", NULL, 600, 1}};
+    struct order two = {"o1", COUPON_NULL, "EUR", lines, 2};
+
+    (void)state;
+    discounts(100);
+    lane_open();
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        struct redemption r;
+
+        two.id = arena_printf(&arena, "o%zu", i);
+        post(ana, SLOT_REDEEMED, arena_printf(&arena, "t%zu", i), &two, NULL, -1, CPN_OK);
+        r = out.redemption;
+        assert_string_equal(r.price.shares, "33,67");
+        ana->redemptions[ana->count - 1].price.shares = damaged[i];
+        adjust_to(ana, &r, arena_printf(&arena, "a%zu", i), 90, NULL, CPN_OK);
+        assert_int_equal(out.redemption.price.discount_minor, 90);
+        assert_null(out.redemption.price.shares);
+    }
+}
+
 static void only_what_is_redeemed_is_adjusted(void **state)
 {
     struct redemption base, held;
@@ -1593,6 +1618,7 @@ int main(void)
         TEST(the_money_may_come_back_and_the_use_not),
         TEST(the_shares_of_the_lines_stand_like_the_price),
         TEST(a_discount_is_adjusted_in_place),
+        TEST(shares_that_do_not_add_up_are_not_divided),
         TEST(only_what_is_redeemed_is_adjusted),
         TEST(a_hold_without_numbers_is_priced_by_those_that_come),
         TEST(a_lapsed_hold_frees_its_budget_for_the_next),
