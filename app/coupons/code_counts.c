@@ -6,19 +6,26 @@
 
 #include "base/checked.h"
 
-static struct code_count *row_of(struct code_counts *to, const char *code)
+static int by_name(const struct code_count *row, const char *code, const char *currency)
+{
+    int order = strcmp(row->code, code);
+
+    return order ? order : strcmp(row->currency, currency);
+}
+
+static struct code_count *row_of(struct code_counts *to, const char *code, const char *currency)
 {
     size_t low = 0, high = to->count;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (strcmp(to->rows[middle].code, code) < 0)
+        if (by_name(&to->rows[middle], code, currency) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low < to->count && strcmp(to->rows[low].code, code) == 0)
+    if (low < to->count && by_name(&to->rows[low], code, currency) == 0)
         return &to->rows[low];
     if (to->count == to->capacity) {
         to->capacity = to->capacity ? to->capacity * 2 : 4;
@@ -27,19 +34,24 @@ static struct code_count *row_of(struct code_counts *to, const char *code)
     memmove(to->rows + low + 1, to->rows + low, (to->count++ - low) * sizeof *to->rows);
     to->rows[low] = (struct code_count){.counts = {0}};
     memcpy(to->rows[low].code, code, strlen(code) + 1);
+    memcpy(to->rows[low].currency, currency, strlen(currency) + 1);
     return &to->rows[low];
 }
 
-void code_counts_add(struct code_counts *to, const char *code, const struct report_counts *more)
+void code_counts_add(struct code_counts *to, const char *code, const char *currency, const struct report_counts *more)
 {
-    if (strlen(code) <= CODE_MAX)
-        report_counts_add(&row_of(to, code)->counts, more);
+    if (strlen(code) > CODE_MAX)
+        code = "";
+    if (!currency_valid(currency))
+        currency = "";
+    if (*code || *currency)
+        report_counts_add(&row_of(to, code, currency)->counts, more);
 }
 
 void code_counts_merge(struct code_counts *to, const struct code_counts *more)
 {
     for (size_t i = 0; i < more->count; i++)
-        code_counts_add(to, more->rows[i].code, &more->rows[i].counts);
+        code_counts_add(to, more->rows[i].code, more->rows[i].currency, &more->rows[i].counts);
 }
 
 void code_counts_fold(struct code_counts *to, const struct batch *b)
@@ -47,11 +59,12 @@ void code_counts_fold(struct code_counts *to, const struct batch *b)
     static const struct report_counts none;
 
     for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
         struct report_counts one = none;
 
-        fold_report_entry(&one, &b->entries[i]);
-        if (b->entries[i].shared && memcmp(&one, &none, sizeof none) != 0)
-            code_counts_add(to, b->entries[i].shared, &one);
+        fold_report_entry(&one, e);
+        if (memcmp(&one, &none, sizeof none) != 0)
+            code_counts_add(to, e->shared ? e->shared : "", e->currency ? e->currency : "", &one);
     }
 }
 
@@ -71,13 +84,13 @@ const struct code_counts *code_counts_in(struct arena *a, const struct code_coun
     return copy;
 }
 
-const char *code_counts_difference(const struct code_counts *a, const struct code_counts *b)
+const struct code_count *code_counts_difference(const struct code_counts *a, const struct code_counts *b)
 {
     for (size_t i = 0; i < a->count || i < b->count; i++) {
         const struct code_count *x = i < a->count ? &a->rows[i] : NULL, *y = i < b->count ? &b->rows[i] : NULL;
 
-        if (!x || !y || strcmp(x->code, y->code) != 0 || memcmp(&x->counts, &y->counts, sizeof x->counts) != 0)
-            return x ? x->code : y->code;
+        if (!x || !y || by_name(x, y->code, y->currency) != 0 || memcmp(&x->counts, &y->counts, sizeof x->counts) != 0)
+            return x ? x : y;
     }
     return NULL;
 }

@@ -186,5 +186,6 @@ bool coupon_user_valid(const char *text);
 
 /* True if text has the form of a currency code (ISO 4217): three capital letters. */
 bool currency_valid(const char *text);
+#define CURRENCY_LEN 3
 
 #endif

@@ -829,7 +829,11 @@ static bool adjusted_price(struct decision *d, const struct redemption *r, const
         price->discount_minor = s->discount_minor;
     } else if (s->order->id && !is_order(r, s->order)) {
         refuse_field(out, CPN_BAD_REQUEST, "/order/id", "must be that of the redemption's order, or absent");
-    } else if (!order_refuses(d, s->order, price, out)) {
+    } else if (order_refuses(d, s->order, price, out)) {
+        return false;
+    } else if (r->price.currency && (!price->currency || strcmp(price->currency, r->price.currency) != 0)) {
+        refuse_field(out, CPN_BAD_REQUEST, "/order/currency", "must be that of the redemption's order");
+    } else {
         budget_refuses(d, price->discount_minor - r->price.discount_minor, out);
     }
     return out->result == CPN_OK;

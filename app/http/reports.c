@@ -176,8 +176,7 @@ static bool read_coupon(struct request *r, struct report *p)
     p->ids[0] = r->coupon;
     p->id_count = 1;
     p->coupons = arena_alloc(&r->arena, sizeof *p->coupons);
-    *p->coupons = (struct report_coupon){.id = r->coupon, .ended = c->state == COUPON_ENDED, .lanes = c->lanes,
-                                         .currency = c->discount.currency ? c->discount.currency : ""};
+    *p->coupons = (struct report_coupon){.id = r->coupon, .ended = c->state == COUPON_ENDED, .lanes = c->lanes};
     p->coupon_count = 1;
     return true;
 }
@@ -298,8 +297,7 @@ static bool too_many_rows(struct request *r, const struct report *p, size_t grou
 static bool read_sums(struct request *r, struct report *p)
 {
     const struct report_query q = {.ids = p->ids, .count = p->id_count, .grouped = p->grouped, .by_code = p->by_code,
-                                   .starts = p->starts, .columns = p->columns, .cells_max = ROWS_MAX, .coupons = p->coupons,
-                                   .coupon_count = p->coupon_count};
+                                   .starts = p->starts, .columns = p->columns, .cells_max = ROWS_MAX};
 
     if (mongo_report(r->session, &q, &p->sums) != STORE_OK)
         return busy(r);
@@ -515,18 +513,14 @@ static int by_currency(const void *a, const void *b)
     return strcmp(((const struct money *)a)->currency, ((const struct money *)b)->currency);
 }
 
-static int by_id(const void *key, const void *coupon)
+static size_t name_len(const struct report_group *g)
 {
-    return strcmp(key, ((const struct report_coupon *)coupon)->id);
+    return strcspn(g->name, REPORT_BY);
 }
 
-static const char *currency_of(const struct report *p, const struct report_group *g)
+static const char *currency_of(const struct report_group *g)
 {
-    const struct report_coupon *c = p->grouped ? bsearch(g->name, p->coupons, p->coupon_count, sizeof *c, by_id) : NULL;
-
-    if (p->by_code)
-        return strstr(g->name, REPORT_BY) + strlen(REPORT_BY);
-    return !p->grouped ? g->name : c ? c->currency : "";
+    return g->name + name_len(g) + strlen(REPORT_BY);
 }
 
 static bool has_money(const struct report *p, const struct report_group *g)
@@ -546,7 +540,7 @@ static void find_currencies(struct rows *w)
     w->money = arena_array(&w->request->arena, p->sums.count + 1, sizeof *w->money);
     for (size_t i = 0; i < p->sums.count; i++)
         if (has_money(p, &p->sums.groups[i]))
-            w->money[count++] = (struct money){.currency = currency_of(p, &p->sums.groups[i])};
+            w->money[count++] = (struct money){.currency = currency_of(&p->sums.groups[i])};
     qsort(w->money, count, sizeof *w->money, by_currency);
     for (size_t i = 0; i < count; i++)
         if (i == 0 || strcmp(w->money[i].currency, w->money[i - 1].currency) != 0)
@@ -556,7 +550,7 @@ static void find_currencies(struct rows *w)
 /* Add a group's money to the row. */
 static void add_money(struct rows *w, const struct report_group *g, size_t column)
 {
-    const struct money key = {.currency = currency_of(w->report, g)};
+    const struct money key = {.currency = currency_of(g)};
     struct money *m = bsearch(&key, w->money, w->currencies, sizeof key, by_currency);
 
     if (!m)
@@ -666,37 +660,48 @@ static void write_sum(struct rows *w, const char *name, const struct report_grou
     }
 }
 
+/* Write the rows of the groups from i on that differ only in currency; returns the index of the next one. */
+static size_t write_name_at(struct rows *w, size_t i)
+{
+    const struct report_sums *sums = &w->report->sums;
+    const struct report_group *g = &sums->groups[i];
+    size_t end = i + 1, len = name_len(g);
+
+    while (end < sums->count && strncmp(sums->groups[end].name, g->name, len + 1) == 0)
+        end++;
+    write_sum(w, arena_printf(&w->request->arena, "%.*s", (int)len, g->name), g, end - i);
+    return end;
+}
+
+static int compare_name(const char *name, const struct report_group *g)
+{
+    int order = strncmp(name, g->name, name_len(g));
+
+    return order ? order : (int)strlen(name) - (int)name_len(g);
+}
+
 /* Merge the coupons and those with totals: both ascend. */
 static void write_groups(struct rows *w)
 {
     const struct report *p = w->report;
-    size_t c = 0;
+    size_t i = 0;
 
-    for (size_t i = 0; i <= p->sums.count && !w->gone; i++) {
-        const struct report_group *g = i < p->sums.count ? &p->sums.groups[i] : NULL;
-        int order = 0;
-
-        while (c < p->coupon_count && (order = g ? strcmp(p->coupons[c].id, g->name) : -1) < 0 && !w->gone) {
-            if (!p->coupons[c].deleted)
-                write_sum(w, p->coupons[c].id, NULL, 0);
-            c++;
-        }
-        if (c < p->coupon_count && order == 0)
-            c++;
-        if (g)
-            write_sum(w, g->name, g, 1);
+    for (size_t c = 0; c < p->coupon_count && !w->gone; c++) {
+        while (i < p->sums.count && compare_name(p->coupons[c].id, &p->sums.groups[i]) > 0 && !w->gone)
+            i = write_name_at(w, i);
+        if (i < p->sums.count && compare_name(p->coupons[c].id, &p->sums.groups[i]) == 0)
+            i = write_name_at(w, i);
+        else if (!p->coupons[c].deleted)
+            write_sum(w, p->coupons[c].id, NULL, 0);
     }
-}
-
-static size_t code_len(const struct report_group *g)
-{
-    return strcspn(g->name, REPORT_BY);
+    while (i < p->sums.count && !w->gone)
+        i = write_name_at(w, i);
 }
 
 static bool has_row(const struct report *p, const char *code)
 {
     for (size_t i = 0; i < p->sums.count; i++)
-        if (code_len(&p->sums.groups[i]) == strlen(code) && strncmp(p->sums.groups[i].name, code, strlen(code)) == 0)
+        if (compare_name(code, &p->sums.groups[i]) == 0)
             return true;
     return false;
 }
@@ -707,14 +712,8 @@ static void write_codes(struct rows *w)
     const struct report *p = w->report;
     const struct coupon *c = p->several ? NULL : w->request->op.coupon_now;
 
-    for (size_t i = 0, end; i < p->sums.count && !w->gone; i = end) {
-        const struct report_group *g = &p->sums.groups[i];
-        size_t len = code_len(g);
-
-        for (end = i + 1; end < p->sums.count && strncmp(p->sums.groups[end].name, g->name, len + 1) == 0;)
-            end++;
-        write_sum(w, arena_printf(&w->request->arena, "%.*s", (int)len, g->name), g, end - i);
-    }
+    for (size_t i = 0; i < p->sums.count && !w->gone;)
+        i = write_name_at(w, i);
     for (size_t i = 0; c && i < c->codes.shared.count && !w->gone; i++)
         if (!has_row(p, c->codes.shared.items[i]))
             write_sum(w, c->codes.shared.items[i], NULL, 0);

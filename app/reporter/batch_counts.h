@@ -29,7 +29,7 @@ struct batch_counts {
     int64_t lane, seq, at_ms;
     uint64_t arrived; /* 0: unknown */
     struct report_counts counts;
-    struct code_counts codes; /* of each shared code */
+    struct code_counts codes; /* of each shared code and currency */
     int64_t replenish_until; /* it requests slots until this many exist; 0: it does not */
     int64_t wished;          /* slots requested with a new coupon, by a job; 0: none */
     char job[ID_SHORT_LEN + 1], by[KEY_ID_LEN + 1]; /* the job's id, and the id of the API key that asked, or "" */

@@ -712,13 +712,12 @@ static void code_name(const char *code, char name[CODE_NAME_SIZE])
 }
 
 /* False: it is no such name. */
-static bool code_of_name(const char *name, char code[CODE_MAX + 1])
+static bool code_of_name(const char *name, size_t len, char code[CODE_MAX + 1])
 {
     char again[CODE_NAME_SIZE];
-    const char *at = name;
     size_t used = 0;
 
-    for (; *at; used++) {
+    for (const char *at = name; at < name + len; used++) {
         char digits[3] = "";
 
         if (used == CODE_MAX)
@@ -733,19 +732,38 @@ static bool code_of_name(const char *name, char code[CODE_MAX + 1])
     }
     code[used] = '\0';
     code_name(code, again);
-    return strcmp(name, again) == 0;
+    return strlen(again) == len && memcmp(name, again, len) == 0;
+}
+
+#define ROW_NAME_SIZE (CODE_NAME_SIZE + 1 + CURRENCY_LEN)
+
+static void row_name(const struct code_count *row, char name[ROW_NAME_SIZE])
+{
+    code_name(row->code, name);
+    strcat(strcat(name, "|"), row->currency);
+}
+
+/* False: it is no such name. */
+static bool row_of_name(const char *name, struct code_count *row)
+{
+    const char *currency = strrchr(name, '|');
+
+    if (!currency || (currency[1] && !currency_valid(currency + 1)) || !code_of_name(name, (size_t)(currency - name), row->code))
+        return false;
+    memcpy(row->currency, currency + 1, strlen(currency + 1) + 1);
+    return row->code[0] || row->currency[0];
 }
 
 void codec_by_code_put(bson_t *doc, const struct code_counts *by, bool always)
 {
-    char name[CODE_NAME_SIZE];
+    char name[ROW_NAME_SIZE];
     bson_t rows, row;
 
     if (!by->count && !always)
         return;
     bson_append_document_begin(doc, "by", 2, &rows);
     for (size_t i = 0; i < by->count; i++) {
-        code_name(by->rows[i].code, name);
+        row_name(&by->rows[i], name);
         bson_append_document_begin(&rows, name, -1, &row);
         bson_fields_write(&row, report_members, report_members_count, 0, &by->rows[i].counts);
         bson_append_document_end(&rows, &row);
@@ -755,10 +773,10 @@ void codec_by_code_put(bson_t *doc, const struct code_counts *by, bool always)
 
 void codec_by_code_inc(bson_t *doc, const struct code_counts *by)
 {
-    char name[CODE_NAME_SIZE], path[CODE_NAME_SIZE + 32];
+    char name[ROW_NAME_SIZE], path[ROW_NAME_SIZE + 32];
 
     for (size_t i = 0; i < by->count; i++) {
-        code_name(by->rows[i].code, name);
+        row_name(&by->rows[i], name);
 #define INC(member)                                                                                                   \
     snprintf(path, sizeof path, "by.%s." #member, name);                                                              \
     BSON_APPEND_INT64(doc, path, by->rows[i].counts.member);
@@ -777,13 +795,12 @@ bool codec_by_code_get(const bson_t *doc, struct code_counts *by)
     if (!find_document(doc, "by", &rows) || !bson_iter_init(&it, &rows))
         return false;
     while (bson_iter_next(&it)) {
-        struct report_counts counts;
-        char code[CODE_MAX + 1];
+        struct code_count read = {.counts = {0}};
 
-        if (!code_of_name(bson_iter_key(&it), code) || !get_document(&it, &row) ||
-            !bson_fields_read(&row, report_members, report_members_count, 0, &counts, NULL))
+        if (!row_of_name(bson_iter_key(&it), &read) || !get_document(&it, &row) ||
+            !bson_fields_read(&row, report_members, report_members_count, 0, &read.counts, NULL))
             return false;
-        code_counts_add(by, code, &counts);
+        code_counts_add(by, read.code, read.currency, &read.counts);
     }
     return it.err_off == 0;
 }

@@ -99,8 +99,8 @@ struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq
 /* The members of struct report_counts in a document of totals. */
 extern const struct bson_field report_members[];
 extern const size_t report_members_count;
-/* A totals row's member `by`: the counts of each shared code, under names in which . $ and % are written as %2E and so on; if there are
- * any, unless always. Increments are written as paths. */
+/* A totals row's member `by`: the counts of each shared code and currency, under CODE|CURRENCY, where . $ and % of the code are written as
+ * %2E and so on; if there are any, unless always. Increments are written as paths. */
 void codec_by_code_put(bson_t *doc, const struct code_counts *by, bool always);
 void codec_by_code_inc(bson_t *doc, const struct code_counts *by);
 /* Add those of a row. False: unreadable. */

@@ -381,7 +381,7 @@ struct totals_write {
     int64_t quarter_ms;        /* start of the quarter hour */
     int64_t first_seq, last_seq; /* consecutive batches, all in that quarter hour */
     struct report_counts *counts;
-    const struct code_counts *by; /* of each shared code; NULL: there are none */
+    const struct code_counts *by; /* of each shared code and currency; NULL: there are none */
     /* out */
     bool applied;     /* otherwise: unreadable, or the stored totals already hold some of them */
     int64_t held_seq; /* the seq up to which they do */
@@ -422,7 +422,6 @@ struct report_coupon {
     bool deleted, ended; /* its state */
     int64_t lanes;
     int64_t seq; /* of lane 0's batch that set the definition */
-    const char *currency; /* "": it names none */
 };
 /* Those of ids that ever existed, or all (count 0) whose ids begin with prefix (NULL: any), ascending by id. */
 enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, const char *prefix, struct arena *a,
@@ -449,18 +448,16 @@ enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t fro
 struct report_query {
     const char *const *ids; /* ascending */
     size_t count;           /* 0: all coupons */
-    bool grouped;           /* a row of sums per coupon that has any; otherwise one per currency, which is in place of the coupon */
-    bool by_code;           /* instead: one per shared code and currency: CODE, REPORT_BY, CURRENCY. Without a code, CODE is empty */
-    const struct report_coupon *coupons; /* ascending by id, where not grouped; of others the currency is "" */
-    size_t coupon_count;
+    bool grouped;           /* by coupon */
+    bool by_code;           /* by shared code */
     const int64_t *starts;  /* of the columns, ascending; starts[columns] is the end of the last one */
     size_t columns;
     size_t cells_max;
 };
-#define REPORT_BY "\x01"
-#define REPORT_NAME_SIZE (COUPON_ID_MAX + sizeof REPORT_BY + 3)
+#define REPORT_BY "\x01" /* below all that codes and ids have */
+#define REPORT_NAME_SIZE (COUPON_ID_MAX + sizeof REPORT_BY + CURRENCY_LEN)
 struct report_group {
-    char name[REPORT_NAME_SIZE];    /* the coupon, the currency, or the code and its currency */
+    char name[REPORT_NAME_SIZE];    /* coupon, code or nothing; REPORT_BY; currency. Codes and currencies may be empty */
     struct report_counts *counts;   /* of each column */
     struct refusal_counts *refused; /* likewise; NULL: none */
 };

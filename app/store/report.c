@@ -47,8 +47,8 @@ static bool coupon_row(const bson_t *doc, void *context)
 {
     struct coupon_list *list = context;
     struct report_coupon c = {.created_ms = 0};
-    const char *state = NULL, *currency = NULL;
-    bson_t view, def, discount;
+    const char *state = NULL;
+    bson_t view, def;
 
     if (!find_text(doc, "_id", &c.id) || !find_time(doc, "created", &c.created_ms) || !find_document(doc, "view", &view) ||
         !find_int(&view, "seq", &c.seq)) {
@@ -60,9 +60,6 @@ static bool coupon_row(const bson_t *doc, void *context)
     c.ended = !c.deleted && strcmp(state, "ended") == 0;
     if (c.deleted || !find_int(&def, "lanes", &c.lanes))
         c.lanes = 1;
-    if (!c.deleted && find_document(&def, "discount", &discount))
-        find_text(&discount, "currency", &currency);
-    c.currency = currency ? arena_strdup(list->arena, currency) : "";
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof c);
     list->items[list->count++] = c;
     return true;
@@ -71,8 +68,7 @@ static bool coupon_row(const bson_t *doc, void *context)
 enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, const char *prefix, struct arena *a,
                                        struct report_coupon **coupons, size_t *coupon_count)
 {
-    static const char *const fields[] = {"created", "view.seq", "view.def.state", "view.def.lanes",
-                                       "view.def.discount.currency"}, *const by_id[] = {"_id"};
+    static const char *const fields[] = {"created", "view.seq", "view.def.state", "view.def.lanes"}, *const by_id[] = {"_id"};
     struct coupon_list list = {.arena = a, .named = count > 0};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);

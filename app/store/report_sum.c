@@ -23,7 +23,7 @@
 
 #define TRIMMED_GROUPS 100 /* with more, free memory goes back to the system */
 
-/* The sums of one coupon, of one currency, or of one code and currency, of the columns that the slice touches. */
+/* The sums of one group, of the columns that the slice touches. */
 struct sum {
     char name[REPORT_NAME_SIZE];
     UT_hash_handle hh;
@@ -71,20 +71,11 @@ static size_t column_at(struct slice *s, int64_t at_ms)
     return s->column - s->first;
 }
 
-static int compare_id(const void *key, const void *coupon)
+/* The name of the group that the coupon's takings with this code and currency are summed in. */
+static const char *group_of(const struct report_query *q, const char *coupon, const char *code, const char *currency,
+                            char name[REPORT_NAME_SIZE])
 {
-    return strcmp(key, ((const struct report_coupon *)coupon)->id);
-}
-
-/* The group that the coupon's takings with this code are summed in. */
-static const char *group_of(const struct report_query *q, const char *coupon, const char *code, char name[REPORT_NAME_SIZE])
-{
-    const struct report_coupon *c;
-
-    if (q->grouped)
-        return coupon;
-    c = q->coupon_count ? bsearch(coupon, q->coupons, q->coupon_count, sizeof *c, compare_id) : NULL;
-    snprintf(name, REPORT_NAME_SIZE, "%s%s%s", q->by_code ? code : "", q->by_code ? REPORT_BY : "", c ? c->currency : "");
+    snprintf(name, REPORT_NAME_SIZE, "%s" REPORT_BY "%s", q->grouped ? coupon : q->by_code ? code : "", currency);
     return name;
 }
 
@@ -114,53 +105,46 @@ static void note_latest(struct report_latest *latest, struct report_latest other
         *latest = other;
 }
 
-/* Add to the sums of each code, and the rest to those of none. */
-static bool add_by_code(struct slice *s, const bson_t *doc, const struct totals_doc *t)
+static void add(struct slice *s, const struct totals_doc *t, const char *code, const char *currency, const struct report_counts *counts)
 {
+    char name[REPORT_NAME_SIZE];
+    struct sum *sum = sum_of(s, group_of(s->query, t->coupon, code, currency, name));
+
+    if (sum)
+        report_counts_add(&sum->counts[column_at(s, t->quarter_ms)], counts);
+}
+
+/* Add to the sums of each code and currency, and the rest to those of none. */
+static bool add_all(struct slice *s, const bson_t *doc, const struct totals_doc *t)
+{
+    static const struct report_counts none;
     struct report_counts rest = t->counts;
     struct code_counts by = {.rows = NULL};
     bool good = codec_by_code_get(doc, &by);
-    char name[REPORT_NAME_SIZE];
-    struct sum *sum;
 
     for (size_t i = 0; i < by.count && good; i++) {
-        sum = sum_of(s, group_of(s->query, t->coupon, by.rows[i].code, name));
-        if (sum)
-            report_counts_add(&sum->counts[column_at(s, t->quarter_ms)], &by.rows[i].counts);
+        add(s, t, by.rows[i].code, by.rows[i].currency, &by.rows[i].counts);
 #define LESS(member) rest.member -= by.rows[i].counts.member;
         REPORT_COUNTS_FIELDS(LESS)
 #undef LESS
     }
     code_counts_release(&by);
-    if (!good || memcmp(&rest, &(struct report_counts){0}, sizeof rest) == 0)
-        return good;
-    sum = sum_of(s, group_of(s->query, t->coupon, "", name));
-    if (sum)
-        report_counts_add(&sum->counts[column_at(s, t->quarter_ms)], &rest);
-    return true;
+    if (good && memcmp(&rest, &none, sizeof rest) != 0)
+        add(s, t, "", "", &rest);
+    return good;
 }
 
 static bool totals_row(const bson_t *doc, void *context)
 {
     struct slice *s = context;
-    const struct report_query *q = s->query;
-    char name[REPORT_NAME_SIZE];
     struct totals_doc t;
-    struct sum *sum;
 
     if (!totals_doc_read(doc, &t) || t.lane < 0 || t.lane >= COUPON_LANES_MAX)
         return false;
     if (s->too_many)
         return true;
-    if (q->by_code) {
-        if (!add_by_code(s, doc, &t))
-            return false;
-    } else {
-        sum = sum_of(s, group_of(q, t.coupon, "", name));
-        if (!sum)
-            return true;
-        report_counts_add(&sum->counts[column_at(s, t.quarter_ms)], &t.counts);
-    }
+    if (!add_all(s, doc, &t))
+        return false;
     note_latest(&s->latest[t.lane], (struct report_latest){t.seq, t.quarter_ms});
     return true;
 }
@@ -176,7 +160,7 @@ static bool refusals_row(const bson_t *doc, void *context)
         log_unreadable("refusals", doc);
         return true;
     }
-    sum = s->too_many ? NULL : sum_of(s, group_of(s->query, row.coupon, "", name));
+    sum = s->too_many ? NULL : sum_of(s, group_of(s->query, row.coupon, "", "", name));
     if (!sum)
         return true;
     if (!sum->refused)

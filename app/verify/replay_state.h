@@ -63,7 +63,7 @@ struct totals_state {
     int64_t quarter_ms;      /* the current one; -1: none yet */
     int64_t needed, last;    /* its last seq with something to count: up to the mark; of all */
     struct report_counts sum, sum_needed, sum_row; /* all; up to needed; up to the row's seq */
-    struct code_counts by, by_needed, by_row;      /* the same for each shared code */
+    struct code_counts by, by_needed, by_row;      /* the same for each shared code and currency */
     bool compared, differs;
     struct totals_repair *repairs, **repairs_end;
 };

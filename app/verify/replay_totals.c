@@ -153,7 +153,7 @@ static void compare_row(struct replay *r, const struct totals_row *row)
     static const struct code_counts no_codes;
     struct totals_state *t = &r->totals;
     char where[WHERE_SIZE];
-    const char *code = code_counts_difference(&t->by, row->by ? row->by : &no_codes);
+    const struct code_count *differs = code_counts_difference(&t->by, row->by ? row->by : &no_codes);
     struct place place = {r, "totals", where, false};
 
     t->compared = true;
@@ -161,8 +161,8 @@ static void compare_row(struct replay *r, const struct totals_row *row)
     code_counts_copy(&t->by_row, &t->by);
     quarter_place(where, t->quarter_ms);
     compare_counts(&t->sum, row->counts, replay_differ, &place);
-    if (code)
-        replay_differ(&place, "by", "what the ledger says of each code", code);
+    if (differs)
+        replay_differ(&place, "by", "what the ledger says of each code and currency", differs->code[0] ? differs->code : differs->currency);
     t->differs = place.differed;
 }
 

@@ -334,3 +334,13 @@ def test_only_what_is_redeemed_is_adjusted(stack, storefront):
     for state in ("issued", "reserved"):
         adjust(storefront, storefront.take(coupon, "u", state=state).ok(201), f"a-{state}", discount_minor=1).problem("invalid_transition")
     adjust(storefront, {"coupon": coupon, "id": "3-9"}, "a", discount_minor=1).problem("redemption_not_found")
+
+
+def test_an_adjustment_keeps_the_currency(stack, storefront):
+    coupon = stack.coupon(slots=1, discount={"kind": "percent", "percent_bp": 1000})
+    taken = storefront.take(coupon, "u", order={"id": "o", "amount_minor": 100, "currency": "EUR"}).ok(201)
+    for other in ({"currency": "USD"}, {}):
+        adjust(storefront, taken, "a-1", order={"id": "o", "amount_minor": 50, **other}).problem("bad_request", at="/order/currency")
+    told = adjust(storefront, taken, "a-1", order={"id": "o", "amount_minor": 50, "currency": "EUR"}).ok()
+    assert told["discount_minor"] == 5, told
+    stack.verify(coupon)

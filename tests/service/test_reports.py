@@ -269,37 +269,44 @@ def test_several_coupons_are_added_up_or_told_apart(stack, reporting, seeded):
 
 
 def test_money_is_told_by_currency(stack, storefront, reporting):
-    """Euros and yen are never added up; what a coupon of any currency gave has none of its own."""
-    def sell(discount, currency, amounts):
+    """Euros and yen are never added up, nor what one coupon of any currency gave; orders need not name one."""
+    def sell(discount, currencies, amounts):
         coupon = stack.coupon(slots=len(amounts), cap={"total": len(amounts), "per_user": 9}, discount=discount)
-        taken = [storefront.take(coupon, "u", order={"amount_minor": n, "currency": currency}).ok(201) for n in amounts]
+        taken = [storefront.take(coupon, "u", order={"amount_minor": n, "currency": c} if c else {"amount_minor": n}).ok(201)
+                 for n, c in zip(amounts, itertools.cycle(currencies))]
         storefront.post(f"/coupons/{coupon}/redemptions/{taken[0]['id']}/reverse").expect(200)
         return coupon
 
-    euros = sell({**DISCOUNT, "currency": "EUR"}, "EUR", [1000, 2000, 4000])
-    yen = sell({"kind": "percent", "percent_bp": 1000, "currency": "JPY"}, "JPY", [50, 300])
-    any_money = sell({"kind": "percent", "percent_bp": 1000}, "USD", [10, 70])
+    euros = sell({**DISCOUNT, "currency": "EUR"}, ["EUR"], [1000, 2000, 4000])
+    yen = sell({"kind": "percent", "percent_bp": 1000, "currency": "JPY"}, ["JPY"], [50, 300])
+    any_money = sell({"kind": "percent", "percent_bp": 1000}, ["USD", "GBP"], [10, 90, 70])
+    unnamed = sell({"kind": "percent", "percent_bp": 1000}, [None], [10, 40])
     none = stack.coupon(slots=1)
     storefront.take(none, "u").expect(201)
     money = {euros: [{"currency": "EUR", "discount_minor": 500, "order_minor": 6000}],
              yen: [{"currency": "JPY", "discount_minor": 30, "order_minor": 300}],
-             any_money: [{"currency": None, "discount_minor": 7, "order_minor": 70}], none: []}
+             any_money: [{"currency": "GBP", "discount_minor": 9, "order_minor": 90}, {"currency": "USD", "discount_minor": 7, "order_minor": 70}],
+             unnamed: [{"currency": None, "discount_minor": 4, "order_minor": 40}], none: []}
+
+    def sum_of(of):
+        return None if len(of) > 1 else of[0]["discount_minor"] if of else 0
+
     for coupon, want in money.items():
         row = caught_up(stack, coupon, "period=total")["items"][0]
-        assert (row["money"], row["discount_minor"]) == (want, want[0]["discount_minor"] if want else 0), row
+        assert (row["money"], row["discount_minor"]) == (want, sum_of(want)), row
     await_names(reporting, list(money))
     at = f"/coupons/-/reports?period=total&coupon={','.join(money)}"
     [row] = told = reporting.get(at).ok()["items"]
-    assert row["redeemed"] == 8 and row["reversed"] == 3 and row["discount_minor"] is None, row
+    assert row["redeemed"] == 11 and row["reversed"] == 4 and row["discount_minor"] is None, row
     assert sorted(row["money"], key=str) == sorted((m for of in money.values() for m in of), key=str)
     by_coupon = reporting.get(at + "&group=coupon").ok()["items"]
     assert {r["coupon"]: (r["money"], r["discount_minor"]) for r in by_coupon} == \
-        {c: (m, m[0]["discount_minor"] if m else 0) for c, m in money.items()}
+        {c: (m, sum_of(m)) for c, m in money.items()}
     for more, rows in (("", told), ("&group=coupon", by_coupon)):
         reply = reporting.get(at + more, headers={"Accept": "text/csv"}).expect(200)
         assert list(csv.DictReader(io.StringIO(reply.body.decode()))) == as_csv(rows)
     table = stack.couponctl("report", *money, "--period", "total").stdout.splitlines()
-    assert "7 + 500 EUR + 30 JPY" in table[1], table
+    assert "4 + 500 EUR + 9 GBP + 30 JPY + 7 USD" in table[1], table
     stack.verify(*money)
 
 

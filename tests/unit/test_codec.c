@@ -397,9 +397,13 @@ static void counts_of_codes_come_back_whatever_is_in_the_codes(void **state)
 
     (void)state;
     for (int64_t i = 0; i < 5; i++)
-        code_counts_add(&by, codes[i], &(struct report_counts){.redeemed = i + 1, .discount_minor = -i});
+        code_counts_add(&by, codes[i], i == 2 ? "EUR" : "", &(struct report_counts){.redeemed = i + 1, .discount_minor = -i});
+    code_counts_add(&by, "A|USD", "", &(struct report_counts){.redeemed = 6});
+    code_counts_add(&by, "", "USD", &(struct report_counts){.redeemed = 7});
+    code_counts_add(&by, "", "dollars", &(struct report_counts){.redeemed = 8}); /* neither a code nor a currency */
+    assert_int_equal(by.count, 7);
     codec_by_code_put(&doc, &by, false);
-    assert_true(find_document(&doc, "by", &rows) && bson_has_field(&rows, "SUMMER10"));
+    assert_true(find_document(&doc, "by", &rows) && bson_has_field(&rows, "SUMMER10|") && bson_has_field(&rows, "|USD"));
     assert_true(codec_by_code_get(&doc, &back));
     assert_null(code_counts_difference(&by, &back));
     assert_true(codec_by_code_get(&doc, &back)); /* added */

@@ -94,6 +94,7 @@ static void fold_totals(const struct batch *b)
 {
     int64_t quarter_ms = b->head.at_ms - b->head.at_ms % QUARTER_MS;
     struct report_counts counts = {0}, nothing = {0};
+    struct code_counts by = {.rows = NULL};
     struct totals_row *row;
 
     fold_report(&counts, b);
@@ -106,7 +107,12 @@ static void fold_totals(const struct batch *b)
     }
     row = &w.rows[w.row_count - 1];
     fold_report(row->counts, b);
+    if (row->by)
+        code_counts_merge(&by, row->by);
+    code_counts_fold(&by, b);
+    row->by = by.count ? code_counts_in(&w.arena, &by) : NULL;
     row->seq = b->head.seq;
+    code_counts_release(&by);
 }
 
 static void append(struct decision *d)

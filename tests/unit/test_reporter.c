@@ -47,7 +47,7 @@ static void counts_of_codes_are_merged_and_trimmed_with_the_run(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        code_counts_add(&t[i].codes, i == 1 ? "BEA" : "ANNA", &t[i].counts);
+        code_counts_add(&t[i].codes, i == 1 ? "BEA" : "ANNA", "EUR", &t[i].counts);
     assert_int_equal(runs_build(t, 3, runs), 1);
     w = run_write(&runs[0]);
     assert_int_equal(w.by->count, 2);
