@@ -141,7 +141,6 @@ static size_t append_some(struct session *session, struct append *appends, size_
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
     while (sent < count && documents.len < COMMAND_BYTES_MAX) {
         bson_append_document_begin(&documents, array_key(sent, buffer), -1, &doc);
-        assert(appends[sent].batch->count > 0);
         codec_batch_put(&doc, appends[sent].batch, &session->term_key);
         bson_append_document_end(&documents, &doc);
         appends[sent++].result = APPEND_UNKNOWN;

@@ -75,6 +75,13 @@ static enum store_status watched_write_parts(struct store *s, struct part_write 
     return atomic_load(&t.parts_fail) ? STORE_FAILED : t.plain->write_parts(s, parts, count, when);
 }
 
+/* As of now: a read that sees what was before finds its checkpoint missing, and it is written again. */
+static enum store_status fresh_checkpoints(struct store *s, struct checkpoint_read *reads, size_t count)
+{
+    t.plain->saw(s, (struct store_time){UINT32_MAX, 0});
+    return t.plain->checkpoints(s, reads, count);
+}
+
 static struct store *open_watched(struct store_source *source)
 {
     struct store *session = t.sources[1]->open(t.sources[1]);
@@ -91,6 +98,7 @@ static void watch(void)
     t.ops.ledger = watched_ledger;
     t.ops.ledgers = watched_ledgers;
     t.ops.append = watched_append;
+    t.ops.checkpoints = fresh_checkpoints;
     t.ops.write_parts = watched_write_parts;
     t.watched.open = open_watched;
 }
@@ -309,6 +317,7 @@ static void a_hold_is_left_to_who_went_on_with_the_lane(void **state)
     create(CAP_EXACT);
     generate(100);
     take_as(1, "ann", SLOT_RESERVED, HOLD_S);
+    catch_up(1); /* else its checkpoint may find the other's, and the lane is left at once */
     tick(0, 200);
     looks = atomic_load(&t.looks);
     read = atomic_load(&t.read);
