@@ -24,7 +24,7 @@ BETWEEN = re.compile("|".join([
     r"contains no codes", r"has no column named code", r"does not import codes", r"has no codes",
     r"slots have no codes", r"needs codes.source shared", r"must have (?:only one of )?discount_minor (?:or|and) order", r"must have at least 1 item",r"slots come with its codes", r"has no slots",
     r"must be 1 for a coupon with codes", r"integer does not fit into 64 bits", r"an integer beyond 2\^53",
-    r"must be an absolute URL", r"must begin with https://", r"must not contain a (?:user|fragment|zone)", r"has an invalid host",
+    r"cannot be combined with lanes above 1", r"must be an absolute URL", r"must begin with https://", r"must not contain a (?:user|fragment|zone)", r"has an invalid host",
     r"is not a public address", r"There are already 100 webhooks",
 ]))
 

@@ -97,7 +97,7 @@ def test_each_code_is_used_as_often_as_its_cap_allows_and_no_more(stack, storefr
     problem = storefront.take(coupon, "late", code="SUMMER10").problem("code_taken")
     assert problem["retry"] is False
     assert {item["coupon"]: item["problem"] for item in resolve(storefront, "SUMMER10")}[coupon] == "code_taken"
-    assert {code: row["redeemed"] for code, row in by_code(stack, coupon).items()} == {"ANNA10": 3, "SUMMER10": 3}
+    assert {code: row["redeemed"] for code, row in by_code(stack, coupon).items() if code} == {"ANNA10": 3, "SUMMER10": 3}
     stack.verify(coupon)
 
 
