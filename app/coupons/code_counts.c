@@ -62,6 +62,8 @@ void code_counts_fold(struct code_counts *to, const struct batch *b)
         const struct entry *e = &b->entries[i];
         struct report_counts one = none;
 
+        if (!e->shared && !e->currency)
+            continue;
         fold_report_entry(&one, e);
         if (memcmp(&one, &none, sizeof none) != 0)
             code_counts_add(to, e->shared ? e->shared : "", e->currency ? e->currency : "", &one);

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/ids.h"
+#include "coupons/coupon.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 #include "ctl/save.h"
@@ -112,7 +113,7 @@ static json_object *adjustment(const struct ctl *c)
     if (!discount == !file) {
         ctl_complain("redemptions adjust needs either --discount or --order; see --help");
     } else if (discount) {
-        if (!ctl_number("--discount", discount, 0, INT64_C(9007199254740991), &minor))
+        if (!ctl_number("--discount", discount, 0, MONEY_MAX, &minor))
             return NULL;
         body = json_object_new_object();
         json_object_object_add(body, "discount_minor", json_object_new_int64(minor));

@@ -105,8 +105,7 @@ static enum store_status find_some(struct session *session, struct look_up *item
         hash_index_add(&table.index, look_hash(items[i].coupon, items[i].code), i);
     status = session_read(session, &command, look_row, &table);
     hash_index_free(&table.index);
-    status = settle_reads(status, &items->status, sizeof *items, count);
-    return status;
+    return settle_reads(status, &items->status, sizeof *items, count);
 }
 
 enum store_status codes_find(struct session *session, struct look_up *items, size_t count)

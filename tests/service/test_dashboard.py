@@ -28,15 +28,11 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'>${alert(3)}{
 @pytest.fixture(scope="module")
 def board(stack):
     """A copy of its own: it begins without coupons."""
-    s = Stack(beside=stack)
-    try:
-        yield s.start()
+    with Stack(beside=stack) as s:
+        yield s
         made = [c["_id"] for c in s.database.coupons.find({}, {"_id": 1}) if not c["_id"].startswith("many-")]
         for first in range(0, len(made), VERIFIED_AT_ONCE):
             s.verify(*made[first:first + VERIFIED_AT_ONCE])
-    finally:
-        s.stop()
-        s.remove()
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,10 @@ sources = (f"127.7.{i // 250}.{i % 250 + 1}" for i in itertools.count())
 
 @pytest.fixture(scope="module")
 def guarded(stack):
-    s = Stack(SETTINGS + f"[guesses]\nper_user = {PER_USER}\nper_address = {PER_ADDRESS}\nkeys_per_address = {KEYS}\n", beside=stack)
-    try:
-        yield s.start()
+    settings = SETTINGS + f"[guesses]\nper_user = {PER_USER}\nper_address = {PER_ADDRESS}\nkeys_per_address = {KEYS}\n"
+    with Stack(settings, beside=stack) as s:
+        yield s
         s.verify()
-    finally:
-        s.stop()
-        s.remove()
 
 
 @pytest.fixture(scope="module")

@@ -196,11 +196,8 @@ def guarded(stack):
     """A copy in which guesses and requests are counted."""
     s = Stack(SETTINGS + "[guesses]\nper_user = 5\nper_address = 10\nkeys_per_address = 20\n", beside=stack)
     s.environment["COUPONS_RATE_KEYLESS"] = "20"
-    try:
-        yield s.start()
-    finally:
-        s.stop()
-        s.remove()
+    with s:
+        yield s
 
 
 def test_guesses_are_owed_by_the_address_alone(guarded):

@@ -22,11 +22,8 @@ ADDRESS = 400
 def limited(stack):
     s = Stack(beside=stack)
     s.environment.update(COUPONS_RATE=str(RATE), COUPONS_RATE_KEYLESS="20", COUPONS_RATE_ADDRESS=str(ADDRESS))
-    try:
-        yield s.start()
-    finally:
-        s.stop()
-        s.remove()
+    with s:
+        yield s
 
 
 def flood(stack, role, count):

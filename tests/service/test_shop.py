@@ -31,7 +31,8 @@ def taking(user, order, amount, **code):
     return {"user": user, "order": {"id": order, "amount_minor": amount, "currency": "EUR"}, **code}
 
 
-def buy(name, coupon, taking, attempt, pays=lambda: True):
+def till(pays):
+    # what takes the payments, if `pays` says so; and those that it took
     charged = []
 
     def pay(amount):
@@ -40,6 +41,11 @@ def buy(name, coupon, taking, attempt, pays=lambda: True):
         charged.append(amount)
         return True
 
+    return pay, charged
+
+
+def buy(name, coupon, taking, attempt, pays=lambda: True):
+    pay, charged = till(pays)
     ends[name] = [check_out(coupon, taking, attempt, pay)["state"], sum(charged)]
     return ends[name][0]
 
@@ -56,14 +62,7 @@ def buy_held(name, taking, attempt, pays=lambda: True):
 
 
 def buy_several(name, second_code, user, order, pays=lambda: True):
-    charged = []
-
-    def pay(amount):
-        if not pays():
-            return False
-        charged.append(amount)
-        return True
-
+    pay, charged = till(pays)
     ended = check_out_all([(coupon, None), (second, second_code)], taking(user, order, 4200), 1, pay)
     ends[name] = [" ".join(one["state"] for one in ended), sum(charged)]
 

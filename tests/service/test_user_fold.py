@@ -21,13 +21,10 @@ def quoted(user):
 
 @pytest.fixture(scope="module")
 def folding(stack):
-    s = Stack(SETTINGS + SLOW_DATABASE + f"[users]\nfold = email\n[guesses]\nper_user = {PER_USER}\n", workers=WORKERS, beside=stack)
-    try:
-        yield s.start()
+    settings = SETTINGS + SLOW_DATABASE + f"[users]\nfold = email\n[guesses]\nper_user = {PER_USER}\n"
+    with Stack(settings, workers=WORKERS, beside=stack) as s:
+        yield s
         s.verify()
-    finally:
-        s.stop()
-        s.remove()
 
 
 @pytest.fixture
