@@ -28,6 +28,7 @@ enum {
     LANE_CLOSED = 1, /* only erasures are still decided */
     LANE_REMOVED     /* nothing is: all batches before its last are being removed, or were */
 };
+#define LANE_REMAINS_MS (INT64_C(30) * 24 * 3600 * 1000) /* how long the ids of what was removed are kept */
 
 /* The lane's running totals; each batch has those after it. */
 struct head {

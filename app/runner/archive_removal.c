@@ -5,7 +5,7 @@
  * Order    checkpoints and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to
  *          that; a pause, until earlier readers have answered; then ledger, codes and buckets are removed
  * Cut off  at any point: a repeat, by this job or another, finishes it
- * Rest     what remains is noted before the removal, and deleted after REMAINS_KEPT_MS
+ * Rest     before the removal it asks for another job, which deletes what remains after LANE_REMAINS_MS
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,7 +15,6 @@
 #include "runner/work.h"
 #include "store/hooks.h"
 
-#define REMAINS_KEPT_MS (INT64_C(30) * 24 * 3600 * 1000)
 #define BEHIND_MS 180000 /* longest wait for others to catch up */
 #define LOOK_MS 200
 
@@ -195,13 +194,20 @@ static enum ending leave_all(struct archive *a, bool whole)
     return e;
 }
 
-static enum ending note_remains(struct work *w)
+/* Note the removal in the coupon's document, and ask for the job that deletes what it leaves. */
+static enum ending ask_for_remains(struct work *w)
 {
-    int64_t until_ms = clock_now_ms() + REMAINS_KEPT_MS, pause_ms = 0;
+    char id[ID_SHORT_LEN + 1];
+    const char *key = arena_printf(&w->keep, JOB_KEY_REMAINS "%s", w->job->id);
+    int64_t now_ms = clock_now_ms(), pause_ms = 0;
+    struct job *existing, job = {.id = id, .kind = JOB_CLEANUP, .coupon = w->job->coupon, .key = key, .created_ms = now_ms,
+                                 .not_before_ms = now_ms + LANE_REMAINS_MS};
     enum ending e = ENDING_DONE;
 
-    while (e == ENDING_DONE && mongo_remains_note(w->session, w->job->coupon, until_ms) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Noting what remains");
+    id_random(id, ID_SHORT_LEN);
+    while (e == ENDING_DONE && (mongo_removal_note(w->session, w->job->coupon) != STORE_OK ||
+                                mongo_job_insert(w->session, &job, &w->arena, &existing) == STORE_FAILED))
+        e = work_rest(w, &pause_ms, "Asking for the job that deletes what remains");
     return e;
 }
 
@@ -238,7 +244,7 @@ static enum ending let_leave(struct archive *a)
     if (e == ENDING_DONE)
         e = await_others(a);
     if (e == ENDING_DONE)
-        e = note_remains(a->work);
+        e = ask_for_remains(a->work);
     if (e == ENDING_DONE)
         e = await_readers(a);
     return e == ENDING_DONE ? leave_all(a, false) : e;
@@ -258,13 +264,10 @@ enum ending run_archive(struct work *w)
 enum ending run_remains(struct work *w)
 {
     struct archive a = {.work = w};
-    int64_t pause_ms = 0;
     enum ending e = begin(&a);
 
     if (e == ENDING_DONE && all_are(&a, LANE_REMOVED))
         e = leave_all(&a, true);
-    while (e == ENDING_DONE && mongo_remains_gone(w->session, w->job->coupon) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Noting that nothing remains");
     forget_tails(&a);
     return e;
 }

@@ -106,24 +106,6 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
     return fine;
 }
 
-/* ---- what remains of archived coupons: asked for once a day, until it is gone ---- */
-
-static bool find_remains(struct sweeper *s, int64_t now_ms)
-{
-    struct remains *due = NULL;
-    size_t count = 0;
-    bool fine = true;
-
-    if (mongo_remains_due(s->session, now_ms, SWEEP_MOST, &s->arena, &due, &count) != STORE_OK)
-        return false;
-    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
-        const char *key = arena_printf(&s->arena, JOB_KEY_REMAINS "%" PRId64 "-%" PRId64, due[i].until_ms, now_ms / DAY_MS);
-
-        fine = ask_for_cleanup(s, due[i].coupon, key, now_ms) && fine;
-    }
-    return fine;
-}
-
 static bool clean_chunks(struct sweeper *s, int64_t now_ms)
 {
     return mongo_chunks_clean(s->session, now_ms - DAY_MS, now_ms - MANIFEST_KEPT_MS) == STORE_OK;
@@ -160,7 +142,6 @@ static const struct duty {
     {sweep_due, "due", ROUND_MS},
     {finish_erasures, "erasures", ERASURES_MS},
     {find_over, "over", INT64_C(10) * 1000},
-    {find_remains, "remains", INT64_C(10) * 1000},
     {tell_stocks, "stocks", INT64_C(10) * 1000},
     {clean_chunks, "parts", INT64_C(600) * 1000},
     {clean_refusals, "refusals", INT64_C(600) * 1000},

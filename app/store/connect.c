@@ -75,8 +75,6 @@ static const struct index_row indexes[] = {
     /* active now; over, and not cleaned up */
     {"coupons", "live", "{\"view.live\": 1}", "{\"view.live\": {\"$exists\": true}}", false},
     {"coupons", "cleanup", "{\"cleaned\": 1, \"view.cleanup\": 1}", "{\"view.cleanup\": {\"$exists\": true}}", false},
-    /* archived coupons that left something behind */
-    {"coupons", "remains", "{\"remains\": 1}", "{\"remains\": {\"$exists\": true}}", false},
     /* the free pool, in order and at random */
     {"buckets", "free", "{\"_id.c\": 1, \"view.lane\": 1, \"_id.b\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
     {"buckets", "pick", "{\"_id.c\": 1, \"view.lane\": 1, \"view.pick\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},

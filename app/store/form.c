@@ -32,7 +32,6 @@ const struct form_member form_members[] = {
     {"coupons", "view", FORM_WRITTEN, NONE},
     {"coupons", "created", FORM_REPLAYED, NONE},
     {"coupons", "cleaned", FORM_NOT_DERIVED, "what the sweeper has done"},
-    {"coupons", "remains", FORM_NOT_DERIVED, "when the archive was removed"},
     {"totals", "_id", FORM_REPLAYED, NONE},
     {"totals", "seq", FORM_REPLAYED, NONE},
 #define COUNT(member) {"totals", #member, FORM_REPLAYED, NONE},

@@ -103,7 +103,7 @@ const char *job_state_name(enum job_state s);
 /* Prefixes of the keys of jobs that the service requests itself. No caller's Idempotency-Key can begin like this. */
 #define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
 #define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* when it was due */
-#define JOB_KEY_REMAINS "\x01remains-" /* when they were due, and the day on which this was asked for */
+#define JOB_KEY_REMAINS "\x01remains-"    /* id of the job that removed the rest */
 #define JOB_KEY_WISH "\x01wish"            /* for the slots requested with a new coupon */
 
 struct job {
@@ -270,15 +270,8 @@ struct leaving {
 enum store_status mongo_leave(struct store *s, struct leaving *l);
 /* Only walk the next page; *left grows by the number of documents removed before. */
 enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *left);
-/* Record in the coupon's document until when its remains stay; and that they are gone. */
-enum store_status mongo_remains_note(struct store *s, const char *coupon, int64_t until_ms);
-enum store_status mongo_remains_gone(struct store *s, const char *coupon);
-struct remains {
-    const char *coupon;
-    int64_t until_ms;
-};
-/* Coupons whose remains may go at now_ms, in a. */
-enum store_status mongo_remains_due(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct remains **due, size_t *count);
+/* Record in the coupon's document that it was removed, so that mongo_old_coupons() leaves it out. */
+enum store_status mongo_removal_note(struct store *s, const char *coupon);
 
 /* ---- operators' entries ---- */
 /* A batch's place in a coupon's history: by time, then lane and seq. */

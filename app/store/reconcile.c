@@ -271,8 +271,6 @@ static bool coupon_row(const bson_t *doc, void *context)
         r->out->wrong = arena_strdup(r->arena, form_of_coupon(doc, r->out->definition, r->out->seq, &r->out->changed_ms));
     if (!find_time(doc, "created", &r->out->created_ms))
         r->out->created_ms = -1;
-    if (!find_time(doc, "remains", &r->out->remains_ms))
-        r->out->remains_ms = 0;
     return true;
 }
 

@@ -68,7 +68,6 @@ struct stored_coupon {
     int64_t created_ms; /* -1: none */
     int64_t changed_ms; /* -1: none */
     const char *wrong;
-    int64_t remains_ms; /* until when the _ids of its removed documents stay; 0: there are none */
 };
 enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struct arena *a, struct stored_coupon *out);
 

@@ -183,74 +183,16 @@ enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *
     return status;
 }
 
-/* ---- when the remains go ---- */
-
-enum store_status mongo_remains_note(struct store *s, const char *coupon, int64_t until_ms)
+enum store_status mongo_removal_note(struct store *s, const char *coupon)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", "coupons",
         "updates", "[", "{",
             "q", "{", "_id", BCON_UTF8(coupon), "}",
-            "u", "{", "$set", "{", "remains", BCON_DATE_TIME(until_ms), "cleaned", BCON_UTF8("archived"), "}", "}",
+            "u", "{", "$set", "{", "cleaned", BCON_UTF8("archived"), "}", "}",
         "}", "]");
     /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
-}
-
-enum store_status mongo_remains_gone(struct store *s, const char *coupon)
-{
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "update", "coupons",
-        "updates", "[", "{",
-            "q", "{", "_id", BCON_UTF8(coupon), "}",
-            "u", "{", "$unset", "{", "remains", BCON_INT32(1), "}", "}",
-        "}", "]");
-    /* clang-format on */
-
-    return session_write(session_of(s), command, NULL);
-}
-
-struct due_list {
-    struct remains *items; /* room for `most` */
-    size_t count, most;
-    struct arena *arena;
-};
-
-static bool due_row(const bson_t *doc, void *context)
-{
-    struct due_list *list = context;
-    struct remains due;
-
-    if (list->count == list->most)
-        return false;
-    if (!find_text(doc, "_id", &due.coupon) || !find_time(doc, "remains", &due.until_ms)) {
-        log_unreadable("coupons", doc);
-        return true;
-    }
-    due.coupon = arena_strdup(list->arena, due.coupon);
-    list->items[list->count++] = due;
-    return true;
-}
-
-enum store_status mongo_remains_due(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct remains **due, size_t *count)
-{
-    struct due_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
-    enum store_status status;
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "find", "coupons",
-        "filter", "{", "remains", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
-        "projection", "{", "remains", BCON_INT32(1), "}",
-        "limit", BCON_INT64((int64_t)most),
-        "hint", "remains");
-    /* clang-format on */
-
-    session_read_options(session_of(s), command, 0);
-    status = session_read(session_of(s), command, due_row, &list);
-    *due = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
 }

@@ -231,7 +231,6 @@ static void searches_go_by_their_index(void **state)
         {"lanes", "{\"view.due\":{\"$gt\":{\"$date\":{\"$numberLong\":\"0\"}},\"$lt\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}",
          "{\"view.due\":1}", "due"},
         {"coupons", "{\"cleaned\":null,\"view.cleanup\":{\"$lte\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}", "{}", "cleanup"},
-        {"coupons", "{\"remains\":{\"$lte\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}", "{}", "remains"},
         {"codes", "{\"_id.code\":{\"$in\":[\"a\",\"b\"]},\"_id.c\":{\"$ne\":\"-\"}}", "{}", "code"},
     };
 

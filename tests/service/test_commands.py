@@ -30,7 +30,6 @@ ACROSS = [
     ("ledger", by("erasing", "terms"), "an erasure and an export: those of the user"),
     ("lanes", by("view.due"), "the sweeper: in which lanes something ends"),
     ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),
-    ("coupons", by("remains"), "the sweeper: which archived coupons left something behind for long enough"),
     ("coupons", by("$and"), "lists of coupons, and the wallet's"),
     ("coupons", by(), "a report over all coupons: which there are"),
     ("marks", by(), "a report over all coupons: how far their totals are"),
