@@ -1,8 +1,10 @@
 /*
  * base/hash_index.h -- finds an array's items by the hashes of their keys: an open-addressed table of their indices.
  *
- * Usage   hash_index_init(&x, count); hash_index_add(&x, hash, i) for each; for (size_t at = hash_index_begin(&x, hash), i; (i =
- *         hash_index_item(&x, at)) != HASH_INDEX_END; at++) compare the key of item i: others may have the same hash hash_index_free(&x);
+ * Usage   hash_index_init(&x, count), hash_index_add(&x, hash, i) for each item, at last hash_index_free(&x). To find one:
+ *
+ *             for (size_t at = hash_index_begin(&x, hash), i; (i = hash_index_item(&x, at)) != HASH_INDEX_END; at++)
+ *                 ... compare the key of item i: others may have the same hash
  */
 #ifndef BASE_HASH_INDEX_H
 #define BASE_HASH_INDEX_H

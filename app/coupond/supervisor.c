@@ -44,16 +44,16 @@
 #define SEATS_MAX (METRICS_WORKERS_MAX + OTHERS)
 #define LEAVERS_MAX (4 * SEATS_MAX)
 
-enum role_kind { REPORTER, RUNNER, DELIVERER, WORKER };
+enum process_kind { REPORTER, RUNNER, DELIVERER, WORKER };
 
 /* A seat always has a process: worker 0, worker 1, ..., the reporter, the runner, the deliverer. */
 struct seat {
-    enum role_kind kind;
+    enum process_kind kind;
     int index;              /* the worker's number */
     int slot;               /* in the metrics' memory */
     char name[24];          /* "worker-0": in the log and file names */
     int listen_fd;          /* -1: has none */
-    pid_t pid;              /* died, waits for respawn_at */
+    pid_t pid;              /* 0: it died, and is started again at respawn_at */
     struct mono started;
     struct mono respawn_at;
     int backoff_ms;         /* the wait after the last death */
@@ -184,7 +184,7 @@ static int listen_at(struct seat *s, gid_t group)
 static int make_seats(void)
 {
     static const struct {
-        enum role_kind kind;
+        enum process_kind kind;
         int slot;
         const char *name;
     } others[OTHERS] = {{REPORTER, METRICS_SLOT_REPORTER, "reporter"},

@@ -27,7 +27,7 @@ static const char *const kind_names[ENTRY_KIND_COUNT] = {
 };
 
 const unsigned entry_members[ENTRY_KIND_COUNT] = {
-    [ENTRY_DEFINE] = HAS_DEFINITION | HAS_BY | HAS_JOB | HAS_WISH,
+    [ENTRY_DEFINE] = HAS_DEFINITION | HAS_BY | HAS_JOB | HAS_FIRST_SLOTS,
     [ENTRY_DELETE] = HAS_BY,
     [ENTRY_ARCHIVE] = HAS_BY,
     [ENTRY_GENERATE] = HAS_RANGE | HAS_JOB | HAS_BY,

@@ -172,7 +172,7 @@ enum entry_member {
     HAS_WAS = 2048,     /* was: the state it leaves, issued or reserved; held_minor: the discount that was held */
     HAS_BY = 4096,      /* by: id of the API key of the operator who asked, if any */
     HAS_HELD = 16384,   /* held_minor, held_order_minor: what it replaces */
-    HAS_WISH = 8192     /* count: slots requested with a new coupon, made by the job, else in this batch; key; each if any */
+    HAS_FIRST_SLOTS = 8192 /* count: slots requested with a new coupon, made by the job, else in this batch; key; each if any */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];
 
@@ -232,7 +232,7 @@ static inline bool entry_from_differs(const struct entry *e)
     X(TEXT,           by,                HAS_BY,                "by",             e->by,                 "by",         IF_SET, 19) \
     X(TEXT,           shared,            HAS_SLOT,              "code",           e->shared,             "shared",     IF_SET, 28) \
     X(INT,            count,             HAS_RANGE | HAS_COUNT, "count",          true,                  "count",      ALWAYS, 3)  \
-    X(INT,            count,             HAS_WISH,              "count",          e->count,              "slots",      IF_SET, 20) \
+    X(INT,            count,             HAS_FIRST_SLOTS,       "count",          e->count,              "slots",      IF_SET, 20) \
     X(TEXT,           currency,          0,                     "currency",       e->currency,           "cur",        IF_SET, 23) \
     X(INT,            day,               HAS_TAKING,            "day",            true,                  "day",        ALWAYS, 9)  \
     APART(DEFINITION, definition,        HAS_DEFINITION,        "definition",     true,                  "def")                    \
@@ -246,7 +246,7 @@ static inline bool entry_from_differs(const struct entry *e)
     X(TEXT,           job,               HAS_JOB,               "job",            e->job,                "job",        IF_SET, 17) \
     X(BOOL,           keep_use,          0,                     "keep_use",       e->keep_use,           "keep_use",   IF_SET, 25) \
     X(BYTES,          key,               HAS_KEY,               "key",            true,                  "key",        ALWAYS, 6)  \
-    X(BYTES,          key,               HAS_WISH,              "key",            entry_has_key(e),      "call",       IF_SET, 21) \
+    X(BYTES,          key,               HAS_FIRST_SLOTS,       "key",            entry_has_key(e),      "call",       IF_SET, 21) \
     APART(KIND,       kind,              0,                     "kind",           true,                  "k")                      \
     X(WIDE,           left,              HAS_TAKING,            "left",           true,                  "left",       ALWAYS, 8)  \
     X(INT,            n,                 HAS_SLOT | HAS_RANGE,  "n",              true,                  "n",          ALWAYS, 0)  \

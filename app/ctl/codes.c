@@ -377,12 +377,13 @@ static int work_off_slice(struct ctl *c, const struct list *l, const struct slic
     struct answer a;
     char *id = NULL;
     int code = send_slice(c, l, s, sums->purpose, &a);
+    bool accepted = code == CTL_OK && answer_ok(&a);
 
     if (code != CTL_OK)
         return code;
-    if (answer_ok(&a) && ctl_option(c, OPT_DRY_RUN))
+    if (accepted && ctl_option(c, OPT_DRY_RUN))
         add_dry_run(c, sums, a.json, s);
-    else if (!answer_ok(&a) || !json_text_at(a.json, "/id"))
+    else if (!accepted || !json_text_at(a.json, "/id"))
         code = answer_code(&a);
     else
         id = checked(strdup(json_text_at(a.json, "/id")));

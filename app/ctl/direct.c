@@ -1,6 +1,8 @@
 /* ctl/direct.c -- see direct.h. */
 #include "ctl/direct.h"
 
+#include <unistd.h>
+
 #include "store/reconcile.h"
 
 #define PING_TIMEOUT_MS 5000
@@ -14,8 +16,8 @@ int direct_open(struct ctl *c, struct direct *d)
     if (!config)
         return CTL_USAGE;
     if (!config->mongodb_uri[0]) {
-        ctl_complain("no database is configured: use --mongodb or MONGODB_URI, start the service (scripts/run), or run this as root, who "
-                     "may read the environment of the installed one");
+        ctl_complain("no database is configured: use --mongodb or MONGODB_URI, or start the service (scripts/run)%s",
+                     geteuid() == 0 ? "" : ", or run this as root, who may read the environment of the installed one");
         return CTL_USAGE;
     }
     mongo_name_process("couponctl");

@@ -297,7 +297,7 @@ static void print_keys(const struct api_key *keys, size_t count)
         table_add(&t, keys[i].limits.rate ? rate : NULL);
         table_add(&t, keys[i].limits.networks);
         table_add(&t, keys[i].limits.origins);
-        table_add(&t, keys[i].label);
+        table_add(&t, keys[i].label && *keys[i].label ? keys[i].label : NULL);
     }
     table_print(&t, stdout);
     table_release(&t);

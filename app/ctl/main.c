@@ -470,7 +470,7 @@ static int explain_group(const char *group, const char *verb)
         ctl_complain(verb ? "%s has no command \"%s\"" : "%s needs a command", group, verb);
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].group, group) == 0)
-            fprintf(out, "  couponctl %s %s %s\n", group, commands[i].verb, commands[i].words);
+            fprintf(out, "  couponctl %s %s%s%s\n", group, commands[i].verb, *commands[i].words ? " " : "", commands[i].words);
     return asked ? CTL_OK : CTL_USAGE;
 }
 

@@ -182,7 +182,7 @@ int ctl_report(struct ctl *c)
         print_table(json_at(a.json, "/items"), &q);
         print_refusals(json_at(a.json, "/items"));
         if (json_text_at(a.json, "/as_of/at"))
-            printf("as of %s (%" PRId64 " ms ago)\n", json_text_at(a.json, "/as_of/at"), json_int_at(a.json, "/as_of/lag_ms"));
+            printf("complete up to %s\n", json_text_at(a.json, "/as_of/at"));
     }
     answer_release(&a);
     return code;

@@ -131,7 +131,7 @@ int ctl_webhooks_test(struct ctl *c)
                 tell_test);
 }
 
-static void tell_wish(struct ctl *c, const struct answer *a)
+static void tell_redelivery(struct ctl *c, const struct answer *a)
 {
     (void)c;
     printf("%s will be sent again\n", json_text_at(a->json, "/event"));
@@ -142,5 +142,5 @@ int ctl_webhooks_redeliver(struct ctl *c)
     return client_tell(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/deliveries/%s/redeliver",
                                                                    c->args.words[0], c->args.words[1])},
-                tell_wish);
+                tell_redelivery);
 }

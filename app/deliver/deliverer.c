@@ -64,7 +64,7 @@ static void pass_over(struct deliverer *d, const char *coupon)
 /* ---- recording what was done ---- */
 
 /* Record that a requested post is done. */
-static bool note_wish(struct deliverer *d, const struct delivery *made)
+static bool note_requested(struct deliverer *d, const struct delivery *made)
 {
     if (made->again_of)
         return mongo_delivery_made(d->session, made->again_of) != STORE_FAILED;
@@ -84,7 +84,7 @@ static bool note_attempts(struct deliverer *d)
     good = mongo_deliveries_insert(d->session, rows, count) == STORE_OK;
     free(rows);
     DL_FOREACH_SAFE(d->ended, p, next) {
-        if (!good || !note_wish(d, &p->delivery))
+        if (!good || !note_requested(d, &p->delivery))
             return false;
         DL_DELETE(d->ended, p);
         d->ended_count--;

@@ -284,7 +284,7 @@ static void write_head(struct json *j, const struct item *item, const char *labe
     json_key_string(j, "redemption", has & HAS_SLOT ? redemption_id_text(e->n, e->g, item->lane, id) : NULL);
     json_key_int_or_null(j, "slot", has & HAS_RANGE, e->n);
     json_key_string(j, "currency", e->kind == ENTRY_ADJUST ? e->currency : NULL);
-    json_key_int_or_null(j, "count", has & (HAS_RANGE | HAS_COUNT) || (has & HAS_WISH && e->count), e->count);
+    json_key_int_or_null(j, "count", has & (HAS_RANGE | HAS_COUNT) || (has & HAS_FIRST_SLOTS && e->count), e->count);
 }
 
 /* False: the database did not answer. */

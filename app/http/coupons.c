@@ -138,7 +138,7 @@ static bool job_is_done_in_time(struct request *r, const char *id)
 static enum handled reply_created(struct request *r, const struct coupon *c, int64_t slots, const char *job, const char *by,
                                   bool replayed)
 {
-    if (job && mongo_job_of_wish(r->session, c->id, job, slots, by) != STORE_OK)
+    if (job && mongo_job_for_first_slots(r->session, c->id, job, slots, by) != STORE_OK)
         return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
     if (job && slots <= CODES_AWAITED && job_is_done_in_time(r, job))
         job = NULL;

@@ -18,7 +18,7 @@ void batch_counts_of(struct batch_counts *t, const struct batch *b)
         else if (e->kind == ENTRY_DEFINE || e->kind == ENTRY_DELETE)
             t->leads = b->lanes > 1 && b->lane == 0;
         if (e->kind == ENTRY_DEFINE && e->job && strlen(e->job) < sizeof t->job) {
-            t->wished = e->count;
+            t->first_slots = e->count;
             memcpy(t->job, e->job, strlen(e->job) + 1);
             snprintf(t->by, sizeof t->by, "%s", e->by ? e->by : "");
         }

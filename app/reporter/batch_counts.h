@@ -31,7 +31,7 @@ struct batch_counts {
     struct report_counts counts;
     struct code_counts codes; /* of each shared code and currency */
     int64_t replenish_until; /* it requests slots until this many exist; 0: it does not */
-    int64_t wished;          /* slots requested with a new coupon, by a job; 0: none */
+    int64_t first_slots;     /* slots requested with a new coupon, by a job; 0: none */
     char job[ID_SHORT_LEN + 1], by[KEY_ID_LEN + 1]; /* the job's id, and the id of the API key that asked, or "" */
     bool leads; /* the coupon's other lanes have a new definition to follow */
     bool unread; /* the batch cannot be read: it adds nothing, nor does any later one until it can */

@@ -301,7 +301,7 @@ static bool fulfil(struct reporter *r, const struct batch_counts *t)
     int64_t pause_ms = 0;
 
     while (s == STORE_FAILED && !stop_asked(&r->stop)) {
-        s = mongo_job_of_wish(r->session, t->coupon, t->job, t->wished, *t->by ? t->by : NULL);
+        s = mongo_job_for_first_slots(r->session, t->coupon, t->job, t->first_slots, *t->by ? t->by : NULL);
         if (s == STORE_FAILED)
             stop_back_off(&r->stop, &pause_ms);
     }
@@ -314,7 +314,7 @@ static bool ask_for_slots(struct reporter *r, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct batch_counts *t = &r->batches[i];
 
-        if ((t->of && t->wished && !fulfil(r, t)) || (t->of && t->replenish_until && !replenish(r, t)))
+        if ((t->of && t->first_slots && !fulfil(r, t)) || (t->of && t->replenish_until && !replenish(r, t)))
             return false;
     }
     return true;

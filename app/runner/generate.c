@@ -163,7 +163,7 @@ static enum ending await_first_slots(struct work *w)
     e = work_between_steps(w);
     if (e != ENDING_DONE)
         return e;
-    s = mongo_job_by_key(w->session, w->job->coupon, JOB_KEY_WISH, &w->arena, &first);
+    s = mongo_job_by_key(w->session, w->job->coupon, JOB_KEY_FIRST_SLOTS, &w->arena, &first);
     if (s == STORE_NOT_FOUND)
         return ENDING_DONE;
     return s == STORE_OK && first->state != JOB_QUEUED && first->state != JOB_RUNNING ? ENDING_DONE : ENDING_POSTPONED;

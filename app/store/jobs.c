@@ -160,9 +160,9 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
                : STORE_FAILED;
 }
 
-enum store_status mongo_job_of_wish(struct store *s, const char *coupon, const char *id, int64_t count, const char *by)
+enum store_status mongo_job_for_first_slots(struct store *s, const char *coupon, const char *id, int64_t count, const char *by)
 {
-    struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = count, .key = JOB_KEY_WISH, .by = by,
+    struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = count, .key = JOB_KEY_FIRST_SLOTS, .by = by,
                       .created_ms = clock_now_ms()}, *existing;
     struct arena a;
     enum store_status status;

@@ -104,7 +104,7 @@ const char *job_state_name(enum job_state s);
 #define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
 #define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* when it was due */
 #define JOB_KEY_REMAINS "\x01remains-"    /* id of the job that removed the rest */
-#define JOB_KEY_WISH "\x01wish"            /* for the slots requested with a new coupon */
+#define JOB_KEY_FIRST_SLOTS "\x01first-slots" /* for the slots requested with a new coupon */
 
 struct job {
     const char *id;
@@ -131,7 +131,7 @@ struct job {
  * job with that key; without one, with that id. */
 enum store_status mongo_job_insert(struct store *s, const struct job *job, struct arena *a, struct job **existing);
 /* Insert the job that generates the slots requested with a new coupon, with id, count and by as in its ledger; OK also if it exists. */
-enum store_status mongo_job_of_wish(struct store *s, const char *coupon, const char *id, int64_t count, const char *by);
+enum store_status mongo_job_for_first_slots(struct store *s, const char *coupon, const char *id, int64_t count, const char *by);
 /* The coupon's job with this key; STORE_NOT_FOUND. */
 enum store_status mongo_job_by_key(struct store *s, const char *coupon, const char *key, struct arena *a, struct job **job);
 enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job);

@@ -497,9 +497,9 @@ void check_definition(struct replay *r, const struct batch *b)
 /* ---- slots requested with a new coupon ---- */
 
 /* They are made in the batch that defines it, unless by a job; and slots not made by a job are made nowhere else. */
-void check_wish(struct replay *r, const struct batch *b)
+void check_first_slots(struct replay *r, const struct batch *b)
 {
-    int64_t wished = 0, made = 0;
+    int64_t first_slots = 0, made = 0;
     char where[WHERE_SIZE];
 
     for (r->at = 0; r->at < (int64_t)b->count; r->at++) {
@@ -509,7 +509,7 @@ void check_wish(struct replay *r, const struct batch *b)
             made += e->count;
         if (e->kind != ENTRY_DEFINE || !e->count)
             continue;
-        wished += e->job ? 0 : e->count;
+        first_slots += e->job ? 0 : e->count;
         if (e->definition->version != 1 || r->part.lane > 0)
             entry_drift(r, b, "count", "none: it is no new coupon", "some");
         if (!policy_of(e->definition)->slots || e->definition->codes.source == CODES_IMPORTED)
@@ -517,8 +517,8 @@ void check_wish(struct replay *r, const struct batch *b)
         most(r, b, "count", e->definition->cap.total, e->count);
     }
     snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
-    if (wished != made)
-        replay_drift_int(r, "ledger", where, "slots made with the coupon", wished, made);
+    if (first_slots != made)
+        replay_drift_int(r, "ledger", where, "slots made with the coupon", first_slots, made);
 }
 
 /* ---- turns at making codes ---- */

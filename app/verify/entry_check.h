@@ -23,6 +23,6 @@ void check_lane(struct replay *r, const struct batch *b, const struct entry *e);
 /* Check the whole batch; r->head is that before it, r->definition that after it. */
 void check_events(struct replay *r, const struct batch *b);
 void check_definition(struct replay *r, const struct batch *b);
-void check_wish(struct replay *r, const struct batch *b);
+void check_first_slots(struct replay *r, const struct batch *b);
 
 #endif

@@ -279,7 +279,7 @@ static void replay_entries(struct replay *r, const struct batch *b, bool follows
     }
     if (follows) {
         check_definition(r, b);
-        check_wish(r, b);
+        check_first_slots(r, b);
         check_events(r, b);
     }
 }

@@ -239,7 +239,7 @@ static void finish(void)
         {.kind = REWRITE_COUPON, .coupon = coupon_id, .definition = lane.coupon, .seq = lane.defined_seq,
          .created_ms = lane.made_ms, .changed_ms = lane.made_ms},
         {.kind = REWRITE_CHECKPOINT, .coupon = coupon_id, .checkpoint = &checkpoint},
-        {.kind = REWRITE_MARK, .coupon = coupon_id, .seq = lane.tail.seq},
+        {.kind = REWRITE_MARK, .coupon = coupon_id, .seq = lane.tail.seq, .at_ms = lane.tail.at_ms},
     };
     size_t done = 0;
 

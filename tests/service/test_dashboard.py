@@ -1099,7 +1099,7 @@ def test_a_webhook_is_made_tested_changed_and_deleted(board, page, signed_in):
         page.sees("Delivered: the receiver answered 200", css=page.panel("Webhook"))
         page.sees("webhook.test", "succeeded", css=page.panel("Latest deliveries"))
         assert_signed(receiver.events[0], secret)
-        wait_until("the wish to be over", lambda: not board.database.webhooks.find_one({"test": {"$exists": True}}))  # else it is the same
+        wait_until("the request to be over", lambda: not board.database.webhooks.find_one({"test": {"$exists": True}}))  # else it is the same
         receiver.answer = lambda event: 500
         page.click("Send a test event")
         page.sees("Not delivered: the receiver answered 500", css=page.panel("Webhook"))

@@ -70,10 +70,10 @@ def test_jobs_and_what_they_make_name_who_asked_for_them(stack):
     importer.post(f"/coupons/{coupon}/codes/WHO-2/retire").expect(200)
     kinds = by_kind(stack, coupon)
     assert kinds["generate"] == kinds["retire"] == kinds["due"] == {importer.id}, kinds
-    wished = maker.post("/coupons", {"title": "w", "cap": {"total": 2000}, "codes": {"source": "generated"}, "generate": True}).ok(201)
-    assert stack.job_at(f"/coupons/-/jobs/{wished['job']}")["by"] == maker.id
-    assert by_kind(stack, wished["id"])["generate"] == {maker.id}
-    assert [j["by"] for j in maker.get(f"/coupons/-/jobs?coupon={wished['id']}").ok()["items"]] == [maker.id]
+    made = maker.post("/coupons", {"title": "w", "cap": {"total": 2000}, "codes": {"source": "generated"}, "generate": True}).ok(201)
+    assert stack.job_at(f"/coupons/-/jobs/{made['job']}")["by"] == maker.id
+    assert by_kind(stack, made["id"])["generate"] == {maker.id}
+    assert [j["by"] for j in maker.get(f"/coupons/-/jobs?coupon={made['id']}").ok()["items"]] == [maker.id]
 
 
 def test_what_the_service_does_by_itself_names_nobody(stack, storefront):

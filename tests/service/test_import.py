@@ -426,7 +426,8 @@ def test_couponctl_imports_a_file_and_tells_of_every_row(stack, coupon, tmp_path
 def test_couponctl_sends_lists_as_spreadsheets_write_them(stack, coupon, tmp_path):
     name, path, plain = coupon(), tmp_path / "list.csv", tmp_path / "list.txt"
     path.write_bytes("sep=;\r\nNr;Gutschein\r\n1;CTL-1\r\n2;abc\r\n".encode("utf-16"))
-    couponctl(stack, "codes", "import", name, path, status=1)
+    err = couponctl(stack, "codes", "import", name, path, status=1)[1]
+    assert err.count("couponctl: ") == 1, f"the refusal is printed once: {err}"
     out, err = couponctl(stack, "codes", "import", name, path, "--column", "Gutschein", "--dry-run")
     assert "2 rows: 1 imported" in out and "nothing was made" in out and "line 4: invalid: too short" in err, (out, err)
     assert stack.counts(name)["slots"] == 0

@@ -162,7 +162,7 @@ def test_a_refill_that_was_asked_for_while_the_reporter_was_dead_comes_when_it_i
     stack.verify(coupon)
 
 
-def test_an_old_wish_for_slots_is_not_answered_again(beside):
+def test_an_old_request_for_slots_is_not_answered_again(beside):
     """The reporter reads the ledger from its beginning, its jobs being forgotten: nothing is added a second time. Without a watermark
     no erasure begins: that is not for a stack of others."""
     stack = beside()
@@ -183,7 +183,7 @@ def test_an_old_wish_for_slots_is_not_answered_again(beside):
     stack.database["watermarks"].delete_many({})
     stack.kill("reporter")
     storefront.take(coupon, "later").expect(201)
-    job = wait_until("the old wish", lambda: [j for j in jobs_of(stack, coupon) if j["state"] == "done"])
+    job = wait_until("the old request", lambda: [j for j in jobs_of(stack, coupon) if j["state"] == "done"])
     assert [j["done"] for j in job] == [0] or [j["result"] for j in job] == [{"generated": 0}], job
     assert stack.counts(coupon)["slots"] == 15
     stack.verify(coupon)

@@ -672,7 +672,7 @@ def test_couponctl_prints_tables_and_csv(stack, seeded):
     table = lines(coupon, *span)
     assert table[0].split() == ["START", "ISSUED", "RESERVED", "REDEEMED", "CANCELLED", "EXPIRED", "REVERSED", "DISCOUNT", "REFUSED"]
     assert table[1].split() == ["2026-05-01T00:00:00.000+00:00", "0", "0", "100", "0", "0", "0", "-50", "0"]
-    assert table[-1].startswith("as of ") and len(table) == 5
+    assert table[-1].startswith("complete up to ") and len(table) == 5
     assert lines(coupon, *span, "--csv")[1] == "2026-05-01T00:00:00.000+00:00,0,0,100,0,0,0,-50" + ",0" * (1 + len(REFUSALS)) + ",-50,0"
     other = stack.coupon()
     await_names(stack.client("reporting"), [coupon, other])

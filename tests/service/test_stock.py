@@ -289,7 +289,7 @@ def test_where_codes_are_not_made_soon_the_answer_names_their_job(beside):
     stack.verify("waits")
 
 
-def test_a_wish_that_was_met_is_not_met_again(beside):
+def test_a_request_that_was_met_is_not_met_again(beside):
     """The reporter reads the ledger from its beginning, its jobs being forgotten, after slots were retired. Without a watermark no
     erasure begins: that is not for a stack of others."""
     stack = beside()
@@ -306,7 +306,7 @@ def test_a_wish_that_was_met_is_not_met_again(beside):
     stack.database["watermarks"].delete_many({})
     stack.kill("reporter")
     ops.patch(f"/coupons/{coupon}", {"title": "So that it is read"}).expect(200)
-    [job] = wait_until("the old wish", lambda: [j for j in ops.get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"]
+    [job] = wait_until("the old request", lambda: [j for j in ops.get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"]
                                                 if j["state"] == "done"])
     assert job["done"] == 100 and stack.counts(coupon)["slots"] == 60, job
     stack.verify(coupon)

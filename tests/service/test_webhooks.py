@@ -684,12 +684,12 @@ def test_deliveries_tell_what_was_answered_and_can_be_made_again(stack, ops, sto
     assert repeat["redelivery_of"] == listed[2]["id"] and repeat["event"] == listed[2]["event"]
     same = [e for e in receiver.events if e.id == listed[2]["event"]]
     assert len(same) == 2 and same[0].body == same[1].body
-    wait_until("the wish to be over", lambda: deliveries(ops, made)[-1]["redelivery_asked_at"] is None)
+    wait_until("the request to be over", lambda: deliveries(ops, made)[-1]["redelivery_asked_at"] is None)
     storefront.take(coupon, "u9").expect(201)
     wait_for_all(stack, receiver, coupon)
 
 
-def test_a_wish_survives_a_kill_and_reaches_a_disabled_one_too(stack, ops, storefront, receiver, hook):
+def test_a_request_survives_a_kill_and_reaches_a_disabled_one_too(stack, ops, storefront, receiver, hook):
     coupon = stack.coupon(9)
     made = hook(receiver, events=["redemption.batch"], coupons=[coupon])
     storefront.take(coupon, "u").expect(201)
@@ -711,7 +711,7 @@ def test_a_test_event_reaches_whoever_subscribes_to_something_else_and_a_disable
         sent = next(e for e in receiver.events if e.id == event)
         assert_signed(sent, made["secret"])
         assert json.loads(sent.body)["type"] == "webhook.test"
-        wait_until("the wish to be over", lambda: "test" not in stack.database.webhooks.find_one({"_id": made["id"]}))
+        wait_until("the request to be over", lambda: "test" not in stack.database.webhooks.find_one({"_id": made["id"]}))
     again = f"{HOOKS}/{made['id']}/deliveries/{noted['id']}/redeliver"
     ops.post(again).ok(202)
     wait_until("the same once more", lambda: len([e.body for e in receiver.events if e.id == event]) >= 2)
@@ -728,7 +728,7 @@ def test_a_test_that_fails_is_told_and_neither_repeated_nor_held_against_the_web
         stack.signal("deliverer", signal.SIGCONT)
     assert first == second
     wait_until("its note", lambda: [d for d in deliveries(ops, made) if (d["state"], d["status"]) == ("failed", 410)])
-    wait_until("the wish to be over", lambda: "test" not in stack.database.webhooks.find_one({"_id": made["id"]}))
+    wait_until("the request to be over", lambda: "test" not in stack.database.webhooks.find_one({"_id": made["id"]}))
     third = ops.post(f"{HOOKS}/{made['id']}/test").ok(202)
     wait_until("another", lambda: third["event"] in [d["event"] for d in deliveries(ops, made)])
     assert {d["event"] for d in deliveries(ops, made)} == {first["event"], third["event"]}

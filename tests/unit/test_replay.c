@@ -1562,10 +1562,10 @@ static void forget_all(void)
 }
 
 /* A ledger of one batch. */
-static void create_with(int64_t wished, int64_t made)
+static void create_with(int64_t first_slots, int64_t made)
 {
     struct coupon *c = coupon_copy(w.coupon, &w.arena);
-    const struct slot_request request = {.slots = wished};
+    const struct slot_request request = {.slots = first_slots};
     struct outcome out;
 
     forget_all();

@@ -124,10 +124,10 @@ static void a_new_coupon_that_wants_slots_of_a_job_says_so_in_its_counts(void **
     (void)state;
     e->count = 300; /* made in the same batch */
     batch_counts_of(&t, b);
-    assert_int_equal(t.wished, 0);
+    assert_int_equal(t.first_slots, 0);
     e->job = "0123456789abcdef";
     batch_counts_of(&t, b);
-    assert_int_equal(t.wished, 300);
+    assert_int_equal(t.first_slots, 300);
     assert_string_equal(t.job, "0123456789abcdef");
     batch_free(b);
 }
@@ -154,7 +154,7 @@ static void a_definition_that_other_lanes_follow_is_told_of(void **state)
     }
 }
 
-static void the_queue_keeps_order_and_wishes(void **state)
+static void the_queue_keeps_order_and_requests(void **state)
 {
     struct queue in;
     struct batch_counts t, taken[8];
@@ -496,7 +496,7 @@ int main(void)
         cmocka_unit_test(what_is_not_counted_and_what_adds_nothing_makes_no_run),
         cmocka_unit_test(a_run_is_trimmed_to_what_the_totals_do_not_hold),
         cmocka_unit_test(a_batch_that_asks_for_slots_says_so_in_its_counts),
-        cmocka_unit_test(the_queue_keeps_order_and_wishes),
+        cmocka_unit_test(the_queue_keeps_order_and_requests),
         cmocka_unit_test(a_quiet_lane_whose_mark_stands_still_for_three_ages_is_behind),
         cmocka_unit_test(however_young_marks_move_a_lane_is_left_alone_for_a_moment),
         cmocka_unit_test(a_mark_that_moves_is_not_behind),
