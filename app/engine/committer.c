@@ -51,7 +51,7 @@ void hand_off(struct committer *c)
 /* True if the op lacks slots that other lanes may have: they answer it. */
 static bool look_around(struct committer *c, struct op *op)
 {
-    if (!op->outcome.need || op->inner || op->looked)
+    if (!op->outcome.need || op->engine.inner || op->engine.looked)
         return false;
     assert(c->multilane && op->outcome.result != CPN_OK);
     hand_off(c);
@@ -150,7 +150,7 @@ static void enqueue(struct committer *c, struct op *op)
 {
     struct lane *l = find_lane(c, op->coupon, op->lane);
 
-    if (!op->inner && l->queue.count >= (size_t)c->config.queue_max) {
+    if (!op->engine.inner && l->queue.count >= (size_t)c->config.queue_max) {
         answer_unavailable(c, op, CPN_BUSY);
         return;
     }
@@ -313,7 +313,7 @@ void answer_watchers(struct committer *c, struct lane *l)
     struct op *op;
 
     while ((op = op_list_take(&l->watchers))) {
-        if (l->checkpoint.seq < op->until_seq) {
+        if (l->checkpoint.seq < op->engine.until_seq) {
             op_list_add(&kept, op);
             continue;
         }
@@ -498,6 +498,7 @@ static void pick_ops(struct committer *c, struct round *r, struct lane_work *p)
             answer_unavailable(c, op, CPN_BUSY);
             continue;
         }
+        op->engine.work = arena_alloc(&r->arena, sizeof *op->engine.work);
         op_list_add(&p->ops, op);
         r->ops++;
     }
@@ -592,7 +593,7 @@ static void pick(struct committer *c, struct round *r)
 static void watch(struct committer *c, struct lane *l, struct op *op)
 {
     assert(l->loaded && op->outcome.result == CPN_OK);
-    op->until_seq = l->tail.seq;
+    op->engine.until_seq = l->tail.seq;
     op_list_add(&l->watchers, op);
     answer_watchers(c, l);
     if (l->watchers.count)

@@ -50,7 +50,7 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
 
 void engine_answer(struct engine *e, struct op *op)
 {
-    if (e->config.decided && !op->inner)
+    if (e->config.decided && !op->engine.inner)
         e->config.decided(op);
     op->done(op);
 }
@@ -58,7 +58,7 @@ void engine_answer(struct engine *e, struct op *op)
 /* Send op to its lane; to lane 0 if the number of lanes is unknown, because lane 0 knows. */
 static void send_to_lane(struct engine *e, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : multilane_lanes(e->multilane, op->coupon);
+    int64_t lanes = op->kind == OP_CREATE ? op_coupon(op)->definition->lanes : multilane_lanes(e->multilane, op->coupon);
 
     op->lane = 0;
     if (lanes > 1 || op->kind == OP_FOLLOW) {
@@ -77,19 +77,15 @@ enum cpn_result engine_submit(struct engine *e, struct op *op)
         waiting += committer_waiting(e->committers[i]);
     if (waiting >= e->config.requests_max)
         return CPN_BUSY;
-    op->asked_lane = op->lane;
-    op->looked = false;
-    op->sought = false;
-    op->holder = NULL;
-    op->ended = NULL;
-    op->others_due_ms = 0;
+    op->engine = (struct op_engine){.asked_lane = op->lane};
+    memset(&op->out, 0, sizeof op->out);
     send_to_lane(e, op);
     return CPN_OK;
 }
 
 void engine_ask(struct engine *e, struct op *op)
 {
-    op->inner = true;
+    op->engine = (struct op_engine){.inner = true};
     committer_submit(owner(e, op->coupon), op);
 }
 
@@ -165,7 +161,6 @@ enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms)
     arena_free(&a);
     op->arena = NULL;
     op->coupon_now = NULL;
-    op->user_state = NULL;
     return r;
 }
 

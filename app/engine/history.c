@@ -135,7 +135,7 @@ static enum store_status find_maker(struct store *s, struct op *op, int64_t n, u
         return status == STORE_OK ? STORE_FAILED : status; /* the lane has that batch, so this read was stale: ask again */
     e = b->head.seq == -n ? batch_find_origin(b, n, g) : NULL;
     if (e) {
-        op->holder = arena_strdup(op->arena, e->user);
+        op->engine.holder = arena_strdup(op->arena, e->user);
         *old = b->head.at_ms < clock_now_ms() - OLD_MS;
     }
     batch_free(b);
@@ -146,8 +146,8 @@ static enum store_status find_maker(struct store *s, struct op *op, int64_t n, u
 
 static enum store_status look(struct store *s, struct op *op)
 {
-    int64_t n = op->kind == OP_STEP ? op->redemption_step.n : op->n;
-    uint32_t g = op->kind == OP_STEP ? op->redemption_step.g : op->g;
+    int64_t n = op_redemption(op)->n;
+    uint32_t g = op_redemption(op)->g;
     enum store_status status = STORE_OK;
     bool ended = true;
 
@@ -155,9 +155,9 @@ static enum store_status look(struct store *s, struct op *op)
     if (n < 0)
         status = find_maker(s, op, n, g, &ended);
     if (status == STORE_OK && ended)
-        status = rebuild(s, op, n, g, &op->ended);
-    if (op->ended && op->ended->user[0])
-        op->holder = op->ended->user; /* the user's state knows more while it keeps it: every key, the counts after the taking */
+        status = rebuild(s, op, n, g, &op->engine.ended);
+    if (op->engine.ended && op->engine.ended->user[0])
+        op->engine.holder = op->engine.ended->user; /* whose state, while it keeps it, knows more: every key, the counts after the taking */
     return status;
 }
 
@@ -190,7 +190,7 @@ static void *history_main(void *argument)
         if (mono_before(op->deadline, mono_now())) {
             busy(h, op);
         } else if (look(s, op) == STORE_OK) {
-            op->sought = true;
+            op->engine.sought = true;
             engine_reroute(h->engine, op);
         } else {
             nanosleep(&pause, NULL);

@@ -6,6 +6,7 @@
 #ifndef ENGINE_OP_H
 #define ENGINE_OP_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,103 +19,198 @@
 
 struct engine;
 
-enum op_kind {
-    OP_TAKE,        /* user, take -> outcome */
-    OP_CHECK,       /* user, take -> outcome, discount_minor, user_state: only counts, as from user_state_counts(); head */
-    OP_STEP,        /* redemption_step -> outcome, user_state->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
-    OP_CREATE,      /* definition, key, count, job: slots to make with it, by the job if named -> outcome, coupon_now */
-    OP_CHANGE,      /* definition, expected_version, retire -> outcome, coupon_now */
-    OP_DELETE,      /* expected_version, 0: any, else BUSY -> outcome, coupon_now: if OK, the tombstone */
-    OP_ARCHIVE,     /* expected_version -> outcome: if OK, every lane is closed for good */
-    OP_REMOVE,      /* lane, expected_seq -> outcome: if OK, the lane's data may be removed */
-    OP_JOB,         /* job -> job_now (never NULL), head */
-    OP_TURN,        /* job, fence -> outcome, turn */
-    OP_TURN_END,    /* job -> outcome */
-    OP_GENERATE,    /* job, step, count, until, turn -> outcome, made; head */
-    OP_DUE,         /* job, step, count -> outcome, made */
-    OP_RETIRE_ONE,  /* code -> outcome: CODE_NOT_FOUND, or what decide_retire_one() says */
-    OP_ERASE,       /* user -> outcome: BUSY if their slots change */
-    OP_SWEEP,       /* lane -> outcome: what has expired is in the ledger */
-    OP_TICK,        /* lane -> outcome */
-    OP_FOLLOW,      /* -> outcome: every lane has lane 0's definition, or is deleted like it */
-    OP_COUPON,      /* -> coupon_now, head: the definition as of the tail; the totals of all lanes, as of seqs */
-    OP_USER_STATE,  /* user, most -> user_state (never NULL), left_out, coupon_now, head */
-    OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, user_state->user */
-    OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot, code_now */
-    OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
-    OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that exists */
-    OP_CATCH_UP,    /* lane: a checkpoint covers everything in its ledger */
-    /* between lanes, sent by lanes/ */
-    OP_HEAD,        /* lane -> coupon_now, its tombstone if deleted; head */
-    OP_EVENTS,      /* count: slots taken in all -> outcome */
+/* The kinds of requests. Each has the member of `in` that its column names, and of its members those listed; `out` likewise, beside what
+ * every answer has. A result other than OK that is not in the contract is named here. */
+enum op_kind {      /* in                                               out */
+    OP_TAKE,        /* user: name, take */
+    OP_CHECK,       /* user: name, take                                 user: discount_minor, state: only counts (user_state_counts()) */
+    OP_USER_STATE,  /* user: name, most                                 user: state, left_out, definition_seq */
+    OP_ERASE,       /* user: name                                       BUSY if their slots change */
+    OP_STEP,        /* redemption                                       user: state. REDEMPTION_NOT_FOUND, or as decide_step() */
+    OP_REDEMPTION,  /* redemption: n, g                                 user: state. REDEMPTION_NOT_FOUND, or how it stands now */
+    OP_SLOT,        /* n                                                slot. SLOT_NOT_FOUND */
+    OP_CODE,        /* code                                             slot. CODE_NOT_FOUND */
+    OP_RETIRE_ONE,  /* code                                             CODE_NOT_FOUND, or as decide_retire_one() */
+    OP_CREATE,      /* coupon: definition, key, slots, job */
+    OP_CHANGE,      /* coupon: definition, expected_version, retire */
+    OP_DELETE,      /* coupon: expected_version, 0: any, else BUSY      coupon_now: if OK, the tombstone */
+    OP_ARCHIVE,     /* coupon: expected_version                         if OK, every lane is closed for good */
+    OP_REMOVE,      /* lane; expected_seq                               if OK, the lane's data may be removed */
+    OP_JOB,         /* job: id                                          job: now */
+    OP_TURN,        /* job: id, fence                                   job: turn */
+    OP_TURN_END,    /* job: id */
+    OP_GENERATE,    /* job: id, step, count, until, turn                job: made */
+    OP_DUE,         /* job: id, step, count                             job: made */
+    OP_SWEEP,       /* lane                                             what has expired is in the ledger */
+    OP_TICK,        /* lane */
+    OP_FOLLOW,      /*                                                  every lane has lane 0's definition, or is deleted like it */
+    OP_COUPON,      /*                                                  seqs: head has the totals of all lanes, as of these */
+    OP_REFUSE,      /* refusal                                          it, or COUPON_NOT_FOUND: a bad body of no coupon is not reported */
+    OP_CATCH_UP,    /* lane                                             a checkpoint covers everything in its ledger */
+    /* between lanes, sent by lanes/; OP_FOLLOW, too, then with coupon: definition */
+    OP_HEAD,        /* lane                                             due_ms. coupon_now is the tombstone if deleted */
+    OP_EVENTS,      /* taken */
     OP_KIND_COUNT
+};
+
+/* Sets of kinds: those that share a member of `in`, or of `out`; those that change nothing. */
+enum {
+    OPS_OF_USER = 1 << OP_TAKE | 1 << OP_CHECK | 1 << OP_USER_STATE | 1 << OP_ERASE,
+    OPS_OF_REDEMPTION = 1 << OP_STEP | 1 << OP_REDEMPTION,
+    OPS_OF_CODE = 1 << OP_CODE | 1 << OP_RETIRE_ONE,
+    OPS_OF_COUPON = 1 << OP_CREATE | 1 << OP_CHANGE | 1 << OP_DELETE | 1 << OP_ARCHIVE | 1 << OP_FOLLOW,
+    OPS_OF_JOB = 1 << OP_JOB | 1 << OP_TURN | 1 << OP_TURN_END | 1 << OP_GENERATE | 1 << OP_DUE,
+    OPS_TELL_USER = 1 << OP_CHECK | 1 << OP_USER_STATE | OPS_OF_REDEMPTION,
+    OPS_TELL_SLOT = 1 << OP_SLOT | 1 << OP_CODE,
+    OPS_READ = 1 << OP_CHECK | 1 << OP_USER_STATE | 1 << OP_REDEMPTION | OPS_TELL_SLOT | 1 << OP_JOB | 1 << OP_COUPON | 1 << OP_REFUSE |
+               1 << OP_CATCH_UP | 1 << OP_HEAD
+};
+
+/* ---- in; strings are borrowed until done() ---- */
+
+struct op_user {
+    const char *name;
+    struct take take;        /* take.code as the caller gave it; code_n is the engine's */
+    size_t most;             /* with more redemptions than this, none are returned; 0: return all */
+};
+
+struct op_coupon {
+    struct coupon *definition;
+    int64_t expected_version;
+    bool retire;             /* codes may end by a lower total */
+    const char *key;         /* Idempotency-Key, or NULL */
+    int64_t slots;           /* to make with it, */
+    const char *job;         /* by this job; NULL: at once */
+};
+
+struct op_job {
+    const char *id;
+    int64_t fence;
+    int64_t step, count;
+    int64_t until;           /* 0: none; else make slots only until this many exist */
+    int64_t turn;
+};
+
+struct op_refusal {
+    enum cpn_result result;
+    bool changes;            /* the refused call would have changed something */
+};
+
+/* ---- out; strings are in the op's arena ---- */
+
+struct op_user_out {
+    struct user_state *state; /* without redemptions, except for OP_USER_STATE, which has one even of a user unknown */
+    bool left_out;           /* they are left out: more than `most` */
+    int64_t definition_seq;  /* of the batch with coupon_now; INT64_MAX: unknown, lane is not 0 */
+    int64_t discount_minor;
+};
+
+struct op_slot {
+    int64_t n;
+    struct slot slot;
+    const char *code;        /* NULL: none */
+};
+
+struct op_job_out {
+    const struct job_progress *now; /* never NULL */
+    int64_t turn;
+    int64_t made;            /* slots made in this step; OP_DUE: in all the job's steps */
+};
+
+/* ---- the engine's ---- */
+
+struct op_engine {
+    struct op *next;         /* in a list */
+    struct op_work *work;    /* in a round: what is known of it */
+    bool inner;              /* sent by lanes/: goes to this lane unchanged */
+    int64_t asked_lane;      /* `lane` as the caller gave it */
+    int64_t until_seq;       /* the batch that a checkpoint must cover before it is answered */
+    bool sought;             /* the ledger was searched for the redemption it names: */
+    const char *holder;      /* whose it is, or was; NULL: nobody's, or erased */
+    struct user_state *ended; /* if it has ended: a user state with only it and the one beneath it. Read-only */
+    bool looked;             /* since it was asked, the other lanes were: none had free slots; or, without slots, all were heard */
+    int64_t others_due_ms;   /* when the first hold of any lane ends, as of then; 0: none, or not known */
 };
 
 /* If the coupon does not exist (or was deleted), every op but OP_CREATE ends with COUPON_NOT_FOUND. If it is archived, chores end
  * with OK and others with COUPON_ARCHIVED, except ops that read (but not OP_CHECK, nor an OP_REFUSE with `changes`), create, archive,
  * remove or erase; once removed, only OP_COUPON, OP_HEAD and OP_CATCH_UP still read. */
 struct op {
-    /* in; borrowed until done() */
     enum op_kind kind;
     const char *coupon;
-    int64_t lane;            /* in: of kinds that say so, and of OP_STEP and OP_REDEMPTION where n < 0, as the id has it; else the
+    int64_t lane;            /* in: of kinds that say so, and of OPS_OF_REDEMPTION where n < 0, as the id has it; else the
                                 engine finds it, and it is the user's or the slot's when done() is called */
     struct arena *arena;     /* for results; the engine's between submit and done() */
     struct mono deadline;    /* after it: BUSY if nothing was sent, else OUTCOME_UNKNOWN */
     void (*done)(struct op *op);
     void *context;           /* the caller's */
-    const char *user;
-    struct take take;        /* take.code as the caller gave it; code_n is the engine's */
-    struct step redemption_step; /* of OP_STEP */
-    const char *code;        /* as the caller gave it */
     const char *by;          /* id of an operator's API key, or NULL: recorded in the entries made */
-    const char *key;         /* OP_CREATE: its Idempotency-Key, or NULL */
-    int64_t fence, turn;
-    int64_t n;
-    uint32_t g;
-    struct coupon *definition;
-    int64_t expected_version;
-    bool retire;             /* OP_CHANGE: codes may end by a lower total */
-    int64_t expected_seq;    /* OP_REMOVE: of the lane's last batch */
-    const char *job;
-    int64_t step;
-    int64_t count;
-    int64_t until;           /* 0: none; else make slots only until this many exist */
-    enum cpn_result refusal;
-    bool changes;            /* OP_REFUSE: the refused call would have changed something */
-    size_t most;             /* OP_USER_STATE: with more redemptions than this, none are returned; 0: return all */
-    /* out; strings in arena */
+    union {
+        struct op_user user;
+        struct step redemption;
+        int64_t n;
+        const char *code;
+        struct op_coupon coupon;
+        struct op_job job;
+        struct op_refusal refusal;
+        int64_t expected_seq;    /* of the lane's last batch */
+        int64_t taken;           /* slots, in all lanes */
+    } in;
     struct outcome outcome;
-    int64_t discount_minor;
-    int64_t made;                    /* OP_GENERATE: slots made in this step; OP_DUE: in all the job's steps */
-    const struct coupon *coupon_now; /* the definition as of the tail; NULL: none */
-    struct head head;                /* totals as of the tail, including the batch */
-    struct user_state *user_state;   /* without redemptions, except for OP_USER_STATE */
-    const struct job_progress *job_now;
-    bool left_out;                   /* they are left out: more than `most` */
-    struct slot slot;
-    const char *code_now;            /* the slot's code, or NULL */
-    int64_t definition_seq;          /* OP_USER_STATE: of the batch with coupon_now; INT64_MAX: unknown, lane is not 0 */
-    int64_t seq;                     /* the batch's; for reads, the tail's */
-    int64_t *seqs;                   /* OP_COUPON, several lanes: each lane's tail; NULL: one lane */
-    int64_t due_ms;                  /* when the lane's next hold ends; 0: none, or not known */
-    int64_t at_ms;                   /* when it was decided */
+    const struct coupon *coupon_now; /* the definition as of the tail; NULL: none, or of OP_TAKE and OP_STEP */
+    struct head head;                /* totals, batch (for reads, the tail) and time of the decision */
     struct store_time seen;          /* what was seen for it: a read that follows on it must not see less */
-    /* the engine's */
-    struct op *next;
-    struct loaded_user *loaded; /* its user, in this round; set when loaded */
-    struct user_state *working; /* that user's state, set when decided; if it has ended, set when loaded */
-    struct job_progress *working_job; /* of a request about a job: the job's state */
-    int64_t named_n;            /* the slot it names, by id or code; -1: none */
-    int64_t until_seq;          /* the batch that a checkpoint must cover before it is answered */
-    bool sought;                /* the ledger was searched for the redemption it names: */
-    const char *holder;         /* whose it is, or was; NULL: nobody's, or erased */
-    struct user_state *ended;   /* if it has ended: a user state with only it and the one beneath it. Read-only */
-    bool inner;                 /* sent by lanes/: goes to this lane unchanged */
-    int64_t asked_lane;         /* `lane` as the caller gave it */
-    bool looked;                /* since it was asked, the other lanes were: none had free slots; or, without slots, all were heard */
-    int64_t others_due_ms;      /* when the first hold of any lane ends, as of then; 0: none, or not known */
+    union {
+        struct op_user_out user;
+        struct op_slot slot;
+        struct op_job_out job;
+        int64_t *seqs;               /* each lane's tail; NULL: one lane */
+        int64_t due_ms;              /* when the lane's next hold ends; 0: none, or not known */
+    } out;
+    struct op_engine engine;
 };
+
+static inline bool op_is(const struct op *op, unsigned kinds)
+{
+    return kinds >> op->kind & 1;
+}
+
+/* Members that several kinds share; it is an error to read them of another. */
+static inline const struct op_user *op_user(const struct op *op)
+{
+    assert(op_is(op, OPS_OF_USER));
+    return &op->in.user;
+}
+
+static inline const struct step *op_redemption(const struct op *op)
+{
+    assert(op_is(op, OPS_OF_REDEMPTION));
+    return &op->in.redemption;
+}
+
+static inline const struct op_coupon *op_coupon(const struct op *op)
+{
+    assert(op_is(op, OPS_OF_COUPON));
+    return &op->in.coupon;
+}
+
+static inline const struct op_user_out *op_user_out(const struct op *op)
+{
+    assert(op_is(op, OPS_TELL_USER));
+    return &op->out.user;
+}
+
+static inline const struct op_slot *op_slot(const struct op *op)
+{
+    assert(op_is(op, OPS_TELL_SLOT));
+    return &op->out.slot;
+}
+
+static inline const struct op_job_out *op_job_out(const struct op *op)
+{
+    assert(op_is(op, OPS_OF_JOB));
+    return &op->out.job;
+}
 
 struct engine_config {
     int committers;      /* threads, 1..8 */

@@ -3,9 +3,9 @@
 
 void op_list_add(struct op_list *l, struct op *op)
 {
-    op->next = NULL;
+    op->engine.next = NULL;
     if (l->last)
-        l->last->next = op;
+        l->last->engine.next = op;
     else
         l->first = op;
     l->last = op;
@@ -18,11 +18,11 @@ struct op *op_list_take(struct op_list *l)
 
     if (!op)
         return NULL;
-    l->first = op->next;
+    l->first = op->engine.next;
     if (!l->first)
         l->last = NULL;
     l->count--;
-    op->next = NULL;
+    op->engine.next = NULL;
     return op;
 }
 
@@ -30,7 +30,7 @@ void op_list_prepend(struct op_list *l, struct op_list *front)
 {
     if (!front->count)
         return;
-    front->last->next = l->first;
+    front->last->engine.next = l->first;
     if (!l->last)
         l->last = front->last;
     l->first = front->first;

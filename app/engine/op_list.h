@@ -1,6 +1,6 @@
 /*
  * engine/op_list.h -- a queue of requests, in order of arrival.
- * Owns  nothing: an op is in one list at a time, by op->next
+ * Owns  nothing: an op is in one list at a time, by op->engine.next
  */
 #ifndef ENGINE_OP_LIST_H
 #define ENGINE_OP_LIST_H

@@ -84,6 +84,19 @@ struct loaded_user {
     UT_hash_handle hh;
 };
 
+/* Whom a request concerns. Made by load_round(), see find_user() there; what is decided only reads it. */
+struct subject {
+    struct loaded_user *user;  /* NULL: nobody, or one whose name is erased */
+    struct user_state *state;  /* to decide it with, shared by all requests about the user. NULL: there is none */
+};
+
+/* A request's work in a round: what it names, as loaded. */
+struct op_work {
+    struct subject subject;
+    struct job_progress *job; /* NULL: it names none */
+    int64_t n;                /* the slot, by id or code; -1: none */
+};
+
 /* A job that the lane's requests concern, in its current state; a copy. */
 struct loaded_job {
     struct job_progress state;
@@ -162,8 +175,6 @@ static inline void stay_swept(struct lane_work *p)
 void load_round(struct committer *c, struct round *r);
 /* The user as loaded for p; NULL: not loaded. */
 struct loaded_user *work_user(const struct lane_work *p, const char *user);
-/* True if ops of this kind change nothing. */
-bool op_reads_only(enum op_kind k);
 /* Decide p's requests: fills its batch, and the answers for when that is in the ledger. */
 void decide_work(struct committer *c, struct lane_work *p);
 

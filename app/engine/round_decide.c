@@ -17,12 +17,6 @@
 #define BYTES_MOST (12u << 20) /* a document of the database has at most 16 MiB */
 #define EXPIRES_MOST 2048 /* of them, expiries before any request */
 
-bool op_reads_only(enum op_kind k)
-{
-    return k == OP_CHECK || k == OP_COUPON || k == OP_USER_STATE || k == OP_JOB || k == OP_REDEMPTION || k == OP_SLOT || k == OP_CODE ||
-           k == OP_REFUSE || k == OP_CATCH_UP || k == OP_HEAD;
-}
-
 static void own_strings(struct op *op, struct redemption *r)
 {
     r->order = arena_strdup(op->arena, r->order);
@@ -44,57 +38,61 @@ static void own_held(struct op *op)
 static void generate(struct lane_work *p, struct op *op)
 {
     struct decision *d = &p->d;
-    int64_t missing = op->until - head_stock(&d->head);
+    struct job_progress *job = op->engine.work->job;
+    const struct op_job *in = &op->in.job;
+    int64_t missing = in->until - head_stock(&d->head), made = in->until && missing < in->count ? missing : in->count;
 
-    op->made = op->until && missing < op->count ? missing : op->count;
-    if (op->made > 0 || op->working_job->step >= op->step) {
-        decide_generate(d, op->working_job, op->step, op->made, op->turn, &op->outcome);
+    op->out.job.made = made;
+    if (made > 0 || job->step >= in->step) {
+        decide_generate(d, job, in->step, made, in->turn, &op->outcome);
         return;
     }
-    op->made = 0;
+    op->out.job.made = 0;
     op->outcome = (struct outcome){.result = CPN_OK};
 }
 
 static void create(struct lane_work *p, struct op *op)
 {
-    const struct slot_request request = {.key = op->key, .slots = op->count, .job = op->working_job};
+    const struct slot_request request = {.key = op->in.coupon.key, .slots = op->in.coupon.slots, .job = op->engine.work->job};
 
-    decide_create(&p->d, op->definition, &request, &op->outcome);
+    decide_create(&p->d, op->in.coupon.definition, &request, &op->outcome);
 }
 
 /* True: decided. False: ask again. */
 static bool decide_write(struct lane_work *p, struct op *op)
 {
     struct decision *d = &p->d;
+    const struct op_work *w = op->engine.work;
+    struct user_state *u = w->subject.state;
     bool decided = true;
 
     d->by = op->by;
     switch (op->kind) {
     case OP_TAKE:
-        op->take.code_n = op->named_n;
-        d->others.due_ms = op->others_due_ms;
-        decided = decide_take(d, op->working, &op->take, &op->outcome);
+        op->in.user.take.code_n = w->n;
+        d->others.due_ms = op->engine.others_due_ms;
+        decided = decide_take(d, u, &op->in.user.take, &op->outcome);
         break;
     case OP_STEP:
-        if (op->working)
-            decide_step(d, op->working, &op->redemption_step, &op->outcome);
+        if (u)
+            decide_step(d, u, &op->in.redemption, &op->outcome);
         else
             op->outcome = (struct outcome){.result = CPN_REDEMPTION_NOT_FOUND};
         break;
     case OP_RETIRE_ONE:
-        if (op->named_n >= 0)
-            decide_retire_one(d, op->working, op->named_n, &op->outcome);
+        if (w->n >= 0)
+            decide_retire_one(d, u, w->n, &op->outcome);
         else
             op->outcome = (struct outcome){.result = CPN_CODE_NOT_FOUND};
         break;
     case OP_ERASE:
-        decide_erase(d, op->working, &op->outcome);
+        decide_erase(d, u, &op->outcome);
         break;
     case OP_TURN:
-        decide_turn(d, op->working_job, op->fence, &op->turn, &op->outcome);
+        decide_turn(d, w->job, op->in.job.fence, &op->out.job.turn, &op->outcome);
         break;
     case OP_TURN_END:
-        decide_turn_end(d, op->working_job, &op->outcome);
+        decide_turn_end(d, w->job, &op->outcome);
         break;
     case OP_SWEEP: /* done before the requests */
         op->outcome = (struct outcome){.result = CPN_OK};
@@ -103,19 +101,19 @@ static bool decide_write(struct lane_work *p, struct op *op)
         create(p, op);
         break;
     case OP_CHANGE:
-        decide_change(d, op->definition, op->expected_version, op->retire, &op->outcome);
+        decide_change(d, op->in.coupon.definition, op->in.coupon.expected_version, op->in.coupon.retire, &op->outcome);
         break;
     case OP_DELETE:
-        if (op->expected_version && op->expected_version != d->coupon->version)
+        if (op->in.coupon.expected_version && op->in.coupon.expected_version != d->coupon->version)
             op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
         else
             decide_delete(d, &op->outcome);
         break;
     case OP_ARCHIVE:
-        decide_archive(d, op->expected_version, &op->outcome);
+        decide_archive(d, op->in.coupon.expected_version, &op->outcome);
         break;
     case OP_REMOVE:
-        decide_remove(d, op->expected_seq, &op->outcome);
+        decide_remove(d, op->in.expected_seq, &op->outcome);
         break;
     case OP_FOLLOW:
     case OP_EVENTS:
@@ -126,7 +124,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
         generate(p, op);
         break;
     case OP_DUE:
-        decide_due(d, op->working_job, op->step, op->count, &op->made, &op->outcome);
+        decide_due(d, w->job, op->in.job.step, op->in.job.count, &op->out.job.made, &op->outcome);
         break;
     case OP_TICK:
         decide_tick(d);
@@ -141,22 +139,23 @@ static bool decide_write(struct lane_work *p, struct op *op)
 
 static void read_slot(struct lane_work *p, struct op *op, enum cpn_result unknown)
 {
-    struct cached_bucket *k = op->named_n >= 0 ? cached_bucket_find(p->lane, bucket_of(op->named_n)) : NULL;
-    int at = (int)(op->named_n % BUCKET_SLOTS);
+    int64_t n = op->engine.work->n;
+    struct cached_bucket *k = n >= 0 ? cached_bucket_find(p->lane, bucket_of(n)) : NULL;
+    struct op_slot *out = &op->out.slot;
+    int at = (int)(n % BUCKET_SLOTS);
 
     if (!k) {
         op->outcome.result = unknown;
         return;
     }
-    op->n = op->named_n;
-    op->slot = k->bucket.slots[at];
-    op->slot.user = arena_strdup(op->arena, op->slot.user);
-    op->code_now = arena_strdup(op->arena, k->codes ? k->codes[at] : NULL);
+    *out = (struct op_slot){.n = n, .slot = k->bucket.slots[at], .code = arena_strdup(op->arena, k->codes ? k->codes[at] : NULL)};
+    out->slot.user = arena_strdup(op->arena, out->slot.user);
 }
 
 static void read_redemption(const struct lane_work *p, struct op *op)
 {
-    struct redemption *r = op->working ? user_state_by_slot(op->working, op->n, op->g) : NULL;
+    struct user_state *u = op->engine.work->subject.state;
+    struct redemption *r = u ? user_state_by_slot(u, op->in.redemption.n, op->in.redemption.g) : NULL;
 
     if (!r) {
         op->outcome.result = CPN_REDEMPTION_NOT_FOUND;
@@ -172,9 +171,9 @@ static void decide_read(struct lane_work *p, struct op *op)
     op->outcome = (struct outcome){.result = CPN_OK};
     switch (op->kind) {
     case OP_CHECK:
-        op->take.code_n = op->named_n;
-        p->d.others.due_ms = op->others_due_ms;
-        decide_check(&p->d, op->working, &op->take, &op->outcome, &op->discount_minor);
+        op->in.user.take.code_n = op->engine.work->n;
+        p->d.others.due_ms = op->engine.others_due_ms;
+        decide_check(&p->d, op->engine.work->subject.state, &op->in.user.take, &op->outcome, &op->out.user.discount_minor);
         break;
     case OP_SLOT:
         read_slot(p, op, CPN_SLOT_NOT_FOUND);
@@ -186,7 +185,7 @@ static void decide_read(struct lane_work *p, struct op *op)
         read_redemption(p, op);
         break;
     case OP_REFUSE:
-        op->outcome.result = op->refusal;
+        op->outcome.result = op->in.refusal.result;
         break;
     default:
         break;
@@ -195,26 +194,35 @@ static void decide_read(struct lane_work *p, struct op *op)
 
 /* The working copy belongs to the work, so answers get a copy, with no more than wanted: a user may have 1,000 redemptions of 4 kB, and as
  * many requests may ask about them. */
-static struct user_state *copy_user_state(const struct lane_work *p, struct op *op)
+static void tell_user(const struct lane_work *p, struct op *op)
 {
-    const struct user_state *u = op->working;
+    const struct user_state *u = op->engine.work->subject.state;
+    struct op_user_out *out = &op->out.user;
 
-    if (op->kind == OP_CHECK)
-        return user_state_counts(u, p->d.head.at_ms, p->d.head.day_ms, coupon_ends(p->d.coupon), op->arena);
-    op->left_out = op->kind == OP_USER_STATE && op->most && u->count > op->most;
-    return op->kind == OP_USER_STATE && !op->left_out ? user_state_copy(u, op->arena, true) : user_state_without_redemptions(u, op->arena);
+    if (!u) {
+        out->state = NULL;
+    } else if (op->kind == OP_CHECK) {
+        out->state = user_state_counts(u, p->d.head.at_ms, p->d.head.day_ms, coupon_ends(p->d.coupon), op->arena);
+    } else if (op->kind == OP_USER_STATE) {
+        out->left_out = op->in.user.most && u->count > op->in.user.most;
+        out->state = out->left_out ? user_state_without_redemptions(u, op->arena) : user_state_copy(u, op->arena, true);
+        out->definition_seq = p->lane->number > 0 ? INT64_MAX
+                            : p->d.coupon != p->lane->definition ? p->d.head.seq : p->lane->definition_seq;
+    } else {
+        out->state = user_state_without_redemptions(u, op->arena);
+    }
 }
 
-static const struct job_progress *copy_job(const struct op *op)
+static void tell_job(struct op *op)
 {
     struct job_progress *copy = arena_alloc(op->arena, sizeof *copy);
 
-    *copy = *op->working_job;
+    *copy = *op->engine.work->job;
     copy->id = arena_strdup(op->arena, copy->id);
-    return copy;
+    op->out.job.now = copy;
 }
 
-/* Fill in what every answer has. */
+/* Fill in what every answer has, and what is told as of the end of the batch. */
 static void fill_answer(struct lane_work *p, struct op *op)
 {
     const struct decision *d = &p->d;
@@ -222,12 +230,12 @@ static void fill_answer(struct lane_work *p, struct op *op)
     op->head = d->head;
     if (!decide_changed(d))
         op->head.seq = p->lane->tail.seq;
-    op->definition_seq = p->lane->number > 0 ? INT64_MAX : d->coupon != p->lane->definition ? d->head.seq : p->lane->definition_seq;
-    op->seq = op->head.seq;
-    op->at_ms = d->head.at_ms;
-    op->due_ms = d->next_due_ms;
-    op->user_state = op->working && op->kind != OP_TAKE ? copy_user_state(p, op) : NULL;
-    op->job_now = op->kind == OP_JOB ? copy_job(op) : NULL;
+    if (op_is(op, OPS_TELL_USER))
+        tell_user(p, op);
+    else if (op->kind == OP_JOB)
+        tell_job(op);
+    else if (op->kind == OP_HEAD)
+        op->out.due_ms = d->next_due_ms;
     if (op->outcome.result == CPN_OK)
         own_strings(op, &op->outcome.redemption);
     if (op->outcome.held_count)
@@ -244,10 +252,12 @@ static void tell_definition(const struct decision *d, struct op *op)
     op->coupon_now = has_coupon ? coupon_copy(d->coupon, op->arena) : NULL;
 }
 
-static void note_change(const struct lane_work *p, struct op *op, size_t before)
+static void note_change(const struct lane_work *p, const struct op *op, size_t before)
 {
-    if (op->loaded && p->batch->count > before)
-        op->loaded->changed = true;
+    struct loaded_user *u = op->engine.work->subject.user;
+
+    if (u && p->batch->count > before)
+        u->changed = true;
 }
 
 /* What was loaded (the day, each request's lane) follows from the definition before the batch. If the batch changed that in a way that
@@ -268,8 +278,9 @@ static bool is_full(const struct lane_work *p)
 /* The batch moved this redemption out of its user's list (the user was erased, or took again): the next batch finds it. */
 static bool was_moved(const struct op *op)
 {
-    return (op->kind == OP_REDEMPTION || op->kind == OP_STEP) && op->outcome.result == CPN_REDEMPTION_NOT_FOUND &&
-           op->loaded && op->loaded->changed;
+    const struct loaded_user *u = op->engine.work->subject.user;
+
+    return op_is(op, OPS_OF_REDEMPTION) && op->outcome.result == CPN_REDEMPTION_NOT_FOUND && u && u->changed;
 }
 
 /* The answer is that something is taken, or how much: perhaps because of expired redemptions not searched for yet. */
@@ -283,7 +294,7 @@ static bool is_early(const struct lane_work *p, const struct op *op)
         return p->more;
     case CPN_CODE_NOT_FOUND: /* another user's, perhaps an expired hold */
     case CPN_TRANSACTION_IN_PROGRESS:
-        return p->more && (op->named_n >= 0 || p->d.shared);
+        return p->more && (op->engine.work->n >= 0 || p->d.shared);
     case CPN_CODE_TAKEN: /* a shared code at its cap */
         return p->more && p->d.shared;
     default:
@@ -314,8 +325,8 @@ static bool is_closed(const struct lane_work *p, struct op *op)
 
     if (!p->d.head.archived || is_told_of_what_left(op->kind))
         return false;
-    if (p->d.head.archived == LANE_CLOSED && op->kind != OP_CHECK && !(op->kind == OP_REFUSE && op->changes) &&
-        (op_reads_only(op->kind) || op->kind == OP_ERASE))
+    if (p->d.head.archived == LANE_CLOSED && op->kind != OP_CHECK && !(op->kind == OP_REFUSE && op->in.refusal.changes) &&
+        op_is(op, OPS_READ | 1 << OP_ERASE))
         return false;
     op->outcome = (struct outcome){.result = chore ? CPN_OK : CPN_COUPON_ARCHIVED};
     return true;
@@ -324,7 +335,7 @@ static bool is_closed(const struct lane_work *p, struct op *op)
 /* True: decided. False: ask again in a later batch. */
 static bool decide_one(struct lane_work *p, struct op *op)
 {
-    bool reads_only = op_reads_only(op->kind);
+    bool reads_only = op_is(op, OPS_READ);
 
     if (is_outdated(p) || (!reads_only && is_full(p)))
         return false;
@@ -347,7 +358,7 @@ static void decide_ops(struct lane_work *p, bool reads_only)
     while ((op = op_list_take(&ops))) {
         size_t before = p->batch->count;
 
-        if (op_reads_only(op->kind) != reads_only) {
+        if (op_is(op, OPS_READ) != reads_only) {
             op_list_add(&p->ops, op);
             continue;
         }
@@ -428,11 +439,13 @@ static void name_slots(struct lane_work *p)
 {
     size_t capacity = 0, distinct = 0;
 
-    for (struct op *op = p->ops.first; op; op = op->next) {
-        name_slot(p, &capacity, op->named_n);
-        for (size_t i = 0; op->kind == OP_ERASE && i < op->working->count; i++)
-            if (!op->working->redemptions[i].ended_ms)
-                name_slot(p, &capacity, op->working->redemptions[i].n);
+    for (struct op *op = p->ops.first; op; op = op->engine.next) {
+        const struct user_state *erased = op->kind == OP_ERASE ? op->engine.work->subject.state : NULL;
+
+        name_slot(p, &capacity, op->engine.work->n);
+        for (size_t i = 0; erased && i < erased->count; i++)
+            if (!erased->redemptions[i].ended_ms)
+                name_slot(p, &capacity, erased->redemptions[i].n);
     }
     if (p->sweeping)
         name_due_slots(p, &capacity);
@@ -527,16 +540,6 @@ static bool free_pool_was_free(const struct lane_work *p)
     return true;
 }
 
-/* Prefer the user's state, if that still has the redemption, to the one rebuilt from the ledger. */
-static struct user_state *user_state_of(const struct op *op)
-{
-    bool named = op->kind == OP_STEP || op->kind == OP_REDEMPTION;
-    int64_t n = op->kind == OP_STEP ? op->redemption_step.n : op->n;
-    uint32_t g = op->kind == OP_STEP ? op->redemption_step.g : op->g;
-
-    return named && op->working && !user_state_by_slot(op->loaded->user_state, n, g) ? op->working : op->loaded->user_state;
-}
-
 static void begin(const struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
@@ -550,9 +553,6 @@ static void begin(const struct committer *c, struct lane_work *p)
     p->d.free_pool = l->free_pool + l->free_pool_first;
     p->d.free_pool_count = l->free_pool_count;
     p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
-    for (struct op *op = p->ops.first; op; op = op->next)
-        if (op->loaded)
-            op->working = user_state_of(op);
     name_slots(p);
 }
 
@@ -574,7 +574,7 @@ void decide_work(struct committer *c, struct lane_work *p)
     if (decide_changed(&p->d))
         decide_end(&p->d, &l->tail, &c->scratch);
     decide_ops(p, true);
-    for (struct op *op = p->ops.first; op; op = op->next)
+    for (struct op *op = p->ops.first; op; op = op->engine.next)
         fill_answer(p, op);
     forget_named(p);
     p->state = WORK_DECIDED;

@@ -183,8 +183,8 @@ static bool is_multilane(const struct lane_work *p)
 
     if (p->lane->definition)
         return p->lane->definition->lanes > 1;
-    for (const struct op *op = p->ops.first; op && !many; op = op->next)
-        many = op->kind == OP_CREATE && op->definition->lanes > 1;
+    for (const struct op *op = p->ops.first; op && !many; op = op->engine.next)
+        many = op->kind == OP_CREATE && op_coupon(op)->definition->lanes > 1;
     return many;
 }
 
@@ -228,9 +228,9 @@ static void load_day(struct committer *c, struct lane_work *p)
     int64_t now = clock_now_ms();
     const char *zone = l->definition ? l->definition->time_zone : "UTC";
 
-    for (struct op *op = p->ops.first; op && !l->definition; op = op->next)
+    for (struct op *op = p->ops.first; op && !l->definition; op = op->engine.next)
         if (op->kind == OP_CREATE || op->kind == OP_FOLLOW)
-            zone = op->definition->time_zone;
+            zone = op_coupon(op)->definition->time_zone;
     if (l->tail.at_ms > now + CLOCK_ALARM_MS)
         log_event(LOG_WARNING, "lane.ahead_of_clock", F_WORD("coupon", l->coupon), F_INT("ahead_ms", l->tail.at_ms - now));
     p->at_ms = now > l->tail.at_ms ? now : l->tail.at_ms;
@@ -242,7 +242,7 @@ static void load_day(struct committer *c, struct lane_work *p)
 
 static bool takes_any_slot(const struct lane *l, const struct op *op)
 {
-    return op->kind == OP_TAKE && (!op->take.code || !lane_has_codes(l));
+    return op->kind == OP_TAKE && (!op_user(op)->take.code || !lane_has_codes(l));
 }
 
 /* How many free slots p's requests want in its free pool. */
@@ -253,7 +253,7 @@ static size_t wanted_slots(const struct lane_work *p)
 
     if (!l->definition || !policy_of(l->definition)->slots)
         return 0;
-    for (const struct op *op = p->ops.first; op; op = op->next)
+    for (const struct op *op = p->ops.first; op; op = op->engine.next)
         want += takes_any_slot(l, op);
     if (l->tail.due > 0)
         want += RETIRE_STEP;
@@ -330,15 +330,15 @@ static void load_due(struct committer *c, struct round *r)
 static const char *code_of(const struct op *op)
 {
     if (op->kind == OP_TAKE || op->kind == OP_CHECK)
-        return op->take.code;
-    return op->kind == OP_CODE || op->kind == OP_RETIRE_ONE ? op->code : NULL;
+        return op_user(op)->take.code;
+    return op_is(op, OPS_OF_CODE) ? op->in.code : NULL;
 }
 
 static int64_t slot_in_id(const struct op *op)
 {
-    if (op->kind == OP_STEP)
-        return op->redemption_step.n;
-    return op->kind == OP_REDEMPTION || op->kind == OP_SLOT ? op->n : -1;
+    if (op_is(op, OPS_OF_REDEMPTION))
+        return op_redemption(op)->n;
+    return op->kind == OP_SLOT ? op->in.n : -1;
 }
 
 static bool is_this(const struct lane_work *p, const struct op *op, const void *what)
@@ -359,12 +359,12 @@ static void find_slots(struct committer *c, struct round *r)
         struct lane_work *p = &r->work[i];
         const struct lane *l = p->lane;
 
-        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next) {
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next) {
             char normal[CODE_MAX + 1];
 
-            op->named_n = slot_in_id(op);
-            if (op->named_n >= l->tail.next_n)
-                op->named_n = -1;
+            op->engine.work->n = slot_in_id(op);
+            if (op->engine.work->n >= l->tail.next_n)
+                op->engine.work->n = -1;
             if (!code_of(op) || !lane_has_codes(l) ||
                 !code_normalise(code_of(op), (enum codes_match)l->definition->codes.match, normal))
                 continue;
@@ -377,7 +377,7 @@ static void find_slots(struct committer *c, struct round *r)
         c->store->ops->codes(c->store, reads, count);
     for (size_t i = 0; i < count; i++) {
         if (reads[i].status == STORE_OK)
-            whose[i]->named_n = reads[i].n;
+            whose[i]->engine.work->n = reads[i].n;
         else
             miss(c, work[i], reads[i].status, is_this, whose[i]);
     }
@@ -386,9 +386,9 @@ static void find_slots(struct committer *c, struct round *r)
 /* The bucket that op needs, or -1. */
 static int64_t needed_bucket(const struct lane *l, const struct op *op)
 {
-    if (op->named_n >= 0 && op->named_n < l->tail.next_n)
-        return bucket_of(op->named_n);
-    return -1;
+    int64_t n = op->engine.work->n;
+
+    return n >= 0 && n < l->tail.next_n ? bucket_of(n) : -1;
 }
 
 struct wanted_bucket {
@@ -456,7 +456,7 @@ static void load_buckets(struct committer *c, struct round *r)
     for (size_t i = 0; i < r->count; i++) {
         struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next)
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next)
             count = want_bucket(wanted, count, p, needed_bucket(p->lane, op));
     }
     read_wanted(c, r, wanted, count, needs_bucket);
@@ -473,7 +473,7 @@ static void load_bucket_codes(struct committer *c, struct round *r)
     for (size_t i = 0; i < r->count; i++) {
         struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next) {
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next) {
             bool shows = code_of(op) || op->kind == OP_SLOT;
             int64_t b = shows ? needed_bucket(p->lane, op) : -1;
             struct cached_bucket *k = b >= 0 ? cached_bucket_find(p->lane, b) : NULL;
@@ -502,10 +502,10 @@ static void check_codes(struct round *r)
     for (size_t i = 0; i < r->count; i++) {
         struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next) {
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next) {
             int64_t b = code_of(op) ? needed_bucket(p->lane, op) : -1;
             const struct cached_bucket *k = b >= 0 ? cached_bucket_find(p->lane, b) : NULL;
-            const char *code = k && k->codes ? k->codes[op->named_n % BUCKET_SLOTS] : NULL;
+            const char *code = k && k->codes ? k->codes[op->engine.work->n % BUCKET_SLOTS] : NULL;
             char want[CODE_MAX + 1], have[CODE_MAX + 1];
             enum codes_match match;
 
@@ -514,7 +514,7 @@ static void check_codes(struct round *r)
             match = lane_has_codes(p->lane) ? (enum codes_match)p->lane->definition->codes.match : MATCH_EXACT;
             if (!code || !code_normalise(code_of(op), match, want) || !code_normalise(code, match, have) ||
                 strcmp(want, have) != 0)
-                op->named_n = -1;
+                op->engine.work->n = -1;
         }
     }
 }
@@ -548,12 +548,13 @@ struct loaded_user *work_user(const struct lane_work *p, const char *user)
     return u;
 }
 
-/* The slot that has, or may have, the redemption that op names; NULL: it has none, or none that exists. */
+/* The slot that op names, by code or by a redemption's id; NULL: none, or none that exists. */
 static const struct slot *slot_of(const struct lane_work *p, const struct op *op)
 {
-    const struct cached_bucket *k = op->named_n >= 0 ? cached_bucket_find(p->lane, bucket_of(op->named_n)) : NULL;
+    int64_t n = op->engine.work->n;
+    const struct cached_bucket *k = n >= 0 ? cached_bucket_find(p->lane, bucket_of(n)) : NULL;
 
-    return k ? &k->bucket.slots[op->named_n % BUCKET_SLOTS] : NULL;
+    return k ? &k->bucket.slots[n % BUCKET_SLOTS] : NULL;
 }
 
 static bool stands(const struct slot *s, uint32_t g)
@@ -564,15 +565,14 @@ static bool stands(const struct slot *s, uint32_t g)
 /* Only the ledger knows it: it has ended, or has no slot. */
 static bool is_past(const struct lane_work *p, const struct op *op)
 {
-    int64_t n = op->kind == OP_STEP ? op->redemption_step.n : op->n;
-    uint32_t g = op->kind == OP_STEP ? op->redemption_step.g : op->g;
+    const struct step *named = op_is(op, OPS_OF_REDEMPTION) ? op_redemption(op) : NULL;
     const struct slot *s = slot_of(p, op);
 
-    if ((op->kind != OP_STEP && op->kind != OP_REDEMPTION) || op->sought || g < 1)
+    if (!named || op->engine.sought || named->g < 1)
         return false;
-    if (n < 0)
-        return op->asked_lane == p->lane->number && -n <= p->lane->tail.seq;
-    return s && s->generation >= g && !stands(s, g);
+    if (named->n < 0)
+        return op->engine.asked_lane == p->lane->number && -named->n <= p->lane->tail.seq;
+    return s && s->generation >= named->g && !stands(s, named->g);
 }
 
 /* Send them to the history: each takes several reads, so not on this thread. */
@@ -593,39 +593,25 @@ static void look_back(struct committer *c, struct lane_work *p)
     p->ops = kept;
 }
 
-/* The user whose state has a redemption, named by id; NULL: no user's has. If it has ended, *working is its state. */
-static const char *find_holder(const struct lane_work *p, const struct op *op, uint32_t g, struct user_state **working)
+/* Whose is it? The first that applies:
+ *   named      the user whom the request names
+ *   slot       of the slot that it names: by code; or by the id of a redemption that the slot has
+ *   ledger     of the redemption that it names, as history.c found it. If that has ended, *ended is a state with it
+ * NULL: nobody's, or erased. */
+static const char *find_user(const struct lane_work *p, const struct op *op, struct user_state **ended)
 {
     const struct slot *s = slot_of(p, op);
+    bool of_redemption = op_is(op, OPS_OF_REDEMPTION);
 
-    if (s && stands(s, g))
+    *ended = NULL;
+    if (op_is(op, OPS_OF_USER))
+        return op_user(op)->name;
+    if (s && (op->kind == OP_RETIRE_ONE || (of_redemption && stands(s, op_redemption(op)->g))))
         return s->user;
-    *working = op->ended;
-    return op->holder;
-}
-
-/* The user whom op concerns; NULL: nobody. *working: the state of its redemption, if that has ended. */
-static const char *resolve_user(const struct lane_work *p, const struct op *op, struct user_state **working)
-{
-    const struct slot *s;
-
-    *working = NULL;
-    switch (op->kind) {
-    case OP_TAKE:
-    case OP_CHECK:
-    case OP_USER_STATE:
-    case OP_ERASE:
-        return op->user;
-    case OP_STEP:
-        return find_holder(p, op, op->redemption_step.g, working);
-    case OP_REDEMPTION:
-        return find_holder(p, op, op->g, working);
-    case OP_RETIRE_ONE:
-        s = slot_of(p, op);
-        return s ? s->user : NULL;
-    default:
+    if (!of_redemption)
         return NULL;
-    }
+    *ended = op->engine.ended;
+    return op->engine.holder;
 }
 
 /* Want the users whose redemptions expired. */
@@ -644,10 +630,11 @@ static void want_due_users(struct lane_work *p)
 
 static void want_users(struct lane_work *p)
 {
-    for (struct op *op = p->ops.first; op; op = op->next) {
-        const char *user = resolve_user(p, op, &op->working);
+    for (struct op *op = p->ops.first; op; op = op->engine.next) {
+        struct subject *subject = &op->engine.work->subject;
+        const char *user = find_user(p, op, &subject->state);
 
-        op->loaded = user ? want_user(p, user, !op_reads_only(op->kind)) : NULL;
+        subject->user = user ? want_user(p, user, !op_is(op, OPS_READ)) : NULL;
     }
     if (p->sweeping)
         want_due_users(p);
@@ -656,7 +643,7 @@ static void want_users(struct lane_work *p)
 static bool is_of_user(const struct lane_work *p, const struct op *op, const void *loaded)
 {
     (void)p;
-    return op->loaded == loaded;
+    return op->engine.work->subject.user == loaded;
 }
 
 /* Something of this user's may have expired: that is not settled, and what seems taken may be free. */
@@ -793,12 +780,33 @@ static void load_users(struct committer *c, struct round *r)
         take_user(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
 }
 
+/* All users are read. What has ended is decided with the user's state, if that still has it, else with the one rebuilt from the ledger. */
+static void fill_subjects(struct committer *c, struct lane_work *p)
+{
+    (void)c;
+    for (struct op *op = p->ops.first; op; op = op->engine.next) {
+        struct subject *subject = &op->engine.work->subject;
+        struct user_state *u = subject->user ? subject->user->user_state : NULL;
+
+        if (u && (!subject->state || user_state_by_slot(u, op_redemption(op)->n, op_redemption(op)->g)))
+            subject->state = u;
+    }
+}
+
 /* ---- jobs: few, and of few requests ---- */
+
+/* The job that op names; NULL: none. */
+static const char *job_named(const struct op *op)
+{
+    if (op->kind == OP_CREATE)
+        return op_coupon(op)->job;
+    return op_is(op, OPS_OF_JOB) ? op->in.job.id : NULL;
+}
 
 static bool is_of_job(const struct lane_work *p, const struct op *op, const void *job)
 {
     (void)p;
-    return op->job && strcmp(op->job, job) == 0;
+    return job_named(op) && strcmp(job_named(op), job) == 0;
 }
 
 static void load_job(struct committer *c, struct lane_work *p, const char *job)
@@ -838,10 +846,10 @@ static struct job_progress *job_of(const struct lane_work *p, const char *job)
 /* A job that cannot be read removes its requests from the list: start over. */
 static bool load_next_job(struct committer *c, struct lane_work *p)
 {
-    for (struct op *op = p->ops.first; op; op = op->next) {
-        if (!op->job || job_of(p, op->job))
+    for (struct op *op = p->ops.first; op; op = op->engine.next) {
+        if (!job_named(op) || job_of(p, job_named(op)))
             continue;
-        load_job(c, p, op->job);
+        load_job(c, p, job_named(op));
         return p->state == WORK_OPEN;
     }
     return false;
@@ -851,8 +859,8 @@ static void load_jobs(struct committer *c, struct lane_work *p)
 {
     while (load_next_job(c, p))
         ;
-    for (struct op *op = p->ops.first; op; op = op->next)
-        op->working_job = op->job ? job_of(p, op->job) : NULL;
+    for (struct op *op = p->ops.first; op; op = op->engine.next)
+        op->engine.work->job = job_named(op) ? job_of(p, job_named(op)) : NULL;
 }
 
 /* The bucket of a slot that the redemption has; -1: none. */
@@ -863,9 +871,11 @@ static int64_t bucket_held(const struct redemption *r)
 
 static bool erases_in_bucket(const struct lane_work *p, const struct op *op, const void *b)
 {
+    const struct user_state *u = op->engine.work->subject.state;
+
     (void)p;
-    for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->user_state->count; k++)
-        if (bucket_held(&op->loaded->user_state->redemptions[k]) == *(const int64_t *)b)
+    for (size_t k = 0; op->kind == OP_ERASE && k < u->count; k++)
+        if (bucket_held(&u->redemptions[k]) == *(const int64_t *)b)
             return true;
     return false;
 }
@@ -877,17 +887,17 @@ static void load_erased(struct committer *c, struct round *r)
     size_t most = 0, count = 0;
 
     for (size_t i = 0; i < r->count; i++)
-        for (struct op *op = r->work[i].state == WORK_OPEN ? r->work[i].ops.first : NULL; op; op = op->next)
-            most += op->kind == OP_ERASE ? op->loaded->user_state->count : 0;
+        for (struct op *op = r->work[i].state == WORK_OPEN ? r->work[i].ops.first : NULL; op; op = op->engine.next)
+            most += op->kind == OP_ERASE ? op->engine.work->subject.state->count : 0;
     if (!most)
         return;
     wanted = arena_array(&r->arena, most, sizeof *wanted);
     for (size_t i = 0; i < r->count; i++) {
         struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next)
-            for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->user_state->count; k++)
-                count = want_bucket(wanted, count, p, bucket_held(&op->loaded->user_state->redemptions[k]));
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next)
+            for (size_t k = 0; op->kind == OP_ERASE && k < op->engine.work->subject.state->count; k++)
+                count = want_bucket(wanted, count, p, bucket_held(&op->engine.work->subject.state->redemptions[k]));
     }
     read_wanted(c, r, wanted, count, erases_in_bucket);
 }
@@ -924,7 +934,7 @@ static void load_lanes(struct committer *c, struct round *r)
     each_open(c, r, sort_multilane);
 }
 
-/* Set op->named_n, and cache that slot's bucket and code. */
+/* Set each request's work->n, and cache that slot's bucket and code. */
 static void load_named_slots(struct committer *c, struct round *r)
 {
     find_slots(c, r);
@@ -947,6 +957,7 @@ void load_round(struct committer *c, struct round *r)
     each_open(c, r, look_back);
     each_open(c, r, load_jobs);
     load_users(c, r); /* of requests, of named slots, and of expired redemptions */
+    each_open(c, r, fill_subjects);
     load_erased(c, r);
     r->load_us = (mono_now().ns - started.ns) / 1000;
 }

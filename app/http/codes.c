@@ -72,7 +72,7 @@ static bool send_buckets(struct export *x, const struct bucket_codes_read *reads
     for (size_t i = 0; i < x->count; i++)
         for (int k = 0; k < x->buckets[i].size; k++) {
             const struct slot *s = &x->buckets[i].slots[k];
-            enum slot_state state = slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now));
+            enum slot_state state = slot_state_at(s, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
 
             if (reads[i].codes[k] && is_wanted(&x->wanted, reads[i].codes[k], state))
                 csv_code(&x->out, reads[i].codes[k], state, s->user, s->at_ms);
@@ -109,7 +109,7 @@ static void write_items(struct export *x, struct json *j, const struct bucket *k
     for (; *n < k->b * BUCKET_SLOTS + k->size && *room > 0; ++*n) {
         int at = (int)(*n % BUCKET_SLOTS);
         const struct slot *s = &k->slots[at];
-        enum slot_state state = slot_state_at(s, x->request->op.at_ms, coupon_ends(x->request->op.coupon_now));
+        enum slot_state state = slot_state_at(s, x->request->op.head.at_ms, coupon_ends(x->request->op.coupon_now));
 
         if (!codes[at] || !is_wanted(&x->wanted, codes[at], state))
             continue;
@@ -210,7 +210,7 @@ static enum handled got(struct request *r)
         return reply_refusal(r);
     j = reply_body(r);
     json_begin_object(&j);
-    slot_write(&j, r, r->op.n);
+    slot_write(&j, r);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
@@ -219,7 +219,7 @@ static enum handled got(struct request *r)
 static enum handled submit(struct request *r, enum op_kind kind, handler *then)
 {
     request_op(r, kind);
-    r->op.code = r->params[0];
+    r->op.in.code = r->params[0];
     return request_submit(r, then);
 }
 

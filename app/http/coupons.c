@@ -191,17 +191,15 @@ static enum handled create(struct request *r, struct coupon *c, int64_t slots)
     enum cpn_result result;
 
     request_op(r, OP_CREATE);
-    r->op.definition = c;
-    r->op.key = r->key;
-    r->op.count = slots;
+    r->op.in.coupon = (struct op_coupon){.definition = c, .key = r->key, .slots = slots};
     if (slots && c->codes.source == CODES_GENERATED) {
         id_random(job, ID_SHORT_LEN);
-        r->op.job = job;
+        r->op.in.coupon.job = job;
     }
     result = request_call(r);
     if (result == CPN_COUPON_EXISTS && r->key)
         return reply_repeated(r, c, slots);
-    return result == CPN_OK ? reply_created(r, r->op.coupon_now, slots, r->op.job, r->op.by, false) : reply_refusal(r);
+    return result == CPN_OK ? reply_created(r, r->op.coupon_now, slots, op_coupon(&r->op)->job, r->op.by, false) : reply_refusal(r);
 }
 
 enum handled coupon_create(struct request *r)
@@ -284,15 +282,15 @@ static enum handled counted(struct request *r)
     json_key_int(&j, "taken_total", head_taken(h));
     json_key_int(&j, "today", h->day_taken);
     json_key_int(&j, "discount_minor", h->discount_minor);
-    json_key_int(&j, "seq", r->op.seq);
-    if (r->op.seqs) {
+    json_key_int(&j, "seq", r->op.head.seq);
+    if (r->op.out.seqs) {
         json_key(&j, "seqs");
         json_begin_array(&j);
         for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++)
-            json_int(&j, r->op.seqs[lane]);
+            json_int(&j, r->op.out.seqs[lane]);
         json_end_array(&j);
     }
-    json_key_time(&j, "as_of", r->op.at_ms);
+    json_key_time(&j, "as_of", r->op.head.at_ms);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
@@ -431,9 +429,7 @@ static bool try_change(struct request *r, struct json_object *patch, const struc
         return true;
     }
     request_op(r, OP_CHANGE);
-    r->op.definition = next;
-    r->op.expected_version = now->version;
-    r->op.retire = beside->retire;
+    r->op.in.coupon = (struct op_coupon){.definition = next, .expected_version = now->version, .retire = beside->retire};
     if (request_call(r) == CPN_OK) {
         reply_changed(r, now, beside);
         return true;
@@ -502,7 +498,7 @@ enum handled coupon_archive(struct request *r)
             return ANSWERED;
         version = r->op.coupon_now->version;
         request_op(r, OP_ARCHIVE);
-        r->op.expected_version = version;
+        r->op.in.coupon.expected_version = version;
         if (request_call(r) == CPN_OK)
             return reply_empty(r, 204);
         if (r->op.outcome.result != CPN_VERSION_CHANGED)

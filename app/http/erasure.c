@@ -39,7 +39,7 @@ static enum cpn_result ask(struct request *r, const char *user)
 {
     request_op(r, OP_ERASE);
     r->op.deadline = mono_add_ms(mono_now(), r->worker->config->worker_request_deadline_ms);
-    r->op.user = user;
+    r->op.in.user.name = user;
     return request_call(r);
 }
 

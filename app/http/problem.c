@@ -116,7 +116,7 @@ enum handled reply_problem_rows(struct request *r, enum cpn_result result, const
 enum handled reply_refusal(struct request *r)
 {
     const struct outcome *o = &r->op.outcome;
-    int64_t wait_ms = o->retry_at_ms ? o->retry_at_ms - r->op.at_ms : 0;
+    int64_t wait_ms = o->retry_at_ms ? o->retry_at_ms - r->op.head.at_ms : 0;
     struct problem p = problem_of(o);
 
     if (o->retry_at_ms && wait_ms < 1)

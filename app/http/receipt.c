@@ -25,7 +25,7 @@ static enum cpn_result ask(const struct request *r, struct op *op, enum op_kind 
 static enum cpn_result enter(struct request *r, struct redemption *redemption)
 {
     struct op op = {.coupon = r->coupon, .lane = redemption->lane, .arena = &r->arena, .deadline = r->op.deadline,
-                    .n = redemption->n, .g = redemption->g};
+                    .in.redemption = {.n = redemption->n, .g = redemption->g}};
     enum cpn_result result = CPN_OK;
 
     while (!is_entered(redemption) && result == CPN_OK) {

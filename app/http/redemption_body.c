@@ -177,11 +177,11 @@ void fingerprint_of(const char *call, const struct field_table *table, const voi
 
 void take_fill(struct op *op, const struct take_in *in, const char *key)
 {
-    op->user = in->user;
-    op->take = (struct take){.key = key, .order = in->order, .metadata = in->metadata, .state = states_of[in->state],
-                             .code = in->code, .code_n = -1, .reserve_s = in->reserve_s};
+    op->in.user = (struct op_user){.name = in->user,
+                                   .take = {.key = key, .order = in->order, .metadata = in->metadata, .state = states_of[in->state],
+                                            .code = in->code, .code_n = -1, .reserve_s = in->reserve_s}};
     if (key)
-        fingerprint_of("take", &take_table, in, op->take.fingerprint);
+        fingerprint_of("take", &take_table, in, op->in.user.take.fingerprint);
 }
 
 /* ---- out ---- */
@@ -194,7 +194,7 @@ void check_write_members(struct json *j, const struct op *op)
     json_key_string(j, "problem", o->result == CPN_OK ? NULL : result_info(o->result)->name);
     if (o->result == CPN_ORDER_NOT_ELIGIBLE)
         misfit_write(j, &o->misfit);
-    json_key_int(j, "discount_minor", op->discount_minor);
+    json_key_int(j, "discount_minor", op_user_out(op)->discount_minor);
 }
 
 void public_write_members(struct json *j, const struct op *op)
@@ -208,7 +208,7 @@ void public_write_members(struct json *j, const struct op *op)
         json_key_string(j, "reason", NULL);
         json_key_string(j, "missing_minor", NULL);
     }
-    json_key_int(j, "discount_minor", ok ? op->discount_minor : 0);
+    json_key_int(j, "discount_minor", ok ? op_user_out(op)->discount_minor : 0);
 }
 
 static void write_after(struct json *j, const struct redemption *redemption)

@@ -70,11 +70,11 @@ static bool pass(struct place *p, int64_t *met, const struct redemption *redempt
     return true;
 }
 
-/* Read the user's state into r->op.user_state. False: answered. */
+/* Read the user's state into r->op. False: answered. */
 static bool read_user_state(struct request *r, const struct redemption_filter *f)
 {
     request_op(r, OP_USER_STATE);
-    r->op.user = f->user;
+    r->op.in.user.name = f->user;
     if (request_call(r) == CPN_OK)
         return true;
     reply_refusal(r);
@@ -92,17 +92,17 @@ static enum handled list_of_user(struct request *r, const struct redemption_filt
 
     if (!read_user_state(r, f))
         return ANSWERED;
-    u = r->op.user_state;
+    u = op_user_out(&r->op)->state;
     j = list_items(r);
     for (size_t i = u->count; i-- > 0;) {
         const struct redemption *redemption = &u->redemptions[i];
 
-        if (!pass(&place, &met, redemption) || !redemption_filter_passes(f, redemption, r->op.at_ms, coupon_ends(r->op.coupon_now)))
+        if (!pass(&place, &met, redemption) || !redemption_filter_passes(f, redemption, r->op.head.at_ms, coupon_ends(r->op.coupon_now)))
             continue;
         more = room == 0;
         if (more)
             break;
-        redemption_write_at(&j, r, f->user, redemption, r->op.at_ms, coupon_ends(r->op.coupon_now));
+        redemption_write_at(&j, r, f->user, redemption, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
         last = place;
         room--;
     }
@@ -117,12 +117,12 @@ static enum handled csv_of_user(struct request *r, const struct redemption_filte
 
     if (!read_user_state(r, f))
         return ANSWERED;
-    u = r->op.user_state;
+    u = op_user_out(&r->op)->state;
     buf_clear(out);
     buf_puts(out, CSV_REDEMPTIONS);
     for (size_t i = u->count; i-- > 0;)
-        if (redemption_filter_passes(f, &u->redemptions[i], r->op.at_ms, coupon_ends(r->op.coupon_now)))
-            redemption_csv_at(out, r, f->user, &u->redemptions[i], r->op.at_ms, coupon_ends(r->op.coupon_now));
+        if (redemption_filter_passes(f, &u->redemptions[i], r->op.head.at_ms, coupon_ends(r->op.coupon_now)))
+            redemption_csv_at(out, r, f->user, &u->redemptions[i], r->op.head.at_ms, coupon_ends(r->op.coupon_now));
     reply_header(r, "Cache-Control", "no-store");
     return reply_text(r, 200, TYPE_CSV);
 }
@@ -261,9 +261,9 @@ static void write_one(struct walk *w, const struct taking *t)
     struct request *r = w->request;
 
     if (w->json)
-        redemption_write_at(w->json, r, t->user, &t->redemption, r->op.at_ms, coupon_ends(r->op.coupon_now));
+        redemption_write_at(w->json, r, t->user, &t->redemption, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
     else
-        redemption_csv_at(&w->csv, r, t->user, &t->redemption, r->op.at_ms, coupon_ends(r->op.coupon_now));
+        redemption_csv_at(&w->csv, r, t->user, &t->redemption, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
 }
 
 static void send_csv(struct walk *w)
@@ -291,7 +291,7 @@ static void settle(struct walk *w)
     for (size_t i = 0; i < w->count && !w->failed; i++) {
         const struct taking *t = &w->takings[i];
 
-        if (!redemption_filter_passes(w->filter, &t->redemption, r->op.at_ms, coupon_ends(r->op.coupon_now)))
+        if (!redemption_filter_passes(w->filter, &t->redemption, r->op.head.at_ms, coupon_ends(r->op.coupon_now)))
             continue;
         write_one(w, t);
         w->room--;
@@ -465,7 +465,7 @@ static void begin_walk(struct walk *w)
 {
     for (int64_t lane = 0; lane < w->lane_count && !w->failed; lane++) {
         w->lanes[lane].before = INT64_MAX;
-        if (w->filter->to_ms <= w->request->op.at_ms)
+        if (w->filter->to_ms <= w->request->op.head.at_ms)
             skip_to(w, lane, w->filter->to_ms);
     }
 }

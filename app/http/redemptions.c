@@ -48,9 +48,9 @@ static enum handled submit_take(struct request *r, enum op_kind kind, const char
     request_op(r, kind);
     take_fill(&r->op, in, key);
     if (r->role == ROLE_PUBLIC)
-        r->op.user = no_user(&r->arena);
+        r->op.in.user.name = no_user(&r->arena);
     if (key && r->header.if_match)
-        r->op.take.versions = if_match_versions(r->header.if_match, &r->arena, &r->op.take.version_count);
+        r->op.in.user.take.versions = if_match_versions(r->header.if_match, &r->arena, &r->op.in.user.take.version_count);
     return request_submit(r, then);
 }
 
@@ -83,13 +83,13 @@ static enum handled reply_decided(struct request *r)
         location(r, &o->redemption);
     if (o->replayed)
         reply_header(r, "Idempotent-Replayed", "true");
-    return reply_redemption(r, r->op.kind == OP_TAKE ? r->op.user : r->op.user_state->user, o->created ? 201 : 200);
+    return reply_redemption(r, r->op.kind == OP_TAKE ? op_user(&r->op)->name : op_user_out(&r->op)->state->user, o->created ? 201 : 200);
 }
 
 /* It is decided: if no receipt can be made now, answer without. */
 static enum handled sign_decided(struct request *r)
 {
-    (void)receipt_make(r, &r->op.outcome.redemption, r->op.kind == OP_TAKE ? r->op.user : NULL);
+    (void)receipt_make(r, &r->op.outcome.redemption, r->op.kind == OP_TAKE ? op_user(&r->op)->name : NULL);
     return reply_decided(r);
 }
 
@@ -97,7 +97,7 @@ static enum handled sign_decided(struct request *r)
 static enum handled decided(struct request *r)
 {
     if (r->op.kind == OP_TAKE)
-        guess_limit_failed(r, r->op.user, r->op.outcome.not_theirs);
+        guess_limit_failed(r, op_user(&r->op)->name, r->op.outcome.not_theirs);
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
     if (r->receipt_asked) {
@@ -155,7 +155,7 @@ static enum handled checked(struct request *r)
         return reply_refusal(r);
     if (r->role == ROLE_PUBLIC)
         return reply_public(r);
-    left = user_state_allowance(c, r->op.user_state, r->op.at_ms, h->day_ms);
+    left = user_state_allowance(c, op_user_out(&r->op)->state, r->op.head.at_ms, h->day_ms);
     left.in_all = least(left.in_all, coupon_left(c, h));
     left.today = least(left.today, left.in_all);
     if (c->cap.per_day != COUPON_NULL)
@@ -193,7 +193,7 @@ static enum handled reply_got(struct request *r)
 {
     struct json j = reply_body(r);
 
-    redemption_write_at(&j, r, r->op.user_state ? r->op.user_state->user : NULL, &r->op.outcome.redemption, r->op.at_ms,
+    redemption_write_at(&j, r, op_user_out(&r->op)->state->user, &r->op.outcome.redemption, r->op.head.at_ms,
                         coupon_ends(r->op.coupon_now));
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
@@ -222,8 +222,7 @@ static enum handled submit_get(struct request *r, handler *then)
         return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
     request_op(r, OP_REDEMPTION);
     r->op.lane = lane;
-    r->op.n = n;
-    r->op.g = g;
+    r->op.in.redemption = (struct step){.n = n, .g = g};
     return request_submit(r, then);
 }
 
@@ -267,7 +266,7 @@ static enum handled submit_step_of(struct request *r, struct step *s)
         return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
     request_op(r, OP_STEP);
     r->op.lane = lane;
-    r->op.redemption_step = *s;
+    r->op.in.redemption = *s;
     return request_submit(r, decided);
 }
 
@@ -616,6 +615,6 @@ enum handled redemption_batch(struct request *r)
     if (fit > 0)
         return take_shares(r, fit) ? submit_items(r) : refuse_items(r);
     request_op(r, OP_REFUSE); /* nothing to decide; only check that the coupon exists */
-    r->op.refusal = CPN_BAD_REQUEST;
+    r->op.in.refusal.result = CPN_BAD_REQUEST;
     return request_submit(r, all_bad);
 }

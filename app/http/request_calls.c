@@ -31,13 +31,8 @@ const char *request_operator(const struct request *r)
 
 void request_op(struct request *r, enum op_kind kind)
 {
-    r->op.kind = kind;
-    r->op.coupon = r->coupon;
-    r->op.by = request_operator(r);
-    r->op.arena = &r->arena;
+    r->op = (struct op){.kind = kind, .coupon = r->coupon, .arena = &r->arena, .done = op_done, .context = r, .by = request_operator(r)};
     r->op.deadline = mono_add_ms(r->arrived, r->worker->config->worker_request_deadline_ms);
-    r->op.done = op_done;
-    r->op.context = r;
 }
 
 enum handled request_submit(struct request *r, handler *then)
@@ -111,7 +106,7 @@ static enum handled refused(struct request *r)
 {
     struct outcome *o = &r->op.outcome;
 
-    if (o->result == r->op.refusal)
+    if (o->result == r->op.in.refusal.result)
         return reply_problem(r, o->result, r->detail);
     return reply_refusal(r);
 }
@@ -122,8 +117,8 @@ enum handled request_refuse(struct request *r, enum cpn_result result, const cha
         return reply_problem(r, result, detail);
     r->detail = detail;
     request_op(r, OP_REFUSE);
-    r->op.refusal = result;
-    r->op.changes = r->route->method != METHOD_GET;
+    r->op.in.refusal.result = result;
+    r->op.in.refusal.changes = r->route->method != METHOD_GET;
     if (!r->session)
         return request_submit(r, refused);
     request_call(r); /* on a blocking thread */

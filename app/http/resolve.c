@@ -25,8 +25,8 @@
 /* True if the code is free, or this user's, by OP_CODE's answer in r->op. */
 static bool is_theirs(const struct request *r, const char *user)
 {
-    const struct slot *s = &r->op.slot;
-    enum slot_state state = slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now));
+    const struct slot *s = &op_slot(&r->op)->slot;
+    enum slot_state state = slot_state_at(s, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
 
     return state == SLOT_FREE || (state != SLOT_RETIRED && s->user && strcmp(s->user, user) == 0);
 }
@@ -81,12 +81,12 @@ static bool ask(struct request *r, const char *coupon, struct shown *s, size_t *
 
     r->coupon = coupon;
     request_op(r, OP_CODE);
-    r->op.code = in->code;
+    r->op.in.code = in->code;
     known = request_call(r) == CPN_OK;
     if (is_failure(r->op.outcome.result))
         return false;
     theirs = known ? is_theirs(r, in->user) : is_shared(r, in->code);
-    taken = known && !theirs && decide_bearer_took(r->op.coupon_now, &r->op.slot);
+    taken = known && !theirs && decide_bearer_took(r->op.coupon_now, &op_slot(&r->op)->slot);
     request_op(r, OP_CHECK);
     take_fill(&r->op, &take, NULL);
     request_call(r);
@@ -166,12 +166,12 @@ enum handled code_find(struct request *r)
             continue;
         r->coupon = coupons[i];
         request_op(r, OP_CODE);
-        r->op.code = code;
+        r->op.in.code = code;
         if (request_call(r) == CPN_OK || is_shared(r, code)) {
             json_begin_object(&j);
             json_key_string(&j, "coupon", coupons[i]);
             if (r->op.outcome.result == CPN_OK)
-                slot_write(&j, r, r->op.n);
+                slot_write(&j, r);
             else
                 slot_write_none(&j, code_shared(r->op.coupon_now, code));
             json_end_object(&j);

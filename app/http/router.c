@@ -282,7 +282,7 @@ unsigned router_find(struct request *r)
 /* On a thread that may wait for the rest of the body. */
 static enum handled refuse_slowly(struct request *r)
 {
-    return reply_problem(r, r->op.refusal, r->detail);
+    return reply_problem(r, r->op.outcome.result, r->detail);
 }
 
 /* Answer without using the body: read it to its end, or it would be taken for the next request. */
@@ -293,7 +293,7 @@ static enum handled early(struct request *r, enum cpn_result result, const char 
         return reply_problem(r, result, detail);
     }
     r->unread = true;
-    r->op.refusal = result;
+    r->op.outcome.result = result;
     r->detail = detail;
     return request_to_stream(r, refuse_slowly);
 }

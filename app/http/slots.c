@@ -279,8 +279,8 @@ static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g
 /* Write a live generation; false: it is not. Two can be live: a hold and the issued one beneath it, which is redeemed with the hold. */
 static bool write_standing(const struct request *r, struct json *j, int64_t n, uint32_t g)
 {
-    const struct slot *s = &r->op.slot;
-    enum slot_state now = slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now));
+    const struct slot *s = &op_slot(&r->op)->slot;
+    enum slot_state now = slot_state_at(s, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
     bool current = g == s->current && s->state != SLOT_RETIRED, beneath = !current && s->from && g == s->from;
 
     if (current)
@@ -293,7 +293,7 @@ static bool write_standing(const struct request *r, struct json *j, int64_t n, u
 /* Write the generations, newest first, back to the last restore; of earlier ones, those that are live. */
 static bool write_history(struct request *r, struct json *j, int64_t n)
 {
-    const struct slot *s = &r->op.slot;
+    const struct slot *s = &op_slot(&r->op)->slot;
     uint32_t floor = s->generation - (uint32_t)(s->generation % EPOCH_GENERATIONS);
     size_t reads = 0;
     bool fine = true;
@@ -310,17 +310,17 @@ static bool write_history(struct request *r, struct json *j, int64_t n)
     return fine;
 }
 
-void slot_write(struct json *j, const struct request *r, int64_t n)
+void slot_write(struct json *j, const struct request *r)
 {
-    const struct slot *s = &r->op.slot;
-    enum slot_state now = slot_state_at(s, r->op.at_ms, coupon_ends(r->op.coupon_now));
+    const struct slot *s = &op_slot(&r->op)->slot;
+    enum slot_state now = slot_state_at(s, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
     int64_t due_ms = s->state == SLOT_ISSUED ? sooner_ms(s->due_ms, coupon_ends(r->op.coupon_now)) : s->due_ms;
 
-    json_key_int(j, "slot", n);
+    json_key_int(j, "slot", op_slot(&r->op)->n);
     json_key_int(j, "generation", s->generation);
     json_key_string(j, "state", slot_state_name(now));
     json_key_string(j, "user", now == SLOT_FREE ? NULL : s->user);
-    json_key_string(j, "code", r->role == ROLE_OPS ? r->op.code_now : NULL);
+    json_key_string(j, "code", r->role == ROLE_OPS ? op_slot(&r->op)->code : NULL);
     json_key_time_or_null(j, "at", s->at_ms);
     json_key_time_or_null(j, "due", now == (enum slot_state)s->state ? due_ms : 0);
 }
@@ -346,12 +346,12 @@ enum handled slot_get(struct request *r)
     if (!redemption_id_parse(text, &n, &g, &lane) || lane >= 0)
         return request_refuse(r, CPN_SLOT_NOT_FOUND, NULL);
     request_op(r, OP_SLOT);
-    r->op.n = n;
+    r->op.in.n = n;
     if (request_call(r) != CPN_OK)
         return reply_refusal(r);
     j = reply_body(r);
     json_begin_object(&j);
-    slot_write(&j, r, n);
+    slot_write(&j, r);
     if (!write_history(r, &j, n))
         return reply_problem(r, CPN_BUSY, NULL);
     json_end_object(&j);

@@ -24,20 +24,20 @@
  * answer. */
 static bool is_settled(const struct request *r)
 {
-    const struct user_state *u = r->op.user_state;
+    const struct user_state *u = op_user_out(&r->op)->state;
     int64_t due_ms = user_state_due(u, coupon_ends(r->op.coupon_now));
 
-    return u->seq > r->op.definition_seq && u->day_ms == r->op.head.day_ms && (!due_ms || due_ms > r->op.at_ms);
+    return u->seq > op_user_out(&r->op)->definition_seq && u->day_ms == r->op.head.day_ms && (!due_ms || due_ms > r->op.head.at_ms);
 }
 
 static enum handled write_user(struct request *r)
 {
-    const struct user_state *u = r->op.user_state;
-    const struct allowance left = user_state_allowance(r->op.coupon_now, u, r->op.at_ms, r->op.head.day_ms);
+    const struct user_state *u = op_user_out(&r->op)->state;
+    const struct allowance left = user_state_allowance(r->op.coupon_now, u, r->op.head.at_ms, r->op.head.day_ms);
     struct json j = reply_body(r);
 
     json_begin_object(&j);
-    json_key_string(&j, "user", r->op.user);
+    json_key_string(&j, "user", op_user(&r->op)->name);
     json_key_int(&j, "total", left.total);
     json_key_int(&j, "today", left.took_today);
     json_key_int(&j, "remaining", left.in_all);
@@ -45,10 +45,10 @@ static enum handled write_user(struct request *r)
     json_key(&j, "redemptions");
     json_begin_array(&j);
     for (size_t i = u->count; i-- > 0;)
-        redemption_write_at(&j, r, r->op.user, &u->redemptions[i], r->op.at_ms, coupon_ends(r->op.coupon_now));
+        redemption_write_at(&j, r, op_user(&r->op)->name, &u->redemptions[i], r->op.head.at_ms, coupon_ends(r->op.coupon_now));
     json_end_array(&j);
     json_end_object(&j);
-    reply_etag(r, r->op.user_state->seq);
+    reply_etag(r, u->seq);
     reply_header(r, "Cache-Control", "no-cache");
     return reply_json(r, 200);
 }
@@ -57,8 +57,8 @@ static enum handled got(struct request *r)
 {
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    if (is_settled(r) && reply_not_modified(r, r->op.user_state->seq)) {
-        reply_etag(r, r->op.user_state->seq);
+    if (is_settled(r) && reply_not_modified(r, op_user_out(&r->op)->state->seq)) {
+        reply_etag(r, op_user_out(&r->op)->state->seq);
         return ANSWERED;
     }
     return write_user(r);
@@ -67,8 +67,7 @@ static enum handled got(struct request *r)
 static void ask(struct request *r, size_t most)
 {
     request_op(r, OP_USER_STATE);
-    r->op.user = r->params[0];
-    r->op.most = most;
+    r->op.in.user = (struct op_user){.name = r->params[0], .most = most};
 }
 
 static enum handled get_whole(struct request *r)
@@ -80,7 +79,7 @@ static enum handled get_whole(struct request *r)
 
 static enum handled got_some(struct request *r)
 {
-    return r->op.outcome.result == CPN_OK && r->op.left_out ? request_to_blocking_pool(r, get_whole) : got(r);
+    return r->op.outcome.result == CPN_OK && op_user_out(&r->op)->left_out ? request_to_blocking_pool(r, get_whole) : got(r);
 }
 
 enum handled user_get(struct request *r)

@@ -93,22 +93,20 @@ static int64_t lane_for(const struct op *op, int64_t lanes)
     case OP_CHECK:
     case OP_USER_STATE:
     case OP_ERASE:
-        lane = coupon_lane_of(op->user, lanes);
+        lane = coupon_lane_of(op_user(op)->name, lanes);
         break;
     case OP_STEP:
-        lane = op->redemption_step.n < 0 ? op->asked_lane : lane_of_slot(op->redemption_step.n);
-        break;
     case OP_REDEMPTION:
-        lane = op->n < 0 ? op->asked_lane : lane_of_slot(op->n);
+        lane = op_redemption(op)->n < 0 ? op->engine.asked_lane : lane_of_slot(op_redemption(op)->n);
         break;
     case OP_SLOT:
-        lane = lane_of_slot(op->n);
+        lane = lane_of_slot(op->in.n);
         break;
     case OP_SWEEP:
     case OP_TICK:
     case OP_REMOVE:
     case OP_CATCH_UP:
-        lane = op->asked_lane;
+        lane = op->engine.asked_lane;
         break;
     default:
         break;
@@ -134,12 +132,10 @@ static enum cpn_result ask_as(struct group *g, struct op *op, enum op_kind kind,
     inner.lane = lane;
     r = ask(&g->asker, &inner, 1);
     op->outcome = inner.outcome;
-    op->made = inner.made;
     op->coupon_now = inner.coupon_now;
     op->head = inner.head;
-    op->user_state = inner.user_state;
-    op->seq = inner.seq;
-    op->at_ms = inner.at_ms;
+    if (kind == op->kind)
+        op->out = inner.out;
     return r;
 }
 
@@ -158,7 +154,7 @@ static void raise_events(struct group *g, const char *coupon, int64_t lanes, boo
         heads_add_up(&sum, heads->ops, lanes);
         *raised = sum.sold_out && !decide_refill(events->coupon_now, &sum, head_free(&sum));
         events->kind = OP_EVENTS;
-        events->count = head_taken(&sum);
+        events->in.taken = head_taken(&sum);
         if (!*raised)
             (void)ask(&g->asker, events, 1);
     }
@@ -177,7 +173,7 @@ static enum cpn_result follow(struct group *g, const struct coupon *definition)
     for (int64_t lane = 1; lane < lanes; lane++) {
         struct op *op = fanout_add(a, OP_FOLLOW, lane);
 
-        op->definition = coupon_copy(definition, op->arena);
+        op->in.coupon.definition = coupon_copy(definition, op->arena);
     }
     r = ask(&g->asker, a->ops, a->count);
     fanout_free(a);
@@ -265,7 +261,7 @@ static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
     int64_t taken, due_ms;
 
     while (r == CPN_CAP_BELOW_TAKEN && op->outcome.need && found != FOUND_NOTHING) {
-        if (ask_taken(g, op->coupon, lanes, &taken) == CPN_OK && taken > op->definition->cap.total)
+        if (ask_taken(g, op->coupon, lanes, &taken) == CPN_OK && taken > op_coupon(op)->definition->cap.total)
             break;
         if (is_late(g, op))
             return CPN_BUSY;
@@ -298,9 +294,9 @@ static bool move_state(struct group *g, struct op *op, enum coupon_state from, e
     do {
         if (ask_as(g, op, OP_HEAD, 0) != CPN_OK || op->coupon_now->state != (int64_t)from)
             return false;
-        op->definition = coupon_copy(op->coupon_now, op->arena);
-        op->definition->state = to;
-        op->expected_version = op->coupon_now->version;
+        op->in.coupon.definition = coupon_copy(op->coupon_now, op->arena);
+        op->in.coupon.definition->state = to;
+        op->in.coupon.expected_version = op->coupon_now->version;
         r = ask_as(g, op, OP_CHANGE, 0);
     } while (r == CPN_VERSION_CHANGED);
     if (r == CPN_OK)
@@ -338,7 +334,7 @@ static void delete_coupon(struct group *g, struct op *op, int64_t lanes)
     if (op->outcome.result == CPN_OK && !paused)
         follow_or(g, op, op->coupon_now, CPN_BUSY);
     if (op->outcome.result == CPN_OK && ask_whether_used(g, op, lanes) == CPN_OK) {
-        op->expected_version = op->coupon_now->version;
+        op->in.coupon.expected_version = op->coupon_now->version;
         if (ask_as(g, op, OP_DELETE, 0) == CPN_OK)
             follow_or_unknown(g, op);
     }
@@ -354,7 +350,7 @@ static void archive_others(struct group *g, struct op *op, int64_t lanes)
     for (int64_t lane = 1; lane < lanes; lane++) {
         struct op *one = fanout_add(a, OP_ARCHIVE, lane);
 
-        one->expected_version = op->expected_version;
+        one->in.coupon.expected_version = op_coupon(op)->expected_version;
         one->by = op->by;
     }
     if (ask(&g->asker, a->ops, a->count) != CPN_OK)
@@ -368,7 +364,7 @@ static void archive(struct group *g, struct op *op, int64_t lanes)
 {
     if (ask_as(g, op, OP_HEAD, 0) != CPN_OK)
         return;
-    if (op->expected_version != op->coupon_now->version) {
+    if (op_coupon(op)->expected_version != op->coupon_now->version) {
         op->outcome = (struct outcome){.result = CPN_VERSION_CHANGED};
         return;
     }
@@ -389,7 +385,7 @@ static void retire(struct group *g, struct op *op, int64_t lanes)
     int64_t due_ms;
 
     while (ask_as(g, op, OP_HEAD, 0) == CPN_OK && !op->head.archived &&
-           slots_find(&g->asker, op->coupon, lanes, 0, op->count, &due_ms) == FOUND_SOME)
+           slots_find(&g->asker, op->coupon, lanes, 0, op->in.job.count, &due_ms) == FOUND_SOME)
         if (is_late(g, op))
             break;
     if (op->outcome.result == CPN_OK)
@@ -452,8 +448,8 @@ static void look_around(struct group *g)
         op_list_add(listens == !op->outcome.need ? &same : &rest, op);
     g->lacking = rest;
     while ((op = op_list_take(&same))) {
-        op->looked = listens || nothing;
-        op->others_due_ms = due_ms;
+        op->engine.looked = listens || nothing;
+        op->engine.others_due_ms = due_ms;
         if (heard == CPN_OK)
             ask_again(g, op);
         else
@@ -735,11 +731,9 @@ static void gathered_one(struct op *one)
     if (op->outcome.result == CPN_OK) {
         heads_add_up(&op->head, g->fanout->ops, (int64_t)count);
         op->coupon_now = coupon_copy(one->coupon_now, op->arena);
-        op->seq = one->seq;
-        op->seqs = arena_array(op->arena, count, sizeof *op->seqs);
+        op->out.seqs = arena_array(op->arena, count, sizeof *op->out.seqs);
         for (size_t i = 0; i < count; i++)
-            op->seqs[i] = g->fanout->ops[i].seq;
-        op->at_ms = op->head.at_ms > one->at_ms ? op->head.at_ms : one->at_ms;
+            op->out.seqs[i] = g->fanout->ops[i].head.seq;
     }
     fanout_free(g->fanout);
     finish(g->lanes, op);
@@ -831,7 +825,7 @@ static bool takes(struct multilane *multilane, struct op *op, int64_t lanes)
 
 static bool belongs_elsewhere(const struct lane *l, const struct op *op)
 {
-    if (op->inner || op->kind == OP_CREATE)
+    if (op->engine.inner || op->kind == OP_CREATE)
         return false;
     return is_of_all(op->kind) || op->kind == OP_COUPON || lane_for(op, l->definition->lanes) != l->number;
 }
@@ -839,7 +833,7 @@ static bool belongs_elsewhere(const struct lane *l, const struct op *op)
 /* Without slots, a lane decides only once it has heard of all others: by the listener, or because they were asked for this request. */
 static bool has_to_listen(struct lanes *s, const struct lane *l, const struct op *op)
 {
-    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked && !policy_of(l->definition)->slots &&
+    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->engine.looked && !policy_of(l->definition)->slots &&
            !(atomic_load(&s->hearing) && lane_totals_all(s->totals, l->coupon));
 }
 

@@ -28,9 +28,9 @@ void member_decide(struct lane_work *p, struct op *op)
 {
     op->outcome = (struct outcome){.result = CPN_OK};
     if (op->kind == OP_FOLLOW)
-        decide_follow(&p->d, op->definition);
+        decide_follow(&p->d, op_coupon(op)->definition);
     else if (op->kind == OP_EVENTS)
-        decide_events_of_all(&p->d, op->count);
+        decide_events_of_all(&p->d, op->in.taken);
     else
         assert(!"not between lanes");
 }

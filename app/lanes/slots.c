@@ -17,7 +17,7 @@ static struct op *ask_job(struct fanout *a, enum op_kind kind, const struct move
     struct lane_move side = {gives, gives ? m->giver : m->taker, gives ? m->taker : m->giver};
     struct op *op = fanout_add(a, kind, side.lane);
 
-    op->job = move_job(&side, arena_alloc(op->arena, MOVE_JOB_SIZE));
+    op->in.job.id = move_job(&side, arena_alloc(op->arena, MOVE_JOB_SIZE));
     return op;
 }
 
@@ -34,19 +34,19 @@ static enum cpn_result move_all(const struct asker *asker, const char *coupon, c
     for (size_t i = 0; r == CPN_OK && i < count; i++) {
         struct op *op = ask_job(dues, OP_DUE, &moves[i], true);
 
-        op->step = takers->ops[i].job_now->step + 1;
-        op->count = moves[i].most;
+        op->in.job.step = op_job_out(&takers->ops[i])->now->step + 1;
+        op->in.job.count = moves[i].most;
     }
     if (r == CPN_OK)
         r = ask(asker, dues->ops, dues->count);
     for (size_t i = 0; r == CPN_OK && i < count; i++) {
-        int64_t more = dues->ops[i].made - takers->ops[i].job_now->total;
+        int64_t more = op_job_out(&dues->ops[i])->made - op_job_out(&takers->ops[i])->now->total;
         struct op *op = more > 0 ? ask_job(made, OP_GENERATE, &moves[i], false) : NULL;
 
         if (!op)
             continue;
-        op->step = dues->ops[i].step;
-        op->count = more;
+        op->in.job.step = dues->ops[i].in.job.step;
+        op->in.job.count = more;
     }
     if (r == CPN_OK)
         r = ask(asker, made->ops, made->count);
@@ -104,7 +104,7 @@ static bool is_unmoved(const struct asker *asker, const struct fanout *first, co
     bool unmoved = r == CPN_OK;
 
     for (int64_t i = 0; i < lanes && unmoved; i++)
-        unmoved = first->ops[i].seq == second->ops[i].seq;
+        unmoved = first->ops[i].head.seq == second->ops[i].head.seq;
     fanout_free(second);
     return unmoved;
 }
@@ -120,7 +120,7 @@ enum found slots_find(const struct asker *asker, const char *coupon, int64_t lan
     *due_ms = 0;
     for (int64_t i = 0; i < lanes && r == CPN_OK; i++) {
         on_their_way += heads->ops[i].head.elsewhere;
-        *due_ms = sooner_ms(*due_ms, heads->ops[i].due_ms);
+        *due_ms = sooner_ms(*due_ms, heads->ops[i].out.due_ms);
     }
     if (r != CPN_OK) {
         found = FOUND_SOME;

@@ -162,7 +162,7 @@ static enum ending close_lanes(struct archive *a)
     enum ending e = ENDING_DONE;
 
     for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++) {
-        struct op op = {.kind = OP_REMOVE, .lane = i, .expected_seq = a->tails[i]->head.seq};
+        struct op op = {.kind = OP_REMOVE, .lane = i, .in.expected_seq = a->tails[i]->head.seq};
 
         e = work_ask(a->work, &op);
         arena_reset(&a->work->arena);

@@ -26,10 +26,10 @@ static bool is_over(const struct coupon *c, int64_t now_ms)
 /* Retire the free slots, and wait until that is done. */
 static enum ending retire_free(struct work *w, int64_t free_slots)
 {
-    struct op due = {.kind = OP_DUE, .job = w->job->id, .step = 1, .count = free_slots};
+    struct op due = {.kind = OP_DUE, .in.job = {.id = w->job->id, .step = 1, .count = free_slots}};
     enum ending e = work_ask(w, &due);
 
-    w->done = due.made;
+    w->done = op_job_out(&due)->made;
     while (e == ENDING_DONE) {
         struct op look = {.kind = OP_SWEEP};
 

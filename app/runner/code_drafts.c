@@ -22,9 +22,9 @@ static enum ending whose_turn(struct work *w)
 
     if (e != ENDING_DONE || op.head.turn == 0)
         return e;
-    if (op.job_now->turn != op.head.turn)
+    if (op_job_out(&op)->now->turn != op.head.turn)
         return ENDING_POSTPONED;
-    return op.job_now->fence > w->job->fence ? ENDING_LOST : ENDING_DONE;
+    return op_job_out(&op)->now->fence > w->job->fence ? ENDING_LOST : ENDING_DONE;
 }
 
 static enum ending take_turn(struct work *w)
@@ -33,12 +33,12 @@ static enum ending take_turn(struct work *w)
 
     w->turned = true;
     for (;;) {
-        struct op op = {.kind = OP_TURN, .job = w->job->id, .fence = w->job->fence};
+        struct op op = {.kind = OP_TURN, .in.job = {.id = w->job->id, .fence = w->job->fence}};
         enum cpn_result result = work_try(w, &op);
         enum ending e;
 
         if (result == CPN_OK) {
-            w->turn = op.turn;
+            w->turn = op_job_out(&op)->turn;
             return ENDING_DONE;
         }
         if (!work_may_repeat(result))
@@ -94,7 +94,7 @@ enum ending codes_ready(struct work *w)
 
 enum ending codes_turn_end(struct work *w)
 {
-    struct op op = {.kind = OP_TURN_END, .job = w->job->id};
+    struct op op = {.kind = OP_TURN_END, .in.job.id = w->job->id};
     enum ending e;
 
     if (!w->turned && w->job->fence <= 1)
@@ -225,7 +225,7 @@ static enum announced append(struct work *w, struct op *op, enum ending *e)
     if (result == CPN_OK) {
         w->head = op->head;
         w->known = op->head.turn == w->turn && !op->outcome.replayed;
-        w->step = op->step;
+        w->step = op->in.job.step;
         return w->known ? ANNOUNCED : ANNOUNCED_AGAIN;
     }
     w->known = false;
@@ -244,14 +244,14 @@ static enum ending read_step(struct work *w)
     enum ending e = work_standing(w, &op);
 
     if (e == ENDING_DONE)
-        w->step = op.job_now->step;
+        w->step = op_job_out(&op)->now->step;
     return e;
 }
 
 enum announced codes_announce(struct work *w, struct code_draft *codes, size_t count, int64_t until, int64_t *made,
                               enum ending *e)
 {
-    struct op op = {.kind = OP_GENERATE, .job = w->job->id, .count = (int64_t)count, .until = until, .turn = w->turn};
+    struct op op = {.kind = OP_GENERATE, .in.job = {.id = w->job->id, .count = (int64_t)count, .until = until, .turn = w->turn}};
     enum announced a;
 
     for (size_t i = 0; i < count; i++) /* while it is certain that it has none of them */
@@ -260,10 +260,10 @@ enum announced codes_announce(struct work *w, struct code_draft *codes, size_t c
     a = draft(w, codes, count, e);
     if (a != ANNOUNCED)
         return a;
-    op.step = w->step + 1;
+    op.in.job.step = w->step + 1;
     a = append(w, &op, e);
     if (a == ANNOUNCED)
-        *made = op.made;
+        *made = op_job_out(&op)->made;
     if (a != ANNOUNCED_AGAIN)
         return a;
     *e = read_step(w);

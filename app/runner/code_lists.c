@@ -208,20 +208,20 @@ static void ask_state(const struct work *w, const struct row *row, struct op *op
 {
     (void)w;
     op->kind = OP_CODE;
-    op->code = row->value;
+    op->in.code = row->value;
 }
 
 static void judge_state(struct work *w, struct row *row, const struct op *op)
 {
     (void)w;
-    row->before = op->outcome.result == CPN_OK && op->slot.state == SLOT_RETIRED;
+    row->before = op->outcome.result == CPN_OK && op_slot(op)->slot.state == SLOT_RETIRED;
 }
 
 static void ask_to_retire(const struct work *w, const struct row *row, struct op *op)
 {
     (void)w;
     op->kind = OP_RETIRE_ONE;
-    op->code = row->value;
+    op->in.code = row->value;
 }
 
 static void judge_retired(struct work *w, struct row *row, const struct op *op)
@@ -363,8 +363,8 @@ static void read_users(struct work *w, const struct upload_chunk *chunk, struct 
 static void ask_to_issue(const struct work *w, const struct row *row, struct op *op)
 {
     op->kind = OP_TAKE;
-    op->user = row->value;
-    op->take = (struct take){.key = arena_printf(op->arena, "\x01issue-%s-%" PRId64, w->job->id, row->line), .code_n = -1,
+    op->in.user.name = row->value;
+    op->in.user.take = (struct take){.key = arena_printf(op->arena, "\x01issue-%s-%" PRId64, w->job->id, row->line), .code_n = -1,
                              .state = SLOT_ISSUED, .reserve_s = COUPON_NULL, .once = true};
 }
 

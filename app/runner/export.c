@@ -77,7 +77,7 @@ enum ending run_export(struct work *w)
     if (e == ENDING_DONE)
         e = work_catch_up(w);
     total = op.head.next_n;
-    at_ms = op.at_ms;
+    at_ms = op.head.at_ms;
     ends_ms = coupon_ends(op.coupon_now);
     if (e == ENDING_DONE)
         e = note_total(w, total);

@@ -16,8 +16,8 @@ static enum ending read_progress(struct work *w)
 
     if (e != ENDING_DONE)
         return e;
-    w->step = op.job_now->step;
-    w->done = op.job_now->total;
+    w->step = op_job_out(&op)->now->step;
+    w->done = op_job_out(&op)->now->total;
     return ENDING_DONE;
 }
 
@@ -58,12 +58,12 @@ static enum ending check_plain(struct work *w)
 
 static enum ending plain_step(struct work *w, bool *enough)
 {
-    struct op op = {.kind = OP_GENERATE, .job = w->job->id, .step = w->step + 1, .until = w->job->until};
+    struct op op = {.kind = OP_GENERATE, .in.job = {.id = w->job->id, .step = w->step + 1, .until = w->job->until}};
     enum cpn_result result;
     int64_t pause_ms = 0;
     enum ending e;
 
-    op.count = least(w->job->until ? w->job->until : w->job->total - w->done, w->runner->config->runner_step_slots);
+    op.in.job.count = least(w->job->until ? w->job->until : w->job->total - w->done, w->runner->config->runner_step_slots);
     result = work_try(w, &op);
     if (work_may_repeat(result)) {
         e = work_rest(w, &pause_ms, "Making slots");
@@ -74,8 +74,8 @@ static enum ending plain_step(struct work *w, bool *enough)
     if (op.outcome.replayed) /* already made, perhaps by another runner and in another size */
         return read_progress(w);
     w->step++;
-    w->done += op.made;
-    *enough = op.made == 0 || is_answered(w, &op.head);
+    w->done += op_job_out(&op)->made;
+    *enough = op_job_out(&op)->made == 0 || is_answered(w, &op.head);
     return ENDING_DONE;
 }
 
@@ -207,12 +207,12 @@ enum ending run_generate(struct work *w)
 /* One step: free slots become due for retirement, and can no longer be taken. */
 enum ending run_retire(struct work *w)
 {
-    struct op op = {.kind = OP_DUE, .job = w->job->id, .step = 1, .count = w->job->total};
+    struct op op = {.kind = OP_DUE, .in.job = {.id = w->job->id, .step = 1, .count = w->job->total}};
     enum ending e = work_between_steps(w);
 
     if (e == ENDING_DONE)
         e = work_ask(w, &op);
     if (e == ENDING_DONE)
-        w->done = op.made;
+        w->done = op_job_out(&op)->made;
     return e;
 }

@@ -81,13 +81,12 @@ enum ending work_fail(struct work *w, enum cpn_result r, const char *detail)
 
 enum ending work_ask(struct work *w, struct op *op)
 {
-    int64_t pause_ms = 0, count = op->count; /* an op may return its count in this */
+    int64_t pause_ms = 0;
 
     for (;;) {
         enum cpn_result result;
         enum ending e;
 
-        op->count = count;
         result = work_try(w, op);
         if (result == CPN_OK)
             return ENDING_DONE;
@@ -127,7 +126,7 @@ enum ending work_ask_all(struct work *w, struct op *const *ops, size_t count)
 
 enum ending work_standing(struct work *w, struct op *op)
 {
-    *op = (struct op){.kind = OP_JOB, .job = w->job->id};
+    *op = (struct op){.kind = OP_JOB, .in.job.id = w->job->id};
     return work_ask(w, op);
 }
 

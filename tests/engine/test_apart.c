@@ -160,9 +160,9 @@ static enum cpn_result call(struct op *op, const char *coupon)
 static void create_with(const char *id, int64_t slots, bool codes)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
-    struct op turn = {.kind = OP_TURN, .job = "j", .fence = 1};
-    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = slots};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
+    struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
+    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = slots}};
 
     coupon_init(&coupon);
     coupon.id = id;
@@ -174,7 +174,7 @@ static void create_with(const char *id, int64_t slots, bool codes)
     assert_int_equal(call(&op, id), CPN_OK);
     if (codes) {
         assert_int_equal(call(&turn, id), CPN_OK);
-        more.turn = turn.turn;
+        more.in.job.turn = turn.out.job.turn;
     }
     assert_int_equal(call(&more, id), CPN_OK);
 }
@@ -221,8 +221,8 @@ static void release(struct asked *a, size_t count)
 
 static void fill_taking(struct op *op, const char *user, const char *key)
 {
-    *op = (struct op){.kind = OP_TAKE, .user = user};
-    op->take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    *op = (struct op){.kind = OP_TAKE, .in.user.name = user};
+    op->in.user.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
 }
 
 static void take(const char *coupon, const char *user, const char *key)
@@ -271,7 +271,7 @@ static void whose_batch_is_damaged_waits_alone(void **state)
 
 static void a_damaged_bucket_is_in_the_way_of_its_own_slots_only(void **state)
 {
-    struct asked asked[2] = {{.op = {.kind = OP_SLOT, .n = 1}}, {.op = {.kind = OP_SLOT, .n = BUCKET_SLOTS + 1}}};
+    struct asked asked[2] = {{.op = {.kind = OP_SLOT, .in.n = 1}}, {.op = {.kind = OP_SLOT, .in.n = BUCKET_SLOTS + 1}}};
 
     (void)state;
     create(coupon_id(0), 2 * BUCKET_SLOTS);
@@ -395,8 +395,8 @@ static void idle_lanes_look_for_others_by_a_few_calls_for_all_of_them(void **sta
 
         create(coupon_id(i), 10);
         fill_taking(&op, "ann", "k1");
-        op.take.state = SLOT_RESERVED;
-        op.take.reserve_s = HOLD_S;
+        op.in.user.take.state = SLOT_RESERVED;
+        op.in.user.take.reserve_s = HOLD_S;
         assert_int_equal(call(&op, coupon_id(i)), CPN_OK);
     }
     for (size_t i = 0; i < COLD; i++)

@@ -28,8 +28,8 @@ static enum cpn_result call(struct op *op)
 
 static void prepare_taking(struct op *op, const char *user, int64_t n, enum slot_state state)
 {
-    *op = (struct op){.kind = OP_TAKE, .user = user};
-    op->take = (struct take){.key = arena_printf(&one.arena, "k%d", keys++), .code_n = -1, .state = state, .reserve_s = COUPON_NULL,
+    *op = (struct op){.kind = OP_TAKE, .in.user.name = user};
+    op->in.user.take = (struct take){.key = arena_printf(&one.arena, "k%d", keys++), .code_n = -1, .state = state, .reserve_s = COUPON_NULL,
                              .code = arena_printf(&one.arena, "CODE%lld", (long long)n)};
 }
 
@@ -53,8 +53,8 @@ static void told(const char *user, int64_t n, enum cpn_result want)
 static int set_up(void **state)
 {
     struct coupon coupon;
-    struct op make = {.kind = OP_CREATE, .definition = &coupon}, turn = {.kind = OP_TURN, .job = "j", .fence = 1};
-    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = HOLDS};
+    struct op make = {.kind = OP_CREATE, .in.coupon.definition = &coupon}, turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
+    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = HOLDS}};
 
     (void)state;
     one_engine_connect();
@@ -73,14 +73,14 @@ static int set_up(void **state)
     coupon.reserve_s = 2;
     assert_int_equal(call(&make), CPN_OK);
     assert_int_equal(call(&turn), CPN_OK);
-    more.turn = turn.turn;
+    more.in.job.turn = turn.out.job.turn;
     assert_int_equal(call(&more), CPN_OK);
     return 0;
 }
 
 static void what_became_of_a_code_is_known_to_who_reads_it_too(void **state)
 {
-    struct op erase = {.kind = OP_ERASE, .user = "ana"};
+    struct op erase = {.kind = OP_ERASE, .in.user.name = "ana"};
 
     (void)state;
     assert_int_equal(ask("ana", 1, SLOT_REDEEMED).result, CPN_OK);

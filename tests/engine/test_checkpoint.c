@@ -232,8 +232,8 @@ static void catch_up(struct engine *e, const char *coupon)
 
 static void create(struct engine *e, const char *id, int64_t slots)
 {
-    struct op op = {.kind = OP_CREATE, .definition = make_coupon(id, slots)};
-    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = slots};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = make_coupon(id, slots)};
+    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = slots}};
 
     call(e, id, &op);
     call(e, id, &more);
@@ -242,9 +242,9 @@ static void create(struct engine *e, const char *id, int64_t slots)
 
 static struct op taking(int user)
 {
-    struct op op = {.kind = OP_TAKE, .user = arena_printf(&t.arena, "u-%d", user)};
+    struct op op = {.kind = OP_TAKE, .in.user.name = arena_printf(&t.arena, "u-%d", user)};
 
-    op.take = (struct take){.key = op.user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op.in.user.take = (struct take){.key = op.in.user.name, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     return op;
 }
 
@@ -486,22 +486,22 @@ static void assert_waits_for_its_checkpoint(struct engine *e, struct op *op, ato
     atomic_store(refuses, false);
     latch_wait(&done);
     assert_int_equal(op->outcome.result, CPN_OK);
-    assert_true(checkpoint_of(BAD) >= op->seq);
+    assert_true(checkpoint_of(BAD) >= op->head.seq);
 }
 
 static void a_new_definition_is_answered_when_its_checkpoint_is_stored(void **state)
 {
     atomic_bool *const refuses[] = {&t.refuses_checkpoints, &t.refuses_parts};
     struct engine *e = start_with(NEVER_MS, 20000);
-    struct op make = {.kind = OP_CREATE, .definition = make_coupon(BAD, 64)};
+    struct op make = {.kind = OP_CREATE, .in.coupon.definition = make_coupon(BAD, 64)};
 
     (void)state;
     assert_waits_for_its_checkpoint(e, &make, refuses[0]);
     assert_int_equal(version_of(BAD), 1);
     for (int64_t version = 1; version <= 2; version++) {
-        struct op change = {.kind = OP_CHANGE, .definition = make_coupon(BAD, 64), .expected_version = version};
+        struct op change = {.kind = OP_CHANGE, .in.coupon = {.definition = make_coupon(BAD, 64), .expected_version = version}};
 
-        change.definition->title = version == 1 ? "one" : "two";
+        change.in.coupon.definition->title = version == 1 ? "one" : "two";
         assert_waits_for_its_checkpoint(e, &change, refuses[version - 1]);
         assert_int_equal(version_of(BAD), version + 1);
     }
@@ -518,13 +518,13 @@ static void what_a_checkpoint_wrote_is_what_is_read_next(void **state)
     (void)state;
     create(e, GOOD, FULL_BUCKETS * BUCKET_SLOTS);
     for (int i = 0; i < FULL_BUCKETS; i++) {
-        struct op slot = {.kind = OP_SLOT, .n = (int64_t)i * BUCKET_SLOTS};
+        struct op slot = {.kind = OP_SLOT, .in.n = (int64_t)i * BUCKET_SLOTS};
 
         for (int k = 0; k < BUCKET_SLOTS; k++)
             take(e, GOOD, i * BUCKET_SLOTS + k);
         catch_up(e, GOOD);
         call(e, GOOD, &slot);
-        assert_int_equal(slot.slot.state, SLOT_REDEEMED);
+        assert_int_equal(slot.out.slot.slot.state, SLOT_REDEEMED);
     }
     engine_stop(e);
 }

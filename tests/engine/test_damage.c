@@ -47,14 +47,14 @@ static void define(struct coupon *c, int64_t slots)
 
 static void create(struct coupon *c)
 {
-    struct op op = {.kind = OP_CREATE, .definition = c};
-    struct op turn = {.kind = OP_TURN, .job = "j", .fence = 1};
-    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = c->cap.total};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = c};
+    struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
+    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = c->cap.total}};
 
     assert_int_equal(call(&op, PATIENCE_MS), CPN_OK);
     if (c->codes.source != CODES_NONE) {
         assert_int_equal(call(&turn, PATIENCE_MS), CPN_OK);
-        more.turn = turn.turn;
+        more.in.job.turn = turn.out.job.turn;
     }
     if (c->cap.policy == CAP_EXACT)
         assert_int_equal(call(&more, PATIENCE_MS), CPN_OK);
@@ -62,10 +62,10 @@ static void create(struct coupon *c)
 
 static enum cpn_result take_as(const char *user, enum slot_state as, int64_t ms, int64_t *n)
 {
-    struct op op = {.kind = OP_TAKE, .user = user};
+    struct op op = {.kind = OP_TAKE, .in.user.name = user};
     enum cpn_result r;
 
-    op.take = (struct take){.key = arena_printf(&one.arena, "k%d", t.keys++), .code_n = -1, .state = as,
+    op.in.user.take = (struct take){.key = arena_printf(&one.arena, "k%d", t.keys++), .code_n = -1, .state = as,
                             .reserve_s = as == SLOT_RESERVED ? HOLD_S : COUPON_NULL};
     r = call(&op, ms);
     if (n)
@@ -287,7 +287,7 @@ static void assert_waits_alone(struct op *op)
 
 static void an_erasure_whose_bucket_is_damaged_delays_no_other(void **state)
 {
-    struct op erasure = {.kind = OP_ERASE, .user = "ann"};
+    struct op erasure = {.kind = OP_ERASE, .in.user.name = "ann"};
     struct coupon c;
 
     (void)state;
@@ -303,7 +303,7 @@ static void an_erasure_whose_bucket_is_damaged_delays_no_other(void **state)
 
 static void a_job_whose_batch_is_damaged_delays_no_other(void **state)
 {
-    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 2, .count = 1};
+    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 2, .count = 1}};
     struct coupon c;
     int damaged;
 

@@ -40,8 +40,8 @@ static enum cpn_result call(struct op *op)
 
 static void create(enum cap_policy policy)
 {
-    struct op op = {.kind = OP_CREATE, .definition = &t.coupon};
-    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = SLOTS};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &t.coupon};
+    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = SLOTS}};
 
     coupon_init(&t.coupon);
     t.coupon.id = COUPON;
@@ -59,7 +59,7 @@ static void create(enum cap_policy policy)
 
 static void end_at(int64_t ends_at_ms)
 {
-    struct op op = {.kind = OP_CHANGE, .definition = &t.coupon, .expected_version = t.version++};
+    struct op op = {.kind = OP_CHANGE, .in.coupon = {.definition = &t.coupon, .expected_version = t.version++}};
 
     t.coupon.ends_at_ms = ends_at_ms;
     assert_int_equal(call(&op), CPN_OK);
@@ -78,8 +78,8 @@ static const char *key(void)
 static void issue(int from, int end)
 {
     for (int i = from; i < end; i++) {
-        struct op op = {.kind = OP_TAKE, .user = user(i),
-                        .take = {.key = key(), .code_n = -1, .state = SLOT_ISSUED, .reserve_s = COUPON_NULL}};
+        struct op op = {.kind = OP_TAKE, .in.user = {.name = user(i), .take = {.key = key(), .code_n = -1, .state = SLOT_ISSUED,
+                                                                               .reserve_s = COUPON_NULL}}};
 
         assert_int_equal(call(&op), CPN_OK);
         t.of[i] = op.outcome.redemption;
@@ -89,7 +89,7 @@ static void issue(int from, int end)
 static enum cpn_result step(const struct redemption *r, enum slot_move move, struct redemption *after)
 {
     struct op op = {.kind = OP_STEP, .lane = 0,
-                    .redemption_step = {.n = r->n, .g = r->g, .move = move, .reserve_s = 3600,
+                    .in.redemption = {.n = r->n, .g = r->g, .move = move, .reserve_s = 3600,
                                         .key = move == MOVE_CANCEL ? NULL : key()}};
     enum cpn_result result = call(&op);
 
@@ -125,7 +125,7 @@ static void sleep_until(int64_t at_ms)
 
 static enum slot_state state_of(int i, int64_t *valid_until_ms)
 {
-    struct op op = {.kind = OP_REDEMPTION, .n = t.of[i].n, .g = t.of[i].g};
+    struct op op = {.kind = OP_REDEMPTION, .in.redemption = {.n = t.of[i].n, .g = t.of[i].g}};
 
     assert_int_equal(call(&op), CPN_OK);
     *valid_until_ms = op.outcome.redemption.valid_until_ms;

@@ -194,15 +194,15 @@ static void take(struct client *c, struct arena *a, const char *key, int user)
 
     snprintf(t.key, sizeof t.key, "%s", key);
     snprintf(t.user, sizeof t.user, "u%d", user);
-    op.user = t.user;
+    op.in.user.name = t.user;
     op.by = operator_of(t.key);
-    op.take.key = t.key;
-    op.take.state = states[shape % 4];
-    op.take.reserve_s = shape % 8 == 2 ? 0 : COUPON_NULL; /* 0: it ends in the next round */
+    op.in.user.take.key = t.key;
+    op.in.user.take.state = states[shape % 4];
+    op.in.user.take.reserve_s = shape % 8 == 2 ? 0 : COUPON_NULL; /* 0: it ends in the next round */
     if (c->s->flavour.codes && shape % 3 == 0)
-        op.take.code = arena_printf(a, "code%u", shape % SLOTS); /* loose: upper case is looked up */
+        op.in.user.take.code = arena_printf(a, "code%u", shape % SLOTS); /* loose: upper case is looked up */
     if (c->s->flavour.shares && shape % 3)
-        op.take.code = shared_codes(0).items[shape % SHARED];
+        op.in.user.take.code = shared_codes(0).items[shape % SHARED];
     t.result = ask(c, &op, &t.doubtful);
     atomic_fetch_add(&shared->spent, c->s->flavour.shares && t.result == CPN_CODE_TAKEN);
     atomic_fetch_add(&shared->held, c->s->flavour.shares && t.result == CPN_TRANSACTION_IN_PROGRESS);
@@ -213,8 +213,8 @@ static void take(struct client *c, struct arena *a, const char *key, int user)
 static void take_once(struct client *c, struct arena *a, const char *key, int user)
 {
     struct told t = {.kind = OP_TAKE};
-    struct op op = {.kind = OP_TAKE, .coupon = COUPON, .arena = a, .user = t.user,
-                    .take = {.key = t.key, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL}};
+    struct op op = {.kind = OP_TAKE, .coupon = COUPON, .arena = a,
+                    .in.user = {.name = t.user, .take = {.key = t.key, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL}}};
 
     snprintf(t.key, sizeof t.key, "%s", key);
     snprintf(t.user, sizeof t.user, "u%d", user);
@@ -243,24 +243,24 @@ static void step(struct client *c, struct arena *a, const char *key)
     if (!t.key[0] || t.result != CPN_OK)
         return;
     op.lane = t.r.n < 0 ? t.r.lane : 0;
-    op.redemption_step = (struct step){.n = t.r.n, .g = t.r.g, .move = moves[next_random(&c->random) % 5],
+    op.in.redemption = (struct step){.n = t.r.n, .g = t.r.g, .move = moves[next_random(&c->random) % 5],
                                   .reserve_s = next_random(&c->random) % 2 ? 0 : COUPON_NULL};
-    op.redemption_step.adjusts = next_random(&c->random) % 6 == 0;
-    op.redemption_step.keep_use = op.redemption_step.move == MOVE_REVERSE && next_random(&c->random) % 3 == 0;
-    if (op.redemption_step.adjusts || op.redemption_step.move == MOVE_RESERVE || op.redemption_step.move == MOVE_REDEEM)
-        op.redemption_step.key = key;
-    op.by = op.redemption_step.key ? operator_of(key) : op.redemption_step.move == MOVE_REVERSE ? OPERATOR : NULL;
+    op.in.redemption.adjusts = next_random(&c->random) % 6 == 0;
+    op.in.redemption.keep_use = op.in.redemption.move == MOVE_REVERSE && next_random(&c->random) % 3 == 0;
+    if (op.in.redemption.adjusts || op.in.redemption.move == MOVE_RESERVE || op.in.redemption.move == MOVE_REDEEM)
+        op.in.redemption.key = key;
+    op.by = op.in.redemption.key ? operator_of(key) : op.in.redemption.move == MOVE_REVERSE ? OPERATOR : NULL;
     snprintf(t.key, sizeof t.key, "%s", key);
     t.kind = OP_STEP;
     t.doubtful = false;
     t.result = ask(c, &op, &t.doubtful);
     if (t.result == CPN_REDEMPTION_NOT_FOUND)
         fail(s->seed, "%lld-%u of lane %lld is not found", (long long)t.r.n, t.r.g, (long long)t.r.lane);
-    if (op.redemption_step.key) {
+    if (op.in.redemption.key) {
         record(c, &t, &op);
         return;
     }
-    ends = op.redemption_step.move == MOVE_REVERSE ? SLOT_REVERSED : SLOT_CANCELLED;
+    ends = op.in.redemption.move == MOVE_REVERSE ? SLOT_REVERSED : SLOT_CANCELLED;
     if (t.result == CPN_OK && op.outcome.redemption.state != ends && op.outcome.redemption.state != SLOT_EXPIRED &&
         op.outcome.redemption.state != SLOT_REVERSED)
         fail(s->seed, "%lld-%u ended as %s", (long long)t.r.n, t.r.g, slot_state_name(op.outcome.redemption.state));
@@ -268,7 +268,7 @@ static void step(struct client *c, struct arena *a, const char *key)
 
 static void erase(struct client *c, struct arena *a)
 {
-    struct op op = {.kind = OP_ERASE, .coupon = COUPON, .arena = a, .user = "u8", .by = OPERATOR};
+    struct op op = {.kind = OP_ERASE, .coupon = COUPON, .arena = a, .in.user.name = "u8", .by = OPERATOR};
     bool doubtful = false;
     enum cpn_result r = ask(c, &op, &doubtful);
 
@@ -284,7 +284,7 @@ static void set_cap(struct client *c, struct arena *a, int64_t total, bool until
 
     do {
         struct op read = {.kind = OP_COUPON, .coupon = COUPON, .arena = a};
-        struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a, .by = OPERATOR, .retire = true};
+        struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a, .by = OPERATOR, .in.coupon.retire = true};
         bool ignored = false;
 
         r = ask(c, &read, &ignored);
@@ -292,11 +292,11 @@ static void set_cap(struct client *c, struct arena *a, int64_t total, bool until
             fail(c->s->seed, "reading the coupon: %s", result_info(r)->name);
             return;
         }
-        op.definition = coupon_copy(read.coupon_now, a);
-        op.definition->cap.total = total;
+        op.in.coupon.definition = coupon_copy(read.coupon_now, a);
+        op.in.coupon.definition->cap.total = total;
         if (c->s->flavour.shares)
-            op.definition->codes.shared = shared_codes((uint32_t)total);
-        op.expected_version = read.coupon_now->version;
+            op.in.coupon.definition->codes.shared = shared_codes((uint32_t)total);
+        op.in.coupon.expected_version = read.coupon_now->version;
         r = ask(c, &op, &doubtful);
         if (r != CPN_OK && r != CPN_VERSION_CHANGED && r != CPN_CAP_BELOW_TAKEN) {
             fail(c->s->seed, "changing the cap: %s", result_info(r)->name);
@@ -310,15 +310,16 @@ static void set_cap(struct client *c, struct arena *a, int64_t total, bool until
 static void look(struct client *c, struct arena *a)
 {
     char user[16];
-    struct op op = {.kind = OP_USER_STATE, .coupon = COUPON, .arena = a, .user = user};
+    struct op op = {.kind = OP_USER_STATE, .coupon = COUPON, .arena = a, .in.user.name = user};
+    const struct user_state *u;
     bool doubtful;
     enum cpn_result r;
 
     snprintf(user, sizeof user, "u%u", next_random(&c->random) % USERS);
     r = ask(c, &op, &doubtful);
-    if (r != CPN_OK || !op.user_state || op.user_state->total - user_state_lapsed(op.user_state, op.at_ms, 0) > PER_USER ||
-        op.user_state->total < 0)
-        fail(c->s->seed, "user %s: %s, total %lld", user, result_info(r)->name, op.user_state ? (long long)op.user_state->total : -1);
+    u = op.out.user.state;
+    if (r != CPN_OK || !u || u->total - user_state_lapsed(u, op.head.at_ms, 0) > PER_USER || u->total < 0)
+        fail(c->s->seed, "user %s: %s, total %lld", user, result_info(r)->name, u ? (long long)u->total : -1);
     if (r == CPN_OK && !c->s->flavour.slotless && (head_free(&op.head) < 0 || head_taken(&op.head) > SLOTS))
         fail(c->s->seed, "counts: free %lld, taken %lld", (long long)head_free(&op.head), (long long)head_taken(&op.head));
 }
@@ -338,8 +339,8 @@ static void tick(struct client *c, struct arena *a)
 /* A few slots more, if the cap permits it: by a job of its own. */
 static void add_slots(struct client *c, struct arena *a, const char *job)
 {
-    struct op op = {.kind = OP_GENERATE, .coupon = COUPON, .arena = a, .job = job, .step = 1, .by = OPERATOR,
-                    .count = 1 + next_random(&c->random) % 4};
+    struct op op = {.kind = OP_GENERATE, .coupon = COUPON, .arena = a, .by = OPERATOR,
+                    .in.job = {.id = job, .step = 1, .count = 1 + next_random(&c->random) % 4}};
     bool doubtful;
     enum cpn_result r = ask(c, &op, &doubtful);
 
@@ -401,14 +402,14 @@ static void generate(struct client *c, struct arena *a, int64_t n, int64_t count
     enum cpn_result r;
 
     for (int repeat = 0; repeat < 2; repeat++) {
-        struct op turn = {.kind = OP_TURN, .coupon = COUPON, .arena = a, .job = "j", .fence = n};
-        struct op more = {.kind = OP_GENERATE, .coupon = COUPON, .arena = a, .job = "j", .step = n, .count = count,
+        struct op turn = {.kind = OP_TURN, .coupon = COUPON, .arena = a, .in.job = {.id = "j", .fence = n}};
+        struct op more = {.kind = OP_GENERATE, .coupon = COUPON, .arena = a, .in.job = {.id = "j", .step = n, .count = count},
                           .by = OPERATOR};
 
         r = c->s->flavour.codes ? ask(c, &turn, &doubtful) : CPN_OK;
         if (r != CPN_OK)
             fail(c->s->seed, "turn %lld: %s", (long long)n, result_info(r)->name);
-        more.turn = turn.turn;
+        more.in.job.turn = turn.out.job.turn;
         r = ask(c, &more, &doubtful);
         if (r != CPN_OK)
             fail(c->s->seed, "generate step %lld: %s", (long long)n, result_info(r)->name);
@@ -449,8 +450,8 @@ static void set_up_coupon(struct scenario *s)
         coupon.codes.shared = shared_codes(0);
         coupon.codes.shared_cap = SHARED_CAP;
     }
-    op.definition = &coupon;
-    op.count = with_slots ? at_first : 0;
+    op.in.coupon.definition = &coupon;
+    op.in.coupon.slots = with_slots ? at_first : 0;
     r = ask(&c, &op, &doubtful);
     if (r != CPN_OK && !(r == CPN_COUPON_EXISTS && doubtful)) /* nobody else makes it */
         fail(s->seed, "create: %s", result_info(r)->name);
@@ -687,7 +688,7 @@ static void ask_of_users(const struct scenario *s, struct engine *e, struct said
 
         snprintf(said->names[u], sizeof said->names[u], "u%d", u);
         for (int tries = 0; r == CPN_BUSY && tries < TRIES_MAX; tries++) {
-            *op = (struct op){.kind = OP_USER_STATE, .coupon = COUPON, .arena = &said->arena, .user = said->names[u],
+            *op = (struct op){.kind = OP_USER_STATE, .coupon = COUPON, .arena = &said->arena, .in.user.name = said->names[u],
                               .deadline = mono_add_ms(mono_now(), 1000)};
             r = engine_call(e, op);
         }
@@ -705,11 +706,11 @@ static void check_user_states(const struct scenario *s, struct replay *r, struct
 
         user_state_init(&want, said->names[u], "");
         for (size_t i = 0; i < r->count; i++)
-            if (r->batches[i]->lane == lane && r->batches[i]->head.seq <= op->seq)
+            if (r->batches[i]->lane == lane && r->batches[i]->head.seq <= op->head.seq)
                 fold_user_state(&want, r->batches[i], &r->arena);
         if (!user_state_is_nobody(&want))
-            compare_user_state(s, &want, op->user_state, r->batches[r->starts[lane + 1] - 1]->head.at_ms);
-        else if (!user_state_is_nobody(op->user_state))
+            compare_user_state(s, &want, op->out.user.state, r->batches[r->starts[lane + 1] - 1]->head.at_ms);
+        else if (!user_state_is_nobody(op->out.user.state))
             fail(s->seed, "a state of %s, of whom the ledger knows nothing", said->names[u]);
     }
     arena_free(&said->arena);

@@ -86,7 +86,7 @@ static void watch(void)
 static int begin(void **state)
 {
     struct coupon c;
-    struct op create = {.kind = OP_CREATE, .definition = &c};
+    struct op create = {.kind = OP_CREATE, .in.coupon.definition = &c};
 
     (void)state;
     memset(&t, 0, sizeof t);
@@ -126,9 +126,9 @@ static void done(struct op *op)
 
 static struct op holding(const char *user, const char *key, int64_t hold_s)
 {
-    struct op op = {.kind = OP_TAKE, .user = user};
+    struct op op = {.kind = OP_TAKE, .in.user.name = user};
 
-    op.take = (struct take){.key = key, .code_n = -1, .state = SLOT_RESERVED, .reserve_s = hold_s};
+    op.in.user.take = (struct take){.key = key, .code_n = -1, .state = SLOT_RESERVED, .reserve_s = hold_s};
     return op;
 }
 
@@ -232,7 +232,7 @@ static void a_hold_that_ends_before_the_place_that_was_swept(void **state)
 
     (void)state;
     assert_int_equal(one_engine_call(&first, COUPON, PATIENCE_MS), CPN_OK);
-    cancel.redemption_step = (struct step){.n = first.outcome.redemption.n, .g = first.outcome.redemption.g, .move = MOVE_CANCEL};
+    cancel.in.redemption = (struct step){.n = first.outcome.redemption.n, .g = first.outcome.redemption.g, .move = MOVE_CANCEL};
     assert_int_equal(one_engine_call(&cancel, COUPON, PATIENCE_MS), CPN_OK);
     move_clock(HOLD_S + 1);
     assert_int_equal(held(), 0);

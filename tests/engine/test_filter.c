@@ -221,8 +221,8 @@ static enum cpn_result call(int engine, struct op *op)
 static void create_of(const char *id)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
-    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = 1000};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
+    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 1000}};
 
     coupon_init(&coupon);
     coupon.id = id;
@@ -241,9 +241,9 @@ static void create(void)
 
 static enum cpn_result take_of(int engine, const char *coupon, const char *user, const char *key)
 {
-    struct op op = {.kind = OP_TAKE, .user = user};
+    struct op op = {.kind = OP_TAKE, .in.user.name = user};
 
-    op.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op.in.user.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     return call_of(engine, coupon, &op);
 }
 
@@ -286,7 +286,7 @@ static void tick(int engine, int times)
 
 static void erase(int engine, const char *user)
 {
-    struct op op = {.kind = OP_ERASE, .user = user};
+    struct op op = {.kind = OP_ERASE, .in.user.name = user};
 
     assert_int_equal(call(engine, &op), CPN_OK);
 }
@@ -307,10 +307,10 @@ static bool says_new(int engine)
 {
     static int strangers;
     size_t before = people(engine);
-    struct op op = {.kind = OP_USER_STATE, .user = name("stranger", strangers++)};
+    struct op op = {.kind = OP_USER_STATE, .in.user.name = name("stranger", strangers++)};
 
     assert_int_equal(call(engine, &op), CPN_OK);
-    assert_int_equal(op.user_state->total, 0);
+    assert_int_equal(op.out.user.state->total, 0);
     return people(engine) == before;
 }
 
@@ -455,8 +455,8 @@ static int64_t slots_of(int engine)
 
 static void steps_of_jobs_are_repeated_over_an_empty_filter(void **state)
 {
-    struct op turn = {.kind = OP_TURN, .job = "t", .fence = 7}, again = turn;
-    struct op due = {.kind = OP_DUE, .job = "d", .step = 1, .count = 10};
+    struct op turn = {.kind = OP_TURN, .in.job = {.id = "t", .fence = 7}}, again = turn;
+    struct op due = {.kind = OP_DUE, .in.job = {.id = "d", .step = 1, .count = 10}};
 
     (void)state;
     create();
@@ -465,14 +465,14 @@ static void steps_of_jobs_are_repeated_over_an_empty_filter(void **state)
     catch_up(0);
     assert_true(says_new(0));
     for (int i = 0; i < 3; i++) {
-        struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = 1000};
+        struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 1000}};
         int engine = i == 1; /* whose lane has not seen the job */
 
         assert_int_equal(call(engine, &more), CPN_OK);
         assert_int_equal(call(engine, &due), CPN_OK);
-        assert_int_equal(due.made, 10);
+        assert_int_equal(due.out.job.made, 10);
         assert_int_equal(call(engine, &again), CPN_OK);
-        assert_int_equal(again.turn, turn.turn);
+        assert_int_equal(again.out.job.turn, turn.out.job.turn);
         catch_up(engine);
     }
     assert_in_range(slots_of(0), 990, 1000);

@@ -144,8 +144,8 @@ static enum cpn_result call(struct op *op)
 static void create(enum cap_policy policy)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
-    struct op slots = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = 10};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
+    struct op slots = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 10}};
 
     coupon_init(&coupon);
     coupon.id = COUPON;
@@ -160,9 +160,9 @@ static void create(enum cap_policy policy)
 
 static struct redemption take(const char *user, enum slot_state state)
 {
-    struct op op = {.kind = OP_TAKE, .user = user};
+    struct op op = {.kind = OP_TAKE, .in.user.name = user};
 
-    op.take = (struct take){.key = user, .code_n = -1, .state = state, .reserve_s = COUPON_NULL};
+    op.in.user.take = (struct take){.key = user, .code_n = -1, .state = state, .reserve_s = COUPON_NULL};
     assert_int_equal(call(&op), CPN_OK);
     return op.outcome.redemption;
 }
@@ -171,7 +171,7 @@ static struct op step(const struct redemption *r, enum slot_move move, const cha
 {
     struct op op = {.kind = OP_STEP, .lane = r->lane};
 
-    op.redemption_step = (struct step){.n = r->n, .g = r->g, .move = move, .key = key, .reserve_s = COUPON_NULL};
+    op.in.redemption = (struct step){.n = r->n, .g = r->g, .move = move, .key = key, .reserve_s = COUPON_NULL};
     call(&op);
     return op;
 }
@@ -192,7 +192,7 @@ static struct redemption long_hold(const char *user)
 
 static struct op read_again(const struct redemption *r)
 {
-    struct op op = {.kind = OP_REDEMPTION, .n = r->n, .g = r->g, .lane = r->lane};
+    struct op op = {.kind = OP_REDEMPTION, .in.redemption = {.n = r->n, .g = r->g}, .lane = r->lane};
 
     t.by_committer = t.elsewhere = 0;
     t.counting = true;
@@ -217,7 +217,7 @@ static void what_has_ended_is_read_with_a_bound_and_by_nobody_who_commits(void *
     assert_int_equal(op.outcome.result, CPN_OK);
     assert_int_equal(op.outcome.redemption.state, SLOT_REVERSED);
     assert_int_equal(op.outcome.redemption.from, 1);
-    assert_string_equal(op.user_state->user, "ann");
+    assert_string_equal(op.out.user.state->user, "ann");
     assert_int_equal(t.by_committer, 0);
     assert_in_range(t.elsewhere, 1, READS_MOST);
     t.counting = true;
@@ -240,7 +240,7 @@ static void a_redemption_without_a_slot_is_found_by_nobody_who_commits(void **st
     op = read_again(&r);
     assert_int_equal(op.outcome.result, CPN_OK);
     assert_int_equal(op.outcome.redemption.state, SLOT_REDEEMED);
-    assert_string_equal(op.user_state->user, "ann");
+    assert_string_equal(op.out.user.state->user, "ann");
     assert_int_equal(t.by_committer, 0);
     r.n -= 1000; /* nobody's yet */
     assert_int_equal(read_again(&r).outcome.result, CPN_REDEMPTION_NOT_FOUND);
@@ -265,8 +265,7 @@ static void takings_do_not_wait_for_what_has_ended(void **state)
     t.counting = t.blocked = true; /* the database is slow to tell of it */
     arena_init(&arena, 0);
     latch_init(&done, 1);
-    op.n = r.n;
-    op.g = r.g;
+    op.in.redemption = (struct step){.n = r.n, .g = r.g};
     prepare(&op);
     op.arena = &arena;
     op.done = op_done;
@@ -298,7 +297,7 @@ static void who_waits_for_the_ledger_is_not_waited_for_at_the_end(void **state)
     latch_init(&done, 8);
     for (int i = 0; i < 8; i++) {
         arena_init(&arenas[i], 0);
-        ops[i] = (struct op){.kind = OP_REDEMPTION, .n = r.n, .g = r.g};
+        ops[i] = (struct op){.kind = OP_REDEMPTION, .in.redemption = {.n = r.n, .g = r.g}};
         prepare(&ops[i]);
         ops[i].arena = &arenas[i];
         ops[i].done = op_done;

@@ -277,7 +277,7 @@ static enum cpn_result call(int engine, struct op *op)
 static void create_with(int64_t lanes, int64_t per_day, enum codes_source source)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
     coupon_init(&coupon);
     coupon.codes.source = source;
@@ -297,7 +297,7 @@ static void create(int64_t lanes, int64_t per_day)
 
 static void generate(int64_t count)
 {
-    struct op op = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = count};
+    struct op op = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = count}};
 
     assert_int_equal(call(0, &op), CPN_OK);
 }
@@ -311,18 +311,18 @@ static const struct coupon *look(int engine)
 
 static enum cpn_result retitle(int engine, const char *title)
 {
-    struct op op = {.kind = OP_CHANGE, .definition = coupon_copy(look(engine), &t.arenas[engine])};
+    struct op op = {.kind = OP_CHANGE, .in.coupon.definition = coupon_copy(look(engine), &t.arenas[engine])};
 
-    op.definition->title = title;
-    op.expected_version = op.definition->version;
+    op.in.coupon.definition->title = title;
+    op.in.coupon.expected_version = op.in.coupon.definition->version;
     return call(engine, &op);
 }
 
 static enum cpn_result take(int engine, const char *user)
 {
-    struct op op = {.kind = OP_TAKE, .user = user};
+    struct op op = {.kind = OP_TAKE, .in.user.name = user};
 
-    op.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op.in.user.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     return call(engine, &op);
 }
 
@@ -362,7 +362,7 @@ static const char *user_of_lane(int engine, int64_t lane, int64_t lanes)
 static void create_approximate(int64_t lanes, int64_t total)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
     coupon_init(&coupon);
     coupon.id = t.coupon;
@@ -440,9 +440,9 @@ static void what_one_coupon_waits_for_is_not_in_another_ones_way(void **state)
     arena_init(&arena, 0);
     create(3, COUPON_NULL);
     slow.arena = &arena;
-    slow.definition = coupon_copy(look(0), &arena);
-    slow.definition->title = "slow";
-    slow.expected_version = 1;
+    slow.in.coupon.definition = coupon_copy(look(0), &arena);
+    slow.in.coupon.definition->title = "slow";
+    slow.in.coupon.expected_version = 1;
     slow.deadline = mono_add_ms(mono_now(), PATIENCE_MS);
     t.coupon = "c2";
     create(3, COUPON_NULL);
@@ -538,7 +538,7 @@ static void ask_for_both(const struct batch *b)
 static void a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day(void **state)
 {
     struct coupon coupon;
-    struct op create = {.kind = OP_CREATE, .definition = &coupon};
+    struct op create = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
     struct arena arenas[2];
 
     (void)state;
@@ -552,12 +552,12 @@ static void a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day(void **
         arena_init(&arenas[i], 0);
     zone_ops_done = 0;
     zone_change = (struct op){.kind = OP_CHANGE, .coupon = COUPON, .arena = &arenas[0], .done = note_zone_op,
-                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .expected_version = 2};
-    zone_change.definition = coupon_copy(look(0), &arenas[0]);
-    zone_change.definition->time_zone = EARLIER_ZONE;
-    zone_take = (struct op){.kind = OP_TAKE, .coupon = COUPON, .arena = &arenas[1], .done = note_zone_op, .user = "ann",
+                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .in.coupon.expected_version = 2};
+    zone_change.in.coupon.definition = coupon_copy(look(0), &arenas[0]);
+    zone_change.in.coupon.definition->time_zone = EARLIER_ZONE;
+    zone_take = (struct op){.kind = OP_TAKE, .coupon = COUPON, .arena = &arenas[1], .done = note_zone_op, .in.user.name = "ann",
                             .deadline = mono_add_ms(mono_now(), PATIENCE_MS)};
-    zone_take.take = (struct take){.key = "ann", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    zone_take.in.user.take = (struct take){.key = "ann", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     t.before_append = ask_for_both;
     assert_int_equal(retitle(0, "another"), CPN_OK);
     while (zone_ops_done < 2)
@@ -591,18 +591,19 @@ static void who_waits_for_views_that_cannot_be_written_is_answered(void **state)
 /* Slots whose codes were written before, by a job that has its turn. */
 static void announce(int64_t step, int64_t count)
 {
-    struct op turn = {.kind = OP_TURN, .job = "j", .fence = step}, op = {.kind = OP_GENERATE, .job = "j", .step = step, .count = count};
+    struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = step}};
+    struct op op = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = step, .count = count}};
 
     assert_int_equal(call(0, &turn), CPN_OK);
-    op.turn = turn.turn;
+    op.in.job.turn = turn.out.job.turn;
     assert_int_equal(call(0, &op), CPN_OK);
 }
 
 static void take_with_its_code(const char *user)
 {
-    struct op op = {.kind = OP_TAKE, .user = user};
+    struct op op = {.kind = OP_TAKE, .in.user.name = user};
 
-    op.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op.in.user.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     assert_int_equal(call(0, &op), CPN_OK);
     assert_string_equal(op.outcome.redemption.code,
                         arena_printf(&t.arenas[0], "CODE%lld", (long long)op.outcome.redemption.n));
@@ -632,8 +633,8 @@ static void take_until_held(const char *coupon)
     enum cpn_result r = CPN_OK;
 
     for (int i = 0; i < TAKINGS_MOST && r == CPN_OK; i++) {
-        op.user = arena_printf(&t.arenas[0], "u%d", i);
-        op.take = (struct take){.key = op.user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+        op.in.user.name = arena_printf(&t.arenas[0], "u%d", i);
+        op.in.user.take = (struct take){.key = op.in.user.name, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
         op.coupon = coupon;
         op.arena = &t.arenas[0];
         op.deadline = mono_add_ms(mono_now(), HELD_MS);
@@ -671,7 +672,7 @@ static void windows_together_are_bounded_and_the_largest_waits_first(void **stat
 
 static void generate_before_it_is_asked_for(const struct batch *b)
 {
-    struct op op = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = 30};
+    struct op op = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 30}};
 
     if (b->entries[0].kind != ENTRY_REPLENISH)
         return;
@@ -685,10 +686,10 @@ static void slots_that_come_before_they_are_asked_for_are_not_asked_for_again(vo
 
     (void)state;
     create(3, COUPON_NULL);
-    op.definition = coupon_copy(look(0), &t.arenas[0]);
-    op.definition->replenish.below = 20;
-    op.definition->replenish.add = 30;
-    op.expected_version = 1;
+    op.in.coupon.definition = coupon_copy(look(0), &t.arenas[0]);
+    op.in.coupon.definition->replenish.below = 20;
+    op.in.coupon.definition->replenish.add = 30;
+    op.in.coupon.expected_version = 1;
     t.before_append = generate_before_it_is_asked_for;
     assert_int_equal(call(0, &op), CPN_OK);
     do
@@ -724,9 +725,9 @@ static void a_cap_that_is_passed_while_slots_come_is_refused_at_once(void **stat
     generate(STOCK);
     for (int64_t lane = 0; lane < 3; lane++, t.taken++) /* each lane has some */
         assert_int_equal(take(1, user_of_lane(1, lane, 3)), CPN_OK);
-    op.definition = coupon_copy(look(0), &t.arenas[0]);
-    op.definition->cap.total = LOWERED;
-    op.expected_version = 1;
+    op.in.coupon.definition = coupon_copy(look(0), &t.arenas[0]);
+    op.in.coupon.definition->cap.total = LOWERED;
+    op.in.coupon.expected_version = 1;
     t.before_append = take_before_slots_move;
     assert_int_equal(call(0, &op), CPN_CAP_BELOW_TAKEN);
     assert_in_range(t.taken, LOWERED + 1, TAKEN_MEANWHILE_MOST);
@@ -748,10 +749,10 @@ static void take_of_lane(int64_t lane)
 {
     struct op op = {.kind = OP_TAKE};
 
-    op.user = arena_printf(&t.arenas[1], "holder-%d", 0);
-    for (int i = 1; coupon_lane_of(op.user, 2) != lane; i++)
-        op.user = arena_printf(&t.arenas[1], "holder-%d", i);
-    op.take = (struct take){.key = arena_printf(&t.arenas[1], "k%d-%d", (int)lane, slot.moves), .code_n = -1,
+    op.in.user.name = arena_printf(&t.arenas[1], "holder-%d", 0);
+    for (int i = 1; coupon_lane_of(op.in.user.name, 2) != lane; i++)
+        op.in.user.name = arena_printf(&t.arenas[1], "holder-%d", i);
+    op.in.user.take = (struct take){.key = arena_printf(&t.arenas[1], "k%d-%d", (int)lane, slot.moves), .code_n = -1,
                             .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     assert_int_equal(call(1, &op), CPN_OK);
     slot.held = op.outcome.redemption;
@@ -761,7 +762,7 @@ static void give_back(void)
 {
     struct op op = {.kind = OP_STEP};
 
-    op.redemption_step = (struct step){.n = slot.held.n, .g = slot.held.g, .move = MOVE_REVERSE};
+    op.in.redemption = (struct step){.n = slot.held.n, .g = slot.held.g, .move = MOVE_REVERSE};
     assert_int_equal(call(1, &op), CPN_OK);
 }
 
@@ -778,7 +779,7 @@ static void move_slot_away_from(int64_t lane)
 
 static void what_is_always_free_in_some_lane_is_never_sold_out(void **state)
 {
-    struct op op = {.kind = OP_TAKE, .coupon = COUPON, .user = "eve", .arena = &t.arenas[0]};
+    struct op op = {.kind = OP_TAKE, .coupon = COUPON, .in.user.name = "eve", .arena = &t.arenas[0]};
     struct redemption in_lane_1;
 
     (void)state;
@@ -795,9 +796,9 @@ static void what_is_always_free_in_some_lane_is_never_sold_out(void **state)
     slot.held = in_lane_1;
     slot.free_in = 0;
     t.before_ledger = move_slot_away_from;
-    for (int i = 0; coupon_lane_of(op.user, 2) != 1; i++)
-        op.user = arena_printf(&t.arenas[0], "eve-%d", i);
-    op.take = (struct take){.key = "k", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    for (int i = 0; coupon_lane_of(op.in.user.name, 2) != 1; i++)
+        op.in.user.name = arena_printf(&t.arenas[0], "eve-%d", i);
+    op.in.user.take = (struct take){.key = "k", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     op.deadline = mono_add_ms(mono_now(), SEARCH_MS);
     assert_int_equal(engine_call(t.engines[0], &op), CPN_OK);
     assert_int_equal(slot.moves, MOVES);
@@ -884,10 +885,10 @@ static void what_another_lane_gave_is_not_deleted(void **state)
 /* Whoever did it died before the other lanes followed. */
 static void set_state_of_lane_0(enum coupon_state state)
 {
-    struct op op = {.kind = OP_CHANGE, .definition = coupon_copy(look(0), &t.arenas[0])};
+    struct op op = {.kind = OP_CHANGE, .in.coupon.definition = coupon_copy(look(0), &t.arenas[0])};
 
-    op.definition->state = state;
-    op.expected_version = op.definition->version;
+    op.in.coupon.definition->state = state;
+    op.in.coupon.expected_version = op.in.coupon.definition->version;
     assert_int_equal(call_lane(0, &op), CPN_OK);
 }
 
@@ -937,9 +938,9 @@ static void a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell(vo
 
     (void)state;
     create_with_lane_0_ahead(COUPON_PAUSED);
-    op.definition = coupon_copy(look(0), &t.arenas[0]);
-    op.definition->time_zone = EARLIER_ZONE;
-    op.expected_version = op.definition->version;
+    op.in.coupon.definition = coupon_copy(look(0), &t.arenas[0]);
+    op.in.coupon.definition->time_zone = EARLIER_ZONE;
+    op.in.coupon.expected_version = op.in.coupon.definition->version;
     assert_int_equal(call(0, &op), CPN_OK);
     assert_int_equal(t.between, CPN_COUPON_NOT_ACTIVE);
 }
@@ -969,8 +970,8 @@ static void a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid(void **st
         assert_int_equal(take(1, user_of_lane(1, 1, 2)), CPN_OK);
     t.unread = 1;
     for (int i = 0; i < 3; i++) {
-        op.user = user_of_lane(0, 0, 2);
-        op.take = (struct take){.key = op.user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+        op.in.user.name = user_of_lane(0, 0, 2);
+        op.in.user.take = (struct take){.key = op.in.user.name, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
         assert_int_equal(call_within(0, &op, MOMENT_MS), CPN_BUSY);
     }
     t.unread = 0;
@@ -981,16 +982,16 @@ static void a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid(void **st
 
 static enum cpn_result set_state(int engine, enum coupon_state state)
 {
-    struct op op = {.kind = OP_CHANGE, .definition = coupon_copy(look(engine), &t.arenas[engine])};
+    struct op op = {.kind = OP_CHANGE, .in.coupon.definition = coupon_copy(look(engine), &t.arenas[engine])};
 
-    op.definition->state = state;
-    op.expected_version = op.definition->version;
+    op.in.coupon.definition->state = state;
+    op.in.coupon.expected_version = op.in.coupon.definition->version;
     return call(engine, &op);
 }
 
 static enum cpn_result archive(int engine, int64_t version)
 {
-    struct op op = {.kind = OP_ARCHIVE, .expected_version = version};
+    struct op op = {.kind = OP_ARCHIVE, .in.coupon.expected_version = version};
 
     return call(engine, &op);
 }
@@ -1066,10 +1067,10 @@ static void a_repeat_closes_the_lanes_that_are_left(void **state)
     create(3, COUPON_NULL);
     generate(30);
     assert_int_equal(set_state(0, COUPON_ENDED), CPN_OK);
-    op.expected_version = look(0)->version;
+    op.in.coupon.expected_version = look(0)->version;
     assert_int_equal(call_lane(0, &op), CPN_OK);
     assert_int_equal(set_state(1, COUPON_ACTIVE), CPN_COUPON_ARCHIVED);
-    assert_int_equal(archive(1, op.expected_version), CPN_OK);
+    assert_int_equal(archive(1, op.in.coupon.expected_version), CPN_OK);
     take_in_each(0, 3, CPN_COUPON_ARCHIVED);
 }
 

@@ -65,7 +65,7 @@ static struct engine *start(struct store_source *source, int64_t entries)
 static void create(struct engine *e, const char *coupon, int64_t slots)
 {
     struct coupon definition;
-    struct op op = {.kind = OP_CREATE, .coupon = coupon, .definition = &definition, .arena = &arena, .count = slots};
+    struct op op = {.kind = OP_CREATE, .coupon = coupon, .in.coupon = {.definition = &definition, .slots = slots}, .arena = &arena};
 
     coupon_init(&definition);
     definition.id = coupon;
@@ -93,9 +93,9 @@ static void take_some(struct engine *e, const char *coupon, int64_t first, int c
 
     latch_init(&done, count);
     for (int i = 0; i < count; i++) {
-        ops[i] = (struct op){.kind = OP_TAKE, .coupon = coupon, .user = user_name(first + i, length), .arena = &arena,
+        ops[i] = (struct op){.kind = OP_TAKE, .coupon = coupon, .in.user.name = user_name(first + i, length), .arena = &arena,
                              .done = taken, .context = &done};
-        ops[i].take = (struct take){.key = user_name(first + i, 8), .code_n = -1, .state = SLOT_REDEEMED,
+        ops[i].in.user.take = (struct take){.key = user_name(first + i, 8), .code_n = -1, .state = SLOT_REDEEMED,
                                     .reserve_s = COUPON_NULL};
         ops[i].deadline = mono_add_ms(mono_now(), PATIENCE_MS);
         assert_int_equal(engine_submit(e, &ops[i]), CPN_OK);

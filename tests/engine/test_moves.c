@@ -132,15 +132,15 @@ static enum cpn_result take(int engine, int64_t lane, int64_t ms)
     struct op op = {.kind = OP_TAKE};
 
     do
-        op.user = arena_printf(&t.arenas[engine], "u%d", atomic_fetch_add(&t.users, 1));
-    while (coupon_lane_of(op.user, LANES) != lane);
-    op.take = (struct take){.key = op.user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+        op.in.user.name = arena_printf(&t.arenas[engine], "u%d", atomic_fetch_add(&t.users, 1));
+    while (coupon_lane_of(op.in.user.name, LANES) != lane);
+    op.in.user.take = (struct take){.key = op.in.user.name, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     return call_within(engine, &op, ms);
 }
 
 static void generate(int engine, const char *job, int64_t count)
 {
-    struct op op = {.kind = OP_GENERATE, .job = job, .step = 1, .count = count};
+    struct op op = {.kind = OP_GENERATE, .in.job = {.id = job, .step = 1, .count = count}};
 
     assert_int_equal(call(engine, &op), CPN_OK);
 }
@@ -148,7 +148,7 @@ static void generate(int engine, const char *job, int64_t count)
 static void create(void)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
     coupon_init(&coupon);
     coupon.id = COUPON;

@@ -55,9 +55,9 @@ static enum cpn_result call(int engine, struct op *op)
 
 static enum cpn_result take(int engine, const char *user)
 {
-    struct op op = {.kind = OP_TAKE, .user = user};
+    struct op op = {.kind = OP_TAKE, .in.user.name = user};
 
-    op.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op.in.user.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     return call(engine, &op);
 }
 
@@ -74,11 +74,11 @@ static void close_coupon(void)
     struct op now = {.kind = OP_COUPON}, ends = {.kind = OP_CHANGE}, closes = {.kind = OP_ARCHIVE};
 
     assert_int_equal(call(1, &now), CPN_OK);
-    ends.definition = coupon_copy(now.coupon_now, &t.arenas[1]);
-    ends.definition->state = COUPON_ENDED;
-    ends.expected_version = now.coupon_now->version;
+    ends.in.coupon.definition = coupon_copy(now.coupon_now, &t.arenas[1]);
+    ends.in.coupon.definition->state = COUPON_ENDED;
+    ends.in.coupon.expected_version = now.coupon_now->version;
     assert_int_equal(call(1, &ends), CPN_OK);
-    closes.expected_version = ends.coupon_now->version;
+    closes.in.coupon.expected_version = ends.coupon_now->version;
     assert_int_equal(call(1, &closes), CPN_OK);
 }
 
@@ -88,7 +88,7 @@ static void read_tails(int64_t *tails)
 
     assert_int_equal(call(1, &now), CPN_OK);
     for (int64_t lane = 0; lane < t.lanes; lane++)
-        tails[lane] = now.seqs ? now.seqs[lane] : now.seq;
+        tails[lane] = now.out.seqs ? now.out.seqs[lane] : now.head.seq;
 }
 
 static void remove_coupon(void)
@@ -99,8 +99,8 @@ static void remove_coupon(void)
     catch_up(1);
     read_tails(tails);
     for (int64_t lane = 0; lane < t.lanes; lane++) {
-        struct op early = {.kind = OP_REMOVE, .lane = lane, .expected_seq = tails[lane] - 1},
-                  op = {.kind = OP_REMOVE, .lane = lane, .expected_seq = tails[lane]};
+        struct op early = {.kind = OP_REMOVE, .lane = lane, .in.expected_seq = tails[lane] - 1},
+                  op = {.kind = OP_REMOVE, .lane = lane, .in.expected_seq = tails[lane]};
 
         assert_int_equal(call(1, &early), CPN_VERSION_CHANGED);
         assert_int_equal(call(1, &op), CPN_OK);
@@ -206,7 +206,8 @@ static void begin(uint32_t seed, bool long_sleep)
 static void create(void)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon}, slots = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = 200};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
+    struct op slots = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 200}};
 
     coupon_init(&coupon);
     coupon.id = COUPON;
@@ -222,8 +223,8 @@ static void create(void)
 
 static void is_told_that_it_left(int engine)
 {
-    struct op now = {.kind = OP_COUPON}, user = {.kind = OP_USER_STATE, .user = "early-1"}, slot = {.kind = OP_SLOT, .n = 1},
-              erase = {.kind = OP_ERASE, .user = "early-1"}, sweep = {.kind = OP_SWEEP};
+    struct op now = {.kind = OP_COUPON}, user = {.kind = OP_USER_STATE, .in.user.name = "early-1"}, slot = {.kind = OP_SLOT, .in.n = 1},
+              erase = {.kind = OP_ERASE, .in.user.name = "early-1"}, sweep = {.kind = OP_SWEEP};
 
     assert_int_equal(take(engine, "new"), CPN_COUPON_ARCHIVED);
     assert_int_equal(take(engine, "early-1"), CPN_COUPON_ARCHIVED);
@@ -308,7 +309,7 @@ static void one_long_seed(uint32_t seed)
 /* A lane that grew too old between what it read and what it would say: with something to append, or to confirm. */
 static void one_slow_seed(uint32_t seed)
 {
-    struct op state = {.kind = OP_USER_STATE, .user = SLEEPER};
+    struct op state = {.kind = OP_USER_STATE, .in.user.name = SLEEPER};
     int batches;
 
     begin(seed, true);

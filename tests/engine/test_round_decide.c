@@ -30,14 +30,14 @@ static struct {
 static void hold(void)
 {
     struct coupon c;
-    struct op create = {.kind = OP_CREATE, .definition = &c, .count = 10}, take = {.kind = OP_TAKE, .user = "ann"};
+    struct op create = {.kind = OP_CREATE, .in.coupon = {.definition = &c, .slots = 10}}, take = {.kind = OP_TAKE, .in.user.name = "ann"};
 
     coupon_init(&c);
     c.id = COUPON;
     c.title = "t";
     c.state = COUPON_ACTIVE;
     c.cap.total = 10;
-    take.take = (struct take){.key = "k", .code_n = -1, .state = SLOT_RESERVED, .reserve_s = HOLD_S};
+    take.in.user.take = (struct take){.key = "k", .code_n = -1, .state = SLOT_RESERVED, .reserve_s = HOLD_S};
     assert_int_equal(one_engine_call(&create, COUPON, PATIENCE_MS), CPN_OK);
     assert_int_equal(one_engine_call(&take, COUPON, PATIENCE_MS), CPN_OK);
     assert_int_equal(engine_catch_up(one.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
@@ -83,7 +83,8 @@ static size_t decide(bool writable)
 {
     const struct user_state *known = user_cache_find(&t.lane->users, "ann");
     struct loaded_user ann = {.user = "ann", .writable = writable};
-    struct op op = {.kind = OP_USER_STATE, .user = "ann", .arena = &one.arena, .loaded = &ann, .named_n = -1};
+    struct op op = {.kind = OP_USER_STATE, .in.user.name = "ann", .arena = &one.arena};
+    struct op_work w = {.subject.user = &ann, .n = -1};
     struct lane_work p = {.lane = t.lane, .batch = batch_new(COUPON, 0), .sweeping = true};
     size_t entries;
 
@@ -92,6 +93,8 @@ static size_t decide(bool writable)
     *ann.user_state = *known;
     if (writable)
         ann.user_state = user_state_copy(known, &p.batch->arena, true);
+    w.subject.state = ann.user_state;
+    op.engine.work = &w; // cppcheck-suppress autoVariables
     p.at_ms = t.lane->tail.at_ms + (HOLD_S + 1) * 1000;
     p.day_ms = t.lane->tail.day_ms;
     p.day_end_ms = INT64_MAX;

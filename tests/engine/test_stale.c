@@ -151,7 +151,7 @@ static enum cpn_result call(int engine, struct op *op)
 static void create(enum cap_policy policy)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
     coupon_init(&coupon);
     coupon.id = COUPON;
@@ -165,16 +165,16 @@ static void create(enum cap_policy policy)
 
 static void generate(int64_t count)
 {
-    struct op op = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = count};
+    struct op op = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = count}};
 
     assert_int_equal(call(0, &op), CPN_OK);
 }
 
 static struct redemption take_as(int engine, const char *user, enum slot_state state, int64_t reserve_s)
 {
-    struct op op = {.kind = OP_TAKE, .user = user};
+    struct op op = {.kind = OP_TAKE, .in.user.name = user};
 
-    op.take = (struct take){.key = user, .code_n = -1, .state = state, .reserve_s = reserve_s};
+    op.in.user.take = (struct take){.key = user, .code_n = -1, .state = state, .reserve_s = reserve_s};
     assert_int_equal(call(engine, &op), CPN_OK);
     return op.outcome.redemption;
 }
@@ -211,10 +211,10 @@ static void pause_ms(long ms)
 
 static int64_t total_of(int engine, const char *user)
 {
-    struct op op = {.kind = OP_USER_STATE, .user = user};
+    struct op op = {.kind = OP_USER_STATE, .in.user.name = user};
 
     assert_int_equal(call(engine, &op), CPN_OK);
-    return op.user_state->total;
+    return op.out.user.state->total;
 }
 
 /* Its checkpoint covers its tail. */
@@ -346,16 +346,16 @@ static void a_hold_goes_back_although_who_took_it_is_alone_and_not_asked(void **
 
 static enum cpn_result take_by(int engine, const char *key)
 {
-    struct op op = {.kind = OP_TAKE, .user = "ann"};
+    struct op op = {.kind = OP_TAKE, .in.user.name = "ann"};
 
-    op.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op.in.user.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     return call(engine, &op);
 }
 
 /* Both have ann in their caches, and each is behind the other in turn. */
 static void what_another_did_with_a_user_in_the_cache_counts(void **state)
 {
-    struct op ann = {.kind = OP_USER_STATE, .user = "ann"};
+    struct op ann = {.kind = OP_USER_STATE, .in.user.name = "ann"};
 
     (void)state;
     create(CAP_EXACT);
@@ -363,7 +363,7 @@ static void what_another_did_with_a_user_in_the_cache_counts(void **state)
     assert_int_equal(take_by(0, "k1"), CPN_OK);
     assert_int_equal(take_by(1, "k2"), CPN_OK);
     assert_int_equal(call(0, &ann), CPN_OK);
-    assert_int_equal(ann.user_state->total, 2);
+    assert_int_equal(ann.out.user.state->total, 2);
     assert_int_equal(take_by(0, "k3"), CPN_OK);
     assert_int_equal(take_by(1, "k4"), CPN_USER_CAP_REACHED);
     assert_int_equal(take_by(0, "k4"), CPN_USER_CAP_REACHED);

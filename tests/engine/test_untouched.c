@@ -39,7 +39,7 @@ static enum cpn_result call(struct op *op)
 
 static void create(enum codes_source source, enum codes_pick pick)
 {
-    struct op op = {.kind = OP_CREATE, .definition = &t.coupon};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &t.coupon};
 
     coupon_init(&t.coupon);
     t.coupon.id = COUPON;
@@ -54,12 +54,12 @@ static void create(enum codes_source source, enum codes_pick pick)
 
 static void make(int64_t count)
 {
-    struct op turn = {.kind = OP_TURN, .job = "j", .fence = 1};
-    struct op more = {.kind = OP_GENERATE, .job = "j", .step = ++t.steps, .count = count};
+    struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
+    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = ++t.steps, .count = count}};
 
     if (t.coupon.codes.source != CODES_NONE) {
         assert_int_equal(call(&turn), CPN_OK);
-        more.turn = turn.turn;
+        more.in.job.turn = turn.out.job.turn;
     }
     assert_int_equal(call(&more), CPN_OK);
     t.made += count;
@@ -68,10 +68,10 @@ static void make(int64_t count)
 /* code: NULL, or of the slot that is wanted. */
 static enum cpn_result take_by(const char *code, int64_t *n)
 {
-    struct op op = {.kind = OP_TAKE, .user = arena_printf(&one.arena, "u%lld", (long long)t.takings)};
+    struct op op = {.kind = OP_TAKE, .in.user.name = arena_printf(&one.arena, "u%lld", (long long)t.takings)};
     enum cpn_result r;
 
-    op.take = (struct take){.key = arena_printf(&one.arena, "k%lld", (long long)t.takings++), .code = code, .code_n = -1,
+    op.in.user.take = (struct take){.key = arena_printf(&one.arena, "k%lld", (long long)t.takings++), .code = code, .code_n = -1,
                             .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     r = call(&op);
     *n = op.outcome.redemption.n;
@@ -169,7 +169,7 @@ static void at_random_likewise(void **state)
 
 static void retire(int64_t count)
 {
-    struct op due = {.kind = OP_DUE, .job = "r", .step = 1, .count = count};
+    struct op due = {.kind = OP_DUE, .in.job = {.id = "r", .step = 1, .count = count}};
 
     assert_int_equal(call(&due), CPN_OK);
 }

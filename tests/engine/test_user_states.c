@@ -45,11 +45,11 @@ static enum cpn_result call(struct op *op)
 
 static struct redemption take(int k)
 {
-    struct op op = {.kind = OP_TAKE, .user = "ann"};
+    struct op op = {.kind = OP_TAKE, .in.user.name = "ann"};
     char key[16];
 
     snprintf(key, sizeof key, "k%d", k);
-    op.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL, .metadata = t.metadata};
+    op.in.user.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL, .metadata = t.metadata};
     assert_int_equal(call(&op), CPN_OK);
     return op.outcome.redemption;
 }
@@ -61,7 +61,7 @@ static int start(void **state)
         .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
     (void)state;
     t.fake = fake_new(1, 0);
@@ -118,7 +118,7 @@ static size_t most_bytes(const struct op *one, enum cpn_result want)
     latch_wait(&done);
     for (int i = 0; i < ASKED; i++) {
         assert_int_equal(ops[i].outcome.result, want);
-        assert_string_equal(ops[i].user_state->user, "ann");
+        assert_string_equal(ops[i].out.user.state->user, "ann");
         most = arenas[i].bytes > most ? arenas[i].bytes : most;
         arena_free(&arenas[i]);
     }
@@ -128,11 +128,11 @@ static size_t most_bytes(const struct op *one, enum cpn_result want)
 static void an_answer_carries_only_what_is_asked_for(void **state)
 {
     struct redemption r = take(0); /* again */
-    struct op check = {.kind = OP_CHECK, .user = "ann"}, get = {.kind = OP_REDEMPTION, .n = r.n, .g = r.g};
-    struct op some = {.kind = OP_USER_STATE, .user = "ann", .most = REDEMPTIONS - 1};
+    struct op check = {.kind = OP_CHECK, .in.user.name = "ann"}, get = {.kind = OP_REDEMPTION, .in.redemption = {.n = r.n, .g = r.g}};
+    struct op some = {.kind = OP_USER_STATE, .in.user = {.name = "ann", .most = REDEMPTIONS - 1}};
 
     (void)state;
-    check.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    check.in.user.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     assert_in_range(most_bytes(&check, CPN_USER_CAP_REACHED), 1, ANSWER_BYTES);
     assert_in_range(most_bytes(&get, CPN_OK), 1, ANSWER_BYTES);
     assert_in_range(most_bytes(&some, CPN_OK), 1, ANSWER_BYTES);
@@ -140,25 +140,25 @@ static void an_answer_carries_only_what_is_asked_for(void **state)
 
 static void the_counts_are_those_of_the_whole(void **state)
 {
-    struct op check = {.kind = OP_CHECK, .user = "ann"}, user_state = {.kind = OP_USER_STATE, .user = "ann"};
+    struct op check = {.kind = OP_CHECK, .in.user.name = "ann"}, user_state = {.kind = OP_USER_STATE, .in.user.name = "ann"};
 
     (void)state;
-    check.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    check.in.user.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     assert_int_equal(call(&check), CPN_USER_CAP_REACHED);
-    assert_int_equal(check.user_state->total, REDEMPTIONS);
-    assert_int_equal(check.user_state->today, REDEMPTIONS);
-    assert_int_equal(check.user_state->count, 0);
+    assert_int_equal(check.out.user.state->total, REDEMPTIONS);
+    assert_int_equal(check.out.user.state->today, REDEMPTIONS);
+    assert_int_equal(check.out.user.state->count, 0);
     assert_int_equal(call(&user_state), CPN_OK);
-    assert_false(user_state.left_out);
-    assert_int_equal(user_state.user_state->count, REDEMPTIONS);
-    assert_string_equal(user_state.user_state->redemptions[REDEMPTIONS - 1].metadata, t.metadata);
-    user_state.most = 1;
+    assert_false(user_state.out.user.left_out);
+    assert_int_equal(user_state.out.user.state->count, REDEMPTIONS);
+    assert_string_equal(user_state.out.user.state->redemptions[REDEMPTIONS - 1].metadata, t.metadata);
+    user_state.in.user.most = 1;
     assert_int_equal(call(&user_state), CPN_OK);
-    assert_true(user_state.left_out);
-    assert_int_equal(user_state.user_state->count, 0);
-    user_state.most = REDEMPTIONS;
+    assert_true(user_state.out.user.left_out);
+    assert_int_equal(user_state.out.user.state->count, 0);
+    user_state.in.user.most = REDEMPTIONS;
     assert_int_equal(call(&user_state), CPN_OK);
-    assert_int_equal(user_state.user_state->count, REDEMPTIONS);
+    assert_int_equal(user_state.out.user.state->count, REDEMPTIONS);
 }
 
 /* ---- many such users ---- */
@@ -266,7 +266,7 @@ static void watch(void)
 static void create(const char *id)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
     coupon_init(&coupon);
     coupon.id = id;
@@ -325,8 +325,8 @@ static void light_done(struct op *op)
 
 static void submit(struct op *op, const char *coupon, const char *user, void (*done)(struct op *op), struct latch *latch)
 {
-    *op = (struct op){.kind = op->kind, .coupon = coupon, .user = user, .arena = op->arena, .done = done, .context = latch};
-    op->take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    *op = (struct op){.kind = op->kind, .coupon = coupon, .arena = op->arena, .done = done, .context = latch, .in.user.name = user};
+    op->in.user.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
     assert_int_equal(engine_submit(t.engine, op), CPN_OK);
 }

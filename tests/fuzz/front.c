@@ -60,6 +60,7 @@ bool blocking_pool_push(struct blocking_pool *a, struct request *r)
 static void find(struct op *op)
 {
     static const char *no_user = "u-\xc3\xa4 \"\\";
+    const struct take *take = &op->in.user.take;
     struct redemption *r = &op->outcome.redemption;
     struct coupon *c = arena_alloc(op->arena, sizeof *c);
 
@@ -69,17 +70,21 @@ static void find(struct op *op)
     c->version = 17;
     c->state = COUPON_ACTIVE;
     op->coupon_now = c;
-    op->user_state = arena_alloc(op->arena, sizeof *op->user_state);
-    user_state_init(op->user_state, op->user ? op->user : no_user, "0123456789abcdef");
-    op->user_state->seq = 17;
-    op->slot = (struct slot){.generation = 3};
+    if (op_is(op, OPS_TELL_USER)) {
+        op->out.user.state = arena_alloc(op->arena, sizeof *op->out.user.state);
+        user_state_init(op->out.user.state, op_is(op, OPS_OF_USER) ? op_user(op)->name : no_user, "0123456789abcdef");
+        op->out.user.state->seq = 17;
+    } else if (op_is(op, OPS_TELL_SLOT)) {
+        op->out.slot.slot = (struct slot){.generation = 3};
+    }
     op->head.seq = 5;
-    op->at_ms = INT64_C(1795132800000);
-    *r = (struct redemption){.n = 70, .g = 2, .seq = 5, .last_seq = 5, .ordinal = 1, .at_ms = op->at_ms,
-                             .state = SLOT_REDEEMED, .first_state = SLOT_REDEEMED, .metadata = op->take.metadata};
+    op->head.at_ms = INT64_C(1795132800000);
+    *r = (struct redemption){.n = 70, .g = 2, .seq = 5, .last_seq = 5, .ordinal = 1, .at_ms = op->head.at_ms,
+                             .state = SLOT_REDEEMED, .first_state = SLOT_REDEEMED};
     if (op->kind == OP_TAKE || op->kind == OP_CHECK) {
-        r->order = op->take.order ? op->take.order->id : NULL;
-        r->code = op->take.code;
+        r->order = take->order ? take->order->id : NULL;
+        r->code = take->code;
+        r->metadata = take->metadata;
     }
 }
 
@@ -87,7 +92,7 @@ enum cpn_result engine_submit(struct engine *e, struct op *op)
 {
     (void)e;
     REQUIRE(op->coupon && op->arena && op->done);
-    op->outcome.result = op->kind == OP_REFUSE && front->outcome == CPN_OK ? op->refusal : front->outcome;
+    op->outcome.result = op->kind == OP_REFUSE && front->outcome == CPN_OK ? op->in.refusal.result : front->outcome;
     if (op->outcome.result == CPN_OK)
         find(op);
     op->done(op);

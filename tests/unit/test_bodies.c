@@ -216,8 +216,8 @@ static void a_key_is_no_part_of_the_request(void **state)
     fingerprint_of("take", &take_table, read_take("{\"user\":\"u\"}"), b);
     assert_memory_equal(a, b, sizeof a);
     take_fill(&op, &item, item.key);
-    assert_memory_equal(op.take.fingerprint, a, sizeof a);
-    assert_int_equal(op.take.state, SLOT_REDEEMED);
+    assert_memory_equal(op.in.user.take.fingerprint, a, sizeof a);
+    assert_int_equal(op.in.user.take.state, SLOT_REDEEMED);
 }
 
 /* ---- steps ---- */
@@ -271,9 +271,9 @@ static void every_state_can_be_asked_for(void **state)
 
         take_fill(&op, read_take(rows[i].text), "k");
         assert_int_equal(errors.count, 0);
-        assert_int_equal(op.take.state, rows[i].state);
-        assert_int_equal(op.take.reserve_s, rows[i].reserve_s);
-        assert_int_equal(op.take.code_n, -1);
+        assert_int_equal(op.in.user.take.state, rows[i].state);
+        assert_int_equal(op.in.user.take.reserve_s, rows[i].reserve_s);
+        assert_int_equal(op.in.user.take.code_n, -1);
     }
 }
 

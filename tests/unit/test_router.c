@@ -205,7 +205,7 @@ static void who_must_wait_is_told_how_long(void **state)
     reply_problem(request, CPN_BUSY, NULL);
     assert_non_null(strstr(header(), "Retry-After: 1\r\n"));
     make("GET", "/coupons/c");
-    request->op.at_ms = 1000000;
+    request->op.head.at_ms = 1000000;
     request->op.outcome = (struct outcome){.result = CPN_DAILY_CAP_REACHED, .retry = true, .retry_at_ms = 1061001};
     reply_refusal(request);
     assert_int_equal(request->reply.status, 409);
