@@ -36,11 +36,11 @@ enum op_kind {      /* in                                               out */
     OP_DELETE,      /* coupon: expected_version, 0: any, else BUSY      coupon_now: if OK, the tombstone */
     OP_ARCHIVE,     /* coupon: expected_version                         if OK, every lane is closed for good */
     OP_REMOVE,      /* lane; expected_seq                               if OK, the lane's data may be removed */
-    OP_JOB,         /* job: id                                          job: now */
-    OP_TURN,        /* job: id, fence                                   job: turn */
+    OP_JOB,         /* job: id                                          job */
+    OP_TURN,        /* job: id, fence                                   turn */
     OP_TURN_END,    /* job: id */
-    OP_GENERATE,    /* job: id, step, count, until, turn                job: made */
-    OP_DUE,         /* job: id, step, count                             job: made */
+    OP_GENERATE,    /* job: id, step, count, until, turn                made: slots, in this step */
+    OP_DUE,         /* job: id, step, count                             made: slots due, in all the job's steps */
     OP_SWEEP,       /* lane                                             what has expired is in the ledger */
     OP_TICK,        /* lane */
     OP_FOLLOW,      /*                                                  every lane has lane 0's definition, or is deleted like it */
@@ -53,16 +53,21 @@ enum op_kind {      /* in                                               out */
     OP_KIND_COUNT
 };
 
-/* Sets of kinds: those that share a member of `in`, or of `out`; those that change nothing. */
+/* Sets of kinds. */
 enum {
+    /* that have this member of `in` */
     OPS_OF_USER = 1 << OP_TAKE | 1 << OP_CHECK | 1 << OP_USER_STATE | 1 << OP_ERASE,
     OPS_OF_REDEMPTION = 1 << OP_STEP | 1 << OP_REDEMPTION,
     OPS_OF_CODE = 1 << OP_CODE | 1 << OP_RETIRE_ONE,
     OPS_OF_COUPON = 1 << OP_CREATE | 1 << OP_CHANGE | 1 << OP_DELETE | 1 << OP_ARCHIVE | 1 << OP_FOLLOW,
     OPS_OF_JOB = 1 << OP_JOB | 1 << OP_TURN | 1 << OP_TURN_END | 1 << OP_GENERATE | 1 << OP_DUE,
+    /* that have this one of `out` */
     OPS_TELL_USER = 1 << OP_CHECK | 1 << OP_USER_STATE | OPS_OF_REDEMPTION,
     OPS_TELL_SLOT = 1 << OP_SLOT | 1 << OP_CODE,
-    OPS_READ = 1 << OP_CHECK | 1 << OP_USER_STATE | 1 << OP_REDEMPTION | OPS_TELL_SLOT | 1 << OP_JOB | 1 << OP_COUPON | 1 << OP_REFUSE |
+    OPS_TELL_MADE = 1 << OP_GENERATE | 1 << OP_DUE,
+    /* that go to the lane they name; that change nothing */
+    OPS_OF_LANE = 1 << OP_REMOVE | 1 << OP_SWEEP | 1 << OP_TICK | 1 << OP_CATCH_UP,
+    OPS_READ = OPS_TELL_SLOT | 1 << OP_CHECK | 1 << OP_USER_STATE | 1 << OP_REDEMPTION | 1 << OP_JOB | 1 << OP_COUPON | 1 << OP_REFUSE |
                1 << OP_CATCH_UP | 1 << OP_HEAD
 };
 
@@ -111,12 +116,6 @@ struct op_slot {
     const char *code;        /* NULL: none */
 };
 
-struct op_job_out {
-    const struct job_progress *now; /* never NULL */
-    int64_t turn;
-    int64_t made;            /* slots made in this step; OP_DUE: in all the job's steps */
-};
-
 /* ---- the engine's ---- */
 
 struct op_engine {
@@ -138,7 +137,7 @@ struct op_engine {
 struct op {
     enum op_kind kind;
     const char *coupon;
-    int64_t lane;            /* in: of kinds that say so, and of OPS_OF_REDEMPTION where n < 0, as the id has it; else the
+    int64_t lane;            /* in: of OPS_OF_LANE, between lanes, and of OPS_OF_REDEMPTION where n < 0, as the id has it; else the
                                 engine finds it, and it is the user's or the slot's when done() is called */
     struct arena *arena;     /* for results; the engine's between submit and done() */
     struct mono deadline;    /* after it: BUSY if nothing was sent, else OUTCOME_UNKNOWN */
@@ -163,7 +162,9 @@ struct op {
     union {
         struct op_user_out user;
         struct op_slot slot;
-        struct op_job_out job;
+        const struct job_progress *job; /* never NULL */
+        int64_t turn;
+        int64_t made;
         int64_t *seqs;               /* each lane's tail; NULL: one lane */
         int64_t due_ms;              /* when the lane's next hold ends; 0: none, or not known */
     } out;
@@ -206,10 +207,18 @@ static inline const struct op_slot *op_slot(const struct op *op)
     return &op->out.slot;
 }
 
-static inline const struct op_job_out *op_job_out(const struct op *op)
+static inline int64_t op_made(const struct op *op)
 {
-    assert(op_is(op, OPS_OF_JOB));
-    return &op->out.job;
+    assert(op_is(op, OPS_TELL_MADE));
+    return op->out.made;
+}
+
+/* The slot that it names, itself or by a redemption's id; below 0: none. */
+static inline int64_t op_slot_named(const struct op *op)
+{
+    if (op_is(op, OPS_OF_REDEMPTION))
+        return op_redemption(op)->n;
+    return op->kind == OP_SLOT ? op->in.n : -1;
 }
 
 struct engine_config {

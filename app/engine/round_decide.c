@@ -42,12 +42,12 @@ static void generate(struct lane_work *p, struct op *op)
     const struct op_job *in = &op->in.job;
     int64_t missing = in->until - head_stock(&d->head), made = in->until && missing < in->count ? missing : in->count;
 
-    op->out.job.made = made;
+    op->out.made = made;
     if (made > 0 || job->step >= in->step) {
         decide_generate(d, job, in->step, made, in->turn, &op->outcome);
         return;
     }
-    op->out.job.made = 0;
+    op->out.made = 0;
     op->outcome = (struct outcome){.result = CPN_OK};
 }
 
@@ -89,7 +89,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
         decide_erase(d, u, &op->outcome);
         break;
     case OP_TURN:
-        decide_turn(d, w->job, op->in.job.fence, &op->out.job.turn, &op->outcome);
+        decide_turn(d, w->job, op->in.job.fence, &op->out.turn, &op->outcome);
         break;
     case OP_TURN_END:
         decide_turn_end(d, w->job, &op->outcome);
@@ -124,7 +124,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
         generate(p, op);
         break;
     case OP_DUE:
-        decide_due(d, w->job, op->in.job.step, op->in.job.count, &op->out.job.made, &op->outcome);
+        decide_due(d, w->job, op->in.job.step, op->in.job.count, &op->out.made, &op->outcome);
         break;
     case OP_TICK:
         decide_tick(d);
@@ -219,7 +219,7 @@ static void tell_job(struct op *op)
 
     *copy = *op->engine.work->job;
     copy->id = arena_strdup(op->arena, copy->id);
-    op->out.job.now = copy;
+    op->out.job = copy;
 }
 
 /* Fill in what every answer has, and what is told as of the end of the batch. */

@@ -334,13 +334,6 @@ static const char *code_of(const struct op *op)
     return op_is(op, OPS_OF_CODE) ? op->in.code : NULL;
 }
 
-static int64_t slot_in_id(const struct op *op)
-{
-    if (op_is(op, OPS_OF_REDEMPTION))
-        return op_redemption(op)->n;
-    return op->kind == OP_SLOT ? op->in.n : -1;
-}
-
 static bool is_this(const struct lane_work *p, const struct op *op, const void *what)
 {
     (void)p;
@@ -362,7 +355,7 @@ static void find_slots(struct committer *c, struct round *r)
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next) {
             char normal[CODE_MAX + 1];
 
-            op->engine.work->n = slot_in_id(op);
+            op->engine.work->n = op_slot_named(op);
             if (op->engine.work->n >= l->tail.next_n)
                 op->engine.work->n = -1;
             if (!code_of(op) || !lane_has_codes(l) ||

@@ -77,10 +77,9 @@ static struct lanes *lanes_of(struct multilane *multilane)
 }
 
 /* True if it is done for all lanes, one after the other. */
-static bool is_of_all(enum op_kind kind)
+static bool is_of_all(const struct op *op)
 {
-    return kind == OP_CREATE || kind == OP_CHANGE || kind == OP_DELETE || kind == OP_ARCHIVE || kind == OP_GENERATE ||
-           kind == OP_DUE || kind == OP_FOLLOW;
+    return op_is(op, OPS_OF_COUPON | OPS_TELL_MADE);
 }
 
 /* The lane that the op is for, of a coupon with this many. */
@@ -88,29 +87,12 @@ static int64_t lane_for(const struct op *op, int64_t lanes)
 {
     int64_t lane = 0;
 
-    switch (op->kind) {
-    case OP_TAKE:
-    case OP_CHECK:
-    case OP_USER_STATE:
-    case OP_ERASE:
+    if (op_is(op, OPS_OF_USER))
         lane = coupon_lane_of(op_user(op)->name, lanes);
-        break;
-    case OP_STEP:
-    case OP_REDEMPTION:
-        lane = op_redemption(op)->n < 0 ? op->engine.asked_lane : lane_of_slot(op_redemption(op)->n);
-        break;
-    case OP_SLOT:
-        lane = lane_of_slot(op->in.n);
-        break;
-    case OP_SWEEP:
-    case OP_TICK:
-    case OP_REMOVE:
-    case OP_CATCH_UP:
+    else if (op_slot_named(op) >= 0)
+        lane = lane_of_slot(op_slot_named(op));
+    else if (op_is(op, OPS_OF_REDEMPTION | OPS_OF_LANE))
         lane = op->engine.asked_lane;
-        break;
-    default:
-        break;
-    }
     return lane >= 0 && lane < lanes ? lane : 0;
 }
 
@@ -539,7 +521,7 @@ static void work(struct group *g, struct op_list *queue, bool few)
     bool raised;
 
     while ((op = op_list_take(queue))) {
-        if (is_of_all(op->kind))
+        if (is_of_all(op))
             do_op(g, op);
         else
             op_list_add(&g->lacking, op);
@@ -814,7 +796,7 @@ int lanes_kept(struct multilane *multilane)
 static bool takes(struct multilane *multilane, struct op *op, int64_t lanes)
 {
     op->lane = lane_for(op, lanes);
-    if (is_of_all(op->kind))
+    if (is_of_all(op))
         submit(lanes_of(multilane), op, lanes);
     else if (op->kind == OP_COUPON)
         gather_heads(lanes_of(multilane), op, lanes);
@@ -827,7 +809,7 @@ static bool belongs_elsewhere(const struct lane *l, const struct op *op)
 {
     if (op->engine.inner || op->kind == OP_CREATE)
         return false;
-    return is_of_all(op->kind) || op->kind == OP_COUPON || lane_for(op, l->definition->lanes) != l->number;
+    return is_of_all(op) || op->kind == OP_COUPON || lane_for(op, l->definition->lanes) != l->number;
 }
 
 /* Without slots, a lane decides only once it has heard of all others: by the listener, or because they were asked for this request. */

@@ -34,13 +34,13 @@ static enum cpn_result move_all(const struct asker *asker, const char *coupon, c
     for (size_t i = 0; r == CPN_OK && i < count; i++) {
         struct op *op = ask_job(dues, OP_DUE, &moves[i], true);
 
-        op->in.job.step = op_job_out(&takers->ops[i])->now->step + 1;
+        op->in.job.step = takers->ops[i].out.job->step + 1;
         op->in.job.count = moves[i].most;
     }
     if (r == CPN_OK)
         r = ask(asker, dues->ops, dues->count);
     for (size_t i = 0; r == CPN_OK && i < count; i++) {
-        int64_t more = op_job_out(&dues->ops[i])->made - op_job_out(&takers->ops[i])->now->total;
+        int64_t more = op_made(&dues->ops[i]) - takers->ops[i].out.job->total;
         struct op *op = more > 0 ? ask_job(made, OP_GENERATE, &moves[i], false) : NULL;
 
         if (!op)

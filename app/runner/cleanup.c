@@ -29,7 +29,7 @@ static enum ending retire_free(struct work *w, int64_t free_slots)
     struct op due = {.kind = OP_DUE, .in.job = {.id = w->job->id, .step = 1, .count = free_slots}};
     enum ending e = work_ask(w, &due);
 
-    w->done = op_job_out(&due)->made;
+    w->done = op_made(&due);
     while (e == ENDING_DONE) {
         struct op look = {.kind = OP_SWEEP};
 

@@ -22,9 +22,9 @@ static enum ending whose_turn(struct work *w)
 
     if (e != ENDING_DONE || op.head.turn == 0)
         return e;
-    if (op_job_out(&op)->now->turn != op.head.turn)
+    if (op.out.job->turn != op.head.turn)
         return ENDING_POSTPONED;
-    return op_job_out(&op)->now->fence > w->job->fence ? ENDING_LOST : ENDING_DONE;
+    return op.out.job->fence > w->job->fence ? ENDING_LOST : ENDING_DONE;
 }
 
 static enum ending take_turn(struct work *w)
@@ -38,7 +38,7 @@ static enum ending take_turn(struct work *w)
         enum ending e;
 
         if (result == CPN_OK) {
-            w->turn = op_job_out(&op)->turn;
+            w->turn = op.out.turn;
             return ENDING_DONE;
         }
         if (!work_may_repeat(result))
@@ -244,7 +244,7 @@ static enum ending read_step(struct work *w)
     enum ending e = work_standing(w, &op);
 
     if (e == ENDING_DONE)
-        w->step = op_job_out(&op)->now->step;
+        w->step = op.out.job->step;
     return e;
 }
 
@@ -263,7 +263,7 @@ enum announced codes_announce(struct work *w, struct code_draft *codes, size_t c
     op.in.job.step = w->step + 1;
     a = append(w, &op, e);
     if (a == ANNOUNCED)
-        *made = op_job_out(&op)->made;
+        *made = op_made(&op);
     if (a != ANNOUNCED_AGAIN)
         return a;
     *e = read_step(w);

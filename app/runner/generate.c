@@ -16,8 +16,8 @@ static enum ending read_progress(struct work *w)
 
     if (e != ENDING_DONE)
         return e;
-    w->step = op_job_out(&op)->now->step;
-    w->done = op_job_out(&op)->now->total;
+    w->step = op.out.job->step;
+    w->done = op.out.job->total;
     return ENDING_DONE;
 }
 
@@ -74,8 +74,8 @@ static enum ending plain_step(struct work *w, bool *enough)
     if (op.outcome.replayed) /* already made, perhaps by another runner and in another size */
         return read_progress(w);
     w->step++;
-    w->done += op_job_out(&op)->made;
-    *enough = op_job_out(&op)->made == 0 || is_answered(w, &op.head);
+    w->done += op_made(&op);
+    *enough = op_made(&op) == 0 || is_answered(w, &op.head);
     return ENDING_DONE;
 }
 
@@ -213,6 +213,6 @@ enum ending run_retire(struct work *w)
     if (e == ENDING_DONE)
         e = work_ask(w, &op);
     if (e == ENDING_DONE)
-        w->done = op_job_out(&op)->made;
+        w->done = op_made(&op);
     return e;
 }

@@ -81,7 +81,7 @@ enum ending work_ask(struct work *w, struct op *op);
 /* The same for up to WORK_OPS_MAX at once, each with an arena of its own, until all are decided: their outcomes say how, refusals too. */
 #define WORK_OPS_MAX 64
 enum ending work_ask_all(struct work *w, struct op *const *ops, size_t count);
-/* Read the job's state from the ledger: op->out.job.now, op->head, op->coupon_now. */
+/* Read the job's state from the ledger: op->out.job, op->head, op->coupon_now. */
 enum ending work_standing(struct work *w, struct op *op);
 /* Wait until the checkpoints of the job's coupon have caught up with its ledger. */
 enum ending work_catch_up(struct work *w);

@@ -174,7 +174,7 @@ static void create_with(const char *id, int64_t slots, bool codes)
     assert_int_equal(call(&op, id), CPN_OK);
     if (codes) {
         assert_int_equal(call(&turn, id), CPN_OK);
-        more.in.job.turn = turn.out.job.turn;
+        more.in.job.turn = turn.out.turn;
     }
     assert_int_equal(call(&more, id), CPN_OK);
 }

@@ -73,7 +73,7 @@ static int set_up(void **state)
     coupon.reserve_s = 2;
     assert_int_equal(call(&make), CPN_OK);
     assert_int_equal(call(&turn), CPN_OK);
-    more.in.job.turn = turn.out.job.turn;
+    more.in.job.turn = turn.out.turn;
     assert_int_equal(call(&more), CPN_OK);
     return 0;
 }

@@ -54,7 +54,7 @@ static void create(struct coupon *c)
     assert_int_equal(call(&op, PATIENCE_MS), CPN_OK);
     if (c->codes.source != CODES_NONE) {
         assert_int_equal(call(&turn, PATIENCE_MS), CPN_OK);
-        more.in.job.turn = turn.out.job.turn;
+        more.in.job.turn = turn.out.turn;
     }
     if (c->cap.policy == CAP_EXACT)
         assert_int_equal(call(&more, PATIENCE_MS), CPN_OK);

@@ -409,7 +409,7 @@ static void generate(struct client *c, struct arena *a, int64_t n, int64_t count
         r = c->s->flavour.codes ? ask(c, &turn, &doubtful) : CPN_OK;
         if (r != CPN_OK)
             fail(c->s->seed, "turn %lld: %s", (long long)n, result_info(r)->name);
-        more.in.job.turn = turn.out.job.turn;
+        more.in.job.turn = turn.out.turn;
         r = ask(c, &more, &doubtful);
         if (r != CPN_OK)
             fail(c->s->seed, "generate step %lld: %s", (long long)n, result_info(r)->name);

@@ -470,9 +470,9 @@ static void steps_of_jobs_are_repeated_over_an_empty_filter(void **state)
 
         assert_int_equal(call(engine, &more), CPN_OK);
         assert_int_equal(call(engine, &due), CPN_OK);
-        assert_int_equal(due.out.job.made, 10);
+        assert_int_equal(due.out.made, 10);
         assert_int_equal(call(engine, &again), CPN_OK);
-        assert_int_equal(again.out.job.turn, turn.out.job.turn);
+        assert_int_equal(again.out.turn, turn.out.turn);
         catch_up(engine);
     }
     assert_in_range(slots_of(0), 990, 1000);

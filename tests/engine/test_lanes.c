@@ -595,7 +595,7 @@ static void announce(int64_t step, int64_t count)
     struct op op = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = step, .count = count}};
 
     assert_int_equal(call(0, &turn), CPN_OK);
-    op.in.job.turn = turn.out.job.turn;
+    op.in.job.turn = turn.out.turn;
     assert_int_equal(call(0, &op), CPN_OK);
 }
 

@@ -59,7 +59,7 @@ static void make(int64_t count)
 
     if (t.coupon.codes.source != CODES_NONE) {
         assert_int_equal(call(&turn), CPN_OK);
-        more.in.job.turn = turn.out.job.turn;
+        more.in.job.turn = turn.out.turn;
     }
     assert_int_equal(call(&more), CPN_OK);
     t.made += count;
