@@ -54,24 +54,23 @@ struct committer {
     bool sleeping, stop;
     int awaited;             /* sleeps until so many requests wait; 0: until any comes */
     struct mono give_up;
+    atomic_int waiting;      /* requests that are not answered yet */
     /* the thread's own */
-    atomic_int waiting;
     struct lane *lanes;
     struct lane *lru; /* least recently used first */
     struct lane *ready;
     struct lane *unflushed;
     int64_t redo_entries; /* of all lanes, as last counted */
     int64_t redo_bytes;   /* likewise, with batches of unknown outcome */
-    int64_t filter_bytes;    /* as last reported, like: */
-    int64_t user_bytes;
+    int64_t filter_bytes, user_bytes; /* as last reported */
     struct zone_day *zones;
     struct buf scratch;
     size_t ops_most;         /* most requests in the next round: below ROUND_OPS_MAX while their users fill the memory */
     int answered;            /* requests answered in the last round */
     struct gather gather;
     struct mono looked_for_chores;
-    int64_t epoch;           /* of the database; -1: not read yet, nor is: */
-    struct key_secret key_secret;
+    int64_t epoch;           /* of the database; -1: not read yet */
+    struct key_secret key_secret; /* read with the epoch */
 };
 
 /* A user whom a lane's requests concern. */

@@ -100,11 +100,8 @@ static enum handled decided(struct request *r)
         guess_limit_failed(r, op_user(&r->op)->name, r->op.outcome.not_theirs);
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    if (r->receipt_asked) {
-        if (request_to_blocking_pool(r, sign_decided) == PENDING)
-            return PENDING;
-        buf_clear(&r->reply.header); /* too many wait */
-    }
+    if (r->receipt_asked && request_try_blocking_pool(r, sign_decided))
+        return PENDING;
     return reply_decided(r);
 }
 
@@ -422,11 +419,8 @@ static enum handled batch_decided(struct request *r)
         }
     }
     count_guesses(r);
-    if (b->count > BATCH_AT_ONCE && !r->session) {
-        if (request_to_blocking_pool(r, write_batch) == PENDING)
-            return PENDING;
-        buf_clear(&r->reply.header); /* too many wait: written here, since it is decided */
-    }
+    if (b->count > BATCH_AT_ONCE && !r->session && request_try_blocking_pool(r, write_batch))
+        return PENDING;
     return write_batch(r);
 }
 
@@ -548,7 +542,7 @@ static struct item **list_coded(struct request *r, size_t *count)
     return coded;
 }
 
-/* The end of the first one's user's. */
+/* The index after the last item of coded[first]'s user. */
 static size_t end_of_user(struct item **coded, size_t first, size_t count)
 {
     size_t end = first;

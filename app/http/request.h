@@ -74,7 +74,7 @@ struct request {
     bool bad_target;             /* the path has an invalid percent-escape */
     bool auth_waited;            /* its key was looked up in the database */
     bool auth_failed;            /* but the database did not answer */
-    bool permitted;              /* only checked, for nginx (KEY_ONLY): the request itself follows, and is what counts */
+    bool only_asked;             /* only checked, for nginx (KEY_ONLY): the request itself follows, and is what counts */
     bool broken;                 /* the body is not what was announced: close the connection */
     bool too_large;
     bool crowded;                /* no room for its body: too many large ones at once */

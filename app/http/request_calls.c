@@ -14,10 +14,16 @@ static void op_done(struct op *op)
     reactor_push(op->context);
 }
 
-/* True: r is answered `busy` at once, since the database has let whoever asked for as long as a request may take wait in vain. */
+/* True if the database has let whoever asked for as long as a request may take wait in vain. */
+static bool is_database_away(const struct request *r)
+{
+    return mongo_is_away(r->worker->mongo, r->worker->config->worker_request_deadline_ms);
+}
+
+/* True: r is answered `busy` at once, since the database is away. */
 static bool is_cut_short(struct request *r)
 {
-    if (!mongo_is_away(r->worker->mongo, r->worker->config->worker_request_deadline_ms))
+    if (!is_database_away(r))
         return false;
     metrics_add(METRIC_CUT_SHORT, 1);
     reply_problem(r, CPN_BUSY, NULL);
@@ -95,6 +101,12 @@ static enum handled hand_to(struct blocking_pool *a, struct request *r, handler 
 enum handled request_to_blocking_pool(struct request *r, handler *then)
 {
     return hand_to(r->worker->blocking_pool, r, then);
+}
+
+bool request_try_blocking_pool(struct request *r, handler *then)
+{
+    r->then = then;
+    return !is_database_away(r) && blocking_pool_push(r->worker->blocking_pool, r);
 }
 
 enum handled request_to_stream(struct request *r, handler *then)

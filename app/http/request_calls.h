@@ -25,6 +25,8 @@ bool request_open_coupon(struct request *r);
 bool request_catch_up(struct request *r, int64_t lane);
 /* Run `then` on a blocking thread, with r->session set. */
 enum handled request_to_blocking_pool(struct request *r, handler *then);
+/* The same for what can do without. False: too many wait there, or the database is away, and nothing is answered. */
+bool request_try_blocking_pool(struct request *r, handler *then);
 /* The same on a stream thread, which may also wait for the client. */
 enum handled request_to_stream(struct request *r, handler *then);
 /* Answer with this result and detail (NULL: the table's), or with coupon_not_found if there is no such coupon. */

@@ -182,7 +182,7 @@ unsigned router_number(const struct route *route)
 void router_end(struct request *r)
 {
     guess_limit_end(r);
-    if (r->permitted)
+    if (r->only_asked)
         return;
     audit_request(r);
     metrics_request(router_number(r->route), r->reply.status, (mono_now().ns - r->arrived.ns) / 1000);
@@ -453,7 +453,7 @@ static bool read_table(struct request *r)
 }
 
 /* The body has arrived: the remaining checks, then the handler. */
-static enum handled start(struct request *r)
+static enum handled dispatch(struct request *r)
 {
     const struct route *route = r->route;
 
@@ -479,7 +479,7 @@ static enum handled read_body(struct request *r)
 {
     if (!body_is_list(r->route->body))
         reactor_read_body(r, r->route->body_max);
-    return start(r);
+    return dispatch(r);
 }
 
 /* The caller is known, if it must be. */
@@ -520,8 +520,8 @@ static enum handled check(struct request *r)
 /* nginx asks whether a large body may be sent: yes where one is read. Nothing is done yet. */
 static enum handled admit_body(struct request *r)
 {
-    r->permitted = r->route && r->route->body_max > BODY_MAX;
-    if (r->permitted)
+    r->only_asked = r->route && r->route->body_max > BODY_MAX;
+    if (r->only_asked)
         return reply_empty(r, 204);
     return early(r, r->bad_target ? CPN_BAD_REQUEST : CPN_NOT_FOUND, NULL);
 }
