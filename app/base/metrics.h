@@ -79,7 +79,7 @@ enum {
     X(USERS_CACHED, COUNTER, NONE, "coupons_users_cached_total", "Users of requests who were in memory.")              \
     X(USERS_NEW, COUNTER, NONE, "coupons_users_new_total", "Users of requests known to be new to a coupon, and so not read.") \
     X(USERS_READ, COUNTER, NONE, "coupons_users_read_total", "Users of requests who were read from the ledger.")       \
-    X(CUT_SHORT, COUNTER, NONE, "coupons_cut_short_total", "Calls told busy at once, since the database does not answer.") \
+    X(CUT_SHORT, COUNTER, NONE, "coupons_cut_short_total", "Calls answered busy at once, since the database does not answer.") \
     X(CONFLICTS, COUNTER, NONE, "coupons_conflicts_total", "Batches decided again because another writer appended.")   \
     X(APPEND_RETRIES, COUNTER, NONE, "coupons_append_retries_total", "Appends repeated because the outcome was unknown.") \
     X(HOLDS_EXPIRED, COUNTER, NONE, "coupons_holds_expired_total", "Holds and issued slots that have expired.") \

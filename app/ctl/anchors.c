@@ -70,18 +70,6 @@ static bool get_text(struct json_object *o, const char *name, char *to, size_t s
     return strlen(to) == len;
 }
 
-static bool add_row(struct anchors *a, struct json_object *o)
-{
-    struct anchor row = {.seen = false};
-
-    if (!get_text(o, "coupon", row.coupon, sizeof row.coupon) || !coupon_id_valid(row.coupon) || !statement_count(o, "lane", &row.lane) ||
-        row.lane >= COUPON_LANES_MAX || !statement_count(o, "seq", &row.seq) || row.seq < 1 || !statement_hash(o, "hash", row.hash))
-        return false;
-    a->rows = checked_grown(a->rows, a->count, &a->capacity, sizeof *a->rows);
-    a->rows[a->count++] = row;
-    return true;
-}
-
 /* What is wrong with the statement; NULL: nothing. */
 static const char *check_statement(struct anchors *a, struct json_object *token, const struct jws_key *key, const uint8_t sha256[HASH_LEN])
 {
@@ -116,6 +104,7 @@ static const char *read_lines(struct anchors *a, FILE *f, const struct jws_key *
         JSON_IN_AUTO struct json_object *o = NULL;
         struct json_object *token;
         size_t len = strlen(line);
+        struct anchor row;
 
         if (!len || line[len - 1] != '\n')
             return "a line is too long, or not whole";
@@ -125,8 +114,13 @@ static const char *read_lines(struct anchors *a, FILE *f, const struct jws_key *
         crypto_hash_sha256_final(&before, sha256);
         if (token)
             return getc(f) == EOF ? check_statement(a, token, key, sha256) : "lines follow on its signature";
-        if (!add_row(a, o))
+        row = (struct anchor){.seen = false};
+        if (!get_text(o, "coupon", row.coupon, sizeof row.coupon) || !coupon_id_valid(row.coupon) ||
+            !statement_count(o, "lane", &row.lane) ||
+            row.lane >= COUPON_LANES_MAX || !statement_count(o, "seq", &row.seq) || row.seq < 1 || !statement_hash(o, "hash", row.hash))
             return "a line is no anchor";
+        a->rows = checked_grown(a->rows, a->count, &a->capacity, sizeof *a->rows);
+        a->rows[a->count++] = row;
         crypto_hash_sha256_update(&state, (const unsigned char *)line, len);
     }
     return ferror(f) ? strerror(errno) : "it ends without a signature";
@@ -199,12 +193,12 @@ struct anchor *anchors_of(const struct anchors *a, const char *coupon, size_t *c
 
     *count = 0;
     while (first < end) {
-        size_t middle = first + (end - first) / 2;
+        size_t mid = first + (end - first) / 2;
 
-        if (strcmp(a->rows[middle].coupon, coupon) < 0)
-            first = middle + 1;
+        if (strcmp(a->rows[mid].coupon, coupon) < 0)
+            first = mid + 1;
         else
-            end = middle;
+            end = mid;
     }
     while (first + *count < a->count && strcmp(a->rows[first + *count].coupon, coupon) == 0)
         ++*count;

@@ -87,13 +87,6 @@ static void put_name(struct names *n, const struct batch *b, size_t i)
     gz_file_put(&n->file, n->line.data, n->line.len);
 }
 
-static void names_put(struct names *n, const struct batch *b)
-{
-    for (size_t i = 0; n->path && i < b->count; i++)
-        if (b->entries[i].user)
-            put_name(n, b, i);
-}
-
 /* ---- the ledger ---- */
 
 /* Find how far to read each lane: without what an interrupted removal appended. */
@@ -130,7 +123,9 @@ static enum store_status write_page(struct archiving *g, int64_t lane, struct he
     for (size_t i = 0; s == STORE_OK && i < *count; i++) {
         if (batches[i]->head.seq <= until) {
             archive_put(&g->file, batches[i]);
-            names_put(&g->names, batches[i]);
+            for (size_t k = 0; g->names.path && k < batches[i]->count; k++)
+                if (batches[i]->entries[k].user)
+                    put_name(&g->names, batches[i], k);
             *last = batches[i]->head;
         }
         batch_free(batches[i]);
@@ -140,27 +135,22 @@ static enum store_status write_page(struct archiving *g, int64_t lane, struct he
     return s;
 }
 
-static enum store_status write_lane(struct archiving *g, int64_t lane)
-{
-    struct head last = {.seq = 0};
-    enum store_status s = STORE_OK;
-    size_t count = 1;
-
-    while (s == STORE_OK && count > 0 && last.seq < g->tails[lane].seq) {
-        count = 0;
-        s = write_page(g, lane, &last, &count);
-    }
-    archive_lane_end(&g->file, &last);
-    return s;
-}
-
 static enum store_status write_lanes(struct archiving *g)
 {
     enum store_status s = STORE_OK;
 
     progress_begin(&g->progress, g->scan.coupon, "batches", false);
-    for (int64_t lane = 0; s == STORE_OK && lane < g->lanes; lane++)
-        s = write_lane(g, lane);
+    for (int64_t lane = 0; s == STORE_OK && lane < g->lanes; lane++) {
+        struct head last = {.seq = 0};
+        size_t count = 1;
+
+        s = STORE_OK;
+        while (s == STORE_OK && count > 0 && last.seq < g->tails[lane].seq) {
+            count = 0;
+            s = write_page(g, lane, &last, &count);
+        }
+        archive_lane_end(&g->file, &last);
+    }
     progress_end(&g->progress);
     return s;
 }
@@ -192,26 +182,11 @@ static void print_result(const struct archiving *g, const struct archive_result 
     print_line(&line, json, stdout);
 }
 
-/* Give the file its name if it was read back and nothing was found. */
-static int check_and_commit(struct archiving *g, bool json, struct archive_result *result)
-{
-    int64_t drifts;
-    int code = archive_check_printing(g->file.file.place.temporary, g->path,
-                                      &(struct archive_proof){g->keys, &(struct anchors){.count = 0}}, json, result, &drifts);
-
-    fflush(stdout);
-    if (code == CTL_REFUSED)
-        ctl_complain("nothing was written: the ledger has differences; see couponctl verify %s", g->scan.coupon);
-    if (code != CTL_OK)
-        return code;
-    if ((g->names.path && !gz_file_keep(&g->names.file)) || !gz_file_keep(&g->file.file))
-        return CTL_USAGE;
-    return CTL_OK;
-}
-
 static int write_archive(struct archiving *g, bool json, struct archive_result *result)
 {
     enum store_status s = read_tails(g);
+    int64_t drifts;
+    int code;
 
     if (s == STORE_OK && g->tails[0].seq == 0) {
         ctl_complain("no such coupon: \"%s\"", g->scan.coupon);
@@ -227,17 +202,16 @@ static int write_archive(struct archiving *g, bool json, struct archive_result *
     archive_end(&g->file, g->scan.coupon, g->first, g->still, g->keys);
     if (!gz_file_close(&g->file.file) || (g->names.path && !gz_file_close(&g->names.file)))
         return CTL_USAGE;
-    return check_and_commit(g, json, result);
-}
-
-/* The digest of where the file ends: only a ledger that ends there has the rest removed. */
-static void digest_of_file(const struct archiving *g, uint8_t digest[FINGERPRINT_LEN])
-{
-    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN];
-
-    for (int64_t i = 0; i < g->lanes; i++)
-        memcpy(hashes[i], g->tails[i].hash, HASH_LEN);
-    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)g->lanes, digest);
+    code = archive_check_printing(g->file.file.place.temporary, g->path, &(struct archive_proof){g->keys, &(struct anchors){.count = 0}},
+                                  json, result, &drifts);
+    fflush(stdout);
+    if (code == CTL_REFUSED)
+        ctl_complain("nothing was written: the ledger has differences; see couponctl verify %s", g->scan.coupon);
+    if (code != CTL_OK)
+        return code;
+    if ((g->names.path && !gz_file_keep(&g->names.file)) || !gz_file_keep(&g->file.file))
+        return CTL_USAGE;
+    return CTL_OK;
 }
 
 static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
@@ -247,7 +221,11 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
     int code = write_archive(g, ctl_json(c), &result);
 
     if (code == CTL_OK && !keep) {
-        digest_of_file(g, digest);
+        uint8_t hashes[COUPON_LANES_MAX][HASH_LEN];
+
+        for (int64_t i = 0; i < g->lanes; i++)
+            memcpy(hashes[i], g->tails[i].hash, HASH_LEN);
+        batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)g->lanes, digest);
         code = archive_remove(c, g->db, g->scan.coupon, digest, &g->removed);
         if (code != CTL_OK)
             ctl_complain("the archive is written, in %s", g->path);
@@ -255,23 +233,6 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
     if (code == CTL_OK)
         print_result(g, &result, ctl_json(c));
     return code;
-}
-
-/* Its archive is already written, and complete: go on with the removal. */
-static int go_on(struct ctl *c, struct archiving *g, const struct ends *ends)
-{
-    struct archive_result none = {.batches = 0};
-    int code = archive_remove(c, g->db, g->scan.coupon, ends->digest, &g->removed);
-
-    if (code != CTL_OK)
-        return code;
-    if (ctl_json(c)) {
-        g->path = g->names.path = NULL;
-        print_result(g, &none, true);
-    } else {
-        printf("%s: its archive was already written; %" PRId64 " documents removed\n", g->scan.coupon, g->removed);
-    }
-    return CTL_OK;
 }
 
 static int archive(struct ctl *c, struct archiving *g, bool keep)
@@ -288,8 +249,20 @@ static int archive(struct ctl *c, struct archiving *g, bool keep)
         ctl_complain("coupon_archived: \"%s\" is no longer in the database; it is in its archive", g->scan.coupon);
         return CTL_REFUSED;
     }
-    if (ends.archived == LANE_REMOVED)
-        return go_on(c, g, &ends);
+    if (ends.archived == LANE_REMOVED) {
+        struct archive_result none = {.batches = 0};
+
+        code = archive_remove(c, g->db, g->scan.coupon, ends.digest, &g->removed);
+        if (code != CTL_OK)
+            return code;
+        if (ctl_json(c)) {
+            g->path = g->names.path = NULL;
+            print_result(g, &none, true);
+        } else {
+            printf("%s: its archive was already written; %" PRId64 " documents removed\n", g->scan.coupon, g->removed);
+        }
+        return CTL_OK;
+    }
     if (!keep && ends.archived == 0)
         code = archive_close(c, g->scan.coupon);
     return code == CTL_OK ? write_and_remove(c, g, keep) : code;
@@ -319,28 +292,21 @@ static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *
 
 /* ---- those that are due ---- */
 
-static int archive_old(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct over_coupon *old)
-{
-    char path[CONFIG_TEXT_SIZE + COUPON_ID_MAX + sizeof SUFFIX + 1];
-    int code = old->ended ? CTL_OK : coupon_end(c, old->id);
-
-    snprintf(path, sizeof path, "%s/%s" SUFFIX, db->config->archive_directory, old->id);
-    if (code == CTL_OK)
-        code = archive_one(c, db, keys, old->id, path, NULL);
-    fflush(stdout);
-    if (code != CTL_OK)
-        ctl_complain("%s is not archived", old->id);
-    return code;
-}
-
 /* Returns the highest exit code. A coupon that is refused, busy or damaged does not stop the others; a file that cannot be written does. */
 static int archive_all(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct over_coupon *old, size_t count)
 {
     int worst = CTL_OK, failures = 0;
 
     for (size_t i = 0; i < count && failures < FAILURES_MOST; i++) {
-        int code = archive_old(c, db, keys, &old[i]);
+        char path[CONFIG_TEXT_SIZE + COUPON_ID_MAX + sizeof SUFFIX + 1];
+        int code = old[i].ended ? CTL_OK : coupon_end(c, old[i].id);
 
+        snprintf(path, sizeof path, "%s/%s" SUFFIX, db->config->archive_directory, old[i].id);
+        if (code == CTL_OK)
+            code = archive_one(c, db, keys, old[i].id, path, NULL);
+        fflush(stdout);
+        if (code != CTL_OK)
+            ctl_complain("%s is not archived", old[i].id);
         if (code == CTL_USAGE)
             return code;
         failures = code == CTL_UNREACHABLE ? failures + 1 : 0;

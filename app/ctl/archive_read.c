@@ -35,11 +35,11 @@ struct checking {
     drift_fn *report;
     void *context;
     unsigned part, parts; /* that is replayed; of the lane with most parts */
-    bool lies; /* the numbers in the manifest are wrong: they must not say how often the file is read */
+    bool untrue; /* the numbers in the manifest are wrong: they must not say how often the file is read */
     bool found_any;
 };
 
-static void tell(void *context, const struct drift *d)
+static void pass_on(void *context, const struct drift *d)
 {
     struct checking *c = context;
 
@@ -51,16 +51,7 @@ static void tell(void *context, const struct drift *d)
 static void refuse(struct checking *c, const char *where, const char *field, const char *expected, const char *found)
 {
     if (c->part == 0)
-        tell(c, &(struct drift){"archive", where, field, expected, found});
-}
-
-static void refuse_count(struct checking *c, const char *field, int64_t expected, int64_t found)
-{
-    char want[32], have[32];
-
-    snprintf(want, sizeof want, "%" PRId64, expected);
-    snprintf(have, sizeof have, "%" PRId64, found);
-    refuse(c, "manifest", field, want, have);
+        pass_on(c, &(struct drift){"archive", where, field, expected, found});
 }
 
 /* Read the last line into c->statement, and the SHA-256 of those before. */
@@ -110,32 +101,27 @@ static void read_kid(const char *token, char kid[JWS_TEXT_SIZE])
     buf_free(&text);
 }
 
-/* The statement's payload; NULL: a fault, which is reported. The caller releases it. */
-static struct json_object *read_signed(struct checking *c, struct json_object *token)
-{
-    const char *text = json_object_get_string(token);
-    const struct jws_key *key = statement_signer(c->keys, text);
-    struct json_object *o = NULL;
-    struct buf payload = BUF_INIT;
-
-    read_kid(text, c->manifest->kid);
-    c->manifest->checked = key != NULL;
-    if (c->keys->count && !key)
-        refuse(c, "manifest", "signature", "by the key of --sign-key", "another");
-    else if (jws_payload(text, &payload))
-        o = statement_parse(payload.data, payload.len);
-    buf_free(&payload);
-    return o;
-}
-
 static struct json_object *read_statement(struct checking *c)
 {
     JSON_IN_AUTO struct json_object *line = statement_parse(c->statement.data, c->statement.len);
     struct json_object *token = statement_member(line, "manifest", json_type_string),
                        *plain = statement_member(line, "manifest", json_type_object);
 
-    if (token)
-        return read_signed(c, token);
+    if (token) {
+        const char *text = json_object_get_string(token);
+        const struct jws_key *key = statement_signer(c->keys, text);
+        struct json_object *o = NULL;
+        struct buf payload = BUF_INIT;
+
+        read_kid(text, c->manifest->kid);
+        c->manifest->checked = key != NULL;
+        if (c->keys->count && !key)
+            refuse(c, "manifest", "signature", "by the key of --sign-key", "another");
+        else if (jws_payload(text, &payload))
+            o = statement_parse(payload.data, payload.len);
+        buf_free(&payload);
+        return o;
+    }
     if (plain && !c->keys->count)
         return json_object_get(plain);
     if (plain)
@@ -186,8 +172,13 @@ static bool check_statement(struct checking *c)
     }
     if (memcmp(sha256, c->sha256, HASH_LEN) != 0)
         refuse(c, "file", "sha256", "that of its manifest", "another");
-    if (c->batches != c->manifest->batches)
-        refuse_count(c, "batches", c->manifest->batches, c->batches);
+    if (c->batches != c->manifest->batches) {
+        char want[32], have[32];
+
+        snprintf(want, sizeof want, "%" PRId64, c->manifest->batches);
+        snprintf(have, sizeof have, "%" PRId64, c->batches);
+        refuse(c, "manifest", "batches", want, have);
+    }
     return true;
 }
 
@@ -251,25 +242,8 @@ static void pass_anchors(struct checking *c, const struct batch *b, struct archi
         if (memcmp(a[i].hash, b->head.hash, HASH_LEN) == 0)
             out->passed++;
         else
-            anchor_report(&a[i], b->head.hash, tell, c);
+            anchor_report(&a[i], b->head.hash, pass_on, c);
     }
-}
-
-/* Those that no batch had. */
-static void end_anchors(struct checking *c, struct archive_result *out)
-{
-    size_t count;
-    struct anchor *a = anchors_of(c->anchors, c->manifest->coupon, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        *c->lane = a[i].lane;
-        if (!a[i].seen && a[i].seq > c->manifest->lane[a[i].lane].seq)
-            out->beyond++;
-        else if (!a[i].seen)
-            anchor_report(&a[i], NULL, tell, c);
-        a[i].seen = false;
-    }
-    *c->lane = 0;
 }
 
 /* Give the rest of this lane to r; NULL: only pass it. */
@@ -310,7 +284,7 @@ static void replay_lane(struct checking *c, struct archive_lines *t, int64_t lan
     const struct archive_lane *l = &c->manifest->lane[lane];
     unsigned parts = parts_for(l->takings, l->slots);
     const struct part part = part_of(c->part, parts, l->slots, lane, c->manifest->lanes);
-    struct replay *r = c->part < parts ? replay_new(&part, tell, c) : NULL;
+    struct replay *r = c->part < parts ? replay_new(&part, pass_on, c) : NULL;
     const struct head *tail;
     char where[64];
 
@@ -329,35 +303,43 @@ static void replay_lane(struct checking *c, struct archive_lines *t, int64_t lan
         if (tail->seq != l->seq || memcmp(tail->hash, l->hash, HASH_LEN) != 0)
             refuse(c, where, "last batch", "the one that the manifest names", "another, or none");
         if (c->part == 0)
-            c->lies = c->lies || replay_sums(r).broken || head_takings(tail) != l->takings || tail->next_n % LANE_SLOTS != l->slots;
+            c->untrue = c->untrue || replay_sums(r).broken || head_takings(tail) != l->takings || tail->next_n % LANE_SLOTS != l->slots;
         replay_free(r);
     }
     *c->lane = 0;
 }
 
-/* Users and buckets that do not fit in memory are replayed in parts: the file is read once for each. */
-static void replay_part(struct checking *c, struct archive_result *out, struct lane_sums *sums)
-{
-    struct archive_lines t = {.out = out};
-
-    bounded_rewind(&c->lines);
-    for (int64_t lane = 0; lane < c->manifest->lanes; lane++)
-        replay_lane(c, &t, lane, &sums[lane]);
-    if (t.at_hand || t.lines < c->batches)
-        refuse(c, "file", "lines", "of the lanes that the manifest names", "others");
-}
-
 static void replay_lanes(struct checking *c, struct archive_result *out)
 {
     struct lane_sums *sums = checked(calloc(COUPON_LANES_MAX, sizeof *sums));
+    size_t count;
+    struct anchor *a;
 
     c->parts = 1;
-    for (c->part = 0; c->part < c->parts && !c->lies; c->part++)
-        replay_part(c, out, sums);
+    for (c->part = 0; c->part < c->parts && !c->untrue; c->part++) {
+        /* Users and buckets that do not fit in memory are replayed in parts: the file is read once for each. */
+        struct archive_lines t = {.out = out};
+
+        bounded_rewind(&c->lines);
+        for (int64_t lane = 0; lane < c->manifest->lanes; lane++)
+            replay_lane(c, &t, lane, &sums[lane]);
+        if (t.at_hand || t.lines < c->batches)
+            refuse(c, "file", "lines", "of the lanes that the manifest names", "others");
+    }
     c->part = 0;
-    end_anchors(c, out);
+    /* Those that no batch had. */
+    a = anchors_of(c->anchors, c->manifest->coupon, &count);
+    for (size_t i = 0; i < count; i++) {
+        *c->lane = a[i].lane;
+        if (!a[i].seen && a[i].seq > c->manifest->lane[a[i].lane].seq)
+            out->beyond++;
+        else if (!a[i].seen)
+            anchor_report(&a[i], NULL, pass_on, c);
+        a[i].seen = false;
+    }
+    *c->lane = 0;
     if (c->manifest->lanes > 1)
-        lane_sums_compare(sums, (size_t)c->manifest->lanes, c->manifest->still, tell, c);
+        lane_sums_compare(sums, (size_t)c->manifest->lanes, c->manifest->still, pass_on, c);
     free(sums);
 }
 

@@ -167,26 +167,23 @@ static bool read_members(struct json_object *o, const struct member_row *rows, s
 
 /* ---- a line ---- */
 
-static bool read_entry(struct json_object *o, struct batch *b)
-{
-    struct entry *e = batch_add(b, ENTRY_KIND_COUNT);
-
-    if (!read_members(o, ROWS(entry_rows), e, &b->arena) || e->kind == ENTRY_KIND_COUNT)
-        return false;
-    if (e->from && !json_object_object_get(o, "from_n"))
-        e->from_n = e->n;
-    if (entry_members[e->kind] & HAS_WAS && e->was >= SLOT_STATE_COUNT)
-        return false;
-    return !(entry_members[e->kind] & HAS_DEFINITION) || e->definition;
-}
-
 static bool read_entries(struct json_object *list, struct batch *b)
 {
     size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
 
-    for (size_t i = 0; i < count; i++)
-        if (!read_entry(json_object_array_get_idx(list, i), b))
+    for (size_t i = 0; i < count; i++) {
+        struct json_object *o = json_object_array_get_idx(list, i);
+        struct entry *e = batch_add(b, ENTRY_KIND_COUNT);
+
+        if (!read_members(o, ROWS(entry_rows), e, &b->arena) || e->kind == ENTRY_KIND_COUNT)
             return false;
+        if (e->from && !json_object_object_get(o, "from_n"))
+            e->from_n = e->n;
+        if (entry_members[e->kind] & HAS_WAS && e->was >= SLOT_STATE_COUNT)
+            return false;
+        if ((entry_members[e->kind] & HAS_DEFINITION) && !e->definition)
+            return false;
+    }
     return count > 0;
 }
 

@@ -43,27 +43,22 @@ static bool fill(struct bounded_lines *l)
     return l->end > 0 && !l->fault;
 }
 
-/* Append what is there of the line. True: its end was reached. */
-static bool take_piece(struct bounded_lines *l)
-{
-    const char *start = l->piece + l->at, *feed = memchr(start, '\n', l->end - l->at);
-    size_t some = feed ? (size_t)(feed - start) : l->end - l->at;
-
-    l->at += some + (feed != NULL);
-    if (l->line.len + some > LINE_MOST)
-        l->fault = "a line is too long";
-    else
-        buf_put(&l->line, start, some);
-    return feed != NULL;
-}
-
 bool bounded_next(struct bounded_lines *l)
 {
     bool found = false;
 
     buf_clear(&l->line);
-    while (!found && !l->fault && (l->at < l->end || fill(l)))
-        found = take_piece(l);
+    while (!found && !l->fault && (l->at < l->end || fill(l))) {
+        const char *start = l->piece + l->at, *feed = memchr(start, '\n', l->end - l->at);
+        size_t some = feed ? (size_t)(feed - start) : l->end - l->at;
+
+        l->at += some + (feed != NULL);
+        if (l->line.len + some > LINE_MOST)
+            l->fault = "a line is too long";
+        else
+            buf_put(&l->line, start, some);
+        found = feed != NULL;
+    }
     if (!found && !l->fault && l->line.len)
         found = l->open_end = true;
     if (found && !l->fault && l->line.len && !bounded_values(l->line.data, l->line.len))

@@ -23,22 +23,6 @@
 
 /* ---- address and key ---- */
 
-/* http://127.0.0.1:PORT by default. */
-static void base_url(const struct ctl *c, char url[CLIENT_URL_SIZE])
-{
-    const char *given = ctl_option(c, OPT_URL), *port = getenv("COUPONS_PORT");
-    size_t len;
-
-    if (!given)
-        given = getenv("COUPONS_URL");
-    if (given && *given)
-        snprintf(url, CLIENT_URL_SIZE, "%s", given);
-    else
-        snprintf(url, CLIENT_URL_SIZE, "http://127.0.0.1:%s", port && *port ? port : "8080");
-    for (len = strlen(url); len > 0 && url[len - 1] == '/'; len--)
-        url[len - 1] = '\0';
-}
-
 static bool read_key_file(const char *path, char key[CLIENT_KEY_SIZE])
 {
     FILE *f = fopen(path, "re");
@@ -70,8 +54,43 @@ static bool find_key(const struct ctl *c, char key[CLIENT_KEY_SIZE])
 
 bool client_address(const struct ctl *c, char url[CLIENT_URL_SIZE], char key[CLIENT_KEY_SIZE])
 {
-    base_url(c, url);
+    const char *given = ctl_option(c, OPT_URL), *port = getenv("COUPONS_PORT");
+    size_t len;
+
+    if (!given)
+        given = getenv("COUPONS_URL");
+    if (given && *given)
+        snprintf(url, CLIENT_URL_SIZE, "%s", given);
+    else
+        snprintf(url, CLIENT_URL_SIZE, "http://127.0.0.1:%s", port && *port ? port : "8080");
+    for (len = strlen(url); len > 0 && url[len - 1] == '/'; len--)
+        url[len - 1] = '\0';
     return find_key(c, key);
+}
+
+static void add_path(struct buf *path, const char *format, va_list args)
+{
+    for (; *format; format++) {
+        char *escaped;
+
+        if (format[0] != '%' || format[1] != 's') {
+            buf_putc(path, *format);
+            continue;
+        }
+        escaped = checked(curl_easy_escape(NULL, va_arg(args, const char *), 0));
+        buf_puts(path, escaped);
+        curl_free(escaped);
+        format++;
+    }
+}
+
+void client_path_add(struct buf *path, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    add_path(path, format, args);
+    va_end(args);
 }
 
 char *client_path(const char *format, ...)
@@ -80,18 +99,7 @@ char *client_path(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    for (; *format; format++) {
-        char *escaped;
-
-        if (format[0] != '%' || format[1] != 's') {
-            buf_putc(&path, *format);
-            continue;
-        }
-        escaped = checked(curl_easy_escape(NULL, va_arg(args, const char *), 0));
-        buf_puts(&path, escaped);
-        curl_free(escaped);
-        format++;
-    }
+    add_path(&path, format, args);
     va_end(args);
     return path.data;
 }
@@ -183,11 +191,6 @@ static struct curl_slist *add_header(struct curl_slist *list, const char *name, 
     return list;
 }
 
-static bool is_loopback(const char *url)
-{
-    return strstr(url, "://127.") || strstr(url, "://localhost") || strstr(url, "://[::1]");
-}
-
 static void set_body(CURL *curl, const struct call *call)
 {
     if (call->body)
@@ -228,7 +231,7 @@ static CURLcode transfer(const struct call *call, const char *url, struct curl_s
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details);
-    if (is_loopback(url))
+    if (strstr(url, "://127.") || strstr(url, "://localhost") || strstr(url, "://[::1]"))
         curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     set_body(curl, call);
     result = curl_easy_perform(curl);
@@ -295,21 +298,10 @@ void answer_release(struct answer *a)
 
 /* ---- answers ---- */
 
-static void tell_errors(json_object *problem)
-{
-    json_object *errors = json_at(problem, "/errors");
-
-    for (size_t i = 0; i < json_count(errors); i++) {
-        json_object *e = json_object_array_get_idx(errors, i);
-        const char *pointer = json_text_at(e, "/pointer");
-
-        ctl_complain("  %s: %s", pointer && *pointer ? pointer : "body", json_text_at(e, "/detail"));
-    }
-}
-
 bool answer_ok(const struct answer *a)
 {
     const char *code = json_text_at(a->json, "/code"), *detail = json_text_at(a->json, "/detail");
+    json_object *errors;
 
     if (a->status >= 200 && a->status < 300)
         return true;
@@ -318,7 +310,13 @@ bool answer_ok(const struct answer *a)
         return false;
     }
     ctl_complain("%ld %s: %s", a->status, code, detail ? detail : json_text_at(a->json, "/title"));
-    tell_errors(a->json);
+    errors = json_at(a->json, "/errors");
+    for (size_t i = 0; i < json_count(errors); i++) {
+        json_object *e = json_object_array_get_idx(errors, i);
+        const char *pointer = json_text_at(e, "/pointer");
+
+        ctl_complain("  %s: %s", pointer && *pointer ? pointer : "body", json_text_at(e, "/detail"));
+    }
     return false;
 }
 
@@ -350,7 +348,7 @@ int64_t json_int_at(json_object *o, const char *pointer)
     return member ? json_object_get_int64(member) : 0;
 }
 
-int client_tell(struct ctl *c, struct call call, tell_answer *tell)
+int client_print(struct ctl *c, struct call call, print_answer *print)
 {
     struct answer a;
     int code = client_call(c, call, &a);
@@ -362,8 +360,8 @@ int client_tell(struct ctl *c, struct call call, tell_answer *tell)
     } else if (ctl_json(c)) {
         if (a.json)
             print_json(a.json, stdout);
-    } else if (tell) {
-        tell(c, &a);
+    } else if (print) {
+        print(c, &a);
     } else {
         print_json_pretty(a.json, stdout);
     }
@@ -379,12 +377,12 @@ size_t json_count(json_object *items)
 /* path with this cursor; NULL: from the start. */
 static char *page_path(const char *path, const char *cursor)
 {
-    char *escaped = cursor ? client_path("%s", cursor) : NULL, *page = NULL;
+    struct buf page = BUF_INIT;
 
-    if (asprintf(&page, "%s%s%s", path, !cursor ? "" : strchr(path, '?') ? "&cursor=" : "?cursor=", cursor ? escaped : "") < 0)
-        out_of_memory();
-    free(escaped);
-    return page;
+    buf_puts(&page, path);
+    if (cursor)
+        client_path_add(&page, strchr(path, '?') ? "&cursor=%s" : "?cursor=%s", cursor);
+    return page.data;
 }
 
 /* The next page's cursor, ours to free; NULL: this was the last page, or it leads to itself, which is printed. */
@@ -401,7 +399,7 @@ static char *next_cursor(const struct answer *a, const char *cursor, int *code)
     return NULL;
 }
 
-int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *context, json_object *item), void *context)
+int client_each(struct ctl *c, char *path, int64_t most, void (*print)(void *context, json_object *item), void *context)
 {
     char *cursor = NULL, *next;
     int64_t passed = 0;
@@ -419,7 +417,7 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *cont
             code = answer_code(&a);
         items = json_at(a.json, "/items");
         for (size_t i = 0; code == CTL_OK && i < json_count(items) && (most == 0 || passed < most); i++, passed++)
-            tell(context, json_object_array_get_idx(items, i));
+            print(context, json_object_array_get_idx(items, i));
         if (json_at(a.json, "/incomplete"))
             ctl_complain("a coupon is left out: its stored definition cannot be read; `couponctl verify` names it");
         if (code == CTL_OK && (most == 0 || passed < most))
@@ -441,7 +439,7 @@ struct item_table {
     int64_t count;
 };
 
-static void tell_item(void *context, json_object *item)
+static void print_item(void *context, json_object *item)
 {
     struct item_table *t = context;
 
@@ -452,7 +450,7 @@ static void tell_item(void *context, json_object *item)
         t->add(&t->table, item, t->columns);
 }
 
-int client_tell_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns)
+int client_print_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns)
 {
     struct item_table t = {.add = add, .columns = columns, .json = ctl_json(c)};
     int code;
@@ -460,7 +458,7 @@ int client_tell_rows(struct ctl *c, char *path, int64_t most, const char *const 
     if (!most && !t.json)
         most = ROWS_MOST;
     table_init(&t.table, heads);
-    code = client_each(c, path, most, tell_item, &t);
+    code = client_each(c, path, most, print_item, &t);
     if (most == ROWS_MOST && t.count == ROWS_MOST)
         ctl_complain("these are the first %d; --json lists all", ROWS_MOST);
     if (code == CTL_OK && !t.json)
@@ -475,7 +473,7 @@ static void add_members(struct table *t, json_object *item, const char *const *c
         table_add(t, json_text_at(item, columns[i]));
 }
 
-int client_tell_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns)
+int client_print_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns)
 {
-    return client_tell_rows(c, path, most, heads, add_members, columns);
+    return client_print_rows(c, path, most, heads, add_members, columns);
 }

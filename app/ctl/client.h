@@ -55,6 +55,8 @@ bool client_address(const struct ctl *c, char url[CLIENT_URL_SIZE], char key[CLI
 
 /* printf for a path; its %s arguments are escaped. */
 char *client_path(const char *format, ...);
+/* Append to the path likewise. */
+void client_path_add(struct buf *path, const char *format, ...);
 
 int client_call(struct ctl *c, struct call call, struct answer *a);
 void answer_release(struct answer *a);
@@ -72,18 +74,18 @@ int64_t json_int_at(json_object *o, const char *pointer);
 /* The number of its items; 0: not an array. json-c aborts if asked for the length, or an item, of something else. */
 size_t json_count(json_object *items);
 
-/* Make the call, and print the answer: with --json its body, if any, on one line; else by tell, or (NULL) the object. */
-typedef void tell_answer(struct ctl *c, const struct answer *a);
-int client_tell(struct ctl *c, struct call call, tell_answer *tell);
+/* Make the call, and print the answer: with --json its body, if any, on one line; else by print, or (NULL) the object. */
+typedef void print_answer(struct ctl *c, const struct answer *a);
+int client_print(struct ctl *c, struct call call, print_answer *print);
 
-/* Get the list at path (freed here) page by page, and call tell for each item, at most `most`; 0: for all. A page of a filtered list may be
- * short, or empty, and not the last. */
-int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *context, json_object *item), void *context);
+/* Get the list at path (freed here) page by page, and call print for each item, at most `most`; 0: for all. A page of a filtered list may
+ * be short, or empty, and not the last. */
+int client_each(struct ctl *c, char *path, int64_t most, void (*print)(void *context, json_object *item), void *context);
 
 /* Print these items: as a table with a member per column (columns is NULL-terminated); or, with --json, one per line. */
-int client_tell_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns);
+int client_print_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns);
 /* The same, but `add` adds the rows: one or more per item. */
 typedef void add_item(struct table *t, json_object *item, const char *const *columns);
-int client_tell_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns);
+int client_print_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns);
 
 #endif

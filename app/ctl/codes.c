@@ -56,7 +56,7 @@ const struct argp_option ctl_codes_find_options[] = {
     {0},
 };
 
-/* What is done with a list, and how the outcome is told. */
+/* What is done with a list, and how the outcome is printed. */
 struct purpose {
     const char *path;               /* below .../codes */
     const char *column;             /* the default */
@@ -193,13 +193,6 @@ static bool open_list(struct list *l, const struct ctl *c, const char *name)
     return l->size <= l->request_most || read_head(l, name);
 }
 
-static void close_list(struct list *l)
-{
-    free(l->head);
-    if (l->fd >= 0)
-        close(l->fd);
-}
-
 /* Count the lines that end in [from, end). -1: the file cannot be read. */
 static int64_t count_lines(const struct list *l, int64_t from, int64_t end)
 {
@@ -276,27 +269,26 @@ static int send_slice(struct ctl *c, const struct list *l, const struct slice *s
     struct client_text text = {.type = l->csv ? "text/csv" : "text/plain", .fd = l->fd, .from = s->from,
                                .size = s->end - s->from, .on_sent = show_sent, .context = &p};
     const char *column = ctl_option(c, OPT_COLUMN);
-    char *list = client_path("/coupons/%s/codes", c->args.words[0]), *query = client_path("?column=%s", column ? column : purpose->column);
-    char *path;
+    struct buf path = BUF_INIT;
     int code;
 
-    if (asprintf(&path, "%s%s%s%s%s", list, purpose->path, query, ctl_option(c, OPT_ACCEPT_ALL) ? "&accept=all" : "",
-                 ctl_option(c, OPT_DRY_RUN) ? "&dry_run=true" : "") < 0)
-        path = checked(NULL);
-    free(list);
-    free(query);
+    client_path_add(&path, "/coupons/%s/codes", c->args.words[0]);
+    buf_puts(&path, purpose->path);
+    client_path_add(&path, "?column=%s", column ? column : purpose->column);
+    buf_puts(&path, ctl_option(c, OPT_ACCEPT_ALL) ? "&accept=all" : "");
+    buf_puts(&path, ctl_option(c, OPT_DRY_RUN) ? "&dry_run=true" : "");
     if (s->head_lines) {
         text.head = l->head;
         text.head_len = l->head_len;
     }
     progress_begin(&p, c->args.words[0], "bytes sent", false);
-    code = job_start(c, (struct call){.method = "POST", .text = &text}, path, a);
+    code = job_start(c, (struct call){.method = "POST", .text = &text}, path.data, a);
     progress_end(&p);
-    free(path);
+    buf_free(&path);
     return code;
 }
 
-static void tell_bad_rows(const struct ctl *c, struct sums *sums, json_object *job, const struct slice *s)
+static void print_bad_rows(const struct ctl *c, struct sums *sums, json_object *job, const struct slice *s)
 {
     json_object *bad = json_at(job, "/result/bad_rows");
     size_t count = json_count(bad);
@@ -335,7 +327,7 @@ static int finish_slice(struct ctl *c, const char *id, struct sums *sums, const 
         code = answer_code(&a);
     if (code == CTL_OK) {
         add_job(sums, a.json);
-        tell_bad_rows(c, sums, a.json, s);
+        print_bad_rows(c, sums, a.json, s);
     }
     if (code == CTL_OK && !job_is_done(&a)) {
         error = json_text_at(a.json, "/error");
@@ -348,7 +340,7 @@ static int finish_slice(struct ctl *c, const char *id, struct sums *sums, const 
 }
 
 /* The rows for which a list was refused. */
-static void tell_suspicious_rows(const struct slice *s, json_object *problem)
+static void print_suspicious_rows(const struct slice *s, json_object *problem)
 {
     json_object *rows = json_at(problem, "/rows");
 
@@ -361,17 +353,6 @@ static void tell_suspicious_rows(const struct slice *s, json_object *problem)
     }
 }
 
-/* Add what a dry run said, which is a job's result. */
-static void add_dry_run(const struct ctl *c, struct sums *sums, json_object *result, const struct slice *s)
-{
-    json_object *job = json_object_new_object();
-
-    json_object_object_add(job, "result", json_object_get(result));
-    add_job(sums, job);
-    tell_bad_rows(c, sums, job, s);
-    json_object_put(job);
-}
-
 static int work_off_slice(struct ctl *c, const struct list *l, const struct slice *s, struct sums *sums)
 {
     struct answer a;
@@ -381,12 +362,18 @@ static int work_off_slice(struct ctl *c, const struct list *l, const struct slic
 
     if (code != CTL_OK)
         return code;
-    if (accepted && ctl_option(c, OPT_DRY_RUN))
-        add_dry_run(c, sums, a.json, s);
-    else if (!accepted || !json_text_at(a.json, "/id"))
+    if (accepted && ctl_option(c, OPT_DRY_RUN)) {
+        json_object *job = json_object_new_object();
+
+        json_object_object_add(job, "result", json_object_get(a.json));
+        add_job(sums, job);
+        print_bad_rows(c, sums, job, s);
+        json_object_put(job);
+    } else if (!accepted || !json_text_at(a.json, "/id")) {
         code = answer_code(&a);
-    else
+    } else {
         id = checked(strdup(json_text_at(a.json, "/id")));
+    }
     if (id && ctl_option(c, OPT_NO_WAIT)) {
         if (ctl_json(c))
             print_json(a.json, stdout);
@@ -395,13 +382,13 @@ static int work_off_slice(struct ctl *c, const struct list *l, const struct slic
     } else if (id) {
         code = finish_slice(c, id, sums, s);
     }
-    tell_suspicious_rows(s, a.json);
+    print_suspicious_rows(s, a.json);
     answer_release(&a);
     free(id);
     return code;
 }
 
-static void tell_sums(const struct ctl *c, const struct sums *sums, FILE *out)
+static void print_sums(const struct ctl *c, const struct sums *sums, FILE *out)
 {
     const struct purpose *p = sums->purpose;
     json_object *o;
@@ -447,8 +434,10 @@ static int work_off(struct ctl *c, const char *file, struct sums *sums)
             complain_of(file);
     }
     if (json_object_array_length(sums->jobs) > 0)
-        tell_sums(c, sums, sums->purpose == &to_issue ? stderr : stdout);
-    close_list(&l);
+        print_sums(c, sums, sums->purpose == &to_issue ? stderr : stdout);
+    free(l.head);
+    if (l.fd >= 0)
+        close(l.fd);
     return failed ? CTL_USAGE : code;
 }
 
@@ -497,7 +486,7 @@ int ctl_codes_export(struct ctl *c)
 
 /* ---- one code ---- */
 
-static void tell_code(struct ctl *c, const struct answer *a)
+static void print_code(struct ctl *c, const struct answer *a)
 {
     static const char *const members[] = {"code", "state", "user", "at", "due", "slot", "generation"};
     static const char *const heads[] = {"MEMBER", "NOW", NULL};
@@ -518,8 +507,8 @@ static void tell_code(struct ctl *c, const struct answer *a)
 
 int ctl_codes_show(struct ctl *c)
 {
-    return client_tell(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes/%s", c->args.words[0],
-                                                                             c->args.words[1])}, tell_code);
+    return client_print(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes/%s", c->args.words[0],
+                                                                             c->args.words[1])}, print_code);
 }
 
 int ctl_codes_retire(struct ctl *c)
@@ -532,8 +521,8 @@ int ctl_codes_retire(struct ctl *c)
     }
     if (file)
         return work_off_only(c, file, &to_retire);
-    return client_tell(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/codes/%s/retire",
-                                                                              c->args.words[0], c->args.words[1])}, tell_code);
+    return client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/codes/%s/retire",
+                                                                              c->args.words[0], c->args.words[1])}, print_code);
 }
 
 /* ---- several codes ---- */
@@ -565,46 +554,41 @@ static int find_code(struct ctl *c, const char *code, struct table *t)
     return result;
 }
 
-/* Look up each code of the file, one a line. */
-static int find_codes(struct ctl *c, const char *name)
-{
-    FILE *file = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
-    char *line = NULL;
-    size_t size = 0;
-    int code = CTL_OK;
-    struct table t;
-
-    if (!file) {
-        complain_of(name);
-        return CTL_USAGE;
-    }
-    table_init(&t, found_heads);
-    while (code == CTL_OK && getline(&line, &size, file) >= 0) {
-        line[strcspn(line, "\r\n")] = '\0';
-        if (*line)
-            code = find_code(c, line, &t);
-    }
-    if (!ctl_json(c))
-        table_print(&t, stdout);
-    table_release(&t);
-    free(line);
-    if (file != stdin)
-        fclose(file);
-    return code;
-}
-
 int ctl_codes_find(struct ctl *c)
 {
     const char *state = ctl_option(c, OPT_STATE), *prefix = ctl_option(c, OPT_PREFIX);
     char *path;
 
-    if (c->args.count > 1)
-        return find_codes(c, c->args.words[1]);
+    if (c->args.count > 1) {
+        FILE *file = strcmp(c->args.words[1], "-") == 0 ? stdin : fopen(c->args.words[1], "re");
+        char *line = NULL;
+        size_t size = 0;
+        int code = CTL_OK;
+        struct table t;
+
+        if (!file) {
+            complain_of(c->args.words[1]);
+            return CTL_USAGE;
+        }
+        table_init(&t, found_heads);
+        while (code == CTL_OK && getline(&line, &size, file) >= 0) {
+            line[strcspn(line, "\r\n")] = '\0';
+            if (*line)
+                code = find_code(c, line, &t);
+        }
+        if (!ctl_json(c))
+            table_print(&t, stdout);
+        table_release(&t);
+        free(line);
+        if (file != stdin)
+            fclose(file);
+        return code;
+    }
     if (state && prefix)
         path = client_path("/coupons/%s/codes?state=%s&prefix=%s", c->args.words[0], state, prefix);
     else if (state || prefix)
         path = client_path(state ? "/coupons/%s/codes?state=%s" : "/coupons/%s/codes?prefix=%s", c->args.words[0], state ? state : prefix);
     else
         path = client_path("/coupons/%s/codes", c->args.words[0]);
-    return client_tell_items(c, path, 0, found_heads, found_columns);
+    return client_print_items(c, path, 0, found_heads, found_columns);
 }

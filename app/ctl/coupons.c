@@ -283,32 +283,32 @@ int ctl_coupon_change(struct ctl *c)
     body = definition_text(c, c->args.count > 1 ? c->args.words[1] : NULL);
     if (!body)
         return CTL_USAGE;
-    code = client_tell(c, patch(c, body), NULL);
+    code = client_print(c, patch(c, body), NULL);
     free(body);
     return code;
 }
 
-static void tell_state(struct ctl *c, const struct answer *a)
+static void print_state(struct ctl *c, const struct answer *a)
 {
     print_fact(c->args.words[0], json_text_at(a->json, "/state"));
 }
 
 int ctl_coupon_pause(struct ctl *c)
 {
-    return client_tell(c, patch(c, "{\"state\":\"paused\"}"), tell_state);
+    return client_print(c, patch(c, "{\"state\":\"paused\"}"), print_state);
 }
 
 int ctl_coupon_resume(struct ctl *c)
 {
-    return client_tell(c, patch(c, "{\"state\":\"active\"}"), tell_state);
+    return client_print(c, patch(c, "{\"state\":\"active\"}"), print_state);
 }
 
 int ctl_coupon_end(struct ctl *c)
 {
-    return client_tell(c, patch(c, "{\"state\":\"ended\"}"), tell_state);
+    return client_print(c, patch(c, "{\"state\":\"ended\"}"), print_state);
 }
 
-static void tell_deletion(struct ctl *c, const struct answer *a)
+static void print_deletion(struct ctl *c, const struct answer *a)
 {
     (void)a;
     print_fact(c->args.words[0], "deleted");
@@ -316,24 +316,10 @@ static void tell_deletion(struct ctl *c, const struct answer *a)
 
 int ctl_coupon_delete(struct ctl *c)
 {
-    return client_tell(c, (struct call){.method = "DELETE", .path = client_path("/coupons/%s", c->args.words[0])}, tell_deletion);
+    return client_print(c, (struct call){.method = "DELETE", .path = client_path("/coupons/%s", c->args.words[0])}, print_deletion);
 }
 
 /* ---- show ---- */
-
-static void print_counts(json_object *counts)
-{
-    static const char *const heads[] = {"COUNT", ">NOW", NULL};
-    struct table t;
-
-    table_init(&t, heads);
-    json_object_object_foreach(counts, name, value) {
-        table_add(&t, name);
-        table_add(&t, value ? json_object_get_string(value) : NULL);
-    }
-    table_print(&t, stdout);
-    table_release(&t);
-}
 
 static void print_coupon(const struct ctl *c, json_object *definition, json_object *counts)
 {
@@ -348,8 +334,17 @@ static void print_coupon(const struct ctl *c, json_object *definition, json_obje
     }
     print_json_pretty(definition, stdout);
     if (counts) {
+        static const char *const heads[] = {"COUNT", ">NOW", NULL};
+        struct table t;
+
         putchar('\n');
-        print_counts(counts);
+        table_init(&t, heads);
+        json_object_object_foreach(counts, name, value) {
+            table_add(&t, name);
+            table_add(&t, value ? json_object_get_string(value) : NULL);
+        }
+        table_print(&t, stdout);
+        table_release(&t);
     }
 }
 
@@ -376,29 +371,19 @@ int ctl_coupon_show(struct ctl *c)
 
 /* ---- list ---- */
 
-static char *list_path(const struct ctl *c)
-{
-    const char *state = ctl_option(c, OPT_STATE);
-    struct buf path = BUF_INIT;
-    char *part;
-
-    buf_printf(&path, "/coupons?limit=%d", LIST_PAGE);
-    if (ctl_option(c, OPT_ACTIVE))
-        buf_puts(&path, "&active=true");
-    if (state) {
-        part = client_path("&state=%s", state);
-        buf_puts(&path, part);
-        free(part);
-    }
-    return path.data;
-}
-
 int ctl_coupon_list(struct ctl *c)
 {
     static const char *const heads[] = {"ID", "STATE", ">TOTAL", ">PER USER", "STARTS", "ENDS", "TITLE", NULL};
     static const char *const columns[] = {"/id", "/state", "/cap/total", "/cap/per_user", "/starts_at", "/ends_at", "/title", NULL};
+    const char *state = ctl_option(c, OPT_STATE);
+    struct buf path = BUF_INIT;
 
-    return client_tell_items(c, list_path(c), 0, heads, columns);
+    buf_printf(&path, "/coupons?limit=%d", LIST_PAGE);
+    if (ctl_option(c, OPT_ACTIVE))
+        buf_puts(&path, "&active=true");
+    if (state)
+        client_path_add(&path, "&state=%s", state);
+    return client_print_items(c, path.data, 0, heads, columns);
 }
 
 /* ---- history ---- */
@@ -433,12 +418,10 @@ int ctl_coupon_history(struct ctl *c)
     const char *most = ctl_option(c, OPT_LIMIT);
     int64_t limit = HISTORY_DEFAULT;
     struct buf path = BUF_INIT;
-    char *piece;
 
     if (most && !ctl_number("--limit", most, 1, HISTORY_MOST, &limit))
         return CTL_USAGE;
-    piece = client_path("/coupons/%s/history", c->args.words[0]);
-    buf_printf(&path, "%s?limit=%" PRId64, piece, limit);
-    free(piece);
-    return client_tell_rows(c, path.data, limit, heads, add_deed, NULL);
+    client_path_add(&path, "/coupons/%s/history", c->args.words[0]);
+    buf_printf(&path, "?limit=%" PRId64, limit);
+    return client_print_rows(c, path.data, limit, heads, add_deed, NULL);
 }

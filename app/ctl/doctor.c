@@ -29,7 +29,7 @@
 #define FCGI_FIXED "2.4.2-2+deb12u1" /* Debian's first with the fix for CVE-2025-23016 */
 #define PATH_SIZE (CONFIG_TEXT_SIZE + 256)
 
-void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, ...)
+void doctor_report(struct doctor *d, enum doctor_level level, const char *format, ...)
 {
     static const char *const words[] = {"ok", "warn", "fail"};
     char *line = NULL;
@@ -57,12 +57,12 @@ void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, 
         d->worst = level;
 }
 
-void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64_t unused)
+void doctor_report_space(struct doctor *d, const char *where, int64_t total, int64_t unused)
 {
     int share = total > 0 ? (int)(unused * 100 / total) : 100;
     enum doctor_level level = unused < DISK_FAIL_BYTES ? DOCTOR_FAIL : share < DISK_WARN_SHARE ? DOCTOR_WARN : DOCTOR_OK;
 
-    doctor_tell(d, level, "%s: %.1f GiB free of %.1f (%d%%)%s", where, (double)unused / (1 << 30), (double)total / (1 << 30),
+    doctor_report(d, level, "%s: %.1f GiB free of %.1f (%d%%)%s", where, (double)unused / (1 << 30), (double)total / (1 << 30),
                 share, level == DOCTOR_OK ? "" : "; make room, or move it to a larger disk");
 }
 
@@ -74,10 +74,10 @@ static void check_local_disk(struct doctor *d)
     struct statvfs s;
 
     if (statvfs(place, &s) != 0)
-        doctor_tell(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR to the service's directory", place,
+        doctor_report(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR to the service's directory", place,
                     strerror(errno));
     else
-        doctor_tell_space(d, place, (int64_t)(s.f_blocks * s.f_frsize), (int64_t)(s.f_bavail * s.f_frsize));
+        doctor_report_space(d, place, (int64_t)(s.f_blocks * s.f_frsize), (int64_t)(s.f_bavail * s.f_frsize));
 }
 
 /* The live process that run_dir/NAME.pid names; 0: none. */
@@ -115,13 +115,13 @@ static void check_processes(struct doctor *d)
             buf_printf(&missing, " %s", name);
     }
     if (!missing.len)
-        doctor_tell(d, DOCTOR_OK, "coupond (pid %d), %d workers, reporter, runner and deliverer", (int)process_of(d, "coupond"),
+        doctor_report(d, DOCTOR_OK, "coupond (pid %d), %d workers, reporter, runner and deliverer", (int)process_of(d, "coupond"),
                     d->config->coupond_workers);
     else if (!process_of(d, "coupond"))
-        doctor_tell(d, DOCTOR_FAIL, "coupond does not run in %s: start it (scripts/run, or systemctl start coupond@blue)",
+        doctor_report(d, DOCTOR_FAIL, "coupond does not run in %s: start it (scripts/run, or systemctl start coupond@blue)",
                     d->config->coupond_run_dir);
     else
-        doctor_tell(d, DOCTOR_FAIL, "not running:%s; the master restarts them, and the log says why they ended", missing.data);
+        doctor_report(d, DOCTOR_FAIL, "not running:%s; the master restarts them, and the log says why they ended", missing.data);
     buf_free(&missing);
 }
 
@@ -149,15 +149,15 @@ static void check_files(struct doctor *d)
     int64_t limit = worker ? open_files_of(worker) : 0;
 
     if (!limit)
-        doctor_tell(d, DOCTOR_WARN, "cannot read the limit of open files: no worker runs, or it belongs to another "
+        doctor_report(d, DOCTOR_WARN, "cannot read the limit of open files: no worker runs, or it belongs to another "
                                     "user");
     else if (limit > 0 && limit < wanted)
-        doctor_tell(d, DOCTOR_FAIL,
+        doctor_report(d, DOCTOR_FAIL,
                     "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): "
                     "raise LimitNOFILE of its unit, or ulimit -Hn, or lower connections_max",
                     limit, wanted);
     else
-        doctor_tell(d, DOCTOR_OK, "a worker may open %" PRId64 " files, and needs %" PRId64, limit, wanted);
+        doctor_report(d, DOCTOR_OK, "a worker may open %" PRId64 " files, and needs %" PRId64, limit, wanted);
 }
 
 /* What is wrong with a worker's socket; NULL: nothing. */
@@ -201,11 +201,11 @@ static void check_sockets(struct doctor *d)
         snprintf(path, sizeof path, "%s/worker-%d.sock", d->config->coupond_run_dir, i);
         fault = socket_fault(path, text);
         if (fault)
-            doctor_tell(d, DOCTOR_FAIL, "%s: %s", path, fault);
+            doctor_report(d, DOCTOR_FAIL, "%s: %s", path, fault);
         faults += fault != NULL;
     }
     if (!faults)
-        doctor_tell(d, DOCTOR_OK, "%d, mode %04o, all answer", d->config->coupond_workers, SOCKET_MODE);
+        doctor_report(d, DOCTOR_OK, "%d, mode %04o, all answer", d->config->coupond_workers, SOCKET_MODE);
 }
 
 static void check_service(struct doctor *d)
@@ -218,11 +218,11 @@ static void check_service(struct doctor *d)
     explicit_bzero(key, sizeof key);
     if (!keyed) {
         free(ready.path);
-        doctor_tell(d, DOCTOR_WARN, "not checked, because there is no key of the role ops: run couponctl keys create --role ops");
+        doctor_report(d, DOCTOR_WARN, "not checked, because there is no key of the role ops: run couponctl keys create --role ops");
     } else if (client_call(d->ctl, ready, &a) != CTL_OK) {
-        doctor_tell(d, DOCTOR_FAIL, "no answer from %s: check that nginx is running, and --url", url);
+        doctor_report(d, DOCTOR_FAIL, "no answer from %s: check that nginx is running, and --url", url);
     } else {
-        doctor_tell(d, a.status == 200 ? DOCTOR_OK : DOCTOR_FAIL, "%s/coupons/-/ready answers %ld%s", url, a.status,
+        doctor_report(d, a.status == 200 ? DOCTOR_OK : DOCTOR_FAIL, "%s/coupons/-/ready answers %ld%s", url, a.status,
                     a.status == 200 ? "" : ": nginx cannot reach a worker, or the workers the database; see their "
                                            "logs");
         answer_release(&a);
@@ -236,7 +236,7 @@ static bool is_open_to_others(struct doctor *d, const char *path)
 
     if (stat(path, &s) != 0 || !(s.st_mode & 077))
         return false;
-    doctor_tell(d, DOCTOR_FAIL,
+    doctor_report(d, DOCTOR_FAIL,
                 "%s can be read by others (mode %04o): chmod go= it, and create new keys if somebody may have read them "
                 "(couponctl keys)", path, s.st_mode & 0777u);
     return true;
@@ -266,14 +266,14 @@ static void check_keys(struct doctor *d)
     if (strncmp(seed, place, strlen(place)) != 0)
         faults += is_open_to_others(d, seed);
     if (access(seed, F_OK) != 0)
-        doctor_tell(d, DOCTOR_WARN, "%s: %s; without it receipts are not signed (receipts.seed_file)", seed, strerror(errno));
+        doctor_report(d, DOCTOR_WARN, "%s: %s; without it receipts are not signed (receipts.seed_file)", seed, strerror(errno));
     else if (!faults)
-        doctor_tell(d, DOCTOR_OK, "%d files in %s, readable by their owner only", count, place);
+        doctor_report(d, DOCTOR_OK, "%d files in %s, readable by their owner only", count, place);
 }
 
 static void check_libraries(struct doctor *d)
 {
-    doctor_tell(d, DOCTOR_OK, "json-c %s, libsodium %s, libcurl %s", json_c_version(), sodium_version_string(),
+    doctor_report(d, DOCTOR_OK, "json-c %s, libsodium %s, libcurl %s", json_c_version(), sodium_version_string(),
                 curl_version_info(CURLVERSION_NOW)->version);
 }
 
@@ -293,12 +293,12 @@ static void check_libfcgi(struct doctor *d)
     }
     answer[strcspn(answer, "\n")] = '\0';
     if (answer[0] == '+')
-        doctor_tell(d, DOCTOR_OK, "%s", answer + 1);
+        doctor_report(d, DOCTOR_OK, "%s", answer + 1);
     else if (answer[0] == '-')
-        doctor_tell(d, DOCTOR_WARN, "%s lacks the fix of CVE-2025-23016, which is in Debian's " FCGI_FIXED ": apt-get update, "
+        doctor_report(d, DOCTOR_WARN, "%s lacks the fix of CVE-2025-23016, which is in Debian's " FCGI_FIXED ": apt-get update, "
                     "apt-get install --only-upgrade libfcgi0ldbl, then scripts/restart", answer + 1);
     else
-        doctor_tell(d, DOCTOR_WARN, "cannot determine its version: make sure that it is 2.4.5 or newer, or has the "
+        doctor_report(d, DOCTOR_WARN, "cannot determine its version: make sure that it is 2.4.5 or newer, or has the "
                                     "fix of CVE-2025-23016");
 }
 

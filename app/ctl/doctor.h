@@ -20,9 +20,9 @@ struct doctor {
 };
 
 /* Print a line of the result: what was found and, unless it is ok, what to do. */
-void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void doctor_report(struct doctor *d, enum doctor_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The same, for free space. */
-void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64_t unused);
+void doctor_report_space(struct doctor *d, const char *where, int64_t total, int64_t unused);
 
 /* Checks of the database. The first one connects; the others need d->database. */
 void doctor_connect(struct doctor *d);

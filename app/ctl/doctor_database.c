@@ -34,24 +34,24 @@ void doctor_connect(struct doctor *d)
 
     d->database = base;
     if (!d->config->mongodb_uri[0]) {
-        doctor_tell(d, DOCTOR_FAIL,
+        doctor_report(d, DOCTOR_FAIL,
                     "none is configured: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the "
                     "service; of an installed one, run this as root");
     } else if (!(base->mongo = mongo_open_single(d->config, message, sizeof message))) {
-        doctor_tell(d, DOCTOR_FAIL, "%s", message);
+        doctor_report(d, DOCTOR_FAIL, "%s", message);
     } else {
         base->session = mongo_session(base->mongo);
         snprintf(message, sizeof message, "the server answers but does not identify itself; see its log");
         if (mongo_check(base->session, message, sizeof message) == 0 && server_facts(base->session, &base->server) == STORE_OK) {
             bool outdated = strtol(base->server.version, NULL, 10) < MAINTAINED_FROM;
 
-            doctor_tell(d, outdated ? DOCTOR_WARN : DOCTOR_OK, "MongoDB %s at %s, database %s; libmongoc %s%s",
+            doctor_report(d, outdated ? DOCTOR_WARN : DOCTOR_OK, "MongoDB %s at %s, database %s; libmongoc %s%s",
                         base->server.version, base->server.primary[0] ? base->server.primary : "mongos",
                         d->config->mongodb_database, base->server.driver,
                         outdated ? "; end of life, no security fixes: install a newer one from MongoDB's own packages" : "");
             return;
         }
-        doctor_tell(d, DOCTOR_FAIL, "%s", message);
+        doctor_report(d, DOCTOR_FAIL, "%s", message);
     }
     doctor_disconnect(d);
 }
@@ -89,14 +89,14 @@ void doctor_leak(struct doctor *d)
     const struct server_facts *s = &d->database->server;
 
     if (doctor_is_fixed(s->version))
-        doctor_tell(d, DOCTOR_OK, "MongoDB %s has the fix of " LEAK, s->version);
+        doctor_report(d, DOCTOR_OK, "MongoDB %s has the fix of " LEAK, s->version);
     else if (s->zlib)
-        doctor_tell(d, DOCTOR_FAIL,
+        doctor_report(d, DOCTOR_FAIL,
                     "MongoDB %s shows its memory to whoever can connect to it, without a password (" LEAK "): install 8.2.3, 8.0.17, "
                     "7.0.28, 6.0.27 or a newer one of its line, or start each server with --networkMessageCompressors snappy,zstd",
                     s->version);
     else
-        doctor_tell(d, DOCTOR_OK,
+        doctor_report(d, DOCTOR_OK,
                     "MongoDB %s lacks the fix of " LEAK " (in 8.2.3, 8.0.17, 7.0.28, 6.0.27), but takes no zlib, which it is about",
                     s->version);
 }
@@ -106,32 +106,14 @@ void doctor_replica_set(struct doctor *d)
     const struct server_facts *s = &d->database->server;
 
     if (!s->set[0])
-        doctor_tell(d, DOCTOR_OK, "a sharded cluster: rs.status() on each shard says how many members it has");
+        doctor_report(d, DOCTOR_OK, "a sharded cluster: rs.status() on each shard says how many members it has");
     else if (s->members < 3)
-        doctor_tell(d, DOCTOR_WARN,
+        doctor_report(d, DOCTOR_WARN,
                     "%s has %d member%s that hold%s data: nothing takes over if the primary is lost; add members "
                     "with rs.add() until there are three",
                     s->set, s->members, s->members == 1 ? "" : "s", s->members == 1 ? "s" : "");
     else
-        doctor_tell(d, DOCTOR_OK, "%s has %d members that hold data", s->set, s->members);
-}
-
-static void tell_shards(struct doctor *d, const struct shard_facts *f)
-{
-    if (f->other[0])
-        doctor_tell(d, DOCTOR_FAIL,
-                    "%s: commands use a different key, so they go to all shards or fail; see Shards in conf/MACHINES.md, and "
-                    "reshardCollection, or a new database", f->other);
-    if (f->whole[0])
-        doctor_tell(d, DOCTOR_WARN,
-                    "%s: not sharded, so all of it is on one shard; coupond shards empty collections when it starts, if its "
-                    "user has the role clusterManager; otherwise use sh.shardCollection()", f->whole);
-    if (f->still[0])
-        doctor_tell(d, DOCTOR_WARN, "%s: not balanced, so new shards get none of it; use sh.enableBalancing()", f->still);
-    if (!f->balances)
-        doctor_tell(d, DOCTOR_WARN, "the balancer is off, so new shards stay empty; use sh.startBalancer()");
-    if (!f->other[0] && !f->whole[0] && !f->still[0] && f->balances)
-        doctor_tell(d, DOCTOR_OK, "%d, all keys are as they should be, the balancer is on", f->shards);
+        doctor_report(d, DOCTOR_OK, "%s has %d members that hold data", s->set, s->members);
 }
 
 void doctor_shards(struct doctor *d)
@@ -140,10 +122,24 @@ void doctor_shards(struct doctor *d)
 
     if (d->database->server.set[0])
         return;
-    if (server_shards(d->database->session, &facts) != STORE_OK)
-        doctor_tell(d, DOCTOR_WARN, "cannot read the shard keys and the balancer: let the user of MONGODB_URI read the database config");
-    else
-        tell_shards(d, &facts);
+    if (server_shards(d->database->session, &facts) != STORE_OK) {
+        doctor_report(d, DOCTOR_WARN, "cannot read the shard keys and the balancer: let the user of MONGODB_URI read the database config");
+    } else {
+        if (facts.other[0])
+            doctor_report(d, DOCTOR_FAIL,
+                        "%s: commands use a different key, so they go to all shards or fail; see Shards in conf/MACHINES.md, and "
+                        "reshardCollection, or a new database", facts.other);
+        if (facts.whole[0])
+            doctor_report(d, DOCTOR_WARN,
+                        "%s: not sharded, so all of it is on one shard; coupond shards empty collections when it starts, if its "
+                        "user has the role clusterManager; otherwise use sh.shardCollection()", facts.whole);
+        if (facts.still[0])
+            doctor_report(d, DOCTOR_WARN, "%s: not balanced, so new shards get none of it; use sh.enableBalancing()", facts.still);
+        if (!facts.balances)
+            doctor_report(d, DOCTOR_WARN, "the balancer is off, so new shards stay empty; use sh.startBalancer()");
+        if (!facts.other[0] && !facts.whole[0] && !facts.still[0] && facts.balances)
+            doctor_report(d, DOCTOR_OK, "%d, all keys are as they should be, the balancer is on", facts.shards);
+    }
 }
 
 void doctor_reads(struct doctor *d)
@@ -153,10 +149,10 @@ void doctor_reads(struct doctor *d)
     if (d->database->server.set[0])
         return;
     if (server_reads(d->database->session, &majority_us, &linearizable_us) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "majority or linearizable reads are not answered, so nothing can be refused or read: "
+        doctor_report(d, DOCTOR_FAIL, "majority or linearizable reads are not answered, so nothing can be refused or read: "
                                     "look at rs.status() of each shard for members that are down or far behind");
     else
-        doctor_tell(d, DOCTOR_OK, "a majority read took %.1f ms, a linearizable one %.1f ms", (double)majority_us / 1000,
+        doctor_report(d, DOCTOR_OK, "a majority read took %.1f ms, a linearizable one %.1f ms", (double)majority_us / 1000,
                     (double)linearizable_us / 1000);
 }
 
@@ -165,11 +161,11 @@ void doctor_majority(struct doctor *d)
     int64_t us;
 
     if (server_majority(d->database->session, &us) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL,
+        doctor_report(d, DOCTOR_FAIL,
                     "no majority acknowledged a write, so nothing can be redeemed: look at rs.status() for members "
                     "that are down or far behind, and check that the user of MONGODB_URI may write");
     else
-        doctor_tell(d, us > MAJORITY_SLOW_US ? DOCTOR_WARN : DOCTOR_OK, "a journalled majority write took %.1f ms%s",
+        doctor_report(d, us > MAJORITY_SLOW_US ? DOCTOR_WARN : DOCTOR_OK, "a journalled majority write took %.1f ms%s",
                     (double)us / 1000,
                     us > MAJORITY_SLOW_US ? ": every batch waits that long; check the disks, and the network between "
                                             "members"
@@ -181,19 +177,19 @@ void doctor_schema(struct doctor *d)
     int64_t version, known = schema_steps[schema_steps_count - 1].version;
 
     if (schema_version(d->database->session, &version) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "cannot read the version: check that the user of MONGODB_URI may read the database");
+        doctor_report(d, DOCTOR_FAIL, "cannot read the version: check that the user of MONGODB_URI may read the database");
     else if (version > schema_newest_read)
-        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " was written by a newer version; this one reads %d: install the newer one", version,
-                    schema_newest_read);
+        doctor_report(d, DOCTOR_FAIL, "version %" PRId64 " was written by a newer version; this one reads %d: install the newer one",
+                      version, schema_newest_read);
     else if (version > 0 && version < schema_steps[0].version)
-        doctor_tell(d, DOCTOR_FAIL,
+        doctor_report(d, DOCTOR_FAIL,
                     "version %" PRId64 " predates the first release and is not supported: use another database, or drop this one", version);
     else if (version < known)
-        doctor_tell(d, DOCTOR_WARN,
+        doctor_report(d, DOCTOR_WARN,
                     "version %" PRId64 ", this program has %" PRId64 ": make a backup; coupond upgrades when it starts", version,
                     known);
     else
-        doctor_tell(d, DOCTOR_OK, "version %" PRId64, version);
+        doctor_report(d, DOCTOR_OK, "version %" PRId64, version);
 }
 
 void doctor_restored(struct doctor *d)
@@ -204,18 +200,18 @@ void doctor_restored(struct doctor *d)
     enum high_water_found found;
 
     if (high_water_look(d->database->session, path, &file, &now, &found) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "cannot read the newest batch of the ledger");
+        doctor_report(d, DOCTOR_FAIL, "cannot read the newest batch of the ledger");
     else if (found == HIGH_WATER_OLDER)
-        doctor_tell(d, DOCTOR_FAIL,
+        doctor_report(d, DOCTOR_FAIL,
                     "the database is older than it was: its newest batch is of %s, but %s records one of %s: restore a newer "
                     "backup, or run couponctl restored",
                     high_water_text(&now, have), path, high_water_text(&file, had));
     else if (found == HIGH_WATER_BAD_FILE)
-        doctor_tell(d, DOCTOR_FAIL, "%s is not a high-water mark, or cannot be read: remove it, and coupond writes a new one", path);
+        doctor_report(d, DOCTOR_FAIL, "%s is not a high-water mark, or cannot be read: remove it, and coupond writes a new one", path);
     else if (found == HIGH_WATER_LEVEL || found == HIGH_WATER_RESTORED)
-        doctor_tell(d, DOCTOR_OK, "the database has everything that %s records; epoch %" PRId64, path, now.epoch);
+        doctor_report(d, DOCTOR_OK, "the database has everything that %s records; epoch %" PRId64, path, now.epoch);
     else
-        doctor_tell(d, DOCTOR_WARN, "%s is %s: an older database would go unnoticed; coupond writes the file when it starts", path,
+        doctor_report(d, DOCTOR_WARN, "%s is %s: an older database would go unnoticed; coupond writes the file when it starts", path,
                     found == HIGH_WATER_NO_FILE ? "not there" : "of another database");
 }
 
@@ -226,14 +222,14 @@ void doctor_users(struct doctor *d)
     enum store_status s = installation_fold(d->database->session, &first);
 
     if (s == STORE_NOT_FOUND)
-        doctor_tell(d, DOCTOR_OK, "users.fold is %s; coupond fixes it when it first starts on this database", asked);
+        doctor_report(d, DOCTOR_OK, "users.fold is %s; coupond fixes it when it first starts on this database", asked);
     else if (s != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "cannot read how their names are folded: check that the user of MONGODB_URI may read the database");
+        doctor_report(d, DOCTOR_FAIL, "cannot read how their names are folded: check that the user of MONGODB_URI may read the database");
     else if ((int)first != d->config->users_fold)
-        doctor_tell(d, DOCTOR_FAIL, "users.fold is %s, but coupond first started on this database with %s: set it to that", asked,
+        doctor_report(d, DOCTOR_FAIL, "users.fold is %s, but coupond first started on this database with %s: set it to that", asked,
                     user_fold_name(first));
     else
-        doctor_tell(d, DOCTOR_OK, "users.fold is %s, as at the first start on this database", asked);
+        doctor_report(d, DOCTOR_OK, "users.fold is %s, as at the first start on this database", asked);
 }
 
 void doctor_indexes(struct doctor *d)
@@ -241,11 +237,11 @@ void doctor_indexes(struct doctor *d)
     char faults[2048];
 
     if (server_index_faults(d->database->session, faults, sizeof faults) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "cannot list them: check that the user of MONGODB_URI may read the database");
+        doctor_report(d, DOCTOR_FAIL, "cannot list them: check that the user of MONGODB_URI may read the database");
     else if (faults[0])
-        doctor_tell(d, DOCTOR_FAIL, "%s; start coupond, or send it SIGHUP: it creates them", faults);
+        doctor_report(d, DOCTOR_FAIL, "%s; start coupond, or send it SIGHUP: it creates them", faults);
     else
-        doctor_tell(d, DOCTOR_OK, "all are there");
+        doctor_report(d, DOCTOR_OK, "all are there");
 }
 
 void doctor_totals(struct doctor *d)
@@ -253,12 +249,12 @@ void doctor_totals(struct doctor *d)
     char coupons[1024];
 
     if (server_totals_faults(d->database->session, coupons, sizeof coupons) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "cannot read them: check that the user of MONGODB_URI may read the database, and "
+        doctor_report(d, DOCTOR_FAIL, "cannot read them: check that the user of MONGODB_URI may read the database, and "
                                     "that it answers in time");
     else if (coupons[0])
-        doctor_tell(d, DOCTOR_FAIL, "unreadable rows hold up the totals of %s: couponctl reconcile rebuilds them", coupons);
+        doctor_report(d, DOCTOR_FAIL, "unreadable rows hold up the totals of %s: couponctl reconcile rebuilds them", coupons);
     else
-        doctor_tell(d, DOCTOR_OK, "all can be read");
+        doctor_report(d, DOCTOR_OK, "all can be read");
 }
 
 void doctor_clock(struct doctor *d)
@@ -268,18 +264,18 @@ void doctor_clock(struct doctor *d)
     int64_t server_ms, off_ms;
 
     if (d->database->session->ops->now(d->database->session, &server_ms) != STORE_OK) {
-        doctor_tell(d, DOCTOR_FAIL, "the primary does not report its time");
+        doctor_report(d, DOCTOR_FAIL, "the primary does not report its time");
         return;
     }
     clock_gettime(CLOCK_REALTIME, &now);
     off_ms = now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000 - mono_ms_between(asked, mono_now()) / 2 - server_ms;
     if (off_ms > CLOCK_OFF_MS_MOST || off_ms < -CLOCK_OFF_MS_MOST)
-        doctor_tell(d, DOCTOR_WARN,
+        doctor_report(d, DOCTOR_WARN,
                     "this machine is %" PRId64 " ms %s the primary: the service follows the primary, but logs and people do not; "
                     "run chrony or systemd-timesyncd on both",
                     off_ms < 0 ? -off_ms : off_ms, off_ms < 0 ? "behind" : "ahead of");
     else
-        doctor_tell(d, DOCTOR_OK, "%" PRId64 " ms from the primary's", off_ms);
+        doctor_report(d, DOCTOR_OK, "%" PRId64 " ms from the primary's", off_ms);
 }
 
 static bool has_kid(const char *kids, const char *of)
@@ -296,10 +292,10 @@ static void compare_front(struct doctor *d, const char *ours, const struct front
     const char *file = d->config->receipts_seed_file;
 
     if (has_kid(ours, f->receipts) && has_kid(f->receipts, ours))
-        doctor_tell(d, DOCTOR_WARN, "%s publishes different keys than %s, though each has the one that signs: copy the file "
+        doctor_report(d, DOCTOR_WARN, "%s publishes different keys than %s, though each has the one that signs: copy the file "
                     "there, and send its coupond SIGHUP", f->id, file);
     else
-        doctor_tell(d, DOCTOR_FAIL, "%s and %s have different keys: receipts signed by one do not verify at the "
+        doctor_report(d, DOCTOR_FAIL, "%s and %s have different keys: receipts signed by one do not verify at the "
                                     "other; copy the file to all fronts, and send each coupond SIGHUP", f->id, file);
 }
 
@@ -321,7 +317,7 @@ void doctor_receipts(struct doctor *d)
     jws_keys_forget(&keys);
     if (d->database->session->ops->now(d->database->session, &now_ms) != STORE_OK ||
         mongo_fronts(d->database->session, &a, &fronts, &count) != STORE_OK) {
-        doctor_tell(d, DOCTOR_FAIL, "cannot list the fronts: check that the user of MONGODB_URI may read the database");
+        doctor_report(d, DOCTOR_FAIL, "cannot list the fronts: check that the user of MONGODB_URI may read the database");
     } else {
         for (size_t i = 0; i < count; i++) {
             if (fronts[i].seen_ms < now_ms - FRONT_GONE_MS)
@@ -334,7 +330,7 @@ void doctor_receipts(struct doctor *d)
             }
         }
         if (!others)
-            doctor_tell(d, DOCTOR_OK, "%zu front%s running, all with the same keys as this one's file", alike, alike == 1 ? "" : "s");
+            doctor_report(d, DOCTOR_OK, "%zu front%s running, all with the same keys as this one's file", alike, alike == 1 ? "" : "s");
     }
     buf_free(&ours);
     arena_free(&a);
@@ -343,8 +339,8 @@ void doctor_receipts(struct doctor *d)
 void doctor_server_disk(struct doctor *d)
 {
     if (d->database->server.disk_total > 0)
-        doctor_tell_space(d, "of the database's primary", d->database->server.disk_total,
+        doctor_report_space(d, "of the database's primary", d->database->server.disk_total,
                           d->database->server.disk_total - d->database->server.disk_used);
     else
-        doctor_tell(d, DOCTOR_WARN, "the database's primary does not report its disk: grant the user dbStats, or monitor it there");
+        doctor_report(d, DOCTOR_WARN, "the database's primary does not report its disk: grant the user dbStats, or monitor it there");
 }

@@ -33,12 +33,6 @@ void gz_file_put(struct gz_file *f, const char *bytes, size_t len)
     f->failed = f->failed || (len && gzfwrite(bytes, 1, len, f->file) != len);
 }
 
-static bool complain(const struct gz_file *f, int why)
-{
-    ctl_complain("%s: %s", f->place.path, why ? strerror(why) : "it cannot be written");
-    return false;
-}
-
 bool gz_file_close(struct gz_file *f)
 {
     int code;
@@ -47,7 +41,9 @@ bool gz_file_close(struct gz_file *f)
     code = gzclose(f->file);
     f->file = NULL;
     f->failed = f->failed || code != Z_OK;
-    return !f->failed || complain(f, errno);
+    if (f->failed)
+        ctl_complain("%s: %s", f->place.path, errno ? strerror(errno) : "it cannot be written");
+    return !f->failed;
 }
 
 bool gz_file_keep(struct gz_file *f)

@@ -164,28 +164,11 @@ static bool read_origins(struct ctl *c, struct api_key *key)
     return !origins || are_origins(origins);
 }
 
-/* Read the key's limits from the options. False: invalid, with the error printed. */
-static bool read_limits(struct ctl *c, struct api_key *key)
-{
-    const char *expires = ctl_option(c, OPT_EXPIRES), *coupons = ctl_option(c, OPT_COUPONS);
-    const char *networks = ctl_option(c, OPT_NETWORKS), *rate = ctl_option(c, OPT_RATE);
-
-    key->limits.coupons = coupons;
-    key->limits.networks = networks;
-    if (!read_origins(c, key))
-        return false;
-    if (expires && !read_expiry(expires, &key->expires_ms))
-        return false;
-    if (coupons && (!coupon_id_valid(coupons) || strlen(coupons) > KEY_COUPONS_MAX)) {
-        ctl_complain("--coupons must be a prefix of coupon ids, at most %d characters, not \"%s\"", KEY_COUPONS_MAX, coupons);
-        return false;
-    }
-    return (!networks || are_networks(networks)) && (!rate || ctl_number("--rate", rate, 1, KEY_RATE_MAX, &key->limits.rate));
-}
-
 static bool read_key(struct ctl *c, struct api_key *key)
 {
     const char *word = c->args.count ? c->args.words[0] : NULL, *option = ctl_option(c, OPT_ROLE), *role = word ? word : option;
+    const char *expires, *coupons;
+    const char *networks, *rate;
 
     if (word && option && strcmp(word, option) != 0) {
         ctl_complain("the role is given twice: %s, and --role %s", word, option);
@@ -201,10 +184,24 @@ static bool read_key(struct ctl *c, struct api_key *key)
         ctl_complain("--label may have at most %d bytes", LABEL_MOST);
         return false;
     }
-    return read_limits(c, key);
+    expires = ctl_option(c, OPT_EXPIRES);
+    coupons = ctl_option(c, OPT_COUPONS);
+    networks = ctl_option(c, OPT_NETWORKS);
+    rate = ctl_option(c, OPT_RATE);
+    key->limits.coupons = coupons;
+    key->limits.networks = networks;
+    if (!read_origins(c, key))
+        return false;
+    if (expires && !read_expiry(expires, &key->expires_ms))
+        return false;
+    if (coupons && (!coupon_id_valid(coupons) || strlen(coupons) > KEY_COUPONS_MAX)) {
+        ctl_complain("--coupons must be a prefix of coupon ids, at most %d characters, not \"%s\"", KEY_COUPONS_MAX, coupons);
+        return false;
+    }
+    return (!networks || are_networks(networks)) && (!rate || ctl_number("--rate", rate, 1, KEY_RATE_MAX, &key->limits.rate));
 }
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
 /* A line of JSON; text: the key itself, or NULL. */
 static void print_key(const struct api_key *key, const char *text)
@@ -222,7 +219,7 @@ static void print_key(const struct api_key *key, const char *text)
     buf_free(&line);
 }
 
-static void tell_created(const struct api_key *key, bool json, const char *text)
+static void print_created(const struct api_key *key, bool json, const char *text)
 {
     if (json)
         print_key(key, text);
@@ -267,7 +264,7 @@ int ctl_keys_create(struct ctl *c)
         else if (file && !write_output(file, output, text))
             code = CTL_REFUSED;
         else
-            tell_created(&key, ctl_json(c), file ? NULL : text);
+            print_created(&key, ctl_json(c), file ? NULL : text);
         explicit_bzero(text, sizeof text);
         direct_close(&d);
     }

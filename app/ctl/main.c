@@ -348,12 +348,6 @@ static bool is_number(const char *word)
     return word && *word && word[strspn(word, "0123456789")] == '\0';
 }
 
-/* May be given several times. */
-static bool is_list(int option)
-{
-    return option == OPT_NETWORKS || option == OPT_ORIGIN;
-}
-
 static const char *joined(const char *former, char *value)
 {
     char *both;
@@ -381,7 +375,8 @@ static error_t parse_command(int key, char *value, struct argp_state *state)
     } else if (key >= OPT_CONFIG && key < OPT_END) {
         if (key == OPT_GENERATE && !value && is_number(state->argv[state->next]))
             value = state->argv[state->next++];
-        c->args.options[key - OPT_CONFIG] = is_list(key) ? joined(c->args.options[key - OPT_CONFIG], value) : value ? value : "";
+        c->args.options[key - OPT_CONFIG] = key == OPT_NETWORKS || key == OPT_ORIGIN ? joined(c->args.options[key - OPT_CONFIG], value)
+                                            : value ? value : "";
     } else {
         return ARGP_ERR_UNKNOWN;
     }

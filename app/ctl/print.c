@@ -43,7 +43,7 @@ void print_safely(const char *text, FILE *out)
 /* Standard output, if it is a terminal, and the bytes of a character whose end has not come yet. Until the end of the process. */
 static struct terminal {
     FILE *out; /* NULL: it is none */
-    struct buf held;
+    struct buf pending;
 } terminal;
 
 /* True if what is left begins a character, and may be continued by what is written next. */
@@ -61,9 +61,9 @@ static ssize_t write_terminal(void *context, const char *bytes, size_t len)
     const char *at, *end;
     size_t length;
 
-    buf_put(&t->held, bytes, len);
-    end = t->held.data + t->held.len;
-    for (at = t->held.data; at < end; at += length) {
+    buf_put(&t->pending, bytes, len);
+    end = t->pending.data + t->pending.len;
+    for (at = t->pending.data; at < end; at += length) {
         unsigned c = unsafe_at(at, end, &length);
 
         if (c == INVALID && is_cut(at, end))
@@ -73,8 +73,8 @@ static ssize_t write_terminal(void *context, const char *bytes, size_t len)
         else
             fwrite(at, 1, length, t->out);
     }
-    t->held.len = (size_t)(end - at);
-    memmove(t->held.data, at, t->held.len);
+    t->pending.len = (size_t)(end - at);
+    memmove(t->pending.data, at, t->pending.len);
     return fflush(t->out) == 0 ? (ssize_t)len : 0;
 }
 

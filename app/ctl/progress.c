@@ -22,7 +22,7 @@ void progress_begin(struct progress *p, const char *what, const char *unit, bool
 void progress_line(char line[PROGRESS_LINE_SIZE], const char *what, const char *unit, int64_t done, int64_t total,
                    int64_t per_second)
 {
-    char bar[BAR_WIDTH + 1], left[32] = "";
+    char bar[BAR_WIDTH + 1], remaining[32] = "";
     double share = total > 0 ? (double)done / (double)total : 0;
     int full;
 
@@ -33,10 +33,10 @@ void progress_line(char line[PROGRESS_LINE_SIZE], const char *what, const char *
     memset(bar + full, '.', (size_t)(BAR_WIDTH - full));
     bar[BAR_WIDTH] = '\0';
     if (per_second > 0 && done < total)
-        snprintf(left, sizeof left, ", %" PRId64 " s left", (total - done + per_second - 1) / per_second);
+        snprintf(remaining, sizeof remaining, ", %" PRId64 " s left", (total - done + per_second - 1) / per_second);
     if (total > 0)
         snprintf(line, PROGRESS_LINE_SIZE, "%.64s [%s] %3d%% %" PRId64 "/%" PRId64 " %s %" PRId64 "/s%s", what, bar,
-                 (int)(share * 100), done, total, unit, per_second, left);
+                 (int)(share * 100), done, total, unit, per_second, remaining);
     else
         snprintf(line, PROGRESS_LINE_SIZE, "%.64s %" PRId64 " %s %" PRId64 "/s", what, done, unit, per_second);
 }

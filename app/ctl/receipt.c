@@ -144,12 +144,6 @@ struct chain {
     char before[HASH_TEXT_LEN + 1]; /* hash of the line before; "": none read */
 };
 
-static void chain_release(struct chain *c)
-{
-    json_object_put(c->now.batch);
-    bounded_close(&c->lines);
-}
-
 /* Cut the member "hash" out of the line, where RFC 8785 puts it: the rest is what was hashed. */
 static bool cut_hash(char *text, char hash[HASH_TEXT_LEN + 1])
 {
@@ -342,7 +336,8 @@ static int verify_ledger(json_object *claims, const char *path)
     else
         fault = look_up(&w, &c);
     json_object_put(w.entry);
-    chain_release(&c);
+    json_object_put(c.now.batch);
+    bounded_close(&c.lines);
     return fault ? refuse(fault) : CTL_OK;
 }
 
@@ -449,7 +444,7 @@ static bool replace(const char *path, const struct jws_keys *k)
     return good;
 }
 
-static void tell_change(const struct ctl *c, const char *kid, bool announced)
+static void print_change(const struct ctl *c, const char *kid, bool announced)
 {
     json_object *o;
 
@@ -484,7 +479,7 @@ int ctl_receipt_rotate(struct ctl *c)
     else if (replace(config->receipts_seed_file, &k))
         code = CTL_OK;
     if (code == CTL_OK)
-        tell_change(c, k.keys[announce].kid, announce);
+        print_change(c, k.keys[announce].kid, announce);
     jws_keys_forget(&k);
     return code;
 }

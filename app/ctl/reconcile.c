@@ -72,7 +72,7 @@ struct reconcile {
     bool any_undone; /* a broken ledger, or a failed write */
 };
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
 static void note(struct reconcile *v, enum view_of of, enum fault fault, const char *where)
 {
@@ -149,18 +149,6 @@ static void print_result(struct reconcile *v)
     buf_free(&line);
 }
 
-static void free_findings(struct reconcile *v)
-{
-    for (int of = 0; of < OF_COUNT; of++)
-        for (int fault = 0; fault < FAULT_COUNT; fault++) {
-            struct finding *f = &v->found[of][fault];
-
-            for (int i = 0; i < NAMES_MOST; i++)
-                free(f->names[i]);
-            *f = (struct finding){.count = 0};
-        }
-}
-
 /* Print the coupon's result in sentences. */
 static void say_result(struct reconcile *v)
 {
@@ -197,13 +185,20 @@ static void say_result(struct reconcile *v)
     }
 }
 
-static void tell_coupon(struct reconcile *v)
+static void print_coupon(struct reconcile *v)
 {
     if (!v->json)
         say_result(v);
     else if (!v->looking || v->broken)
         print_result(v);
-    free_findings(v);
+    for (int of = 0; of < OF_COUNT; of++)
+        for (int fault = 0; fault < FAULT_COUNT; fault++) {
+            struct finding *f = &v->found[of][fault];
+
+            for (int i = 0; i < NAMES_MOST; i++)
+                free(f->names[i]);
+            *f = (struct finding){.count = 0};
+        }
     v->any_change = v->any_change || v->changes;
     v->any_left = v->any_left || v->broken || v->lost || v->kept || v->done < v->sent;
     v->any_undone = v->any_undone || v->broken || v->done < v->sent;
@@ -406,20 +401,6 @@ static void take_code(void *context, const struct code_finding *f)
 
 /* ---- one coupon ---- */
 
-static void print_orphan(const struct reconcile *v, bool removed)
-{
-    struct buf line = BUF_INIT;
-    struct json j = json_to(&line);
-
-    json_begin_object(&j);
-    json_key_string(&j, "coupon", v->scan.coupon);
-    json_key_bool(&j, "no_ledger", true);
-    json_key_bool(&j, "removed", removed);
-    json_end_object(&j);
-    print_json_text(line.data, stdout);
-    buf_free(&line);
-}
-
 /* Views of a coupon without a ledger: if the ledger was lost, they are all that is left, so they are deleted only if the coupon is
  * named. */
 static enum store_status reconcile_orphan(struct reconcile *v, bool named)
@@ -430,30 +411,26 @@ static enum store_status reconcile_orphan(struct reconcile *v, bool named)
         return STORE_OK;
     remove = named && !v->online && v->apply;
     v->any_left = v->any_left || !remove;
-    if (v->json)
-        print_orphan(v, remove);
-    else
+    if (v->json) {
+        struct buf line = BUF_INIT;
+        struct json j = json_to(&line);
+
+        json_begin_object(&j);
+        json_key_string(&j, "coupon", v->scan.coupon);
+        json_key_bool(&j, "no_ledger", true);
+        json_key_bool(&j, "removed", remove);
+        json_end_object(&j);
+        print_json_text(line.data, stdout);
+        buf_free(&line);
+    } else {
         say(v, remove  ? "it has views, but no ledger: removed"
                : named ? "it has views, but no ledger; --apply removes them"
                        : "it has views, but no ledger: left alone unless you name it");
+    }
     return remove ? mongo_remove_views(v->db.session, v->scan.coupon) : STORE_OK;
 }
 
-static enum store_status reconcile_lanes(struct reconcile *v, int64_t lanes)
-{
-    enum store_status s = reconcile_lane(v, 0, lanes);
-
-    if (s == STORE_OK && !v->broken && v->definition && coupon_slots_have_codes(v->definition)) {
-        s = scan_codes(&v->scan, v->definition, v->tail.next_n, take_code, v);
-        flush(v, NULL);
-        s = s == STORE_OK ? v->status : s;
-    }
-    for (int64_t lane = 1; s == STORE_OK && !v->broken && lane < lanes; lane++)
-        s = reconcile_lane(v, lane, lanes);
-    return s;
-}
-
-static void tell_refusal(void *context, const struct drift *d)
+static void print_refusal(void *context, const struct drift *d)
 {
     struct reconcile *v = context;
     struct buf line = BUF_INIT;
@@ -482,19 +459,27 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
         return reconcile_orphan(v, named);
     if (s == STORE_OK && tail.archived == LANE_REMOVED) { /* it is archived */
         progress_begin(&v->progress, coupon, "steps", false);
-        tell_coupon(v);
+        print_coupon(v);
         return s;
     }
     if (!v->looking && !coupon_id_valid(coupon))
-        tell_refusal(v, &drift_coupon_id);
+        print_refusal(v, &drift_coupon_id);
     progress_begin(&v->progress, coupon, "steps", false);
     arena_init(&v->arena, 0);
     arena_init(&v->codes, 0);
     if (s == STORE_OK)
         s = scan_lanes(&v->scan, &lanes);
-    if (s == STORE_OK)
-        s = reconcile_lanes(v, lanes);
-    tell_coupon(v);
+    if (s == STORE_OK) {
+        s = reconcile_lane(v, 0, lanes);
+        if (s == STORE_OK && !v->broken && v->definition && coupon_slots_have_codes(v->definition)) {
+            s = scan_codes(&v->scan, v->definition, v->tail.next_n, take_code, v);
+            flush(v, NULL);
+            s = s == STORE_OK ? v->status : s;
+        }
+        for (int64_t lane = 1; s == STORE_OK && !v->broken && lane < lanes; lane++)
+            s = reconcile_lane(v, lane, lanes);
+    }
+    print_coupon(v);
     arena_free(&v->codes);
     arena_free(&v->arena);
     return s;

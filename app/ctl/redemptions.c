@@ -48,17 +48,14 @@ static char *list_path(const struct ctl *c, int64_t limit)
         enum opt option;
         const char *name;
     } filters[] = {{OPT_USER, "user"}, {OPT_ORDER, "order"}, {OPT_STATE, "state"}, {OPT_FROM, "from"}, {OPT_TO, "to"}};
-    char *piece = client_path("/coupons/%s/redemptions", c->args.count ? c->args.words[0] : "-"), sign = '?';
     struct buf path = BUF_INIT;
+    char sign = '?';
 
-    buf_puts(&path, piece);
-    free(piece);
+    client_path_add(&path, "/coupons/%s/redemptions", c->args.count ? c->args.words[0] : "-");
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
         if (ctl_option(c, filters[i].option)) {
-            piece = client_path("%s=%s", filters[i].name, ctl_option(c, filters[i].option));
             buf_putc(&path, sign);
-            buf_puts(&path, piece);
-            free(piece);
+            client_path_add(&path, "%s=%s", filters[i].name, ctl_option(c, filters[i].option));
             sign = '&';
         }
     if (limit)
@@ -80,19 +77,19 @@ int ctl_redemptions_list(struct ctl *c)
         ctl_complain("name a COUPON, or give --user or --order");
         return CTL_USAGE;
     }
-    return client_tell_items(c, list_path(c, limit), limit, heads + first, columns + first);
+    return client_print_items(c, list_path(c, limit), limit, heads + first, columns + first);
 }
 
 int ctl_redemptions_show(struct ctl *c)
 {
-    return client_tell(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/redemptions/%s", c->args.words[0],
+    return client_print(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/redemptions/%s", c->args.words[0],
                                                                              c->args.words[1])}, NULL);
 }
 
 /* key, body NULL: none. */
 static int step(struct ctl *c, const char *verb, const char *key, const char *body)
 {
-    return client_tell(c, (struct call){.method = "POST", .key = key, .body = body,
+    return client_print(c, (struct call){.method = "POST", .key = key, .body = body,
                                         .path = client_path("/coupons/%s/redemptions/%s/%s", c->args.words[0],
                                                             c->args.words[1], verb)}, NULL);
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/result.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
@@ -36,13 +35,6 @@ struct report_query {
     bool several, grouped, by_code, csv;
 };
 
-/* Append a piece of the path and free it. */
-static void put_piece(struct buf *path, char *piece)
-{
-    buf_puts(path, piece);
-    free(piece);
-}
-
 static char *report_path(const struct ctl *c, const struct report_query *q)
 {
     static const struct {
@@ -52,16 +44,15 @@ static char *report_path(const struct ctl *c, const struct report_query *q)
     const char *period = ctl_option(c, OPT_PERIOD);
     struct buf path = BUF_INIT;
 
-    put_piece(&path, client_path("/coupons/%s/reports?period=%s", q->several ? "-" : c->args.words[0],
-                                 period ? period : "day"));
+    client_path_add(&path, "/coupons/%s/reports?period=%s", q->several ? "-" : c->args.words[0], period ? period : "day");
     for (int i = 0; q->several && i < c->args.count; i++)
         if (strcmp(c->args.words[i], "-") != 0)
-            put_piece(&path, client_path("&coupon=%s", c->args.words[i]));
+            client_path_add(&path, "&coupon=%s", c->args.words[i]);
     if (q->grouped || q->by_code)
         buf_puts(&path, q->by_code ? "&group=code" : "&group=coupon");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (ctl_option(c, parts[i].option))
-            put_piece(&path, client_path(parts[i].format, ctl_option(c, parts[i].option)));
+            client_path_add(&path, parts[i].format, ctl_option(c, parts[i].option));
     return path.data;
 }
 

@@ -45,7 +45,7 @@ struct known {
     int64_t lane, seq;
 };
 
-static void tell_lost(struct listing *l, const struct known *k, const char *what, const char *id, const char *user, int64_t ordinal)
+static void print_lost(struct listing *l, const struct known *k, const char *what, const char *id, const char *user, int64_t ordinal)
 {
     struct buf line = BUF_INIT;
 
@@ -106,38 +106,29 @@ static enum store_status look_up(struct listing *l, const struct known *k, bool 
     return STORE_OK;
 }
 
-/* Print an entry of a ledger, or of a webhook's body, which has other names for id and user. */
-static void tell_entry(struct listing *l, const struct known *k, json_object *e)
-{
-    const char *what = json_text_at(e, "/kind"), *id = json_text_at(e, "/id"), *alias = json_text_at(e, "/alias");
-    char text[REDEMPTION_ID_SIZE];
-
-    if (!id && json_at(e, "/g"))
-        id = redemption_id_text(json_int_at(e, "/n"), (uint32_t)json_int_at(e, "/g"), k->lane, text);
-    if (what && id)
-        tell_lost(l, k, what, id, alias ? alias : json_text_at(e, "/user"), json_int_at(e, "/ordinal"));
-}
-
-static bool is_batch(const struct known *k)
-{
-    return k->coupon && k->at && (k->hash || k->seq) && k->seq > 0 && k->lane >= 0;
-}
-
-static enum store_status tell_line(struct listing *l, const struct known *k, json_object *o, json_object *entries)
+static enum store_status list_line(struct listing *l, const struct known *k, json_object *o, json_object *entries)
 {
     bool has = true;
     enum store_status s = STORE_OK;
 
-    if (is_batch(k))
+    if (k->coupon && k->at && (k->hash || k->seq) && k->seq > 0 && k->lane >= 0)
         s = look_up(l, k, &has);
     else
         l->unknown++;
     if (s != STORE_OK || has)
         return s;
     if (!entries && json_text_at(o, "/id")) /* a receipt */
-        tell_lost(l, k, json_text_at(o, "/state"), json_text_at(o, "/id"), json_text_at(o, "/user"), json_int_at(o, "/ordinal"));
-    for (size_t i = 0; entries && i < json_object_array_length(entries); i++)
-        tell_entry(l, k, json_object_array_get_idx(entries, i));
+        print_lost(l, k, json_text_at(o, "/state"), json_text_at(o, "/id"), json_text_at(o, "/user"), json_int_at(o, "/ordinal"));
+    for (size_t i = 0; entries && i < json_object_array_length(entries); i++) {
+        json_object *e = json_object_array_get_idx(entries, i);
+        const char *what = json_text_at(e, "/kind"), *id = json_text_at(e, "/id"), *alias = json_text_at(e, "/alias");
+        char text[REDEMPTION_ID_SIZE];
+
+        if (!id && json_at(e, "/g"))
+            id = redemption_id_text(json_int_at(e, "/n"), (uint32_t)json_int_at(e, "/g"), k->lane, text);
+        if (what && id)
+            print_lost(l, k, what, id, alias ? alias : json_text_at(e, "/user"), json_int_at(e, "/ordinal"));
+    }
     return STORE_OK;
 }
 
@@ -160,7 +151,7 @@ static enum store_status read_line(struct listing *l, const char *line)
                        json_int_at(of, "/seq")};
     if (of == o && (!k.hash || (!entries && (!json_text_at(o, "/id") || !json_text_at(o, "/state")))))
         k.coupon = NULL; /* another kind of line, such as an archive's last one */
-    s = tell_line(l, &k, o, entries);
+    s = list_line(l, &k, o, entries);
     json_object_put(o);
     buf_free(&text);
     return s;
@@ -193,20 +184,6 @@ static int list_file(struct listing *l, const char *path)
     bounded_close(lines);
     free(lines);
     return code;
-}
-
-static int list_lost(struct ctl *c, struct direct *d)
-{
-    struct listing l = {.session = d->session, .json = ctl_json(c)};
-    int code = CTL_OK;
-
-    for (int i = 0; code == CTL_OK && i < c->args.count; i++)
-        code = list_file(&l, c->args.words[i]);
-    if (l.archived)
-        ctl_complain("%" PRId64 " lines are about coupons that were removed: look in their archives", l.archived);
-    if (l.unknown)
-        ctl_complain("%" PRId64 " lines are neither batches of a ledger, nor receipts, nor redemption events", l.unknown);
-    return code == CTL_OK && l.lost ? CTL_REFUSED : code;
 }
 
 /* ---- the restore ---- */
@@ -247,7 +224,7 @@ static const char *why_not(enum high_water_found found)
     }
 }
 
-static int tell_epoch(struct ctl *c, int64_t epoch, const char *fact)
+static int print_epoch(struct ctl *c, int64_t epoch, const char *fact)
 {
     struct buf line = BUF_INIT;
 
@@ -277,7 +254,7 @@ static int restore(struct ctl *c, struct direct *d)
     if (high_water_look(d->session, path, &file, &now, &found) != STORE_OK)
         return direct_failed();
     if (found == HIGH_WATER_RESTORED && !force)
-        return tell_epoch(c, now.epoch, "it was already done");
+        return print_epoch(c, now.epoch, "it was already done");
     if (why_not(found) && !force) {
         ctl_complain("nothing shows that the database is older than it was: %s (%s); if it was restored from a backup "
                      "anyway, use --force",
@@ -291,7 +268,7 @@ static int restore(struct ctl *c, struct direct *d)
     }
     if (mongo_epoch_raise(d->session, epoch) != STORE_OK)
         return direct_failed();
-    return tell_epoch(c, epoch, "restored");
+    return print_epoch(c, epoch, "restored");
 }
 
 int ctl_restored(struct ctl *c)
@@ -301,10 +278,20 @@ int ctl_restored(struct ctl *c)
 
     if (code != CTL_OK)
         return code;
-    if (c->args.count)
-        code = list_lost(c, &d);
-    else
+    if (c->args.count) {
+        struct listing l = {.session = d.session, .json = ctl_json(c)};
+
+        code = CTL_OK;
+        for (int i = 0; code == CTL_OK && i < c->args.count; i++)
+            code = list_file(&l, c->args.words[i]);
+        if (l.archived)
+            ctl_complain("%" PRId64 " lines are about coupons that were removed: look in their archives", l.archived);
+        if (l.unknown)
+            ctl_complain("%" PRId64 " lines are neither batches of a ledger, nor receipts, nor redemption events", l.unknown);
+        code = code == CTL_OK && l.lost ? CTL_REFUSED : code;
+    } else {
         code = restore(c, &d);
+    }
     direct_close(&d);
     return code;
 }

@@ -17,12 +17,6 @@ static char *copy(const char *text, size_t len)
     return made;
 }
 
-static void add(struct samples *s, struct sample row)
-{
-    s->rows = checked_grown(s->rows, s->count, &s->capacity, sizeof *s->rows);
-    s->rows[s->count++] = row;
-}
-
 /* name{labels} value, or name value. Our labels hold no braces. */
 static void read_line(struct samples *s, const char *line)
 {
@@ -39,7 +33,8 @@ static void read_line(struct samples *s, const char *line)
     value = strtod(rest, &end);
     if (end == rest || !isfinite(value))
         return;
-    add(s, (struct sample){copy(line, len), copy(labels, labels_len), value});
+    s->rows = checked_grown(s->rows, s->count, &s->capacity, sizeof *s->rows);
+    s->rows[s->count++] = (struct sample){copy(line, len), copy(labels, labels_len), value};
 }
 
 void samples_read(struct samples *s, char *text)

@@ -39,30 +39,6 @@ static char *request_body(const struct ctl *c, int64_t count)
     return text;
 }
 
-/* path is freed. */
-static int start_job(struct ctl *c, int64_t count, char *path, struct answer *a)
-{
-    char *body = request_body(c, count);
-    const struct call call = {.method = "POST", .body = body, .key = ctl_option(c, OPT_IDEMPOTENCY_KEY)};
-    int code = job_start(c, call, path, a);
-
-    free(path);
-    free(body);
-    return code;
-}
-
-/* The job has ended: a is its last state. */
-static int tell_end(const struct ctl *c, const char *id, const char *done, const struct answer *a)
-{
-    int code = job_slots_end(id, done, a);
-
-    if (ctl_json(c) && a->status == 200)
-        print_json(a->json, stdout);
-    else if (code == CTL_OK)
-        printf("%s: %" PRId64 " slots %s (job %s)\n", c->args.words[0], json_int_at(a->json, "/done"), done, id);
-    return code;
-}
-
 /* Request a job at path (freed here), and watch it; done: what it did to slots. */
 static int run_job(struct ctl *c, char *path, const char *done)
 {
@@ -70,12 +46,16 @@ static int run_job(struct ctl *c, char *path, const char *done)
     int64_t count;
     char *id;
     int code;
+    char *body;
 
     if (!ctl_number("COUNT", c->args.words[1], 1, COUNT_MOST, &count)) {
         free(path);
         return CTL_USAGE;
     }
-    code = start_job(c, count, path, &a);
+    body = request_body(c, count);
+    code = job_start(c, (struct call){.method = "POST", .body = body, .key = ctl_option(c, OPT_IDEMPOTENCY_KEY)}, path, &a);
+    free(path);
+    free(body);
     if (code != CTL_OK)
         return code;
     if (!answer_ok(&a) || !json_text_at(a.json, "/id")) {
@@ -87,8 +67,13 @@ static int run_job(struct ctl *c, char *path, const char *done)
     if (!ctl_option(c, OPT_NO_WAIT) && !ctl_option(c, OPT_NOT_BEFORE)) {
         answer_release(&a);
         code = job_watch(c, id, c->args.words[0], "slots", &a);
-        if (code == CTL_OK)
-            code = tell_end(c, id, done, &a);
+        if (code == CTL_OK) {
+            code = job_slots_end(id, done, &a);
+            if (ctl_json(c) && a.status == 200)
+                print_json(a.json, stdout);
+            else if (code == CTL_OK)
+                printf("%s: %" PRId64 " slots %s (job %s)\n", c->args.words[0], json_int_at(a.json, "/done"), done, id);
+        }
     } else if (ctl_json(c)) {
         print_json(a.json, stdout);
     } else {

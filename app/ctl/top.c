@@ -60,7 +60,7 @@ static const struct {
      {{"p50", "coupons_commit_duration_seconds", NULL, P50},
       {"p99", "coupons_commit_duration_seconds", NULL, P99},
       {"load p50", "coupons_load_duration_seconds", NULL, P50}}},
-    {"database", {{"away: calls told busy at once", "coupons_cut_short_total", NULL, RATE}}},
+    {"database", {{"away: calls answered busy at once", "coupons_cut_short_total", NULL, RATE}}},
     {"reporter",
      {{"batches", "coupons_reporter_batches_total", NULL, RATE},
       {"lag s", "coupons_reporter_lag_seconds", NULL, VALUE},
@@ -93,30 +93,6 @@ static double value_of(const struct cell *cell, const struct samples *before, co
     return value < 0 ? -1 : cell->shape == SIZE_P50 ? value : value * 1000;
 }
 
-static void print_cell(const struct cell *cell, const struct samples *before, const struct samples *now)
-{
-    static const char *const units[] = {[RATE] = "/s", [P50] = " ms", [P99] = " ms", [SIZE_P50] = ""};
-    double value = value_of(cell, before, now);
-
-    printf("  %s%s", cell->label, *cell->label ? " " : "");
-    if (is_quantile(cell->shape) && value < 0)
-        putchar('-');
-    else if (cell->shape == VALUE)
-        printf("%g", value);
-    else
-        printf("%.*f%s", cell->shape == SIZE_P50 ? 0 : 1, value, units[cell->shape]);
-}
-
-static void print_rates(const struct samples *before, const struct samples *now)
-{
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        printf("%-10s", lines[i].title);
-        for (int k = 0; k < CELLS_MOST && lines[i].cells[k].name; k++)
-            print_cell(&lines[i].cells[k], before, now);
-        putchar('\n');
-    }
-}
-
 /* Add a member: "in flight" as "in_flight", "" as "all"; a name for ms says so. */
 static void add_cell(json_object *line, const struct cell *cell, double value)
 {
@@ -127,17 +103,6 @@ static void add_cell(json_object *line, const struct cell *cell, double value)
         *at = '_';
     snprintf(text, sizeof text, "%.6g", value);
     json_object_object_add(line, name, is_quantile(cell->shape) && value < 0 ? NULL : json_object_new_double_s(value, text));
-}
-
-static void add_rates(json_object *frame, const struct samples *before, const struct samples *now)
-{
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        json_object *line = json_object_new_object();
-
-        for (int k = 0; k < CELLS_MOST && lines[i].cells[k].name; k++)
-            add_cell(line, &lines[i].cells[k], value_of(&lines[i].cells[k], before, now));
-        json_object_object_add(frame, lines[i].title, line);
-    }
 }
 
 /* ---- the coupons ---- */
@@ -154,19 +119,6 @@ static void add_batches(struct table *t, json_object *counts)
         sum += json_object_get_int64(json_object_array_get_idx(seqs, i));
     snprintf(text, sizeof text, "%" PRId64, sum);
     table_add(t, text);
-}
-
-static void add_coupon(struct table *t, const char *id, json_object *counts)
-{
-    static const char *const columns[] = {"/slots", "/free", "/issued", "/reserved", "/redeemed", "/today", "/taken_total"};
-
-    table_add(t, id);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        table_add(t, json_text_at(counts, columns[i]));
-    if (counts)
-        add_batches(t, counts);
-    else
-        table_add(t, NULL);
 }
 
 /* Add a coupon and its counts, null if unreadable; nothing if there is no answer. */
@@ -218,8 +170,16 @@ static void print_coupons(json_object *coupons)
     table_init(&t, heads);
     for (size_t i = 0; i < json_object_array_length(coupons); i++) {
         json_object *o = json_object_array_get_idx(coupons, i);
+        json_object *counts = json_at(o, "/counts");
+        static const char *const columns[] = {"/slots", "/free", "/issued", "/reserved", "/redeemed", "/today", "/taken_total"};
 
-        add_coupon(&t, json_text_at(o, "/coupon"), json_at(o, "/counts"));
+        table_add(&t, json_text_at(o, "/coupon"));
+        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
+            table_add(&t, json_text_at(counts, columns[k]));
+        if (counts)
+            add_batches(&t, counts);
+        else
+            table_add(&t, NULL);
     }
     if (t.count) {
         putchar('\n');
@@ -251,21 +211,31 @@ static int64_t uptime_s(const struct samples *now)
     return (int64_t)time(NULL) - (int64_t)samples_sum(now, "coupons_start_time_seconds", NULL);
 }
 
-static void print_head(const struct samples *now)
+static void print_frame(struct ctl *c, const struct samples *before, const struct samples *now)
 {
+    json_object *coupons = read_coupons(c);
     int64_t up_s = uptime_s(now);
     char text[CLOCK_TEXT_SIZE];
 
     printf("coupons  %s  up %" PRId64 "d %02" PRId64 ":%02" PRId64 ":%02" PRId64 "\n", clock_text(clock_now_ms(), text),
            up_s / 86400, up_s / 3600 % 24, up_s / 60 % 60, up_s % 60);
-}
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        printf("%-10s", lines[i].title);
+        for (int k = 0; k < CELLS_MOST && lines[i].cells[k].name; k++) {
+            static const char *const units[] = {[RATE] = "/s", [P50] = " ms", [P99] = " ms", [SIZE_P50] = ""};
+            const struct cell *cell = &lines[i].cells[k];
+            double value = value_of(cell, before, now);
 
-static void print_frame(struct ctl *c, const struct samples *before, const struct samples *now)
-{
-    json_object *coupons = read_coupons(c);
-
-    print_head(now);
-    print_rates(before, now);
+            printf("  %s%s", cell->label, *cell->label ? " " : "");
+            if (is_quantile(cell->shape) && value < 0)
+                putchar('-');
+            else if (cell->shape == VALUE)
+                printf("%g", value);
+            else
+                printf("%.*f%s", cell->shape == SIZE_P50 ? 0 : 1, value, units[cell->shape]);
+        }
+        putchar('\n');
+    }
     print_coupons(coupons);
     json_object_put(coupons);
 }
@@ -277,7 +247,13 @@ static void print_json_frame(struct ctl *c, const struct samples *before, const 
 
     json_object_object_add(frame, "at", json_object_new_string(clock_text(clock_now_ms(), text)));
     json_object_object_add(frame, "up_s", json_object_new_int64(uptime_s(now)));
-    add_rates(frame, before, now);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        json_object *line = json_object_new_object();
+
+        for (int k = 0; k < CELLS_MOST && lines[i].cells[k].name; k++)
+            add_cell(line, &lines[i].cells[k], value_of(&lines[i].cells[k], before, now));
+        json_object_object_add(frame, lines[i].title, line);
+    }
     json_object_object_add(frame, "coupons", read_coupons(c));
     print_json(frame, stdout);
     json_object_put(frame);

@@ -12,7 +12,7 @@ static json_object *named_user(const struct ctl *c)
     return body;
 }
 
-static void tell_erasure(struct ctl *c, const struct answer *a)
+static void print_erasure(struct ctl *c, const struct answer *a)
 {
     (void)a;
     print_fact(c->args.words[0], "erased");
@@ -21,8 +21,8 @@ static void tell_erasure(struct ctl *c, const struct answer *a)
 int ctl_users_erase(struct ctl *c)
 {
     json_object *body = named_user(c);
-    int code = client_tell(c, (struct call){.method = "POST", .path = client_path("/coupons/-/users/erase"),
-                                            .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)}, tell_erasure);
+    int code = client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/-/users/erase"),
+                                            .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)}, print_erasure);
 
     json_object_put(body);
     return code;

@@ -2,7 +2,7 @@
  * ctl/verify.c -- couponctl verify: has verify/scan.h feed each coupon to verify/replay.h, and prints what is found.
  *
  * Threads  of all coupons, a few at a time, each by a checker with a session of its own. What they find is printed in the order of the
- *          coupons: a checker keeps it until its turn, or waits for its turn where that is much
+ *          coupons: a checker keeps it until it may print, or waits where that is much
  * Large    a coupon with many takings or slots has the memory, and all processors, to itself
  */
 #include <errno.h>
@@ -40,7 +40,7 @@ const struct argp_option ctl_verify_options[] = {
 
 #define CHECKERS_MOST 8
 #define EXTRA_MOST 8           /* sessions for one coupon's threads */
-#define KEPT_MOST (1L << 20)   /* bytes that a checker keeps before its turn */
+#define KEPT_MOST (1L << 20)   /* bytes that a checker keeps before it may print */
 #define LARGE_TAKINGS 20000
 #define LARGE_SLOTS (INT64_C(1) << 20)
 
@@ -59,7 +59,7 @@ struct verify {
     pthread_cond_t moved;
     int reading, large_waiting;
     bool large;                /* the one that reads has a large coupon */
-    int64_t next, turn;        /* numbers of coupons: handed out next; printed next */
+    int64_t next, printing;    /* numbers of coupons: handed out next; printed next */
     enum store_status status;  /* the first failure */
     bool ended;
 };
@@ -80,7 +80,7 @@ struct checker {
     struct store *extra[EXTRA_MOST];  /* for the threads of its coupon, if that is large */
     size_t extra_count, extra_used;
     int64_t batches, entries, drifts; /* of the current coupon */
-    int64_t passed, left;             /* its anchors: those that the chain passes through; those whose batch is in its archive */
+    int64_t passed, in_archive;       /* its anchors: those that the chain passes through; those whose batch is in its archive */
     struct head tails[COUPON_LANES_MAX]; /* after the replay */
     int64_t lane, lanes;
     struct coupon *definition; /* from lane 0's ledger; NULL: none */
@@ -88,7 +88,7 @@ struct checker {
     struct lane_sums sums[COUPON_LANES_MAX];
 };
 
-/* ---- turns ---- */
+/* ---- order ---- */
 
 /* Many may read; one with a large coupon reads alone. */
 static void begin_reading(struct checker *v, bool large)
@@ -124,20 +124,20 @@ static void end_reading(struct checker *v)
 }
 
 /* Wait until all coupons before v's are printed; not while it reads, for those before may want to. False: something has failed. */
-static bool wait_for_turn(struct checker *v)
+static bool wait_to_print(struct checker *v)
 {
     struct verify *all = v->verify;
     bool good;
 
     pthread_mutex_lock(&all->lock);
-    while (all->turn != v->number && all->status == STORE_OK)
+    while (all->printing != v->number && all->status == STORE_OK)
         pthread_cond_wait(&all->moved, &all->lock);
     good = all->status == STORE_OK;
     pthread_mutex_unlock(&all->lock);
     return good;
 }
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
 static void print_kept(struct checker *v)
 {
@@ -154,7 +154,7 @@ static FILE *out_of(const struct checker *v)
     return v->kept.stream ? v->kept.stream : stdout;
 }
 
-static void tell_drift(void *context, const struct drift *d)
+static void print_drift(void *context, const struct drift *d)
 {
     struct checker *v = context;
 
@@ -164,7 +164,7 @@ static void tell_drift(void *context, const struct drift *d)
         bool large = v->large;
 
         end_reading(v);
-        wait_for_turn(v);
+        wait_to_print(v);
         begin_reading(v, large);
         print_kept(v);
     }
@@ -193,7 +193,7 @@ static void print_result(const struct checker *v, const char *archived)
         json_key(&j, "anchors");
         json_begin_object(&j);
         json_key_int(&j, "passed", v->passed);
-        json_key_int(&j, "in_archive", v->left);
+        json_key_int(&j, "in_archive", v->in_archive);
         json_end_object(&j);
     }
     json_end_object(&j);
@@ -220,20 +220,20 @@ static void say_result(const struct checker *v, const char *archived)
         buf_puts(&line, ", deleted");
     if (v->verify->has_anchors)
         buf_printf(&line, ", passes %" PRId64 " anchor%s", v->passed, plural(v->passed));
-    if (v->left)
-        buf_printf(&line, "; %" PRId64 " to be checked with its archive: couponctl verify --anchors FILE ARCHIVE", v->left);
+    if (v->in_archive)
+        buf_printf(&line, "; %" PRId64 " to be checked with its archive: couponctl verify --anchors FILE ARCHIVE", v->in_archive);
     print_line(&line, false, out_of(v));
 }
 
 /* archived: NULL: it is not; else "leaving" or "left". */
-static void tell_coupon(struct checker *v, const char *archived)
+static void print_coupon(struct checker *v, const char *archived)
 {
     struct verify *all = v->verify;
 
     progress_end(&v->progress);
     (all->json ? print_result : say_result)(v, archived);
     end_reading(v);
-    if (!v->alone && !wait_for_turn(v))
+    if (!v->alone && !wait_to_print(v))
         return;
     print_kept(v);
     all->any_drift = all->any_drift || v->drifts;
@@ -267,7 +267,7 @@ static void show_progress(void *context, int64_t done, int64_t total)
 /* ---- codes ---- */
 
 /* The codes themselves are not printed: they are worth money. */
-static void tell_code(void *context, const struct code_finding *f)
+static void print_code(void *context, const struct code_finding *f)
 {
     static const struct {
         const char *field, *expected, *found;
@@ -290,7 +290,7 @@ static void tell_code(void *context, const struct code_finding *f)
         snprintf(found, sizeof found, "%s%" PRId64, says[f->fault].found, f->other);
     else
         snprintf(found, sizeof found, "%s%s", says[f->fault].found, f->fault == DIRECTORY_FOREIGN ? f->owner : "");
-    tell_drift(context, &d);
+    print_drift(context, &d);
 }
 
 /* ---- one coupon ---- */
@@ -309,34 +309,6 @@ static bool note_replayed(void *context, struct replay *r)
     return true;
 }
 
-/* tail: lane 0's. */
-static enum store_status verify_lane(struct checker *v, int64_t lane, const struct head *tail)
-{
-    const struct scan_lane how = {.lane = lane, .lanes = v->lanes, .tail = lane == 0 ? tail : NULL, .sums = &v->sums[lane],
-                                  .report = tell_drift, .replayed = note_replayed, .context = v};
-    enum store_status s;
-
-    v->lane = lane;
-    v->extra_used = 0;
-    memset(&v->sums[lane], 0, sizeof v->sums[lane]);
-    s = scan_lane(&v->scan, &how);
-    if (s == STORE_OK && v->definition && lane == 0 && coupon_slots_have_codes(v->definition))
-        s = scan_codes(&v->scan, v->definition, tail->next_n, tell_code, v);
-    v->lane = 0;
-    return s;
-}
-
-/* Check what no lane alone can show. */
-static enum store_status verify_across(struct checker *v)
-{
-    bool still = false;
-    enum store_status s = scan_rest(&v->scan, v->sums, v->lanes, &still);
-
-    if (s == STORE_OK)
-        lane_sums_compare(v->sums, (size_t)v->lanes, still, tell_drift, v);
-    return s;
-}
-
 /* Check that the chain, which was replayed, passes through the coupon's anchors. removed: only its last batches are left. */
 static enum store_status check_anchors(struct checker *v, bool removed)
 {
@@ -351,14 +323,14 @@ static enum store_status check_anchors(struct checker *v, bool removed)
         a[i].seen = true;
         v->lane = a[i].lane;
         if (removed && a[i].seq < v->tails[v->lane].seq) {
-            v->left++;
+            v->in_archive++;
             continue;
         }
         s = scan_hash(&v->scan, a[i].lane, a[i].seq, hash, &is_there);
         if (s == STORE_OK && is_there && memcmp(hash, a[i].hash, HASH_LEN) == 0)
             v->passed++;
         else if (s == STORE_OK)
-            anchor_report(&a[i], is_there ? hash : NULL, tell_drift, v);
+            anchor_report(&a[i], is_there ? hash : NULL, print_drift, v);
     }
     v->lane = 0;
     return s;
@@ -367,14 +339,14 @@ static enum store_status check_anchors(struct checker *v, bool removed)
 static enum store_status verify_removed(struct checker *v)
 {
     bool unfinished = false;
-    enum store_status s = scan_removed(&v->scan, v->lanes, &unfinished, tell_drift, v);
+    enum store_status s = scan_removed(&v->scan, v->lanes, &unfinished, print_drift, v);
 
     for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
         s = scan_tail(&v->scan, lane, &v->tails[lane]);
     if (s == STORE_OK)
         s = check_anchors(v, true);
     if (s == STORE_OK)
-        tell_coupon(v, unfinished ? "leaving" : "left");
+        print_coupon(v, unfinished ? "leaving" : "left");
     return s;
 }
 
@@ -382,14 +354,29 @@ static enum store_status verify_whole(struct checker *v, const struct head *tail
 {
     enum store_status s = STORE_OK;
 
-    for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
-        s = verify_lane(v, lane, tail);
-    if (s == STORE_OK && v->lanes > 1)
-        s = verify_across(v);
+    for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++) {
+        const struct scan_lane how = {.lane = lane, .lanes = v->lanes, .tail = lane == 0 ? tail : NULL, .sums = &v->sums[lane],
+                                      .report = print_drift, .replayed = note_replayed, .context = v};
+
+        v->lane = lane;
+        v->extra_used = 0;
+        memset(&v->sums[lane], 0, sizeof v->sums[lane]);
+        s = scan_lane(&v->scan, &how);
+        if (s == STORE_OK && v->definition && lane == 0 && coupon_slots_have_codes(v->definition))
+            s = scan_codes(&v->scan, v->definition, tail->next_n, print_code, v);
+        v->lane = 0;
+    }
+    if (s == STORE_OK && v->lanes > 1) {
+        bool still = false;
+
+        s = scan_rest(&v->scan, v->sums, v->lanes, &still);
+        if (s == STORE_OK)
+            lane_sums_compare(v->sums, (size_t)v->lanes, still, print_drift, v);
+    }
     if (s == STORE_OK)
         s = check_anchors(v, false);
     if (s == STORE_OK)
-        tell_coupon(v, NULL);
+        print_coupon(v, NULL);
     return s;
 }
 
@@ -398,16 +385,10 @@ static void begin_coupon(struct checker *v, const char *coupon)
     v->scan.coupon = coupon;
     v->definition = NULL;
     memset(v->tails, 0, sizeof v->tails);
-    v->batches = v->entries = v->drifts = v->lane = v->passed = v->left = 0;
+    v->batches = v->entries = v->drifts = v->lane = v->passed = v->in_archive = 0;
     progress_begin(&v->progress, coupon, "steps", false);
     if (!v->alone && !(v->kept.stream = open_memstream(&v->kept.text, &v->kept.len)))
         abort();
-}
-
-/* Others may have several lanes as long as lane 0. */
-static bool is_large(const struct checker *v, const struct head *tail)
-{
-    return v->lanes > 1 || head_takings(tail) >= LARGE_TAKINGS || tail->next_n >= LARGE_SLOTS;
 }
 
 static enum store_status verify_coupon(struct checker *v, const char *coupon)
@@ -418,12 +399,12 @@ static enum store_status verify_coupon(struct checker *v, const char *coupon)
     begin_coupon(v, coupon);
     arena_init(&v->arena, 0);
     if (!coupon_id_valid(coupon))
-        tell_drift(v, &drift_coupon_id);
+        print_drift(v, &drift_coupon_id);
     s = scan_lanes(&v->scan, &v->lanes);
     if (s == STORE_OK)
         s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK) {
-        begin_reading(v, is_large(v, &tail));
+        begin_reading(v, v->lanes > 1 || head_takings(&tail) >= LARGE_TAKINGS || tail.next_n >= LARGE_SLOTS);
         s = tail.archived == LANE_REMOVED ? verify_removed(v) : verify_whole(v, &tail);
         end_reading(v);
     }
@@ -451,7 +432,7 @@ static int exists(struct checker *v, const char *coupon)
 }
 
 /* Report a coupon that has anchors, but neither a ledger nor views. */
-static void tell_gone(struct checker *v, const char *coupon)
+static void print_gone(struct checker *v, const char *coupon)
 {
     size_t count;
     struct anchor *a = anchors_of(&v->verify->anchors, coupon, &count);
@@ -460,10 +441,10 @@ static void tell_gone(struct checker *v, const char *coupon)
     for (size_t i = 0; i < count; i++) {
         a[i].seen = true;
         v->lane = a[i].lane;
-        anchor_report(&a[i], NULL, tell_drift, v);
+        anchor_report(&a[i], NULL, print_drift, v);
     }
     v->lane = v->lanes = 0;
-    tell_coupon(v, NULL);
+    print_coupon(v, NULL);
 }
 
 static int verify_named(struct checker *v, const struct args *args)
@@ -473,7 +454,7 @@ static int verify_named(struct checker *v, const struct args *args)
         size_t anchors;
 
         if (there == 0 && anchors_of(&v->verify->anchors, args->words[i], &anchors)) {
-            tell_gone(v, args->words[i]);
+            print_gone(v, args->words[i]);
         } else if (there == 0) {
             ctl_complain("no such coupon: \"%s\"", args->words[i]);
             v->verify->any_drift = true;
@@ -507,26 +488,23 @@ static bool hand_out(struct checker *v, struct buf *id)
     return id->len > 0;
 }
 
-static void end_turn(struct checker *v, enum store_status s)
-{
-    struct verify *all = v->verify;
-
-    print_kept(v);
-    pthread_mutex_lock(&all->lock);
-    if (s != STORE_OK && all->status == STORE_OK)
-        all->status = s;
-    all->turn += s == STORE_OK;
-    pthread_cond_broadcast(&all->moved);
-    pthread_mutex_unlock(&all->lock);
-}
-
 static void *check_coupons(void *checker)
 {
     struct checker *v = checker;
     struct buf id = BUF_INIT;
 
-    while (hand_out(v, &id))
-        end_turn(v, verify_coupon(v, id.data));
+    while (hand_out(v, &id)) {
+        enum store_status s = verify_coupon(v, id.data);
+        struct verify *all = v->verify;
+
+        print_kept(v);
+        pthread_mutex_lock(&all->lock);
+        if (s != STORE_OK && all->status == STORE_OK)
+            all->status = s;
+        all->printing += s == STORE_OK;
+        pthread_cond_broadcast(&all->moved);
+        pthread_mutex_unlock(&all->lock);
+    }
     buf_free(&id);
     return NULL;
 }
@@ -574,7 +552,7 @@ static int verify_all(struct checker *v)
     buf_free(&all->id);
     for (size_t i = 0; all->status == STORE_OK && i < all->anchors.count; i++)
         if (!all->anchors.rows[i].seen)
-            tell_gone(v, all->anchors.rows[i].coupon);
+            print_gone(v, all->anchors.rows[i].coupon);
     return all->status == STORE_OK ? CTL_OK : direct_failed();
 }
 
@@ -623,25 +601,6 @@ static int read_options(struct ctl *c, struct verify *v)
     return anchors_options(c, &v->anchors, &v->has_anchors);
 }
 
-static int verify_coupons(struct ctl *c, struct verify *v)
-{
-    struct checker *one = checked(calloc(1, sizeof *one));
-    int code = direct_open(c, &v->db);
-
-    if (code == CTL_OK)
-        code = direct_names(&v->db);
-    if (code == CTL_OK) {
-        *one = (struct checker){.verify = v, .alone = true};
-        one->scan = (struct scan){.session = v->db.session, .term_key = term_key(v->db.name_key), .fold = v->db.fold,
-                                  .another_session = another_session,
-                                  .parts_asked = v->parts_asked, .progress = show_progress, .context = one};
-        code = c->args.count ? verify_named(one, &c->args) : verify_all(one);
-        direct_close(&v->db);
-    }
-    free(one);
-    return code;
-}
-
 int ctl_verify(struct ctl *c)
 {
     struct verify *v;
@@ -654,8 +613,22 @@ int ctl_verify(struct ctl *c)
     if (pthread_mutex_init(&v->lock, NULL) != 0 || pthread_cond_init(&v->moved, NULL) != 0)
         abort();
     code = read_options(c, v);
-    if (code == CTL_OK)
-        code = verify_coupons(c, v);
+    if (code == CTL_OK) {
+        struct checker *one = checked(calloc(1, sizeof *one));
+
+        code = direct_open(c, &v->db);
+        if (code == CTL_OK)
+            code = direct_names(&v->db);
+        if (code == CTL_OK) {
+            *one = (struct checker){.verify = v, .alone = true};
+            one->scan = (struct scan){.session = v->db.session, .term_key = term_key(v->db.name_key), .fold = v->db.fold,
+                                      .another_session = another_session,
+                                      .parts_asked = v->parts_asked, .progress = show_progress, .context = one};
+            code = c->args.count ? verify_named(one, &c->args) : verify_all(one);
+            direct_close(&v->db);
+        }
+        free(one);
+    }
     if (v->writer.to && !end_anchors(v, code == CTL_OK))
         code = CTL_USAGE;
     if (code == CTL_OK && v->any_drift)

@@ -26,7 +26,7 @@ int ctl_webhooks_list(struct ctl *c)
     static const char *const columns[] = {"/id",      "/state",  "/reason", "/failing_since", "/created_at",
                                           "/coupons", "/events", "/url",    NULL};
 
-    return client_tell_items(c, client_path("/coupons/-/webhooks?limit=1000"), 0, heads, columns);
+    return client_print_items(c, client_path("/coupons/-/webhooks?limit=1000"), 0, heads, columns);
 }
 
 /* ---- making ---- */
@@ -44,7 +44,7 @@ static json_object *words_of(const char *list)
     return array;
 }
 
-static void tell_secret(struct ctl *c, const struct answer *a)
+static void print_secret(struct ctl *c, const struct answer *a)
 {
     (void)c;
     printf("%s %s\n", json_text_at(a->json, "/id"), json_text_at(a->json, "/secret"));
@@ -64,23 +64,23 @@ int ctl_webhooks_create(struct ctl *c)
             json_object_array_add(coupons, json_object_new_string(c->args.words[i]));
         json_object_object_add(body, "coupons", coupons);
     }
-    code = client_tell(c,
+    code = client_print(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks"),
                               .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)},
-                tell_secret);
+                print_secret);
     json_object_put(body);
     return code;
 }
 
 int ctl_webhooks_rotate(struct ctl *c)
 {
-    return client_tell(c,
+    return client_print(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/rotate", c->args.words[0]),
                               .body = "{}"},
-                tell_secret);
+                print_secret);
 }
 
-static void tell_deletion(struct ctl *c, const struct answer *a)
+static void print_deletion(struct ctl *c, const struct answer *a)
 {
     (void)a;
     print_fact(c->args.words[0], "deleted");
@@ -88,8 +88,8 @@ static void tell_deletion(struct ctl *c, const struct answer *a)
 
 int ctl_webhooks_delete(struct ctl *c)
 {
-    return client_tell(c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/webhooks/%s", c->args.words[0])},
-                tell_deletion);
+    return client_print(c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/webhooks/%s", c->args.words[0])},
+                print_deletion);
 }
 
 /* ---- deliveries ---- */
@@ -103,22 +103,17 @@ int ctl_webhooks_deliveries(struct ctl *c)
     const char *most = ctl_option(c, OPT_LIMIT), *state = ctl_option(c, OPT_STATE);
     struct buf path = BUF_INIT;
     int64_t limit = LIST_DEFAULT;
-    char *part;
 
     if (most && !ctl_number("--limit", most, 1, LIST_MOST, &limit))
         return CTL_USAGE;
-    part = client_path("/coupons/-/webhooks/%s/deliveries", c->args.words[0]);
-    buf_printf(&path, "%s?limit=%lld", part, (long long)limit);
-    free(part);
-    if (state) {
-        part = client_path("&state=%s", state);
-        buf_puts(&path, part);
-        free(part);
-    }
-    return client_tell_items(c, path.data, limit, heads, columns);
+    client_path_add(&path, "/coupons/-/webhooks/%s/deliveries", c->args.words[0]);
+    buf_printf(&path, "?limit=%lld", (long long)limit);
+    if (state)
+        client_path_add(&path, "&state=%s", state);
+    return client_print_items(c, path.data, limit, heads, columns);
 }
 
-static void tell_test(struct ctl *c, const struct answer *a)
+static void print_test(struct ctl *c, const struct answer *a)
 {
     (void)c;
     printf("%s will be sent\n", json_text_at(a->json, "/event"));
@@ -126,12 +121,12 @@ static void tell_test(struct ctl *c, const struct answer *a)
 
 int ctl_webhooks_test(struct ctl *c)
 {
-    return client_tell(c,
+    return client_print(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/test", c->args.words[0])},
-                tell_test);
+                print_test);
 }
 
-static void tell_redelivery(struct ctl *c, const struct answer *a)
+static void print_redelivery(struct ctl *c, const struct answer *a)
 {
     (void)c;
     printf("%s will be sent again\n", json_text_at(a->json, "/event"));
@@ -139,8 +134,8 @@ static void tell_redelivery(struct ctl *c, const struct answer *a)
 
 int ctl_webhooks_redeliver(struct ctl *c)
 {
-    return client_tell(c,
+    return client_print(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/deliveries/%s/redeliver",
                                                                    c->args.words[0], c->args.words[1])},
-                tell_redelivery);
+                print_redelivery);
 }

@@ -341,7 +341,7 @@ def test_calls_are_told_busy_at_once_while_the_database_does_not_answer(another_
         assert taken_in(503) > 1
         quick = [seconds < 0.5 for seconds in (wait_until("a refusal", lambda: taken_in(503)) for _ in range(20))]
         assert sum(quick) >= 10, quick
-        assert "away: calls told busy at once" in stack.couponctl("top", "--once").stdout
+        assert "away: calls answered busy at once" in stack.couponctl("top", "--once").stdout
     finally:
         os.kill(database, signal.SIGCONT)
     wait_until("takings", lambda: taken_in(201))

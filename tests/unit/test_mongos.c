@@ -676,7 +676,7 @@ static void doctor_reads_as_the_service_does(void **state)
 /* What doctor says, a line for each thing. */
 static struct buf told = BUF_INIT;
 
-void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, ...)
+void doctor_report(struct doctor *d, enum doctor_level level, const char *format, ...)
 {
     static const char *const names[] = {"ok", "warn", "fail"};
     char text[4096];
@@ -688,7 +688,7 @@ void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, 
     buf_printf(&told, "%s %s: %s\n", d->check, names[level], text);
 }
 
-void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64_t unused)
+void doctor_report_space(struct doctor *d, const char *where, int64_t total, int64_t unused)
 {
     (void)d;
     (void)where;
