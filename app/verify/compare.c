@@ -105,21 +105,6 @@ static void differ_count(const char *name, int64_t expected, int64_t found, diff
     differ(context, name, a, b);
 }
 
-static void compare_slot(const struct bucket *expected, int i, const struct slot *found, differ_fn *differ,
-                         void *context)
-{
-    const struct slot *slot = &expected->slots[i];
-    char prefix[64] = "";
-
-    for (size_t f = 0; f < COUNT(slot_fields); f++) {
-        if (is_same(&slot_fields[f], slot, found))
-            continue;
-        if (!prefix[0])
-            snprintf(prefix, sizeof prefix, "slot %" PRId64 " ", expected->b * BUCKET_SLOTS + i);
-        compare_rows(&slot_fields[f], 1, slot, found, prefix, differ, context);
-    }
-}
-
 void compare_bucket(const struct bucket *expected, const struct bucket *found, differ_fn *differ, void *context)
 {
     char want[24], have[24];
@@ -130,8 +115,18 @@ void compare_bucket(const struct bucket *expected, const struct bucket *found, d
         snprintf(have, sizeof have, "%d", found->stored_free);
         differ(context, "free", want, have);
     }
-    for (int i = 0; i < BUCKET_SLOTS; i++)
-        compare_slot(expected, i, &found->slots[i], differ, context);
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        const struct slot *slot = &expected->slots[i];
+        char prefix[64] = "";
+
+        for (size_t f = 0; f < COUNT(slot_fields); f++) {
+            if (is_same(&slot_fields[f], slot, &found->slots[i]))
+                continue;
+            if (!prefix[0])
+                snprintf(prefix, sizeof prefix, "slot %" PRId64 " ", expected->b * BUCKET_SLOTS + i);
+            compare_rows(&slot_fields[f], 1, slot, &found->slots[i], prefix, differ, context);
+        }
+    }
 }
 
 void compare_counts(const struct report_counts *expected, const struct report_counts *found, differ_fn *differ,

@@ -168,23 +168,6 @@ void check_slot(struct replay *r, const struct bucket_state *s, const struct bat
 
 /* ---- users ---- */
 
-/* The states that the entry's redemption may be in. */
-static unsigned redemption_from(const struct entry *e)
-{
-    return e->kind == ENTRY_HOLD || !(entry_members[e->kind] & HAS_WAS) ? moves[e->kind].from : FROM(e->was);
-}
-
-/* Only an expired redemption expires. It can no longer be held, extended or spent; erasing and retiring still cancel it. */
-static void check_time(struct replay *r, const struct batch *b, const struct entry *e, const struct redemption *about)
-{
-    bool late = redemption_state(about, b->head.at_ms, coupon_ends(r->definition)) == SLOT_EXPIRED;
-
-    if (e->kind == ENTRY_EXPIRE && !late)
-        entry_drift(r, b, "time", "past its end", "before it");
-    else if (late && (e->kind == ENTRY_HOLD || e->kind == ENTRY_EXTEND || e->kind == ENTRY_SPEND))
-        entry_drift(r, b, "time", "before its end", "past it");
-}
-
 static void check_hold(struct replay *r, const struct batch *b, const struct entry *e, int64_t from_ms)
 {
     int64_t at_ms = b->head.at_ms;
@@ -278,17 +261,23 @@ static void check_about(struct replay *r, const struct live_user *u, const struc
     const struct redemption *about =
         holds ? user_state_by_slot(&u->user_state, e->from_n, e->from) : user_state_by_slot(&u->user_state, e->n, e->g);
     bool issued = holds || (e->kind == ENTRY_SPEND && e->was == SLOT_ISSUED);
+    bool late;
 
     if (!about || about->ended_ms) {
-        entry_drift(r, b, "redemption", "one that stands", about ? "one that has ended" : "none");
+        entry_drift(r, b, "redemption", "one that has not ended", about ? "one that has ended" : "none");
         return;
     }
-    if (!(redemption_from(e) & FROM(about->state)))
+    if (!((e->kind == ENTRY_HOLD || !(entry_members[e->kind] & HAS_WAS) ? moves[e->kind].from : FROM(e->was)) & FROM(about->state)))
         entry_drift(r, b, "redemption", "in a state that permits it",
                     slot_state_name((enum slot_state)about->state));
     if (issued && user_state_hold_on(&u->user_state, about, b->head.at_ms))
         entry_drift(r, b, "redemption", "not held", "held by another checkout");
-    check_time(r, b, e, about);
+    /* Only an expired redemption expires. It can no longer be held, extended or spent; erasing and retiring still cancel it. */
+    late = redemption_state(about, b->head.at_ms, coupon_ends(r->definition)) == SLOT_EXPIRED;
+    if (e->kind == ENTRY_EXPIRE && !late)
+        entry_drift(r, b, "time", "past its end", "before it");
+    else if (late && (e->kind == ENTRY_HOLD || e->kind == ENTRY_EXTEND || e->kind == ENTRY_SPEND))
+        entry_drift(r, b, "time", "before its end", "past it");
     check_repeated(r, u, b, e, about);
 }
 
@@ -309,17 +298,9 @@ static void check_erasure(struct replay *r, const struct live_user *u, const str
 {
     for (size_t i = 0; i < u->user_state.count; i++)
         if (u->user_state.redemptions[i].state == SLOT_ISSUED || u->user_state.redemptions[i].state == SLOT_RESERVED) {
-            entry_drift(r, b, "redemptions", "ended", "one that stands");
+            entry_drift(r, b, "redemptions", "ended", "one that has not ended");
             return;
         }
-}
-
-static void check_key(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e)
-{
-    enum key_of which;
-
-    if ((entry_members[e->kind] & HAS_KEY) && user_state_by_key(&u->user_state, e->key, &which))
-        entry_drift(r, b, "key", "used once", "used for another call");
 }
 
 void check_job(struct replay *r, const struct job_progress *progress, const struct batch *b, const struct entry *e)
@@ -338,10 +319,13 @@ void check_name(struct replay *r, const struct batch *b, const struct entry *e)
 
 void check_user(struct replay *r, const struct live_user *u, const struct batch *b, const struct entry *e)
 {
+    enum key_of which;
+
     if (u->kept->erased_seq)
         entry_drift(r, b, "alias", "of nobody: erased before", e->alias);
     expect_int(r, b, "before", u->user_state.seq, e->before);
-    check_key(r, u, b, e);
+    if ((entry_members[e->kind] & HAS_KEY) && user_state_by_key(&u->user_state, e->key, &which))
+        entry_drift(r, b, "key", "used once", "used for another call");
     if (entry_makes(e->kind)) {
         check_id(r, b, e);
         check_version(r, b, e, NULL);
@@ -564,16 +548,16 @@ static int64_t low_at(const struct coupon *c)
  * due. */
 static int64_t event_due(enum entry_kind kind, const struct coupon *c, const struct head *h, int64_t most_free)
 {
-    int64_t left = head_free(h), exist = h->slots - h->due, until;
+    int64_t free_now = head_free(h), exist = h->slots - h->due, until;
 
     if (!c || c->state == COUPON_DELETED || !policy_of(c)->slots)
         return -1;
     if (kind == ENTRY_LOW_STOCK)
-        return !h->low_stock && most_free > low_at(c) && left <= low_at(c) ? left : -1;
+        return !h->low_stock && most_free > low_at(c) && free_now <= low_at(c) ? free_now : -1;
     if (kind == ENTRY_SOLD_OUT)
-        return !h->sold_out && most_free > 0 && left <= 0 ? 0 : -1;
+        return !h->sold_out && most_free > 0 && free_now <= 0 ? 0 : -1;
     if (c->state != COUPON_ACTIVE || c->codes.source == CODES_IMPORTED || c->replenish.below == COUPON_NULL ||
-        h->replenish_until || left >= c->replenish.below)
+        h->replenish_until || free_now >= c->replenish.below)
         return -1;
     until = exist + c->replenish.add;
     if (c->cap.total != COUPON_NULL && until > c->cap.total)

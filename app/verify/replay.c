@@ -35,16 +35,6 @@ struct replay *replay_new(const struct part *part, drift_fn *report, void *conte
     return r;
 }
 
-static void free_bucket_state(struct bucket_state *s)
-{
-    bucket_release(&s->bucket);
-    if (s->view)
-        bucket_release(s->view);
-    free(s->view);
-    free(s->codes);
-    free(s);
-}
-
 void replay_free(struct replay *r)
 {
     struct bucket_state *s, *next_state;
@@ -53,7 +43,12 @@ void replay_free(struct replay *r)
     for (s = r->bucket_states; s; s = next_state) {
         next_state = s->hh.next;
         HASH_DELETE(hh, r->bucket_states, s);
-        free_bucket_state(s);
+        bucket_release(&s->bucket);
+        if (s->view)
+            bucket_release(s->view);
+        free(s->view);
+        free(s->codes);
+        free(s);
     }
     for (job = r->jobs; job; job = next_job) {
         next_job = job->hh.next;
@@ -129,7 +124,7 @@ static void replay_slot(struct replay *r, const struct batch *b, const struct en
     fold_one(s, b, e);
     s->owners[i] = s->bucket.slots[i].state == SLOT_FREE ? 0 : replay_hash(e->alias);
     s->forgotten = e->kind == ENTRY_FORGET ? s->forgotten | bit : s->forgotten & ~bit;
-    standing_touch(&r->touched_shelves, &s->standing, b->head.seq);
+    standing_touch(&r->touched_buckets, &s->standing, b->head.seq);
 }
 
 /* Retire slots within one bucket. */
@@ -144,7 +139,7 @@ static void replay_range_in(struct replay *r, struct bucket_state *s, const stru
     for (int64_t n = first; n < end; n++)
         check_slot(r, s, b, e, n);
     fold_one(s, b, e);
-    standing_touch(&r->touched_shelves, &s->standing, b->head.seq);
+    standing_touch(&r->touched_buckets, &s->standing, b->head.seq);
 }
 
 /* Making a range touches no bucket, and its start is checked with the totals. */
@@ -186,13 +181,6 @@ static bool is_listed(const struct stored_batch *stored, const char *alias)
     return false;
 }
 
-static void note_erasure(struct replay *r, struct kept_user *u, int64_t seq)
-{
-    u->erased_seq = seq;
-    u->listed = is_listed(r->stored, u->alias);
-    u->unlistable = r->stored && !r->stored->erasing_readable;
-}
-
 static void replay_user(struct replay *r, const struct batch *b, const struct entry *e)
 {
     struct live_user *u = kept_users_live(&r->users, e->alias);
@@ -206,8 +194,11 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
     mine.shared = kept_users_code(&r->users, e->shared);
     fold_user_state_entry(&u->user_state, &mine, &b->head, b->lane, &r->users.batch);
     check_user_caps(r, u, b, e);
-    if (e->kind == ENTRY_ERASE)
-        note_erasure(r, u->kept, b->head.seq);
+    if (e->kind == ENTRY_ERASE) {
+        u->kept->erased_seq = b->head.seq;
+        u->kept->listed = is_listed(r->stored, u->kept->alias);
+        u->kept->unlistable = r->stored && !r->stored->erasing_readable;
+    }
 }
 
 /* ---- entries ---- */
@@ -222,7 +213,7 @@ static const struct coupon *definition_after(struct replay *r, const struct batc
 }
 
 /* Apply e to slots and users of this part. */
-static void lay_entry(struct replay *r, const struct batch *b, const struct entry *e)
+static void apply_entry(struct replay *r, const struct batch *b, const struct entry *e)
 {
     unsigned has = entry_members[e->kind];
 
@@ -232,24 +223,6 @@ static void lay_entry(struct replay *r, const struct batch *b, const struct entr
         replay_slot(r, b, e);
     if ((has & HAS_USER) && replay_has_user(r, e->alias))
         replay_user(r, b, e);
-}
-
-static void lay_job(struct replay *r, const struct batch *b, const struct entry *e)
-{
-    struct job_row *row = e->job ? replay_job_of(r, e->job) : NULL;
-
-    if (!row)
-        return;
-    check_job(r, &row->progress, b, e);
-    fold_job_entry(&row->progress, e, &b->head);
-}
-
-static void count_use(struct replay *r, const struct entry *e)
-{
-    if (!r->definition || r->definition->codes.shared_cap == COUPON_NULL)
-        return;
-    r->uses.match = (enum codes_match)r->definition->codes.match;
-    code_uses_fold(&r->uses, e);
 }
 
 /* follows: and the first part. */
@@ -266,16 +239,24 @@ static void replay_entries(struct replay *r, const struct batch *b, bool follows
         fold_head_entry(&h, e);
         r->next_n = fold_next_n(&h, r->part.lane);
         r->definition = definition_after(r, b, e);
-        if (replay_is_first(r))
-            count_use(r, e);
+        if (replay_is_first(r) && r->definition && r->definition->codes.shared_cap != COUPON_NULL) {
+            r->uses.match = (enum codes_match)r->definition->codes.match;
+            code_uses_fold(&r->uses, e);
+        }
         if (follows) {
             check_coupon(r, &before, &h, b, e);
             check_turn(r, b, e);
             check_lane(r, b, e);
         }
-        if (replay_is_first(r))
-            lay_job(r, b, e);
-        lay_entry(r, b, e);
+        if (replay_is_first(r) && e->job) {
+            struct job_row *row = replay_job_of(r, e->job);
+
+            if (row) {
+                check_job(r, &row->progress, b, e);
+                fold_job_entry(&row->progress, e, &b->head);
+            }
+        }
+        apply_entry(r, b, e);
     }
     if (follows) {
         check_definition(r, b);
@@ -334,15 +315,6 @@ static bool erases(const struct batch *b, const char *alias)
     return false;
 }
 
-static void repair_index(struct replay *r, int64_t seq)
-{
-    struct index_repair *repair = arena_alloc(&r->arena, sizeof *repair);
-
-    repair->seq = seq;
-    *r->index_repairs_end = repair;
-    r->index_repairs_end = &repair->next;
-}
-
 static void check_stored(struct replay *r, const struct stored_batch *stored)
 {
     const struct batch *b = stored->batch;
@@ -354,10 +326,15 @@ static void check_stored(struct replay *r, const struct stored_batch *stored)
 
         replay_drift(r, "ledger", where, stored->wrong,
                      is_index ? "what its entries and names say" : "as the service writes it", "another");
-        if (is_index)
-            repair_index(r, b->head.seq);
-        else
+        if (is_index) {
+            struct index_repair *repair = arena_alloc(&r->arena, sizeof *repair);
+
+            repair->seq = b->head.seq;
+            *r->index_repairs_end = repair;
+            r->index_repairs_end = &repair->next;
+        } else {
             r->sums.kept++;
+        }
     }
     if (!stored->erasing_readable) {
         replay_drift(r, "ledger", where, "erasing", "a list of aliases", "another");
@@ -415,14 +392,6 @@ void replay_batch(struct replay *r, const struct batch *b)
 
 /* ---- the end ---- */
 
-static void check_mark(struct replay *r)
-{
-    if (r->totals_mark < 0)
-        replay_drift(r, "marks", "totals", "mark", "one that can be read", "unreadable");
-    else if (r->totals_mark > r->head.seq)
-        replay_drift_int(r, "marks", "totals", "seq, beyond the ledger", r->head.seq, r->totals_mark);
-}
-
 void replay_end(struct replay *r)
 {
     replay_views_end(r);
@@ -431,5 +400,8 @@ void replay_end(struct replay *r)
     if (!replay_is_first(r))
         return;
     totals_end(r);
-    check_mark(r);
+    if (r->totals_mark < 0)
+        replay_drift(r, "marks", "totals", "mark", "one that can be read", "unreadable");
+    else if (r->totals_mark > r->head.seq)
+        replay_drift_int(r, "marks", "totals", "seq, beyond the ledger", r->head.seq, r->totals_mark);
 }

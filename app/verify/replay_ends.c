@@ -95,7 +95,7 @@ static const char *wrong_use(const struct lane_ends *e)
     return NULL;
 }
 
-static void tell(drift_fn *report, void *context, const char *field, const char *relation, int64_t expected, int64_t found)
+static void report_mismatch(drift_fn *report, void *context, const char *field, const char *relation, int64_t expected, int64_t found)
 {
     char want[NUMBER_SIZE], have[NUMBER_SIZE];
 
@@ -117,15 +117,15 @@ void lane_ends_report(const struct lane_ends *e, drift_fn *report, void *context
     if (e->found.wrong)
         report(context, &(struct drift){"lanes", "checkpoint", e->found.wrong, "as the service writes it", "another"});
     if (c->seq > e->tail_seq)
-        tell(report, context, "seq, beyond the ledger", "", e->tail_seq, c->seq);
+        report_mismatch(report, context, "seq, beyond the ledger", "", e->tail_seq, c->seq);
     else if (due_is_wrong(e))
-        tell(report, context, "due", "at most ", e->due_ms, c->due_ms);
+        report_mismatch(report, context, "due", "at most ", e->due_ms, c->due_ms);
     if (c->seq <= e->tail_seq && wrong_use(e))
         report(context, &(struct drift){"lanes", "checkpoint", "codes", "as often as the ledger uses each", wrong_use(e)});
     if (e->unswept)
-        tell(report, context, "swept", "at most ", e->unswept_ms, c->swept_ms);
+        report_mismatch(report, context, "swept", "at most ", e->unswept_ms, c->swept_ms);
     else if (swept_is_ahead(e))
-        tell(report, context, "swept", "at most ", e->now_ms, c->swept_ms);
+        report_mismatch(report, context, "swept", "at most ", e->now_ms, c->swept_ms);
 }
 
 enum fault lane_ends_fault(const struct lane_ends *e, bool catch_up)

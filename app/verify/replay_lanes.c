@@ -43,7 +43,7 @@ struct across {
     void *context;
 };
 
-static void tell_across(const struct across *a, const char *where, const char *field, const char *relation, int64_t expected,
+static void report_across(const struct across *a, const char *where, const char *field, const char *relation, int64_t expected,
                  int64_t found)
 {
     char want[NUMBER_SIZE], have[NUMBER_SIZE];
@@ -57,13 +57,13 @@ static void tell_across(const struct across *a, const char *where, const char *f
 static void most_across(const struct across *a, const char *where, const char *field, int64_t bound, int64_t found)
 {
     if (found > bound)
-        tell_across(a, where, field, "at most ", bound, found);
+        report_across(a, where, field, "at most ", bound, found);
 }
 
 static void expect_across(const struct across *a, const char *where, const char *field, int64_t expected, int64_t found)
 {
     if (found != expected)
-        tell_across(a, where, field, "", expected, found);
+        report_across(a, where, field, "", expected, found);
 }
 
 /* What the lane has elsewhere must be what went to other lanes, less what came from them. */

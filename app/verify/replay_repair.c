@@ -8,17 +8,17 @@
 #include "base/clock.h"
 #include "verify/replay_state.h"
 
-struct telling {
+struct reporting {
     struct replay *replay;
-    bool all, superfluous; /* which repairs to tell */
-    repair_fn *tell;
+    bool all, superfluous; /* which repairs to report */
+    repair_fn *report;
     void *context;
 };
 
-static void tell_one(const struct telling *t, const struct repair *repair)
+static void report_one(const struct reporting *t, const struct repair *repair)
 {
     if (repair->fault && (repair->fault == FAULT_SUPERFLUOUS) == t->superfluous)
-        t->tell(t->context, repair);
+        t->report(t->context, repair);
 }
 
 static enum fault fault_of(const struct standing *s, bool all)
@@ -39,18 +39,7 @@ static int64_t found_seq(const struct standing *s)
     return s->stored && !s->unreadable ? s->view_seq : -1;
 }
 
-static void repair_bucket(const struct telling *t, const struct bucket_state *s)
-{
-    struct repair repair = {.fault = fault_of(&s->standing, t->all), .what = "buckets", .b = s->b,
-                            .found_seq = found_seq(&s->standing), .bucket = &s->bucket};
-    char where[WHERE_SIZE];
-
-    snprintf(where, sizeof where, "bucket %" PRId64, s->b);
-    repair.where = where;
-    tell_one(t, &repair);
-}
-
-static void repair_definition(const struct telling *t)
+static void repair_definition(const struct reporting *t)
 {
     const struct replay *r = t->replay;
     const struct standing *s = &r->definition_view.standing;
@@ -59,10 +48,10 @@ static void repair_definition(const struct telling *t)
                             .created_ms = r->first_ms, .changed_ms = r->changed_ms};
 
     if (r->part.lane == 0)
-        tell_one(t, &repair);
+        report_one(t, &repair);
 }
 
-static void repair_totals(const struct telling *t)
+static void repair_totals(const struct reporting *t)
 {
     char where[WHERE_SIZE], text[CLOCK_TEXT_SIZE];
 
@@ -71,23 +60,23 @@ static void repair_totals(const struct telling *t)
                                 .quarter_ms = one->row.quarter_ms, .found_seq = one->found_seq, .totals = &one->row};
 
         snprintf(where, sizeof where, "quarter hour %s", clock_text(one->row.quarter_ms, text));
-        tell_one(t, &repair);
+        report_one(t, &repair);
     }
 }
 
 /* ---- the ledger ---- */
 
-static void repair_indexes(const struct telling *t)
+static void repair_indexes(const struct reporting *t)
 {
     char where[WHERE_SIZE];
 
     for (const struct index_repair *one = t->replay->index_repairs; one; one = one->next) {
         snprintf(where, sizeof where, "seq %" PRId64, one->seq);
-        tell_one(t, &(struct repair){.fault = FAULT_DIFFERENT, .what = "ledger", .where = where, .index = true, .seq = one->seq});
+        report_one(t, &(struct repair){.fault = FAULT_DIFFERENT, .what = "ledger", .where = where, .index = true, .seq = one->seq});
     }
 }
 
-static void repair_erasures(const struct telling *t)
+static void repair_erasures(const struct reporting *t)
 {
     char where[WHERE_SIZE];
 
@@ -97,17 +86,25 @@ static void repair_erasures(const struct telling *t)
         if (!u || !u->erased_seq || !u->named_seq || u->listed || u->unlistable)
             continue;
         snprintf(where, sizeof where, "alias %s", u->alias);
-        tell_one(t, &(struct repair){.fault = FAULT_MISSING, .what = "ledger", .where = where, .erasing = u->alias, .seq = u->erased_seq});
+        report_one(t, &(struct repair){.fault = FAULT_MISSING, .what = "ledger", .where = where, .erasing = u->alias,
+                                       .seq = u->erased_seq});
     }
 }
 
-void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
+void replay_repairs(struct replay *r, bool all, repair_fn *report, void *context)
 {
     for (int pass = 0; pass < 2; pass++) {
-        struct telling t = {r, all, pass == 0, tell, context};
+        struct reporting t = {r, all, pass == 0, report, context};
 
-        for (const struct bucket_state *s = r->bucket_states; s; s = s->hh.next)
-            repair_bucket(&t, s);
+        for (const struct bucket_state *s = r->bucket_states; s; s = s->hh.next) {
+            struct repair repair = {.fault = fault_of(&s->standing, t.all), .what = "buckets", .b = s->b,
+                                    .found_seq = found_seq(&s->standing), .bucket = &s->bucket};
+            char where[WHERE_SIZE];
+
+            snprintf(where, sizeof where, "bucket %" PRId64, s->b);
+            repair.where = where;
+            report_one(&t, &repair);
+        }
         repair_erasures(&t);
         if (replay_is_first(r)) {
             repair_indexes(&t);

@@ -29,9 +29,9 @@ struct repair {
 };
 typedef void repair_fn(void *context, const struct repair *repair);
 
-/* After replay_end(): tell what must be done, superfluous views first. all: whatever is not as of the tail; else only what is wrong, or
+/* After replay_end(): report what must be done, superfluous views first. all: whatever is not as of the tail; else only what is wrong, or
  * missing up to the checkpoint: the service writes the rest. Call it for each part. */
-void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context);
+void replay_repairs(struct replay *r, bool all, repair_fn *report, void *context);
 
 /* What is wrong with the totals' mark of a lane, after the replay of its first part. */
 enum fault repair_of_mark(const struct stored_mark *m, const struct replay *r);

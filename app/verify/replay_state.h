@@ -106,7 +106,7 @@ struct replay {
     struct job_row *jobs;
     uint64_t *erased_later; /* hashes of aliases erased during the run, so few */
     size_t erased_later_count, erased_later_capacity;
-    struct standing *touched_shelves; /* by the current batch */
+    struct standing *touched_buckets; /* by the current batch */
     const struct stored_batch *stored; /* the current batch, as stored; NULL: unknown */
     int64_t checkpoint_seq, totals_mark, totals_mark_ms;
     int64_t mark_ms;  /* of the batch at the totals' mark; 0: not passed */

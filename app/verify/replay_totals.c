@@ -138,15 +138,6 @@ static void close_quarter(struct replay *r)
     t->by.count = 0;
 }
 
-static void open_quarter(struct replay *r, int64_t quarter_ms)
-{
-    if (quarter_ms == r->totals.quarter_ms)
-        return;
-    close_quarter(r);
-    pass_rows(r, quarter_ms);
-    r->totals.quarter_ms = quarter_ms;
-}
-
 /* The row is as of this batch: compare it. */
 static void compare_row(struct replay *r, const struct totals_row *row)
 {
@@ -171,8 +162,13 @@ void totals_batch(struct replay *r, const struct batch *b)
     struct totals_state *t = &r->totals;
     struct report_counts counts = no_counts;
     const struct totals_row *row;
+    int64_t quarter_ms = quarter_of(b->head.at_ms);
 
-    open_quarter(r, quarter_of(b->head.at_ms));
+    if (quarter_ms != r->totals.quarter_ms) {
+        close_quarter(r);
+        pass_rows(r, quarter_ms);
+        r->totals.quarter_ms = quarter_ms;
+    }
     fold_report(&counts, b);
     fold_report(&t->sum, b);
     code_counts_fold(&t->by, b);

@@ -114,15 +114,6 @@ static void reach_bucket(struct replay *r, struct bucket_state *state, int64_t s
     state->view = NULL;
 }
 
-static void close_shelves(struct replay *r, const struct batch *b)
-{
-    for (struct standing *s = r->touched_shelves, *next; s; s = next) {
-        next = s->next_touched;
-        reach_bucket(r, (struct bucket_state *)s, b->head.seq); /* its first member */
-    }
-    r->touched_shelves = NULL;
-}
-
 static bool has_entry(const struct batch *b, enum entry_kind one, enum entry_kind other)
 {
     for (size_t i = 0; i < b->count; i++)
@@ -131,13 +122,17 @@ static bool has_entry(const struct batch *b, enum entry_kind one, enum entry_kin
     return false;
 }
 
-static void reach_definition(struct replay *r, int64_t seq)
+static void close_definition(struct replay *r, const struct batch *b)
 {
     struct place place = {r, "coupons", "definition", false};
-    struct standing *s = &r->definition_view.standing;
+    struct standing *s;
 
-    s->touched = seq;
-    if (!standing_passes(r, s, seq) || !r->definition)
+    if (r->part.lane > 0 || !has_entry(b, ENTRY_DEFINE, ENTRY_DELETE)) /* the view is lane 0's */
+        return;
+    r->changed_ms = b->head.at_ms;
+    s = &r->definition_view.standing;
+    s->touched = b->head.seq;
+    if (!standing_passes(r, s, b->head.seq) || !r->definition)
         return;
     compare_coupon(r->definition, r->definition_view.view, replay_differ, &place);
     if (r->definition_view.created_ms != r->first_ms) {
@@ -151,17 +146,17 @@ static void reach_definition(struct replay *r, int64_t seq)
     s->differs = s->differs || place.differed;
 }
 
-static void close_definition(struct replay *r, const struct batch *b)
+void replay_views_batch(struct replay *r, const struct batch *b)
 {
-    if (r->part.lane > 0 || !has_entry(b, ENTRY_DEFINE, ENTRY_DELETE)) /* the view is lane 0's */
+    for (struct standing *s = r->touched_buckets, *next; s; s = next) {
+        next = s->next_touched;
+        reach_bucket(r, (struct bucket_state *)s, b->head.seq); /* its first member */
+    }
+    r->touched_buckets = NULL;
+    if (!replay_is_first(r))
         return;
-    r->changed_ms = b->head.at_ms;
-    reach_definition(r, b->head.seq);
-}
-
-/* The mark's time is that of its batch. */
-static void check_mark_time(struct replay *r, const struct batch *b)
-{
+    close_definition(r, b);
+    /* The mark's time is that of its batch. */
     if (b->head.seq != r->totals_mark)
         return;
     r->mark_ms = b->head.at_ms;
@@ -169,18 +164,9 @@ static void check_mark_time(struct replay *r, const struct batch *b)
         replay_drift_int(r, "marks", "totals", "at", b->head.at_ms, r->totals_mark_ms);
 }
 
-void replay_views_batch(struct replay *r, const struct batch *b)
-{
-    close_shelves(r, b);
-    if (!replay_is_first(r))
-        return;
-    close_definition(r, b);
-    check_mark_time(r, b);
-}
-
 /* ---- users who are erased meanwhile ---- */
 
-void replay_peek(struct replay *r, const struct batch *b)
+void replay_later_erasures(struct replay *r, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         if (b->entries[i].kind != ENTRY_ERASE)

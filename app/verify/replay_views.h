@@ -29,7 +29,7 @@ void replay_views_batch(struct replay *r, const struct batch *b);
 /* ---- after the last ---- */
 /* Users may be erased while the ledger is read, by batches after the last one replayed: look at those, so as not to report the names
  * that they removed as missing. */
-void replay_peek(struct replay *r, const struct batch *b);
+void replay_later_erasures(struct replay *r, const struct batch *b);
 /* And for erased users whose names were still there when read, though their batch no longer lists them: does the batch at seq still have a
  * name with this alias? */
 typedef bool name_stays_fn(void *context, const char *alias, int64_t seq);

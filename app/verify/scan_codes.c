@@ -31,7 +31,7 @@ struct code_scan {
     size_t different_count, different_capacity;
 };
 
-static void tell(const struct code_scan *c, const struct code_finding *f, enum code_fault fault)
+static void report_code(const struct code_scan *c, const struct code_finding *f, enum code_fault fault)
 {
     struct code_finding one = *f;
 
@@ -92,7 +92,7 @@ static void add_bucket(struct code_scan *c, const struct stored_codes *bucket)
         if (!bucket->codes[i] || n >= c->next_n)
             continue;
         if (!code_normalise(bucket->codes[i], (enum codes_match)c->coupon->codes.match, form)) {
-            tell(c, &f, CODE_INVALID);
+            report_code(c, &f, CODE_INVALID);
             continue;
         }
         f.code = arena_strdup(&c->arena, form);
@@ -101,9 +101,9 @@ static void add_bucket(struct code_scan *c, const struct stored_codes *bucket)
     }
 }
 
-static void tell_different(struct code_scan *c, const struct code_finding *f)
+static void report_different(struct code_scan *c, const struct code_finding *f)
 {
-    tell(c, f, LOOK_UP_DIFFERENT);
+    report_code(c, f, LOOK_UP_DIFFERENT);
     if (f->other >= c->next_n)
         return;
     c->different = checked_grown(c->different, c->different_count, &c->different_capacity, sizeof *c->different);
@@ -139,11 +139,11 @@ static enum store_status check_look_ups(struct code_scan *c)
         if (f->other == f->n)
             c->matched++;
         else if (f->other < 0)
-            tell(c, f, LOOK_UP_MISSING);
+            report_code(c, f, LOOK_UP_MISSING);
         else if (f->other < c->next_n && slot_has(c, f->other, is_code, f->code, &s))
-            tell(c, f, CODE_DOUBLE);
+            report_code(c, f, CODE_DOUBLE);
         else if (s == STORE_OK)
-            tell_different(c, f);
+            report_different(c, f);
     }
     return s;
 }
@@ -168,11 +168,11 @@ static enum store_status check_directory(struct code_scan *c)
         f->owner = c->look_ups[i].owner;
         f->other = c->look_ups[i].n;
         if (!f->owner)
-            tell(c, f, DIRECTORY_MISSING);
+            report_code(c, f, DIRECTORY_MISSING);
         else if (strcmp(f->owner, c->coupon->id) != 0)
-            tell(c, f, DIRECTORY_FOREIGN);
+            report_code(c, f, DIRECTORY_FOREIGN);
         else if (f->other != f->n && (f->other < 0 || !slot_has(c, f->other, is_listed, f->code, &s)) && s == STORE_OK)
-            tell(c, f, DIRECTORY_DIFFERENT);
+            report_code(c, f, DIRECTORY_DIFFERENT);
     }
     return s;
 }
@@ -220,7 +220,7 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
         struct code_finding f = {.n = items[i].n, .other = items[i].n, .code = items[i].code};
 
         if (f.n < c->next_n && (f.n < 0 || !is_code(c, reads[i].codes[f.n % BUCKET_SLOTS], f.code)) && !was_different(c, f.code))
-            tell(c, &f, LOOK_UP_STALE);
+            report_code(c, &f, LOOK_UP_STALE);
     }
     return s;
 }
@@ -255,7 +255,7 @@ static enum store_status check_all_look_ups(struct code_scan *c)
         snprintf(after, sizeof after, "%s", items[count - 1].code);
         for (size_t i = 0; i < count; i++)
             if (items[i].wrong && items[i].n < c->next_n)
-                tell(c, &(struct code_finding){.n = items[i].n, .other = items[i].n, .code = items[i].code}, LOOK_UP_WRONG);
+                report_code(c, &(struct code_finding){.n = items[i].n, .other = items[i].n, .code = items[i].code}, LOOK_UP_WRONG);
         for (size_t i = 0; stale && i < count && s == STORE_OK; i += PAGE_BUCKETS)
             s = check_stale_page(c, items + i, count - i < PAGE_BUCKETS ? count - i : PAGE_BUCKETS);
     }

@@ -3,7 +3,7 @@
  *
  * Steps    of each part: its buckets and codes; then the ledger, page by page. With the first: totals and the definition
  * Views    in ranges of their keys
- * Threads  each reads, decodes and hashes its own pages; batches are replayed in order, by the thread whose turn it is
+ * Threads  each reads, decodes and hashes its own pages; batches are replayed in the order of the pages
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -45,8 +45,8 @@ struct reading {
     atomic_uint next;         /* the next range or page to take */
     pthread_mutex_t views;    /* guards the replay while views are read; taken before the other */
     pthread_mutex_t lock;     /* guards the rest, reports and progress */
-    pthread_cond_t turned;
-    unsigned turn;            /* the page to be replayed next */
+    pthread_cond_t replayed;
+    unsigned replay_next;     /* the page to be replayed next */
     enum store_status status; /* the first failure */
     int phase;
     int64_t done;             /* in this phase, of phase_total() */
@@ -59,7 +59,7 @@ static void fail(struct reading *g, enum store_status status)
     pthread_mutex_lock(&g->lock);
     if (g->status == STORE_OK)
         g->status = status;
-    pthread_cond_broadcast(&g->turned);
+    pthread_cond_broadcast(&g->replayed);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -125,7 +125,7 @@ static enum store_status run(struct reading *g, int phase, work_fn *fn)
 {
     struct worker workers[THREADS_MOST] = {{.reading = g, .work = fn}};
 
-    g->next = g->turn = 0;
+    g->next = g->replay_next = 0;
     g->phase = phase;
     g->done = 0;
     for (unsigned i = 1; i < g->threads; i++) {
@@ -335,27 +335,6 @@ static enum store_status read_page(struct reading *g, struct store *session, int
     return s;
 }
 
-/* False: something has failed. */
-static bool wait_for_turn(struct reading *g, unsigned page)
-{
-    bool good;
-
-    pthread_mutex_lock(&g->lock);
-    while (g->turn != page && g->status == STORE_OK)
-        pthread_cond_wait(&g->turned, &g->lock);
-    good = g->status == STORE_OK;
-    pthread_mutex_unlock(&g->lock);
-    return good;
-}
-
-static void end_turn(struct reading *g)
-{
-    pthread_mutex_lock(&g->lock);
-    g->turn++;
-    pthread_cond_broadcast(&g->turned);
-    pthread_mutex_unlock(&g->lock);
-}
-
 static void read_ledger(struct reading *g, struct store *session)
 {
     struct page *p = checked(calloc(1, sizeof *p));
@@ -374,10 +353,18 @@ static void read_ledger(struct reading *g, struct store *session)
         s = read_page(g, session, after, until, &scratch, p);
         if (s != STORE_OK)
             fail(g, s);
-        good = wait_for_turn(g, page);
+        /* False: something has failed. */
+        pthread_mutex_lock(&g->lock);
+        while (g->replay_next != page && g->status == STORE_OK)
+            pthread_cond_wait(&g->replayed, &g->lock);
+        good = g->status == STORE_OK;
+        pthread_mutex_unlock(&g->lock);
         for (size_t i = 0; good && i < p->count; i++)
             replay_stored(g->replay, &p->batches[i], p->hashes[i]);
-        end_turn(g);
+        pthread_mutex_lock(&g->lock);
+        g->replay_next++;
+        pthread_cond_broadcast(&g->replayed);
+        pthread_mutex_unlock(&g->lock);
         free_page(p);
         advance(g, (until - after) * phase_total(g) / g->tail.seq);
     }
@@ -398,7 +385,7 @@ static enum store_status read_small(struct reading *g, struct page *p, bool *who
 }
 
 /* Find users erased while the ledger was read. */
-static enum store_status peek(struct reading *g)
+static enum store_status find_later_erasures(struct reading *g)
 {
     struct batch *batches[PAGE_BATCHES];
     struct store *session = g->scan->session;
@@ -415,7 +402,7 @@ static enum store_status peek(struct reading *g)
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             after = batches[i]->head.seq;
-            replay_peek(g->replay, batches[i]);
+            replay_later_erasures(g->replay, batches[i]);
             batch_free(batches[i]);
         }
     } while (s == STORE_OK && count == PAGE_BATCHES);
@@ -459,18 +446,7 @@ static int64_t checkpoint_seq(const struct reading *g)
     return g->how->ended && useless ? g->tail.seq : c->checkpoint.seq;
 }
 
-static enum store_status tell_views(struct reading *g)
-{
-    enum store_status s = STORE_OK;
-
-    if (replay_is_first(g->replay))
-        s = read_totals(g);
-    if (s == STORE_OK && replay_is_first(g->replay) && g->how->lane == 0)
-        s = read_definition(g);
-    return s == STORE_OK ? run(g, VIEWS, read_views) : s;
-}
-
-static enum store_status tell_ledger(struct reading *g)
+static enum store_status replay_ledger(struct reading *g)
 {
     struct page *p = checked(calloc(1, sizeof *p));
     bool whole = false;
@@ -488,19 +464,25 @@ static enum store_status tell_ledger(struct reading *g)
     free(p);
     if (s == STORE_OK && !whole)
         s = run(g, LEDGER, read_ledger);
-    return s == STORE_OK && !whole ? peek(g) : s;
+    return s == STORE_OK && !whole ? find_later_erasures(g) : s;
 }
 
-static enum store_status tell_part(struct reading *g)
+static enum store_status replay_part(struct reading *g)
 {
     enum store_status s;
 
     replay_sum(g->replay, g->how->sums);
     replay_note_ends(g->replay, &g->ends);
     replay_codes_until(g->replay, g->before.next_n);
-    s = tell_views(g);
+    s = STORE_OK;
+    if (replay_is_first(g->replay))
+        s = read_totals(g);
+    if (s == STORE_OK && replay_is_first(g->replay) && g->how->lane == 0)
+        s = read_definition(g);
     if (s == STORE_OK)
-        s = tell_ledger(g);
+        s = run(g, VIEWS, read_views);
+    if (s == STORE_OK)
+        s = replay_ledger(g);
     if (s != STORE_OK)
         return s;
     replay_look_again(g->replay, name_stays, g);
@@ -526,7 +508,7 @@ static void open_sessions(struct reading *g)
         g->threads++;
 }
 
-static enum store_status tell_parts(struct reading *g)
+static enum store_status replay_parts(struct reading *g)
 {
     int64_t slots = g->before.next_n % LANE_SLOTS;
     unsigned parts = g->scan->parts_asked ? (unsigned)g->scan->parts_asked : parts_for(head_takings(&g->before), slots);
@@ -538,7 +520,7 @@ static enum store_status tell_parts(struct reading *g)
             open_sessions(g);
         g->replay = replay_new(&g->part, report, g);
         replay_names(g->replay, g->scan->fold);
-        s = tell_part(g);
+        s = replay_part(g);
         replay_free(g->replay);
     }
     if (g->ends.now_ms < g->tail.at_ms)
@@ -555,7 +537,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     struct reading g = {.scan = v, .how = how};
     enum store_status s;
 
-    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_mutex_init(&g.views, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
+    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_mutex_init(&g.views, NULL) != 0 || pthread_cond_init(&g.replayed, NULL) != 0)
         abort();
     arena_init(&g.arena, 0);
     s = scan_checkpoint(v, how->lane, &g.arena, &g.ends.found);
@@ -567,10 +549,10 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
         s = scan_tail(v, how->lane, &g.before);
     g.ends.now_ms = (int64_t)v->session->ops->seen(v->session).seconds * 1000 + CLOCKS_APART_MS;
     if (s == STORE_OK)
-        s = tell_parts(&g);
+        s = replay_parts(&g);
     lane_ends_release(&g.ends);
     arena_free(&g.arena);
-    pthread_cond_destroy(&g.turned);
+    pthread_cond_destroy(&g.replayed);
     pthread_mutex_destroy(&g.views);
     pthread_mutex_destroy(&g.lock);
     return s;

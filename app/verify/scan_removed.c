@@ -41,23 +41,6 @@ static bool is_second_archive(const struct batch *b)
            (b->count == 1 || (b->count == 2 && b->entries[0].kind == ENTRY_RESTORED));
 }
 
-static void check_last(struct look *k, const struct batch *b)
-{
-    struct buf scratch = BUF_INIT;
-    uint8_t hash[HASH_LEN];
-
-    batch_hash(b, &scratch, hash);
-    if (memcmp(hash, b->head.hash, HASH_LEN) != 0)
-        differs(k, "ledger", b->lane, "hash of the last batch", "that of its line", "another");
-    if (b->head.archived == LANE_CLOSED) /* the removal has not reached this lane yet */
-        k->unfinished = true;
-    else if (!is_second_archive(b))
-        differs(k, "ledger", b->lane, "last batch", "its second archive alone", "another");
-    expect(k, "ledger", b->lane, "issued", 0, b->head.issued);
-    expect(k, "ledger", b->lane, "reserved", 0, b->head.reserved);
-    buf_free(&scratch);
-}
-
 /* Nothing is removed before it gets to the last batch. */
 static void check_reached(struct look *k, const struct batch *last, const char *what, const char *field, bool readable, int64_t seq)
 {
@@ -103,16 +86,6 @@ static enum store_status walk(struct look *k, struct leaving *l, int64_t *left)
         while (scan_again(s, &tries));
     }
     k->unfinished = k->unfinished || *left < l->count;
-    return s;
-}
-
-static enum store_status check_views(struct look *k)
-{
-    enum store_status s = STORE_OK;
-    int64_t left;
-
-    for (int kind = REMAINS_LEDGER + 1; kind < REMAINS_KIND_COUNT && s == STORE_OK; kind++)
-        s = walk(k, &(struct leaving){.kind = (enum remains_kind)kind}, &left);
     return s;
 }
 
@@ -186,15 +159,6 @@ static enum store_status check_definition(struct look *k, const struct batch *la
     return s;
 }
 
-static enum store_status check_lane(struct look *k, const struct batch *last)
-{
-    enum store_status s;
-
-    check_last(k, last);
-    s = check_marks(k, last);
-    return s == STORE_OK ? check_ledger(k, last) : s;
-}
-
 enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, drift_fn *report, void *context)
 {
     struct look k = {.scan = v, .report = report, .context = context};
@@ -210,12 +174,32 @@ enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, 
     }
     if (s == STORE_OK && all)
         s = check_definition(&k, last[0]);
-    for (int64_t i = 0; i < lanes && s == STORE_OK && all; i++)
-        s = check_lane(&k, last[i]);
+    for (int64_t i = 0; i < lanes && s == STORE_OK && all; i++) {
+        struct buf scratch = BUF_INIT;
+        uint8_t hash[HASH_LEN];
+
+        batch_hash(last[i], &scratch, hash);
+        if (memcmp(hash, last[i]->head.hash, HASH_LEN) != 0)
+            differs(&k, "ledger", last[i]->lane, "hash of the last batch", "that of its line", "another");
+        if (last[i]->head.archived == LANE_CLOSED) /* the removal has not reached this lane yet */
+            k.unfinished = true;
+        else if (!is_second_archive(last[i]))
+            differs(&k, "ledger", last[i]->lane, "last batch", "its second archive alone", "another");
+        expect(&k, "ledger", last[i]->lane, "issued", 0, last[i]->head.issued);
+        expect(&k, "ledger", last[i]->lane, "reserved", 0, last[i]->head.reserved);
+        buf_free(&scratch);
+        s = check_marks(&k, last[i]);
+        if (s == STORE_OK)
+            s = check_ledger(&k, last[i]);
+    }
     if (s == STORE_OK && all)
         s = check_totals(&k, (const struct batch *const *)last, lanes);
-    if (s == STORE_OK)
-        s = check_views(&k);
+    if (s == STORE_OK) {
+        int64_t left;
+
+        for (int kind = REMAINS_LEDGER + 1; kind < REMAINS_KIND_COUNT && s == STORE_OK; kind++)
+            s = walk(&k, &(struct leaving){.kind = (enum remains_kind)kind}, &left);
+    }
     for (int64_t i = 0; i < lanes; i++)
         batch_free(last[i]);
     *unfinished = k.unfinished;
