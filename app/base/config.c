@@ -294,15 +294,6 @@ static void read_uri(struct reading *r)
     fclose(file);
 }
 
-/* Checks that involve several rows. */
-static void check_together(struct reading *r, const char *path)
-{
-    r->path = path ? path : "configuration";
-    r->line = 0;
-    if (r->config->runner_step_slots % 64)
-        fail(r, "runner.step_slots is %d; it must be a multiple of 64", r->config->runner_step_slots);
-}
-
 int config_load(struct config *c, const char *path, const char *const *overrides, char *message, size_t size)
 {
     struct reading r = {.config = c, .path = "default", .message = message, .size = size};
@@ -320,8 +311,13 @@ int config_load(struct config *c, const char *path, const char *const *overrides
         read_override(&r, *overrides);
     if (!r.failed)
         read_uri(&r);
-    if (!r.failed)
-        check_together(&r, path);
+    if (!r.failed) {
+        /* Checks that involve several rows. */
+        r.path = path ? path : "configuration";
+        r.line = 0;
+        if (r.config->runner_step_slots % 64)
+            fail(&r, "runner.step_slots is %d; it must be a multiple of 64", r.config->runner_step_slots);
+    }
     return r.failed ? -1 : 0;
 }
 
@@ -365,27 +361,26 @@ static void put_masked(const char *uri, struct buf *out)
     buf_printf(out, "%.*s%s", (int)strcspn(rest, "?"), rest, query ? "?***" : "");
 }
 
-static void put_choice(const char *choices, int index, struct buf *out)
-{
-    while (index-- > 0)
-        choices = strchr(choices, '|') + 1;
-    buf_printf(out, "%.*s", (int)strcspn(choices, "|"), choices);
-}
-
 /* Append the value of row i, as a file would have it. */
 static void put_value(const struct config *c, size_t i, struct buf *out)
 {
     const char *value = (const char *)c + offsets[i];
 
     buf_puts(out, ""); /* so that even nothing is a text */
-    if (rows[i].type == CONFIG_INT)
+    if (rows[i].type == CONFIG_INT) {
         buf_printf(out, "%d", *(const int *)(const void *)value);
-    else if (rows[i].type == CONFIG_CHOICE)
-        put_choice(rows[i].choices, *(const int *)(const void *)value, out);
-    else if (value == c->mongodb_uri)
+    } else if (rows[i].type == CONFIG_CHOICE) {
+        const char *choices = rows[i].choices;
+        int index = *(const int *)(const void *)value;
+
+        while (index-- > 0)
+            choices = strchr(choices, '|') + 1;
+        buf_printf(out, "%.*s", (int)strcspn(choices, "|"), choices);
+    } else if (value == c->mongodb_uri) {
         put_masked(value, out);
-    else
+    } else {
         buf_puts(out, value);
+    }
 }
 
 void config_print(const struct config *c, FILE *out)

@@ -11,14 +11,14 @@ static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
 /* Random bytes of this thread that are not used yet. Those that are used are erased. */
 static _Thread_local struct {
-    size_t left;
+    size_t unused;
     unsigned char bytes[DRAWN_AT_ONCE];
 } drawn;
 
 /* In the child of a fork, whose only thread is a copy of its parent's: they must not use the same bytes. */
 static void forget_drawn(void)
 {
-    drawn.left = 0;
+    drawn.unused = 0;
 }
 
 static void watch_forks(void)
@@ -31,13 +31,13 @@ static unsigned char draw(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     unsigned char byte;
 
-    if (drawn.left == 0) {
+    if (drawn.unused == 0) {
         pthread_once(&once, watch_forks);
         randombytes_buf(drawn.bytes, sizeof drawn.bytes);
-        drawn.left = sizeof drawn.bytes;
+        drawn.unused = sizeof drawn.bytes;
     }
-    byte = drawn.bytes[--drawn.left];
-    drawn.bytes[drawn.left] = 0;
+    byte = drawn.bytes[--drawn.unused];
+    drawn.bytes[drawn.unused] = 0;
     return byte;
 }
 

@@ -5,13 +5,13 @@ void latch_init(struct latch *l, size_t count)
 {
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->none, NULL);
-    l->left = count;
+    l->count = count;
 }
 
 void latch_down(struct latch *l)
 {
     pthread_mutex_lock(&l->lock);
-    if (--l->left == 0)
+    if (--l->count == 0)
         pthread_cond_signal(&l->none);
     pthread_mutex_unlock(&l->lock);
 }
@@ -19,7 +19,7 @@ void latch_down(struct latch *l)
 void latch_wait(struct latch *l)
 {
     pthread_mutex_lock(&l->lock);
-    while (l->left)
+    while (l->count)
         pthread_cond_wait(&l->none, &l->lock);
     pthread_mutex_unlock(&l->lock);
     pthread_mutex_destroy(&l->lock);

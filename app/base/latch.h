@@ -12,7 +12,7 @@
 struct latch {
     pthread_mutex_t lock;
     pthread_cond_t none;
-    size_t left;
+    size_t count;
 };
 
 void latch_init(struct latch *l, size_t count);

@@ -349,12 +349,6 @@ static void render_requests(struct buf *out, const struct row *row, const char *
         }
 }
 
-static void render_outcomes(struct buf *out, const struct row *row)
-{
-    buf_printf(out, "%s{outcome=\"succeeded\"} %" PRId64 "\n", row->wire, sum(row->first));
-    buf_printf(out, "%s{outcome=\"failed\"} %" PRId64 "\n", row->wire, sum(row->first + 1));
-}
-
 /* Append a number in its unit for display: as it is, or seconds from micro- or milliseconds, without trailing zeros. */
 static void render_number(struct buf *out, const struct row *row, int64_t value)
 {
@@ -388,13 +382,6 @@ static void render_histogram(struct buf *out, const struct row *row)
     buf_printf(out, "%s_sum ", row->wire);
     render_number(out, row, sum(row->last));
     buf_printf(out, "\n%s_count %" PRId64 "\n", row->wire, below);
-}
-
-static void render_plain(struct buf *out, const struct row *row)
-{
-    buf_printf(out, "%s ", row->wire);
-    render_number(out, row, row->kind == GAUGE ? sum_gauge((enum metric)(row - rows)) : sum(row->first));
-    buf_putc(out, '\n');
 }
 
 static void head(struct buf *out, const char *name, const char *help, const char *kind)
@@ -442,16 +429,20 @@ void metrics_render(struct buf *out, const char *const *route_names, size_t rout
         const struct row *row = &rows[m];
 
         head(out, row->wire, row->help, kinds[row->kind]);
-        if (row->kind == HISTOGRAM)
+        if (row->kind == HISTOGRAM) {
             render_histogram(out, row);
-        else if (row->scale == RESULT)
+        } else if (row->scale == RESULT) {
             render_results(out, row);
-        else if (row->scale == REQUEST)
+        } else if (row->scale == REQUEST) {
             render_requests(out, row, route_names, route_count);
-        else if (row->scale == OUTCOME)
-            render_outcomes(out, row);
-        else
-            render_plain(out, row);
+        } else if (row->scale == OUTCOME) {
+            buf_printf(out, "%s{outcome=\"succeeded\"} %" PRId64 "\n", row->wire, sum(row->first));
+            buf_printf(out, "%s{outcome=\"failed\"} %" PRId64 "\n", row->wire, sum(row->first + 1));
+        } else {
+            buf_printf(out, "%s ", row->wire);
+            render_number(out, row, row->kind == GAUGE ? sum_gauge((enum metric)(row - rows)) : sum(row->first));
+            buf_putc(out, '\n');
+        }
     }
     render_stocks(out);
 }

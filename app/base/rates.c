@@ -55,11 +55,6 @@ static uint64_t owner_of(enum rate kind, const char *who)
     return owner ? owner : 1;
 }
 
-static int64_t now_us(void)
-{
-    return mono_now().ns / 1000;
-}
-
 static struct entry *probe(uint64_t owner, unsigned i)
 {
     return &entries[(owner + i) % ENTRIES];
@@ -109,7 +104,7 @@ static int64_t price_us(enum rate kind, int most, int count)
 int64_t rate_charge(enum rate kind, const char *who, int most, int count)
 {
     struct entry *e;
-    int64_t before, after, free_us, now = now_us();
+    int64_t before, after, free_us, now = mono_now().ns / 1000;
 
     if (most <= 0 || count <= 0)
         return 0;

@@ -81,13 +81,13 @@ size_t code_trim(const char **text, size_t len)
 
 bool code_normalise(const char *text, enum codes_match match, char out[CODE_MAX + 1])
 {
-    size_t left = code_trim(&text, strlen(text)), used = 0;
+    size_t len = code_trim(&text, strlen(text)), used = 0;
     const unsigned char *at = (const unsigned char *)text;
 
-    for (size_t size; left > 0; at += size, left -= size) {
+    for (size_t size; len > 0; at += size, len -= size) {
         int32_t point;
 
-        size = utf8_character(at, at + left, &point);
+        size = utf8_character(at, at + len, &point);
         if (!size)
             return false;
         if (match == MATCH_LOOSE && (point = loosened(point)) == 0)
@@ -120,17 +120,17 @@ const char *code_shared(const struct coupon *c, const char *typed)
 void code_random(const struct coupon *c, char out[CODE_MAX + 1])
 {
     const size_t letters = sizeof alphabet - 1, fair = 256 / letters * letters;
-    size_t used = strlen(c->codes.prefix), end = used + (size_t)c->codes.length, left = 0;
+    size_t used = strlen(c->codes.prefix), end = used + (size_t)c->codes.length, unused = 0;
     unsigned char bytes[2 * CODE_MAX];
 
     memcpy(out, c->codes.prefix, used);
     while (used < end) {
-        if (left == 0) {
+        if (unused == 0) {
             randombytes_buf(bytes, sizeof bytes);
-            left = sizeof bytes;
+            unused = sizeof bytes;
         }
-        if (bytes[--left] < fair)
-            out[used++] = alphabet[bytes[left] % letters];
+        if (bytes[--unused] < fair)
+            out[used++] = alphabet[bytes[unused] % letters];
     }
     out[used] = '\0';
     sodium_memzero(bytes, sizeof bytes);

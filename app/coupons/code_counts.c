@@ -18,12 +18,12 @@ static struct code_count *row_of(struct code_counts *to, const char *code, const
     size_t low = 0, high = to->count;
 
     while (low < high) {
-        size_t middle = low + (high - low) / 2;
+        size_t mid = low + (high - low) / 2;
 
-        if (by_name(&to->rows[middle], code, currency) < 0)
-            low = middle + 1;
+        if (by_name(&to->rows[mid], code, currency) < 0)
+            low = mid + 1;
         else
-            high = middle;
+            high = mid;
     }
     if (low < to->count && by_name(&to->rows[low], code, currency) == 0)
         return &to->rows[low];

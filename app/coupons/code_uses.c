@@ -14,12 +14,12 @@ static size_t place_of(const struct code_uses *u, const char *form)
     size_t low = 0, high = u->count;
 
     while (low < high) {
-        size_t middle = low + (high - low) / 2;
+        size_t mid = low + (high - low) / 2;
 
-        if (strcmp(u->rows[middle].code, form) < 0)
-            low = middle + 1;
+        if (strcmp(u->rows[mid].code, form) < 0)
+            low = mid + 1;
         else
-            high = middle;
+            high = mid;
     }
     return low;
 }

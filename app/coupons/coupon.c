@@ -234,19 +234,14 @@ static void wrong(struct errors *e, const char *pointer, const char *detail)
     e->items[e->count++] = (struct field_error){pointer, detail};
 }
 
-static void check_enum(struct errors *e, const struct coupon_field *f, int64_t value)
-{
-    if (value < 0 || value > f->max)
-        wrong(e, f->pointer, "is not one of the values of this field");
-}
-
 static void check_number(struct errors *e, const struct coupon_field *f, int64_t value)
 {
     if (value == COUPON_NULL) {
         if (!(f->flags & FIELD_NULLABLE))
             wrong(e, f->pointer, "is required");
     } else if (f->type == FIELD_ENUM) {
-        check_enum(e, f, value);
+        if (value < 0 || value > f->max)
+            wrong(e, f->pointer, "is not one of the values of this field");
     } else if (value >= f->min && value <= f->max) {
         return;
     } else if (f->type == FIELD_TIME) {

@@ -40,17 +40,17 @@ static char *put_row_end(struct csv_lines *c, char *out)
     return out;
 }
 
-/* What is held belongs to the row. */
+/* What is pending belongs to the row. */
 static char *join(struct csv_lines *c, char *out)
 {
     for (; c->from < c->at - 1; c->from++)
-        *out++ = c->held[c->from] == '\n' ? '\r' : c->held[c->from];
+        *out++ = c->pending[c->from] == '\n' ? '\r' : c->pending[c->from];
     c->owed += c->open;
     c->open = 0;
     return out;
 }
 
-/* The row ends with the first line end held; look at the rest again. */
+/* The row ends with the first pending line end; look at the rest again. */
 static char *give_up(struct csv_lines *c, char *out)
 {
     c->at = ++c->from;
@@ -59,10 +59,10 @@ static char *give_up(struct csv_lines *c, char *out)
     return put_row_end(c, out);
 }
 
-/* Look at the next byte held. */
+/* Look at the next pending byte. */
 static char *look(struct csv_lines *c, char *out)
 {
-    char byte = c->held[c->at++];
+    char byte = c->pending[c->at++];
     bool fits = step(c, byte);
 
     if (c->state == CSV_QUOTED && byte == '\n')
@@ -95,15 +95,15 @@ size_t csv_lines_add(struct csv_lines *c, const char *bytes, size_t len, char *o
     for (const char *end = bytes + len; bytes < end; bytes++) {
         if (c->from == c->len)
             c->from = c->at = c->len = 0;
-        while (c->len == sizeof c->held && c->from == 0)
+        while (c->len == sizeof c->pending && c->from == 0)
             out = look_at_all(c, give_up(c, out));
-        if (c->len == sizeof c->held) {
+        if (c->len == sizeof c->pending) {
             c->len -= c->from;
             c->at -= c->from;
-            memmove(c->held, c->held + c->from, c->len);
+            memmove(c->pending, c->pending + c->from, c->len);
             c->from = 0;
         }
-        c->held[c->len++] = *bytes;
+        c->pending[c->len++] = *bytes;
         out = look_at_all(c, out);
     }
     return (size_t)(out - start);

@@ -15,20 +15,20 @@
 #define CSV_LINES_MOST 64   /* that one row may have */
 #define CSV_HELD_MOST 4096  /* bytes after the first line end in a field */
 
-/* Bytes that so many become at the most, with what was held back before. */
+/* Bytes that so many become at the most, with what was kept back before. */
 #define CSV_LINES_ROOM(bytes) (2 * ((bytes) + CSV_HELD_MOST) + CSV_LINES_MOST)
 
 struct csv_lines {
     enum { CSV_FIELD_BEGINS, CSV_BARE, CSV_QUOTED, CSV_QUOTE_CLOSED } state;
-    char held[CSV_HELD_MOST]; /* [from, at) was looked at; [at, len) has to be again */
+    char pending[CSV_HELD_MOST]; /* [from, at) was looked at; [at, len) has to be again */
     size_t from, at, len;
-    int open; /* line ends in the field at hand: with the first one what is held begins. 0: nothing is held */
+    int open; /* line ends in the field at hand: with the first one what is kept back begins. 0: nothing is kept back */
     int owed; /* blank lines after the row */
 };
 
 /* Begin with a zeroed c. Convert the next piece to out, which has CSV_LINES_ROOM(len). Returns how many bytes. */
 size_t csv_lines_add(struct csv_lines *c, const char *bytes, size_t len, char *out);
-/* The text has ended: what was held back. out has CSV_LINES_ROOM(0). */
+/* The text has ended: what was kept back. out has CSV_LINES_ROOM(0). */
 size_t csv_lines_end(struct csv_lines *c, char *out);
 
 #endif

@@ -110,14 +110,14 @@ static struct named_slot *find_named(const struct decision *d, int64_t n)
     size_t first = 0, end = d->named_count;
 
     while (first < end) {
-        size_t middle = first + (end - first) / 2;
+        size_t mid = first + (end - first) / 2;
 
-        if (d->named[middle].n == n)
-            return &d->named[middle];
-        if (d->named[middle].n < n)
-            first = middle + 1;
+        if (d->named[mid].n == n)
+            return &d->named[mid];
+        if (d->named[mid].n < n)
+            first = mid + 1;
         else
-            end = middle;
+            end = mid;
     }
     return NULL;
 }
@@ -976,13 +976,6 @@ static void give_slot(struct decision *d, struct entry *e, const struct named_sl
     }
 }
 
-/* Give an alias to a user who is new, or was erased. */
-static void name_for_ledger(struct user_state *u)
-{
-    if (!u->alias[0])
-        id_random(u->alias, ID_ALIAS_LEN);
-}
-
 /* False: the free pool is empty; nothing was done. */
 static bool take_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
                       const struct price *price)
@@ -997,7 +990,8 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
         return false;
     tell_restored(d);
     give_slot(d, &slot, named);
-    name_for_ledger(u); /* not before: a refusal leaves an erased user's state as it is */
+    if (!u->alias[0]) /* not before: a refusal leaves an erased user's state as it is */
+        id_random(u->alias, ID_ALIAS_LEN);
     e = add_entry(d, u, kinds[t->state]);
     e->n = slot.n;
     e->by_name = slot.by_name;

@@ -201,7 +201,7 @@ static int by_rest(const void *a, const void *b)
 void shares_divide(const int64_t *weights, size_t count, int64_t discount_minor, int64_t *shares)
 {
     struct rest *rests = checked(calloc(count + 1, sizeof *rests));
-    int64_t left = discount_minor;
+    int64_t remainder = discount_minor;
     size_t most = 0;
     wide sum = 0;
 
@@ -212,13 +212,13 @@ void shares_divide(const int64_t *weights, size_t count, int64_t discount_minor,
         wide product = (wide)discount_minor * (wide)weights[i];
 
         shares[i] = sum ? (int64_t)(product / sum) : 0;
-        left -= shares[i];
+        remainder -= shares[i];
         if (weights[i])
             rests[most++] = (struct rest){(int64_t)(product % sum), i};
     }
     qsort(rests, most, sizeof *rests, by_rest);
-    assert(left >= 0 && (size_t)left <= most);
-    for (size_t i = 0; i < (size_t)left; i++)
+    assert(remainder >= 0 && (size_t)remainder <= most);
+    for (size_t i = 0; i < (size_t)remainder; i++)
         shares[rests[i].line]++;
     free(rests);
 }

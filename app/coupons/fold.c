@@ -183,14 +183,6 @@ static void apply_end(struct user_state *u, struct redemption *r, const struct e
         u->today--;
 }
 
-/* What comes after it has another alias, and nothing that links it to this one. */
-static void apply_erasure(struct user_state *u)
-{
-    u->alias[0] = '\0';
-    u->seq = u->total = u->today = 0;
-    u->count = 0;
-}
-
 void fold_user_state_entry(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
     assert(e->kind < ENTRY_KIND_COUNT);
@@ -237,7 +229,10 @@ void fold_user_state_entry(struct user_state *u, const struct entry *e, const st
             apply_adjustment(u, r, e, head, a);
         break;
     case ENTRY_ERASE:
-        apply_erasure(u);
+        /* What comes after it has another alias, and nothing that links it to this one. */
+        u->alias[0] = '\0';
+        u->seq = u->total = u->today = 0;
+        u->count = 0;
         break;
     default:
         break;
@@ -327,13 +322,6 @@ static void fold_definition_change(struct head *h, const struct coupon *c)
         h->replenish_until = 0;
 }
 
-/* End replenishing if it is complete. */
-static void settle_replenishing(struct head *h)
-{
-    if (head_stock(h) >= h->replenish_until)
-        h->replenish_until = 0;
-}
-
 static void fold_generation(struct head *h, const struct entry *e)
 {
     h->slots += e->count;
@@ -343,7 +331,9 @@ static void fold_generation(struct head *h, const struct entry *e)
         return;
     }
     h->low_stock = h->sold_out = 0; /* slots were added: events may be raised again */
-    settle_replenishing(h);
+    /* End replenishing if it is complete. */
+    if (head_stock(h) >= h->replenish_until)
+        h->replenish_until = 0;
 }
 
 static void fold_taking(struct head *h, const struct entry *e)

@@ -30,12 +30,12 @@ static size_t offset_at(const struct zone *z, int64_t at_ms)
     size_t low = 0, high = z->count;
 
     while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
+        size_t mid = low + (high - low) / 2;
 
-        if (z->offsets[middle].from_ms <= at_ms)
-            low = middle;
+        if (z->offsets[mid].from_ms <= at_ms)
+            low = mid;
         else
-            high = middle;
+            high = mid;
     }
     return low;
 }
@@ -118,11 +118,6 @@ static int64_t label_of(enum period p, int64_t local_ms)
     return day_of_month(month_of_day(floor_to(local_ms, DAY_MS) / DAY_MS)) * DAY_MS;
 }
 
-static int64_t next_label(enum period p, int64_t label)
-{
-    return p == PERIOD_DAY ? label + DAY_MS : p == PERIOD_WEEK ? label + 7 * DAY_MS : label_of(p, label + 31 * DAY_MS);
-}
-
 /* ---- hours: they continue unchanged where the clocks move by whole hours ---- */
 
 /* True if the change to offset i is not by whole hours and puts the clocks into another hour. */
@@ -195,7 +190,7 @@ int64_t period_next(enum period p, const struct zone *z, int64_t start_ms)
         return hour_next(z, start_ms);
     label = label_of(p, local_of(z, start_ms));
     do {
-        label = next_label(p, label);
+        label = p == PERIOD_DAY ? label + DAY_MS : p == PERIOD_WEEK ? label + 7 * DAY_MS : label_of(p, label + 31 * DAY_MS);
         next_ms = instant_of(z, label);
     } while (next_ms <= start_ms);
     return next_ms;
