@@ -511,42 +511,6 @@ static void on_exit_of(pid_t pid, int status)
     }
 }
 
-static void reap(void)
-{
-    int status;
-    pid_t pid;
-
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-        on_exit_of(pid, status);
-}
-
-static void reopen_logs(void)
-{
-    log_reopen();
-    for (int i = 0; i < master.seat_count; i++) {
-        if (master.seats[i].pid)
-            kill(master.seats[i].pid, SIGUSR1);
-        if (master.seats[i].successor)
-            kill(master.seats[i].successor, SIGUSR1);
-    }
-    for (int i = 0; i < master.leaver_count; i++)
-        kill(master.leavers[i].pid, SIGUSR1);
-}
-
-static void refill_seats(void)
-{
-    struct mono now = mono_now();
-
-    for (int i = 0; i < master.seat_count; i++) {
-        struct seat *s = &master.seats[i];
-
-        if (s->pid || mono_before(now, s->respawn_at))
-            continue;
-        metrics_add(METRIC_RESPAWNS, 1);
-        fill_seat(s);
-    }
-}
-
 static void kill_the_late(void)
 {
     struct mono now = mono_now();
@@ -592,8 +556,12 @@ static void run_loop(const sigset_t *all)
     while (!master.stopping || master.leaver_count || master.checker) {
         wait_for_signals(all);
         if (came.child) {
+            int status;
+            pid_t pid;
+
             came.child = false;
-            reap();
+            while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+                on_exit_of(pid, status);
         }
         if (came.stop) {
             came.stop = false;
@@ -601,7 +569,15 @@ static void run_loop(const sigset_t *all)
         }
         if (came.reopen) {
             came.reopen = false;
-            reopen_logs();
+            log_reopen();
+            for (int i = 0; i < master.seat_count; i++) {
+                if (master.seats[i].pid)
+                    kill(master.seats[i].pid, SIGUSR1);
+                if (master.seats[i].successor)
+                    kill(master.seats[i].successor, SIGUSR1);
+            }
+            for (int i = 0; i < master.leaver_count; i++)
+                kill(master.leavers[i].pid, SIGUSR1);
         }
         if (came.reload && master.serving && !master.reloading && !master.settling && !master.checker && !master.stopping) {
             came.reload = false;
@@ -610,8 +586,18 @@ static void run_loop(const sigset_t *all)
         if (master.reloading && !master.checker)
             finish_reload();
         settle_reload();
-        if (master.serving && !master.stopping)
-            refill_seats();
+        if (master.serving && !master.stopping) {
+            struct mono now = mono_now();
+
+            for (int i = 0; i < master.seat_count; i++) {
+                struct seat *s = &master.seats[i];
+
+                if (s->pid || mono_before(now, s->respawn_at))
+                    continue;
+                metrics_add(METRIC_RESPAWNS, 1);
+                fill_seat(s);
+            }
+        }
         kill_the_late();
     }
 }
@@ -628,27 +614,21 @@ static void close_memory(void)
 #endif
 }
 
-/* Allow as many descriptors as possible: workers keep thousands of connections. */
-static void raise_limits(void)
-{
-    struct rlimit files;
-
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max < 65536 ? files.rlim_max : 65536;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-}
-
 static int start_up(sigset_t *all)
 {
     int failed;
+    struct rlimit files;
 
     sigemptyset(all);
     for (const int *s = (const int[]){SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE, 0}; *s; s++)
         sigaddset(all, *s);
     sigprocmask(SIG_BLOCK, all, NULL);
     clock_init();
-    raise_limits();
+    /* Allow as many descriptors as possible: workers keep thousands of connections. */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max < 65536 ? files.rlim_max : 65536;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     close_memory();
     log_role("master");
     log_set((enum log_level)master.config.log_level, (enum log_format)master.config.log_format);

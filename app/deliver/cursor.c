@@ -140,7 +140,7 @@ bool cursor_is_over(const struct cursor *s)
     const struct watermark *w = &s->of->watermark;
 
     return s->state == CURSOR_IDLE && s->seq >= s->tail && !s->moved && !s->awaited && s->arrived < w->arrived &&
-           !watermark_holds(w, s->key.coupon, s->key.lane);
+           !watermark_has_behind(w, s->key.coupon, s->key.lane);
 }
 
 void cursor_remove(struct cursor *s)
@@ -177,7 +177,7 @@ static bool read_before(struct cursor *s, struct store *session)
 static enum cursor_step find_start(struct cursor *s, struct store *session)
 {
     const struct endpoint *e = s->of;
-    bool held = watermark_holds(&e->watermark, s->key.coupon, s->key.lane);
+    bool behind = watermark_has_behind(&e->watermark, s->key.coupon, s->key.lane);
     struct hook_position p = {e->hook->id, s->key.coupon, s->key.lane, 0, 0, 0, 0};
     enum store_status status = mongo_position(session, &p);
 
@@ -189,7 +189,7 @@ static enum cursor_step find_start(struct cursor *s, struct store *session)
         return p.not_before_ms > clock_now_ms() ? CURSOR_WAITS : CURSOR_HAS;
     }
     if (status == STORE_NOT_FOUND)
-        s->seq = cursor_start(session, s->key.coupon, s->key.lane, s->tail, e->hook->created_ms, held ? 0 : e->watermark.arrived);
+        s->seq = cursor_start(session, s->key.coupon, s->key.lane, s->tail, e->hook->created_ms, behind ? 0 : e->watermark.arrived);
     if (s->seq < 0)
         return CURSOR_FAILS;
     s->moved = s->of->moved = true;
@@ -231,16 +231,6 @@ static void pass_batch(struct cursor *s)
     batch_free(b);
 }
 
-static void make_events(struct cursor *s, const struct batch *b)
-{
-    if (b->head.seq != s->seq + 1 && b->head.archived != LANE_REMOVED) /* verify reports this; the rest is still delivered */
-        log_event(LOG_ERROR, "ledger.gap", F_WORD("coupon", s->key.coupon), F_INT("lane", s->key.lane), F_INT("after", s->seq),
-                  F_INT("next", b->head.seq));
-    s->event_count = events_of(b, &s->before, &s->arena, &s->events);
-    assert(s->events);
-    s->event_at = (size_t)s->part < s->event_count ? (size_t)s->part : s->event_count;
-}
-
 enum cursor_step cursor_next(struct cursor *s, struct store *session, const struct batch **b, const struct event **event)
 {
     for (int pages = 0;;) {
@@ -251,8 +241,14 @@ enum cursor_step cursor_next(struct cursor *s, struct store *session, const stru
                 return read;
         }
         *b = s->batches[s->batch_at];
-        if (!s->events)
-            make_events(s, *b);
+        if (!s->events) {
+            if ((*b)->head.seq != s->seq + 1 && (*b)->head.archived != LANE_REMOVED) /* verify reports this; the rest is still delivered */
+                log_event(LOG_ERROR, "ledger.gap", F_WORD("coupon", s->key.coupon), F_INT("lane", s->key.lane), F_INT("after", s->seq),
+                          F_INT("next", (*b)->head.seq));
+            s->event_count = events_of(*b, &s->before, &s->arena, &s->events);
+            assert(s->events);
+            s->event_at = (size_t)s->part < s->event_count ? (size_t)s->part : s->event_count;
+        }
         for (; s->event_at < s->event_count; s->event_at++) {
             *event = &s->events[s->event_at];
             s->part = (*event)->part;
@@ -317,12 +313,12 @@ int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, in
         step *= 2;
     }
     while (young - old > 1) {
-        int64_t middle = old + (young - old) / 2;
+        int64_t mid = old + (young - old) / 2;
 
-        before = is_before(session, &of, middle);
+        before = is_before(session, &of, mid);
         if (before < 0)
             return -1;
-        *(before ? &old : &young) = middle;
+        *(before ? &old : &young) = mid;
     }
     return old;
 }

@@ -7,7 +7,7 @@
  * Start   a lane without a stored position starts with its first batch since the webhook was created and since the watermark: that follows
  *         from the ledger, so nothing is lost before the first position is written. It is found when the lane's turn comes
  * Watermark like the reporter's (store/arrivals.c), per webhook: where a sweep starts to look for lanes with news, besides those that the
- *         watermark holds. When it moves, it holds the lanes that wait for another attempt, or cannot be read
+ *         watermark names. When it moves, it names the lanes that wait for another attempt, or cannot be read
  * Bound   a lane whose batches are all delivered, and arrived before the watermark, has neither a cursor nor a stored position
  * Owns    an endpoint its copy of the webhook and its cursors; a cursor its batches
  */
@@ -59,7 +59,7 @@ struct endpoint {
     int64_t lease_ms;       /* until when */
     const char *disable;    /* why it must be disabled, static; NULL: not */
     bool moved;             /* one of its cursors moved */
-    struct watermark watermark; /* what arrived before it is delivered, or need not be, except in held lanes */
+    struct watermark watermark; /* what arrived before it is delivered, or need not be, except in lanes behind */
     bool watermark_written;
     uint64_t goal;          /* the next one; 0: none is being prepared */
     struct mono goal_at;    /* not before */

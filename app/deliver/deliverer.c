@@ -54,13 +54,6 @@ static void end_sweep(struct deliverer *d)
     d->sweep_at = mono_add_ms(d->sweep_at, d->again_ms);
 }
 
-/* Its ledger cannot be read now; do not hold up the others. */
-static void pass_over(struct deliverer *d, const char *coupon)
-{
-    log_event(LOG_WARNING, "webhooks.passed_over", F_WORD("coupon", coupon));
-    d->passed_over = true;
-}
-
 /* ---- recording what was done ---- */
 
 /* Record that a requested post is done. */
@@ -118,12 +111,12 @@ static bool note_positions(struct deliverer *d, struct endpoint *e)
 }
 
 /* Prepare a watermark: everything heard of by now. Once it is delivered, and nothing that arrived earlier can still appear, it is the
- * watermark. While it holds lanes, this repeats even if nothing arrives. */
+ * watermark. While it names lanes, this repeats even if nothing arrives. */
 static void aim_watermark(const struct deliverer *d, struct endpoint *e)
 {
     uint64_t goal = d->latest > e->watermark.arrived ? d->latest : e->watermark.arrived;
 
-    if (e->goal || (goal == e->watermark.arrived && !e->watermark.held_count) || d->sweeping)
+    if (e->goal || (goal == e->watermark.arrived && !e->watermark.behind_count) || d->sweeping)
         return;
     e->goal = goal;
     e->goal_at = mono_add_ms(mono_now(), LATE_MS);
@@ -134,17 +127,17 @@ static void aim_watermark(const struct deliverer *d, struct endpoint *e)
     }
 }
 
-/* What it waited for is delivered: hold the lanes that wait for another attempt. False: too many, or others are not delivered yet. */
-static bool hold_waiting(const struct endpoint *e, struct watermark *w)
+/* What it waited for is delivered: add the lanes that wait for another attempt. False: too many, or others are not delivered yet. */
+static bool add_waiting(const struct endpoint *e, struct watermark *w)
 {
     const struct cursor *s;
 
-    if (e->awaited > HELD_MOST)
+    if (e->awaited > BEHIND_MOST)
         return false;
     DL_FOREACH(e->waiting, s)
-        if (s->awaited && !watermark_hold(w, s->key.coupon, s->key.lane))
+        if (s->awaited && !watermark_add_behind(w, s->key.coupon, s->key.lane))
             return false;
-    return w->held_count == e->awaited;
+    return w->behind_count == e->awaited;
 }
 
 /* Forget the lanes that are over, here and in the database. */
@@ -175,7 +168,7 @@ static void move_watermark(struct deliverer *d, struct endpoint *e)
 {
     struct watermark next = {.arrived = e->goal};
 
-    if (e->goal && !mono_before(mono_now(), e->goal_at) && hold_waiting(e, &next)) {
+    if (e->goal && !mono_before(mono_now(), e->goal_at) && add_waiting(e, &next)) {
         e->watermark = next;
         e->goal = 0;
         e->watermark_written = false;
@@ -262,17 +255,6 @@ struct endpoint *deliverer_endpoint(const struct deliverer *d, const char *id)
     return NULL;
 }
 
-/* It was changed: retry at once what failed. */
-static void renew_endpoint(struct endpoint *e, const struct hook *h)
-{
-    struct cursor *s;
-
-    endpoint_set(e, h);
-    e->disable = NULL;
-    DL_FOREACH(e->waiting, s)
-        s->not_before_ms = 0;
-}
-
 /* Follow one subscription, as stored. */
 static void follow(struct deliverer *d, const struct hook *h, int64_t now_ms)
 {
@@ -290,8 +272,14 @@ static void follow(struct deliverer *d, const struct hook *h, int64_t now_ms)
         return;
     }
     e->seen = true;
-    if (h->changed_ms != e->hook->changed_ms)
-        renew_endpoint(e, h);
+    if (h->changed_ms != e->hook->changed_ms) {
+        struct cursor *s;
+
+        endpoint_set(e, h);
+        e->disable = NULL;
+        DL_FOREACH(e->waiting, s)
+            s->not_before_ms = 0;
+    }
     if (e->disable && mongo_hook_disable(d->session, h, e->disable, now_ms) == STORE_OK) {
         log_event(LOG_WARNING, "webhook.disabled", F_WORD("webhook", h->id), F_WORD("reason", e->disable));
         close_endpoint(d, e);
@@ -345,13 +333,6 @@ static void look_at_hooks(struct deliverer *d)
 
 /* ---- which lanes have news ---- */
 
-/* Put a cursor with news into the right state. */
-static void wake(struct cursor *s)
-{
-    if (s->state == CURSOR_IDLE && s->seq < s->tail)
-        cursor_to(s, s->not_before_ms > clock_now_ms() ? CURSOR_WAITING : CURSOR_READY);
-}
-
 /* Note that the lane has batches up to tail, the last one from at_ms and arrived then (0: unknown). */
 static void ring(struct deliverer *d, const char *coupon, int64_t lane, int64_t tail, int64_t at_ms, uint64_t arrived)
 {
@@ -368,7 +349,8 @@ static void ring(struct deliverer *d, const char *coupon, int64_t lane, int64_t 
             s->tail = tail;
         if (arrived > s->arrived)
             s->arrived = arrived;
-        wake(s);
+        if (s->state == CURSOR_IDLE && s->seq < s->tail)
+            cursor_to(s, s->not_before_ms > clock_now_ms() ? CURSOR_WAITING : CURSOR_READY);
     }
 }
 
@@ -399,7 +381,7 @@ static bool sweep_lane(struct deliverer *d, const char *coupon, int64_t lane)
     int64_t seq = good && count ? tail->head.seq : 0, at_ms = good && count ? tail->head.at_ms : 0;
     uint64_t arrived = good && count ? tail->arrived : 0;
 
-    if (!good) /* that lane may be damaged: it waits by itself, and is held, so that the sweep can end */
+    if (!good) /* that lane may be damaged: it waits by itself, and is named as behind, so that the sweep can end */
         good = mongo_lane_tail(d->session, coupon, lane, &seq) == STORE_OK;
     if (good && seq > 0)
         ring(d, coupon, lane, seq, at_ms, arrived);
@@ -415,8 +397,11 @@ static bool sweep_coupon(struct deliverer *d, const char *coupon)
 
     for (int64_t lane = 0; known && lane < lanes; lane++)
         good = sweep_lane(d, coupon, lane) && good;
-    if (!good)
-        pass_over(d, coupon);
+    if (!good) {
+        /* Its ledger cannot be read now; do not hold up the others. */
+        log_event(LOG_WARNING, "webhooks.passed_over", F_WORD("coupon", coupon));
+        d->passed_over = true;
+    }
     return good;
 }
 
@@ -463,20 +448,20 @@ static int sweep_arrivals(struct deliverer *d)
     return good ? d->at.more : -1;
 }
 
-/* Sweep the lanes that the watermarks hold. False: the database does not answer. */
-static bool sweep_held(struct deliverer *d)
+/* Sweep the lanes that the watermarks name. False: the database does not answer. */
+static bool sweep_behind(struct deliverer *d)
 {
     const struct endpoint *e;
 
     DL_FOREACH(d->endpoints, e)
-        for (size_t i = 0; i < e->watermark.held_count; i++) {
-            const struct held_lane *held = &e->watermark.held[i];
+        for (size_t i = 0; i < e->watermark.behind_count; i++) {
+            const struct lane_behind *behind = &e->watermark.behind[i];
             int64_t tail;
 
-            if (mongo_lane_tail(d->session, held->coupon, held->lane, &tail) != STORE_OK)
+            if (mongo_lane_tail(d->session, behind->coupon, behind->lane, &tail) != STORE_OK)
                 return false;
             if (tail > 0)
-                ring(d, held->coupon, held->lane, tail, 0, 0);
+                ring(d, behind->coupon, behind->lane, tail, 0, 0);
         }
     return true;
 }
@@ -495,7 +480,7 @@ static bool aim_sweep(struct deliverer *d)
             lowest = e->watermark.arrived;
     d->whole = lowest == 0;
     d->at = (struct arrivals_at){.from = lowest};
-    if (!sweep_held(d))
+    if (!sweep_behind(d))
         d->sweep_now = 0;
     return d->sweep_now != 0;
 }
@@ -514,31 +499,6 @@ static void sweep_some(struct deliverer *d)
 }
 
 /* ---- the posting thread ---- */
-
-static void count_pending(const struct deliverer *d)
-{
-    const struct endpoint *e;
-    int64_t pending = 0;
-
-    DL_FOREACH(d->endpoints, e)
-        for (const struct cursor *s = e->cursors; s; s = s->hh.next)
-            pending += s->seq < 0 ? 1 : s->tail - s->seq; /* batches: mostly one event each */
-    metrics_set(METRIC_DELIVERIES_PENDING, pending);
-}
-
-static void look(struct deliverer *d)
-{
-    struct mono now = mono_now();
-
-    d->look_at = mono_add_ms(now, d->config->webhooks_poll_ms);
-    look_at_hooks(d);
-    posts_repeat_asked(d);
-    count_pending(d);
-    if (mono_before(d->clean_at, now)) {
-        d->clean_at = mono_add_ms(now, CLEAN_MS);
-        mongo_deliveries_clean(d->session, clock_now_ms() - (int64_t)d->config->webhooks_keep_days * 24 * 3600 * 1000);
-    }
-}
 
 static bool sweep_is_due(const struct deliverer *d)
 {
@@ -566,8 +526,23 @@ static void round_of(struct deliverer *d, bool start)
     int running;
 
     if (start) {
-        if (!mono_before(mono_now(), d->look_at))
-            look(d);
+        if (!mono_before(mono_now(), d->look_at)) {
+            struct mono now = mono_now();
+            const struct endpoint *e;
+            int64_t pending = 0;
+
+            d->look_at = mono_add_ms(now, d->config->webhooks_poll_ms);
+            look_at_hooks(d);
+            posts_repeat_asked(d);
+            DL_FOREACH(d->endpoints, e)
+                for (const struct cursor *s = e->cursors; s; s = s->hh.next)
+                    pending += s->seq < 0 ? 1 : s->tail - s->seq; /* batches: mostly one event each */
+            metrics_set(METRIC_DELIVERIES_PENDING, pending);
+            if (mono_before(d->clean_at, now)) {
+                d->clean_at = mono_add_ms(now, CLEAN_MS);
+                mongo_deliveries_clean(d->session, clock_now_ms() - (int64_t)d->config->webhooks_keep_days * 24 * 3600 * 1000);
+            }
+        }
         take_batch_keys(d);
         if (sweep_is_due(d))
             sweep_some(d);
@@ -633,19 +608,6 @@ static void *post_thread(void *context)
 
 /* ---- the process ---- */
 
-static void run_threads(struct deliverer *d)
-{
-    change_feed_start(&d->feed, d->mongo, &d->stop, wake_up, d);
-    thread_start(&d->thread, post_thread, d, "posts");
-    log_event(LOG_INFO, "deliverer.started", F_NONE);
-    stop_await_signal();
-    stop_ask(&d->stop);
-    curl_multi_wakeup(d->multi);
-    pthread_join(d->thread, NULL);
-    change_feed_join(&d->feed);
-    log_event(LOG_INFO, "deliverer.stopped", F_NONE);
-}
-
 int deliverer_run(const struct config *config)
 {
     static struct deliverer d;
@@ -668,7 +630,15 @@ int deliverer_run(const struct config *config)
         out_of_memory();
     stop_init(&d.stop);
     d.schema = schema_watch_start(d.mongo);
-    run_threads(&d);
+    change_feed_start(&d.feed, d.mongo, &d.stop, wake_up, &d);
+    thread_start(&d.thread, post_thread, &d, "posts");
+    log_event(LOG_INFO, "deliverer.started", F_NONE);
+    stop_await_signal();
+    stop_ask(&d.stop);
+    curl_multi_wakeup(d.multi);
+    pthread_join(d.thread, NULL);
+    change_feed_join(&d.feed);
+    log_event(LOG_INFO, "deliverer.stopped", F_NONE);
     schema_watch_stop(d.schema);
     stop_release(&d.stop);
     curl_multi_cleanup(d.multi);

@@ -76,12 +76,12 @@ void posts_start(struct deliverer *d)
     struct endpoint *e = NULL;
 
     DL_FOREACH(d->endpoints, e) {
-        size_t turns = (size_t)d->config->webhooks_side_by_side;
+        size_t starts = (size_t)d->config->webhooks_side_by_side;
 
         DL_FOREACH_SAFE(e->waiting, s, next)
             if (s->not_before_ms <= now_ms)
                 cursor_to(s, CURSOR_READY);
-        for (; turns > 0 && posts_may_start(d, e); turns--)
+        for (; starts > 0 && posts_may_start(d, e); starts--)
             start_next(d, e->ready);
     }
 }
@@ -128,36 +128,31 @@ static void go_on(struct deliverer *d, struct cursor *s, const struct post *p, c
     wait_until(s, clock_now_ms() + backoff_ms(d->config, s->attempts, r->retry_after_ms));
 }
 
-static void end_post(struct deliverer *d, struct post *p, CURLcode code)
-{
-    struct post_result r = post_end(p, code);
-
-    DL_DELETE(d->posts, p);
-    curl_multi_remove_handle(d->multi, p->curl);
-    metrics_add_outcome(METRIC_DELIVERIES, r.succeeded, 1);
-    metrics_observe(METRIC_DELIVERY_TIME, p->delivery.took_ms * 1000);
-    if (p->cursor) {
-        if (is_current(p))
-            judge(d, p->cursor->of, p, &r);
-        go_on(d, p->cursor, p, &r);
-        p->cursor = NULL;
-    }
-    DL_APPEND(d->ended, p);
-    d->ended_count++;
-}
-
 void posts_end(struct deliverer *d)
 {
     struct CURLMsg *message;
-    int left;
+    int queued;
 
-    while ((message = curl_multi_info_read(d->multi, &left))) {
+    while ((message = curl_multi_info_read(d->multi, &queued))) {
         struct post *p = NULL;
+        struct post_result r;
 
         if (message->msg != CURLMSG_DONE)
             continue;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&p);
-        end_post(d, p, message->data.result);
+        r = post_end(p, message->data.result);
+        DL_DELETE(d->posts, p);
+        curl_multi_remove_handle(d->multi, p->curl);
+        metrics_add_outcome(METRIC_DELIVERIES, r.succeeded, 1);
+        metrics_observe(METRIC_DELIVERY_TIME, p->delivery.took_ms * 1000);
+        if (p->cursor) {
+            if (is_current(p))
+                judge(d, p->cursor->of, p, &r);
+            go_on(d, p->cursor, p, &r);
+            p->cursor = NULL;
+        }
+        DL_APPEND(d->ended, p);
+        d->ended_count++;
     }
 }
 

@@ -129,24 +129,6 @@ static void add_header(struct post *p, const char *name, const char *value)
     buf_free(&line);
 }
 
-/* Sign the post; while secrets are being rotated, with both. */
-static void sign(struct post *p, const struct hook *h, const char *id, int64_t now_ms)
-{
-    struct buf signatures = BUF_INIT;
-    char time[24];
-
-    signature_put(&signatures, h->secret, id, now_ms / 1000, p->body.data, p->body.len);
-    if (h->old_secret && now_ms < h->old_until_ms) {
-        buf_putc(&signatures, ' ');
-        signature_put(&signatures, h->old_secret, id, now_ms / 1000, p->body.data, p->body.len);
-    }
-    snprintf(time, sizeof time, "%" PRId64, now_ms / 1000);
-    add_header(p, "webhook-id", id);
-    add_header(p, "webhook-timestamp", time);
-    add_header(p, "webhook-signature", signatures.data);
-    buf_free(&signatures);
-}
-
 static void set_options(struct post *p, const struct config *config, const char *url)
 {
     CURL *c = p->curl;
@@ -179,6 +161,8 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
     struct post *p = checked(calloc(1, sizeof *p));
     struct delivery *delivery;
     struct buf id = BUF_INIT;
+    struct buf signatures = BUF_INIT;
+    char time[24];
 
     p->curl = checked(curl_easy_init());
     p->rules = (struct address_rules){config->webhooks_http != 0, config->webhooks_networks};
@@ -202,7 +186,17 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
     event_id(b->coupon, b->lane, b->head.epoch, b->head.seq, e->part, &id);
     add_header(p, "Content-Type", "application/json");
     add_header(p, "Expect", ""); /* do not wait for 100 Continue */
-    sign(p, h, id.data, now_ms);
+    /* Sign the post; while secrets are being rotated, with both. */
+    signature_put(&signatures, h->secret, id.data, now_ms / 1000, p->body.data, p->body.len);
+    if (h->old_secret && now_ms < h->old_until_ms) {
+        buf_putc(&signatures, ' ');
+        signature_put(&signatures, h->old_secret, id.data, now_ms / 1000, p->body.data, p->body.len);
+    }
+    snprintf(time, sizeof time, "%" PRId64, now_ms / 1000);
+    add_header(p, "webhook-id", id.data);
+    add_header(p, "webhook-timestamp", time);
+    add_header(p, "webhook-signature", signatures.data);
+    buf_free(&signatures);
     buf_free(&id);
     set_options(p, config, h->url);
     p->started = mono_now();

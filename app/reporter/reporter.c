@@ -80,7 +80,7 @@ struct reporter {
     bool sweeping;
     uint64_t sweep_now;     /* a time before the sweep began; 0: its range is not known yet */
     bool whole;             /* it covers every coupon: there is no watermark */
-    struct arrivals_at at;  /* otherwise: its position, after the held lanes */
+    struct arrivals_at at;  /* otherwise: its position, after the lanes behind */
     char swept[COUPON_ID_MAX + 1]; /* last coupon looked at by the whole sweep */
     bool passed_over;              /* one was skipped: another sweep must follow */
     struct mono sweep_at;
@@ -220,7 +220,7 @@ static bool write_runs(struct reporter *r, size_t count, struct batch_counts *ba
     int64_t pause_ms = 0;
 
     while (count > 0 && !stop_asked(&r->stop)) {
-        size_t left = 0;
+        size_t kept = 0;
         bool failed;
 
         for (size_t i = 0; i < count; i++)
@@ -235,11 +235,11 @@ static bool write_runs(struct reporter *r, size_t count, struct batch_counts *ba
             else if (!failed && !w->applied)
                 again = run_trim(&r->runs[i], w->held_seq, batches, batch_count);
             if (again)
-                r->runs[left++] = r->runs[i];
+                r->runs[kept++] = r->runs[i];
             else
                 run_release(&r->runs[i]);
         }
-        count = left;
+        count = kept;
         if (failed)
             stop_back_off(&r->stop, &pause_ms);
     }
@@ -468,15 +468,6 @@ static bool sweep_coupon(struct reporter *r, const char *coupon)
     return true;
 }
 
-static void begin_sweep(struct reporter *r)
-{
-    r->sweeping = true;
-    r->sweep_now = 0;
-    r->next.arrived = 0; /* missed batches are not waited for */
-    r->swept[0] = '\0';
-    r->passed_over = false;
-}
-
 /* Sweep one lane, unless it waits; leads: the coupon's others must follow it. */
 static void sweep_lane(struct reporter *r, struct known *k, int64_t seq, bool leads)
 {
@@ -484,18 +475,6 @@ static void sweep_lane(struct reporter *r, struct known *k, int64_t seq, bool le
         catch_up(r, k);
     if (leads)
         definition_sync_changed(r->definition_sync, k->lane.coupon, mono_now());
-}
-
-/* Sweep the held lanes. Those of a coupon whose number of lanes cannot be read may have to follow. */
-static void sweep_held(struct reporter *r)
-{
-    for (size_t i = 0; i < r->watermark.held_count && !stop_asked(&r->stop); i++) {
-        const struct held_lane *held = &r->watermark.held[i];
-        int64_t lanes = 0;
-        bool alone = mongo_coupon_lanes(r->session, held->coupon, &lanes) == STORE_OK && lanes == 1;
-
-        sweep_lane(r, lane_of(r, held->coupon, held->lane), INT64_MAX, held->lane == 0 && !alone);
-    }
 }
 
 /* Find what to sweep: from the watermark on, or all coupons. False: the database does not answer. */
@@ -507,7 +486,14 @@ static bool aim_sweep(struct reporter *r)
         return false;
     r->whole = status == STORE_NOT_FOUND;
     r->at = (struct arrivals_at){.from = r->watermark.arrived};
-    sweep_held(r);
+    /* Sweep the lanes behind. Those of a coupon whose number of lanes cannot be read may have to follow. */
+    for (size_t i = 0; i < r->watermark.behind_count && !stop_asked(&r->stop); i++) {
+        const struct lane_behind *behind = &r->watermark.behind[i];
+        int64_t lanes = 0;
+        bool alone = mongo_coupon_lanes(r->session, behind->coupon, &lanes) == STORE_OK && lanes == 1;
+
+        sweep_lane(r, lane_of(r, behind->coupon, behind->lane), INT64_MAX, behind->lane == 0 && !alone);
+    }
     return true;
 }
 
@@ -592,46 +578,46 @@ static void note_arrival(struct reporter *r, uint64_t arrived)
 }
 
 /* Hold the lanes that cannot be folded now. False: too many. */
-static bool hold_behind(const struct reporter *r, struct watermark *w)
+static bool add_behind(const struct reporter *r, struct watermark *w)
 {
     bool good = true;
 
     for (const struct known *k = r->behind; good && k; k = k->next_behind)
-        good = watermark_hold(w, k->lane.coupon, k->lane.lane);
+        good = watermark_add_behind(w, k->lane.coupon, k->lane.lane);
     return good;
 }
 
-/* The awaited coupons' lanes follow: hold those that cannot be made to. False: too many, or some still have to follow. */
-static bool hold_unfollowed(const struct reporter *r, struct watermark *w)
+/* The awaited coupons' lanes follow: add those that cannot be made to. False: too many, or some still have to follow. */
+static bool add_unfollowed(const struct reporter *r, struct watermark *w)
 {
-    definition_sync_coupon failed[HELD_MOST];
+    definition_sync_coupon failed[BEHIND_MOST];
     size_t count;
-    bool good = definition_sync_is_done(r->definition_sync, failed, HELD_MOST, &count);
+    bool good = definition_sync_is_done(r->definition_sync, failed, BEHIND_MOST, &count);
 
     for (size_t i = 0; good && i < count; i++)
-        good = watermark_hold(w, failed[i], 0);
+        good = watermark_add_behind(w, failed[i], 0);
     return good;
 }
 
-/* The awaited checkpoints are written: hold the lanes whose cannot be. False: too many, or some are still to be written. */
-static bool hold_unwritten(const struct reporter *r, struct watermark *w)
+/* The awaited checkpoints are written: add the lanes whose cannot be. False: too many, or some are still to be written. */
+static bool add_unwritten(const struct reporter *r, struct watermark *w)
 {
-    struct checkpoint_lag_due failed[HELD_MOST];
+    struct checkpoint_lag_due failed[BEHIND_MOST];
     size_t count;
-    bool good = checkpoint_lag_is_done(r->checkpoint_lag, failed, HELD_MOST, &count);
+    bool good = checkpoint_lag_is_done(r->checkpoint_lag, failed, BEHIND_MOST, &count);
 
     for (size_t i = 0; good && i < count; i++)
-        good = watermark_hold(w, failed[i].coupon, failed[i].lane);
+        good = watermark_add_behind(w, failed[i].coupon, failed[i].lane);
     return good;
 }
 
-/* Prepare a watermark: everything taken in is folded, except for lanes that it holds. While it holds any, this repeats even if nothing
+/* Prepare a watermark: everything taken in is folded, except for lanes that it names. While it names any, this repeats even if nothing
  * arrives: they may have been repaired. */
 static void aim_watermark(struct reporter *r)
 {
     struct watermark next = {.arrived = r->latest > r->watermark.arrived ? r->latest : r->watermark.arrived};
 
-    if (r->sweeping || r->passed_over || (next.arrived == r->watermark.arrived && !r->watermark.held_count) || !hold_behind(r, &next))
+    if (r->sweeping || r->passed_over || (next.arrived == r->watermark.arrived && !r->watermark.behind_count) || !add_behind(r, &next))
         return;
     r->next = next;
     r->next_at = mono_add_ms(mono_now(), LATE_MS);
@@ -657,7 +643,7 @@ static void move_watermark(struct reporter *r)
     if (mono_before(mono_now(), r->next_at))
         return;
     next = r->next;
-    if (!hold_unwritten(r, &next) || !hold_unfollowed(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
+    if (!add_unwritten(r, &next) || !add_unfollowed(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
         return;
     r->watermark = next;
     r->next.arrived = 0;
@@ -682,8 +668,13 @@ static void fold_once(struct reporter *r)
     if (count > 0 && !fold_round(r, count))
         return;
     catch_up_behind(r);
-    if (asked || (r->passed_over && !r->sweeping && !mono_before(mono_now(), r->sweep_at)))
-        begin_sweep(r);
+    if (asked || (r->passed_over && !r->sweeping && !mono_before(mono_now(), r->sweep_at))) {
+        r->sweeping = true;
+        r->sweep_now = 0;
+        r->next.arrived = 0; /* missed batches are not waited for */
+        r->swept[0] = '\0';
+        r->passed_over = false;
+    }
     if (r->sweeping)
         sweep_some(r);
     if (stop_asked(&r->stop)) /* a lane that was put off may be in no list */
@@ -712,20 +703,6 @@ static void *fold_thread(void *context)
     return NULL;
 }
 
-static void free_fold(struct reporter *r)
-{
-    struct known *k, *next;
-
-    for (k = r->lanes; k; k = next) {
-        next = k->hh.next;
-        forget_lane(r, k);
-    }
-    free(r->batches);
-    free(r->runs);
-    free(r->writes);
-    free(r->marks);
-}
-
 /* ---- backstop thread ---- */
 
 static void look_after(struct reporter *r, struct store *session, const struct checkpoint_lag_due *due)
@@ -749,23 +726,6 @@ static void look_after(struct reporter *r, struct store *session, const struct c
     }
 }
 
-static void have_lanes_follow(struct reporter *r)
-{
-    char coupon[COUPON_ID_MAX + 1];
-    int failures;
-
-    while (!stop_asked(&r->stop) && definition_sync_due(r->definition_sync, mono_now(), coupon, &failures)) {
-        struct op op = {.kind = OP_FOLLOW, .coupon = coupon};
-        enum cpn_result result = engine_call_within(r->engine, &op, FOLLOW_DEADLINE_MS);
-
-        if (result_info(result)->retry) {
-            definition_sync_failed(r->definition_sync, coupon, failures + 1, mono_now());
-            log_event(LOG_WARNING, "follow.failed", F_WORD("coupon", coupon), F_WORD("result", result_info(result)->name));
-        }
-        definition_sync_ended(r->definition_sync);
-    }
-}
-
 static void *backstop_thread(void *context)
 {
     struct reporter *r = context;
@@ -775,10 +735,21 @@ static void *backstop_thread(void *context)
     while (!stop_asked(&r->stop)) {
         size_t count = checkpoint_lag_due(r->checkpoint_lag, mono_now(), due, BACKSTOP_LANES);
         struct mono next = mono_add_ms(mono_now(), r->config->reporter_backstop_ms);
+        char coupon[COUPON_ID_MAX + 1];
+        int failures;
 
         for (size_t i = 0; i < count && !stop_asked(&r->stop); i++)
             look_after(r, session, &due[i]);
-        have_lanes_follow(r);
+        while (!stop_asked(&r->stop) && definition_sync_due(r->definition_sync, mono_now(), coupon, &failures)) {
+            struct op op = {.kind = OP_FOLLOW, .coupon = coupon};
+            enum cpn_result result = engine_call_within(r->engine, &op, FOLLOW_DEADLINE_MS);
+
+            if (result_info(result)->retry) {
+                definition_sync_failed(r->definition_sync, coupon, failures + 1, mono_now());
+                log_event(LOG_WARNING, "follow.failed", F_WORD("coupon", coupon), F_WORD("result", result_info(result)->name));
+            }
+            definition_sync_ended(r->definition_sync);
+        }
         stop_rest(&r->stop, mono_ms_between(mono_now(), next));
     }
     session->ops->close(session);
@@ -786,16 +757,6 @@ static void *backstop_thread(void *context)
 }
 
 /* ---- the process ---- */
-
-static void start_work(struct reporter *r)
-{
-    void *(*const bodies[WORKERS])(void *) = {feed_thread, fold_thread, backstop_thread};
-
-    for (size_t i = 0; i < WORKERS; i++)
-        thread_start(&r->workers[i], bodies[i], r, "reporter");
-    r->working = true;
-    log_event(LOG_INFO, "reporter.started", F_NONE);
-}
 
 /* If the database does not answer, nobody else gets the lease either. */
 static void *lease_thread(void *context)
@@ -809,8 +770,14 @@ static void *lease_thread(void *context)
         int64_t now_ms = clock_now_ms();
         enum store_status status = mongo_reporter_claim(session, front, now_ms, now_ms + LEASE_MS);
 
-        if (status == STORE_OK && !r->working)
-            start_work(r);
+        if (status == STORE_OK && !r->working) {
+            void *(*const bodies[WORKERS])(void *) = {feed_thread, fold_thread, backstop_thread};
+
+            for (size_t i = 0; i < WORKERS; i++)
+                thread_start(&r->workers[i], bodies[i], r, "reporter");
+            r->working = true;
+            log_event(LOG_INFO, "reporter.started", F_NONE);
+        }
         if (status == STORE_EXISTS && r->working) {
             log_event(LOG_WARNING, "reporter.succeeded", F_NONE);
             kill(getpid(), SIGTERM);
@@ -826,18 +793,6 @@ static void *lease_thread(void *context)
     return NULL;
 }
 
-static void run_threads(struct reporter *r)
-{
-    pthread_t lease;
-
-    thread_start(&lease, lease_thread, r, "lease");
-    stop_await_signal();
-    stop_ask(&r->stop);
-    queue_close(&r->queue);
-    pthread_join(lease, NULL);
-    log_event(LOG_INFO, "reporter.stopped", F_NONE);
-}
-
 int reporter_run(const struct config *config)
 {
     const struct engine_config engine_config = {
@@ -848,6 +803,8 @@ int reporter_run(const struct config *config)
     };
     struct reporter r = {.config = config};
     char message[512];
+    struct known *k, *next;
+    pthread_t lease;
 
     clock_init();
     r.mongo = mongo_open(config, message, sizeof message);
@@ -861,13 +818,25 @@ int reporter_run(const struct config *config)
     r.definition_sync = definition_sync_new();
     r.schema = schema_watch_start(r.mongo);
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), lanes_start);
-    run_threads(&r);
+    thread_start(&lease, lease_thread, &r, "lease");
+    stop_await_signal();
+    stop_ask(&r.stop);
+    queue_close(&r.queue);
+    pthread_join(lease, NULL);
+    log_event(LOG_INFO, "reporter.stopped", F_NONE);
     engine_stop(r.engine);
     definition_sync_free(r.definition_sync);
     checkpoint_lag_free(r.checkpoint_lag);
     queue_release(&r.queue);
     stop_release(&r.stop);
-    free_fold(&r);
+    for (k = r.lanes; k; k = next) {
+        next = k->hh.next;
+        forget_lane(&r, k);
+    }
+    free(r.batches);
+    free(r.runs);
+    free(r.writes);
+    free(r.marks);
     schema_watch_stop(r.schema);
     mongo_close(r.mongo);
     return EXIT_SUCCESS;

@@ -13,9 +13,9 @@
  * Once     a batch counts once, because each totals document has the seq up to which it holds its quarter hour, and is written with a guard
  *          on that. So a repeat, a restart and a second reporter are harmless
  * Catching up  a start, a gap in the feed and lost history are handled alike: read the ledger from the mark on, of the lanes that have
- *          anything above the watermark, or are held (store/arrivals.c); without a watermark, of all lanes
+ *          anything above the watermark, or are behind (store/arrivals.c); without a watermark, of all lanes
  * Watermark moves to what had arrived by some time, once all of that is folded, followed, and in the checkpoints, except for lanes where
- *          that fails: it holds those from then on, until they are repaired
+ *          that fails: it names those from then on, until they are repaired
  */
 #ifndef REPORTER_REPORTER_H
 #define REPORTER_REPORTER_H

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "runner/work.h"
 #include "store/hooks.h"
 
@@ -157,19 +156,6 @@ static enum ending await_readers(struct archive *a)
 
 /* ---- removing ---- */
 
-static enum ending close_lanes(struct archive *a)
-{
-    enum ending e = ENDING_DONE;
-
-    for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++) {
-        struct op op = {.kind = OP_REMOVE, .lane = i, .in.expected_seq = a->tails[i]->head.seq};
-
-        e = work_ask(a->work, &op);
-        arena_reset(&a->work->arena);
-    }
-    return e;
-}
-
 static enum ending leave(struct work *w, struct leaving *l)
 {
     int64_t pause_ms = 0, before = w->done;
@@ -236,8 +222,12 @@ static enum ending let_leave(struct archive *a)
         return work_fail(a->work, CPN_VERSION_CHANGED, "Its ledger has grown since the archive was written. Archive it again.");
     if (e == ENDING_DONE && !all_are(a, LANE_REMOVED)) {
         e = await_others(a);
-        if (e == ENDING_DONE)
-            e = close_lanes(a);
+        for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++) {
+            struct op op = {.kind = OP_REMOVE, .lane = i, .in.expected_seq = a->tails[i]->head.seq};
+
+            e = work_ask(a->work, &op);
+            arena_reset(&a->work->arena);
+        }
         if (e == ENDING_DONE)
             e = read_tails(a);
     }

@@ -7,7 +7,6 @@
 #include <uthash.h>
 
 #include "base/checked.h"
-#include "base/log.h"
 #include "coupons/code.h"
 
 #define READ_PER_LOOK 8 /* codes read bucket by bucket in the time of one look-up */
@@ -145,22 +144,12 @@ static enum ending fill_code_bloom(struct work *w)
     return e;
 }
 
-static enum ending look_for_all(struct work *w, struct code_draft *codes, size_t count)
-{
-    int64_t pause_ms = 0;
-    enum ending e = ENDING_DONE;
-
-    while (e == ENDING_DONE && count > 0 &&
-           mongo_codes_look(w->session, w->coupon, w->head.next_n, w->job->id, codes, count, &w->arena) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Looking up codes");
-    return e;
-}
-
 enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
 {
     struct code_draft *asked = arena_array(&w->arena, count + 1, sizeof *asked);
     size_t *places = arena_array(&w->arena, count + 1, sizeof *places), asked_count = 0;
     enum ending e = fill_code_bloom(w);
+    int64_t pause_ms = 0;
 
     for (size_t i = 0; e == ENDING_DONE && i < count; i++) {
         codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
@@ -169,8 +158,9 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
         asked[asked_count] = codes[i];
         places[asked_count++] = i;
     }
-    if (e == ENDING_DONE)
-        e = look_for_all(w, asked, asked_count);
+    while (e == ENDING_DONE && asked_count > 0 &&
+           mongo_codes_look(w->session, w->coupon, w->head.next_n, w->job->id, asked, asked_count, &w->arena) != STORE_OK)
+        e = work_rest(w, &pause_ms, "Looking up codes");
     for (size_t i = 0; e == ENDING_DONE && i < asked_count; i++)
         codes[places[i]] = asked[i];
     return e;
@@ -237,17 +227,6 @@ static enum announced append(struct work *w, struct op *op, enum ending *e)
     return ANNOUNCED_NOT;
 }
 
-/* Read the last step in the ledger: the job's own count may lag. */
-static enum ending read_step(struct work *w)
-{
-    struct op op;
-    enum ending e = work_standing(w, &op);
-
-    if (e == ENDING_DONE)
-        w->step = op.out.job->step;
-    return e;
-}
-
 enum announced codes_announce(struct work *w, struct code_draft *codes, size_t count, int64_t until, int64_t *made,
                               enum ending *e)
 {
@@ -266,7 +245,10 @@ enum announced codes_announce(struct work *w, struct code_draft *codes, size_t c
         *made = op_made(&op);
     if (a != ANNOUNCED_AGAIN)
         return a;
-    *e = read_step(w);
+    /* the last step in the ledger: the job's own count may lag */
+    *e = work_standing(w, &op);
+    if (*e == ENDING_DONE)
+        w->step = op.out.job->step;
     return *e == ENDING_DONE ? a : ANNOUNCED_NOT;
 }
 

@@ -1,8 +1,8 @@
 /*
  * runner/code_lists.c -- works off lists of codes and of users: retires each of these codes; issues a code to each of these users.
  *
- * Once      what was done twice is told as if it had been done once. Retiring: before a chunk's first code is retired, it is recorded which
- *           were retired already; the others were by this list. Issuing: each row is a call with a key of its own
+ * Once      what was done twice is reported as if it had been done once. Retiring: before a chunk's first code is retired, it is recorded
+ *           which were retired already; the others were by this list. Issuing: each row is a call with a key of its own
  * Results   a chunk's rows are lines "line,kind,reason,text" (http/manifest.h). Of retired codes there is none; of a user who got a code or
  *           had one, the reason is the redemption's id, and there is no text: no name is stored (see http/issued.h)
  */
@@ -27,7 +27,7 @@ struct row {
     bool before;        /* of a code: it was retired before this list */
     bool doubled;       /* an earlier row of the chunk has it */
     const char *kind;   /* NULL: not known yet */
-    const char *reason; /* NULL: the row is not told of */
+    const char *reason; /* NULL: the row is not reported */
 };
 
 /* A chunk being worked off; all in the step's arena. */
@@ -90,19 +90,19 @@ static enum ending ask_rows(struct work *w, struct rows *rows, const struct ques
 
 static enum ending note_rows(struct work *w, const struct rows *rows, struct upload_chunk *chunk)
 {
-    struct buf told = BUF_INIT;
+    struct buf reported = BUF_INIT;
     enum ending e;
 
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->items[i];
 
         if (row->reason)
-            manifest_put_row(&told, &(struct code_row){.line = row->line, .text = row->text, .text_len = row->text_len}, row->kind,
+            manifest_put_row(&reported, &(struct code_row){.line = row->line, .text = row->text, .text_len = row->text_len}, row->kind,
                              row->reason);
     }
     chunk->rows = (int64_t)rows->count;
-    e = list_note(w, chunk, &told);
-    buf_free(&told);
+    e = list_note(w, chunk, &reported);
+    buf_free(&reported);
     return e;
 }
 
@@ -112,7 +112,7 @@ struct sums {
     const char *const *kinds; /* the result's members in order; the first few are no bad rows */
     size_t fine;
     int64_t counts[KINDS_MOST];
-    int64_t told;             /* rows with a line */
+    int64_t reported;         /* rows with a line */
     enum cpn_result refusal;  /* the first one that was not about the user alone; CPN_OK: none */
 };
 
@@ -147,7 +147,7 @@ static void add_line(struct sums *s, const char *line, const char *end)
     if (i == KINDS_MOST || !s->kinds[i])
         return;
     s->counts[i]++;
-    s->told++;
+    s->reported++;
     reason = kind + strlen(s->kinds[i]) + 1;
     if (i < s->fine)
         return;
@@ -333,7 +333,7 @@ enum ending run_retire_codes(struct work *w)
 
     if (e == ENDING_DONE)
         e = list_each(w, retire_chunk, add_chunk, &s);
-    s.counts[0] = s.manifest.rows - s.told;
+    s.counts[0] = s.manifest.rows - s.reported;
     write_sums(w, &s);
     return e;
 }

@@ -7,17 +7,6 @@
 #include "runner/work.h"
 #include "store/fronts.h"
 
-/* Read the receipt keys, as the workers did, which were started with this process. */
-static void read_receipt_keys(const struct config *config, struct buf *kids)
-{
-    struct jws_keys keys;
-    const char *message;
-
-    if (jws_keys_load(&keys, config->receipts_seed_file, &message))
-        jws_keys_put_kids(&keys, kids);
-    jws_keys_forget(&keys);
-}
-
 void *front_heartbeat_thread(void *context)
 {
     struct runner *runner = context;
@@ -26,9 +15,14 @@ void *front_heartbeat_thread(void *context)
     char id[FRONT_ID_SIZE];
     struct front front = {.id = id};
     bool failing = false;
+    struct jws_keys keys;
+    const char *message;
 
     front_id(runner->config->coupond_run_dir, id);
-    read_receipt_keys(runner->config, &receipts);
+    /* Read the receipt keys, as the workers did, which were started with this process. */
+    if (jws_keys_load(&keys, runner->config->receipts_seed_file, &message))
+        jws_keys_put_kids(&keys, &receipts);
+    jws_keys_forget(&keys);
     front.receipts = receipts.data ? receipts.data : "";
     while (!stop_asked(&runner->stop)) {
         int64_t now_ms = clock_now_ms();

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "coupons/code.h"
 #include "coupons/code_rows.h"
 #include "http/manifest.h"
@@ -123,12 +122,6 @@ static void take_out(struct sheet *s, size_t count)
     s->fresh_count = kept;
 }
 
-static void settle_fresh(struct sheet *s, size_t made)
-{
-    for (size_t i = 0; i < s->fresh_count; i++)
-        s->outcomes[s->fresh_code[i]] = i < made ? ROW_IMPORTED : ROW_BEYOND;
-}
-
 /* How many new codes fit below the cap. */
 static size_t fitting(const struct work *w, const struct sheet *s)
 {
@@ -160,24 +153,12 @@ static enum ending announce(struct work *w, struct sheet *s, bool *again)
         return ENDING_DONE;
     }
     *again = a == ANNOUNCED_AGAIN;
-    if (e == ENDING_DONE && !*again)
-        settle_fresh(s, (size_t)made);
+    for (size_t i = 0; e == ENDING_DONE && !*again && i < s->fresh_count; i++)
+        s->outcomes[s->fresh_code[i]] = i < (size_t)made ? ROW_IMPORTED : ROW_BEYOND;
     return e;
 }
 
 /* ---- chunks ---- */
-
-static void count_fates(const struct sheet *s, struct upload_chunk *chunk, struct buf *bad)
-{
-    chunk->rows = chunk->new_codes = chunk->duplicates_in_file = chunk->duplicates_in_coupon = chunk->invalid = 0;
-    for (size_t i = 0; i < s->row_count; i++) {
-        const struct row *row = &s->rows[i];
-        const struct code_row as_read = {.line = row->line, .text = row->text, .text_len = row->text_len, .wrong = row->wrong};
-
-        manifest_row(chunk, bad, &as_read, row->wrong ? ROW_INVALID : s->outcomes[row->code],
-                     row->wrong ? NULL : s->codes[row->code].owner);
-    }
-}
 
 /* Import a chunk; fills the counts of *chunk. */
 static enum ending import_chunk(struct work *w, struct upload_chunk *chunk)
@@ -197,7 +178,14 @@ static enum ending import_chunk(struct work *w, struct upload_chunk *chunk)
             e = announce(w, &s, &again);
     }
     if (e == ENDING_DONE) {
-        count_fates(&s, chunk, &bad);
+        chunk->rows = chunk->new_codes = chunk->duplicates_in_file = chunk->duplicates_in_coupon = chunk->invalid = 0;
+        for (size_t i = 0; i < s.row_count; i++) {
+            const struct row *row = &s.rows[i];
+            const struct code_row as_read = {.line = row->line, .text = row->text, .text_len = row->text_len, .wrong = row->wrong};
+
+            manifest_row(chunk, &bad, &as_read, row->wrong ? ROW_INVALID : s.outcomes[row->code],
+                         row->wrong ? NULL : s.codes[row->code].owner);
+        }
         e = list_note(w, chunk, &bad);
     }
     buf_free(&bad);

@@ -83,26 +83,23 @@ void leases_let_go(struct leases *l, struct work *w)
     exchange(l, w, NULL);
 }
 
-/* Failures are retried the next time; the job's own thread notices that its lease is lost. */
-static void renew(struct runner *r, struct store *session, struct seat *s)
-{
-    bool cancel;
-
-    pthread_mutex_lock(&s->lock);
-    if (s->work)
-        (void)mongo_job_progress(session, s->work->job->id, s->work->job->fence, s->work->done, clock_now_ms(),
-                                 r->config->runner_lease_ms, &cancel);
-    pthread_mutex_unlock(&s->lock);
-}
-
 void *leases_thread(void *context)
 {
     struct runner *r = context;
     struct store *session = mongo_session(r->mongo);
 
     while (!stop_asked(&r->stop)) {
-        for (int i = 0; i < RUNNER_JOBS_MAX; i++)
-            renew(r, session, &r->leases->seats[i]);
+        for (int i = 0; i < RUNNER_JOBS_MAX; i++) {
+            struct seat *s = &r->leases->seats[i];
+            bool cancel;
+
+            /* failures are retried the next time; the job's own thread notices that its lease is lost */
+            pthread_mutex_lock(&s->lock);
+            if (s->work)
+                (void)mongo_job_progress(session, s->work->job->id, s->work->job->fence, s->work->done, clock_now_ms(),
+                                         r->config->runner_lease_ms, &cancel);
+            pthread_mutex_unlock(&s->lock);
+        }
         stop_rest(&r->stop, r->config->runner_lease_ms / RENEWALS);
     }
     session->ops->close(session);

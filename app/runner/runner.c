@@ -41,22 +41,6 @@ static const struct kind kinds[JOB_KIND_COUNT] = {
 
 /* ---- a job's end ---- */
 
-static void write_result(struct work *w, struct buf *out)
-{
-    const char *counts = kinds[w->job->kind].counts;
-    struct json j = json_to(out);
-
-    json_begin_object(&j);
-    if (counts)
-        json_key_int(&j, counts, w->done);
-    if (w->result.len) {
-        if (counts)
-            buf_putc(out, ',');
-        buf_put(out, w->result.data, w->result.len);
-    }
-    json_end_object(&j);
-}
-
 /* Write the job's end; waits while the database fails; gives up if another runner has the job. */
 static void finish(struct work *w, enum job_state state)
 {
@@ -64,8 +48,18 @@ static void finish(struct work *w, enum job_state state)
     const char *detail = error && w->detail ? w->detail : error ? error->explanation : NULL;
     struct buf result = BUF_INIT;
     int64_t pause_ms = 0;
+    const char *counts = kinds[w->job->kind].counts;
+    struct json j = json_to(&result);
 
-    write_result(w, &result);
+    json_begin_object(&j);
+    if (counts)
+        json_key_int(&j, counts, w->done);
+    if (w->result.len) {
+        if (counts)
+            buf_putc(&result, ',');
+        buf_put(&result, w->result.data, w->result.len);
+    }
+    json_end_object(&j);
     while (!stop_asked(&w->runner->stop)) {
         enum store_status s = mongo_job_finish(w->session, w->job->id, w->job->fence, state, w->done, result.data,
                                                error ? error->name : NULL, detail, clock_now_ms());
@@ -87,12 +81,6 @@ static void let_go(struct work *w)
 
     if (mongo_job_progress(w->session, w->job->id, w->job->fence, w->done, clock_now_ms(), 0, &cancel) != STORE_OK)
         log_event(LOG_INFO, "job.not_released", F_WORD("job", w->job->id));
-}
-
-static void postpone(struct work *w)
-{
-    if (mongo_job_postpone(w->session, w->job->id, w->job->fence, clock_now_ms() + POSTPONE_MS) == STORE_FAILED)
-        log_event(LOG_INFO, "job.not_postponed", F_WORD("job", w->job->id));
 }
 
 /* Return the turn before the end is written: nobody would do it afterwards. */
@@ -119,7 +107,8 @@ static void conclude(struct work *w, enum ending e)
         finish(w, JOB_CANCELLED);
         break;
     case ENDING_POSTPONED:
-        postpone(w);
+        if (mongo_job_postpone(w->session, w->job->id, w->job->fence, clock_now_ms() + POSTPONE_MS) == STORE_FAILED)
+            log_event(LOG_INFO, "job.not_postponed", F_WORD("job", w->job->id));
         break;
     case ENDING_STOPPED:
         let_go(w);

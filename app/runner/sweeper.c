@@ -33,15 +33,6 @@ struct sweeper {
 
 /* ---- expiries ---- */
 
-static void sweep_lane(struct sweeper *s, const char *coupon, int64_t lane)
-{
-    struct op op = {.kind = OP_SWEEP, .coupon = coupon, .lane = lane};
-    enum cpn_result result = engine_call_within(s->runner->engine, &op, SWEEP_DEADLINE_MS);
-
-    if (result != CPN_OK)
-        log_event(LOG_INFO, "sweep.put_off", F_WORD("coupon", coupon), F_INT("lane", lane), F_WORD("result", result_info(result)->name));
-}
-
 static bool sweep_due(struct sweeper *s, int64_t now_ms)
 {
     struct due_lane lanes[SWEEP_MOST];
@@ -49,8 +40,14 @@ static bool sweep_due(struct sweeper *s, int64_t now_ms)
 
     if (mongo_due_lanes(s->session, now_ms - OWNER_FIRST_MS, SWEEP_MOST, &s->arena, lanes, &count) != STORE_OK)
         return false;
-    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
-        sweep_lane(s, lanes[i].coupon, lanes[i].lane);
+    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
+        struct op op = {.kind = OP_SWEEP, .coupon = lanes[i].coupon, .lane = lanes[i].lane};
+        enum cpn_result result = engine_call_within(s->runner->engine, &op, SWEEP_DEADLINE_MS);
+
+        if (result != CPN_OK)
+            log_event(LOG_INFO, "sweep.put_off", F_WORD("coupon", lanes[i].coupon), F_INT("lane", lanes[i].lane),
+                      F_WORD("result", result_info(result)->name));
+    }
     if (count)
         metrics_add(METRIC_SWEEPS, 1);
     return true;
@@ -177,9 +174,9 @@ void *sweeper_thread(void *context)
         due[i] = mono_now();
     while (!stop_asked(&s.runner->stop)) {
         struct mono next = run_duties(&s, due);
-        int64_t left = mono_ms_between(mono_now(), next);
+        int64_t pause_ms = mono_ms_between(mono_now(), next);
 
-        stop_rest(&s.runner->stop, left > 0 ? left + 1 : 1);
+        stop_rest(&s.runner->stop, pause_ms > 0 ? pause_ms + 1 : 1);
     }
     arena_free(&s.arena);
     s.session->ops->close(s.session);

@@ -102,22 +102,22 @@ enum ending work_ask(struct work *w, struct op *op)
 
 enum ending work_ask_all(struct work *w, struct op *const *ops, size_t count)
 {
-    struct op *left[WORK_OPS_MAX];
+    struct op *open[WORK_OPS_MAX];
     int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
     assert(count <= WORK_OPS_MAX);
-    memcpy(left, ops, count * sizeof *ops);
+    memcpy(open, ops, count * sizeof *ops);
     while (e == ENDING_DONE && count > 0) {
         size_t asked = count;
 
         for (size_t i = 0; i < asked; i++)
-            address(w, left[i]);
-        engine_call_all(w->runner->engine, left, asked);
+            address(w, open[i]);
+        engine_call_all(w->runner->engine, open, asked);
         count = 0;
         for (size_t i = 0; i < asked; i++)
-            if (work_may_repeat(left[i]->outcome.result))
-                left[count++] = left[i];
+            if (work_may_repeat(open[i]->outcome.result))
+                open[count++] = open[i];
         if (count > 0)
             e = work_rest(w, &pause_ms, "A step in the coupon's ledger");
     }

@@ -57,11 +57,10 @@ static const char *append_coupon(const void *context, size_t i)
 static enum store_status read_duplicates(struct session *session, struct duplicates *t)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, projection;
+    bson_t filter;
     struct in_clause in;
 
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "ledger", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < t->count; i++) {
         const struct batch *b = t->appends[i].batch;
@@ -72,9 +71,7 @@ static enum store_status read_duplicates(struct session *session, struct duplica
     in_end(&in, &filter);
     session_add_coupons(session, &filter, append_coupon, t->appends, t->count);
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
-    BSON_APPEND_INT32(&projection, "batch", 1);
-    bson_append_document_end(&command, &projection);
+    BCON_APPEND(&command, "projection", "{", "batch", BCON_INT32(1), "}");
     session_read_options(session, &command, t->open);
     return session_read(session, &command, duplicate_row, t);
 }

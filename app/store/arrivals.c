@@ -1,6 +1,6 @@
 /*
- * store/arrivals.c -- the batches of all lanes in order of arrival, and the watermark: {_id: "reporter", arrived, held: [{c, l}]}. All
- * that follows from batches that arrived before it is written, except in the lanes that it holds.
+ * store/arrivals.c -- the batches of all lanes in order of arrival, and the watermark: {_id: "reporter", arrived, behind: [{c, l}]}. All
+ * that follows from batches that arrived before it is written, except in the lanes that it names.
  *
  * Why      a checkpoint says how much of one lane is written, but finding the lanes that have more means looking at all of them. Few
  *          batches arrive after the watermark, however many lanes there are
@@ -9,13 +9,13 @@
  * Held     a damaged lane would keep the watermark where it is, and arrivals above it would pile up: the watermark names the lane and
  *          moves on without it. {c, 0} also stands for a coupon whose lanes cannot be made to follow its definition
  * Whole    nothing is missed, because
- *          - `arrived` and `held` are one document: a reader sees both as they were written together
+ *          - `arrived` and `behind` are one document: a reader sees both as they were written together
  *          - what is done stays done: a watermark that was true when read stays true while its reader looks above it
- *          - a reporter starts from the watermark that it reads, looks at the lanes above it and at the held ones, and writes what it
+ *          - a reporter starts from the watermark that it reads, looks at the lanes above it and at those behind, and writes what it
  *            knows itself. So if two run at once, the one that writes last is right, and so is its successor
- *          - a lane that is held when a move begins is still held when it ends. Only a later move removes it from the list: that one has
- *            waited for the lane's checkpoint too, and so for whatever was read of it meanwhile
- *          - a batch that arrives below the watermark moves it back; held lanes stay held
+ *          - a lane that is behind when a move begins is still behind when it ends. Only a later move removes it from the list: that one
+ *            has waited for the lane's checkpoint too, and so for whatever was read of it meanwhile
+ *          - a batch that arrives below the watermark moves it back; lanes behind stay so
  */
 #include "store/bson_fields.h"
 #include "store/codec.h"
@@ -56,7 +56,6 @@ enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct
     struct arrival_list list = {.arena = a};
     size_t most = at->most ? at->most : PAGE;
     enum store_status status;
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", "ledger",
         "pipeline", "[",
@@ -68,7 +67,6 @@ enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct
                 "_id.seq", BCON_INT32(1), "k", BCON_INT32(1), "}", "}",
         "]",
         "cursor", "{", "batchSize", BCON_INT64((int64_t)most), "}");
-    /* clang-format on */
 
     session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, arrival_row, &list);
@@ -97,11 +95,9 @@ enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t l
 
     ledger_range(&range, coupon, lane, 0, INT64_MAX);
     session_add_coupon(session_of(s), &range, coupon);
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "find", "ledger", "filter", BCON_DOCUMENT(&range), "projection", "{", "_id", BCON_INT32(1), "}",
         "sort", "{", "_id", BCON_INT32(-1), "}", "limit", BCON_INT32(1));
-    /* clang-format on */
 
     *seq = 0;
     session_read_options(session_of(s), command, 1);
@@ -137,7 +133,6 @@ static enum store_status set_watermark(struct store *s, const char *operator, co
     AUTO_BSON members = BSON_INITIALIZER;
 
     codec_watermark_put(&members, w);
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", WATERMARKS,
         "updates", "[", "{",
@@ -145,7 +140,6 @@ static enum store_status set_watermark(struct store *s, const char *operator, co
             "u", "{", operator, BCON_DOCUMENT(&members), "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }
@@ -162,7 +156,6 @@ enum store_status mongo_reporter_claim(struct store *s, const char *front, int64
     bson_iter_t errors;
 
     /* If another front has the lease, nothing matches, and the upsert meets a duplicate key. */
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", WATERMARKS,
         "updates", "[", "{",
@@ -175,7 +168,6 @@ enum store_status mongo_reporter_claim(struct store *s, const char *front, int64
             "u", "{", "$set", "{", "by", BCON_UTF8(front), "until", BCON_DATE_TIME(until_ms), "}", "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
     session_write_options(session, command);
 
     AUTO_BSON reply;
@@ -188,14 +180,12 @@ enum store_status mongo_reporter_claim(struct store *s, const char *front, int64
 
 enum store_status mongo_reporter_release(struct store *s, const char *front)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "delete", WATERMARKS,
         "deletes", "[", "{",
             "q", "{", "_id", REPORTER_LEASE, "by", BCON_UTF8(front), "}",
             "limit", BCON_INT32(1),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }

@@ -30,42 +30,6 @@ static bool is_zero(const void *bytes, size_t size)
     return p[0] == 0 && memcmp(p, p + 1, size - 1) == 0;
 }
 
-static void write_member(bson_t *doc, const struct bson_field *m, const void *value)
-{
-    int len = m->name_len;
-    const char *text;
-
-    switch ((enum bson_field_type)m->type) {
-    case BSON_FIELD_INT:
-    case BSON_FIELD_WIDE:
-        put_number(doc, m->name, len, *(const int64_t *)value);
-        break;
-    case BSON_FIELD_U32:
-        put_number(doc, m->name, len, *(const uint32_t *)value);
-        break;
-    case BSON_FIELD_BOOL:
-        bson_append_bool(doc, m->name, len, *(const bool *)value);
-        break;
-    case BSON_FIELD_TIME:
-        bson_append_date_time(doc, m->name, len, *(const int64_t *)value);
-        break;
-    case BSON_FIELD_TEXT:
-        text = *(const char *const *)value;
-        assert(text);
-        bson_append_utf8(doc, m->name, len, text, -1);
-        break;
-    case BSON_FIELD_CHARS:
-        bson_append_utf8(doc, m->name, len, value, -1);
-        break;
-    case BSON_FIELD_BYTES:
-        bson_append_binary(doc, m->name, len, BSON_SUBTYPE_BINARY, value, m->size);
-        break;
-    case BSON_FIELD_STATE:
-        bson_append_utf8(doc, m->name, len, slot_state_name((enum slot_state) * (const uint8_t *)value), -1);
-        break;
-    }
-}
-
 static bool applies(const struct bson_field *m, unsigned has)
 {
     return m->when == 0 || (m->when & has);
@@ -82,8 +46,42 @@ static bool is_left_out(const struct bson_field *m, const void *from)
 void bson_fields_write(bson_t *doc, const struct bson_field *rows, size_t count, unsigned has, const void *from)
 {
     for (size_t i = 0; i < count; i++)
-        if (applies(&rows[i], has) && !is_left_out(&rows[i], from))
-            write_member(doc, &rows[i], (const char *)from + rows[i].offset);
+        if (applies(&rows[i], has) && !is_left_out(&rows[i], from)) {
+            const struct bson_field *m = &rows[i];
+            const void *value = (const char *)from + m->offset;
+            int len = m->name_len;
+            const char *text;
+
+            switch ((enum bson_field_type)m->type) {
+            case BSON_FIELD_INT:
+            case BSON_FIELD_WIDE:
+                put_number(doc, m->name, len, *(const int64_t *)value);
+                break;
+            case BSON_FIELD_U32:
+                put_number(doc, m->name, len, *(const uint32_t *)value);
+                break;
+            case BSON_FIELD_BOOL:
+                bson_append_bool(doc, m->name, len, *(const bool *)value);
+                break;
+            case BSON_FIELD_TIME:
+                bson_append_date_time(doc, m->name, len, *(const int64_t *)value);
+                break;
+            case BSON_FIELD_TEXT:
+                text = *(const char *const *)value;
+                assert(text);
+                bson_append_utf8(doc, m->name, len, text, -1);
+                break;
+            case BSON_FIELD_CHARS:
+                bson_append_utf8(doc, m->name, len, value, -1);
+                break;
+            case BSON_FIELD_BYTES:
+                bson_append_binary(doc, m->name, len, BSON_SUBTYPE_BINARY, value, m->size);
+                break;
+            case BSON_FIELD_STATE:
+                bson_append_utf8(doc, m->name, len, slot_state_name((enum slot_state) * (const uint8_t *)value), -1);
+                break;
+            }
+        }
 }
 
 /* ---- reading ---- */

@@ -101,30 +101,12 @@ const char *codec_who_member(size_t i)
     return i < sizeof who_rows / sizeof *who_rows ? who_rows[i].name : NULL;
 }
 
-/* from_n, beside `from`: with slots it is always the slot itself, and left out. */
-static void put_from_n(bson_t *doc, uint32_t from, int64_t from_n, int64_t n)
-{
-    if (from && from_n != n)
-        put_int(doc, "from_n", from_n);
-}
-
 static bool get_from_n(const bson_t *doc, uint32_t from, int64_t *from_n, int64_t n)
 {
     bson_iter_t it;
 
     *from_n = from ? n : 0;
     return !from || !bson_iter_init_find(&it, doc, "from_n") || get_exact(&it, from_n);
-}
-
-static void put_definition(bson_t *doc, const struct entry *e)
-{
-    bson_t def;
-
-    assert(e->definition);
-    bson_append_document_begin(doc, "def", 3, &def);
-    bson_append_int64(&def, "version", 7, e->definition->version);
-    codec_definition_put(&def, e->definition);
-    bson_append_document_end(doc, &def);
 }
 
 static void put_entries(bson_t *doc, const struct batch *b)
@@ -140,9 +122,18 @@ static void put_entries(bson_t *doc, const struct batch *b)
         bson_append_document_begin(&array, array_key(i, buffer), -1, &entry);
         bson_append_utf8(&entry, "k", 1, entry_kind_name(e->kind), -1);
         bson_fields_write(&entry, ROWS(entry_rows), entry_members[e->kind], e);
-        put_from_n(&entry, e->from, e->from_n, e->n);
-        if (entry_members[e->kind] & HAS_DEFINITION)
-            put_definition(&entry, e);
+        /* from_n, beside `from`: with slots it is always the slot itself, and left out. */
+        if (e->from && e->from_n != e->n)
+            put_int(&entry, "from_n", e->from_n);
+        if (entry_members[e->kind] & HAS_DEFINITION) {
+            bson_t def;
+
+            assert(e->definition);
+            bson_append_document_begin(&entry, "def", 3, &def);
+            bson_append_int64(&def, "version", 7, e->definition->version);
+            codec_definition_put(&def, e->definition);
+            bson_append_document_end(&entry, &def);
+        }
         bson_append_document_end(&array, &entry);
     }
     bson_append_array_end(doc, &array);
@@ -183,24 +174,6 @@ void codec_due_put(bson_t *doc, const struct batch *b)
     free(times);
 }
 
-/* Aliases that the batch erases, whose names are still in the ledger. */
-static void put_erasing(bson_t *doc, const struct batch *b)
-{
-    char buffer[16];
-    size_t count = 0;
-    bson_t array;
-
-    for (size_t i = 0; i < b->count; i++) {
-        if (b->entries[i].kind != ENTRY_ERASE || !b->entries[i].user)
-            continue;
-        if (count == 0)
-            bson_append_array_begin(doc, "erasing", 7, &array);
-        bson_append_utf8(&array, array_key(count++, buffer), -1, b->entries[i].alias, -1);
-    }
-    if (count)
-        bson_append_array_end(doc, &array);
-}
-
 /* Names are not hashed, so that they can be erased. */
 static void put_who(bson_t *doc, const struct batch *b)
 {
@@ -228,6 +201,9 @@ static void put_who(bson_t *doc, const struct batch *b)
 void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *key)
 {
     bson_t sub;
+    char buffer[16];
+    size_t count = 0;
+    bson_t array;
 
     assert(b->head.seq > 0 && b->lane >= 0);
     codec_ledger_id(doc, "_id", b->coupon, b->lane, b->head.seq);
@@ -249,7 +225,16 @@ void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *
     put_int(doc, "part", term_part(b->coupon));
     codec_terms_put(doc, b, key);
     codec_due_put(doc, b);
-    put_erasing(doc, b);
+    /* Aliases that the batch erases, whose names are still in the ledger. */
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->entries[i].kind != ENTRY_ERASE || !b->entries[i].user)
+            continue;
+        if (count == 0)
+            bson_append_array_begin(doc, "erasing", 7, &array);
+        bson_append_utf8(&array, array_key(count++, buffer), -1, b->entries[i].alias, -1);
+    }
+    if (count)
+        bson_append_array_end(doc, &array);
     bson_append_timestamp(doc, "arrived", 7, 0, 0); /* the server replaces it with its time */
 }
 
@@ -583,17 +568,24 @@ static uint32_t usual_current(const struct slot *s)
     return s->state == SLOT_FREE || s->state == SLOT_RETIRED ? 0 : s->generation;
 }
 
-static void put_touched(bson_t *doc, const struct bucket *k)
+void codec_bucket_put(bson_t *view, const struct bucket *k)
 {
+    int64_t due_ms = bucket_due(k);
     bson_t array, row;
     char buffer[16];
     size_t count = 0;
 
+    assert(k->b >= 0);
+    bson_fields_write(view, ROWS(bucket_rows), 0, k);
+    put_int(view, "free", bucket_free_count(k));
+    if (due_ms)
+        bson_append_date_time(view, "due", 3, due_ms);
+    put_generations(view, k);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         if (slot_is_untouched(&k->slots[i]))
             continue;
         if (count == 0)
-            bson_append_array_begin(doc, "t", 1, &array);
+            bson_append_array_begin(view, "t", 1, &array);
         bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
         bson_append_int32(&row, "i", 1, i);
         bson_fields_write(&row, ROWS(slot_rows), 0, &k->slots[i]);
@@ -602,20 +594,7 @@ static void put_touched(bson_t *doc, const struct bucket *k)
         bson_append_document_end(&array, &row);
     }
     if (count)
-        bson_append_array_end(doc, &array);
-}
-
-void codec_bucket_put(bson_t *view, const struct bucket *k)
-{
-    int64_t due_ms = bucket_due(k);
-
-    assert(k->b >= 0);
-    bson_fields_write(view, ROWS(bucket_rows), 0, k);
-    put_int(view, "free", bucket_free_count(k));
-    if (due_ms)
-        bson_append_date_time(view, "due", 3, due_ms);
-    put_generations(view, k);
-    put_touched(view, k);
+        bson_append_array_end(view, &array);
 }
 
 static bool get_generations(const bson_t *doc, struct bucket *k)

@@ -48,7 +48,7 @@ void codec_terms_put(bson_t *doc, const struct batch *b, const struct term_key *
 void codec_due_put(bson_t *doc, const struct batch *b);
 /* The cluster time at which the server received it; 0: it is older than this member. */
 uint64_t codec_arrived_get(const bson_t *doc);
-/* The members arrived and held. A watermark that cannot be read counts as none (arrived 0): its owner looks at all lanes again. */
+/* The members arrived and behind. A watermark that cannot be read counts as none (arrived 0): its owner looks at all lanes again. */
 void codec_watermark_put(bson_t *doc, const struct watermark *w);
 void codec_watermark_get(const bson_t *doc, struct watermark *w);
 /* True if the document's content has left with an archived coupon (removal.c). */

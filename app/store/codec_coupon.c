@@ -224,46 +224,33 @@ struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t v
 
 #define NEVER_MS INT64_C(253402300799999) /* the last millisecond of the year 9999 */
 
-/* For the indexes by which lists of active coupons, and the sweeper, find it. */
-static void put_ends(bson_t *view, const struct coupon *c, int64_t changed_ms)
-{
-    bool ends = c->ends_at_ms != COUPON_NULL;
-    int64_t over_ms = ends ? c->ends_at_ms : NEVER_MS;
-
-    if (c->state == COUPON_DELETED)
-        return;
-    if (c->state == COUPON_ACTIVE)
-        bson_append_date_time(view, "live", 4, over_ms);
-    if (c->state == COUPON_ENDED && changed_ms < over_ms)
-        over_ms = changed_ms;
-    if (over_ms < NEVER_MS)
-        bson_append_date_time(view, "cleanup", 7, over_ms + c->cleanup_after_s * 1000);
-}
-
-/* The forms of its shared codes, for the index by which resolve finds it. */
-static void put_shared(bson_t *view, const struct coupon *c)
-{
-    char buffer[16], form[CODE_MAX + 1];
-    bson_t array;
-
-    if (c->state == COUPON_DELETED || c->codes.shared.count == 0)
-        return;
-    bson_append_array_begin(view, "shared", 6, &array);
-    for (size_t i = 0; i < c->codes.shared.count; i++)
-        if (code_normalise(c->codes.shared.items[i], (enum codes_match)c->codes.match, form))
-            bson_append_utf8(&array, array_key(i, buffer), -1, form, -1);
-    bson_append_array_end(view, &array);
-}
-
 void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t changed_ms)
 {
     bson_t def;
+    int64_t over_ms = c->ends_at_ms != COUPON_NULL ? c->ends_at_ms : NEVER_MS;
+    char buffer[16], form[CODE_MAX + 1];
+    bson_t array;
 
     put_int(view, "seq", seq); /* first: it orders views */
     put_int(view, "version", c->version);
     bson_append_date_time(view, "changed", 7, changed_ms);
-    put_ends(view, c, changed_ms);
-    put_shared(view, c);
+    /* For the indexes by which lists of active coupons, and the sweeper, find it. */
+    if (c->state != COUPON_DELETED) {
+        if (c->state == COUPON_ACTIVE)
+            bson_append_date_time(view, "live", 4, over_ms);
+        if (c->state == COUPON_ENDED && changed_ms < over_ms)
+            over_ms = changed_ms;
+        if (over_ms < NEVER_MS)
+            bson_append_date_time(view, "cleanup", 7, over_ms + c->cleanup_after_s * 1000);
+    }
+    /* The forms of its shared codes, for the index by which resolve finds it. */
+    if (c->state != COUPON_DELETED && c->codes.shared.count != 0) {
+        bson_append_array_begin(view, "shared", 6, &array);
+        for (size_t i = 0; i < c->codes.shared.count; i++)
+            if (code_normalise(c->codes.shared.items[i], (enum codes_match)c->codes.match, form))
+                bson_append_utf8(&array, array_key(i, buffer), -1, form, -1);
+        bson_append_array_end(view, &array);
+    }
     bson_append_document_begin(view, "def", 3, &def);
     codec_definition_put(&def, c);
     bson_append_document_end(view, &def);

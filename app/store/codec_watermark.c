@@ -11,17 +11,17 @@ void codec_watermark_put(bson_t *doc, const struct watermark *w)
     bson_t list, one;
 
     BSON_APPEND_TIMESTAMP(doc, "arrived", (uint32_t)(w->arrived >> 32), (uint32_t)w->arrived);
-    BSON_APPEND_ARRAY_BEGIN(doc, "held", &list);
-    for (size_t i = 0; i < w->held_count; i++) {
+    BSON_APPEND_ARRAY_BEGIN(doc, "behind", &list);
+    for (size_t i = 0; i < w->behind_count; i++) {
         bson_append_document_begin(&list, array_key(i, buffer), -1, &one);
-        BSON_APPEND_UTF8(&one, "c", w->held[i].coupon);
-        BSON_APPEND_INT64(&one, "l", w->held[i].lane);
+        BSON_APPEND_UTF8(&one, "c", w->behind[i].coupon);
+        BSON_APPEND_INT64(&one, "l", w->behind[i].lane);
         bson_append_document_end(&list, &one);
     }
     bson_append_array_end(doc, &list);
 }
 
-static bool get_held(const bson_t *list, struct watermark *w)
+static bool get_behind(const bson_t *list, struct watermark *w)
 {
     const char *coupon;
     bson_iter_t it;
@@ -32,7 +32,7 @@ static bool get_held(const bson_t *list, struct watermark *w)
         return false;
     while (bson_iter_next(&it))
         if (!get_document(&it, &one) || !find_text(&one, "c", &coupon) || strlen(coupon) > COUPON_ID_MAX ||
-            !find_exact(&one, "l", &lane) || !watermark_hold(w, coupon, lane))
+            !find_exact(&one, "l", &lane) || !watermark_add_behind(w, coupon, lane))
             return false;
     return true;
 }
@@ -42,7 +42,7 @@ void codec_watermark_get(const bson_t *doc, struct watermark *w)
     bson_t list;
 
     *w = (struct watermark){.arrived = 0};
-    if (bson_has_field(doc, "held") && (!find_array(doc, "held", &list) || !get_held(&list, w)))
+    if (bson_has_field(doc, "behind") && (!find_array(doc, "behind", &list) || !get_behind(&list, w)))
         *w = (struct watermark){.arrived = 0};
     else
         w->arrived = codec_arrived_get(doc);

@@ -95,8 +95,7 @@ static enum store_status find_some(struct session *session, struct look_up *item
     enum store_status status;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "codes");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "codes", &filter);
     put_look_filter(session, &filter, items, count);
     bson_append_document_end(&command, &filter);
     session_read_options(session, &command, count + 1);
@@ -157,17 +156,13 @@ bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS])
 void code_buckets_find(struct session *session, bson_t *command, const char *coupon, int64_t from_b,
                        int64_t to_b, size_t limit)
 {
-    bson_t filter, sort;
+    bson_t filter;
 
-    BSON_APPEND_UTF8(command, "find", "code_buckets");
-    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    session_begin_find(command, "code_buckets", &filter);
     codec_bucket_range(&filter, coupon, from_b, to_b);
     session_add_coupon(session, &filter, coupon);
     bson_append_document_end(command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
-    BSON_APPEND_INT32(&sort, "_id", 1);
-    bson_append_document_end(command, &sort);
-    BSON_APPEND_INT64(command, "limit", (int64_t)limit);
+    BCON_APPEND(command, "sort", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64((int64_t)limit));
     session_read_options(session, command, limit);
 }
 
@@ -219,8 +214,7 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
 
     if (count == 0)
         return STORE_OK;
-    BSON_APPEND_UTF8(&command, "find", "code_buckets");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "code_buckets", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
         codec_bucket_id(&in.values, in_next(&in), reads[i].coupon, reads[i].b);
@@ -316,12 +310,12 @@ static size_t first_claim(const struct claims *c, int64_t b)
     size_t low = 0, high = c->count;
 
     while (low < high) {
-        size_t middle = low + (high - low) / 2;
+        size_t mid = low + (high - low) / 2;
 
-        if (bucket_of(c->items[middle]->n) < b)
-            low = middle + 1;
+        if (bucket_of(c->items[mid]->n) < b)
+            low = mid + 1;
         else
-            high = middle;
+            high = mid;
     }
     return low;
 }
@@ -355,8 +349,7 @@ enum store_status codes_check(struct session *session, const char *coupon, code_
     if (count == 0)
         return STORE_OK;
     qsort(items, count, sizeof *items, by_n);
-    BSON_APPEND_UTF8(&command, "find", "code_buckets");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "code_buckets", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
         int64_t b = bucket_of(items[i]->n);
@@ -499,18 +492,11 @@ static enum store_status find_sharing(struct session *session, const char *exact
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
 
-    BSON_APPEND_UTF8(&command, "find", "coupons");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, "coupons", &sub);
     in_texts(&sub, "view.shared", (const char *const[]){exact, loose}, 2);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "view.live", -1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
-    BSON_APPEND_INT32(&sub, "_id", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_UTF8(&command, "hint", "shared");
-    BSON_APPEND_INT64(&command, "limit", (int64_t)list->most);
+    BCON_APPEND(&command, "sort", "{", "view.live", BCON_INT32(-1), "}", "projection", "{", "_id", BCON_INT32(1), "}",
+                "hint", BCON_UTF8("shared"), "limit", BCON_INT64((int64_t)list->most));
     session_read_options(session, &command, list->most);
     return session_read(session, &command, sharing_row, list);
 }
@@ -522,18 +508,15 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
     enum store_status status;
-    bson_t filter, sub;
+    bson_t filter;
 
     *coupons = list.items;
     *count = 0;
     if (most == 0)
         return STORE_OK;
-    BSON_APPEND_UTF8(&command, "find", "codes");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "codes", &filter);
     in_texts(&filter, "_id.code", (const char *const[]){exact, loose}, 2);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.c", &sub);
-    BSON_APPEND_UTF8(&sub, "$ne", DIRECTORY);
-    bson_append_document_end(&filter, &sub);
+    BCON_APPEND(&filter, "_id.c", "{", "$ne", BCON_UTF8(DIRECTORY), "}");
     bson_append_document_end(&command, &filter);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most * 2); /* one coupon may have both forms */
     session_read_options(session, &command, most * 2);

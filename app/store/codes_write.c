@@ -94,53 +94,30 @@ static bool note_found(struct documents *list, const bson_t *reply, size_t first
     return true;
 }
 
-/* Insert as many as fit in one command, from *next on. */
-static bool insert_some(struct session *session, struct documents *list, size_t *next)
-{
-    AUTO_BSON command = BSON_INITIALIZER;
-    size_t first = *next;
-    bson_t docs, doc;
-    char buffer[16];
-
-    BSON_APPEND_UTF8(&command, "insert", list->type->collection);
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &docs);
-    for (; *next < list->count && *next - first < CODES_PER_COMMAND && docs.len < COMMAND_BYTES_MAX; ++*next) {
-        bson_append_document_begin(&docs, array_key(*next - first, buffer), -1, &doc);
-        list->type->put_id(&doc, list->draft, *next);
-        list->type->put_rest(&doc, list->draft, *next);
-        bson_append_document_end(&docs, &doc);
-    }
-    bson_append_array_end(&command, &docs);
-
-    AUTO_BSON reply;
-    return session_run(session, &command, &reply) && reply_is_clean(&reply) && note_found(list, &reply, first);
-}
-
 static enum store_status insert_new(struct session *session, struct documents *list)
 {
-    for (size_t next = 0; next < list->count;)
-        if (!insert_some(session, list, &next))
+    for (size_t next = 0; next < list->count;) {
+        AUTO_BSON command = BSON_INITIALIZER;
+        size_t first = next;
+        bson_t docs, doc;
+        char buffer[16];
+
+        BSON_APPEND_UTF8(&command, "insert", list->type->collection);
+        session_write_options(session, &command);
+        BSON_APPEND_ARRAY_BEGIN(&command, "documents", &docs);
+        for (; next < list->count && next - first < CODES_PER_COMMAND && docs.len < COMMAND_BYTES_MAX; ++next) {
+            bson_append_document_begin(&docs, array_key(next - first, buffer), -1, &doc);
+            list->type->put_id(&doc, list->draft, next);
+            list->type->put_rest(&doc, list->draft, next);
+            bson_append_document_end(&docs, &doc);
+        }
+        bson_append_array_end(&command, &docs);
+
+        AUTO_BSON reply;
+        if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || !note_found(list, &reply, first))
             return STORE_FAILED;
+    }
     return STORE_OK;
-}
-
-static void put_replacement(bson_t *updates, size_t k, const struct documents *list, size_t i)
-{
-    bson_t update, sub, less;
-    char buffer[16];
-
-    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
-    bson_append_document_begin(&update, "q", 1, &sub);
-    list->type->put_id(&sub, list->draft, i);
-    bson_append_document_begin(&sub, "w", 1, &less);
-    bson_append_int64(&less, "$lte", 4, list->draft->writing);
-    bson_append_document_end(&sub, &less);
-    bson_append_document_end(&update, &sub);
-    bson_append_document_begin(&update, "u", 1, &sub);
-    list->type->put_rest(&sub, list->draft, i);
-    bson_append_document_end(&update, &sub);
-    bson_append_document_end(updates, &update);
 }
 
 /* Replace as many of those found as fit, from *next on. STORE_EXISTS: one has a higher w. */
@@ -154,8 +131,21 @@ static enum store_status replace_some(struct session *session, const struct docu
     BSON_APPEND_UTF8(&command, "update", list->type->collection);
     session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    for (; *next < list->found_count && *next - first < CODES_PER_UPDATE && updates.len < COMMAND_BYTES_MAX; ++*next)
-        put_replacement(&updates, *next - first, list, list->found[*next]);
+    for (; *next < list->found_count && *next - first < CODES_PER_UPDATE && updates.len < COMMAND_BYTES_MAX; ++*next) {
+        size_t i = list->found[*next];
+        bson_t update, sub;
+        char buffer[16];
+
+        bson_append_document_begin(&updates, array_key(*next - first, buffer), -1, &update);
+        bson_append_document_begin(&update, "q", 1, &sub);
+        list->type->put_id(&sub, list->draft, i);
+        BCON_APPEND(&sub, "w", "{", "$lte", BCON_INT64(list->draft->writing), "}");
+        bson_append_document_end(&update, &sub);
+        bson_append_document_begin(&update, "u", 1, &sub);
+        list->type->put_rest(&sub, list->draft, i);
+        bson_append_document_end(&update, &sub);
+        bson_append_document_end(&updates, &update);
+    }
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
@@ -194,24 +184,6 @@ static void directory_put_rest(bson_t *doc, const struct draft *draft, size_t i)
 
 static const struct document_type directory_type = {"codes", directory_put_id, directory_put_rest};
 
-/* {q: the entry as it was read, u: ours} */
-static void put_takeover(bson_t *updates, size_t k, const struct documents *list, size_t i, const struct look_up *was)
-{
-    bson_t update, sub;
-    char buffer[16];
-
-    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
-    bson_append_document_begin(&update, "q", 1, &sub);
-    directory_put_id(&sub, list->draft, i);
-    bson_append_utf8(&sub, "o", 1, was->owner, -1);
-    bson_append_int64(&sub, "w", 1, was->writing);
-    bson_append_document_end(&update, &sub);
-    bson_append_document_begin(&update, "u", 1, &sub);
-    directory_put_rest(&sub, list->draft, i);
-    bson_append_document_end(&update, &sub);
-    bson_append_document_end(updates, &update);
-}
-
 /* True for an entry that nobody announced, unless this very draft has written it. */
 static bool is_to_take(const struct draft *draft, const struct look_up *met, enum standing standing)
 {
@@ -231,8 +203,24 @@ static enum store_status take_some(struct session *session, const struct documen
     session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && k < CODES_PER_UPDATE; ++*next)
-        if (is_to_take(list->draft, &met[*next], standings[*next]))
-            put_takeover(&updates, k++, list, list->found[*next], &met[*next]);
+        if (is_to_take(list->draft, &met[*next], standings[*next])) {
+            /* {q: the entry as it was read, u: ours} */
+            size_t i = list->found[*next];
+            const struct look_up *was = &met[*next];
+            bson_t update, sub;
+            char buffer[16];
+
+            bson_append_document_begin(&updates, array_key(k++, buffer), -1, &update);
+            bson_append_document_begin(&update, "q", 1, &sub);
+            directory_put_id(&sub, list->draft, i);
+            bson_append_utf8(&sub, "o", 1, was->owner, -1);
+            bson_append_int64(&sub, "w", 1, was->writing);
+            bson_append_document_end(&update, &sub);
+            bson_append_document_begin(&update, "u", 1, &sub);
+            directory_put_rest(&sub, list->draft, i);
+            bson_append_document_end(&update, &sub);
+            bson_append_document_end(&updates, &update);
+        }
     bson_append_array_end(&command, &updates);
     if (k == 0)
         return STORE_OK;
@@ -242,17 +230,6 @@ static enum store_status take_some(struct session *session, const struct documen
                    reply_count(&reply) == (int64_t)k
                ? STORE_OK
                : STORE_FAILED;
-}
-
-/* Take what nobody announced. STORE_FAILED also if an entry has changed: whoever retries sees its new state. */
-static enum store_status take_over(struct session *session, const struct documents *list, const struct look_up *met,
-                                   const enum standing *standings)
-{
-    enum store_status status = STORE_OK;
-
-    for (size_t next = 0; status == STORE_OK && next < list->found_count;)
-        status = take_some(session, list, met, standings, &next);
-    return status;
 }
 
 /* Read and judge the entries that existed already, not before the insert that met them: sets their `owner`. */
@@ -276,8 +253,8 @@ static enum store_status settle_met(struct session *session, const struct docume
         if (standings[k] == STANDING_ELSEWHERE)
             snprintf(draft->directory[list->found[k]].owner, COUPON_ID_MAX + 1, "%s", met[k].owner);
     }
-    if (status == STORE_OK)
-        status = take_over(session, list, met, standings);
+    for (size_t next = 0; status == STORE_OK && next < list->found_count;)
+        status = take_some(session, list, met, standings, &next);
     free(standings);
     free(met);
     return status;
@@ -386,12 +363,7 @@ static void put_begun_update(bson_t *updates, const struct draft *draft, int beg
     BSON_APPEND_DOCUMENT_BEGIN(updates, "0", &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
     bucket_put_id(&sub, draft, 0);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "w", &part);
-    BSON_APPEND_INT64(&part, "$lte", draft->writing);
-    bson_append_document_end(&sub, &part);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, last, &part);
-    BSON_APPEND_BOOL(&part, "$exists", true);
-    bson_append_document_end(&sub, &part);
+    BCON_APPEND(&sub, "w", "{", "$lte", BCON_INT64(draft->writing), "}", last, "{", "$exists", BCON_BOOL(true), "}");
     bson_append_document_end(&update, &sub);
 
     BSON_APPEND_ARRAY_BEGIN(&update, "u", &sub);
@@ -401,14 +373,9 @@ static void put_begun_update(bson_t *updates, const struct draft *draft, int beg
     BSON_APPEND_DOCUMENT_BEGIN(&set, "codes", &codes);
     BSON_APPEND_ARRAY_BEGIN(&codes, "$concatArrays", &list);
     {
-        bson_t slice, own, arguments;
+        bson_t own;
 
-        BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &slice);
-        BSON_APPEND_ARRAY_BEGIN(&slice, "$slice", &arguments);
-        BSON_APPEND_UTF8(&arguments, "0", "$codes");
-        BSON_APPEND_INT32(&arguments, "1", begun);
-        bson_append_array_end(&slice, &arguments);
-        bson_append_document_end(&list, &slice);
+        BCON_APPEND(&list, "0", "{", "$slice", "[", BCON_UTF8("$codes"), BCON_INT32(begun), "]", "}");
         BSON_APPEND_DOCUMENT_BEGIN(&list, "1", &own);
         put_codes(&own, "$literal", draft, draft->first_b, draft->next_n, 0); /* a code may begin with a dollar sign */
         bson_append_document_end(&list, &own);
@@ -453,21 +420,6 @@ static enum store_status write_begun_bucket(struct session *session, const struc
     return reply_count(&reply) == 1 ? STORE_OK : insert_begun_bucket(session, draft);
 }
 
-static enum store_status write_buckets(struct session *session, struct draft *draft)
-{
-    enum store_status status = STORE_OK;
-
-    draft->first_b = bucket_of(draft->next_n);
-    if (draft->next_n % BUCKET_SLOTS) {
-        status = write_begun_bucket(session, draft);
-        draft->first_b++;
-    }
-    if (status == STORE_OK)
-        status = write_documents(session, &bucket_type, draft,
-                                 (size_t)(bucket_of(draft_end(draft) + BUCKET_SLOTS - 1) - draft->first_b));
-    return status;
-}
-
 /* ---- look-ups ---- */
 
 static void look_up_put_id(bson_t *doc, const struct draft *draft, size_t i)
@@ -504,7 +456,15 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
         status = claim_directory(session, &draft, &elsewhere);
     if (status != STORE_OK || elsewhere)
         return status;
-    status = write_buckets(session, &draft);
+    status = STORE_OK;
+    draft.first_b = bucket_of(draft.next_n);
+    if (draft.next_n % BUCKET_SLOTS) {
+        status = write_begun_bucket(session, &draft);
+        draft.first_b++;
+    }
+    if (status == STORE_OK)
+        status = write_documents(session, &bucket_type, &draft,
+                                 (size_t)(bucket_of(draft_end(&draft) + BUCKET_SLOTS - 1) - draft.first_b));
     return status == STORE_OK ? write_documents(session, &look_up_type, &draft, count) : status;
 }
 
@@ -540,7 +500,7 @@ static bool leftovers_row(const bson_t *doc, void *context)
 static enum store_status delete_leftovers(struct leftovers *l)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t deletes, one, filter, sub;
+    bson_t deletes, one, filter;
     struct in_clause in;
     bson_iter_t errors;
 
@@ -553,12 +513,7 @@ static enum store_status delete_leftovers(struct leftovers *l)
     for (size_t i = 0; i < l->count; i++)
         codes_put_id(&in.values, in_next(&in), l->coupon->id, l->forms[i]);
     in_end(&in, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "n", &sub);
-    BSON_APPEND_INT64(&sub, "$gte", l->next_n);
-    bson_append_document_end(&filter, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "w", &sub);
-    BSON_APPEND_INT64(&sub, "$lt", l->writing);
-    bson_append_document_end(&filter, &sub);
+    BCON_APPEND(&filter, "n", "{", "$gte", BCON_INT64(l->next_n), "}", "w", "{", "$lt", BCON_INT64(l->writing), "}");
     session_add_coupon(l->session, &filter, l->coupon->id);
     bson_append_document_end(&one, &filter);
     BSON_APPEND_INT32(&one, "limit", 0);

@@ -24,24 +24,12 @@
 static bool pulse_once(struct session *session)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t updates, update, sub, inner;
     bson_iter_t errors;
 
     BSON_APPEND_UTF8(&command, "update", "pulses");
     session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    BSON_APPEND_INT32(&sub, "_id", (int32_t)(session->number % PULSES));
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$inc", &inner);
-    BSON_APPEND_INT64(&inner, "count", 1);
-    bson_append_document_end(&sub, &inner);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_BOOL(&update, "upsert", true);
-    bson_append_document_end(&updates, &update);
-    bson_append_array_end(&command, &updates);
+    BCON_APPEND(&command, "updates", "[", "{", "q", "{", "_id", BCON_INT32((int32_t)(session->number % PULSES)), "}", "u", "{",
+                "$inc", "{", "count", BCON_INT64(1), "}", "}", "upsert", BCON_BOOL(true), "}", "]");
 
     AUTO_BSON reply;
     return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
@@ -122,11 +110,10 @@ static bool moved_row(const bson_t *doc, void *context)
 
 static void put_followers(bson_t *command, const struct confirm *confirms, size_t count)
 {
-    bson_t filter, projection;
+    bson_t filter;
     struct in_clause in;
 
-    BSON_APPEND_UTF8(command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    session_begin_find(command, "ledger", &filter);
     if (count == 1) {
         codec_ledger_id(&filter, "_id", confirms[0].coupon, confirms[0].lane, confirms[0].tail + 1);
     } else {
@@ -136,9 +123,7 @@ static void put_followers(bson_t *command, const struct confirm *confirms, size_
         in_end(&in, &filter);
     }
     bson_append_document_end(command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "projection", &projection);
-    BSON_APPEND_INT32(&projection, "_id", 1);
-    bson_append_document_end(command, &projection);
+    BCON_APPEND(command, "projection", "{", "_id", BCON_INT32(1), "}");
 }
 
 static enum store_status find_followers(struct session *session, const bson_t *command, struct confirm *confirms, size_t count)
@@ -157,12 +142,9 @@ static enum store_status find_followers(struct session *session, const bson_t *c
 static enum store_status confirm_linearizable(struct session *session, struct confirm *c)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t concern;
 
     put_followers(&command, c, 1);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "readConcern", &concern);
-    BSON_APPEND_UTF8(&concern, "level", "linearizable");
-    bson_append_document_end(&command, &concern);
+    BCON_APPEND(&command, "readConcern", "{", "level", BCON_UTF8("linearizable"), "}");
     BSON_APPEND_INT64(&command, "maxTimeMS", session->mongo->server_limit_ms);
     return find_followers(session, &command, c, 1);
 }
@@ -198,22 +180,6 @@ static void *help(void *argument)
     return NULL;
 }
 
-/* All reads together take no longer than one command may. */
-static enum store_status confirm_each(struct session *session, struct confirm *confirms, size_t count)
-{
-    struct readings r = {.mongo = session->mongo, .items = confirms, .count = count,
-                         .until = mono_add_ms(mono_now(), session->mongo->server_limit_ms)};
-    pthread_t helpers[HELPERS];
-    size_t started = 0;
-
-    while (started < HELPERS && started + 1 < count && pthread_create(&helpers[started], NULL, help, &r) == 0)
-        started++;
-    read_next(&r, session);
-    for (size_t i = 0; i < started; i++)
-        pthread_join(helpers[i], NULL);
-    return atomic_load(&r.failed) ? STORE_FAILED : STORE_OK;
-}
-
 enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size_t count)
 {
     struct session *session = session_of(s);
@@ -225,8 +191,20 @@ enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size
         return STORE_OK;
     if (!session_ready(session))
         return STORE_FAILED;
-    if (session->mongo->sharded)
-        return confirm_each(session, confirms, count);
+    if (session->mongo->sharded) {
+        /* All reads together take no longer than one command may. */
+        struct readings r = {.mongo = session->mongo, .items = confirms, .count = count,
+                             .until = mono_add_ms(mono_now(), session->mongo->server_limit_ms)};
+        pthread_t helpers[HELPERS];
+        size_t started = 0;
+
+        while (started < HELPERS && started + 1 < count && pthread_create(&helpers[started], NULL, help, &r) == 0)
+            started++;
+        read_next(&r, session);
+        for (size_t i = 0; i < started; i++)
+            pthread_join(helpers[i], NULL);
+        return atomic_load(&r.failed) ? STORE_FAILED : STORE_OK;
+    }
     if (!session_pulse(session))
         return STORE_FAILED;
     put_followers(&command, confirms, count);

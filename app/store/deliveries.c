@@ -163,18 +163,14 @@ enum store_status mongo_deliveries(struct store *s, const char *hook, int succee
     *count = 0;
     if (before && (status = mongo_delivery(s, hook, before, a, &last)) != STORE_OK)
         return status;
-    BSON_APPEND_UTF8(&command, "find", DELIVERIES);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, DELIVERIES, &sub);
     BSON_APPEND_UTF8(&sub, "h", hook);
     if (succeeded >= 0)
         BSON_APPEND_BOOL(&sub, "succeeded", succeeded);
     if (last)
         session_add_older(&sub, "at", last->at_ms, last->id);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "at", -1);
-    BSON_APPEND_INT32(&sub, "_id", -1);
-    bson_append_document_end(&command, &sub);
+    BCON_APPEND(&command, "sort", "{", "at", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
     status = find(s, &command, &list);
     *count = list.count;
     return status;

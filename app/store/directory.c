@@ -51,18 +51,12 @@ static enum store_status read_tail(struct session *session, const char *coupon, 
     bson_t sub;
 
     *tail = (struct tail){0};
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, "ledger", &sub);
     ledger_range(&sub, coupon, 0, 0, INT64_MAX);
     session_add_coupon(session, &sub, coupon);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
-    BSON_APPEND_INT32(&sub, "totals", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "_id", -1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", 1);
+    BCON_APPEND(&command, "projection", "{", "totals", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(-1), "}",
+                "limit", BCON_INT64(1));
     session_read_options(session, &command, 1);
     return session_read(session, &command, tail_row, tail);
 }
@@ -82,16 +76,12 @@ static enum store_status read_deletion(struct session *session, const char *coup
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
 
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, "ledger", &sub);
     ledger_range(&sub, coupon, 0, 0, INT64_MAX);
     BSON_APPEND_UTF8(&sub, "e.k", entry_kind_name(ENTRY_DELETE));
     session_add_coupon(session, &sub, coupon);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
-    BSON_APPEND_INT32(&sub, "_id", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", 1);
+    BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
     session_read_options(session, &command, 1);
     return session_read(session, &command, deletion_row, tail);
 }

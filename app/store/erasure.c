@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/session.h"
@@ -89,15 +88,11 @@ static const char *name_of(const struct batch *b, const char *alias)
 /* Equal to what was read, or absent like it. */
 static void put_as_read(bson_t *filter, const char *name, const bson_t *member)
 {
-    bson_t absent;
-
     if (!bson_empty(member)) {
         bson_concat(filter, member);
         return;
     }
-    bson_append_document_begin(filter, name, -1, &absent);
-    BSON_APPEND_BOOL(&absent, "$exists", false);
-    bson_append_document_end(filter, &absent);
+    BCON_APPEND(filter, name, "{", "$exists", BCON_BOOL(false), "}");
 }
 
 /* The aliases of the note but this one: absent if there are none. */
@@ -121,7 +116,7 @@ static void put_other_aliases(bson_t *doc, const bson_t *erasing, const char *al
 
 static void put_update(bson_t *updates, size_t k, const struct emptying *e, const char *alias, const struct term_key *key, bool last)
 {
-    bson_t update, sub, set = BSON_INITIALIZER, unset, filters, filter;
+    bson_t update, sub, set = BSON_INITIALIZER, unset;
     const struct batch *b = e->batch;
     char buffer[16], path[32];
 
@@ -153,11 +148,7 @@ static void put_update(bson_t *updates, size_t k, const struct emptying *e, cons
         BSON_APPEND_INT32(&unset, "erasing", 1);
     bson_append_document_end(&sub, &unset);
     bson_append_document_end(&update, &sub);
-    BSON_APPEND_ARRAY_BEGIN(&update, "arrayFilters", &filters);
-    BSON_APPEND_DOCUMENT_BEGIN(&filters, "0", &filter);
-    BSON_APPEND_UTF8(&filter, "x.a", alias);
-    bson_append_document_end(&filters, &filter);
-    bson_append_array_end(&update, &filters);
+    BCON_APPEND(&update, "arrayFilters", "[", "{", "x.a", BCON_UTF8(alias), "}", "]");
     bson_append_document_end(updates, &update);
     bson_destroy(&set);
 }
@@ -178,20 +169,6 @@ static enum store_status empty_all(struct session *session, const struct emptyin
 
 /* ---- finding ---- */
 
-static void put_named(bson_t *filter, const char *alias)
-{
-    bson_t names, one, named;
-
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "who", &names);
-    BSON_APPEND_DOCUMENT_BEGIN(&names, "$elemMatch", &one);
-    BSON_APPEND_UTF8(&one, "a", alias);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "u", &named);
-    BSON_APPEND_BOOL(&named, "$exists", true);
-    bson_append_document_end(&one, &named);
-    bson_append_document_end(&names, &one);
-    bson_append_document_end(filter, &names);
-}
-
 /* Read some of the batches that still name the alias, but for batch seq: by the user's term. Those that cannot be read come again each
  * time. *more: there may be others. */
 static enum store_status find_named(struct session *session, const struct erasure *e, const char *user, struct emptyings *list, bool *more)
@@ -199,18 +176,13 @@ static enum store_status find_named(struct session *session, const struct erasur
     AUTO_BSON command = BSON_INITIALIZER;
     size_t most = AT_ONCE + list->unreadable;
     enum store_status status;
-    bson_t filter, other;
+    bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "ledger", &filter);
     put_int(&filter, "part", term_part(e->coupon));
-    BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
-    BSON_APPEND_UTF8(&filter, "_id.c", e->coupon);
-    BSON_APPEND_INT64(&filter, "_id.l", e->lane);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.seq", &other);
-    BSON_APPEND_INT64(&other, "$ne", e->seq);
-    bson_append_document_end(&filter, &other);
-    put_named(&filter, e->alias);
+    BCON_APPEND(&filter, "terms", BCON_INT64(term_of_user(&session->term_key, user)), "_id.c", BCON_UTF8(e->coupon),
+                "_id.l", BCON_INT64(e->lane), "_id.seq", "{", "$ne", BCON_INT64(e->seq), "}", "who", "{", "$elemMatch", "{",
+                "a", BCON_UTF8(e->alias), "u", "{", "$exists", BCON_BOOL(true), "}", "}", "}");
     bson_append_document_end(&command, &filter);
     BSON_APPEND_UTF8(&command, "hint", "terms");
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
@@ -227,8 +199,7 @@ static enum store_status find_noted(struct session *session, const struct erasur
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "ledger", &filter);
     codec_ledger_id(&filter, "_id", e->coupon, e->lane, e->seq);
     BSON_APPEND_UTF8(&filter, "erasing", e->alias);
     bson_append_document_end(&command, &filter);
@@ -321,24 +292,18 @@ enum store_status mongo_erasures(struct store *s, const char *user, size_t most,
     struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
-    bson_t filter, sub;
+    bson_t filter;
 
     *count = 0;
     if (!session_finds_names(session))
         return STORE_FAILED;
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "erasing", &sub);
-    BSON_APPEND_BOOL(&sub, "$exists", true);
-    bson_append_document_end(&filter, &sub);
+    session_begin_find(&command, "ledger", &filter);
+    BCON_APPEND(&filter, "erasing", "{", "$exists", BCON_BOOL(true), "}");
     if (user)
         BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
-    BSON_APPEND_INT32(&sub, "erasing", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_UTF8(&command, "hint", "erasing");
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    BCON_APPEND(&command, "projection", "{", "erasing", BCON_INT32(1), "}", "hint", BCON_UTF8("erasing"),
+                "limit", BCON_INT64((int64_t)most));
     session_read_options(session, &command, most);
     status = session_read(session, &command, erasure_row, &list);
     *erasures = list.items;

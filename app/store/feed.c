@@ -72,9 +72,7 @@ static void close_on(struct feed *f)
 
 struct feed *feed_open(struct store *s, const struct feed_position *after)
 {
-    /* clang-format off */
     AUTO_BCON pipeline = BCON_NEW("pipeline", "[", "{", "$match", "{", "operationType", "insert", "}", "}", "]");
-    /* clang-format on */
 
     return open_with(s, after, pipeline);
 }
@@ -167,13 +165,11 @@ void feed_close(struct feed *f)
 
 struct feed *feed_open_keys(struct store *s, const struct feed_position *after)
 {
-    /* clang-format off */
     AUTO_BCON pipeline = BCON_NEW(
         "pipeline", "[",
             "{", "$match", "{", "operationType", "insert", "}", "}",
             "{", "$project", "{", "documentKey", BCON_INT32(1), "fullDocument.arrived", BCON_INT32(1), "}", "}",
         "]");
-    /* clang-format on */
 
     return open_with(s, after, pipeline);
 }
@@ -200,23 +196,6 @@ void feed_stop_hearing(struct session *session)
     session->hearing = NULL;
 }
 
-/* Only totals, and only of coupons with several lanes. */
-static struct feed *begin_hearing(struct session *session)
-{
-    /* clang-format off */
-    AUTO_BCON pipeline = BCON_NEW(
-        "pipeline", "[",
-            "{", "$match", "{", "operationType", "insert", "fullDocument.k", "{", "$gt", BCON_INT32(1), "}", "}", "}",
-            "{", "$project", "{", "fullDocument._id", BCON_INT32(1), "fullDocument.at", BCON_INT32(1),
-                "fullDocument.v", BCON_INT32(1), "fullDocument.totals", BCON_INT32(1), "fullDocument.day", BCON_INT32(1),
-                "fullDocument.k", BCON_INT32(1),
-            "}", "}",
-        "]");
-    /* clang-format on */
-
-    return open_on(session, HEAR_GATHER_MS, NULL, pipeline);
-}
-
 /* The driver resumes the stream if it can; otherwise the stream has ended. */
 static int stop_if_broken(struct session *session)
 {
@@ -233,7 +212,17 @@ int feed_hear(struct store *s, struct heard *heard)
     bson_t doc;
 
     if (!session->hearing) {
-        session->hearing = begin_hearing(session);
+        AUTO_BCON pipeline = BCON_NEW(
+            "pipeline", "[",
+                "{", "$match", "{", "operationType", "insert", "fullDocument.k", "{", "$gt", BCON_INT32(1), "}", "}", "}",
+                "{", "$project", "{", "fullDocument._id", BCON_INT32(1), "fullDocument.at", BCON_INT32(1),
+                    "fullDocument.v", BCON_INT32(1), "fullDocument.totals", BCON_INT32(1), "fullDocument.day", BCON_INT32(1),
+                    "fullDocument.k", BCON_INT32(1),
+                "}", "}",
+            "]");
+
+        /* Only totals, and only of coupons with several lanes. */
+        session->hearing = open_on(session, HEAR_GATHER_MS, NULL, pipeline);
         return stop_if_broken(session);
     }
     gather(session->hearing);

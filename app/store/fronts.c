@@ -20,7 +20,6 @@ void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
 
 enum store_status mongo_front_tell(struct store *s, const struct front *front)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", FRONTS,
         "updates", "[", "{",
@@ -28,21 +27,18 @@ enum store_status mongo_front_tell(struct store *s, const struct front *front)
             "u", "{", "$set", "{", "receipts", BCON_UTF8(front->receipts), "seen", BCON_DATE_TIME(front->seen_ms), "}", "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }
 
 enum store_status mongo_front_gone(struct store *s, const struct front *front)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "delete", FRONTS,
         "deletes", "[", "{",
             "q", "{", "_id", BCON_UTF8(front->id), "seen", BCON_DATE_TIME(front->seen_ms), "}",
             "limit", BCON_INT32(1),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }

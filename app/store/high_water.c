@@ -39,7 +39,6 @@ enum store_status mongo_epoch(struct store *s, int64_t *epoch)
 
 enum store_status mongo_epoch_raise(struct store *s, int64_t epoch)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", SCHEMA,
         "updates", "[", "{",
@@ -47,7 +46,6 @@ enum store_status mongo_epoch_raise(struct store *s, int64_t epoch)
             "u", "{", "$max", "{", "epoch", BCON_INT64(epoch), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }
@@ -62,12 +60,10 @@ static bool arrived_row(const bson_t *doc, void *context)
 
 static enum store_status newest_arrival(struct store *s, uint64_t *arrived)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "find", "ledger", "filter", "{", "arrived", "{", "$gt", BCON_TIMESTAMP(0, 0), "}", "}",
         "projection", "{", "_id", BCON_INT32(0), "arrived", BCON_INT32(1), "}",
         "sort", "{", "arrived", BCON_INT32(-1), "}", "limit", BCON_INT32(1));
-    /* clang-format on */
 
     *arrived = 0;
     session_read_options(session_of(s), command, 1);

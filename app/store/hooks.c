@@ -1,5 +1,5 @@
 /*
- * store/hooks.c -- webhooks: {_id, url, events[], coupons[], enabled, reason, secret, ..., owner, lease, arrived, held}.
+ * store/hooks.c -- webhooks: {_id, url, events[], coupons[], enabled, reason, secret, ..., owner, lease, arrived, behind}.
  *
  * Positions  {_id: {h, c, l}, at: {seq, part}, attempts, not_before}: `at` only ever grows, by $max
  * Attempts   see store/deliveries.c
@@ -164,16 +164,11 @@ enum store_status mongo_hooks(struct store *s, const char *before, size_t most, 
     *count = 0;
     if (before && (status = mongo_hook(s, before, a, &last)) != STORE_OK)
         return status;
-    BSON_APPEND_UTF8(&command, "find", HOOKS);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, HOOKS, &sub);
     if (last)
         session_add_older(&sub, "created", last->created_ms, last->id);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "created", -1);
-    BSON_APPEND_INT32(&sub, "_id", -1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    BCON_APPEND(&command, "sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}", "limit", BCON_INT64((int64_t)most));
     session_read_options(session_of(s), &command, most);
     status = session_read(session_of(s), &command, hook_row, &list);
     *count = status == STORE_OK ? list.count : 0;
@@ -273,7 +268,6 @@ enum store_status mongo_hook_tested(struct store *s, const char *id, int64_t tes
 
 enum store_status mongo_hook_claim(struct store *s, const char *id, const char *owner, int64_t now_ms, int64_t until_ms)
 {
-    /* clang-format off */
     AUTO_BCON filter = BCON_NEW(
         "_id", BCON_UTF8(id),
         "$or", "[",
@@ -282,14 +276,12 @@ enum store_status mongo_hook_claim(struct store *s, const char *id, const char *
             "{", "lease", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
         "]");
     AUTO_BCON u = BCON_NEW("$set", "{", "owner", BCON_UTF8(owner), "lease", BCON_DATE_TIME(until_ms), "}");
-    /* clang-format on */
 
     return update(s, filter, u);
 }
 
 enum store_status mongo_hooks_release(struct store *s, const char *owner)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", HOOKS,
         "updates", "[", "{",
@@ -297,7 +289,6 @@ enum store_status mongo_hooks_release(struct store *s, const char *owner)
             "u", "{", "$unset", "{", "owner", BCON_INT32(1), "lease", BCON_INT32(1), "}", "}",
             "multi", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }
@@ -333,22 +324,6 @@ enum store_status mongo_hook_disable(struct store *s, const struct hook *h, cons
 
 /* ---- positions ---- */
 
-static void put_position(bson_t *updates, size_t k, const struct hook_position *p)
-{
-    /* clang-format off */
-    AUTO_BCON update_of = BCON_NEW(
-        "q", "{", "_id", "{", "h", BCON_UTF8(p->hook), "c", BCON_UTF8(p->coupon), "l", BCON_INT64(p->lane), "}", "}",
-        "u", "{",
-            "$max", "{", "at", "{", "seq", BCON_INT64(p->seq), "part", BCON_INT64(p->part), "}", "}",
-            "$set", "{", "attempts", BCON_INT64(p->attempts), "not_before", BCON_DATE_TIME(p->not_before_ms), "}",
-        "}",
-        "upsert", BCON_BOOL(true));
-    /* clang-format on */
-    char buffer[16];
-
-    bson_append_document(updates, array_key(k, buffer), -1, update_of);
-}
-
 enum store_status mongo_positions_write(struct store *s, const struct hook_position *p, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -358,15 +333,24 @@ enum store_status mongo_positions_write(struct store *s, const struct hook_posit
         return STORE_OK;
     BSON_APPEND_UTF8(&command, "update", POSITIONS);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    for (size_t i = 0; i < count; i++)
-        put_position(&updates, i, &p[i]);
+    for (size_t i = 0; i < count; i++) {
+        AUTO_BCON update_of = BCON_NEW(
+            "q", "{", "_id", "{", "h", BCON_UTF8(p[i].hook), "c", BCON_UTF8(p[i].coupon), "l", BCON_INT64(p[i].lane), "}", "}",
+            "u", "{",
+                "$max", "{", "at", "{", "seq", BCON_INT64(p[i].seq), "part", BCON_INT64(p[i].part), "}", "}",
+                "$set", "{", "attempts", BCON_INT64(p[i].attempts), "not_before", BCON_DATE_TIME(p[i].not_before_ms), "}",
+            "}",
+            "upsert", BCON_BOOL(true));
+        char buffer[16];
+
+        bson_append_document(&updates, array_key(i, buffer), -1, update_of);
+    }
     bson_append_array_end(&command, &updates);
     return session_write(session_of(s), &command, NULL);
 }
 
 enum store_status mongo_positions_restart(struct store *s, const char *hook)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", POSITIONS,
         "updates", "[", "{",
@@ -374,7 +358,6 @@ enum store_status mongo_positions_restart(struct store *s, const char *hook)
             "u", "{", "$set", "{", "attempts", BCON_INT64(0), "not_before", BCON_DATE_TIME(0), "}", "}",
             "multi", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }
@@ -447,7 +430,7 @@ enum store_status mongo_hook_behind(struct store *s, const struct batch *b, stru
         struct hook_position p = {.hook = h->id, .coupon = b->coupon, .lane = b->lane};
 
         if (!h->enabled || !wants(h, b->coupon) ||
-            (b->arrived && h->watermark.arrived > b->arrived && !watermark_holds(&h->watermark, b->coupon, b->lane)))
+            (b->arrived && h->watermark.arrived > b->arrived && !watermark_has_behind(&h->watermark, b->coupon, b->lane)))
             continue;
         status = mongo_position(s, &p);
         if (status == STORE_NOT_FOUND)

@@ -26,7 +26,7 @@ struct hook {
     const char *old_secret;     /* also signs, until old_until_ms; or NULL */
     int64_t old_until_ms;
     int64_t created_ms;         /* batches from this time on are delivered */
-    struct watermark watermark; /* what arrived before it is delivered, or need not be, except in held lanes */
+    struct watermark watermark; /* what arrived before it is delivered, or need not be, except in lanes behind */
     int64_t changed_ms;
     int64_t failing_ms;         /* since when no delivery has succeeded; 0: the last one did */
     const char *owner;          /* the deliverer that holds it, or NULL */

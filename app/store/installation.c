@@ -42,7 +42,6 @@ enum store_status installation_fold(struct store *s, enum user_fold *fold)
 /* Of two first starts at once, one fixes it; the other fails, or changes nothing. */
 static enum store_status fix(struct store *s, enum user_fold fold)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", SCHEMA,
         "updates", "[", "{",
@@ -50,7 +49,6 @@ static enum store_status fix(struct store *s, enum user_fold fold)
             "u", "{", "$setOnInsert", "{", "fold", BCON_UTF8(user_fold_name(fold)), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/wake.h"
 #include "store/bson_fields.h"
 #include "store/session.h"
@@ -116,13 +115,8 @@ static enum store_status find_one(struct store *s, bson_t *command, struct arena
 enum store_status mongo_job_by_key(struct store *s, const char *coupon, const char *key, struct arena *a, struct job **job)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "jobs");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "coupon", coupon);
-    BSON_APPEND_UTF8(&filter, "key", key);
-    bson_append_document_end(&command, &filter);
+    BCON_APPEND(&command, "find", BCON_UTF8("jobs"), "filter", "{", "coupon", BCON_UTF8(coupon), "key", BCON_UTF8(key), "}");
     return find_one(s, &command, a, job);
 }
 
@@ -176,32 +170,9 @@ enum store_status mongo_job_for_first_slots(struct store *s, const char *coupon,
 enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "jobs");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id", id);
-    bson_append_document_end(&command, &filter);
+    BCON_APPEND(&command, "find", BCON_UTF8("jobs"), "filter", "{", "_id", BCON_UTF8(id), "}");
     return find_one(s, &command, a, job);
-}
-
-static void put_older(bson_t *filter, const struct job *than)
-{
-    bson_t any, one, less;
-
-    BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "created", &less);
-    BSON_APPEND_DATE_TIME(&less, "$lt", than->created_ms);
-    bson_append_document_end(&one, &less);
-    bson_append_document_end(&any, &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "1", &one);
-    BSON_APPEND_DATE_TIME(&one, "created", than->created_ms);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "_id", &less);
-    BSON_APPEND_UTF8(&less, "$lt", than->id);
-    bson_append_document_end(&one, &less);
-    bson_append_document_end(&any, &one);
-    bson_append_array_end(filter, &any);
 }
 
 enum store_status mongo_jobs(struct store *s, const char *coupon, const char *prefix, const char *before, size_t most,
@@ -220,20 +191,17 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
         return STORE_OK;
     if (before && (status = mongo_job(s, before, a, &last)) != STORE_OK)
         return status;
-    BSON_APPEND_UTF8(&command, "find", "jobs");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, "jobs", &sub);
     if (coupon)
         BSON_APPEND_UTF8(&sub, "coupon", coupon);
     else if (prefix)
         session_add_prefix(&sub, "coupon", prefix);
-    if (last)
-        put_older(&sub, last);
+    if (last) {
+        BCON_APPEND(&sub, "$or", "[", "{", "created", "{", "$lt", BCON_DATE_TIME(last->created_ms), "}", "}", "{",
+                    "created", BCON_DATE_TIME(last->created_ms), "_id", "{", "$lt", BCON_UTF8(last->id), "}", "}", "]");
+    }
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "created", -1);
-    BSON_APPEND_INT32(&sub, "_id", -1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    BCON_APPEND(&command, "sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}", "limit", BCON_INT64((int64_t)most));
     session_read_options(session, &command, most);
     status = session_read(session, &command, job_row, &list);
     *count = status == STORE_OK ? list.count : 0;
@@ -278,7 +246,6 @@ static enum store_status modify_only(struct store *s, bson_t *command)
 
 enum store_status mongo_job_cancel(struct store *s, const char *id)
 {
-    /* clang-format off */
     AUTO_BCON untouched = BCON_NEW("$eq", "[", "[", "$state", "$fence", "]", "[", "queued", BCON_INT64(0), "]", "]");
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
@@ -289,14 +256,12 @@ enum store_status mongo_job_cancel(struct store *s, const char *id)
             "finished", "{", "$cond", "[", BCON_DOCUMENT(untouched),
                 "$$NOW", "{", "$ifNull", "[", "$finished", "$$REMOVE", "]", "}", "]", "}",
         "}", "}", "]");
-    /* clang-format on */
 
     return modify_only(s, command);
 }
 
 enum store_status mongo_job_claim(struct store *s, int64_t now_ms, int64_t lease_ms, struct arena *a, struct job **job)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
         "query", "{", "$or", "[",
@@ -310,7 +275,6 @@ enum store_status mongo_job_claim(struct store *s, int64_t now_ms, int64_t lease
             "fence", "{", "$add", "[", "$fence", BCON_INT64(1), "]", "}",
             "started", "{", "$ifNull", "[", "$started", BCON_DATE_TIME(now_ms), "]", "}",
         "}", "}", "]");
-    /* clang-format on */
 
     *job = NULL;
     return modify(s, command, a, job);
@@ -322,7 +286,6 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
     enum store_status status;
     struct arena arena;
     struct job *job;
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
         "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
@@ -330,7 +293,6 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
             "done", BCON_INT64(done),
             "lease", BCON_DATE_TIME(now_ms + lease_ms),
         "}", "}");
-    /* clang-format on */
 
     arena_init(&arena, 0);
     status = modify(s, command, &arena, &job);
@@ -342,12 +304,10 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
 
 enum store_status mongo_job_total(struct store *s, const char *id, int64_t fence, int64_t total)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
         "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
         "update", "{", "$set", "{", "total", BCON_INT64(total), "}", "}");
-    /* clang-format on */
 
     return modify_only(s, command);
 }
@@ -358,12 +318,8 @@ enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fenc
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub, set;
 
-    BSON_APPEND_UTF8(&command, "findAndModify", "jobs");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "query", &sub);
-    BSON_APPEND_UTF8(&sub, "_id", id);
-    BSON_APPEND_INT64(&sub, "fence", fence);
-    BSON_APPEND_UTF8(&sub, "state", job_state_name(JOB_RUNNING));
-    bson_append_document_end(&command, &sub);
+    BCON_APPEND(&command, "findAndModify", BCON_UTF8("jobs"), "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence),
+                "state", BCON_UTF8(job_state_name(JOB_RUNNING)), "}");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "update", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
     BSON_APPEND_UTF8(&set, "state", job_state_name(state));
@@ -383,7 +339,6 @@ enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fenc
 
 enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
         "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
@@ -391,7 +346,6 @@ enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fe
             "$set", "{", "state", "queued", "not_before", BCON_DATE_TIME(not_before_ms), "}",
             "$unset", "{", "lease", BCON_INT32(1), "}",
         "}");
-    /* clang-format on */
 
     return modify_only(s, command);
 }

@@ -10,16 +10,6 @@
 
 #define JOINED_MOST 64 /* in one command */
 
-/* {name: {member: value}} */
-static void put_one(bson_t *doc, const char *name, const char *member, int32_t value)
-{
-    bson_t inner;
-
-    bson_append_document_begin(doc, name, -1, &inner);
-    bson_append_int32(&inner, member, -1, value);
-    bson_append_document_end(doc, &inner);
-}
-
 static void put_members(bson_t *doc, const char *name, const char *const *members)
 {
     bson_t inner;
@@ -35,47 +25,26 @@ static int32_t direction(const struct joined_find *find)
     return find->descending ? -1 : 1;
 }
 
-static void put_find(struct session *session, bson_t *command, const char *collection, const struct joined_find *find)
-{
-    BSON_APPEND_UTF8(command, "find", collection);
-    BSON_APPEND_DOCUMENT(command, "filter", &find->filter);
-    put_one(command, "sort", find->by, direction(find));
-    if (find->members)
-        put_members(command, "projection", find->members);
-    BSON_APPEND_INT64(command, "limit", (int64_t)find->most);
-    session_read_options(session, command, find->most);
-}
-
 /* Append the stages of one find, from stages[*at] on; they mark its rows with `number`. */
 static void put_stages(bson_t *stages, size_t *at, const struct joined_find *find, size_t number)
 {
-    bson_t stage, mark;
+    bson_t stage;
     char buffer[16];
 
-    bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
-    BSON_APPEND_DOCUMENT(&stage, "$match", &find->filter);
-    bson_append_document_end(stages, &stage);
-    bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
-    put_one(&stage, "$sort", find->by, direction(find));
-    bson_append_document_end(stages, &stage);
-    bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
-    BSON_APPEND_INT64(&stage, "$limit", (int64_t)find->most);
-    bson_append_document_end(stages, &stage);
+    BCON_APPEND(stages, array_key((*at)++, buffer), "{", "$match", BCON_DOCUMENT(&find->filter), "}");
+    BCON_APPEND(stages, array_key((*at)++, buffer), "{", "$sort", "{", find->by, BCON_INT32(direction(find)), "}", "}");
+    BCON_APPEND(stages, array_key((*at)++, buffer), "{", "$limit", BCON_INT64((int64_t)find->most), "}");
     if (find->members) {
         bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
         put_members(&stage, "$project", find->members);
         bson_append_document_end(stages, &stage);
     }
-    bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$set", &mark);
-    BSON_APPEND_INT64(&mark, "search", (int64_t)number);
-    bson_append_document_end(&stage, &mark);
-    bson_append_document_end(stages, &stage);
+    BCON_APPEND(stages, array_key((*at)++, buffer), "{", "$set", "{", "search", BCON_INT64((int64_t)number), "}", "}");
 }
 
 static void put_joined(struct session *session, bson_t *command, const char *collection, const struct joined_find *finds, size_t count)
 {
-    bson_t stages, stage, with, inner, cursor;
+    bson_t stages, stage, with, inner;
     size_t at = 0, rows = finds[0].most;
     char buffer[16];
 
@@ -96,9 +65,7 @@ static void put_joined(struct session *session, bson_t *command, const char *col
         rows += finds[i].most;
     }
     bson_append_array_end(command, &stages);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "cursor", &cursor);
-    BSON_APPEND_INT64(&cursor, "batchSize", (int64_t)rows + 1);
-    bson_append_document_end(command, &cursor);
+    BCON_APPEND(command, "cursor", "{", "batchSize", BCON_INT64((int64_t)rows + 1), "}");
     session_read_options(session, command, 0);
 }
 
@@ -127,10 +94,17 @@ enum store_status session_read_joined(struct session *session, const char *colle
         struct joined_rows rows = {first, count - first < JOINED_MOST ? count - first : JOINED_MOST, row, context};
         AUTO_BSON command = BSON_INITIALIZER;
 
-        if (rows.count == 1)
-            put_find(session, &command, collection, &finds[first]);
-        else
+        if (rows.count == 1) {
+            BSON_APPEND_UTF8(&command, "find", collection);
+            BSON_APPEND_DOCUMENT(&command, "filter", &finds[first].filter);
+            BCON_APPEND(&command, "sort", "{", finds[first].by, BCON_INT32(direction(&finds[first])), "}");
+            if (finds[first].members)
+                put_members(&command, "projection", finds[first].members);
+            BSON_APPEND_INT64(&command, "limit", (int64_t)finds[first].most);
+            session_read_options(session, &command, finds[first].most);
+        } else {
             put_joined(session, &command, collection, finds + first, rows.count);
+        }
         status = session_read(session, &command, hand_row, &rows);
     }
     for (size_t i = 0; i < count; i++)

@@ -165,12 +165,8 @@ enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **
     struct key_list list = {NULL, 0, 0, a};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
-    bson_t sort;
 
-    BSON_APPEND_UTF8(&command, "find", "keys");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sort);
-    BSON_APPEND_INT32(&sort, "_id", 1);
-    bson_append_document_end(&command, &sort);
+    BCON_APPEND(&command, "find", BCON_UTF8("keys"), "sort", "{", "_id", BCON_INT32(1), "}");
     session_read_options(session_of(s), &command, 0);
     status = session_read(session_of(s), &command, key_row, &list);
     *keys = list.items;
@@ -183,22 +179,11 @@ enum store_status mongo_key_revoke(struct store *s, const char *id)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
-    bson_t updates, update, sub, inner;
 
     BSON_APPEND_UTF8(&command, "update", "keys");
     session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    BSON_APPEND_UTF8(&sub, "_id", id);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$min", &inner);
-    BSON_APPEND_DATE_TIME(&inner, "revoked", clock_now_ms());
-    bson_append_document_end(&sub, &inner);
-    bson_append_document_end(&update, &sub);
-    bson_append_document_end(&updates, &update);
-    bson_append_array_end(&command, &updates);
+    BCON_APPEND(&command, "updates", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}", "u", "{", "$min", "{",
+                "revoked", BCON_DATE_TIME(clock_now_ms()), "}", "}", "}", "]");
 
     AUTO_BSON reply;
     if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))

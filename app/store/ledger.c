@@ -7,8 +7,6 @@
 #include <time.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
-#include "base/log.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/session.h"
@@ -67,9 +65,7 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
     bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
     codec_lane_id(&sub, "_id", w->coupon, w->lane);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "seq", &inner);
-    BSON_APPEND_INT64(&inner, "$lt", w->seq);
-    bson_append_document_end(&sub, &inner);
+    BCON_APPEND(&sub, "seq", "{", "$lt", BCON_INT64(w->seq), "}");
     bson_append_document_end(&update, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
@@ -147,40 +143,16 @@ enum store_status ledger_read(struct session *session, const bson_t *command, st
 
 void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before)
 {
-    bson_t range, id;
+    bson_t range;
 
     BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
     codec_ledger_id(&range, "$gt", coupon, lane, after);
     if (before != INT64_MAX) {
         codec_ledger_id(&range, "$lt", coupon, lane, before);
     } else {
-        BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
-        BSON_APPEND_UTF8(&id, "c", coupon);
-        BSON_APPEND_INT64(&id, "l", lane);
-        BSON_APPEND_MAXKEY(&id, "seq");
-        bson_append_document_end(&range, &id);
+        BCON_APPEND(&range, "$lt", "{", "c", BCON_UTF8(coupon), "l", BCON_INT64(lane), "seq", BCON_MAXKEY, "}");
     }
     bson_append_document_end(filter, &range);
-}
-
-/* From just after the place on, in the order of the index. */
-static void put_due_bounds(bson_t *command, const struct due_batches *search)
-{
-    bson_t bound;
-
-    BSON_APPEND_DOCUMENT_BEGIN(command, "min", &bound);
-    BSON_APPEND_UTF8(&bound, "_id.c", search->coupon);
-    BSON_APPEND_INT64(&bound, "_id.l", search->lane);
-    BSON_APPEND_DATE_TIME(&bound, "due", search->after_ms);
-    BSON_APPEND_INT64(&bound, "_id.seq", search->after_seq + 1);
-    bson_append_document_end(command, &bound);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "max", &bound);
-    BSON_APPEND_UTF8(&bound, "_id.c", search->coupon);
-    BSON_APPEND_INT64(&bound, "_id.l", search->lane);
-    BSON_APPEND_MAXKEY(&bound, "due");
-    BSON_APPEND_MAXKEY(&bound, "_id.seq");
-    bson_append_document_end(command, &bound);
-    BSON_APPEND_UTF8(command, "hint", "due");
 }
 
 struct due_rows {
@@ -244,14 +216,17 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
     search->past_ms = search->after_ms;
     search->past_seq = search->after_seq;
     search->next_due_ms = 0;
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "ledger", &filter);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "due", &exists); /* as the index has it */
     BSON_APPEND_BOOL(&exists, "$exists", true);
     bson_append_document_end(&filter, &exists);
     BSON_APPEND_UTF8(&filter, "_id.c", search->coupon);
     bson_append_document_end(&command, &filter);
-    put_due_bounds(&command, search);
+    /* From just after the place on, in the order of the index. */
+    BCON_APPEND(&command, "min", "{", "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane),
+                "due", BCON_DATE_TIME(search->after_ms), "_id.seq", BCON_INT64(search->after_seq + 1), "}", "max", "{",
+                "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane), "due", BCON_MAXKEY, "_id.seq", BCON_MAXKEY, "}",
+                "hint", BCON_UTF8("due"));
     BSON_APPEND_INT64(&command, "limit", (int64_t)search->most);
     session_read_options(session, &command, search->most);
     status = session_read(session, &command, due_row, &rows);
@@ -271,15 +246,11 @@ enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane,
     *count = 0;
     if (most == 0)
         return STORE_OK;
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, "ledger", &sub);
     ledger_range(&sub, coupon, lane, after, before);
     session_add_coupon(session, &sub, coupon);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "_id", direction);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    BCON_APPEND(&command, "sort", "{", "_id", BCON_INT32(direction), "}", "limit", BCON_INT64((int64_t)most));
     session_read_options(session, &command, most);
     return ledger_read(session, &command, batches, most, count);
 }

@@ -9,23 +9,11 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-/* Open a find on a collection; the caller fills *filter and closes it. */
-static void begin_find(bson_t *command, const char *collection, bson_t *filter)
-{
-    BSON_APPEND_UTF8(command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", filter);
-}
-
 static void end_find(struct session *session, bson_t *command, bson_t *filter, const char *sort, int direction, size_t most)
 {
-    bson_t sub;
-
     bson_append_document_end(command, filter);
-    if (sort) {
-        BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sub);
-        bson_append_int32(&sub, sort, -1, direction);
-        bson_append_document_end(command, &sub);
-    }
+    if (sort)
+        BCON_APPEND(command, "sort", "{", sort, BCON_INT32(direction), "}");
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
     session_read_options(session, command, most);
@@ -90,80 +78,35 @@ static const char *state_text(int state)
     return NULL;
 }
 
-/* Active, and not past its end. */
-static void put_live(bson_t *all, size_t *k, int64_t at_ms)
-{
-    bson_t clause, bound;
-    char buffer[16];
-
-    bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
-    BSON_APPEND_DOCUMENT_BEGIN(&clause, "view.live", &bound);
-    BSON_APPEND_DATE_TIME(&bound, "$gt", at_ms);
-    bson_append_document_end(&clause, &bound);
-    bson_append_document_end(all, &clause);
-}
-
 /* Started by then, or without a start. */
 static void put_begun(bson_t *all, size_t *k, int64_t at_ms)
 {
     static const char name[] = "view.def.starts_at";
-    bson_t clause, any, one, bound;
     char buffer[16];
 
-    bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
-    BSON_APPEND_ARRAY_BEGIN(&clause, "$or", &any);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
-    BSON_APPEND_NULL(&one, name);
-    bson_append_document_end(&any, &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "1", &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, name, &bound);
-    BSON_APPEND_DATE_TIME(&bound, "$lte", at_ms);
-    bson_append_document_end(&one, &bound);
-    bson_append_document_end(&any, &one);
-    bson_append_array_end(&clause, &any);
-    bson_append_document_end(all, &clause);
+    BCON_APPEND(all, array_key((*k)++, buffer), "{", "$or", "[", "{", name, BCON_NULL, "}", "{", name, "{",
+                "$lte", BCON_DATE_TIME(at_ms), "}", "}", "]", "}");
 }
 
 /* Created earlier, or at the same time with a smaller id. */
 static void put_after(bson_t *all, size_t *k, int64_t created_ms, const char *id)
 {
-    bson_t clause, any, one, less;
     char buffer[16];
 
-    bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
-    BSON_APPEND_DOCUMENT_BEGIN(&clause, "created", &less); /* lets an index find the start of the page */
-    BSON_APPEND_DATE_TIME(&less, "$lte", created_ms);
-    bson_append_document_end(&clause, &less);
-    BSON_APPEND_ARRAY_BEGIN(&clause, "$or", &any);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "created", &less);
-    BSON_APPEND_DATE_TIME(&less, "$lt", created_ms);
-    bson_append_document_end(&one, &less);
-    bson_append_document_end(&any, &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "1", &one);
-    BSON_APPEND_DATE_TIME(&one, "created", created_ms);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "_id", &less);
-    BSON_APPEND_UTF8(&less, "$lt", id);
-    bson_append_document_end(&one, &less);
-    bson_append_document_end(&any, &one);
-    bson_append_array_end(&clause, &any);
-    bson_append_document_end(all, &clause);
+    /* the bound on `created` lets the index find the start of the page */
+    BCON_APPEND(all, array_key((*k)++, buffer), "{", "created", "{", "$lte", BCON_DATE_TIME(created_ms), "}", "$or", "[",
+                "{", "created", "{", "$lt", BCON_DATE_TIME(created_ms), "}", "}",
+                "{", "created", BCON_DATE_TIME(created_ms), "_id", "{", "$lt", BCON_UTF8(id), "}", "}", "]", "}");
 }
 
 static void put_state(bson_t *all, size_t *k, const char *state)
 {
-    bson_t clause, not;
     char buffer[16];
 
-    bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
-    if (state) {
-        BSON_APPEND_UTF8(&clause, "view.def.state", state);
-    } else {
-        BSON_APPEND_DOCUMENT_BEGIN(&clause, "view.def.state", &not);
-        BSON_APPEND_UTF8(&not, "$ne", "deleted");
-        bson_append_document_end(&clause, &not);
-    }
-    bson_append_document_end(all, &clause);
+    if (state)
+        BCON_APPEND(all, array_key((*k)++, buffer), "{", "view.def.state", BCON_UTF8(state), "}");
+    else
+        BCON_APPEND(all, array_key((*k)++, buffer), "{", "view.def.state", "{", "$ne", BCON_UTF8("deleted"), "}", "}");
 }
 
 enum store_status mongo_coupons(struct store *s, const char *prefix, int state, int64_t active_at_ms, const char *after, size_t most,
@@ -175,7 +118,7 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
     int64_t created_ms = 0;
     const char *id = NULL;
     enum store_status status;
-    bson_t filter, all, sort;
+    bson_t filter, all;
     size_t k = 0;
 
     *coupons = list.items;
@@ -186,24 +129,23 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
         return STORE_OK;
     if (after && !parse_position(after, &created_ms, &id))
         return STORE_NOT_FOUND;
-    begin_find(&command, "coupons", &filter);
+    session_begin_find(&command, "coupons", &filter);
     if (prefix)
         session_add_prefix(&filter, "_id", prefix);
     BSON_APPEND_ARRAY_BEGIN(&filter, "$and", &all);
     put_state(&all, &k, state >= 0 ? state_text(state) : NULL);
     if (active_at_ms) {
-        put_live(&all, &k, active_at_ms);
+        char buffer[16];
+
+        /* Active, and not past its end. */
+        BCON_APPEND(&all, array_key((k)++, buffer), "{", "view.live", "{", "$gt", BCON_DATE_TIME(active_at_ms), "}", "}");
         put_begun(&all, &k, active_at_ms);
     }
     if (id)
         put_after(&all, &k, created_ms, id);
     bson_append_array_end(&filter, &all);
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sort);
-    BSON_APPEND_INT32(&sort, "created", -1);
-    BSON_APPEND_INT32(&sort, "_id", -1);
-    bson_append_document_end(&command, &sort);
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most + 1);
+    BCON_APPEND(&command, "sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}", "limit", BCON_INT64((int64_t)most + 1));
     session_read_options(session, &command, most + 1);
 
     status = session_read(session, &command, coupon_row, &list);
@@ -241,7 +183,7 @@ enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t fro
 
     if (from >= end)
         return STORE_OK;
-    begin_find(&command, "buckets", &filter);
+    session_begin_find(&command, "buckets", &filter);
     codec_bucket_range(&filter, coupon, from, end);
     session_add_coupon(session, &filter, coupon);
     end_find(session, &command, &filter, "_id", 1, (size_t)(end - from));
@@ -269,16 +211,6 @@ enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t
     return ledger_page(s, coupon, lane, 0, before, -1, most, batches, count);
 }
 
-static enum store_status one_batch(struct session *session, bson_t *command, bson_t *filter, struct batch **batch)
-{
-    enum store_status status;
-    size_t count;
-
-    end_find(session, command, filter, NULL, 0, 1);
-    status = ledger_read(session, command, batch, 1, &count);
-    return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
-}
-
 /* Few, or others whose ids have the same hash. */
 #define ENDED_MOST 4
 
@@ -295,7 +227,7 @@ enum store_status ledger_ended(struct store *s, const char *coupon, int64_t lane
     *batch = NULL;
     if (!session_finds_names(session))
         return STORE_FAILED;
-    begin_find(&command, "ledger", &filter);
+    session_begin_find(&command, "ledger", &filter);
     put_int(&filter, "part", term_part(coupon));
     BSON_APPEND_INT64(&filter, "terms", term_of_redemption(&session->term_key, coupon, lane, n, g));
     BSON_APPEND_UTF8(&filter, "_id.c", coupon);
@@ -315,10 +247,16 @@ enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t l
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter;
+    struct session *session;
+    enum store_status status;
+    size_t count;
 
-    begin_find(&command, "ledger", &filter);
+    session_begin_find(&command, "ledger", &filter);
     codec_ledger_id(&filter, "_id", coupon, lane, seq);
-    return one_batch(session_of(s), &command, &filter, batch);
+    session = session_of(s);
+    end_find(session, &command, &filter, NULL, 0, 1);
+    status = ledger_read(session, &command, batch, 1, &count);
+    return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
 /* The seq of the batch before b in the alias's chain; 0: b is the oldest; -1: b has no entry of it. */
@@ -358,61 +296,12 @@ enum store_status mongo_chain(struct store *s, const char *coupon, int64_t lane,
 
 static void put_asked(bson_t *filter, const char *coupon)
 {
-    bson_t there;
-
-    BSON_APPEND_UTF8(filter, "_id.c", coupon);
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "e.by", &there);
-    BSON_APPEND_BOOL(&there, "$exists", true);
-    bson_append_document_end(filter, &there);
-}
-
-static void put_int_until(bson_t *filter, const char *name, const char *how, int64_t value)
-{
-    bson_t bound;
-
-    bson_append_document_begin(filter, name, -1, &bound);
-    bson_append_int64(&bound, how, -1, value);
-    bson_append_document_end(filter, &bound);
-}
-
-static void put_at_until(bson_t *filter, const char *how, int64_t at_ms)
-{
-    bson_t bound;
-
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "at", &bound);
-    bson_append_date_time(&bound, how, -1, at_ms);
-    bson_append_document_end(filter, &bound);
-}
-
-/* From this place on, in the order of the history. */
-static void put_from(bson_t *filter, const struct history_place *from)
-{
-    bson_t any, one;
-
-    put_at_until(filter, "$lte", from->at_ms); /* lets the index find the start of the page */
-    BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
-    put_at_until(&one, "$lt", from->at_ms);
-    bson_append_document_end(&any, &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "1", &one);
-    put_int_until(&one, "_id.l", "$lt", from->lane);
-    bson_append_document_end(&any, &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&any, "2", &one);
-    BSON_APPEND_INT64(&one, "_id.l", from->lane);
-    put_int_until(&one, "_id.seq", "$lte", from->seq);
-    bson_append_document_end(&any, &one);
-    bson_append_array_end(filter, &any);
+    BCON_APPEND(filter, "_id.c", BCON_UTF8(coupon), "e.by", "{", "$exists", BCON_BOOL(true), "}");
 }
 
 static void put_newest_first(bson_t *command)
 {
-    bson_t sort;
-
-    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
-    BSON_APPEND_INT32(&sort, "at", -1);
-    BSON_APPEND_INT32(&sort, "_id.l", -1);
-    BSON_APPEND_INT32(&sort, "_id.seq", -1);
-    bson_append_document_end(command, &sort);
+    BCON_APPEND(command, "sort", "{", "at", BCON_INT32(-1), "_id.l", BCON_INT32(-1), "_id.seq", BCON_INT32(-1), "}");
 }
 
 struct history_read {
@@ -433,20 +322,23 @@ static bool history_row(const bson_t *doc, void *context)
 enum store_status mongo_history(struct store *s, const char *coupon, const struct history_place *from, size_t most,
                                 struct batch **batches, size_t *count)
 {
-    /* clang-format off */
     AUTO_BCON theirs = BCON_NEW("at", BCON_INT32(1),
                                 "e", "{", "$filter", "{", "input", "$e", "as", "e", "cond", "$$e.by", "}", "}");
-    /* clang-format on */
     AUTO_BSON command = BSON_INITIALIZER;
     struct history_read read = {batches, 0, most};
     struct session *session = session_of(s);
     enum store_status status;
     bson_t filter;
 
-    begin_find(&command, "ledger", &filter);
+    session_begin_find(&command, "ledger", &filter);
     put_asked(&filter, coupon);
-    if (from)
-        put_from(&filter, from);
+    if (from) {
+        /* from this place on, in the order of the history; the bound on `at` lets the index find the start of the page */
+        BCON_APPEND(&filter, "at", "{", "$lte", BCON_DATE_TIME(from->at_ms), "}", "$or", "[",
+                    "{", "at", "{", "$lt", BCON_DATE_TIME(from->at_ms), "}", "}",
+                    "{", "_id.l", "{", "$lt", BCON_INT64(from->lane), "}", "}",
+                    "{", "_id.l", BCON_INT64(from->lane), "_id.seq", "{", "$lte", BCON_INT64(from->seq), "}", "}", "]");
+    }
     bson_append_document_end(&command, &filter);
     BSON_APPEND_DOCUMENT(&command, "projection", theirs);
     put_newest_first(&command);
@@ -467,11 +359,9 @@ enum store_status mongo_defined(struct store *s, const char *coupon, int64_t ver
     bson_t filter;
     size_t count;
 
-    begin_find(&command, "ledger", &filter);
+    session_begin_find(&command, "ledger", &filter);
     put_asked(&filter, coupon);
-    put_at_until(&filter, "$lte", at_ms);
-    BSON_APPEND_INT64(&filter, "_id.l", 0);
-    BSON_APPEND_INT64(&filter, "e.def.version", version);
+    BCON_APPEND(&filter, "at", "{", "$lte", BCON_DATE_TIME(at_ms), "}", "_id.l", BCON_INT64(0), "e.def.version", BCON_INT64(version));
     bson_append_document_end(&command, &filter);
     put_newest_first(&command);
     BSON_APPEND_INT64(&command, "limit", 1);
@@ -500,26 +390,14 @@ static bool id_row(const bson_t *doc, void *context)
 static enum store_status next_coupon(struct session *session, const char *last, struct id_read *read)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, sub, id;
+    bson_t filter;
 
-    begin_find(&command, "ledger", &filter);
-    if (last) {
-        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &sub);
-        BSON_APPEND_DOCUMENT_BEGIN(&sub, "$gt", &id);
-        BSON_APPEND_UTF8(&id, "c", last);
-        BSON_APPEND_MAXKEY(&id, "l");
-        bson_append_document_end(&sub, &id);
-        bson_append_document_end(&filter, &sub);
-    }
+    session_begin_find(&command, "ledger", &filter);
+    if (last)
+        BCON_APPEND(&filter, "_id", "{", "$gt", "{", "c", BCON_UTF8(last), "l", BCON_MAXKEY, "}", "}");
     read->id = NULL;
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
-    BSON_APPEND_INT32(&sub, "_id", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "_id", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", 1);
+    BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
     session_read_options(session, &command, 1);
     return session_read(session, &command, id_row, read);
 }

@@ -168,7 +168,7 @@ struct upload_chunk {
     /* once worked off */
     bool imported;
     int64_t rows, new_codes, duplicates_in_file, duplicates_in_coupon, invalid;
-    const char *bad;      /* "line,kind,reason,text\n" as CSV for each row that is told of; NULL: none. While a list of codes is being
+    const char *bad;      /* "line,kind,reason,text\n" as CSV for each row that is reported; NULL: none. While a list of codes is being
                              retired: "line\n" for each that was retired before */
 };
 /* Write a chunk (majority), replacing an older one. */
@@ -348,7 +348,7 @@ enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t l
 /* Read the next page from at->from on, and advance at; a page's last batch may be in the next one, too. */
 enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count);
 /* For each batch that arrived before the watermark, checkpoints and totals are written, and other lanes follow it, except for lanes that
- * are held. STORE_NOT_FOUND: none yet. *now, if not NULL: all that arrived before it is seen by reads from here on, or comes by the
+ * are behind. STORE_NOT_FOUND: none yet. *now, if not NULL: all that arrived before it is seen by reads from here on, or comes by the
  * feed; 0: unknown. */
 enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t *now);
 /* For the reporter alone. */

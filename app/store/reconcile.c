@@ -55,8 +55,7 @@ static void begin_find(bson_t *command, struct session *session, const char *col
 {
     bson_t filter;
 
-    BSON_APPEND_UTF8(command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    session_begin_find(command, collection, &filter);
     session_add_range(&filter, coupon, name, text, number);
     session_add_coupon(session, &filter, coupon);
     bson_append_document_end(command, &filter);
@@ -64,11 +63,7 @@ static void begin_find(bson_t *command, struct session *session, const char *col
 
 static enum store_status find_sorted(struct session *session, bson_t *command, size_t most, session_row *row, void *context)
 {
-    bson_t sort;
-
-    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
-    BSON_APPEND_INT32(&sort, "_id", 1);
-    bson_append_document_end(command, &sort);
+    BCON_APPEND(command, "sort", "{", "_id", BCON_INT32(1), "}");
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
     session_read_options(session, command, most);
@@ -129,8 +124,7 @@ enum store_status mongo_stored_batches(struct store *s, const char *coupon, int6
     enum store_status status;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "ledger", &filter);
     ledger_range(&filter, coupon, lane, after, INT64_MAX);
     session_add_coupon(session, &filter, coupon);
     bson_append_document_end(&command, &filter);
@@ -166,8 +160,7 @@ static enum store_status find_of_lane(struct session *session, const char *colle
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, collection, &filter);
     codec_lane_id(&filter, "_id", coupon, lane);
     bson_append_document_end(&command, &filter);
     session_read_options(session, &command, 0);
@@ -278,13 +271,9 @@ enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struc
 {
     struct stored_coupon_read read = {out, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
 
     *out = (struct stored_coupon){.created_ms = -1, .changed_ms = -1};
-    BSON_APPEND_UTF8(&command, "find", "coupons");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id", coupon);
-    bson_append_document_end(&command, &filter);
+    BCON_APPEND(&command, "find", BCON_UTF8("coupons"), "filter", "{", "_id", BCON_UTF8(coupon), "}");
     session_read_options(session_of(s), &command, 0);
     return session_read(session_of(s), &command, coupon_row, &read);
 }
@@ -476,10 +465,7 @@ static void put_gap(struct in_clause *gaps, const char *after, const char *befor
 
     bson_append_document_begin(&gaps->values, in_next(gaps), -1, &gap);
     BSON_APPEND_DOCUMENT_BEGIN(&gap, "_id", &range);
-    BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &key);
-    BSON_APPEND_UTF8(&key, "c", after);
-    BSON_APPEND_MAXKEY(&key, "x");
-    bson_append_document_end(&range, &key);
+    BCON_APPEND(&range, "$gt", "{", "c", BCON_UTF8(after), "x", BCON_MAXKEY, "}");
     BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &key);
     if (before)
         BSON_APPEND_UTF8(&key, "c", before);
@@ -495,11 +481,10 @@ static enum store_status find_strays(struct session *session, const char *collec
                                      size_t count, bool open, bool *strays)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, fields;
+    bson_t filter;
     struct in_clause gaps;
 
-    BSON_APPEND_UTF8(&command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, collection, &filter);
     BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &gaps.values);
     gaps.count = 0;
     for (size_t i = 0; i < count + open; i++) {
@@ -514,10 +499,7 @@ static enum store_status find_strays(struct session *session, const char *collec
     }
     bson_append_array_end(&filter, &gaps.values);
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &fields);
-    BSON_APPEND_INT32(&fields, "_id", 1);
-    bson_append_document_end(&command, &fields);
-    BSON_APPEND_INT64(&command, "limit", 1);
+    BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
     session_read_options(session, &command, 1);
     return session_read(session, &command, stray_row, strays);
 }
@@ -527,18 +509,10 @@ enum store_status mongo_next_definitions(struct store *s, const char *after, siz
 {
     struct definitions_read read = {a, ids, 0};
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, range, fields;
     enum store_status status;
 
-    BSON_APPEND_UTF8(&command, "find", mongo_view_collections[0]);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
-    BSON_APPEND_UTF8(&range, "$gt", after);
-    bson_append_document_end(&filter, &range);
-    bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &fields);
-    BSON_APPEND_INT32(&fields, "_id", 1);
-    bson_append_document_end(&command, &fields);
+    BCON_APPEND(&command, "find", BCON_UTF8(mongo_view_collections[0]), "filter", "{", "_id", "{", "$gt", BCON_UTF8(after), "}", "}",
+                "projection", "{", "_id", BCON_INT32(1), "}");
     status = find_sorted(session_of(s), &command, most, definition_row, &read);
     *strays = false;
     *count = read.count;
@@ -555,19 +529,15 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
     bool whole = strcmp(collection, mongo_view_collections[0]) == 0; /* the _id is the coupon alone */
     struct next_read read = {a, NULL};
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, range, key;
+    bson_t filter, range;
     enum store_status status;
 
-    BSON_APPEND_UTF8(&command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, collection, &filter);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
     if (whole) {
         BSON_APPEND_UTF8(&range, "$gt", after);
     } else {
-        BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &key);
-        BSON_APPEND_UTF8(&key, "c", after);
-        BSON_APPEND_MAXKEY(&key, "x");
-        bson_append_document_end(&range, &key);
+        BCON_APPEND(&range, "$gt", "{", "c", BCON_UTF8(after), "x", BCON_MAXKEY, "}");
     }
     bson_append_document_end(&filter, &range);
     bson_append_document_end(&command, &filter);
@@ -590,13 +560,7 @@ static void coupon_id(bson_t *doc, const struct rewrite *m)
 
 static void totals_id(bson_t *doc, const struct rewrite *m)
 {
-    bson_t id;
-
-    BSON_APPEND_DOCUMENT_BEGIN(doc, "_id", &id);
-    BSON_APPEND_UTF8(&id, "c", m->coupon);
-    BSON_APPEND_INT64(&id, "l", m->lane);
-    BSON_APPEND_DATE_TIME(&id, "at", m->quarter_ms);
-    bson_append_document_end(doc, &id);
+    BCON_APPEND(doc, "_id", "{", "c", BCON_UTF8(m->coupon), "l", BCON_INT64(m->lane), "at", BCON_DATE_TIME(m->quarter_ms), "}");
 }
 
 static void lane_id(bson_t *doc, const struct rewrite *m)
@@ -617,15 +581,8 @@ static void directory_id(bson_t *doc, const struct rewrite *m)
 /* Also where the id names the batch: only if that erases the alias. */
 static void erasing_id(bson_t *doc, const struct rewrite *m)
 {
-    bson_t entries, entry;
-
     codec_ledger_id(doc, "_id", m->coupon, m->lane, m->seq);
-    BSON_APPEND_DOCUMENT_BEGIN(doc, "e", &entries);
-    BSON_APPEND_DOCUMENT_BEGIN(&entries, "$elemMatch", &entry);
-    BSON_APPEND_UTF8(&entry, "k", entry_kind_name(ENTRY_ERASE));
-    BSON_APPEND_UTF8(&entry, "a", m->alias);
-    bson_append_document_end(&entries, &entry);
-    bson_append_document_end(doc, &entries);
+    BCON_APPEND(doc, "e", "{", "$elemMatch", "{", "k", BCON_UTF8(entry_kind_name(ENTRY_ERASE)), "a", BCON_UTF8(m->alias), "}", "}");
 }
 
 static void set_erasing(bson_t *set, const struct rewrite *m)
@@ -711,16 +668,14 @@ static const struct rewrite_row {
 static void put_filter(bson_t *parent, const struct rewrite *m)
 {
     const struct rewrite_row *row = &rewrite_rows[m->kind];
-    bson_t filter, none;
+    bson_t filter;
 
     BSON_APPEND_DOCUMENT_BEGIN(parent, "q", &filter);
     row->put_id(&filter, m);
     if (m->guarded && row->guard && m->found_seq >= 0) {
         bson_append_int64(&filter, row->guard, -1, m->found_seq);
     } else if (m->guarded && row->guard) {
-        bson_append_document_begin(&filter, row->guard, -1, &none);
-        BSON_APPEND_BOOL(&none, "$exists", false);
-        bson_append_document_end(&filter, &none);
+        BCON_APPEND(&filter, row->guard, "{", "$exists", BCON_BOOL(false), "}");
     }
     bson_append_document_end(parent, &filter);
 }
@@ -735,11 +690,8 @@ static void put_update(bson_t *update, const struct rewrite *m)
     bson_append_document_begin(&sub, row->operator ? row->operator : "$set", -1, &set);
     row->put_set(&set, m);
     bson_append_document_end(&sub, &set);
-    if (m->kind == REWRITE_COUPON) {
-        BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &set);
-        BSON_APPEND_INT32(&set, "cleaned", 1);
-        bson_append_document_end(&sub, &set);
-    }
+    if (m->kind == REWRITE_COUPON)
+        BCON_APPEND(&sub, "$unset", "{", "cleaned", BCON_INT32(1), "}");
     bson_append_document_end(update, &sub);
     /* if a guard does not match an existing document, the upsert is refused as a duplicate */
     BSON_APPEND_BOOL(update, "upsert", row->guard && (!m->guarded || m->found_seq < 0));
@@ -850,11 +802,10 @@ static enum store_status rewrite_index(struct session *session, const struct rew
     AUTO_BSON command = BSON_INITIALIZER, find = BSON_INITIALIZER;
     struct indexing x = {.rewrite = m};
     enum store_status status;
-    bson_t filter, list;
+    bson_t filter;
 
     bson_init(&x.update);
-    BSON_APPEND_UTF8(&find, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&find, "filter", &filter);
+    session_begin_find(&find, "ledger", &filter);
     codec_ledger_id(&filter, "_id", m->coupon, m->lane, m->seq);
     bson_append_document_end(&find, &filter);
     session_read_options(session, &find, 1);
@@ -862,9 +813,7 @@ static enum store_status rewrite_index(struct session *session, const struct rew
     if (status == STORE_OK && bson_count_keys(&x.update)) {
         BSON_APPEND_UTF8(&command, "update", "ledger");
         session_write_options(session, &command);
-        BSON_APPEND_ARRAY_BEGIN(&command, "updates", &list);
-        BSON_APPEND_DOCUMENT(&list, "0", &x.update);
-        bson_append_array_end(&command, &list);
+        BCON_APPEND(&command, "updates", "[", BCON_DOCUMENT(&x.update), "]");
 
         AUTO_BSON reply;
         status = session_run(session, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
@@ -895,33 +844,20 @@ enum store_status mongo_rewrite(struct store *s, const struct rewrite *rewrites,
     return status;
 }
 
-/* {delete: collection, deletes: [{q: the coupon's documents, limit: 0}]} */
-static enum store_status remove_all(struct session *session, const char *collection, const char *coupon)
-{
-    bool whole = strcmp(collection, mongo_view_collections[0]) == 0;
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t list, one, filter;
-
-    BSON_APPEND_UTF8(&command, "delete", collection);
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &list);
-    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
-    bson_append_utf8(&filter, whole ? "_id" : "_id.c", -1, coupon, -1);
-    bson_append_document_end(&one, &filter);
-    BSON_APPEND_INT32(&one, "limit", 0);
-    bson_append_document_end(&list, &one);
-    bson_append_array_end(&command, &list);
-
-    AUTO_BSON reply;
-    return session_run(session, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
-}
-
 enum store_status mongo_remove_views(struct store *s, const char *coupon)
 {
     enum store_status status = STORE_OK;
 
-    for (size_t i = 0; i < mongo_view_collections_count && status == STORE_OK; i++)
-        status = remove_all(session_of(s), mongo_view_collections[i], coupon);
+    for (size_t i = 0; i < mongo_view_collections_count && status == STORE_OK; i++) {
+        AUTO_BSON command = BSON_INITIALIZER;
+
+        BSON_APPEND_UTF8(&command, "delete", mongo_view_collections[i]);
+        session_write_options(session_of(s), &command);
+        BCON_APPEND(&command, "deletes", "[", "{", "q", "{", i == 0 ? "_id" : "_id.c", BCON_UTF8(coupon), "}",
+                    "limit", BCON_INT32(0), "}", "]");
+
+        AUTO_BSON reply;
+        status = session_run(session_of(s), &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
+    }
     return status;
 }

@@ -18,13 +18,8 @@ static void put_write(bson_t *updates, size_t k, const char *writer, const struc
     char buffer[16];
 
     bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "_id", &inner);
-    BSON_APPEND_UTF8(&inner, "c", w->coupon);
-    BSON_APPEND_DATE_TIME(&inner, "at", w->quarter_ms);
-    BSON_APPEND_UTF8(&inner, "w", writer);
-    bson_append_document_end(&sub, &inner);
-    bson_append_document_end(&update, &sub);
+    BCON_APPEND(&update, "q", "{", "_id", "{", "c", BCON_UTF8(w->coupon), "at", BCON_DATE_TIME(w->quarter_ms), "w", BCON_UTF8(writer), "}",
+                "}");
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$max", &inner);
     for (int i = 0; i < CPN_REFUSAL_COUNT; i++)
@@ -102,8 +97,7 @@ enum store_status mongo_refusals(struct store *s, const char *coupon, int64_t fr
     bson_t filter;
 
     *counts = (struct refusal_counts){{0}};
-    BSON_APPEND_UTF8(&command, "find", "refusals");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "refusals", &filter);
     quarters_filter(&filter, &coupon, 1, from_ms, to_ms);
     bson_append_document_end(&command, &filter);
     session_read_options(session_of(s), &command, 0);

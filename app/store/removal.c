@@ -60,9 +60,7 @@ static void put_range(struct session *session, bson_t *filter, const struct leav
     } else if (l->kind == REMAINS_LEDGER) {
         codec_ledger_id(&range, "$gt", l->coupon, l->lane, l->whole ? 1 : 0);
     } else {
-        BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &id);
-        BSON_APPEND_UTF8(&id, "c", l->coupon);
-        bson_append_document_end(&range, &id);
+        BCON_APPEND(&range, "$gt", "{", "c", BCON_UTF8(l->coupon), "}");
     }
     if (last) {
         BSON_APPEND_DOCUMENT(&range, "$lte", last);
@@ -83,17 +81,11 @@ static enum store_status find_page(struct session *session, struct page *p)
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
 
-    BSON_APPEND_UTF8(&command, "find", kinds[p->leaving->kind].collection);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, kinds[p->leaving->kind].collection, &sub);
     put_range(session, &sub, p->leaving, NULL);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
-    BSON_APPEND_INT32(&sub, "left", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "_id", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", PAGE_MOST);
+    BCON_APPEND(&command, "projection", "{", "left", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}",
+                "limit", BCON_INT64(PAGE_MOST));
     session_read_options(session, &command, PAGE_MOST);
     return session_read(session, &command, page_row, p);
 }
@@ -130,7 +122,6 @@ static enum store_status empty_page(struct session *session, const struct page *
 
     put_range(session, &filter, p->leaving, &p->last);
     BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}");
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", BCON_UTF8(kinds[p->leaving->kind].collection),
         "updates", "[", "{",
@@ -138,7 +129,6 @@ static enum store_status empty_page(struct session *session, const struct page *
             "u", "[", "{", "$replaceWith", BCON_DOCUMENT(rest), "}", "]",
             "multi", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
 
     return session_write(session, command, NULL);
 }
@@ -185,14 +175,12 @@ enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *
 
 enum store_status mongo_removal_note(struct store *s, const char *coupon)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", "coupons",
         "updates", "[", "{",
             "q", "{", "_id", BCON_UTF8(coupon), "}",
             "u", "{", "$set", "{", "cleaned", BCON_UTF8("archived"), "}", "}",
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }

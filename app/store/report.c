@@ -75,8 +75,7 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
     enum store_status status;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "coupons");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "coupons", &filter);
     put_ids(&filter, "_id", ids, count);
     if (!count && prefix)
         session_add_prefix(&filter, "_id", prefix);
@@ -124,8 +123,7 @@ static enum store_status read_marks(struct session *session, const char *const *
     bson_t filter, any, one;
     char buffer[16];
 
-    BSON_APPEND_UTF8(&command, "find", "marks");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "marks", &filter);
     if (session->mongo->sharded)
         put_ids(&filter, "_id.c", ids, count);
     if (count) {
@@ -187,7 +185,7 @@ static bool may_be_closed(const struct lane_list *list, const char *coupon)
     return c && c->ended;
 }
 
-/* Lanes whose marks do not say all: those without a time, which were mended, and those that may be closed. At most LANES_AT_ONCE. */
+/* Lanes whose marks do not say all: those without a time, which were repaired, and those that may be closed. At most LANES_AT_ONCE. */
 struct silent {
     const struct report_lane *lanes[LANES_AT_ONCE];
     size_t count, next; /* the lane after the last one checked */
@@ -215,8 +213,7 @@ static enum store_status read_stands(struct session *session, struct lane_list *
     struct in_clause in;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "ledger", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < silent->count; i++)
         codec_ledger_id(&in.values, in_next(&in), silent->lanes[i]->coupon, silent->lanes[i]->lane, silent->lanes[i]->seq);
@@ -263,8 +260,7 @@ enum store_status mongo_report_oldest(struct store *s, const char *const *ids, s
     struct session *session = session_of(s);
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "totals");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "totals", &filter);
     put_ids(&filter, "_id.c", ids, count);
     bson_append_document_end(&command, &filter);
     put_flag(&command, "projection", fields, 1);
@@ -307,7 +303,6 @@ static enum store_status read_offsets(struct session *session, const char *time_
 
     for (size_t i = 0; i < count; i++)
         bson_append_date_time(&times, array_key(i, buffer), -1, firsts[i]);
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", BCON_INT32(1),
         "pipeline", "[",
@@ -323,7 +318,6 @@ static enum store_status read_offsets(struct session *session, const char *time_
         "]",
         "cursor", "{", "batchSize", BCON_INT32(BATCH_ROWS), "}",
         "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
-    /* clang-format on */
 
     return session_read(session, command, offset_row, list);
 }

@@ -51,12 +51,12 @@ static size_t column_of(const struct report_query *q, int64_t at_ms)
     size_t low = 0, high = q->columns;
 
     while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
+        size_t mid = low + (high - low) / 2;
 
-        if (q->starts[middle] <= at_ms)
-            low = middle;
+        if (q->starts[mid] <= at_ms)
+            low = mid;
         else
-            high = middle;
+            high = mid;
     }
     return low;
 }
@@ -175,8 +175,7 @@ static enum store_status read_quarters(struct slice *s, const char *collection, 
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, collection, &filter);
     quarters_filter(&filter, q->ids, q->count, s->from_ms, s->to_ms);
     bson_append_document_end(&command, &filter);
     session_read_options(s->session, &command, BATCH_ROWS);
@@ -241,14 +240,6 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static void merge_refused(struct report_group *group, const struct report_query *q, const struct slice *s, const struct sum *sum)
-{
-    if (sum->refused && !group->refused)
-        group->refused = checked(calloc(q->columns, sizeof *group->refused));
-    for (size_t column = 0; sum->refused && column < s->columns; column++)
-        refusal_counts_add(&group->refused[s->first + column], &sum->refused[column]);
-}
-
 /* Add slice s's sums to the groups, in the order of their names, and free them. */
 static void merge(struct report_sums *sums, const struct report_query *q, struct slice *s)
 {
@@ -272,7 +263,10 @@ static void merge(struct report_sums *sums, const struct report_query *q, struct
         }
         for (size_t column = 0; column < s->columns; column++)
             report_counts_add(&merged[count].counts[s->first + column], &order[i]->counts[column]);
-        merge_refused(&merged[count], q, s, order[i]);
+        if (order[i]->refused && !merged[count].refused)
+            merged[count].refused = checked(calloc(q->columns, sizeof *merged[count].refused));
+        for (size_t column = 0; order[i]->refused && column < s->columns; column++)
+            refusal_counts_add(&merged[count].refused[s->first + column], &order[i]->refused[column]);
         count++;
         free(order[i]->refused);
         free(order[i]);

@@ -38,13 +38,9 @@ enum store_status schema_version(struct store *s, int64_t *version)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
-    bson_t filter;
 
     *version = 0;
-    BSON_APPEND_UTF8(&command, "find", SCHEMA);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id", SCHEMA);
-    bson_append_document_end(&command, &filter);
+    BCON_APPEND(&command, "find", BCON_UTF8(SCHEMA), "filter", "{", "_id", BCON_UTF8(SCHEMA), "}");
     session_read_options(session, &command, 1);
     return session_read(session, &command, version_row, version);
 }
@@ -53,7 +49,6 @@ enum store_status schema_version(struct store *s, int64_t *version)
 static bool note_version(struct store *s, int version)
 {
     struct session *session = session_of(s);
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", SCHEMA,
         "updates", "[", "{",
@@ -61,7 +56,6 @@ static bool note_version(struct store *s, int version)
             "u", "{", "$max", "{", "form", BCON_INT32(version), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
-    /* clang-format on */
 
     session_write_options(session, command);
     for (int attempt = 1; attempt <= 2; attempt++) { /* a concurrent first write is a duplicate key */
@@ -84,9 +78,7 @@ static bool any_row(const bson_t *doc, void *context)
 /* The database's form; 0: it is new. What the first programs wrote has no form: then 1. */
 static enum store_status stored_version(struct store *s, int64_t *version)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW("find", "ledger", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
-    /* clang-format on */
     bool old = false;
     enum store_status status = schema_version(s, version);
 

@@ -87,11 +87,9 @@ enum store_status server_majority(struct store *s, int64_t *us)
     struct mono start;
 
     id_random(id, ID_SHORT_LEN);
-    /* clang-format off */
     AUTO_BCON insert = BCON_NEW("insert", "schema", "documents", "[", "{", "_id", BCON_UTF8(id), "}", "]");
     AUTO_BCON delete = BCON_NEW("delete", "schema", "deletes", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}",
                                 "limit", BCON_INT32(1), "}", "]");
-    /* clang-format on */
     if (!session_ready(session)) /* so that connecting is not timed */
         return STORE_FAILED;
     start = mono_now();
@@ -134,7 +132,7 @@ static bool same_document(const bson_t *a, const bson_t *b)
 }
 
 /* True if the document of that name equals json; json NULL: if there is none. */
-static bool is_as_told(const bson_t *doc, const char *name, const char *json)
+static bool is_as_requested(const bson_t *doc, const char *name, const char *json)
 {
     bson_t stored;
 
@@ -163,11 +161,11 @@ static bool judge_index(const bson_t *doc, void *context)
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (bson_has_field(doc, foreign[i]))
             w->fault = "has different options";
-    if (!is_as_told(doc, "partialFilterExpression", w->row->partial))
+    if (!is_as_requested(doc, "partialFilterExpression", w->row->partial))
         w->fault = "has a different filter";
     if ((bson_iter_init_find(&unique, doc, "unique") && bson_iter_as_bool(&unique)) != w->row->unique)
         w->fault = w->row->unique ? "is not unique" : "is unique";
-    if (!is_as_told(doc, "key", w->row->keys))
+    if (!is_as_requested(doc, "key", w->row->keys))
         w->fault = "has a different key";
     return true;
 }
@@ -216,40 +214,27 @@ static bool fault_row(const bson_t *doc, void *context)
 /* {name: {$not: {$type: ["int", "long"]}}}: also if it is missing. */
 static void put_no_integer(bson_t *list, size_t k, const char *name)
 {
-    bson_t one, not, type, types;
     char buffer[16];
 
-    bson_append_document_begin(list, array_key(k, buffer), -1, &one);
-    bson_append_document_begin(&one, name, -1, &not);
-    BSON_APPEND_DOCUMENT_BEGIN(&not, "$not", &type);
-    BSON_APPEND_ARRAY_BEGIN(&type, "$type", &types);
-    BSON_APPEND_UTF8(&types, "0", "int");
-    BSON_APPEND_UTF8(&types, "1", "long");
-    bson_append_array_end(&type, &types);
-    bson_append_document_end(&not, &type);
-    bson_append_document_end(&one, &not);
-    bson_append_document_end(list, &one);
+    BCON_APPEND(list, array_key(k, buffer), "{", name, "{", "$not", "{", "$type", "[", BCON_UTF8("int"), BCON_UTF8("long"), "]", "}", "}",
+                "}");
 }
 
 enum store_status server_totals_faults(struct store *s, char *text, size_t size)
 {
     struct fault_list list = {text, 0, size};
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, any, projection;
+    bson_t filter, any;
 
     text[0] = '\0';
-    BSON_APPEND_UTF8(&command, "find", "totals");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "totals", &filter);
     BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &any);
     put_no_integer(&any, 0, "seq");
     for (size_t i = 0; i < report_members_count; i++)
         put_no_integer(&any, i + 1, report_members[i].name);
     bson_append_array_end(&filter, &any);
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
-    BSON_APPEND_INT32(&projection, "_id", 1);
-    bson_append_document_end(&command, &projection);
-    BSON_APPEND_INT64(&command, "limit", FAULTS_MOST);
+    BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(FAULTS_MOST));
     session_read_options(session_of(s), &command, FAULTS_MOST);
     return session_read(session_of(s), &command, fault_row, &list);
 }

@@ -135,14 +135,10 @@ static enum store_status timed_read(struct session *session, const char *level, 
     enum store_status status;
     bson_t sub;
 
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    session_begin_find(&command, "ledger", &sub);
     codec_ledger_id(&sub, "_id", "-", 0, 1);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "readConcern", &sub);
-    BSON_APPEND_UTF8(&sub, "level", level);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "maxTimeMS", session->mongo->server_limit_ms);
+    BCON_APPEND(&command, "readConcern", "{", "level", BCON_UTF8(level), "}", "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
     status = session_read(session, &command, pass_over, NULL);
     *us = (mono_now().ns - start.ns) / 1000;
     return status;

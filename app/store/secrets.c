@@ -30,12 +30,8 @@ enum store_status secrets_read(struct store *s, const char *id, struct secret *s
     struct reading reading = {.secret = secret};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
-    bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", SECRETS);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id", id);
-    bson_append_document_end(&command, &filter);
+    BCON_APPEND(&command, "find", BCON_UTF8(SECRETS), "filter", "{", "_id", BCON_UTF8(id), "}");
     session_read_options(session, &command, 1);
     status = session_read(session, &command, secret_row, &reading);
     return status == STORE_OK && !reading.found ? STORE_NOT_FOUND : status;
@@ -47,7 +43,6 @@ enum store_status secrets_put(struct store *s, const char *id, const struct secr
     int64_t index, code;
     bson_iter_t errors;
 
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "insert", SECRETS,
         "documents", "[", "{",
@@ -55,7 +50,6 @@ enum store_status secrets_put(struct store *s, const char *id, const struct secr
             "key", BCON_BIN(BSON_SUBTYPE_BINARY, secret->bytes, sizeof secret->bytes),
             "at", BCON_DATE_TIME(clock_now_ms()),
         "}", "]");
-    /* clang-format on */
     session_write_options(session, command);
 
     AUTO_BSON reply;

@@ -30,14 +30,6 @@ static mongoc_client_t *borrow_client(struct mongo *m)
     return client;
 }
 
-static void give_back(struct mongo *m, mongoc_client_t *client)
-{
-    if (m->pool)
-        mongoc_client_pool_push(m->pool, client);
-    else
-        m->client = client;
-}
-
 static struct session *new_session(struct mongo *m, mongoc_client_t *client)
 {
     struct session *session = checked(calloc(1, sizeof *session));
@@ -78,7 +70,10 @@ void session_close(struct store *s)
     feed_stop_hearing(session);
     if (session->session)
         mongoc_client_session_destroy(session->session);
-    give_back(session->mongo, session->client);
+    if (session->mongo->pool)
+        mongoc_client_pool_push(session->mongo->pool, session->client);
+    else
+        session->mongo->client = session->client;
     bson_destroy(session->options);
     free(session);
 }
@@ -148,25 +143,21 @@ bool mongo_is_away(struct mongo *m, int64_t ms)
     return asked.ns && mono_ms_between(asked, mono_now()) >= ms;
 }
 
-/* The server's messages are logged in double quotes. */
-static void unquote(char *text)
-{
-    for (; *text; text++)
-        if (*text == '"')
-            *text = '\'';
-}
-
 bool session_run(struct session *session, const bson_t *command, bson_t *reply)
 {
     bson_error_t error = {0};
     bson_iter_t it;
+    char *text;
 
     if (session_run_on(session, session->mongo->database, command, reply, &error))
         return true;
     session->code = error.code;
     if (error.code == CODE_UNKNOWN_ZONE) /* the request is wrong, not the server */
         return false;
-    unquote(error.message);
+    text = error.message;
+    for (; *text; text++)
+        if (*text == '"')
+            *text = '\'';
     log_event(LOG_WARNING, "store.failed", F_WORD("command", bson_iter_init(&it, command) && bson_iter_next(&it) ? bson_iter_key(&it) : ""),
               F_INT("code", error.code), F_TEXT("reason", error.message));
     return false;
@@ -233,7 +224,7 @@ struct reader {
     session_row *row;
     bool (*enough)(const void *context); /* NULL: never */
     void *context;
-    bool left; /* it had enough, and there are more */
+    bool more; /* it had enough, and there are more */
 };
 
 static bool hand_out(const struct reply *reply, struct reader *r)
@@ -244,8 +235,8 @@ static bool hand_out(const struct reply *reply, struct reader *r)
     if (!bson_iter_init(&it, &reply->documents))
         return false;
     while (bson_iter_next(&it)) {
-        r->left = r->enough && r->enough(r->context);
-        if (r->left)
+        r->more = r->enough && r->enough(r->context);
+        if (r->more)
             return true;
         if (!get_document(&it, &doc))
             return false;
@@ -254,22 +245,19 @@ static bool hand_out(const struct reply *reply, struct reader *r)
             return false;
         }
     }
-    r->left = reply->cursor && r->enough && r->enough(r->context);
+    r->more = reply->cursor && r->enough && r->enough(r->context);
     return it.err_off == 0;
 }
 
-/* Make the server drop the cursor, if any is left. If that fails, the server drops it in time. */
+/* Make the server drop the cursor, if one is open. If that fails, the server drops it in time. */
 static void end_cursor(struct session *session, const struct reply *last)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t cursors, reply;
+    bson_t reply;
 
     if (!last->cursor)
         return;
-    BSON_APPEND_UTF8(&command, "killCursors", last->collection);
-    BSON_APPEND_ARRAY_BEGIN(&command, "cursors", &cursors);
-    BSON_APPEND_INT64(&cursors, "0", last->cursor);
-    bson_append_array_end(&command, &cursors);
+    BCON_APPEND(&command, "killCursors", BCON_UTF8(last->collection), "cursors", "[", BCON_INT64(last->cursor), "]");
     session_run(session, &command, &reply);
     bson_destroy(&reply);
 }
@@ -293,7 +281,7 @@ static enum store_status read_with(struct session *session, const bson_t *comman
         return session->code == CODE_UNKNOWN_ZONE ? STORE_NO_ZONE : STORE_FAILED;
     }
     good = read_cursor(reply, "firstBatch") && hand_out(reply, r);
-    while (good && reply->cursor && !r->left) {
+    while (good && reply->cursor && !r->more) {
         struct reply *next = &replies[reply == replies];
 
         good = read_next(session, reply, most, next) && hand_out(next, r);
@@ -312,12 +300,12 @@ enum store_status session_read(struct session *session, const bson_t *command, s
 }
 
 enum store_status session_read_until(struct session *session, const bson_t *command, session_row *row, bool (*enough)(const void *context),
-                                     void *context, bool *left)
+                                     void *context, bool *more)
 {
     struct reader r = {.row = row, .enough = enough, .context = context};
     enum store_status status = read_with(session, command, &r);
 
-    *left = r.left;
+    *more = r.more;
     return status;
 }
 
@@ -442,8 +430,7 @@ void session_find_lanes(struct session *session, bson_t *command, const char *co
     struct in_clause in;
     bson_t filter;
 
-    BSON_APPEND_UTF8(command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    session_begin_find(command, collection, &filter);
     if (count == 1) {
         codec_lane_id(&filter, "_id", *coupon, *lane);
     } else {
@@ -479,26 +466,17 @@ void session_add_range(bson_t *filter, const char *coupon, const char *name, con
 void session_add_prefix(bson_t *filter, const char *member, const char *prefix)
 {
     char end[COUPON_ID_MAX + 2];
-    bson_t range;
 
     snprintf(end, sizeof end, "%s\x7F", prefix); /* after all characters of an id */
-    bson_append_document_begin(filter, member, -1, &range);
-    BSON_APPEND_UTF8(&range, "$gte", prefix);
-    BSON_APPEND_UTF8(&range, "$lt", end);
-    bson_append_document_end(filter, &range);
+    BCON_APPEND(filter, member, "{", "$gte", BCON_UTF8(prefix), "$lt", BCON_UTF8(end), "}");
 }
 
 /* ---- writing ---- */
 
 void session_write_concern(struct session *session, bson_t *command)
 {
-    bson_t concern;
-
-    BSON_APPEND_DOCUMENT_BEGIN(command, "writeConcern", &concern);
-    BSON_APPEND_UTF8(&concern, "w", "majority");
-    BSON_APPEND_BOOL(&concern, "j", true);
-    BSON_APPEND_INT64(&concern, "wtimeout", session->mongo->server_limit_ms);
-    bson_append_document_end(command, &concern);
+    BCON_APPEND(command, "writeConcern", "{", "w", BCON_UTF8("majority"), "j", BCON_BOOL(true),
+                "wtimeout", BCON_INT64(session->mongo->server_limit_ms), "}");
 }
 
 void session_write_options(struct session *session, bson_t *command)

@@ -115,6 +115,13 @@ bool session_ready(struct session *session);
 bool session_run(struct session *session, const bson_t *command, bson_t *reply);
 bool session_run_on(struct session *session, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error);
 
+/* Begin a find in a collection: the caller fills *filter, and ends it. */
+static inline void session_begin_find(bson_t *command, const char *collection, bson_t *filter)
+{
+    BSON_APPEND_UTF8(command, "find", collection);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", filter);
+}
+
 /* Called for every document of a result; false: unreadable, stop. */
 typedef bool session_row(const bson_t *doc, void *context);
 
@@ -122,9 +129,9 @@ typedef bool session_row(const bson_t *doc, void *context);
  * it names a time zone that the server does not know. */
 enum store_status session_read(struct session *session, const bson_t *command, session_row *row, void *context);
 
-/* The same, until enough(context) after a row: the rest is skipped, and *left is true if there is any. */
+/* The same, until enough(context) after a row: the rest is skipped, and *more is true if there is any. */
 enum store_status session_read_until(struct session *session, const bson_t *command, session_row *row, bool (*enough)(const void *context),
-                                     void *context, bool *left);
+                                     void *context, bool *more);
 
 /* One of several finds in a collection that go in one command (joined.c). */
 struct joined_find {

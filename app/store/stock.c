@@ -28,16 +28,6 @@ static bool head_row(const bson_t *doc, size_t find, void *context)
     return true;
 }
 
-static void put_find(struct session *session, struct joined_find *find, const char *coupon, int64_t lane)
-{
-    static const char *const members[] = {"at", "v", "totals", "day", NULL};
-
-    *find = (struct joined_find){.by = "_id", .most = 1, .descending = true, .members = members};
-    bson_init(&find->filter);
-    ledger_range(&find->filter, coupon, lane, 0, INT64_MAX);
-    session_add_coupon(session, &find->filter, coupon);
-}
-
 /* Keep the coupons whose lanes could all be read; returns how many. */
 static size_t keep_whole(struct coupon_stock *stocks, size_t count, const struct stock_lane *lanes, size_t lane_count)
 {
@@ -72,7 +62,13 @@ enum store_status mongo_stocks(struct store *s, int64_t now_ms, size_t most, str
         *stock = (struct coupon_stock){.has_slots = policy_of(coupons[i])->slots};
         memcpy(stock->coupon, coupons[i]->id, strlen(coupons[i]->id) + 1);
         for (int64_t lane = 0; lane < coupons[i]->lanes; lane++) {
-            put_find(session, &finds[lane_count], coupons[i]->id, lane);
+            struct joined_find *find = &finds[lane_count];
+            static const char *const members[] = {"at", "v", "totals", "day", NULL};
+
+            *find = (struct joined_find){.by = "_id", .most = 1, .descending = true, .members = members};
+            bson_init(&find->filter);
+            ledger_range(&find->filter, coupons[i]->id, lane, 0, INT64_MAX);
+            session_add_coupon(session, &find->filter, coupons[i]->id);
             lanes[lane_count++].stock = stock;
         }
     }

@@ -13,7 +13,6 @@ static bool day_row(const bson_t *doc, void *context)
  * of the same day then, and says how long that lasts. */
 static void put_day(bson_t *doc, const char *name, const bson_t *of, const char *time_zone)
 {
-    /* clang-format off */
     AUTO_BCON day = BCON_NEW(
         "$let", "{",
             "vars", "{", "midnight", "{", "$dateTrunc", "{", "date", BCON_DOCUMENT(of), "unit", "day",
@@ -35,7 +34,6 @@ static void put_day(bson_t *doc, const char *name, const bson_t *of, const char 
                 "]", "}",
             "}", "}",
         "}");
-    /* clang-format on */
 
     BSON_APPEND_DOCUMENT(doc, name, day);
 }
@@ -53,7 +51,6 @@ enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms
     put_day(&start, "start", at, time_zone);
     BSON_APPEND_INT32(&end, "start", 1);
     put_day(&end, "end", later, time_zone);
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", BCON_INT32(1),
         "pipeline", "[",
@@ -63,7 +60,6 @@ enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms
         "]",
         "cursor", "{", "}",
         "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
-    /* clang-format on */
     enum store_status status = session_read(session, command, day_row, day);
 
     if (status != STORE_OK)

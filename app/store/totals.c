@@ -32,13 +32,7 @@ struct additions {
 
 static void put_totals_id(bson_t *doc, const char *name, const struct totals_write *w)
 {
-    bson_t id;
-
-    bson_append_document_begin(doc, name, -1, &id);
-    BSON_APPEND_UTF8(&id, "c", w->coupon);
-    BSON_APPEND_INT64(&id, "l", w->lane);
-    BSON_APPEND_DATE_TIME(&id, "at", w->quarter_ms);
-    bson_append_document_end(doc, &id);
+    BCON_APPEND(doc, name, "{", "c", BCON_UTF8(w->coupon), "l", BCON_INT64(w->lane), "at", BCON_DATE_TIME(w->quarter_ms), "}");
 }
 
 static bool get_totals_id(const bson_t *doc, const char **coupon, int64_t *lane, int64_t *quarter_ms)
@@ -71,9 +65,7 @@ static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
     bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
     put_totals_id(&sub, "_id", w);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "seq", &inner);
-    BSON_APPEND_INT64(&inner, "$lt", w->first_seq);
-    bson_append_document_end(&sub, &inner);
+    BCON_APPEND(&sub, "seq", "{", "$lt", BCON_INT64(w->first_seq), "}");
     bson_append_document_end(&update, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$inc", &inner);
@@ -81,9 +73,7 @@ static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
     if (w->by)
         codec_by_code_inc(&inner, w->by);
     bson_append_document_end(&sub, &inner);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
-    BSON_APPEND_INT64(&inner, "seq", w->last_seq);
-    bson_append_document_end(&sub, &inner);
+    BCON_APPEND(&sub, "$set", "{", "seq", BCON_INT64(w->last_seq), "}");
     bson_append_document_end(&update, &sub);
     bson_append_document_end(updates, &update);
 }
@@ -147,8 +137,7 @@ static bool read_back(struct additions *g)
     struct in_clause in;
     bson_t filter;
 
-    BSON_APPEND_UTF8(&command, "find", "totals");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "totals", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
@@ -163,25 +152,25 @@ static bool read_back(struct additions *g)
     return session_read(g->session, &command, stored_row, g) == STORE_OK;
 }
 
-/* Each round adds what is left, then reads back. Additions of one call to one document must come in the order of seq: once an update ran,
- * earlier ones count as done. */
+/* Each round adds what is pending, then reads back. Additions of one call to one document must come in the order of seq: once an update
+ * ran, earlier ones count as done. */
 enum store_status mongo_totals_add(struct store *s, struct totals_write *writes, size_t count)
 {
     struct additions g = {session_of(s), checked(calloc(count + 1, sizeof(struct addition))), count};
-    bool good = true, left = count > 0;
+    bool good = true, pending = count > 0;
 
     for (size_t i = 0; i < count; i++) {
         writes[i].applied = writes[i].unreadable = false;
         g.items[i] = (struct addition){&writes[i], TODO_UPDATE};
     }
-    for (int round = 0; good && left && round < ROUNDS_MAX; round++) {
+    for (int round = 0; good && pending && round < ROUNDS_MAX; round++) {
         good = send_some(&g, TODO_INSERT) && send_some(&g, TODO_UPDATE) && read_back(&g);
-        left = false;
+        pending = false;
         for (size_t i = 0; i < count; i++)
-            left = left || g.items[i].todo != TODO_NOTHING;
+            pending = pending || g.items[i].todo != TODO_NOTHING;
     }
     free(g.items);
-    return good && !left ? STORE_OK : STORE_FAILED;
+    return good && !pending ? STORE_OK : STORE_FAILED;
 }
 
 /* ---- reading ---- */
@@ -195,12 +184,7 @@ bool totals_doc_read(const bson_t *doc, struct totals_doc *t)
 
 void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms)
 {
-    bson_t clause;
-
     if (count)
         in_texts(filter, "_id.c", ids, count);
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.at", &clause);
-    BSON_APPEND_DATE_TIME(&clause, "$gte", from_ms);
-    BSON_APPEND_DATE_TIME(&clause, "$lt", to_ms);
-    bson_append_document_end(filter, &clause);
+    BCON_APPEND(filter, "_id.at", "{", "$gte", BCON_DATE_TIME(from_ms), "$lt", BCON_DATE_TIME(to_ms), "}");
 }

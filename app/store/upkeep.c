@@ -35,14 +35,12 @@ enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t mos
 {
     struct due_lanes list = {into, 0, most, a};
     enum store_status status = STORE_OK;
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "find", "lanes",
         "filter", "{", "view.due", "{", "$gt", BCON_DATE_TIME(0), "$lt", BCON_DATE_TIME(before_ms), "}", "}",
         "projection", "{", "_id", BCON_INT32(1), "}",
         "sort", "{", "view.due", BCON_INT32(1), "}",
         "limit", BCON_INT64((int64_t)most));
-    /* clang-format on */
 
     session_read_options(session_of(s), command, most);
     if (most > 0)
@@ -84,13 +82,11 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
 {
     struct over_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
     enum store_status status = STORE_OK;
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "find", "coupons",
         "filter", "{", "cleaned", BCON_NULL, "view.cleanup", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
         "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}",
         "limit", BCON_INT64((int64_t)most));
-    /* clang-format on */
 
     session_read_options(session_of(s), command, 0);
     if (most > 0)
@@ -105,7 +101,6 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
 {
     struct over_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
     enum store_status status;
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "find", "coupons",
         "filter", "{", "cleaned", BCON_BOOL(true), "view.cleanup", "{", "$lt", BCON_DATE_TIME(before_ms), "}", "}",
@@ -113,7 +108,6 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
         "sort", "{", "cleaned", BCON_INT32(1), "view.cleanup", BCON_INT32(1), "}",
         "limit", BCON_INT64((int64_t)most),
         "hint", "cleanup");
-    /* clang-format on */
 
     session_read_options(session_of(s), command, 0);
     status = session_read(session_of(s), command, over_row, &list);
@@ -125,14 +119,12 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
 /* A definition written since with another clean-up time is not marked: it must be handled again. */
 enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", "coupons",
         "updates", "[", "{",
             "q", "{", "_id", BCON_UTF8(over->id), "cleaned", BCON_NULL, "view.cleanup", BCON_DATE_TIME(over->cleanup_ms), "}",
             "u", "{", "$set", "{", "cleaned", BCON_BOOL(true), "}", "}",
         "}", "]");
-    /* clang-format on */
 
     return session_write(session_of(s), command, NULL);
 }
@@ -167,18 +159,6 @@ static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const
     bson_append_document_end(deletes, &one);
 }
 
-/* The look-up may be under either form, and in the directory: deleting what does not exist does nothing. */
-static void clean_look_ups(struct cleaning *c, const char *code, int64_t n)
-{
-    char loose[CODE_MAX + 1];
-
-    directory_form(code, loose);
-    put_delete(&c->look_ups, &c->look_up_count, c->coupon, code, n, NULL);
-    if (strcmp(code, loose) != 0)
-        put_delete(&c->look_ups, &c->look_up_count, c->coupon, loose, n, NULL);
-    put_delete(&c->look_ups, &c->look_up_count, DIRECTORY, loose, n, c->coupon);
-}
-
 static void put_nulls(struct cleaning *c, const struct bucket *k, const char *const codes[BUCKET_SLOTS])
 {
     bson_t one, sub, set;
@@ -200,19 +180,6 @@ static void put_nulls(struct cleaning *c, const struct bucket *k, const char *co
     bson_append_document_end(&c->updates, &one);
 }
 
-static void put_bucket_delete(struct cleaning *c, int64_t b)
-{
-    bson_t one, filter;
-    char buffer[16];
-
-    bson_append_document_begin(&c->deletes, array_key(c->delete_count++, buffer), -1, &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
-    codec_bucket_id(&filter, "_id", c->coupon, b);
-    bson_append_document_end(&one, &filter);
-    BSON_APPEND_INT32(&one, "limit", 1);
-    bson_append_document_end(&c->deletes, &one);
-}
-
 static bool has_kept_twin(const struct cleaning *c, const char *code)
 {
     char form[CODE_MAX + 1];
@@ -232,6 +199,9 @@ static bool cleaning_row(const bson_t *doc, void *context)
         return false;
     k = &c->buckets[b - c->buckets[0].b];
     for (int i = 0; i < k->size; i++) {
+        int64_t n;
+        char loose[CODE_MAX + 1];
+
         if (k->slots[i].state != SLOT_RETIRED)
             continue;
         retired++;
@@ -243,12 +213,27 @@ static bool cleaning_row(const bson_t *doc, void *context)
             continue;
         }
         with_codes++;
-        clean_look_ups(c, codes[i], b * BUCKET_SLOTS + i);
+        /* The look-up may be under either form, and in the directory: deleting what does not exist does nothing. */
+        n = b * BUCKET_SLOTS + i;
+        directory_form(codes[i], loose);
+        put_delete(&c->look_ups, &c->look_up_count, c->coupon, codes[i], n, NULL);
+        if (strcmp(codes[i], loose) != 0)
+            put_delete(&c->look_ups, &c->look_up_count, c->coupon, loose, n, NULL);
+        put_delete(&c->look_ups, &c->look_up_count, DIRECTORY, loose, n, c->coupon);
     }
-    if (retired == BUCKET_SLOTS)
-        put_bucket_delete(c, b);
-    else if (with_codes > 0)
+    if (retired == BUCKET_SLOTS) {
+        bson_t one, filter;
+        char buffer[16];
+
+        bson_append_document_begin(&c->deletes, array_key(c->delete_count++, buffer), -1, &one);
+        BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
+        codec_bucket_id(&filter, "_id", c->coupon, b);
+        bson_append_document_end(&one, &filter);
+        BSON_APPEND_INT32(&one, "limit", 1);
+        bson_append_document_end(&c->deletes, &one);
+    } else if (with_codes > 0) {
         put_nulls(c, k, codes);
+    }
     return true;
 }
 

@@ -29,12 +29,7 @@ static const struct bson_field done_rows[] = {
 
 static void put_id(bson_t *doc, const char *upload, int64_t chunk)
 {
-    bson_t id;
-
-    BSON_APPEND_DOCUMENT_BEGIN(doc, "_id", &id);
-    BSON_APPEND_UTF8(&id, "u", upload);
-    BSON_APPEND_INT64(&id, "p", chunk);
-    bson_append_document_end(doc, &id);
+    BCON_APPEND(doc, "_id", "{", "u", BCON_UTF8(upload), "p", BCON_INT64(chunk), "}");
 }
 
 /* ---- writing ---- */
@@ -89,10 +84,7 @@ enum store_status mongo_chunk_done(struct store *s, const struct upload_chunk *c
     BSON_APPEND_DOCUMENT_BEGIN(&change, "$set", &sub);
     bson_fields_write(&sub, ROWS(done_rows), 0, &done);
     bson_append_document_end(&change, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&change, "$unset", &sub);
-    BSON_APPEND_INT32(&sub, "text", 1);
-    BSON_APPEND_INT32(&sub, "names", 1);
-    bson_append_document_end(&change, &sub);
+    BCON_APPEND(&change, "$unset", "{", "text", BCON_INT32(1), "names", BCON_INT32(1), "}");
     return update_chunk(s, chunk, &change, false);
 }
 
@@ -139,8 +131,7 @@ static enum store_status find_named(struct session *session, const bson_t *after
     bson_t filter, sub;
     bson_iter_t it;
 
-    BSON_APPEND_UTF8(&command, "find", "parts");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "parts", &filter);
     BSON_APPEND_BOOL(&filter, "names", true);
     if (bson_iter_init_find(&it, after, "_id")) {
         BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &sub);
@@ -148,10 +139,7 @@ static enum store_status find_named(struct session *session, const bson_t *after
         bson_append_document_end(&filter, &sub);
     }
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "_id", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", NAMES_AT_ONCE);
+    BCON_APPEND(&command, "sort", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(NAMES_AT_ONCE));
     session_read_options(session, &command, NAMES_AT_ONCE);
     return session_read(session, &command, named_row, list);
 }
@@ -268,8 +256,7 @@ enum store_status mongo_chunk(struct store *s, const char *upload, int64_t chunk
     bson_t filter;
 
     *out = (struct upload_chunk){.upload = upload, .number = chunk};
-    BSON_APPEND_UTF8(&command, "find", "parts");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "parts", &filter);
     put_id(&filter, upload, chunk);
     bson_append_document_end(&command, &filter);
     session_read_options(session, &command, 0);
@@ -301,7 +288,6 @@ static bool upload_row(const bson_t *doc, void *context)
 static enum store_status find_old_uploads(struct session *session, int64_t before_ms, int64_t ended_before_ms,
                                           struct upload_list *list)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", "parts",
         "pipeline", "[",
@@ -320,27 +306,9 @@ static enum store_status find_old_uploads(struct session *session, int64_t befor
             "{", "$limit", BCON_INT32(UPLOADS_MAX), "}",
         "]",
         "cursor", "{", "}");
-    /* clang-format on */
 
     session_read_options(session, command, 0);
     return session_read(session, command, upload_row, list);
-}
-
-/* {_id: {$gte: {u, p: MinKey}, $lte: {u, p: MaxKey}}} */
-static void put_parts_of(bson_t *filter, const char *upload)
-{
-    bson_t range, id;
-
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
-    BSON_APPEND_DOCUMENT_BEGIN(&range, "$gte", &id);
-    BSON_APPEND_UTF8(&id, "u", upload);
-    BSON_APPEND_MINKEY(&id, "p");
-    bson_append_document_end(&range, &id);
-    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lte", &id);
-    BSON_APPEND_UTF8(&id, "u", upload);
-    BSON_APPEND_MAXKEY(&id, "p");
-    bson_append_document_end(&range, &id);
-    bson_append_document_end(filter, &range);
 }
 
 static bool delete_uploads(struct session *session, const struct upload_list *list)
@@ -356,7 +324,9 @@ static bool delete_uploads(struct session *session, const struct upload_list *li
     for (size_t i = 0; i < list->count; i++) {
         BSON_APPEND_DOCUMENT_BEGIN(&deletes, array_key(i, buffer), &one);
         BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
-        put_parts_of(&filter, list->items[i]);
+        BCON_APPEND(&filter, "_id", "{", "$gte", "{", "u", BCON_UTF8(list->items[i]), "p", BCON_MINKEY, "}", "$lte", "{", "u",
+                    BCON_UTF8(list->items[i]),
+                    "p", BCON_MAXKEY, "}", "}");
         bson_append_document_end(&one, &filter);
         BSON_APPEND_INT32(&one, "limit", 0);
         bson_append_document_end(&deletes, &one);

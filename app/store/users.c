@@ -209,8 +209,8 @@ static void put_hint(bson_t *command)
     BSON_APPEND_UTF8(command, "hint", "terms");
 }
 
-/* Read whole batches, until there are too many: *left. */
-static enum store_status gather_whole(struct session *session, const bson_t *filter, struct gathered *g, bool *left)
+/* Read whole batches, until there are too many: *more. */
+static enum store_status gather_whole(struct session *session, const bson_t *filter, struct gathered *g, bool *more)
 {
     AUTO_BSON command = BSON_INITIALIZER;
 
@@ -220,7 +220,7 @@ static enum store_status gather_whole(struct session *session, const bson_t *fil
     session_snapshot_concern(session, &command);
     BSON_APPEND_INT64(&command, "maxTimeMS", session->mongo->server_limit_ms);
     BSON_APPEND_INT64(&command, "batchSize", (int64_t)g->most + 1);
-    return session_read_until(session, &command, gather_row, has_enough, g, left);
+    return session_read_until(session, &command, gather_row, has_enough, g, more);
 }
 
 struct streaming {
@@ -258,7 +258,6 @@ static bool stream_row(const bson_t *doc, void *context)
  * operator's error would fail the whole read. */
 static enum store_status stream_user(struct session *session, const bson_t *filter, const char *user, state_take *take, void *context)
 {
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", "ledger",
         "pipeline", "[",
@@ -276,7 +275,6 @@ static enum store_status stream_user(struct session *session, const bson_t *filt
         "]",
         "cursor", "{", "}",
         "allowDiskUse", BCON_BOOL(true));
-    /* clang-format on */
     struct streaming of = {.folding = {.take = take, .context = context}, .user = user};
     enum store_status status;
 
@@ -404,7 +402,7 @@ enum store_status users_read(struct store *s, struct arena *a, struct user_read 
     AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status = STORE_FAILED;
     struct gathered g;
-    bool left = false;
+    bool more = false;
 
     if (count == 0)
         return STORE_OK;
@@ -416,9 +414,9 @@ enum store_status users_read(struct store *s, struct arena *a, struct user_read 
     gather_init(&g, count, is_read, &t);
     if (session_finds_names(session)) {
         put_reads(session, &filter, reads, count);
-        status = gather_whole(session, &filter, &g, &left);
+        status = gather_whole(session, &filter, &g, &more);
     }
-    if (status == STORE_OK && (left || g.unreadable)) { /* one batch that cannot be read is a matter of those whom it names */
+    if (status == STORE_OK && (more || g.unreadable)) { /* one batch that cannot be read is a matter of those whom it names */
         status = read_each(session, &t, count);
     } else if (status == STORE_OK) {
         struct folding f = {.take = take_read, .context = &t};
@@ -457,17 +455,17 @@ enum store_status mongo_user_everywhere(struct store *s, const char *user, user_
     struct streaming of = {.folding = {.take = take_each, .context = &each}, .user = user};
     AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
-    bool left;
+    bool more;
 
     if (!session_finds_names(session))
         return STORE_FAILED;
     put_part(&filter, NULL);
     BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
     gather_init(&of.gathered, 0, is_streamed, &of);
-    status = gather_whole(session, &filter, &of.gathered, &left);
+    status = gather_whole(session, &filter, &of.gathered, &more);
     if (status == STORE_OK && of.gathered.unreadable) {
         status = STORE_FAILED;
-    } else if (status == STORE_OK && left) {
+    } else if (status == STORE_OK && more) {
         status = stream_user(session, &filter, user, take_each, &each) == STORE_OK ? STORE_OK : STORE_FAILED;
     } else if (status == STORE_OK) {
         sort_gathered(&of.gathered);
@@ -529,21 +527,17 @@ enum store_status mongo_order_everywhere(struct store *s, const char *order, use
     struct order_users o = {.order = order};
     enum store_status status;
     struct arena names, states;
-    bson_t filter, members;
+    bson_t filter;
 
     if (!session_finds_names(session))
         return STORE_FAILED;
     arena_init(&names, 0);
     o.arena = &names;
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    session_begin_find(&command, "ledger", &filter);
     put_part(&filter, NULL);
     BSON_APPEND_INT64(&filter, "terms", term_of_order(&session->term_key, order));
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &members);
-    BSON_APPEND_INT32(&members, "who.o", 1);
-    BSON_APPEND_INT32(&members, "who.u", 1);
-    bson_append_document_end(&command, &members);
+    BCON_APPEND(&command, "projection", "{", "who.o", BCON_INT32(1), "who.u", BCON_INT32(1), "}");
     put_hint(&command);
     session_read_options(session, &command, 0);
     status = session_read(session, &command, order_row, &o);
@@ -600,7 +594,6 @@ enum store_status users_job(struct store *s, const char *coupon, int64_t lane, c
     if (!session_finds_names(session))
         return STORE_FAILED;
     rows.state->id = arena_strdup(a, job);
-    /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", "ledger",
         "pipeline", "[",
@@ -612,7 +605,6 @@ enum store_status users_job(struct store *s, const char *coupon, int64_t lane, c
             "{", "$sort", "{", "_id", BCON_INT32(1), "}", "}",
         "]",
         "cursor", "{", "}");
-    /* clang-format on */
     put_hint(command);
     session_read_concern(session, command);
     BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);

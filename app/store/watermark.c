@@ -4,24 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
-bool watermark_holds(const struct watermark *w, const char *coupon, int64_t lane)
+bool watermark_has_behind(const struct watermark *w, const char *coupon, int64_t lane)
 {
-    for (size_t i = 0; i < w->held_count; i++)
-        if (w->held[i].lane == lane && strcmp(w->held[i].coupon, coupon) == 0)
+    for (size_t i = 0; i < w->behind_count; i++)
+        if (w->behind[i].lane == lane && strcmp(w->behind[i].coupon, coupon) == 0)
             return true;
     return false;
 }
 
-bool watermark_hold(struct watermark *w, const char *coupon, int64_t lane)
+bool watermark_add_behind(struct watermark *w, const char *coupon, int64_t lane)
 {
-    struct held_lane *held;
+    struct lane_behind *behind;
 
-    if (watermark_holds(w, coupon, lane))
+    if (watermark_has_behind(w, coupon, lane))
         return true;
-    if (w->held_count == HELD_MOST)
+    if (w->behind_count == BEHIND_MOST)
         return false;
-    held = &w->held[w->held_count++];
-    snprintf(held->coupon, sizeof held->coupon, "%s", coupon);
-    held->lane = lane;
+    behind = &w->behind[w->behind_count++];
+    snprintf(behind->coupon, sizeof behind->coupon, "%s", coupon);
+    behind->lane = lane;
     return true;
 }

@@ -130,22 +130,22 @@ static void its_owner_notes_what_has_arrived_and_is_delivered(void **state)
     struct watermark w = {.arrived = (uint64_t)(T0 / 1000 + 5) << 32 | 7};
     uint64_t first;
 
-    assert_true(watermark_hold(&w, "held", 3));
+    assert_true(watermark_add_behind(&w, "held", 3));
     assert_int_equal(mongo_hook_insert(session, h), STORE_OK);
     first = read_hook(h->id)->watermark.arrived;
     assert_true(first > 0 && (int64_t)(first >> 32) < T0 / 1000); /* clocks differ */
-    assert_int_equal(read_hook(h->id)->watermark.held_count, 0);
+    assert_int_equal(read_hook(h->id)->watermark.behind_count, 0);
     assert_int_equal(mongo_hook_arrived(session, h->id, "one", &w), STORE_NOT_FOUND);
     assert_int_equal(mongo_hook_claim(session, h->id, "one", T0, T0 + 100), STORE_OK);
     assert_int_equal(mongo_hook_arrived(session, h->id, "two", &w), STORE_NOT_FOUND);
     assert_true(read_hook(h->id)->watermark.arrived == first);
     assert_int_equal(mongo_hook_arrived(session, h->id, "one", &w), STORE_OK);
     read = read_hook(h->id);
-    assert_true(read->watermark.arrived == w.arrived && read->watermark.held_count == 1);
-    assert_true(watermark_holds(&read->watermark, "held", 3));
-    w.held_count = 0;
+    assert_true(read->watermark.arrived == w.arrived && read->watermark.behind_count == 1);
+    assert_true(watermark_has_behind(&read->watermark, "held", 3));
+    w.behind_count = 0;
     assert_int_equal(mongo_hook_arrived(session, h->id, "one", &w), STORE_OK);
-    assert_int_equal(read_hook(h->id)->watermark.held_count, 0);
+    assert_int_equal(read_hook(h->id)->watermark.behind_count, 0);
     assert_int_equal(mongo_hook_remove(session, h->id), STORE_OK);
 }
 
@@ -311,9 +311,9 @@ static void a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermar
     cursor_to(s, CURSOR_WAITING);
     assert_false(cursor_is_over(s));
     cursor_to(s, CURSOR_IDLE);
-    assert_true(watermark_hold(&e->watermark, "c", 0));
+    assert_true(watermark_add_behind(&e->watermark, "c", 0));
     assert_false(cursor_is_over(s));
-    e->watermark.held_count = 0;
+    e->watermark.behind_count = 0;
     assert_true(cursor_is_over(s));
     cursor_remove(s);
     assert_null(cursor_find(e, "c", 0));
@@ -424,7 +424,7 @@ static void an_archive_waits_for_those_that_are_enabled_and_want_the_coupon(void
     assert_int_equal(mongo_hook_claim(session, h->id, "one", T0, T0 + 100), STORE_OK);
     assert_int_equal(mongo_hook_arrived(session, h->id, "one", &w), STORE_OK);
     assert_null(behind(b));
-    assert_true(watermark_hold(&w, coupon, 0));
+    assert_true(watermark_add_behind(&w, coupon, 0));
     assert_int_equal(mongo_hook_arrived(session, h->id, "one", &w), STORE_OK);
     assert_string_equal(behind(b), h->id);
     for (size_t i = 0; i < 3; i++)

@@ -412,17 +412,17 @@ static void a_watermark_is_read_with_the_lanes_that_it_holds(void **state)
 
     struct watermark w = {.arrived = 1}, read;
 
-    assert_true(watermark_hold(&w, "held", 3) && watermark_hold(&w, "held", 2));
-    assert_true(watermark_hold(&w, "other", 0) && watermark_hold(&w, "other", 0));
+    assert_true(watermark_add_behind(&w, "held", 3) && watermark_add_behind(&w, "held", 2));
+    assert_true(watermark_add_behind(&w, "other", 0) && watermark_add_behind(&w, "other", 0));
     w.arrived = time_now();
     assert_int_equal(mongo_watermark_write(session, &w), STORE_OK);
     assert_int_equal(mongo_watermark(session, &read, NULL), STORE_OK);
-    assert_true(read.arrived == w.arrived && read.held_count == 3);
-    assert_true(watermark_holds(&read, "held", 3) && watermark_holds(&read, "held", 2) && watermark_holds(&read, "other", 0));
-    assert_false(watermark_holds(&read, "held", 0) || watermark_holds(&read, "other", 1));
+    assert_true(read.arrived == w.arrived && read.behind_count == 3);
+    assert_true(watermark_has_behind(&read, "held", 3) && watermark_has_behind(&read, "held", 2) && watermark_has_behind(&read, "other", 0));
+    assert_false(watermark_has_behind(&read, "held", 0) || watermark_has_behind(&read, "other", 1));
     set_watermark(w.arrived);
     assert_int_equal(mongo_watermark(session, &read, NULL), STORE_OK);
-    assert_int_equal(read.held_count, 0);
+    assert_int_equal(read.behind_count, 0);
     set_watermark(1);
 }
 
@@ -433,18 +433,18 @@ static void a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none(
     struct watermark w = {.arrived = 1}, read;
     mongoc_client_t *client = own_client();
     mongoc_collection_t *watermarks = mongoc_client_get_collection(client, config.mongodb_database, "watermarks");
-    bson_t *all = bson_new(), *one_more = BCON_NEW("$push", "{", "held", "{", "c", "one-more", "l", BCON_INT64(0), "}", "}");
+    bson_t *all = bson_new(), *one_more = BCON_NEW("$push", "{", "behind", "{", "c", "one-more", "l", BCON_INT64(0), "}", "}");
 
-    for (int64_t lane = 0; lane < HELD_MOST; lane++)
-        assert_true(watermark_hold(&w, "full", lane));
-    assert_false(watermark_hold(&w, "full", HELD_MOST));
-    assert_true(watermark_hold(&w, "full", 0));
+    for (int64_t lane = 0; lane < BEHIND_MOST; lane++)
+        assert_true(watermark_add_behind(&w, "full", lane));
+    assert_false(watermark_add_behind(&w, "full", BEHIND_MOST));
+    assert_true(watermark_add_behind(&w, "full", 0));
     assert_int_equal(mongo_watermark_write(session, &w), STORE_OK);
     assert_int_equal(mongo_watermark(session, &read, NULL), STORE_OK);
-    assert_int_equal(read.held_count, HELD_MOST);
+    assert_int_equal(read.behind_count, BEHIND_MOST);
     assert_true(mongoc_collection_update_one(watermarks, all, one_more, NULL, NULL, NULL));
     assert_int_equal(mongo_watermark(session, &read, NULL), STORE_NOT_FOUND);
-    assert_int_equal(read.held_count, 0);
+    assert_int_equal(read.behind_count, 0);
     set_watermark(1);
     mongoc_collection_destroy(watermarks);
     mongoc_client_destroy(client);

@@ -90,7 +90,7 @@ static void tell_batch(struct replay *r, const bson_t *doc, bool peek)
         stored.wrong = form_of_batch(doc, stored.batch, &key);
     batch_hash(stored.batch, &scratch, hash);
     if (peek)
-        replay_peek(r, stored.batch);
+        replay_later_erasures(r, stored.batch);
     else
         replay_stored(r, &stored, hash);
     batch_free(stored.batch);

@@ -116,7 +116,7 @@ def children(pid):
 
 
 def held_by(watermark):
-    return {(lane["c"], lane["l"]) for lane in watermark.get("held", [])}
+    return {(lane["c"], lane["l"]) for lane in watermark.get("behind", [])}
 
 
 def shortly_before_midnight(start, zone="UTC"):

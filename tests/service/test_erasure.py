@@ -390,7 +390,7 @@ def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_i
         os.kill(stack.pid("reporter"), signal.SIGKILL)  # its successor reads the ledger
     stack.direct(1).take(other, "late").expect(201)
     wait_until("the watermark to pass them", lambda: watermark(stack)["arrived"] > newest)
-    assert watermark(stack)["held"] == [{"c": damaged, "l": 0}]
+    assert watermark(stack)["behind"] == [{"c": damaged, "l": 0}]
     for name, answer in (("elsewhere", 204), ("hidden", 503)):
         told = stack.direct(1, "ops").request("DELETE", f"/coupons/-/users/{name}", may_fail=True)
         assert told.status == answer, told
@@ -399,7 +399,7 @@ def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_i
     wait_until("a successor that looks at it, too", lambda: stack.log().count("event=reporter.put_off") == 2)
 
     stack.database.ledger.replace_one({"_id": whole["_id"]}, whole)
-    wait_until("the lane to leave the list", lambda: watermark(stack)["held"] == [])
+    wait_until("the lane to leave the list", lambda: watermark(stack)["behind"] == [])
     erase(stack, "hidden")
     assert traces(stack, "hidden") == []
     stack.verify()
@@ -417,9 +417,9 @@ def test_a_coupon_whose_lanes_cannot_be_made_to_follow_is_named_until_they_can(b
     newest = stack.database.ledger.find_one({}, sort=[("arrived", -1)])["arrived"]
     stack.direct(0).take(other, "late").expect(201)
     wait_until("the watermark to pass it", lambda: watermark(stack)["arrived"] > newest)
-    assert watermark(stack)["held"] == [{"c": coupon, "l": 0}]
+    assert watermark(stack)["behind"] == [{"c": coupon, "l": 0}]
     stack.kill("reporter")
     for batch in whole:
         stack.database.ledger.replace_one({"_id": batch["_id"]}, batch)
-    wait_until("it to leave the list", lambda: watermark(stack)["held"] == [])
+    wait_until("it to leave the list", lambda: watermark(stack)["behind"] == [])
     stack.verify()

@@ -381,7 +381,7 @@ def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how)
     newest = batches.find_one({}, sort=[("arrived", -1)])["arrived"]
     storefront.take(other, "u").expect(201)
     wait_until("the watermark to pass them", lambda: watermark(stack, made) > newest)
-    assert hooks.find_one({"_id": made["id"]})["held"] == [{"c": stuck, "l": 0}]
+    assert hooks.find_one({"_id": made["id"]})["behind"] == [{"c": stuck, "l": 0}]
 
     stack.signal("deliverer", signal.SIGSTOP)
     if how == "unreadable":
@@ -389,7 +389,7 @@ def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how)
     receiver.answer = lambda event: 200
     stack.kill("deliverer")
     wait_for_all(stack, receiver, stuck)
-    wait_until("the lane to leave the list", lambda: hooks.find_one({"_id": made["id"]})["held"] == [])
+    wait_until("the lane to leave the list", lambda: hooks.find_one({"_id": made["id"]})["behind"] == [])
     stack.verify()
 
 
@@ -440,10 +440,10 @@ def test_a_sweep_of_all_coupons_ends_though_one_cannot_be_read(beside, receiver)
     storefront.take(damaged, "u").expect(201)
     unread = batches.find_one({"_id.c": damaged}, sort=[("_id", -1)])
     batches.update_one({"_id": unread["_id"]}, {"$set": {"e.0.k": "future"}})
-    hooks.update_one({"_id": made["id"]}, {"$unset": {"arrived": 1, "held": 1}})
+    hooks.update_one({"_id": made["id"]}, {"$unset": {"arrived": 1, "behind": 1}})
     stack.kill("deliverer")
     wait_until("a watermark", lambda: watermark(stack, made))
-    assert hooks.find_one({"_id": made["id"]})["held"] == [{"c": damaged, "l": 0}]
+    assert hooks.find_one({"_id": made["id"]})["behind"] == [{"c": damaged, "l": 0}]
     batches.replace_one({"_id": unread["_id"]}, unread)
     wait_for_all(stack, receiver, damaged)
     stack.verify()
