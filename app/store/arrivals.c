@@ -190,13 +190,6 @@ enum store_status mongo_reporter_release(struct store *s, const char *front)
     return session_write(session_of(s), command, NULL);
 }
 
-static bool any_row(const bson_t *doc, void *context)
-{
-    (void)doc;
-    *(bool *)context = true;
-    return true;
-}
-
 /* If two do this at once, the slower one changes nothing, or meets a duplicate key and tries again. */
 enum store_status mongo_watermark_begin(struct store *s)
 {
@@ -209,7 +202,7 @@ enum store_status mongo_watermark_begin(struct store *s)
     if (status != STORE_NOT_FOUND)
         return status;
     session_read_options(session_of(s), command, 1);
-    status = session_read(session_of(s), command, any_row, &any);
+    status = session_read(session_of(s), command, session_any_row, &any);
     if (status != STORE_OK || any)
         return status;
     for (int attempt = 1; attempt <= 2; attempt++) {

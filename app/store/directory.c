@@ -61,15 +61,6 @@ static enum store_status read_tail(struct session *session, const char *coupon, 
     return session_read(session, &command, tail_row, tail);
 }
 
-static bool deletion_row(const bson_t *doc, void *context)
-{
-    struct tail *tail = context;
-
-    (void)doc;
-    tail->deleted = true;
-    return true;
-}
-
 /* The ledger says so: its last batch need not be the one, and the stored definition may be late. */
 static enum store_status read_deletion(struct session *session, const char *coupon, struct tail *tail)
 {
@@ -83,7 +74,7 @@ static enum store_status read_deletion(struct session *session, const char *coup
     bson_append_document_end(&command, &sub);
     BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
     session_read_options(session, &command, 1);
-    return session_read(session, &command, deletion_row, tail);
+    return session_read(session, &command, session_any_row, &tail->deleted);
 }
 
 /* Only a coupon without takings can be deleted; its ledger is short. */

@@ -451,13 +451,6 @@ static bool definition_row(const bson_t *doc, void *context)
     return true;
 }
 
-static bool stray_row(const bson_t *doc, void *context)
-{
-    (void)doc;
-    *(bool *)context = true;
-    return true;
-}
-
 /* {_id: {$gt: {c: after, x: MaxKey}, $lt: {c: before}}}; before NULL: no bound. */
 static void put_gap(struct in_clause *gaps, const char *after, const char *before)
 {
@@ -501,7 +494,7 @@ static enum store_status find_strays(struct session *session, const char *collec
     bson_append_document_end(&command, &filter);
     BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
     session_read_options(session, &command, 1);
-    return session_read(session, &command, stray_row, strays);
+    return session_read(session, &command, session_any_row, strays);
 }
 
 enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char **ids, size_t *count,

@@ -68,13 +68,6 @@ static bool note_version(struct store *s, int version)
     return false;
 }
 
-static bool any_row(const bson_t *doc, void *context)
-{
-    (void)doc;
-    *(bool *)context = true;
-    return true;
-}
-
 /* The database's form; 0: it is new. What the first programs wrote has no form: then 1. */
 static enum store_status stored_version(struct store *s, int64_t *version)
 {
@@ -85,7 +78,7 @@ static enum store_status stored_version(struct store *s, int64_t *version)
     if (status != STORE_OK || *version > 0)
         return status;
     session_read_options(session_of(s), command, 1);
-    status = session_read(session_of(s), command, any_row, &old);
+    status = session_read(session_of(s), command, session_any_row, &old);
     *version = old;
     return status;
 }

@@ -124,6 +124,8 @@ static inline void session_begin_find(bson_t *command, const char *collection, b
 
 /* Called for every document of a result; false: unreadable, stop. */
 typedef bool session_row(const bson_t *doc, void *context);
+/* Sets the bool that context points to. */
+bool session_any_row(const bson_t *doc, void *context);
 
 /* Run a find or an aggregation and pass its documents to row. STORE_FAILED also if a row was unreadable, which is logged; STORE_NO_ZONE if
  * it names a time zone that the server does not know. */

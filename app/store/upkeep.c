@@ -237,13 +237,6 @@ static bool cleaning_row(const bson_t *doc, void *context)
     return true;
 }
 
-static bool one_more_row(const bson_t *doc, void *context)
-{
-    (void)doc;
-    *(bool *)context = true;
-    return true;
-}
-
 /* Run the statements, if any, as one command. */
 static enum store_status run_statements(struct session *session, const char *verb, const char *collection, const char *list,
                                         const bson_t *statements, size_t count)
@@ -307,5 +300,5 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     if (status != STORE_OK)
         return status;
     code_buckets_find(session, &command, coupon, to_b, INT64_MAX, 1);
-    return session_read(session, &command, one_more_row, more);
+    return session_read(session, &command, session_any_row, more);
 }

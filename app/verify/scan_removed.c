@@ -142,7 +142,7 @@ static enum store_status check_totals(struct look *k, const struct batch *const 
 
 static enum store_status check_definition(struct look *k, const struct batch *last)
 {
-    struct stored_coupon found;
+    struct stored_coupon found = {.seq = 0};
     int tries = 0;
     struct arena a;
     enum store_status s;
