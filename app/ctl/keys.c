@@ -167,8 +167,7 @@ static bool read_origins(struct ctl *c, struct api_key *key)
 static bool read_key(struct ctl *c, struct api_key *key)
 {
     const char *word = c->args.count ? c->args.words[0] : NULL, *option = ctl_option(c, OPT_ROLE), *role = word ? word : option;
-    const char *expires, *coupons;
-    const char *networks, *rate;
+    const char *expires, *coupons, *networks, *rate;
 
     if (word && option && strcmp(word, option) != 0) {
         ctl_complain("the role is given twice: %s, and --role %s", word, option);

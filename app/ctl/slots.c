@@ -44,9 +44,8 @@ static int run_job(struct ctl *c, char *path, const char *done)
 {
     struct answer a;
     int64_t count;
-    char *id;
+    char *id, *body;
     int code;
-    char *body;
 
     if (!ctl_number("COUNT", c->args.words[1], 1, COUNT_MOST, &count)) {
         free(path);

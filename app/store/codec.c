@@ -200,10 +200,9 @@ static void put_who(bson_t *doc, const struct batch *b)
 
 void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *key)
 {
-    bson_t sub;
+    bson_t sub, array;
     char buffer[16];
     size_t count = 0;
-    bson_t array;
 
     assert(b->head.seq > 0 && b->lane >= 0);
     codec_ledger_id(doc, "_id", b->coupon, b->lane, b->head.seq);

@@ -226,10 +226,9 @@ struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t v
 
 void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t changed_ms)
 {
-    bson_t def;
+    bson_t def, array;
     int64_t over_ms = c->ends_at_ms != COUPON_NULL ? c->ends_at_ms : NEVER_MS;
     char buffer[16], form[CODE_MAX + 1];
-    bson_t array;
 
     put_int(view, "seq", seq); /* first: it orders views */
     put_int(view, "version", c->version);
