@@ -277,7 +277,7 @@ bool metrics_stocks_wanted(void)
     return asked_ns && mono_ms_between((struct mono){asked_ns}, mono_now()) < WANTED_MS;
 }
 
-void metrics_tell_stocks(const struct coupon_stock *found, size_t count)
+void metrics_set_stocks(const struct coupon_stock *found, size_t count)
 {
     assert(count <= METRICS_STOCKS);
     lock_stocks();

@@ -162,7 +162,7 @@ struct coupon_stock {
 /* True if somebody reads the metrics: otherwise the stocks need not be updated. */
 bool metrics_stocks_wanted(void);
 /* Set the coupons that the metrics show, for METRICS_STOCKS_MS. At most METRICS_STOCKS. Any process. */
-void metrics_tell_stocks(const struct coupon_stock *found, size_t count);
+void metrics_set_stocks(const struct coupon_stock *found, size_t count);
 #define METRICS_STOCKS_MS 60000
 
 /* Append all metrics, summed over the slots, to out as Prometheus text (version 0.0.4). route_names[i] is shown for route i. */

@@ -50,7 +50,7 @@ static size_t put_shown(const char *text, size_t len, char *out, size_t most)
 
 /* ---- fields ---- */
 
-/* Skip what may stand between a separator and a quote. */
+/* Skip what may be between a separator and a quote. */
 static void skip_spaces(struct piece *p, char separator)
 {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\t') && *p->at != separator)

@@ -123,7 +123,7 @@ static struct named_slot *find_named(const struct decision *d, int64_t n)
 }
 
 /* Record a restore: before any other entry, and before taking a number from the lane. */
-static void tell_restored(struct decision *d)
+static void note_restored(struct decision *d)
 {
     struct entry *e;
 
@@ -138,7 +138,7 @@ static struct entry *add(struct decision *d, enum entry_kind kind)
 {
     struct entry *e;
 
-    tell_restored(d);
+    note_restored(d);
     e = batch_add(d->batch, kind);
     if (entry_members[kind] & HAS_BY)
         e->by = arena_strdup(&d->batch->arena, d->by);
@@ -200,7 +200,7 @@ static void set_price(struct decision *d, struct entry *e, const struct price *p
     e->shares = arena_strdup(&d->batch->arena, price->shares);
 }
 
-/* Record by what numbers a hold was priced: asked for with the same ones, its price stands. */
+/* Record by what numbers a hold was priced: asked for with the same ones, its price stays. */
 static void set_numbers(struct entry *e, const struct order *order)
 {
     assert(entry_state(e->kind) == SLOT_RESERVED);
@@ -742,7 +742,7 @@ static bool same_numbers(const struct redemption *r, const struct order *order)
     return memcmp(numbers, r->numbers, sizeof numbers) == 0;
 }
 
-/* Redeem a hold. It was made in time, and its price stands: check only an order with other numbers. */
+/* Redeem a hold. It was made in time, and its price stays: check only an order with other numbers. */
 static void spend_hold(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     struct price price = r->price;
@@ -988,7 +988,7 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     assert(!policy_of(d->coupon)->exhausted(d) && fits_budget(d, price->discount_minor));
     if (policy_of(d->coupon)->slots && !named && !next_free(d))
         return false;
-    tell_restored(d);
+    note_restored(d);
     give_slot(d, &slot, named);
     if (!u->alias[0]) /* not before: a refusal leaves an erased user's state as it is */
         id_random(u->alias, ID_ALIAS_LEN);

@@ -115,7 +115,7 @@ static bool clean_refusals(struct sweeper *s, int64_t now_ms)
 
 /* ---- metrics of coupons ---- */
 
-static bool tell_stocks(struct sweeper *s, int64_t now_ms)
+static bool publish_stocks(struct sweeper *s, int64_t now_ms)
 {
     size_t most = (size_t)s->runner->config->metrics_coupons, count;
     struct coupon_stock *stocks;
@@ -125,7 +125,7 @@ static bool tell_stocks(struct sweeper *s, int64_t now_ms)
     stocks = arena_array(&s->arena, most + 1, sizeof *stocks);
     if (mongo_stocks(s->session, now_ms, most, &s->arena, stocks, &count) != STORE_OK)
         return false;
-    metrics_tell_stocks(stocks, count);
+    metrics_set_stocks(stocks, count);
     return true;
 }
 
@@ -139,7 +139,7 @@ static const struct duty {
     {sweep_due, "due", ROUND_MS},
     {finish_erasures, "erasures", ERASURES_MS},
     {find_over, "over", INT64_C(10) * 1000},
-    {tell_stocks, "stocks", INT64_C(10) * 1000},
+    {publish_stocks, "stocks", INT64_C(10) * 1000},
     {clean_chunks, "parts", INT64_C(600) * 1000},
     {clean_refusals, "refusals", INT64_C(600) * 1000},
 };

@@ -15,7 +15,7 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-#define DIRECTORY "-" /* stands for a coupon's id; no coupon has it */
+#define DIRECTORY "-" /* in place of a coupon's id; no coupon has it */
 /* Per command, which a busy server must finish before the socket times out: a new document takes it 7 us, one that
  * exists already 65 us, and replacing one 120 us. */
 #define CODES_PER_COMMAND 8192

@@ -115,7 +115,7 @@ static bool hook_row(const bson_t *doc, void *context)
 
 /* ---- subscriptions ---- */
 
-static enum store_status tell_deliverer(enum store_status status)
+static enum store_status wake_deliverer(enum store_status status)
 {
     if (status == STORE_OK)
         wake_process(WAKE_DELIVERER);
@@ -136,7 +136,7 @@ enum store_status mongo_hook_insert(struct store *s, const struct hook *h)
     BSON_APPEND_TIMESTAMP(&doc, "arrived", (uint32_t)(h->created_ms / 1000 - CLOCKS_APART_S), 1);
     bson_append_document_end(&list, &doc);
     bson_append_array_end(&command, &list);
-    return tell_deliverer(session_write(session_of(s), &command, NULL));
+    return wake_deliverer(session_write(session_of(s), &command, NULL));
 }
 
 enum store_status mongo_hook(struct store *s, const char *id, struct arena *a, struct hook **h)
@@ -217,7 +217,7 @@ enum store_status mongo_hook_change(struct store *s, const struct hook *h, int64
         }
         bson_append_document_end(&u, &unset);
     }
-    return tell_deliverer(update(s, filter, &u));
+    return wake_deliverer(update(s, filter, &u));
 }
 
 enum store_status mongo_hook_ask_test(struct store *s, const char *id, int64_t now_ms)
@@ -225,7 +225,7 @@ enum store_status mongo_hook_ask_test(struct store *s, const char *id, int64_t n
     AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id), "test", "{", "$exists", BCON_BOOL(false), "}");
     AUTO_BCON u = BCON_NEW("$set", "{", "test", BCON_DATE_TIME(now_ms), "}");
 
-    return tell_deliverer(update(s, filter, u));
+    return wake_deliverer(update(s, filter, u));
 }
 
 static enum store_status remove_all(struct store *s, const char *collection, const char *member, const char *value,
@@ -248,7 +248,7 @@ enum store_status mongo_hook_sweep(struct store *s, const char *id)
 enum store_status mongo_hook_remove(struct store *s, const char *id)
 {
     int64_t removed = 0;
-    enum store_status status = tell_deliverer(remove_all(s, HOOKS, "_id", id, &removed));
+    enum store_status status = wake_deliverer(remove_all(s, HOOKS, "_id", id, &removed));
 
     if (status != STORE_OK)
         return status;

@@ -1,5 +1,5 @@
 /*
- * store/terms.h -- the ledger's inverted index: keyed hashes of whom and what a batch speaks of.
+ * store/terms.h -- the ledger's inverted index: keyed hashes of the users and things a batch names.
  *
  * Shape    each batch has `part`, one of TERM_PARTS by its coupon's id, and `terms`, distinct and ascending: of each user it names, each
  *          order, each redemption that it ends, each job it is progress of. One index finds the batches of a term: {part, terms}

@@ -188,7 +188,7 @@ static void expect_price(struct replay *r, const struct batch *b, const struct e
     expect_int(r, b, "order_minor", price->order_minor, e->order_minor);
 }
 
-/* What is priced is priced by the definition in force. Only a hold's price may be an older one's: then it stands as it is. */
+/* What is priced is priced by the definition in force. Only a hold's price may be an older one's: then it stays as it is. */
 static void check_version(struct replay *r, const struct batch *b, const struct entry *e, const struct price *held)
 {
     int64_t version = e->version ? e->version : b->head.version;

@@ -3,7 +3,7 @@
  * each shared code is used. No I/O.
  *
  * Rules    seq: not beyond the ledger. due: not later than the first end as of that seq, and there if anything ends: an earlier one only
- *          wakes a sweeper in vain. swept: without slots, nothing whose end is before that place still stands, and it is not in
+ *          wakes a sweeper in vain. swept: without slots, nothing whose end is before that place is still open, and it is not in
  *          the future, where holds are yet to end. codes: how often they are used as of that seq
  * Usage    zero it but for `found`; each part's replay notes what it knows (replay_note_ends()); then ask; lane_ends_release()
  */
@@ -27,7 +27,7 @@ struct lane_ends {
     int64_t ends_ms;      /* the coupon's ends_at as of the batch replayed last; 0: none */
     int64_t due_ms;       /* the first end as of found's seq; 0: none */
     int64_t due_tail_ms;  /* as of the tail */
-    bool unswept;         /* something passed by swept stands: its end, and the place that was swept; any of them */
+    bool unswept;         /* something passed by swept has not ended: its end, and the place that was swept; any of them */
     int64_t unswept_ms;
     struct code_uses uses, uses_tail; /* as of found's seq, and of the tail */
 };

@@ -75,7 +75,7 @@ struct live_user *kept_users_live(struct kept_users *t, const char *alias);
 const char *kept_users_code(struct kept_users *t, const char *code);
 /* The current batch is replayed: keep what it touched. */
 void kept_users_settle(struct kept_users *t, const struct head *head);
-/* Give each redemption that stands to take(), as far as it is known. */
+/* Give each redemption that has not ended to take(), as far as it is known. */
 void kept_users_each(const struct kept_users *t, void (*take)(void *context, const struct redemption *r), void *context);
 
 #endif

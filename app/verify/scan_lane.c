@@ -328,7 +328,7 @@ static enum store_status read_page(struct reading *g, struct store *session, int
     for (size_t i = 0; i < p->count && replay_is_first(g->replay); i++) {
         if (p->batches[i].wrong && again) {
             look_again(g, session, &p->batches[i]);
-            again = !p->batches[i].wrong; /* one that stays so stands for the page */
+            again = !p->batches[i].wrong; /* one that stays so counts for the page */
         }
         batch_hash(p->batches[i].batch, scratch, p->hashes[i]);
     }

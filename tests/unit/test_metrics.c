@@ -217,7 +217,7 @@ static void tell_some(void)
 {
     static const struct coupon_stock some[] = {{"a", true, 7, 3}, {"b", false, 0, 12}, {"c", true, 0, 5}};
 
-    metrics_tell_stocks(some, 3);
+    metrics_set_stocks(some, 3);
 }
 
 static void coupons_are_shown_that_somebody_tells_of(void **state)
@@ -240,7 +240,7 @@ static void coupons_are_shown_that_somebody_tells_of(void **state)
     assert_shows("# TYPE coupons_coupon_refused_total counter\n"
                  "coupons_coupon_refused_total{coupon=\"a\",code=\"sold_out\"} 6\n"
                  "coupons_coupon_refused_total{coupon=\"b\",code=\"daily_cap_reached\"} 3\n");
-    metrics_tell_stocks(NULL, 0);
+    metrics_set_stocks(NULL, 0);
     assert_shows_nothing_of("{coupon=");
 }
 
@@ -270,7 +270,7 @@ static void who_dies_while_telling_leaves_the_others_to_tell(void **state)
         pid = fork();
         if (pid == 0) {
             for (bool told = false;; told = true) {
-                metrics_tell_stocks(many, METRICS_STOCKS);
+                metrics_set_stocks(many, METRICS_STOCKS);
                 if (!told && write(begun[1], "x", 1) != 1)
                     _exit(1);
             }
@@ -306,7 +306,7 @@ static void a_full_table_of_refusals_counts_those_that_it_has(void **state)
         const char *at;
 
         snprintf(stock.coupon, sizeof stock.coupon, "c-%d", i);
-        metrics_tell_stocks(&stock, 1);
+        metrics_set_stocks(&stock, 1);
         metrics_render(&out, routes, 0);
         at = strstr(out.data, "code=\"sold_out\"} ");
         assert_true(!at || strcmp(at, "code=\"sold_out\"} 2\n") == 0);
