@@ -36,7 +36,8 @@ bool queue_put(struct queue *in, const struct batch_counts *t)
     put = !in->closed;
     if (put)
         in->ring[(in->first + in->count++) % QUEUE_SIZE] = *t;
-    pthread_cond_signal(&in->filled);
+    if (in->count >= in->awaited)
+        pthread_cond_signal(&in->filled);
     pthread_mutex_unlock(&in->lock);
     return put;
 }
@@ -49,15 +50,23 @@ void queue_ask_sweep(struct queue *in)
     pthread_mutex_unlock(&in->lock);
 }
 
-size_t queue_take(struct queue *in, struct batch_counts *batches, size_t most, int wait_ms, bool *sweep)
+/* Wait until `until` for `count` batches, under the lock. */
+static void await(struct queue *in, size_t count, struct mono until)
 {
-    struct mono until = mono_add_ms(mono_now(), wait_ms);
+    bool in_time = mono_before(mono_now(), until);
+
+    in->awaited = count;
+    while (in_time && in->count < count && !in->sweep && !in->closed)
+        in_time = cond_wait_until(&in->filled, &in->lock, until);
+}
+
+size_t queue_take(struct queue *in, struct batch_counts *batches, size_t most, struct mono fill, struct mono until, bool *sweep)
+{
     size_t taken = 0;
-    bool in_time = wait_ms > 0;
 
     pthread_mutex_lock(&in->lock);
-    while (in_time && in->count == 0 && !in->sweep && !in->closed)
-        in_time = cond_wait_until(&in->filled, &in->lock, until);
+    await(in, most, fill);
+    await(in, 1, until);
     *sweep = in->sweep;
     in->sweep = false;
     for (; taken < most && in->count > 0; in->count--) {

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "reporter/batch_counts.h"
 
 #define QUEUE_SIZE 16384
@@ -20,6 +21,7 @@ struct queue {
     pthread_cond_t filled, emptied;
     struct batch_counts *ring;
     size_t first, count;
+    size_t awaited; /* the taker is woken by so many */
     bool sweep, closed;
 };
 
@@ -28,8 +30,9 @@ void queue_release(struct queue *in);
 /* False if the queue was closed. */
 bool queue_put(struct queue *in, const struct batch_counts *t);
 void queue_ask_sweep(struct queue *in);
-/* Take up to `most` batches, waiting up to wait_ms for the first; *sweep: one was requested (the request is taken, too). */
-size_t queue_take(struct queue *in, struct batch_counts *batches, size_t most, int wait_ms, bool *sweep);
+/* Take up to `most` batches: wait until `fill` for so many, then until `until` for the first. *sweep: one was requested, which ends the
+ * wait (the request is taken, too). */
+size_t queue_take(struct queue *in, struct batch_counts *batches, size_t most, struct mono fill, struct mono until, bool *sweep);
 /* Wake everybody: no more batches come. */
 void queue_close(struct queue *in);
 

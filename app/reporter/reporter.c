@@ -31,6 +31,7 @@
 
 #define BACKOFF_MS 50
 #define QUEUE_WAIT_MS 1000
+#define FOLD_EVERY_MS 250    /* then many batches of a lane are one update of its totals, and one of its mark */
 #define SWEEP_PAGE 100     /* coupons looked at between rounds of folding */
 #define CATCH_UP_BATCHES 200
 #define AGAIN_FIRST_MS 1000 /* until an unreadable ledger is read again; doubles each time */
@@ -73,6 +74,7 @@ struct reporter {
     struct known *lanes;
     struct known *behind;
     size_t round_most; /* most batches in a round */
+    struct mono fold_at; /* a round that is not full waits until then */
     struct batch_counts *batches;
     struct run *runs;
     struct totals_write *writes;
@@ -656,10 +658,13 @@ static void fold_once(struct reporter *r)
 {
     size_t count;
     bool asked;
-    struct mono now;
+    struct mono now = mono_now();
 
-    count = queue_take(&r->queue, r->batches, r->round_most, r->sweeping ? 0 : QUEUE_WAIT_MS, &asked);
+    count = queue_take(&r->queue, r->batches, r->round_most, r->sweeping ? now : r->fold_at,
+                       r->sweeping ? now : mono_add_ms(now, QUEUE_WAIT_MS), &asked);
     now = mono_now();
+    if (count > 0)
+        r->fold_at = mono_add_ms(now, FOLD_EVERY_MS);
     for (size_t i = 0; i < count; i++) {
         checkpoint_lag_seen(r->checkpoint_lag, r->batches[i].coupon, r->batches[i].lane, r->batches[i].seq, now);
         note_arrival(r, r->batches[i].arrived);
