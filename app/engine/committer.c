@@ -1083,18 +1083,12 @@ void committer_stop(struct committer *c, int patience_ms)
 void committer_free(struct committer *c)
 {
     struct lane *l, *next;
-    struct zone_day *z, *next_z;
 
     finish_jobs(c, c->finished);
     HASH_ITER(hh, c->lanes, l, next) {
         if (l->pending)
             batch_free(l->pending);
         remove_lane(c, l);
-    }
-    HASH_ITER(hh, c->zones, z, next_z) {
-        HASH_DEL(c->zones, z);
-        free(z->zone);
-        free(z);
     }
     buf_free(&c->scratch);
     c->store->ops->close(c->store);

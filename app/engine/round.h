@@ -30,12 +30,6 @@
 #define YIELDS 4                /* after another writer's batch: our own batches that are followed by its turn */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
 
-struct zone_day {
-    char *zone;
-    int64_t start_ms, end_ms;
-    UT_hash_handle hh;
-};
-
 struct committer {
     struct engine_config config;
     struct store *store;
@@ -63,7 +57,6 @@ struct committer {
     int64_t redo_entries; /* of all lanes, as last counted */
     int64_t redo_bytes;   /* likewise, with batches of unknown outcome */
     int64_t filter_bytes, user_bytes; /* as last reported */
-    struct zone_day *zones;
     struct buf scratch;
     size_t ops_most;         /* most requests in the next round: below ROUND_OPS_MAX while their users fill the memory */
     int answered;            /* requests answered in the last round */

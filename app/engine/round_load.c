@@ -199,29 +199,6 @@ static void sort_multilane(struct committer *c, struct lane_work *p)
 
 /* ---- days ---- */
 
-static enum store_status find_day(struct committer *c, const char *zone, struct lane_work *p)
-{
-    struct zone_day *z;
-    enum store_status status;
-
-    HASH_FIND_STR(c->zones, zone, z);
-    if (!z) {
-        z = checked(calloc(1, sizeof *z));
-        z->zone = checked(strdup(zone));
-        HASH_ADD_KEYPTR(hh, c->zones, z->zone, strlen(z->zone), z);
-    }
-    if (p->at_ms < z->start_ms || p->at_ms >= z->end_ms) {
-        status = c->store->ops->day(c->store, zone, p->at_ms, &z->start_ms, &z->end_ms);
-        if (status != STORE_OK) {
-            z->start_ms = z->end_ms = 0;
-            return status;
-        }
-    }
-    p->day_ms = z->start_ms;
-    p->day_end_ms = z->end_ms;
-    return STORE_OK;
-}
-
 static void load_day(struct committer *c, struct lane_work *p)
 {
     const struct lane *l = p->lane;
@@ -234,7 +211,7 @@ static void load_day(struct committer *c, struct lane_work *p)
     if (l->tail.at_ms > now + CLOCK_ALARM_MS)
         log_event(LOG_WARNING, "lane.ahead_of_clock", F_WORD("coupon", l->coupon), F_INT("ahead_ms", l->tail.at_ms - now));
     p->at_ms = now > l->tail.at_ms ? now : l->tail.at_ms;
-    if (find_day(c, zone, p) != STORE_OK)
+    if (c->store->ops->day(c->store, zone, p->at_ms, &p->day_ms, &p->day_end_ms) != STORE_OK)
         defer(c, p, c->config.backoff_ms);
 }
 

@@ -68,6 +68,7 @@ void session_close(struct store *s)
     struct session *session = session_of(s);
 
     feed_stop_hearing(session);
+    time_forget_days(session);
     if (session->session)
         mongoc_client_session_destroy(session->session);
     if (session->mongo->pool)

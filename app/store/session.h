@@ -60,6 +60,7 @@ struct session {
     bool has_name_key;
     struct secret cursor_key;         /* valid if has_cursor_key */
     bool has_cursor_key;
+    struct zone_day *days;            /* as last asked for, of each time zone */
 };
 
 /* A row of connect.c's table of collections. */
@@ -275,6 +276,7 @@ enum store_status users_job(struct store *s, const char *coupon, int64_t lane, c
 enum store_status users_hash(struct store *s, const char *user, uint64_t *hash);
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
+void time_forget_days(struct session *session);
 enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
 enum store_status time_now(struct store *s, int64_t *utc_ms);
 int feed_hear(struct store *s, struct heard *heard);

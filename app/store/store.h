@@ -310,7 +310,8 @@ struct store_ops {
     /* Move marks forward, never back. */
     enum store_status (*write_marks)(struct store *s, const struct mark_write *marks, size_t count);
 
-    /* The day of time_zone that holds at_ms: [*start_ms, *end_ms). STORE_NO_ZONE if the database does not know it. */
+    /* The day of time_zone that holds at_ms: [*start_ms, *end_ms). STORE_NO_ZONE if the database does not know it. Kept, so that each is
+     * read once. */
     enum store_status (*day)(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
 
     /* Wait at most a second for the next batch that anybody appends to a coupon with several lanes, in each lane's order. 1: it is *heard;

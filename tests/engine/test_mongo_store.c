@@ -1258,6 +1258,10 @@ static void days_have_the_length_of_their_zone(void **state)
         assert_int_equal(session->ops->day(session, cases[i].zone, at_ms, &got[0], &got[1]), STORE_OK);
         if (got[0] != want[0] || got[1] != want[1])
             fail_msg("%s %s: %" PRId64 "..%" PRId64, cases[i].zone, cases[i].at, got[0] - want[0], got[1] - want[1]);
+        assert_int_equal(session->ops->day(session, cases[i].zone, want[1] - 1, &got[0], &got[1]), STORE_OK);
+        assert_memory_equal(got, want, sizeof got);
+        assert_int_equal(session->ops->day(session, cases[i].zone, want[1], &got[0], &got[1]), STORE_OK);
+        assert_int_equal(got[0], want[1]);
     }
     assert_int_equal(session->ops->day(session, "Mars/Olympus", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
     assert_int_equal(session->ops->day(session, "$x", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
