@@ -697,15 +697,15 @@ static void list_reads(struct committer *c, struct lane_work *p, struct user_rea
     struct loaded_user *u, *next;
 
     HASH_ITER(hh, p->users, u, next) {
-        const struct user_state *known = user_cache_find(&p->lane->users, u->user); // cppcheck-suppress uninitvar
+        const struct user_state *known;
 
-        if (known) {
+        if (filter_lacks(&p->lane->filter, c->store, p->lane->tail.seq, u->user)) { // cppcheck-suppress uninitvar
+            looked->fresh++;
+            make_new_user(p, u);
+        } else if ((known = user_cache_find(&p->lane->users, u->user))) {
             looked->cached++;
             u->user_state = u->writable ? user_state_copy(known, &p->batch->arena, true)
                                         : memcpy(arena_alloc(&p->batch->arena, sizeof *known), known, sizeof *known);
-        } else if (filter_lacks(&p->lane->filter, c->store, p->lane->tail.seq, u->user)) {
-            looked->fresh++;
-            make_new_user(p, u);
         } else {
             list->reads[list->count] = (struct user_read){.coupon = p->lane->coupon, .lane = p->lane->number, .user = u->user};
             list->loaded[list->count] = u;
