@@ -2,7 +2,6 @@
 #include "coupons/fold.h"
 
 #include <assert.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -507,18 +506,6 @@ static void set_slot(struct slot *s, enum slot_state state, const struct entry *
     s->issued = s->current && (s->issued || e->kind == ENTRY_ISSUE);
 }
 
-/* A number that nobody can choose and every replay reproduces: from the batch's random id and the bucket's number. */
-static int64_t random_pick(const struct batch *b, int64_t bucket)
-{
-    unsigned char hash[crypto_generichash_BYTES_MIN];
-    uint64_t pick;
-
-    crypto_generichash(hash, sizeof hash, (const unsigned char *)&bucket, sizeof bucket, (const unsigned char *)b->id,
-                       ID_BATCH_LEN);
-    memcpy(&pick, hash, sizeof pick);
-    return (int64_t)(pick >> 1);
-}
-
 /* The redemption ends unspent: free the slot, or make it issued again after a hold on an issued one. */
 static void fall_back(struct slot *s, const struct entry *e, int64_t at_ms)
 {
@@ -585,8 +572,6 @@ bool fold_bucket(struct bucket *k, const struct batch *b)
         if (!touched_slots(e, k->b, &first, &end))
             continue;
         assert(first >= 0 && end <= BUCKET_SLOTS);
-        if (k->seq == 0 && !laid)
-            k->pick = random_pick(b, k->b);
         laid = true;
         for (int slot = first; slot < end; slot++)
             fold_slot(&k->slots[slot], e, b->head.at_ms);
@@ -605,6 +590,13 @@ bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end)
     *first = bucket_of(from);
     *end = bucket_of(to - 1) + 1;
     return true;
+}
+
+int entry_frees(const struct entry *e)
+{
+    if (entry_ends(e)) /* a hold on an issued slot falls back to issued */
+        return !e->from || e->kind == ENTRY_REVERSE;
+    return e->kind == ENTRY_RETIRE || (entry_members[e->kind] & HAS_TAKING) ? -1 : 0;
 }
 
 /* ---- reports ---- */

@@ -47,6 +47,8 @@ bool fold_bucket(struct bucket *k, const struct batch *b);
 void fold_slot(struct slot *s, const struct entry *e, int64_t at_ms);
 /* The buckets that e touches are [*first, *end); false: none. */
 bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end);
+/* What e does to each slot that it moves: 1: it is free again, -1: it is not free any more, 0: neither. */
+int entry_frees(const struct entry *e);
 
 /* What the reporter sums per quarter hour. */
 struct report_counts {

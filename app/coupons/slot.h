@@ -89,10 +89,9 @@ struct bucket {
     int64_t b;
     int64_t lane;
     int64_t seq;  /* of the last batch that touched it; 0: none */
-    int64_t pick; /* for picking at random; set when first touched */
     int size;     /* existing slots, including retired ones: 0..64. Not stored: bucket_fit() */
     bool stored;  /* it has a document */
-    int stored_free; /* the document's own bucket_free_count(), which searches use; -1: not read from one */
+    int stored_free; /* the document's own bucket_free_count(), which the free map uses; -1: not read from one */
     struct slot slots[BUCKET_SLOTS];
 };
 
@@ -100,8 +99,7 @@ struct bucket {
 #define BUCKET_FIELDS(X, APART)                                                                                       \
     APART(INT, b,    "b") /* of its _id */                                                                            \
     X(INT,     lane, "lane", ALWAYS, 1)                                                                               \
-    X(INT,     seq,  "seq",  ALWAYS, 0) /* first: it orders what is stored */                                         \
-    X(WIDE,    pick, "pick", ALWAYS, 2)
+    X(INT,     seq,  "seq",  ALWAYS, 0) /* first: it orders what is stored */
 
 /* Make it untouched, of size 0. */
 void bucket_init(struct bucket *k, int64_t b);

@@ -80,19 +80,20 @@ static enum store_status keep_issued(struct expiry_look *k, struct bucket_read *
 static enum store_status walk_issued(struct store *s, struct expiry_look *k)
 {
     struct lane *l = k->lane;
-    int64_t first = lane_first_bucket(l), numbers[DUE_MOST];
-    struct touched_search search = {.coupon = l->coupon, .from = l->over.bucket > first ? l->over.bucket : first,
-                                    .end = lane_end_bucket(l), .most = DUE_MOST, .numbers = numbers};
+    int64_t first = lane_first_bucket(l);
+    struct free_count rows[DUE_MOST];
+    struct free_counts stored = {.coupon = l->coupon, .from = l->over.bucket > first ? l->over.bucket : first,
+                                 .end = lane_end_bucket(l), .most = DUE_MOST, .rows = rows};
     struct bucket_read reads[DUE_MOST];
     struct bucket buckets[DUE_MOST];
-    enum store_status status = s->ops->touched(s, &search, 1);
+    enum store_status status = s->ops->free_counts(s, &stored, 1);
     size_t count = 0;
 
-    for (size_t i = 0; status == STORE_OK && i < search.count; i++) {
-        if (cached_bucket_find(l, numbers[i])) // cppcheck-suppress uninitvar
+    for (size_t i = 0; status == STORE_OK && i < stored.count; i++) {
+        if (cached_bucket_find(l, rows[i].b)) // cppcheck-suppress uninitvar
             continue;
-        bucket_init(&buckets[count], numbers[i]);
-        reads[count] = (struct bucket_read){.coupon = l->coupon, .b = numbers[i], .bucket = &buckets[count]};
+        bucket_init(&buckets[count], rows[i].b);
+        reads[count] = (struct bucket_read){.coupon = l->coupon, .b = rows[i].b, .bucket = &buckets[count]};
         count++;
     }
     if (count)
@@ -101,8 +102,8 @@ static enum store_status walk_issued(struct store *s, struct expiry_look *k)
         status = keep_issued(k, reads, count);
     if (status != STORE_OK || k->damaged)
         return status;
-    k->over.done = search.count < DUE_MOST;
-    k->over.bucket = k->over.done ? 0 : numbers[DUE_MOST - 1] + 1;
+    k->over.done = stored.count < DUE_MOST;
+    k->over.bucket = k->over.done ? 0 : rows[DUE_MOST - 1].b + 1;
     k->more = !k->over.done;
     return STORE_OK;
 }

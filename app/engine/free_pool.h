@@ -19,9 +19,10 @@ struct top_up {
     bool damaged; /* something free cannot be decoded */
     enum store_status status;
     /* within */
-    bool from_start, wrapped, searched; /* the touched buckets */
-    size_t found, looks;
-    struct walk before; /* at the start of the last search */
+    size_t looks, chosen;
+    bool searched;  /* nothing is left to choose */
+    int64_t passed; /* buckets, in order */
+    int64_t before; /* the cursor at the start of the last look */
 };
 /* Fill free pools of different lanes, all in the same reads. A bucket ahead of the tail makes its lane stale. */
 void free_pool_top_up(struct store *s, struct top_up *tops, size_t count);
@@ -34,7 +35,5 @@ void free_pool_drop_bucket(struct lane *l, struct cached_bucket *c);
 void free_pool_rebuild(struct lane *l);
 /* An own batch named slots: remove them from the pool; append those that became free. */
 void free_pool_note_named(struct lane *l, const struct batch *b);
-/* Slots were made in buckets from `grows` on: search there next, then where nobody has looked yet. */
-void free_pool_look_from(struct lane *l, int64_t grows);
 
 #endif

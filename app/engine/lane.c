@@ -2,7 +2,6 @@
 #include "engine/lane.h"
 
 #include <assert.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "coupons/fold.h"
+#include "engine/free_map.h"
 #include "engine/free_pool.h"
 
 #define LEDGER_CHUNK 256
@@ -31,7 +31,6 @@ struct lane *lane_new(const char *coupon, int64_t number, struct filter_room *ro
     l->number = number;
     l->topup = FREE_POOL_TOPUP_FIRST;
     l->next_due_ms = INT64_MAX;
-    l->touched_end = -1;
     l->users.cache = cache;
     arena_init(&l->definition_arena, 2048);
     filter_init(&l->filter, room);
@@ -100,8 +99,7 @@ void lane_unload(struct lane *l)
     l->free_pool_first = l->free_pool_count = 0;
     l->definition = NULL;
     l->definition_seq = l->definition_stored_seq = 0;
-    l->cursor = 0;
-    l->touched_end = -1;
+    free_map_forget(l);
     l->tail = (struct head){0};
     l->checkpoint = (struct checkpoint){0};
     code_uses_release(&l->uses);
@@ -182,26 +180,25 @@ static bool move_buckets(struct lane *l, const struct redo_batch *w)
     return any;
 }
 
-/* Move the tail to h. If slots were made, the last bucket grows, and the search for untouched ones continues from there. */
-static void move_tail(struct lane *l, const struct head *h)
+/* Move the tail to b. If slots were made, the last bucket grows. */
+static void move_tail(struct lane *l, const struct batch *b)
 {
+    const struct head *h = &b->head;
     int64_t grows = bucket_of(fold_next_n(&l->tail, l->number));
     bool made = h->next_n != l->tail.next_n;
     struct cached_bucket *c = made ? cached_bucket_find(l, grows) : NULL;
 
     l->tail = *h;
     lane_note_end(l);
-    if (!made)
+    free_map_move(l, b);
+    if (!c)
         return;
-    if (c) {
-        bucket_fit(&c->bucket, h->next_n);
-        if (lane_has_codes(l)) { /* codes read for the new slots were drafts */
-            free_pool_drop_bucket(l, c); /* the pool points to them; a top-up finds the free ones again */
-            free(c->codes);
-            c->codes = NULL;
-        }
+    bucket_fit(&c->bucket, h->next_n);
+    if (lane_has_codes(l)) { /* codes read for the new slots were drafts */
+        free_pool_drop_bucket(l, c); /* the pool points to them; a top-up finds the free ones again */
+        free(c->codes);
+        c->codes = NULL;
     }
-    free_pool_look_from(l, grows);
 }
 
 /* The buckets that an own batch touches must be cached, or they would never be written, and the checkpoint pass them. */
@@ -237,7 +234,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     free_pool_note_named(l, b);
     move_definition(l, b);
     move_uses(l, b);
-    move_tail(l, &b->head);
+    move_tail(l, b);
 }
 
 /* Another writer's batch has progress of these: it is read when it is needed. */
@@ -260,7 +257,7 @@ static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed
     *free_pool_changed = move_buckets(l, w) || *free_pool_changed;
     move_definition(l, b);
     move_uses(l, b);
-    move_tail(l, &b->head);
+    move_tail(l, b);
 }
 
 /* Apply `count` batches after the tail; takes them all. STORE_FAILED: a gap, which is damage; or some were removed while they were read. */
@@ -559,10 +556,6 @@ static enum store_status finish_load(struct lane *l, int64_t boot_ms)
         return STORE_FAILED; /* it is newer than our read of the ledger: read again */
     if (l->number > 0 && definition_version(l) < l->tail.version)
         return STORE_FAILED; /* the stored one is older than the definition that the lane follows: it will be written */
-    if (lane_picks_at_random(l))
-        randombytes_buf(&l->cursor, sizeof l->cursor);
-    if (l->cursor < 0)
-        l->cursor = -(l->cursor + 1);
     lane_note_end(l);
     l->loaded = true;
     l->newest_ms = boot_ms;

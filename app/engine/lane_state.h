@@ -24,13 +24,6 @@ struct lane_job;
 
 #define LANE_KEY_SIZE (COUPON_ID_MAX + 24)
 
-/* The search for untouched buckets. */
-struct walk {
-    int64_t next; /* where it goes on; -1: none left that was not in the free pool */
-    int64_t stop; /* up to here, or the lane's end; */
-    int64_t rest; /* then from the lane's first bucket up to here */
-};
-
 /* The search of a coupon that is over for what is issued: what comes before this place was looked at. */
 struct over_walk {
     int64_t bucket;  /* with slots */
@@ -71,9 +64,9 @@ struct lane {
     struct cached_bucket *buckets;
     struct free_slot *free_pool; /* [free_pool_first, free_pool_first + free_pool_count) */
     size_t free_pool_first, free_pool_count, free_pool_capacity;
-    int64_t cursor;          /* bucket number, or pick, where the next top-up with touched buckets starts */
-    int64_t touched_end;     /* no bucket from here on is touched; -1: not known */
-    struct walk walk;
+    uint8_t *free_map;       /* [mapped]: how many slots are free in the lane's first buckets, see free_map.h */
+    int64_t mapped;
+    int64_t cursor;          /* where the next search in order begins, in free_map */
     size_t topup;            /* buckets to read next time: grows while they are used fast */
     struct mono topped_up;
     struct over_walk over;

@@ -87,8 +87,6 @@ static void note_buckets(struct lane *l, struct redo_batch *w, const struct entr
         w->first_b = first;
     if (end > w->end_b)
         w->end_b = end;
-    if (l->touched_end >= 0 && end > l->touched_end)
-        l->touched_end = end;
     if (entry_members[e->kind] & HAS_SLOT)
         index_bucket(l, w, first);
 }

@@ -164,114 +164,54 @@ static void put_bound(bson_t *filter, const char *name, const char *op, int64_t 
     bson_append_document_end(filter, &sub);
 }
 
-struct free_list {
-    struct free_search *searches;
-    size_t *seen; /* rows of each */
-};
-
-/* Where the search continues after this document, of which the rest may be unreadable; 0: unknown. */
-static int64_t place_behind(const bson_t *doc, const struct free_search *search)
+static bool free_count_row(const bson_t *doc, size_t find, void *context)
 {
-    int64_t place = 0;
-    bson_t view, id;
+    struct free_counts *read = (struct free_counts *)context + find;
+    struct free_count *row = &read->rows[read->count];
+    int64_t free_slots;
+    bson_t id, view;
 
-    if (search->random ? !find_document(doc, "view", &view) || !find_int(&view, "pick", &place)
-                       : !find_document(doc, "_id", &id) || !find_int(&id, "b", &place))
-        return 0;
-    return place < INT64_MAX ? place + 1 : 0;
-}
-
-static bool free_row(const bson_t *doc, size_t find, void *context)
-{
-    struct free_list *list = context;
-    struct free_search *search = &list->searches[find];
-
-    search->next = place_behind(doc, search);
-    list->seen[find]++;
-    if (codec_bucket_get(doc, &search->buckets[search->count])) {
-        search->count++;
-    } else {
-        search->left_out = true;
-        log_unreadable("buckets", doc);
+    if (!find_document(doc, "_id", &id) || !find_int(&id, "b", &row->b) || row->b < read->from || row->b >= read->end)
+        return false;
+    if (!find_document(doc, "view", &view) || !find_int(&view, "free", &free_slots) || !find_int(&view, "seq", &row->seq)) {
+        free_slots = BUCKET_SLOTS; /* damaged, or left with an archived coupon: whoever looks there finds out */
+        row->seq = 0;
     }
+    row->free = (int)(free_slots < 0 ? 0 : free_slots > BUCKET_SLOTS ? BUCKET_SLOTS : free_slots);
+    read->count++;
     return true;
 }
 
-static void put_free_search(struct joined_find *find, const struct free_search *search)
+/* Reads only the index. */
+enum store_status checkpoint_free_counts(struct store *s, struct free_counts *reads, size_t count)
 {
-    find->by = search->random ? "view.pick" : "_id.b";
-    find->most = search->most;
-    bson_init(&find->filter);
-    BSON_APPEND_UTF8(&find->filter, "_id.c", search->coupon);
-    BSON_APPEND_INT64(&find->filter, "view.lane", search->lane);
-    put_bound(&find->filter, find->by, "$gte", search->from, false);
-    put_bound(&find->filter, "view.free", "$gt", 0, false);
+    static const char *const members[] = {"_id.b", "view.free", "view.seq", NULL};
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
+    enum store_status status;
+    bson_t range;
+
+    for (size_t i = 0; i < count; i++) {
+        reads[i].count = 0;
+        finds[i] = (struct joined_find){.by = "_id.b", .most = reads[i].most, .members = members};
+        bson_init(&finds[i].filter);
+        BSON_APPEND_UTF8(&finds[i].filter, "_id.c", reads[i].coupon);
+        BSON_APPEND_DOCUMENT_BEGIN(&finds[i].filter, "_id.b", &range);
+        BSON_APPEND_INT64(&range, "$gte", reads[i].from);
+        BSON_APPEND_INT64(&range, "$lt", reads[i].end);
+        bson_append_document_end(&finds[i].filter, &range);
+    }
+    status = session_read_joined(session_of(s), "buckets", finds, count, free_count_row, reads);
+    free(finds);
+    return status;
 }
+
+/* ---- what expires: by the partial indexes on `due` ---- */
 
 static void release_found(struct bucket *buckets, size_t *count)
 {
     while (*count > 0)
         bucket_release(&buckets[--*count]);
 }
-
-/* By the partial indexes on buckets with free slots: by number, or by their random pick. */
-enum store_status checkpoint_free_buckets(struct store *s, struct free_search *searches, size_t count)
-{
-    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
-    struct free_list list = {searches, checked(calloc(count + 1, sizeof *list.seen))};
-    struct session *session = session_of(s);
-    enum store_status status;
-
-    for (size_t i = 0; i < count; i++) {
-        searches[i].count = 0;
-        searches[i].next = 0;
-        searches[i].left_out = false;
-        put_free_search(&finds[i], &searches[i]);
-    }
-    status = session_read_joined(session, "buckets", finds, count, free_row, &list);
-    for (size_t i = 0; i < count; i++) {
-        if (list.seen[i] < searches[i].most)
-            searches[i].next = 0;
-        if (status != STORE_OK)
-            release_found(searches[i].buckets, &searches[i].count);
-    }
-    free(list.seen);
-    free(finds);
-    return status;
-}
-
-static bool touched_row(const bson_t *doc, size_t find, void *context)
-{
-    struct touched_search *search = (struct touched_search *)context + find;
-    const char *coupon;
-
-    return codec_id_int(doc, "b", &coupon, &search->numbers[search->count++]);
-}
-
-/* Reads only the index on _id. */
-enum store_status checkpoint_touched(struct store *s, struct touched_search *searches, size_t count)
-{
-    static const char *const members[] = {"_id", NULL};
-    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
-    struct session *session = session_of(s);
-    enum store_status status;
-
-    for (size_t i = 0; i < count; i++) {
-        struct touched_search *search = &searches[i];
-
-        search->count = 0;
-        finds[i] = (struct joined_find){.by = "_id", .most = search->last ? 1 : search->most, .descending = search->last,
-                                        .members = members};
-        bson_init(&finds[i].filter);
-        codec_bucket_range(&finds[i].filter, search->coupon, search->from, search->end);
-        session_add_coupon(session, &finds[i].filter, search->coupon);
-    }
-    status = session_read_joined(session, "buckets", finds, count, touched_row, searches);
-    free(finds);
-    return status;
-}
-
-/* ---- what expires: by the partial indexes on `due` ---- */
 
 /* Find the earliest with a due time, one more than wanted: the first left out says when the next one expires. */
 static void put_due_search(struct joined_find *find, const struct due_search *search)

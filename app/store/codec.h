@@ -10,7 +10,7 @@
  * View     what is stored beside the ledger is one sub-document `view`, which begins with its seq, so that {$max: {view: ...}} keeps the
  *          newest (see checkpoint_write.c)
  * Lanes    {_id: {c, l}, view: {seq, swept, swept_seq, due}}: the lane's checkpoint
- * Buckets  {_id: {c, b}, view: {seq, lane, pick, free, due, g: [generations up to the last that is not 0],
+ * Buckets  {_id: {c, b}, view: {seq, lane, free, due, g: [generations up to the last that is not 0],
  *          t: [{i, s, u, at, due, from, issued, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, cleaned, view: {seq, version, changed, live, cleanup, def: the definition by coupon_fields[], metadata as
  *          text}}. live: until when it is active, if its state says so; cleanup: when to clean it up, once it has an end;

@@ -75,9 +75,8 @@ static const struct index_row indexes[] = {
     /* active now; over, and not cleaned up */
     {"coupons", "live", "{\"view.live\": 1}", "{\"view.live\": {\"$exists\": true}}", false},
     {"coupons", "cleanup", "{\"cleaned\": 1, \"view.cleanup\": 1}", "{\"view.cleanup\": {\"$exists\": true}}", false},
-    /* the free pool, in order and at random */
-    {"buckets", "free", "{\"_id.c\": 1, \"view.lane\": 1, \"_id.b\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
-    {"buckets", "pick", "{\"_id.c\": 1, \"view.lane\": 1, \"view.pick\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
+    /* how many slots of each are free, without reading the buckets */
+    {"buckets", "free_counts", "{\"_id.c\": 1, \"_id.b\": 1, \"view.free\": 1, \"view.seq\": 1}", NULL, false},
     /* what ends, in one lane */
     {"buckets", "due", "{\"_id.c\": 1, \"view.lane\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
     /* lanes in which something ends */
@@ -143,8 +142,7 @@ static const struct store_ops mongo_ops = {
     .user_hash = users_hash,
     .key_secret = name_key_secret,
     .buckets = checkpoint_buckets,
-    .touched = checkpoint_touched,
-    .free_buckets = checkpoint_free_buckets,
+    .free_counts = checkpoint_free_counts,
     .due_buckets = checkpoint_due_buckets,
     .due_batches = ledger_due_batches,
     .codes = codes_look_up,

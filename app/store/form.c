@@ -172,9 +172,9 @@ const char *form_of_batch(const bson_t *doc, const struct batch *b, const struct
 /* "view" alone does not help: name its member. */
 static const char *wrong_in_view(const bson_t *doc, const bson_t *written)
 {
-    static const char *const names[] = {"seq", "lane", "pick", "free", "due", "g", "t", "swept", "swept_seq", "version", "changed", "live",
+    static const char *const names[] = {"seq", "lane", "free", "due", "g", "t", "swept", "swept_seq", "version", "changed", "live",
                                         "cleanup", "shared", "def", "codes"};
-    static const char *const whole[] = {"view.seq", "view.lane", "view.pick", "view.free", "view.due", "view.g", "view.t", "view.swept",
+    static const char *const whole[] = {"view.seq", "view.lane", "view.free", "view.due", "view.g", "view.t", "view.swept",
                                         "view.swept_seq", "view.version", "view.changed", "view.live", "view.cleanup", "view.shared",
                                         "view.def", "view.codes"};
     bson_t view, expected;

@@ -3,7 +3,7 @@
  *
  * How      a single find is sent as it is; of several the first is an aggregation, to which $unionWith joins the others. Each row says in
  *          `search` which find it is from
- * Why      measured with 32 searches for free buckets: 5 ms, against 20 ms for 32 commands in sequence; half the server's time
+ * Why      measured with 32 searches for buckets: 5 ms, against 20 ms for 32 commands in sequence; half the server's time
  */
 #include "store/bson_fields.h"
 #include "store/session.h"

@@ -135,28 +135,18 @@ struct bucket_codes_read {
     enum store_status status;        /* out */
 };
 
-/* Buckets with free slots: from bucket number `from` on, ascending; or (random) by their random pick, from `from` on. */
-struct free_search {
-    const char *coupon;
-    int64_t lane;
-    bool random;
-    int64_t from;
-    size_t most;
-    /* out */
-    struct bucket *buckets; /* room for `most`; initialised by the call, released by the caller */
-    size_t count;           /* of those that can be decoded */
-    int64_t next;           /* where to continue; 0: there are no more */
-    bool left_out;          /* some cannot be decoded */
+struct free_count {
+    int64_t b, seq; /* of the bucket, as stored */
+    int free;       /* of its 64 slots, including those not made yet */
 };
 
-/* Stored buckets among [from, end) of a coupon: at most `most` of them, or the last alone. */
-struct touched_search {
+/* How many slots are free in the stored buckets among [from, end) of a coupon: in the first `most` of them. */
+struct free_counts {
     const char *coupon;
     int64_t from, end;
-    bool last;
     size_t most;
     /* out */
-    int64_t *numbers; /* ascending; room for `most` */
+    struct free_count *rows; /* room for `most`; ascending */
     size_t count;
 };
 
@@ -169,8 +159,8 @@ struct due_search {
     const int64_t *but_buckets;
     size_t but_count;
     /* out */
-    struct bucket *buckets; /* as in a free_search */
-    size_t count;
+    struct bucket *buckets; /* room for `most`; initialised by the call, released by the caller */
+    size_t count;           /* of those that can be decoded */
     int64_t next_due_ms;    /* when the next one after these expires, as stored; 0: none does */
     bool left_out;          /* some cannot be decoded */
 };
@@ -277,13 +267,10 @@ struct store_ops {
 
     enum store_status (*buckets)(struct store *s, struct bucket_read *reads, size_t count);
 
-    /* Which buckets of each search are stored, all in one read. The others, as far as their slots exist, were never touched. */
-    enum store_status (*touched)(struct store *s, struct touched_search *searches, size_t count);
+    /* All in one read. What is not stored was never moved: its slots are free, as far as they exist. */
+    enum store_status (*free_counts)(struct store *s, struct free_counts *reads, size_t count);
 
-    /* Each search's buckets of its lane with free slots, all in one read. STORE_FAILED: no search has any. */
-    enum store_status (*free_buckets)(struct store *s, struct free_search *searches, size_t count);
-
-    /* The same for buckets in which something expires. */
+    /* Each search's buckets in which something expires, all in one read. STORE_FAILED: no search has any. */
     enum store_status (*due_buckets)(struct store *s, struct due_search *searches, size_t count);
 
     /* The first batches after a place, by when what they made ends. STORE_FAILED: none. */

@@ -39,6 +39,7 @@ struct stored_part {
     struct checkpoint checkpoint;
     int64_t seq;
     bool damaged;
+    int miscount; /* of a bucket's free slots */
     bool left; /* with an archived coupon */
     struct stored_part *older;       /* what stood before */
     const struct stored_part *shown; /* of the newest: the version that a search sees */
@@ -832,81 +833,33 @@ static int64_t number_of(const struct bucket *k)
     return k->b;
 }
 
-static void find_touched(const struct fake *f, struct touched_search *search)
+static void find_counts(struct fake *f, struct free_counts *read)
 {
-    int64_t lane = lane_of_slot(search->from * BUCKET_SLOTS);
-    const struct bucket *k = first_bucket(f, search->coupon, lane, number_of, search->from);
+    int64_t lane = lane_of_slot(read->from * BUCKET_SLOTS);
+    const struct bucket *k = first_bucket(f, read->coupon, lane, number_of, read->from);
 
-    for (; k && k->b < search->end && (search->last || search->count < search->most);
-         k = first_bucket(f, search->coupon, lane, number_of, k->b + 1)) {
-        if (search->last)
-            search->count = 0;
-        search->numbers[search->count++] = k->b;
-    }
+    for (; k && k->b < read->end && read->count < read->most; k = first_bucket(f, read->coupon, lane, number_of, k->b + 1))
+        read->rows[read->count++] = (struct free_count){k->b, k->seq, bucket_free_count(k) +
+                                                        shown_bucket(f, read->coupon, k->b)->miscount};
 }
 
-static enum store_status fake_touched(struct store *store, struct touched_search *searches, size_t count)
+static enum store_status fake_free_counts(struct store *store, struct free_counts *reads, size_t count)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
 
     show_parts(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
-        searches[i].count = 0;
+        reads[i].count = 0;
         if (!failed)
-            find_touched(f, &searches[i]);
+            find_counts(f, &reads[i]);
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);
-}
-
-static int64_t free_number(const struct bucket *k)
-{
-    return bucket_free_count(k) ? k->b : -1;
-}
-
-static int64_t free_pick(const struct bucket *k)
-{
-    return bucket_free_count(k) ? k->pick : -1;
 }
 
 static int64_t due_order(const struct bucket *k)
 {
     return bucket_due(k) ? bucket_due(k) * 64 + k->b % 64 : -1; /* distinct */
-}
-
-static void find_free(struct fake *f, struct free_search *search)
-{
-    int64_t (*key)(const struct bucket *k) = search->random ? free_pick : free_number;
-    const struct bucket *k = first_bucket(f, search->coupon, search->lane, key, search->from);
-    size_t seen = 0;
-
-    for (; k && seen < search->most; k = first_bucket(f, search->coupon, search->lane, key, key(k) + 1)) {
-        bool damaged = shown_bucket(f, search->coupon, k->b)->damaged;
-
-        seen++;
-        search->next = key(k) + 1;
-        search->left_out = search->left_out || damaged;
-        if (!damaged)
-            list_bucket(k, search->buckets, &search->count);
-    }
-    if (seen < search->most)
-        search->next = 0;
-}
-
-static enum store_status fake_free_buckets(struct store *store, struct free_search *searches, size_t count)
-{
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
-
-    show_parts(f, moment(f, store));
-    for (size_t i = 0; i < count; i++) {
-        searches[i].count = 0;
-        searches[i].next = 0;
-        searches[i].left_out = false;
-        if (!failed)
-            find_free(f, &searches[i]);
-    }
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
 
 static bool is_known_bucket(const struct due_search *search, int64_t b)
@@ -1110,7 +1063,7 @@ static struct store *open_session(struct store_source *source)
     static const struct store_ops ops = {
         .seen = fake_seen, .saw = fake_saw, .checkpoints = fake_checkpoints, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers,
         .ended = fake_ended, .coupon = fake_coupon, .coupons = fake_coupons, .users = fake_users, .job = fake_job,
-        .user_hash = fake_user_hash, .key_secret = fake_secret, .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
+        .user_hash = fake_user_hash, .key_secret = fake_secret, .buckets = fake_buckets, .free_counts = fake_free_counts,
         .due_buckets = fake_due_buckets, .due_batches = fake_due_batches, .codes = fake_codes, .bucket_codes = fake_bucket_codes,
         .append = fake_append, .confirm = fake_confirm, .write_parts = fake_write_parts, .write_checkpoints = fake_write_checkpoints,
         .write_marks = fake_write_marks, .day = fake_day, .hear = fake_hear, .now = fake_now, .epoch = fake_epoch, .close = fake_close,
@@ -1212,6 +1165,14 @@ void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b)
     }
     for (; v; v = v->older)
         v->damaged = true;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_miscount_bucket(struct fake *f, const char *coupon, int64_t b, int by)
+{
+    pthread_mutex_lock(&f->lock);
+    for (struct stored_part *v = find_part(f, PART_BUCKET, coupon, b, 0); v; v = v->older)
+        v->miscount = by;
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -23,6 +23,8 @@ void fake_free(struct fake *f);
 void fake_set_faults(struct fake *f, int fault_percent);
 /* The bucket as it stands cannot be decoded any more, until it is written anew. */
 void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b);
+/* The stored bucket's own count of its free slots is wrong by this much, until it is written again. */
+void fake_miscount_bucket(struct fake *f, const char *coupon, int64_t b, int by);
 /* The definition as it stands, likewise. */
 void fake_damage_definition(struct fake *f, const char *coupon);
 /* The same of a batch in the ledger, for good. */

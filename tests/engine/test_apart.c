@@ -82,10 +82,16 @@ static enum store_status counted_users(struct store *s, struct arena *a, struct 
     return t.plain->users(s, a, reads, count);
 }
 
-static enum store_status counted_free_buckets(struct store *s, struct free_search *searches, size_t count)
+static enum store_status counted_free_counts(struct store *s, struct free_counts *reads, size_t count)
 {
     count_call();
-    return t.plain->free_buckets(s, searches, count);
+    return t.plain->free_counts(s, reads, count);
+}
+
+static enum store_status counted_buckets(struct store *s, struct bucket_read *reads, size_t count)
+{
+    count_call();
+    return t.plain->buckets(s, reads, count);
 }
 
 static enum store_status counted_due_buckets(struct store *s, struct due_search *searches, size_t count)
@@ -127,7 +133,8 @@ static void count_calls(void)
     t.ops.coupons = counted_coupons;
     t.ops.confirm = counted_confirm;
     t.ops.users = counted_users;
-    t.ops.free_buckets = counted_free_buckets;
+    t.ops.free_counts = counted_free_counts;
+    t.ops.buckets = counted_buckets;
     t.ops.due_buckets = counted_due_buckets;
     t.ops.bucket_codes = counted_bucket_codes;
     t.ops.append = counted_append;

@@ -153,6 +153,51 @@ static void slots_whose_codes_are_damaged_are_left_and_others_are_taken(void **s
     assert_int_equal(take_as("ann", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
 }
 
+/* Every slot of bucket 0 is taken; it says that ten are free. */
+static void a_count_that_is_too_high_hands_out_nothing_twice(void **state)
+{
+    struct coupon c;
+    int64_t n;
+
+    (void)state;
+    define(&c, 2 * BUCKET_SLOTS);
+    create(&c);
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        take("ann", SLOT_REDEEMED);
+    one_engine_restart_written(COUPON);
+    fake_miscount_bucket(one.fake, COUPON, 0, 10);
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        assert_int_equal(take_as("bob", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
+        assert_true(n >= BUCKET_SLOTS);
+    }
+    assert_int_equal(take_as("bob", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
+}
+
+/* Half of bucket 0 is free; it says that none is. That half is found once anything else in the bucket moves. */
+static void a_count_that_is_too_low_loses_nothing_for_good(void **state)
+{
+    struct op cancel = {.kind = OP_STEP, .in.redemption = {.g = 1, .move = MOVE_CANCEL}};
+    struct coupon c;
+    int64_t n;
+
+    (void)state;
+    define(&c, 2 * BUCKET_SLOTS);
+    create(&c);
+    for (int i = 0; i < BUCKET_SLOTS / 2; i++)
+        take("ann", SLOT_ISSUED);
+    one_engine_restart_written(COUPON);
+    fake_miscount_bucket(one.fake, COUPON, 0, -BUCKET_SLOTS / 2);
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        assert_int_equal(take_as("bob", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
+        assert_true(n >= BUCKET_SLOTS);
+    }
+    assert_int_equal(take_as("bob", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
+    assert_int_equal(call(&cancel, PATIENCE_MS), CPN_OK);
+    for (int i = 0; i < BUCKET_SLOTS / 2 + 1; i++)
+        take("bob", SLOT_REDEEMED);
+    assert_int_equal(take_as("bob", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
+}
+
 /* ---- holds that lapsed ---- */
 
 /* ann's hold is in a bucket that is damaged, bob's in another: both lapse. */
@@ -323,6 +368,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_free_behind_damaged_buckets_is_taken, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(at_random_too, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(slots_whose_codes_are_damaged_are_left_and_others_are_taken, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(a_count_that_is_too_high_hands_out_nothing_twice, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(a_count_that_is_too_low_loses_nothing_for_good, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(a_lapsed_hold_beside_a_damaged_bucket_goes_back, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(without_slots_beside_a_damaged_batch, begin, one_engine_end),
         cmocka_unit_test_setup_teardown(one_damaged_batch_stops_none_of_many, begin, one_engine_end),

@@ -513,122 +513,75 @@ static void of_two_that_race_to_write_a_bucket_the_newer_wins(void **state)
         assert_int_equal(stored_seq(coupon, b), 8);
 }
 
-static void buckets_with_free_slots_are_found_in_order_and_full_ones_are_not(void **state)
+#define PARTS 70 /* more than go in one command */
+
+/* Each of many in one call, of coupons with up to three stored buckets: in order, within its range, no more than wanted. */
+static void free_slots_are_counted_for_many_in_one_call(void **state)
 {
     NEEDS_SERVER();
 
-    const char *coupon = new_coupon();
-    struct part_write parts[10];
-    struct bucket k[10], found[10];
-    struct free_search search = {.coupon = coupon, .lane = 0, .from = 1, .most = 5, .buckets = found};
-    struct store_time when;
-
-    for (int i = 0; i < 10; i++) {
-        fill_bucket(&k[i], i, i == 4, 1);
-        k[i].pick = 100 - i;
-        for (int slot = 0; i == 2 && slot < BUCKET_SLOTS; slot++)
-            k[i].slots[slot] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
-        parts[i] = part_of(coupon, &k[i]);
-    }
-    write_all(parts, 10, &when);
-    for (int random = 0; random < 2; random++) {
-        static const int64_t want[2][5] = {{1, 3, 5, 6, 7}, {8, 7, 6, 5, 3}};
-
-        search.random = random;
-        search.from = random ? 92 : 1;
-        assert_int_equal(session->ops->free_buckets(session, &search, 1), STORE_OK);
-        assert_int_equal(search.count, 5);
-        assert_false(search.left_out);
-        assert_int_equal(search.next, random ? 98 : 8);
-        for (size_t i = 0; i < search.count; i++) {
-            assert_int_equal(found[i].b, want[random][i]);
-            bucket_release(&found[i]);
-        }
-    }
-    for (int i = 0; i < 10; i++)
-        bucket_release(&k[i]);
-}
-
-#define SEARCHES 70 /* more than go in one command */
-
-static void many_searches_in_one_call_find_what_each_finds_alone(void **state)
-{
-    NEEDS_SERVER();
-
-    struct free_search searches[SEARCHES];
-    struct bucket k, found[SEARCHES][3];
+    struct free_count rows[PARTS][3];
+    struct free_counts reads[PARTS];
     struct store_time when = {0};
 
-    for (int i = 0; i < SEARCHES; i++) {
-        const char *coupon = i % 2 ? searches[i - 1].coupon : new_coupon(); /* two lanes of each */
+    for (int i = 0; i < PARTS; i++) {
+        const char *coupon = new_coupon();
 
-        searches[i] = (struct free_search){.coupon = coupon, .lane = i % 2, .random = i % 3 == 0, .most = 1 + (size_t)i % 3,
-                                           .buckets = found[i]};
-        for (int64_t b = 0; b < 2; b++) {
+        reads[i] = (struct free_counts){.coupon = coupon, .from = 1, .end = 4, .most = 1 + (size_t)i % 3, .rows = rows[i]};
+        for (int64_t b = 0; b < 6; b += 1 + i % 2) {
+            struct bucket k;
             struct part_write part = part_of(coupon, &k);
 
-            fill_bucket(&k, i % 2 * 10 + b, i % 2, i + 1);
-            k.pick = 100 - b;
+            fill_bucket(&k, b, 0, i + 1);
+            for (int slot = 0; slot < b; slot++)
+                k.slots[slot] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
             write_all(&part, 1, &when);
             bucket_release(&k);
         }
     }
-    assert_int_equal(session->ops->free_buckets(session, searches, SEARCHES), STORE_OK);
-    for (int i = 0; i < SEARCHES; i++) {
-        const struct free_search *search = &searches[i];
-        size_t want = search->most < 2 ? search->most : 2;
-        int64_t last = search->random ? 100 - (2 - (int64_t)want) : i % 2 * 10 + (int64_t)want - 1;
+    assert_int_equal(session->ops->free_counts(session, reads, PARTS), STORE_OK);
+    for (int i = 0; i < PARTS; i++) {
+        size_t stored = i % 2 ? 1 : 3, want = reads[i].most < stored ? reads[i].most : stored;
 
-        assert_int_equal(search->count, want);
-        assert_int_equal(search->next, search->most > 2 ? 0 : last + 1);
+        assert_int_equal(reads[i].count, want);
         for (size_t n = 0; n < want; n++) {
-            assert_int_equal(found[i][n].seq, i + 1);
-            assert_int_equal(found[i][n].b, i % 2 * 10 + (search->random ? 1 - (int64_t)n : (int64_t)n));
-            bucket_release(&found[i][n]);
+            assert_int_equal(rows[i][n].b, i % 2 ? 2 : 1 + (int64_t)n);
+            assert_int_equal(rows[i][n].free, BUCKET_SLOTS - rows[i][n].b);
+            assert_int_equal(rows[i][n].seq, i + 1);
         }
     }
-    assert_int_equal(session->ops->free_buckets(session, searches, 0), STORE_OK);
+    assert_int_equal(session->ops->free_counts(session, reads, 0), STORE_OK);
+    assert_int_equal(session->ops->free_counts(session, reads, 1), STORE_OK);
+    assert_int_equal(reads[0].count, 1);
 }
 
-/* The place behind it is known all the same: the next search goes on there. */
-static void a_damaged_bucket_is_left_out_of_a_search(void **state)
+/* Whoever looks there is to find out that it is damaged. */
+static void a_damaged_bucket_counts_as_free(void **state)
 {
     NEEDS_SERVER();
 
-    const char *coupons[] = {new_coupon(), new_coupon()};
-    struct bucket k, found[2][3];
+    const char *coupon = new_coupon();
+    struct free_count rows[3];
+    struct free_counts read = {.coupon = coupon, .end = 3, .most = 3, .rows = rows};
     struct store_time when = {0};
+    static const char *const members[] = {"view.seq", "view.free"};
 
-    for (int64_t i = 0; i < 8; i++) {
-        struct part_write part = part_of(coupons[i / 4], &k);
+    for (int64_t b = 0; b < 3; b++) {
+        struct bucket k;
+        struct part_write part = part_of(coupon, &k);
 
-        fill_bucket(&k, i % 4, 0, 1);
-        k.pick = i % 4;
-        k.slots[0] = (struct slot){.generation = 1, .state = SLOT_RESERVED, .user = strdup("ann"), .at_ms = DAY, .due_ms = DAY + i % 4};
+        fill_bucket(&k, b, 0, 7);
+        k.slots[0] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
         write_all(&part, 1, &when);
         bucket_release(&k);
+        if (b < 2)
+            damage("buckets", coupon, "_id.b", b, NULL, members[b]);
     }
-    damage("buckets", coupons[0], "_id.b", 1, NULL, "view.seq");
-    damage("buckets", coupons[0], "_id.b", 2, NULL, "view.seq");
-    for (int random = 0; random < 2; random++) {
-        struct free_search searches[2];
-
-        for (int i = 0; i < 2; i++)
-            searches[i] = (struct free_search){.coupon = coupons[i], .random = random, .most = 3, .buckets = found[i]};
-        assert_int_equal(session->ops->free_buckets(session, searches, 2), STORE_OK);
-        for (int i = 0; i < 2; i++) {
-            assert_int_equal(searches[i].count, i == 0 ? 1 : 3);
-            assert_int_equal(searches[i].left_out, i == 0);
-            assert_int_equal(searches[i].next, 3);
-            while (searches[i].count)
-                bucket_release(&found[i][--searches[i].count]);
-        }
-        searches[0].from = searches[0].next;
-        assert_int_equal(session->ops->free_buckets(session, searches, 1), STORE_OK);
-        assert_int_equal(searches[0].count, 1);
-        assert_int_equal(found[0][0].b, 3);
-        assert_false(searches[0].left_out);
-        bucket_release(&found[0][0]);
+    assert_int_equal(session->ops->free_counts(session, &read, 1), STORE_OK);
+    assert_int_equal(read.count, 3);
+    for (int b = 0; b < 3; b++) {
+        assert_int_equal(rows[b].free, b < 2 ? BUCKET_SLOTS : BUCKET_SLOTS - 1);
+        assert_int_equal(rows[b].seq, b < 2 ? 0 : 7); /* ahead of no tail */
     }
 }
 
@@ -669,8 +622,6 @@ static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
 
     static const int64_t touched[] = {1, 2, 4};
     const char *coupon = new_coupon();
-    int64_t numbers[8];
-    struct touched_search search = {.coupon = coupon, .from = 0, .end = 4, .most = 8, .numbers = numbers}, searches[2];
     struct part_write parts[3];
     struct bucket k[3], found[6];
     struct store_time when;
@@ -691,22 +642,6 @@ static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
         assert_int_equal(found[b].size, b < 5 ? BUCKET_SLOTS : 10);
         bucket_release(&found[b]);
     }
-    assert_int_equal(session->ops->touched(session, &search, 1), STORE_OK);
-    assert_int_equal(search.count, 2);
-    assert_memory_equal(numbers, touched, 2 * sizeof *numbers);
-    search.end = INT64_MAX;
-    search.last = true;
-    assert_int_equal(session->ops->touched(session, &search, 1), STORE_OK);
-    assert_int_equal(search.count, 1);
-    assert_int_equal(numbers[0], 4);
-    searches[0] = searches[1] = search; /* several go in one command */
-    searches[0].from = 5;
-    searches[1].last = false;
-    searches[1].most = 2;
-    assert_int_equal(session->ops->touched(session, searches, 2), STORE_OK);
-    assert_int_equal(searches[0].count, 0);
-    assert_int_equal(searches[1].count, 2);
-    assert_memory_equal(numbers, touched, 2 * sizeof *numbers);
     for (int i = 0; i < 3; i++)
         bucket_release(&k[i]);
 }
@@ -1887,9 +1822,8 @@ int main(void)
         T(a_checkpoint_never_goes_back),
         T(an_older_bucket_never_replaces_a_newer_one),
         T(of_two_that_race_to_write_a_bucket_the_newer_wins),
-        T(buckets_with_free_slots_are_found_in_order_and_full_ones_are_not),
-        T(many_searches_in_one_call_find_what_each_finds_alone),
-        T(a_damaged_bucket_is_left_out_of_a_search),
+        T(free_slots_are_counted_for_many_in_one_call),
+        T(a_damaged_bucket_counts_as_free),
         T(a_damaged_bucket_is_left_out_of_what_is_due),
         T(a_list_of_buckets_has_those_that_nobody_touched),
         T(a_document_that_cannot_be_decoded_fails_its_own_read_only),

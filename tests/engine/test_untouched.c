@@ -115,14 +115,14 @@ static void take_all(void)
 
 static size_t stored_buckets(void)
 {
-    int64_t numbers[SLOTS_MOST / BUCKET_SLOTS];
-    struct touched_search search = {.coupon = COUPON, .end = INT64_MAX, .most = SLOTS_MOST / BUCKET_SLOTS, .numbers = numbers};
+    struct free_count rows[SLOTS_MOST / BUCKET_SLOTS];
+    struct free_counts stored = {.coupon = COUPON, .end = INT64_MAX, .most = SLOTS_MOST / BUCKET_SLOTS, .rows = rows};
     struct store *session = one.source->open(one.source);
 
     session->ops->saw(session, (struct store_time){UINT32_MAX, 0});
-    assert_int_equal(session->ops->touched(session, &search, 1), STORE_OK);
+    assert_int_equal(session->ops->free_counts(session, &stored, 1), STORE_OK);
     session->ops->close(session);
-    return search.count;
+    return stored.count;
 }
 
 static void what_is_made_is_stored_when_it_is_touched(void **state)

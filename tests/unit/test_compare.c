@@ -47,7 +47,6 @@ static void every_field_of_a_bucket_and_its_slots_is_told(void **state)
     bucket_init(&b, 2);
     a.lane = 2;
     a.seq = 3;
-    a.pick = INT64_MAX;
     a.slots[63] = (struct slot){.generation = UINT32_MAX, .current = 2, .state = SLOT_RESERVED, .at_ms = 3, .due_ms = 4, .from = 5,
                                 .issued = true};
     b.slots[63].user = strdup("ann");
@@ -57,7 +56,6 @@ static void every_field_of_a_bucket_and_its_slots_is_told(void **state)
     assert_told("b 1 2\n"
                 "lane 2 0\n"
                 "seq 3 0\n"
-                "pick 9223372036854775807 0\n"
                 "free 63 64\n"
                 "slot 126 user null bob\n"
                 "slot 127 generation 4294967295 0\n"

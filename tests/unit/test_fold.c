@@ -671,29 +671,40 @@ static void slots_that_are_made_touch_no_bucket(void **state)
     }
 }
 
-static void a_buckets_random_number_is_the_same_in_every_replay(void **state)
+/* What an entry says about its slots' freedom is what folding it does to them. */
+static void an_entry_frees_or_takes_what_folding_it_does(void **state)
 {
-    struct batch *b = batch_at(1, NOON), *other = batch_at(1, NOON);
-    int64_t picks[3];
+    static const struct {
+        enum entry_kind kind;
+        uint32_t from;
+        enum slot_state before;
+    } moves[] = {
+        {ENTRY_ISSUE, 0, SLOT_FREE}, {ENTRY_RESERVE, 0, SLOT_FREE}, {ENTRY_REDEEM, 0, SLOT_FREE}, {ENTRY_RETIRE, 0, SLOT_FREE},
+        {ENTRY_HOLD, 1, SLOT_ISSUED}, {ENTRY_EXTEND, 0, SLOT_RESERVED}, {ENTRY_SPEND, 0, SLOT_RESERVED}, {ENTRY_SPEND, 1, SLOT_RESERVED},
+        {ENTRY_CANCEL, 0, SLOT_ISSUED}, {ENTRY_CANCEL, 0, SLOT_RESERVED}, {ENTRY_CANCEL, 1, SLOT_RESERVED},
+        {ENTRY_EXPIRE, 0, SLOT_ISSUED}, {ENTRY_EXPIRE, 0, SLOT_RESERVED}, {ENTRY_EXPIRE, 1, SLOT_RESERVED},
+        {ENTRY_REVERSE, 0, SLOT_REDEEMED}, {ENTRY_REVERSE, 1, SLOT_REDEEMED}, {ENTRY_ADJUST, 0, SLOT_REDEEMED},
+        {ENTRY_FORGET, 0, SLOT_REDEEMED},
+    };
 
     (void)state;
-    range(b, ENTRY_RETIRE, 0, 128);
-    range(other, ENTRY_RETIRE, 0, 128);
-    for (int i = 0; i < 3; i++) {
-        struct bucket k;
+    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
+        struct entry e = {.kind = moves[i].kind, .n = 3, .g = 2, .count = 1, .from = moves[i].from, .from_n = moves[i].from ? 3 : 0};
+        struct slot s = {.state = moves[i].before, .generation = 1, .current = moves[i].before == SLOT_FREE ? 0 : 1, .from = moves[i].from};
+        int was_free = s.state == SLOT_FREE;
 
-        bucket_init(&k, i == 2);
-        fold_bucket(&k, i == 1 ? other : b);
-        picks[i] = k.pick;
-        assert_true(k.pick >= 0);
-        bucket_release(&k);
-        bucket_init(&k, i == 2);
-        fold_bucket(&k, i == 1 ? other : b);
-        assert_int_equal(k.pick, picks[i]);
-        bucket_release(&k);
+        fold_slot(&s, &e, NOON);
+        assert_int_equal(entry_frees(&e), (s.state == SLOT_FREE) - was_free);
+        free(s.user);
     }
-    assert_int_not_equal(picks[0], picks[1]);
-    assert_int_not_equal(picks[0], picks[2]);
+    for (enum entry_kind kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
+        struct entry e = {.kind = kind};
+        bool listed = false;
+
+        for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
+            listed = listed || moves[i].kind == kind;
+        assert_true(listed || !entry_frees(&e));
+    }
 }
 
 static void a_slot_is_taken_returned_and_taken_again(void **state)
@@ -1185,7 +1196,7 @@ int main(void)
         TEST(a_new_day_starts_its_count_at_nothing),
         TEST(the_definition_follows_its_entries),
         TEST(slots_that_are_made_touch_no_bucket),
-        TEST(a_buckets_random_number_is_the_same_in_every_replay),
+        TEST(an_entry_frees_or_takes_what_folding_it_does),
         TEST(a_slot_is_taken_returned_and_taken_again),
         TEST(a_slot_knows_that_it_was_issued),
         TEST(a_slot_falls_back_to_where_it_came_from),

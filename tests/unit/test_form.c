@@ -60,7 +60,6 @@ static struct bucket make_bucket(void)
 
     bucket_init(&k, 3);
     k.seq = 4;
-    k.pick = 99;
     k.slots[5] = (struct slot){.generation = 3, .current = 2, .state = SLOT_ISSUED, .user = strdup("u-1"), .at_ms = 1000, .due_ms = 2000,
                                .issued = true};
     k.slots[6] = (struct slot){.generation = 1, .current = 1, .state = SLOT_RESERVED, .user = strdup("u-2"), .at_ms = 1000, .due_ms = 1500};
@@ -185,7 +184,7 @@ static const char *find_in_bucket(const bson_t *doc, char **read)
     if (!codec_bucket_get(doc, &k))
         return unreadable;
     wrong = form_of_bucket(doc, &k) ? "form" : NULL;
-    buf_printf(&text, "%lld %lld %lld %lld ", (long long)k.b, (long long)k.seq, (long long)k.lane, (long long)k.pick);
+    buf_printf(&text, "%lld %lld %lld ", (long long)k.b, (long long)k.seq, (long long)k.lane);
     for (int i = 0; i < BUCKET_SLOTS; i++)
         buf_printf(&text, "%u %u %u %s %lld %lld %u %d ", k.slots[i].generation, k.slots[i].current, k.slots[i].state,
                    k.slots[i].user ? k.slots[i].user : "-", (long long)k.slots[i].at_ms, (long long)k.slots[i].due_ms, k.slots[i].from,
