@@ -262,7 +262,7 @@ void fold_user_state_done(struct user_state *u, const struct head *head)
 
 bool fold_user_state(struct user_state *u, const struct batch *b, struct arena *a)
 {
-    bool laid = false;
+    bool changed = false;
 
     if (b->head.seq <= u->seq)
         return false;
@@ -270,11 +270,11 @@ bool fold_user_state(struct user_state *u, const struct batch *b, struct arena *
         if (!b->entries[i].user || strcmp(b->entries[i].user, u->user) != 0)
             continue;
         fold_user_state_entry(u, &b->entries[i], &b->head, b->lane, a);
-        laid = true;
+        changed = true;
     }
-    if (laid)
+    if (changed)
         fold_user_state_done(u, &b->head);
-    return laid;
+    return changed;
 }
 
 /* ---- jobs ---- */
@@ -561,7 +561,7 @@ void fold_slot(struct slot *s, const struct entry *e, int64_t at_ms)
 
 bool fold_bucket(struct bucket *k, const struct batch *b)
 {
-    bool laid = false;
+    bool changed = false;
     int first, end;
 
     if (b->head.seq <= k->seq)
@@ -572,13 +572,13 @@ bool fold_bucket(struct bucket *k, const struct batch *b)
         if (!touched_slots(e, k->b, &first, &end))
             continue;
         assert(first >= 0 && end <= BUCKET_SLOTS);
-        laid = true;
+        changed = true;
         for (int slot = first; slot < end; slot++)
             fold_slot(&k->slots[slot], e, b->head.at_ms);
     }
-    if (laid)
+    if (changed)
         k->seq = b->head.seq;
-    return laid;
+    return changed;
 }
 
 bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end)

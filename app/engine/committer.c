@@ -22,7 +22,7 @@
 #include "engine/round.h"
 
 #define YIELD_NS_MAX INT64_C(50000000)
-#define FLUSH_ENTRIES 4096 /* of a lane's redo log: with so many, its checkpoint is written at once */
+#define CHECKPOINT_ENTRIES 4096 /* of a lane's redo log: with so many, its checkpoint is written at once */
 #define TOGETHER_MS 50     /* deadlines fall on multiples of this, so that lanes are written together */
 
 /* ---- answering ---- */
@@ -173,18 +173,18 @@ static void job_done(struct checkpoint_job *job)
 }
 
 /* The list is by deadline. Most are later than all others; a lane that failed comes behind those that are due before it tries again. */
-static void insert_unflushed(struct committer *c, struct lane *l)
+static void insert_lagging(struct committer *c, struct lane *l)
 {
-    struct lane *later = c->unflushed;
+    struct lane *later = c->lagging;
 
-    assert(l->unflushed);
-    if (!later || !mono_before(l->flush_at, later->unflushed_prev->flush_at)) {
-        DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
+    assert(l->lagging);
+    if (!later || !mono_before(l->checkpoint_at, later->lagging_prev->checkpoint_at)) {
+        DL_APPEND2(c->lagging, l, lagging_prev, lagging_next);
         return;
     }
-    while (!mono_before(l->flush_at, later->flush_at))
-        later = later->unflushed_next;
-    DL_PREPEND_ELEM2(c->unflushed, later, l, unflushed_prev, unflushed_next);
+    while (!mono_before(l->checkpoint_at, later->checkpoint_at))
+        later = later->lagging_next;
+    DL_PREPEND_ELEM2(c->lagging, later, l, lagging_prev, lagging_next);
 }
 
 static void set_deadline(struct committer *c, struct lane *l, int64_t ms)
@@ -194,27 +194,27 @@ static void set_deadline(struct committer *c, struct lane *l, int64_t ms)
     assert(ms >= 0);
     if (ms > TOGETHER_MS)
         at.ns -= at.ns % (TOGETHER_MS * INT64_C(1000000));
-    if (l->unflushed && !mono_before(at, l->flush_at))
+    if (l->lagging && !mono_before(at, l->checkpoint_at))
         return;
-    if (l->unflushed)
-        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
-    l->unflushed = true;
-    l->flush_at = at;
-    insert_unflushed(c, l);
+    if (l->lagging)
+        DL_DELETE2(c->lagging, l, lagging_prev, lagging_next);
+    l->lagging = true;
+    l->checkpoint_at = at;
+    insert_lagging(c, l);
 }
 
-void note_unflushed(struct committer *c, struct lane *l)
+void note_lagging(struct committer *c, struct lane *l)
 {
-    bool at_once = l->definition_seq > l->definition_stored_seq || l->watchers.count || l->redo_entries >= FLUSH_ENTRIES;
+    bool at_once = l->definition_seq > l->definition_stored_seq || l->watchers.count || l->redo_entries >= CHECKPOINT_ENTRIES;
 
-    set_deadline(c, l, at_once ? 0 : c->config.flush_ms);
+    set_deadline(c, l, at_once ? 0 : c->config.checkpoint_ms);
 }
 
-static void leave_unflushed(struct committer *c, struct lane *l)
+static void leave_lagging(struct committer *c, struct lane *l)
 {
-    if (l->unflushed)
-        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
-    l->unflushed = false;
+    if (l->lagging)
+        DL_DELETE2(c->lagging, l, lagging_prev, lagging_next);
+    l->lagging = false;
 }
 
 static void copy_dirty_buckets(struct lane *l, struct checkpoint_job *job)
@@ -244,7 +244,7 @@ static void submit_checkpoint(struct committer *c, struct lane *l)
 {
     struct checkpoint_job *job = checked(calloc(1, sizeof *job));
 
-    assert(l->loaded && !l->flushing);
+    assert(l->loaded && !l->writing_checkpoint);
     assert(l->checkpoint.seq <= l->tail.seq && l->definition_seq <= l->tail.seq);
     job->lane = l;
     job->context = c;
@@ -262,7 +262,7 @@ static void submit_checkpoint(struct committer *c, struct lane *l)
     job->checkpoint.uses = code_uses_in(&job->arena, &l->uses);
     if (!l->pending) /* its batch will be applied to the buckets it read */
         cached_bucket_evict(l);
-    l->flushing = true;
+    l->writing_checkpoint = true;
     checkpoint_writer_submit(c->writer, job);
 }
 
@@ -286,14 +286,14 @@ static void note_covered(struct committer *c, struct lane *l, int64_t seq)
 }
 
 /* The lane's deadline has come: what others appended is gathered first. If that fails, or takes longer, there is another deadline. A lane
- * that was stale before is flushed up to its tail: requests may wait for free slots that only a checkpoint lets them find. */
-static void flush_lane(struct committer *c, struct lane *l)
+ * that was stale before is written up to its tail: requests may wait for free slots that only a checkpoint lets them find. */
+static void checkpoint_lane(struct committer *c, struct lane *l)
 {
     bool more = false, was_stale = l->stale, has_gathered;
     int64_t covered = 0;
 
-    leave_unflushed(c, l);
-    if (l->flushing || (!l->redo_log && !l->checkpoint_late))
+    leave_lagging(c, l);
+    if (l->writing_checkpoint || (!l->redo_log && !l->checkpoint_late))
         return; /* finish_job() sets a new deadline */
     assert(l->loaded);
     l->stale = false;
@@ -381,9 +381,9 @@ static void finish_job(struct committer *c, struct checkpoint_job *job)
 {
     struct lane *l = job->lane;
 
-    assert(job->context == c && l->flushing);
+    assert(job->context == c && l->writing_checkpoint);
     c->store->ops->saw(c->store, job->when); /* what was written is read by this session */
-    l->flushing = false;
+    l->writing_checkpoint = false;
     if (job->written && l->loaded && job->checkpoint.seq <= l->tail.seq) {
         if (job->definition && job->definition_seq > l->definition_stored_seq)
             l->definition_stored_seq = job->definition_seq;
@@ -391,7 +391,7 @@ static void finish_job(struct committer *c, struct checkpoint_job *job)
         answer_watchers(c, l);
     }
     if (l->redo_log || l->checkpoint_late)
-        note_unflushed(c, l);
+        note_lagging(c, l);
     count_redo(c, l);
     checkpoint_job_free(job);
 }
@@ -526,7 +526,7 @@ static void forget_lane(struct committer *c, struct lane *l)
         batch_free(l->pending);
         l->pending = NULL;
     }
-    leave_unflushed(c, l);
+    leave_lagging(c, l);
     while ((op = op_list_take(&l->watchers)))
         answer_unavailable(c, op, op->kind == OP_CATCH_UP ? CPN_BUSY : CPN_OUTCOME_UNKNOWN);
     lane_unload(l);
@@ -597,7 +597,7 @@ static void watch(struct committer *c, struct lane *l, struct op *op)
     op_list_add(&l->watchers, op);
     answer_watchers(c, l);
     if (l->watchers.count)
-        note_unflushed(c, l);
+        note_lagging(c, l);
 }
 
 /* It may have changed the definition, which is then to be stored before the answer: a reader of definitions waits for nothing. */
@@ -691,7 +691,7 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     crash_at(CRASH_APPENDED);
     if (multilane_of(c, l))
         c->multilane->hooks->committed(c->multilane, l);
-    note_unflushed(c, l);
+    note_lagging(c, l);
     answer_work(c, p);
 }
 
@@ -758,7 +758,7 @@ static void work_unchanged(struct committer *c, struct lane_work *p)
     work_keep_users(p);
     note_swept(p);
     if (p->lane->checkpoint_late)
-        note_unflushed(c, p->lane);
+        note_lagging(c, p->lane);
     batch_free(p->batch);
     if (multilane_of(c, p->lane))
         c->multilane->hooks->confirmed(c->multilane, p->lane);
@@ -846,24 +846,24 @@ static void run_round(struct committer *c, struct round *r)
 
 /* ---- the thread ---- */
 
-static void flush_due(struct committer *c)
+static void checkpoint_due(struct committer *c)
 {
     struct mono now = mono_now();
 
-    while (c->unflushed && !mono_before(now, c->unflushed->flush_at)) {
-        if (is_too_old(c, c->unflushed))
-            forget_lane(c, c->unflushed);
+    while (c->lagging && !mono_before(now, c->lagging->checkpoint_at)) {
+        if (is_too_old(c, c->lagging))
+            forget_lane(c, c->lagging);
         else
-            flush_lane(c, c->unflushed);
+            checkpoint_lane(c, c->lagging);
     }
 }
 
-static bool is_flushing(const struct committer *c)
+static bool is_writing_checkpoints(const struct committer *c)
 {
     bool any = false;
 
     for (const struct lane *l = c->lanes; l && !any; l = l->hh.next)
-        any = l->flushing;
+        any = l->writing_checkpoint;
     return any;
 }
 
@@ -903,8 +903,8 @@ static int64_t idle_ms(const struct committer *c)
         if (left + 1 < ms)
             ms = left + 1;
     }
-    if (c->unflushed) {
-        left = mono_ms_between(now, c->unflushed->flush_at) + 1;
+    if (c->lagging) {
+        left = mono_ms_between(now, c->lagging->checkpoint_at) + 1;
         if (left < ms)
             ms = left < 0 ? 0 : left;
     }
@@ -968,17 +968,17 @@ static bool take_in(struct committer *c)
 }
 
 /* Told to stop: write what is to be written, while there is time. */
-static void flush_all(struct committer *c)
+static void checkpoint_all(struct committer *c)
 {
-    while ((c->unflushed || is_flushing(c)) && mono_before(mono_now(), c->give_up)) {
+    while ((c->lagging || is_writing_checkpoints(c)) && mono_before(mono_now(), c->give_up)) {
         struct checkpoint_job *finished;
         struct lane *one;
         size_t left; /* those that fail are in the list again */
 
-        DL_COUNT2(c->unflushed, one, left, unflushed_next);
-        for (struct lane *l = c->unflushed, *next; l && left > 0; l = next, left--) {
-            next = l->unflushed_next;
-            flush_lane(c, l);
+        DL_COUNT2(c->lagging, one, left, lagging_next);
+        for (struct lane *l = c->lagging, *next; l && left > 0; l = next, left--) {
+            next = l->lagging_next;
+            checkpoint_lane(c, l);
         }
         pthread_mutex_lock(&c->lock);
         if (!c->finished)
@@ -1016,12 +1016,12 @@ static void *committer_main(void *argument)
         metrics_set(METRIC_QUEUE, atomic_load(&c->waiting));
         look_for_chores(c);
         run_round(c, r);
-        flush_due(c);
+        checkpoint_due(c);
         evict_lanes(c);
         if (stop && mono_before(c->give_up, mono_now()))
             break;
     } while (!stop || c->ready);
-    flush_all(c);
+    checkpoint_all(c);
     answer_all(c);
     arena_free(&r->arena);
     free(r);

@@ -69,32 +69,32 @@ void filter_restart(struct filter *f)
     filter_init(f, f->room);
 }
 
-enum laying { LAID, NO_ROOM, NOT_KNOWN };
+enum added { ADDED, NO_ROOM, NOT_KNOWN };
 
-static enum laying lay_entry(struct filter *f, struct store *s, const struct entry *e)
+static enum added add_entry_users(struct filter *f, struct store *s, const struct entry *e)
 {
     uint64_t hash;
 
     if (!e->user)
-        return entry_members[e->kind] & HAS_USER ? NOT_KNOWN : LAID;
+        return entry_members[e->kind] & HAS_USER ? NOT_KNOWN : ADDED;
     if (s->ops->user_hash(s, e->user, &hash) != STORE_OK)
         return NOT_KNOWN;
-    return add(f, hash) ? LAID : NO_ROOM;
+    return add(f, hash) ? ADDED : NO_ROOM;
 }
 
-bool filter_lay(struct filter *f, struct store *s, const struct batch *b)
+bool filter_add_batch(struct filter *f, struct store *s, const struct batch *b)
 {
-    enum laying laying = b->head.seq == f->seq + 1 ? LAID : NOT_KNOWN;
+    enum added added = b->head.seq == f->seq + 1 ? ADDED : NOT_KNOWN;
 
     if (!f->complete)
         return true;
-    for (size_t i = 0; laying == LAID && i < b->count; i++)
-        laying = lay_entry(f, s, &b->entries[i]);
-    if (laying == NOT_KNOWN)
+    for (size_t i = 0; added == ADDED && i < b->count; i++)
+        added = add_entry_users(f, s, &b->entries[i]);
+    if (added == NOT_KNOWN)
         filter_drop(f);
-    else if (laying == LAID)
+    else if (added == ADDED)
         f->seq = b->head.seq;
-    return laying != NO_ROOM;
+    return added != NO_ROOM;
 }
 
 bool filter_lacks(const struct filter *f, struct store *s, int64_t tail, const char *user)

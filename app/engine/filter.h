@@ -43,7 +43,7 @@ void filter_drop(struct filter *f);
 void filter_restart(struct filter *f);
 /* Add b, which must be the next batch; if it is not, or lacks names, or names cannot be hashed, the filter is dropped. False: no room; it
  * may be added again. */
-bool filter_lay(struct filter *f, struct store *s, const struct batch *b) CPN_CHECKED;
+bool filter_add_batch(struct filter *f, struct store *s, const struct batch *b) CPN_CHECKED;
 /* True if no batch up to `tail` names the user. */
 bool filter_lacks(const struct filter *f, struct store *s, int64_t tail, const char *user);
 

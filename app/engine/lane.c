@@ -202,7 +202,7 @@ static void move_tail(struct lane *l, const struct batch *b)
 }
 
 /* The buckets that an own batch touches must be cached, or they would never be written, and the checkpoint pass them. */
-static bool own_buckets_laid(struct lane *l, const struct batch *b)
+static bool own_buckets_applied(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         int64_t first, end;
@@ -230,7 +230,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
         lane_keep_job(l, b->jobs[i]);
     w = redo_log_add(l, b, true);
     move_buckets(l, w);
-    assert(own_buckets_laid(l, b));
+    assert(own_buckets_applied(l, b));
     free_pool_note_named(l, b);
     move_definition(l, b);
     move_uses(l, b);
@@ -248,7 +248,7 @@ static void drop_jobs(struct lane *l, const struct batch *b)
     }
 }
 
-static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed)
+static void apply_foreign(struct lane *l, struct batch *b, bool *free_pool_changed)
 {
     struct redo_batch *w = redo_log_add(l, b, false);
 
@@ -261,14 +261,14 @@ static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed
 }
 
 /* Apply `count` batches after the tail; takes them all. STORE_FAILED: a gap, which is damage; or some were removed while they were read. */
-static enum store_status lay_all(struct lane *l, struct batch **batches, size_t count)
+static enum store_status apply_batches(struct lane *l, struct batch **batches, size_t count)
 {
     enum store_status status = STORE_OK;
     bool free_pool_changed = false;
 
     for (size_t i = 0; i < count; i++) {
         if (status == STORE_OK && batches[i]->head.seq == l->tail.seq + 1 && !batches[i]->left) {
-            lay_foreign(l, batches[i], &free_pool_changed);
+            apply_foreign(l, batches[i], &free_pool_changed);
             continue;
         }
         if (status == STORE_OK && !batches[i]->left)
@@ -290,7 +290,7 @@ static enum store_status read_on(struct lane *l, struct store *s, size_t most, b
     enum store_status status = s->ops->ledger(s, l->coupon, l->number, l->tail.seq, most, batches, &count);
 
     *more = count == most;
-    return status == STORE_OK ? lay_all(l, batches, count) : status;
+    return status == STORE_OK ? apply_batches(l, batches, count) : status;
 }
 
 static enum store_status read_to_end(struct lane *l, struct store *s)
@@ -330,7 +330,7 @@ enum store_status lane_refresh(struct lane *l, struct store *s)
     for (size_t i = 0; left && i < count; i++)
         batch_free(batches[i]);
     if (status == STORE_OK && !left)
-        status = lay_all(l, batches, count);
+        status = apply_batches(l, batches, count);
     if (status != STORE_OK || !(left || count == LOOK_FIRST))
         return status;
     status = read_checkpoint(l, s, &checkpoint);
@@ -501,7 +501,7 @@ static void load_definitions(struct store *s, struct lane_loading **open, size_t
 }
 
 /* The batch of the checkpoint, if any, is the tail that the redo log starts from. Takes it, and those after it. */
-static enum store_status lay_first(struct lane *l, struct batch **batches, size_t count)
+static enum store_status apply_first(struct lane *l, struct batch **batches, size_t count)
 {
     size_t base = l->checkpoint.seq > 0;
 
@@ -518,7 +518,7 @@ static enum store_status lay_first(struct lane *l, struct batch **batches, size_
             l->filter.seq = l->tail.seq; /* nothing was taken up to here, so it misses nobody */
         batch_free(batches[0]);
     }
-    return lay_all(l, batches + base, count - base);
+    return apply_batches(l, batches + base, count - base);
 }
 
 static void load_ledgers(struct store *s, struct lane_loading **open, size_t count)
@@ -537,7 +537,7 @@ static void load_ledgers(struct store *s, struct lane_loading **open, size_t cou
     for (size_t i = 0; i < count; i++) {
         open[i]->status = reads[i].status;
         if (open[i]->status == STORE_OK)
-            open[i]->status = lay_first(open[i]->lane, reads[i].batches, reads[i].count);
+            open[i]->status = apply_first(open[i]->lane, reads[i].batches, reads[i].count);
         if (open[i]->status == STORE_OK && reads[i].count == LOADED_FIRST)
             open[i]->status = read_to_end(open[i]->lane, s);
     }

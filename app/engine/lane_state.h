@@ -84,10 +84,10 @@ struct lane {
     struct lane *ready_prev, *ready_next;
     struct mono not_before;  /* not before this time: back-off, or another writer's turn */
     int yields;              /* after so many more of our batches, another writer gets a turn */
-    bool unflushed;          /* in the committer's list of lanes with something to write: */
-    struct lane *unflushed_prev, *unflushed_next;
-    struct mono flush_at;    /* its deadline */
-    bool flushing;           /* a checkpoint is being written */
+    bool lagging;          /* in the committer's list of lanes with something to write: */
+    struct lane *lagging_prev, *lagging_next;
+    struct mono checkpoint_at; /* its deadline */
+    bool writing_checkpoint; /* now */
 };
 
 /* What e, of batch seq, made expires then. */
@@ -141,8 +141,8 @@ static inline bool lane_picks_at_random(const struct lane *l)
 
 static inline bool lane_idle(const struct lane *l)
 {
-    return !l->queue.count && !l->aside.count && !l->watchers.count && !l->pending && !l->redo_log && !l->flushing && !l->ready &&
-           !l->unflushed;
+    return !l->queue.count && !l->aside.count && !l->watchers.count && !l->pending && !l->redo_log && !l->writing_checkpoint && !l->ready &&
+           !l->lagging;
 }
 
 #endif

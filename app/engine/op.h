@@ -62,12 +62,12 @@ enum {
     OPS_OF_COUPON = 1 << OP_CREATE | 1 << OP_CHANGE | 1 << OP_DELETE | 1 << OP_ARCHIVE | 1 << OP_FOLLOW,
     OPS_OF_JOB = 1 << OP_JOB | 1 << OP_TURN | 1 << OP_TURN_END | 1 << OP_GENERATE | 1 << OP_DUE,
     /* that have this one of `out` */
-    OPS_TELL_USER = 1 << OP_CHECK | 1 << OP_USER_STATE | OPS_OF_REDEMPTION,
-    OPS_TELL_SLOT = 1 << OP_SLOT | 1 << OP_CODE,
-    OPS_TELL_MADE = 1 << OP_GENERATE | 1 << OP_DUE,
+    OPS_ANSWER_USER = 1 << OP_CHECK | 1 << OP_USER_STATE | OPS_OF_REDEMPTION,
+    OPS_ANSWER_SLOT = 1 << OP_SLOT | 1 << OP_CODE,
+    OPS_ANSWER_MADE = 1 << OP_GENERATE | 1 << OP_DUE,
     /* that go to the lane they name; that change nothing */
     OPS_OF_LANE = 1 << OP_REMOVE | 1 << OP_SWEEP | 1 << OP_TICK | 1 << OP_CATCH_UP,
-    OPS_READ = OPS_TELL_SLOT | 1 << OP_CHECK | 1 << OP_USER_STATE | 1 << OP_REDEMPTION | 1 << OP_JOB | 1 << OP_COUPON | 1 << OP_REFUSE |
+    OPS_READ = OPS_ANSWER_SLOT | 1 << OP_CHECK | 1 << OP_USER_STATE | 1 << OP_REDEMPTION | 1 << OP_JOB | 1 << OP_COUPON | 1 << OP_REFUSE |
                1 << OP_CATCH_UP | 1 << OP_HEAD
 };
 
@@ -197,19 +197,19 @@ static inline const struct op_coupon *op_coupon(const struct op *op)
 
 static inline const struct op_user_out *op_user_out(const struct op *op)
 {
-    assert(op_is(op, OPS_TELL_USER));
+    assert(op_is(op, OPS_ANSWER_USER));
     return &op->out.user;
 }
 
 static inline const struct op_slot *op_slot(const struct op *op)
 {
-    assert(op_is(op, OPS_TELL_SLOT));
+    assert(op_is(op, OPS_ANSWER_SLOT));
     return &op->out.slot;
 }
 
 static inline int64_t op_made(const struct op *op)
 {
-    assert(op_is(op, OPS_TELL_MADE));
+    assert(op_is(op, OPS_ANSWER_MADE));
     return op->out.made;
 }
 
@@ -234,7 +234,7 @@ struct engine_config {
     int64_t user_bytes;   /* bytes for all users kept in memory (user_cache.h) */
     int64_t trusted_ms;  /* a lane whose tail was not seen in the ledger for this long is reloaded; 0: never. Far shorter than
                             the ids of removed documents are kept (store/removal.c) */
-    int flush_ms;        /* how old the redo log gets before a checkpoint is written */
+    int checkpoint_ms;        /* how old the redo log gets before a checkpoint is written */
     int backoff_ms;      /* after the database failed */
     int patience_ms;     /* how long engine_stop() tries to finish while the database fails */
     void (*decided)(const struct op *op); /* before each answer, from the engine's threads; NULL: none */

@@ -141,7 +141,7 @@ void redo_log_apply(const struct lane *l, struct bucket *k)
 }
 
 /* The first batch after those in the filter; NULL: none. */
-static const struct redo_batch *first_unlaid(const struct lane *l)
+static const struct redo_batch *first_unnoted(const struct lane *l)
 {
     const struct redo_batch *w = l->redo_log ? l->redo_log->prev : NULL; /* the last one */
 
@@ -156,8 +156,8 @@ bool redo_log_note_users(struct lane *l, struct store *s)
 {
     if (!l->filter.complete)
         return true;
-    for (const struct redo_batch *w = first_unlaid(l); w; w = w->next)
-        if (!filter_lay(&l->filter, s, w->batch))
+    for (const struct redo_batch *w = first_unnoted(l); w; w = w->next)
+        if (!filter_add_batch(&l->filter, s, w->batch))
             return false;
     if (l->filter.seq != l->tail.seq) /* batches in between were never in memory: the lane was loaded past them */
         filter_drop(&l->filter);

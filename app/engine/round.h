@@ -53,7 +53,7 @@ struct committer {
     struct lane *lanes;
     struct lane *lru; /* least recently used first */
     struct lane *ready;
-    struct lane *unflushed;
+    struct lane *lagging;
     int64_t redo_entries; /* of all lanes, as last counted */
     int64_t redo_bytes;   /* likewise, with batches of unknown outcome */
     int64_t filter_bytes, user_bytes; /* as last reported */
@@ -147,7 +147,7 @@ void hand_off(struct committer *c);
 /* Give the requests back to their lane, to be decided in another round, ms from now. */
 void defer(struct committer *c, struct lane_work *p, int64_t ms);
 /* The lane has something to write: its checkpoint's deadline is set, unless it was. */
-void note_unflushed(struct committer *c, struct lane *l);
+void note_lagging(struct committer *c, struct lane *l);
 /* The lane's tail has moved: update its filter of users, or drop it. If there is no room, the least recently used give up theirs. */
 void note_users(struct committer *c, struct lane *l);
 /* Answer watchers whose batches a checkpoint covers by now. */

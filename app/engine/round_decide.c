@@ -194,7 +194,7 @@ static void decide_read(struct lane_work *p, struct op *op)
 
 /* The working copy belongs to the work, so answers get a copy, with no more than wanted: a user may have 1,000 redemptions of 4 kB, and as
  * many requests may ask about them. */
-static void tell_user(const struct lane_work *p, struct op *op)
+static void answer_user(const struct lane_work *p, struct op *op)
 {
     const struct user_state *u = op->engine.work->subject.state;
     struct op_user_out *out = &op->out.user;
@@ -213,7 +213,7 @@ static void tell_user(const struct lane_work *p, struct op *op)
     }
 }
 
-static void tell_job(struct op *op)
+static void answer_job(struct op *op)
 {
     struct job_progress *copy = arena_alloc(op->arena, sizeof *copy);
 
@@ -222,7 +222,7 @@ static void tell_job(struct op *op)
     op->out.job = copy;
 }
 
-/* Fill in what every answer has, and what is told as of the end of the batch. */
+/* Fill in what every answer has, and what is said as of the end of the batch. */
 static void fill_answer(struct lane_work *p, struct op *op)
 {
     const struct decision *d = &p->d;
@@ -230,10 +230,10 @@ static void fill_answer(struct lane_work *p, struct op *op)
     op->head = d->head;
     if (!decide_changed(d))
         op->head.seq = p->lane->tail.seq;
-    if (op_is(op, OPS_TELL_USER))
-        tell_user(p, op);
+    if (op_is(op, OPS_ANSWER_USER))
+        answer_user(p, op);
     else if (op->kind == OP_JOB)
-        tell_job(op);
+        answer_job(op);
     else if (op->kind == OP_HEAD)
         op->out.due_ms = d->next_due_ms;
     if (op->outcome.result == CPN_OK)
@@ -244,7 +244,7 @@ static void fill_answer(struct lane_work *p, struct op *op)
 
 /* Put the definition, as of now, into all answers but those of frequent ops: later ops of the batch may change or delete it. Ops that
  * follow lane 0 get its tombstone, too. */
-static void tell_definition(const struct decision *d, struct op *op)
+static void answer_definition(const struct decision *d, struct op *op)
 {
     bool has_coupon = op->kind == OP_HEAD || op->kind == OP_DELETE ? d->coupon != NULL
                                                              : decide_exists(d) && op->kind != OP_TAKE && op->kind != OP_STEP;
@@ -312,7 +312,7 @@ static bool finds_coupon(const struct lane_work *p, struct op *op)
 }
 
 /* Of a coupon being removed, or removed, only definition and totals are left. */
-static bool is_told_of_what_left(enum op_kind kind)
+static bool reads_what_stays(enum op_kind kind)
 {
     return kind == OP_COUPON || kind == OP_HEAD || kind == OP_CATCH_UP || kind == OP_CREATE || kind == OP_ARCHIVE || kind == OP_REMOVE;
 }
@@ -323,7 +323,7 @@ static bool is_closed(const struct lane_work *p, struct op *op)
     bool chore = op->kind == OP_SWEEP || op->kind == OP_TICK || op->kind == OP_FOLLOW || op->kind == OP_EVENTS ||
                  op->kind == OP_TURN_END;
 
-    if (!p->d.head.archived || is_told_of_what_left(op->kind))
+    if (!p->d.head.archived || reads_what_stays(op->kind))
         return false;
     if (p->d.head.archived == LANE_CLOSED && op->kind != OP_CHECK && !(op->kind == OP_REFUSE && op->in.refusal.changes) &&
         op_is(op, OPS_READ | 1 << OP_ERASE))
@@ -363,7 +363,7 @@ static void decide_ops(struct lane_work *p, bool reads_only)
             continue;
         }
         if (decide_one(p, op)) {
-            tell_definition(&p->d, op);
+            answer_definition(&p->d, op);
             op_list_add(&p->ops, op);
         } else {
             op_list_add(&p->again, op);

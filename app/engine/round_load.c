@@ -47,13 +47,13 @@ void miss(struct committer *c, struct lane_work *p, enum store_status status, ab
 /* ---- lanes ---- */
 
 /* True if the first request brings the definition. */
-static bool is_told(const struct lane_work *p)
+static bool brings_definition(const struct lane_work *p)
 {
     return p->ops.first && p->ops.first->kind == OP_FOLLOW;
 }
 
 /* Chores are for the process that appended last. If that was another, leave the lane alone, after one read for all such lanes, just to
- * tell. Chores that nobody does any more are found by the sweeper, by the indexes. */
+ * find out. Chores that nobody does any more are found by the sweeper, by the indexes. */
 static void leave_chores(struct committer *c, struct round *r)
 {
     struct ledger_read *reads = arena_array(&r->arena, r->count + 1, sizeof *reads);
@@ -102,7 +102,7 @@ static void find_unknown(struct committer *c, struct round *r)
         looks[count] = (struct confirm){.coupon = p->lane->coupon, .lane = 0, .tail = 0};
         whose[count++] = p;
     }
-    if (count < 2) /* loading it tells as fast */
+    if (count < 2) /* loading it shows that as fast */
         return;
     status = c->store->ops->confirm(c->store, looks, count);
     for (size_t i = 0; i < count; i++) {
@@ -141,7 +141,7 @@ static void load_cold(struct committer *c, struct round *r)
 
         l->stale = l->stale && !l->loaded;
         if (l->loaded && l->redo_log)
-            note_unflushed(c, l);
+            note_lagging(c, l);
         if (l->loaded)
             answer_watchers(c, l);
         else
@@ -161,14 +161,14 @@ static void follow_others(struct committer *c, struct lane_work *p)
         if (l->tail.seq > seq)
             l->yields = YIELDS;
         if (l->redo_log)
-            note_unflushed(c, l);
+            note_lagging(c, l);
         answer_watchers(c, l);
     }
     if (l->loaded)
         note_users(c, l);
     if (status == STORE_OK)
         l->stale = false;
-    if (status == STORE_OK && l->number > 0 && !l->definition && !is_told(p))
+    if (status == STORE_OK && l->number > 0 && !l->definition && !brings_definition(p))
         status = c->multilane->hooks->adopt(c->multilane, c->store, l);
     if (status != STORE_OK)
         defer(c, p, c->config.backoff_ms);
@@ -397,7 +397,7 @@ static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, cons
     }
 }
 
-/* Read and cache the `count` wanted buckets, which requests that is_about() tells need. */
+/* Read and cache the `count` wanted buckets, which requests need, as is_about() says. */
 static void read_wanted(struct committer *c, struct round *r, struct wanted_bucket *wanted, size_t count, about *is_about)
 {
     struct bucket_read *reads = arena_array(&r->arena, count + 1, sizeof *reads);

@@ -72,7 +72,7 @@ static struct engine *start_engine(struct worker *w)
         .filter_bytes = (int64_t)c->worker_filters_mb << 20,
         .user_bytes = (int64_t)c->worker_users_mb << 20,
         .trusted_ms = DAY_MS,
-        .flush_ms = c->worker_checkpoint_ms,
+        .checkpoint_ms = c->worker_checkpoint_ms,
         .backoff_ms = BACKOFF_MS,
         .patience_ms = c->coupond_drain_s * 1000 / 4,
         .decided = on_decided,

@@ -79,7 +79,7 @@ static struct lanes *lanes_of(struct multilane *multilane)
 /* True if it is done for all lanes, one after the other. */
 static bool is_of_all(const struct op *op)
 {
-    return op_is(op, OPS_OF_COUPON | OPS_TELL_MADE);
+    return op_is(op, OPS_OF_COUPON | OPS_ANSWER_MADE);
 }
 
 /* The lane that the op is for, of a coupon with this many. */

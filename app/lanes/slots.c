@@ -21,8 +21,8 @@ static struct op *ask_job(struct fanout *a, enum op_kind kind, const struct move
     return op;
 }
 
-/* Make the moves. The giver's next step is asked for only as the one after the taker's: so until that is in the ledger, whoever asks is
- * told of the same step. */
+/* Make the moves. The giver's next step is asked for only as the one after the taker's: so until that is in the ledger, whoever asks gets
+ * the same step. */
 static enum cpn_result move_all(const struct asker *asker, const char *coupon, const struct move *moves, size_t count)
 {
     struct fanout *takers = fanout_new(coupon, count), *dues = fanout_new(coupon, count), *made = fanout_new(coupon, count);

@@ -26,7 +26,7 @@ void *front_heartbeat_thread(void *context)
     front.receipts = receipts.data ? receipts.data : "";
     while (!stop_asked(&runner->stop)) {
         int64_t now_ms = clock_now_ms();
-        bool written = mongo_front_tell(session, &(struct front){id, front.receipts, now_ms}) == STORE_OK;
+        bool written = mongo_front_write(session, &(struct front){id, front.receipts, now_ms}) == STORE_OK;
 
         if (written)
             front.seen_ms = now_ms;

@@ -18,7 +18,7 @@ void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
     snprintf(id, FRONT_ID_SIZE, "%s:%s", host, run_dir);
 }
 
-enum store_status mongo_front_tell(struct store *s, const struct front *front)
+enum store_status mongo_front_write(struct store *s, const struct front *front)
 {
     AUTO_BCON command = BCON_NEW(
         "update", FRONTS,

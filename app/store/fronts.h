@@ -21,7 +21,7 @@ struct front {
 
 /* "host:run_dir", of this machine. */
 void front_id(const char *run_dir, char id[FRONT_ID_SIZE]);
-enum store_status mongo_front_tell(struct store *s, const struct front *front);
+enum store_status mongo_front_write(struct store *s, const struct front *front);
 /* Remove its row, unless another process of this front has written it since. */
 enum store_status mongo_front_gone(struct store *s, const struct front *front);
 /* All fronts, by id; strings are in a. */

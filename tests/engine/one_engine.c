@@ -14,7 +14,7 @@ void one_engine_connect(void)
     one = (struct one_engine){.fake = fake_new(1, 0)};
     one.config = (struct engine_config){
         .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .redo_max = 2000,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     arena_init(&one.arena, 0);
     one.served = one.source = fake_connect(one.fake);

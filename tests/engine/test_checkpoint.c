@@ -25,7 +25,7 @@
 #define PATIENCE_MS 300000
 #define NEVER_MS 1000000
 #define TOGETHER_MS 50     /* as in committer.c */
-#define FLUSH_ENTRIES 4096 /* likewise */
+#define CHECKPOINT_ENTRIES 4096 /* likewise */
 
 static struct {
     struct fake *fake;
@@ -177,19 +177,19 @@ static int tear_down(void **state)
 
 /* ---- engines, and what is asked of them ---- */
 
-static struct engine *start_on(struct store_source *source, int flush_ms, int redo_max)
+static struct engine *start_on(struct store_source *source, int checkpoint_ms, int redo_max)
 {
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = redo_max,
-        .filter_bytes = 1 << 20, .flush_ms = flush_ms, .backoff_ms = 1, .patience_ms = 50,
+        .filter_bytes = 1 << 20, .checkpoint_ms = checkpoint_ms, .backoff_ms = 1, .patience_ms = 50,
     };
 
     return engine_start(&config, source, NULL);
 }
 
-static struct engine *start_with(int flush_ms, int redo_max)
+static struct engine *start_with(int checkpoint_ms, int redo_max)
 {
-    return start_on(&t.watched, flush_ms, redo_max);
+    return start_on(&t.watched, checkpoint_ms, redo_max);
 }
 
 #define SOON_MS 3
@@ -644,9 +644,9 @@ static void thousands_of_entries_make_it_due_however_young_they_are(void **state
     (void)state;
     create(e, GOOD, 10000);
     good = atomic_load(&t.good);
-    while (atomic_load(&t.good) == good && users < FLUSH_ENTRIES + 1000)
+    while (atomic_load(&t.good) == good && users < CHECKPOINT_ENTRIES + 1000)
         take(e, GOOD, users++);
-    assert_true(users >= FLUSH_ENTRIES / 2); /* a batch counts as an entry more */
+    assert_true(users >= CHECKPOINT_ENTRIES / 2); /* a batch counts as an entry more */
     while (atomic_load(&t.good) == good) /* whoever writes it may be late */
         nap();
     engine_stop(e);

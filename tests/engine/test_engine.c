@@ -388,7 +388,7 @@ static struct engine *start(const struct scenario *s, struct store_source *sourc
     static const int64_t user_bytes[] = {0, 4000, 1 << 20};
     struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .redo_max = 200,
-        .filter_bytes = s->seed % 5 ? 1 << 16 : 0, .user_bytes = user_bytes[s->seed / 2 % 3], .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .filter_bytes = s->seed % 5 ? 1 << 16 : 0, .user_bytes = user_bytes[s->seed / 2 % 3], .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     return engine_start(&config, source, s->flavour.lanes > 1 ? lanes_start : NULL);

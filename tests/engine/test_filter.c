@@ -150,7 +150,7 @@ static int two_engines_with(int64_t filter_bytes)
     memset(&t, 0, sizeof t);
     t.config = (struct engine_config){
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 64, .redo_max = 10 * MANY,
-        .filter_bytes = filter_bytes, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .filter_bytes = filter_bytes, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     t.fresh_before = metrics_get(METRIC_USERS_NEW);
     t.bytes_before = metrics_get(METRIC_FILTER_BYTES);
@@ -528,7 +528,7 @@ static void lay_users(struct filter *f)
             entries[k] = (struct entry){.kind = ENTRY_REDEEM, .user = arena_printf(&t.boxes[1].arena, "u%d", i + k)};
         for (int times = 0; times < 2; times++) { /* each counts once */
             b.head.seq++;
-            assert_true(filter_lay(f, t.session, &b));
+            assert_true(filter_add_batch(f, t.session, &b));
         }
     }
 }

@@ -93,7 +93,7 @@ static int start(void **state)
 {
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = 200,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     struct store *session;
 

@@ -39,7 +39,7 @@ static void a_front_is_read_as_it_was_told_of(void **state)
     struct front told = {.id = new_front(), .receipts = "one two", .seen_ms = T0}, *read;
 
     assert_null(read_front(told.id));
-    assert_int_equal(mongo_front_tell(session, &told), STORE_OK);
+    assert_int_equal(mongo_front_write(session, &told), STORE_OK);
     read = read_front(told.id);
     assert_string_equal(read->receipts, "one two");
     assert_int_equal(read->seen_ms, T0);
@@ -55,8 +55,8 @@ static void a_runner_removes_no_row_that_somebody_else_wrote(void **state)
     struct front mine = {.id = new_front(), .receipts = "", .seen_ms = T0}, other = mine;
 
     other.seen_ms = T0 + 1;
-    assert_int_equal(mongo_front_tell(session, &mine), STORE_OK);
-    assert_int_equal(mongo_front_tell(session, &other), STORE_OK);
+    assert_int_equal(mongo_front_write(session, &mine), STORE_OK);
+    assert_int_equal(mongo_front_write(session, &other), STORE_OK);
     assert_int_equal(mongo_front_gone(session, &mine), STORE_OK);
     assert_non_null(read_front(mine.id));
     assert_int_equal(mongo_front_gone(session, &other), STORE_OK);
@@ -72,7 +72,7 @@ static void fronts_come_by_id(void **state)
 
     for (int i = 0; i < 3; i++) {
         told.id = new_front();
-        assert_int_equal(mongo_front_tell(session, &told), STORE_OK);
+        assert_int_equal(mongo_front_write(session, &told), STORE_OK);
     }
     assert_int_equal(mongo_fronts(session, &arena, &fronts, &count), STORE_OK);
     assert_true(count >= 3);

@@ -89,7 +89,7 @@ static void start_engines(void)
 {
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 10,
+        .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 10,
     };
 
     memset(&t, 0, sizeof t);

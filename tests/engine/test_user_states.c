@@ -58,7 +58,7 @@ static int start(void **state)
 {
     const struct engine_config config = {
         .committers = 1, .batch_max = ASKED, .queue_max = 2 * ASKED, .requests_max = 2 * ASKED, .lanes_max = 8, .redo_max = 200,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
@@ -284,7 +284,7 @@ static int start_with_users_of(int redemptions)
 {
     const struct engine_config config = {
         .committers = 1, .batch_max = USERS, .queue_max = 2 * USERS, .requests_max = 2 * USERS, .lanes_max = 8, .redo_max = 200,
-        .redo_mb = REDO_MB, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .redo_mb = REDO_MB, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     t.fake = fake_new(1, 0);

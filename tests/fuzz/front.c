@@ -70,11 +70,11 @@ static void find(struct op *op)
     c->version = 17;
     c->state = COUPON_ACTIVE;
     op->coupon_now = c;
-    if (op_is(op, OPS_TELL_USER)) {
+    if (op_is(op, OPS_ANSWER_USER)) {
         op->out.user.state = arena_alloc(op->arena, sizeof *op->out.user.state);
         user_state_init(op->out.user.state, op_is(op, OPS_OF_USER) ? op_user(op)->name : no_user, "0123456789abcdef");
         op->out.user.state->seq = 17;
-    } else if (op_is(op, OPS_TELL_SLOT)) {
+    } else if (op_is(op, OPS_ANSWER_SLOT)) {
         op->out.slot.slot = (struct slot){.generation = 3};
     }
     op->head.seq = 5;
