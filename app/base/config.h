@@ -38,8 +38,6 @@
     X(coupond, drain_s, INT, "10", 1, 300, NULL, true,                                                                 \
       "seconds that a stopping process may take to finish requests in flight; less than systemd's TimeoutStopSec")    \
     X(worker, io_threads, INT, "2", 1, 16, NULL, true, "threads that read requests and write replies")                 \
-    X(worker, committers, INT, "1", 1, 8, NULL, true,                                                                    \
-      "threads that decide and commit batches, each for its own lanes; with more of them, each append has fewer lanes") \
     X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other blocking reads")         \
     X(worker, connections_max, INT, "4096", 1, 65536, NULL, true,                                                      \
       "connections from nginx, one per request; keep it above requests_max, or excess requests wait unread")           \

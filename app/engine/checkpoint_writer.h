@@ -1,7 +1,7 @@
 /*
  * engine/checkpoint_writer.h -- the thread that writes checkpoints: buckets and definitions, then what says so.
  *
- * Shape    committers submit jobs, at most one of a lane at a time; all that wait are written together, first their parts, then the
+ * Shape    the committer submits jobs, at most one of a lane at a time; all that wait are written together, first their parts, then the
  *          checkpoints of those whose parts are all written
  * Errors   what could not be written is tried again, with back-off, until it is: one lane that cannot be written does not hold up others
  * Also     reads the primary's clock now and then, for base/clock.h

@@ -132,7 +132,7 @@ static void remove_lane(struct committer *c, struct lane *l)
 static void evict_lanes(struct committer *c)
 {
     struct lane *l, *next;
-    int over = (int)HASH_COUNT(c->lanes) - c->lanes_max;
+    int over = (int)HASH_COUNT(c->lanes) - c->config.lanes_max;
 
     DL_FOREACH_SAFE2(c->lru, l, next, lru_next) {
         if (over <= 0)
@@ -365,8 +365,8 @@ static bool is_throttled(const struct committer *c, const struct lane *l)
     const struct engine_config *most = &c->config;
 
     return l->redo_entries > (size_t)most->redo_max ||
-           has_most(l->redo_entries, c->redo_entries, most->redo_max_all / most->committers) ||
-           has_most(l->redo_bytes, c->redo_bytes, ((int64_t)most->redo_mb << 20) / most->committers);
+           has_most(l->redo_entries, c->redo_entries, most->redo_max_all) ||
+           has_most(l->redo_bytes, c->redo_bytes, (int64_t)most->redo_mb << 20);
 }
 
 /* Answer only late requests. Have the checkpoint written now. */
@@ -1031,19 +1031,17 @@ static void *committer_main(void *argument)
 /* ---- from outside ---- */
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  struct engine *engine, struct multilane *multilane, struct checkpoint_writer *writer,
-                                  int lanes_max)
+                                  struct engine *engine, struct multilane *multilane, struct checkpoint_writer *writer)
 {
     struct committer *c = checked(calloc(1, sizeof *c));
 
-    assert(config->committers > 0 && config->batch_max > 0 && config->queue_max > 0 && config->redo_max > 0 && lanes_max > 0);
+    assert(config->batch_max > 0 && config->queue_max > 0 && config->redo_max > 0 && config->lanes_max > 0);
     c->config = *config;
     c->engine = engine;
     c->multilane = multilane;
     c->writer = writer;
-    c->users.bytes_max = config->user_bytes / config->committers;
-    c->filters.bytes_max = config->filter_bytes / config->committers;
-    c->lanes_max = lanes_max;
+    c->users.bytes_max = config->user_bytes;
+    c->filters.bytes_max = config->filter_bytes;
     gather_init(&c->gather, config->batch_max);
     c->store = source->open(source);
     c->epoch = -1;

@@ -1,5 +1,5 @@
 /*
- * engine/committer.h -- one thread that owns lanes: gathers waiting requests, loads, decides, appends, answers.
+ * engine/committer.h -- the thread that owns the lanes: gathers waiting requests, loads, decides, appends, answers.
  *
  * Threads  committer_submit() from any thread; the rest from engine_start() and engine_stop()
  */
@@ -13,8 +13,7 @@
 struct committer;
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  struct engine *engine, struct multilane *multilane, struct checkpoint_writer *writer,
-                                  int lanes_max);
+                                  struct engine *engine, struct multilane *multilane, struct checkpoint_writer *writer);
 void committer_submit(struct committer *c, struct op *op);
 /* Decide what waits, for at most patience_ms; hand over the last checkpoints; end the thread. */
 void committer_stop(struct committer *c, int patience_ms);

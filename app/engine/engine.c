@@ -1,4 +1,4 @@
-/* engine/engine.c -- see engine.h: starting, stopping, and which committer owns a coupon. */
+/* engine/engine.c -- see engine.h: starting, stopping, and sending requests on. */
 #include "engine/engine.h"
 
 #include <assert.h>
@@ -6,45 +6,29 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/hash.h"
 #include "base/latch.h"
 #include "engine/checkpoint_writer.h"
 #include "engine/committer.h"
 #include "engine/history.h"
 #include "engine/internal.h"
 
-#define COMMITTERS_MOST 8
-
 struct engine {
     struct engine_config config;
     struct checkpoint_writer *writer;
     struct multilane *multilane; /* NULL: all coupons have one lane */
     struct history *history;
-    struct committer *committers[COMMITTERS_MOST];
+    struct committer *committer;
 };
-
-/* All lanes of a coupon belong to one committer: one read loads what they wait for, one insert appends their batches. Spread over several
- * threads they were slower at every load: four lanes over two committers made 0.65 to 0.94 times the rate of one. */
-static struct committer *owner(struct engine *e, const char *coupon)
-{
-    return e->committers[hash_part(coupon, e->config.committers)];
-}
 
 struct engine *engine_start(const struct engine_config *config, struct store_source *source, multilane_start *multilane)
 {
     struct engine *e = checked(calloc(1, sizeof *e));
 
     e->config = *config;
-    if (e->config.committers < 1)
-        e->config.committers = 1;
-    if (e->config.committers > COMMITTERS_MOST)
-        e->config.committers = COMMITTERS_MOST;
     e->writer = checkpoint_writer_start(source, e->config.backoff_ms);
     e->multilane = multilane ? multilane(e, source) : NULL;
     e->history = history_start(e, source, e->config.backoff_ms);
-    for (int i = 0; i < e->config.committers; i++)
-        e->committers[i] = committer_start(&e->config, source, e, e->multilane, e->writer,
-                                           e->config.lanes_max / e->config.committers + 1);
+    e->committer = committer_start(&e->config, source, e, e->multilane, e->writer);
     return e;
 }
 
@@ -66,15 +50,13 @@ static void send_to_lane(struct engine *e, struct op *op)
         if (e->multilane->hooks->takes(e->multilane, op, lanes))
             return;
     }
-    committer_submit(owner(e, op->coupon), op);
+    committer_submit(e->committer, op);
 }
 
 enum cpn_result engine_submit(struct engine *e, struct op *op)
 {
-    int waiting = e->multilane ? atomic_load(&e->multilane->waiting) : 0;
+    int waiting = committer_waiting(e->committer) + (e->multilane ? atomic_load(&e->multilane->waiting) : 0);
 
-    for (int i = 0; i < e->config.committers; i++)
-        waiting += committer_waiting(e->committers[i]);
     if (waiting >= e->config.requests_max)
         return CPN_BUSY;
     op->engine = (struct op_engine){.asked_lane = op->lane};
@@ -86,7 +68,7 @@ enum cpn_result engine_submit(struct engine *e, struct op *op)
 void engine_ask(struct engine *e, struct op *op)
 {
     op->engine = (struct op_engine){.inner = true};
-    committer_submit(owner(e, op->coupon), op);
+    committer_submit(e->committer, op);
 }
 
 void engine_reroute(struct engine *e, struct op *op)
@@ -104,11 +86,9 @@ void engine_stop(struct engine *e)
     if (e->multilane)
         e->multilane->hooks->stop(e->multilane);
     history_stop(e->history);
-    for (int i = 0; i < e->config.committers; i++)
-        committer_stop(e->committers[i], e->config.patience_ms);
+    committer_stop(e->committer, e->config.patience_ms);
     checkpoint_writer_stop(e->writer, e->config.patience_ms);
-    for (int i = 0; i < e->config.committers; i++)
-        committer_free(e->committers[i]);
+    committer_free(e->committer);
     if (e->multilane)
         e->multilane->hooks->free(e->multilane);
     history_free(e->history);

@@ -2,7 +2,7 @@
  * engine/engine.h -- group commit: requests in, decided batches in the ledger, answers out.
  *
  * Shape    one struct engine per process; one lane per coupon and lane number, loaded on first use;
- *          committer threads own the lanes; one thread writes checkpoints
+ *          one thread, the committer, owns the lanes; another writes checkpoints
  * Usage    engine_start(); fill a struct op, engine_submit(); done() is called once, from one of the engine's threads, and must be quick
  *          and not block
  * Promise  a result other than OUTCOME_UNKNOWN and BUSY reflects what a majority of the database has

@@ -1,5 +1,5 @@
 /*
- * engine/gather.h -- whether a committer, before the next round, waits for the callers it has just answered.
+ * engine/gather.h -- whether the committer, before the next round, waits for the callers it has just answered.
  *
  * Why      a round costs nearly the same for one request as for many. Callers who ask again when answered are back within a moment; a
  *          committer that starts at once takes the first few, and all others wait for two rounds instead of one

@@ -5,7 +5,7 @@
  *          with one lane. lanes/ implements them; an engine started without them supports only coupons with one lane
  * Path     submit -> takes; then, in a round of the committer: adopt, sort; begin, decide; committed or confirmed; lacks. At last: gone
  * Bound    what is known of a coupon is forgotten with the last of its lanes in memory. Of an unknown one lane 0 is asked, which knows
- * Threads  any, except hooks called from a committer's
+ * Threads  any, except hooks called from the committer's
  */
 #ifndef ENGINE_MULTILANE_H
 #define ENGINE_MULTILANE_H
@@ -41,7 +41,7 @@ struct multilane_hooks {
     void (*lacks)(struct multilane *s, struct op *op);
     /* A counted lane leaves memory. */
     void (*gone)(struct multilane *s, const struct lane *l);
-    /* Answer waiting requests before the committers are stopped; later requests get BUSY. Free it when all threads have ended. */
+    /* Answer waiting requests before the committer is stopped; later requests get BUSY. Free it when all threads have ended. */
     void (*stop)(struct multilane *s);
     void (*free)(struct multilane *s);
 };

@@ -222,7 +222,6 @@ static inline int64_t op_slot_named(const struct op *op)
 }
 
 struct engine_config {
-    int committers;      /* threads, 1..8 */
     int batch_max;       /* requests per lane and batch */
     int queue_max;       /* waiting requests per lane */
     int requests_max;    /* waiting requests in all */

@@ -1,5 +1,5 @@
 /*
- * engine/round.h -- what a committer works on at a time: some lanes, and the waiting requests of each.
+ * engine/round.h -- what the committer works on at a time: some lanes, and the waiting requests of each.
  *
  * Path     committer.c picks lanes and requests; round_load.c reads what they need; round_decide.c decides each lane; committer.c appends,
  *          confirms and answers. A lane that cannot go on is deferred: its requests go back to it
@@ -38,7 +38,6 @@ struct committer {
     struct checkpoint_writer *writer;
     struct filter_room filters;
     struct user_cache users;
-    int lanes_max;
     pthread_t thread;
     /* under lock */
     pthread_mutex_t lock;

@@ -1,5 +1,5 @@
 /*
- * engine/user_cache.h -- states of users, as of their lane's tail, that a committer keeps in memory; the least recently used go first.
+ * engine/user_cache.h -- states of users, as of their lane's tail, that the committer keeps in memory; the least recently used go first.
  *
  * Rule     exact: a lane's own batches bring the new states, and users whom another writer's batch touches are dropped
  * Bound    bytes_max, over all lanes of the committer

@@ -61,7 +61,6 @@ static struct engine *start_engine(struct worker *w)
 {
     const struct config *c = w->config;
     const struct engine_config config = {
-        .committers = c->worker_committers,
         .batch_max = c->worker_batch_max,
         .queue_max = c->worker_queue_max,
         .requests_max = c->worker_requests_max,

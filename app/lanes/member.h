@@ -1,5 +1,5 @@
 /*
- * lanes/member.h -- one lane of several, in a committer's round: what it loads and decides beyond what a single lane does.
+ * lanes/member.h -- one lane of several, in the committer's round: what it loads and decides beyond what a single lane does.
  *
  * Source   hooks; engine/multilane.h says when each is called
  * Threads  the committer's

@@ -801,7 +801,7 @@ static void *lease_thread(void *context)
 int reporter_run(const struct config *config)
 {
     const struct engine_config engine_config = {
-        .committers = 1, .batch_max = config->worker_batch_max, .queue_max = 16, .requests_max = 16, .lanes_max = 100,
+        .batch_max = config->worker_batch_max, .queue_max = 16, .requests_max = 16, .lanes_max = 100,
         .redo_max = config->worker_redo_max, .redo_max_all = config->worker_redo_max_all,
         .redo_mb = config->worker_redo_mb, .trusted_ms = DAY_MS, .checkpoint_ms = config->worker_checkpoint_ms, .backoff_ms = BACKOFF_MS,
         .patience_ms = config->coupond_drain_s * 1000 / 2,

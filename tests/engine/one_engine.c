@@ -13,7 +13,7 @@ void one_engine_connect(void)
 {
     one = (struct one_engine){.fake = fake_new(1, 0)};
     one.config = (struct engine_config){
-        .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .redo_max = 2000,
+        .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .redo_max = 2000,
         .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     arena_init(&one.arena, 0);

@@ -180,7 +180,7 @@ static int tear_down(void **state)
 static struct engine *start_on(struct store_source *source, int checkpoint_ms, int redo_max)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = redo_max,
+        .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = redo_max,
         .filter_bytes = 1 << 20, .checkpoint_ms = checkpoint_ms, .backoff_ms = 1, .patience_ms = 50,
     };
 

@@ -387,7 +387,7 @@ static struct engine *start(const struct scenario *s, struct store_source *sourc
 {
     static const int64_t user_bytes[] = {0, 4000, 1 << 20};
     struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .redo_max = 200,
+        .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .redo_max = 200,
         .filter_bytes = s->seed % 5 ? 1 << 16 : 0, .user_bytes = user_bytes[s->seed / 2 % 3], .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 

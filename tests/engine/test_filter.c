@@ -149,7 +149,7 @@ static int two_engines_with(int64_t filter_bytes)
 {
     memset(&t, 0, sizeof t);
     t.config = (struct engine_config){
-        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 64, .redo_max = 10 * MANY,
+        .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 64, .redo_max = 10 * MANY,
         .filter_bytes = filter_bytes, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     t.fresh_before = metrics_get(METRIC_USERS_NEW);

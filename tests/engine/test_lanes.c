@@ -217,7 +217,7 @@ static void watch(void)
 static int start_two(int redo_max_all)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200,
+        .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200,
         .redo_max_all = redo_max_all, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
@@ -1121,7 +1121,7 @@ static void what_is_known_of_coupons_is_forgotten_with_their_lanes(void **state)
 {
     enum { SEVERAL = 40, LANES_MOST = 8 };
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = LANES_MOST, .redo_max = 200, .checkpoint_ms = 3,
+        .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = LANES_MOST, .redo_max = 200, .checkpoint_ms = 3,
         .backoff_ms = 1, .patience_ms = 50,
     };
     struct mono until = mono_add_ms(mono_now(), PATIENCE_MS);
@@ -1223,7 +1223,7 @@ static struct multilane *start_counted(struct engine *e, struct store_source *so
 static void what_several_lanes_need_is_not_asked_for_one(void **state)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200, .checkpoint_ms = 3,
+        .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200, .checkpoint_ms = 3,
         .backoff_ms = 1, .patience_ms = 50,
     };
     struct op delete = {.kind = OP_DELETE};

@@ -55,7 +55,7 @@ static struct store *open_mute(struct store_source *source)
 static struct engine *start(struct store_source *source, int64_t entries)
 {
     const struct engine_config settings = {
-        .committers = 1, .batch_max = AT_ONCE, .queue_max = AT_ONCE, .requests_max = AT_ONCE, .lanes_max = 8,
+        .batch_max = AT_ONCE, .queue_max = AT_ONCE, .requests_max = AT_ONCE, .lanes_max = 8,
         .redo_max = (int)entries * 2 + 1000, .checkpoint_ms = 50, .backoff_ms = 20, .patience_ms = 1,
     };
 

@@ -88,7 +88,7 @@ static void watch(int engine)
 static void start_engines(void)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
+        .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
         .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 10,
     };
 

@@ -171,7 +171,7 @@ static struct store *open_watched(struct store_source *source)
 static void start(int engine, struct store_source *source)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = 200, .checkpoint_ms = 3,
+        .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = 200, .checkpoint_ms = 3,
         .backoff_ms = 1, .patience_ms = 5000, .trusted_ms = t.long_sleep && engine == 0 ? TRUSTED_MS : 0,
     };
 

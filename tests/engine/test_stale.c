@@ -108,7 +108,7 @@ static void watch(void)
 static int two_engines(void **state)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
+        .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
         .user_bytes = 1 << 20, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 

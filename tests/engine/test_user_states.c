@@ -57,7 +57,7 @@ static struct redemption take(int k)
 static int start(void **state)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = ASKED, .queue_max = 2 * ASKED, .requests_max = 2 * ASKED, .lanes_max = 8, .redo_max = 200,
+        .batch_max = ASKED, .queue_max = 2 * ASKED, .requests_max = 2 * ASKED, .lanes_max = 8, .redo_max = 200,
         .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     struct coupon coupon;
@@ -283,7 +283,7 @@ static void create(const char *id)
 static int start_with_users_of(int redemptions)
 {
     const struct engine_config config = {
-        .committers = 1, .batch_max = USERS, .queue_max = 2 * USERS, .requests_max = 2 * USERS, .lanes_max = 8, .redo_max = 200,
+        .batch_max = USERS, .queue_max = 2 * USERS, .requests_max = 2 * USERS, .lanes_max = 8, .redo_max = 200,
         .redo_mb = REDO_MB, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 

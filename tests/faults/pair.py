@@ -10,8 +10,8 @@ from processes import GONE_S, SLEEP_S, Kill, Reload
 from stack import SLOW_DATABASE, Stack, children, state_of, wait_until, write_settings
 
 BACK_S = 120
-OTHER_SETTINGS = {"batch_max": (1, 16, 1000), "checkpoint_ms": (1, 100, 3000), "committers": (1, 4), "io_threads": (1, 4),
-                  "lanes_max": (8, 10000), "redo_max": (1000, 100_000), "users_mb": (0, 64), "filters_mb": (0, 64)}
+OTHER_SETTINGS = {"batch_max": (1, 16, 1000), "checkpoint_ms": (1, 100, 3000), "io_threads": (1, 4), "lanes_max": (8, 10000),
+                  "redo_max": (1000, 100_000), "users_mb": (0, 64), "filters_mb": (0, 64)}
 
 
 class Front(Stack):
