@@ -63,7 +63,7 @@ void doctor_report_space(struct doctor *d, const char *where, int64_t total, int
     enum doctor_level level = unused < DISK_FAIL_BYTES ? DOCTOR_FAIL : share < DISK_WARN_SHARE ? DOCTOR_WARN : DOCTOR_OK;
 
     doctor_report(d, level, "%s: %.1f GiB free of %.1f (%d%%)%s", where, (double)unused / (1 << 30), (double)total / (1 << 30),
-                share, level == DOCTOR_OK ? "" : "; make room, or move it to a larger disk");
+                  share, level == DOCTOR_OK ? "" : "; make room, or move it to a larger disk");
 }
 
 /* ---- this machine ---- */
@@ -75,7 +75,7 @@ static void check_local_disk(struct doctor *d)
 
     if (statvfs(place, &s) != 0)
         doctor_report(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR to the service's directory", place,
-                    strerror(errno));
+                      strerror(errno));
     else
         doctor_report_space(d, place, (int64_t)(s.f_blocks * s.f_frsize), (int64_t)(s.f_bavail * s.f_frsize));
 }
@@ -116,10 +116,10 @@ static void check_processes(struct doctor *d)
     }
     if (!missing.len)
         doctor_report(d, DOCTOR_OK, "coupond (pid %d), %d workers, reporter, runner and deliverer", (int)process_of(d, "coupond"),
-                    d->config->coupond_workers);
+                      d->config->coupond_workers);
     else if (!process_of(d, "coupond"))
         doctor_report(d, DOCTOR_FAIL, "coupond does not run in %s: start it (scripts/run, or systemctl start coupond@blue)",
-                    d->config->coupond_run_dir);
+                      d->config->coupond_run_dir);
     else
         doctor_report(d, DOCTOR_FAIL, "not running:%s; the master restarts them, and the log says why they ended", missing.data);
     buf_free(&missing);
@@ -153,9 +153,9 @@ static void check_files(struct doctor *d)
                                     "user");
     else if (limit > 0 && limit < wanted)
         doctor_report(d, DOCTOR_FAIL,
-                    "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): "
-                    "raise LimitNOFILE of its unit, or ulimit -Hn, or lower connections_max",
-                    limit, wanted);
+                      "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): "
+                      "raise LimitNOFILE of its unit, or ulimit -Hn, or lower connections_max",
+                      limit, wanted);
     else
         doctor_report(d, DOCTOR_OK, "a worker may open %" PRId64 " files, and needs %" PRId64, limit, wanted);
 }
@@ -223,8 +223,8 @@ static void check_service(struct doctor *d)
         doctor_report(d, DOCTOR_FAIL, "no answer from %s: check that nginx is running, and --url", url);
     } else {
         doctor_report(d, a.status == 200 ? DOCTOR_OK : DOCTOR_FAIL, "%s/coupons/-/ready answers %ld%s", url, a.status,
-                    a.status == 200 ? "" : ": nginx cannot reach a worker, or the workers the database; see their "
-                                           "logs");
+                      a.status == 200 ? "" : ": nginx cannot reach a worker, or the workers the database; see their "
+                                             "logs");
         answer_release(&a);
     }
 }
@@ -237,8 +237,8 @@ static bool is_open_to_others(struct doctor *d, const char *path)
     if (stat(path, &s) != 0 || !(s.st_mode & 077))
         return false;
     doctor_report(d, DOCTOR_FAIL,
-                "%s can be read by others (mode %04o): chmod go= it, and create new keys if somebody may have read them "
-                "(couponctl keys)", path, s.st_mode & 0777u);
+                  "%s can be read by others (mode %04o): chmod go= it, and create new keys if somebody may have read them "
+                  "(couponctl keys)", path, s.st_mode & 0777u);
     return true;
 }
 
@@ -274,7 +274,7 @@ static void check_keys(struct doctor *d)
 static void check_libraries(struct doctor *d)
 {
     doctor_report(d, DOCTOR_OK, "json-c %s, libsodium %s, libcurl %s", json_c_version(), sodium_version_string(),
-                curl_version_info(CURLVERSION_NOW)->version);
+                  curl_version_info(CURLVERSION_NOW)->version);
 }
 
 /* libfcgi does not report its version; Debian's packages do. */
@@ -296,7 +296,7 @@ static void check_libfcgi(struct doctor *d)
         doctor_report(d, DOCTOR_OK, "%s", answer + 1);
     else if (answer[0] == '-')
         doctor_report(d, DOCTOR_WARN, "%s lacks the fix of CVE-2025-23016, which is in Debian's " FCGI_FIXED ": apt-get update, "
-                    "apt-get install --only-upgrade libfcgi0ldbl, then scripts/restart", answer + 1);
+                      "apt-get install --only-upgrade libfcgi0ldbl, then scripts/restart", answer + 1);
     else
         doctor_report(d, DOCTOR_WARN, "cannot determine its version: make sure that it is 2.4.5 or newer, or has the "
                                     "fix of CVE-2025-23016");

@@ -35,8 +35,8 @@ void doctor_connect(struct doctor *d)
     d->database = base;
     if (!d->config->mongodb_uri[0]) {
         doctor_report(d, DOCTOR_FAIL,
-                    "none is configured: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the "
-                    "service; of an installed one, run this as root");
+                      "none is configured: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the "
+                      "service; of an installed one, run this as root");
     } else if (!(base->mongo = mongo_open_single(d->config, message, sizeof message))) {
         doctor_report(d, DOCTOR_FAIL, "%s", message);
     } else {
@@ -46,9 +46,9 @@ void doctor_connect(struct doctor *d)
             bool outdated = strtol(base->server.version, NULL, 10) < MAINTAINED_FROM;
 
             doctor_report(d, outdated ? DOCTOR_WARN : DOCTOR_OK, "MongoDB %s at %s, database %s; libmongoc %s%s",
-                        base->server.version, base->server.primary[0] ? base->server.primary : "mongos",
-                        d->config->mongodb_database, base->server.driver,
-                        outdated ? "; end of life, no security fixes: install a newer one from MongoDB's own packages" : "");
+                          base->server.version, base->server.primary[0] ? base->server.primary : "mongos",
+                          d->config->mongodb_database, base->server.driver,
+                          outdated ? "; end of life, no security fixes: install a newer one from MongoDB's own packages" : "");
             return;
         }
         doctor_report(d, DOCTOR_FAIL, "%s", message);
@@ -92,13 +92,13 @@ void doctor_leak(struct doctor *d)
         doctor_report(d, DOCTOR_OK, "MongoDB %s has the fix of " LEAK, s->version);
     else if (s->zlib)
         doctor_report(d, DOCTOR_FAIL,
-                    "MongoDB %s shows its memory to whoever can connect to it, without a password (" LEAK "): install 8.2.3, 8.0.17, "
-                    "7.0.28, 6.0.27 or a newer one of its line, or start each server with --networkMessageCompressors snappy,zstd",
-                    s->version);
+                      "MongoDB %s shows its memory to whoever can connect to it, without a password (" LEAK "): install 8.2.3, 8.0.17, "
+                      "7.0.28, 6.0.27 or a newer one of its line, or start each server with --networkMessageCompressors snappy,zstd",
+                      s->version);
     else
         doctor_report(d, DOCTOR_OK,
-                    "MongoDB %s lacks the fix of " LEAK " (in 8.2.3, 8.0.17, 7.0.28, 6.0.27), but takes no zlib, which it is about",
-                    s->version);
+                      "MongoDB %s lacks the fix of " LEAK " (in 8.2.3, 8.0.17, 7.0.28, 6.0.27), but takes no zlib, which it is about",
+                      s->version);
 }
 
 void doctor_replica_set(struct doctor *d)
@@ -109,9 +109,9 @@ void doctor_replica_set(struct doctor *d)
         doctor_report(d, DOCTOR_OK, "a sharded cluster: rs.status() on each shard says how many members it has");
     else if (s->members < 3)
         doctor_report(d, DOCTOR_WARN,
-                    "%s has %d member%s that hold%s data: nothing takes over if the primary is lost; add members "
-                    "with rs.add() until there are three",
-                    s->set, s->members, s->members == 1 ? "" : "s", s->members == 1 ? "s" : "");
+                      "%s has %d member%s that hold%s data: nothing takes over if the primary is lost; add members "
+                      "with rs.add() until there are three",
+                      s->set, s->members, s->members == 1 ? "" : "s", s->members == 1 ? "s" : "");
     else
         doctor_report(d, DOCTOR_OK, "%s has %d members that hold data", s->set, s->members);
 }
@@ -127,12 +127,12 @@ void doctor_shards(struct doctor *d)
     } else {
         if (facts.other[0])
             doctor_report(d, DOCTOR_FAIL,
-                        "%s: commands use a different key, so they go to all shards or fail; see Shards in conf/MACHINES.md, and "
-                        "reshardCollection, or a new database", facts.other);
+                          "%s: commands use a different key, so they go to all shards or fail; see Shards in conf/MACHINES.md, and "
+                          "reshardCollection, or a new database", facts.other);
         if (facts.whole[0])
             doctor_report(d, DOCTOR_WARN,
-                        "%s: not sharded, so all of it is on one shard; coupond shards empty collections when it starts, if its "
-                        "user has the role clusterManager; otherwise use sh.shardCollection()", facts.whole);
+                          "%s: not sharded, so all of it is on one shard; coupond shards empty collections when it starts, if its "
+                          "user has the role clusterManager; otherwise use sh.shardCollection()", facts.whole);
         if (facts.still[0])
             doctor_report(d, DOCTOR_WARN, "%s: not balanced, so new shards get none of it; use sh.enableBalancing()", facts.still);
         if (!facts.balances)
@@ -153,7 +153,7 @@ void doctor_reads(struct doctor *d)
                                     "look at rs.status() of each shard for members that are down or far behind");
     else
         doctor_report(d, DOCTOR_OK, "a majority read took %.1f ms, a linearizable one %.1f ms", (double)majority_us / 1000,
-                    (double)linearizable_us / 1000);
+                      (double)linearizable_us / 1000);
 }
 
 void doctor_majority(struct doctor *d)
@@ -162,14 +162,14 @@ void doctor_majority(struct doctor *d)
 
     if (server_majority(d->database->session, &us) != STORE_OK)
         doctor_report(d, DOCTOR_FAIL,
-                    "no majority acknowledged a write, so nothing can be redeemed: look at rs.status() for members "
-                    "that are down or far behind, and check that the user of MONGODB_URI may write");
+                      "no majority acknowledged a write, so nothing can be redeemed: look at rs.status() for members "
+                      "that are down or far behind, and check that the user of MONGODB_URI may write");
     else
         doctor_report(d, us > MAJORITY_SLOW_US ? DOCTOR_WARN : DOCTOR_OK, "a journalled majority write took %.1f ms%s",
-                    (double)us / 1000,
-                    us > MAJORITY_SLOW_US ? ": every batch waits that long; check the disks, and the network between "
-                                            "members"
-                                          : "");
+                      (double)us / 1000,
+                      us > MAJORITY_SLOW_US ? ": every batch waits that long; check the disks, and the network between "
+                                              "members"
+                                            : "");
 }
 
 void doctor_schema(struct doctor *d)
@@ -183,11 +183,12 @@ void doctor_schema(struct doctor *d)
                       version, schema_newest_read);
     else if (version > 0 && version < schema_steps[0].version)
         doctor_report(d, DOCTOR_FAIL,
-                    "version %" PRId64 " predates the first release and is not supported: use another database, or drop this one", version);
+                      "version %" PRId64 " predates the first release and is not supported: use another database, or drop this one",
+                      version);
     else if (version < known)
         doctor_report(d, DOCTOR_WARN,
-                    "version %" PRId64 ", this program has %" PRId64 ": make a backup; coupond upgrades when it starts", version,
-                    known);
+                      "version %" PRId64 ", this program has %" PRId64 ": make a backup; coupond upgrades when it starts", version,
+                      known);
     else
         doctor_report(d, DOCTOR_OK, "version %" PRId64, version);
 }
@@ -203,16 +204,16 @@ void doctor_restored(struct doctor *d)
         doctor_report(d, DOCTOR_FAIL, "cannot read the newest batch of the ledger");
     else if (found == HIGH_WATER_OLDER)
         doctor_report(d, DOCTOR_FAIL,
-                    "the database is older than it was: its newest batch is of %s, but %s records one of %s: restore a newer "
-                    "backup, or run couponctl restored",
-                    high_water_text(&now, have), path, high_water_text(&file, had));
+                      "the database is older than it was: its newest batch is of %s, but %s records one of %s: restore a newer "
+                      "backup, or run couponctl restored",
+                      high_water_text(&now, have), path, high_water_text(&file, had));
     else if (found == HIGH_WATER_BAD_FILE)
         doctor_report(d, DOCTOR_FAIL, "%s is not a high-water mark, or cannot be read: remove it, and coupond writes a new one", path);
     else if (found == HIGH_WATER_LEVEL || found == HIGH_WATER_RESTORED)
         doctor_report(d, DOCTOR_OK, "the database has everything that %s records; epoch %" PRId64, path, now.epoch);
     else
         doctor_report(d, DOCTOR_WARN, "%s is %s: an older database would go unnoticed; coupond writes the file when it starts", path,
-                    found == HIGH_WATER_NO_FILE ? "not there" : "of another database");
+                      found == HIGH_WATER_NO_FILE ? "not there" : "of another database");
 }
 
 void doctor_users(struct doctor *d)
@@ -227,7 +228,7 @@ void doctor_users(struct doctor *d)
         doctor_report(d, DOCTOR_FAIL, "cannot read how their names are folded: check that the user of MONGODB_URI may read the database");
     else if ((int)first != d->config->users_fold)
         doctor_report(d, DOCTOR_FAIL, "users.fold is %s, but coupond first started on this database with %s: set it to that", asked,
-                    user_fold_name(first));
+                      user_fold_name(first));
     else
         doctor_report(d, DOCTOR_OK, "users.fold is %s, as at the first start on this database", asked);
 }
@@ -271,9 +272,9 @@ void doctor_clock(struct doctor *d)
     off_ms = now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000 - mono_ms_between(asked, mono_now()) / 2 - server_ms;
     if (off_ms > CLOCK_OFF_MS_MOST || off_ms < -CLOCK_OFF_MS_MOST)
         doctor_report(d, DOCTOR_WARN,
-                    "this machine is %" PRId64 " ms %s the primary: the service follows the primary, but logs and people do not; "
-                    "run chrony or systemd-timesyncd on both",
-                    off_ms < 0 ? -off_ms : off_ms, off_ms < 0 ? "behind" : "ahead of");
+                      "this machine is %" PRId64 " ms %s the primary: the service follows the primary, but logs and people do not; "
+                      "run chrony or systemd-timesyncd on both",
+                      off_ms < 0 ? -off_ms : off_ms, off_ms < 0 ? "behind" : "ahead of");
     else
         doctor_report(d, DOCTOR_OK, "%" PRId64 " ms from the primary's", off_ms);
 }
@@ -293,7 +294,7 @@ static void compare_front(struct doctor *d, const char *ours, const struct front
 
     if (has_kid(ours, f->receipts) && has_kid(f->receipts, ours))
         doctor_report(d, DOCTOR_WARN, "%s publishes different keys than %s, though each has the one that signs: copy the file "
-                    "there, and send its coupond SIGHUP", f->id, file);
+                      "there, and send its coupond SIGHUP", f->id, file);
     else
         doctor_report(d, DOCTOR_FAIL, "%s and %s have different keys: receipts signed by one do not verify at the "
                                     "other; copy the file to all fronts, and send each coupond SIGHUP", f->id, file);
@@ -340,7 +341,7 @@ void doctor_server_disk(struct doctor *d)
 {
     if (d->database->server.disk_total > 0)
         doctor_report_space(d, "of the database's primary", d->database->server.disk_total,
-                          d->database->server.disk_total - d->database->server.disk_used);
+                            d->database->server.disk_total - d->database->server.disk_used);
     else
         doctor_report(d, DOCTOR_WARN, "the database's primary does not report its disk: grant the user dbStats, or monitor it there");
 }

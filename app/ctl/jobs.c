@@ -13,9 +13,9 @@ const struct argp_option ctl_jobs_list_options[] = {
 
 int ctl_jobs_list(struct ctl *c)
 {
-    static const char *const heads[] = {"ID", "KIND", "COUPON", "STATE", ">DONE", ">TOTAL", "CREATED", "ERROR", NULL};
+    static const char *const heads[] = {"ID", "KIND", "COUPON", "STATE", ">DONE", ">TOTAL", "CREATED", "NOT-BEFORE", "ERROR", NULL};
     static const char *const columns[] = {"/id",   "/kind",  "/coupon",     "/state",
-                                          "/done", "/total", "/created_at", "/error", NULL};
+                                          "/done", "/total", "/created_at", "/not_before", "/error", NULL};
     const char *most = ctl_option(c, OPT_LIMIT);
     int64_t limit = LIST_DEFAULT;
     struct buf path = BUF_INIT;

@@ -141,6 +141,7 @@ enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms)
     arena_free(&a);
     op->arena = NULL;
     op->coupon_now = NULL;
+    memset(&op->out, 0, sizeof op->out);
     return r;
 }
 

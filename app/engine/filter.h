@@ -5,8 +5,8 @@
  *          that a user may be there: then they are read, which costs only time
  * Begins   empty, up to seq 0: correct for a lane that this process follows from its first taking. Each later batch is added. If one is
  *          missing, or has entries whose names were emptied, the filter is dropped and says nothing any more
- * Memory   Bloom filters, each twice as large as the one before it, with 12 bits per user (16 below 1 MiB), from a room that the lanes of a
- *          committer share
+ * Memory   Bloom filters, each twice as large as the one before it, with 12 bits per user (16 below 1 MiB), from a room that all lanes
+ *          share
  * Threads  one at a time per filter; rooms are shared
  */
 #ifndef ENGINE_FILTER_H

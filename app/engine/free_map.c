@@ -12,7 +12,8 @@
 #include "engine/cached_bucket.h"
 #include "engine/redo_log.h"
 
-#define PART_MOST 4096 /* buckets of a lane read at a time: some 10 ms */
+#define PART_FIRST 64  /* buckets of a lane read first, in order; as many again as there are from then on, up to */
+#define PART_MOST 4096 /* so many: some 10 ms. At random these, since nothing is chosen before the map is whole */
 #define CALL_MOST (4 * PART_MOST)
 #define HIDDEN 0x80 /* in the free pool, or chosen */
 
@@ -117,8 +118,11 @@ enum store_status free_map_read(struct store *s, struct lane **lanes, size_t cou
 
     for (; asked < count; asked++) {
         const struct lane *l = lanes[asked];
-        int64_t left = bucket_count(l) - l->mapped, part = left < PART_MOST ? left : PART_MOST;
+        int64_t left = bucket_count(l) - l->mapped, most = l->mapped < PART_FIRST ? PART_FIRST : l->mapped, part;
 
+        if (most > PART_MOST || lane_picks_at_random(l))
+            most = PART_MOST;
+        part = left < most ? left : most;
         assert(part > 0);
         if (used + (size_t)part > CALL_MOST)
             break;

@@ -290,7 +290,7 @@ static void look(struct store *s, struct top_up **open, size_t count, size_t mos
         status = read_maps(s, open, count);
     for (size_t i = 0; i < count; i++) {
         open[i]->status = status;
-        if (status != STORE_OK) /* what was found is not in the pool */
+        if (status != STORE_OK) /* what was found may not be in the pool */
             open[i]->lane->cursor = open[i]->before;
     }
     free(found.items);

@@ -2,7 +2,7 @@
  * engine/lane.h -- a lane: loaded from the store, and advanced by its own batches and those of others.
  *
  * Parts    its state (lane_state.h): the redo log, the cached buckets, users, the free pool, what expires
- * Threads  a lane belongs to one committer thread; nothing here is shared
+ * Threads  the committer's; nothing here is shared
  * Errors   enum store_status; after STORE_FAILED the lane is as before and the call may be repeated
  */
 #ifndef ENGINE_LANE_H

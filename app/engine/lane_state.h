@@ -3,7 +3,7 @@
  * slots, its queues.
  *
  * Owns     each part by the file that is named for it; lane.c the rest
- * Threads  a lane belongs to one committer thread; nothing here is shared
+ * Threads  the committer's; nothing here is shared
  */
 #ifndef ENGINE_LANE_STATE_H
 #define ENGINE_LANE_STATE_H
@@ -84,7 +84,7 @@ struct lane {
     struct lane *ready_prev, *ready_next;
     struct mono not_before;  /* not before this time: back-off, or another writer's turn */
     int yields;              /* after so many more of our batches, another writer gets a turn */
-    bool lagging;          /* in the committer's list of lanes with something to write: */
+    bool lagging;            /* in the committer's list of lanes with something to write: */
     struct lane *lagging_prev, *lagging_next;
     struct mono checkpoint_at; /* its deadline */
     bool writing_checkpoint; /* now */

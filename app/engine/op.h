@@ -36,7 +36,7 @@ enum op_kind {      /* in                                               out */
     OP_DELETE,      /* coupon: expected_version, 0: any, else BUSY      coupon_now: if OK, the tombstone */
     OP_ARCHIVE,     /* coupon: expected_version                         if OK, every lane is closed for good */
     OP_REMOVE,      /* lane; expected_seq                               if OK, the lane's data may be removed */
-    OP_JOB,         /* job: id                                          job */
+    OP_JOB,         /* job: id                                          job: if OK */
     OP_TURN,        /* job: id, fence                                   turn */
     OP_TURN_END,    /* job: id */
     OP_GENERATE,    /* job: id, step, count, until, turn                made: slots, in this step */
@@ -52,6 +52,7 @@ enum op_kind {      /* in                                               out */
     OP_EVENTS,      /* taken */
     OP_KIND_COUNT
 };
+_Static_assert(OP_KIND_COUNT < 32, "sets of kinds are bits of an int");
 
 /* Sets of kinds. */
 enum {
@@ -162,7 +163,7 @@ struct op {
     union {
         struct op_user_out user;
         struct op_slot slot;
-        const struct job_progress *job; /* never NULL */
+        const struct job_progress *job;
         int64_t turn;
         int64_t made;
         int64_t *seqs;               /* each lane's tail; NULL: one lane */
@@ -232,8 +233,8 @@ struct engine_config {
     int64_t filter_bytes; /* bytes for all lanes' filters of users (filter.h); 0: none */
     int64_t user_bytes;   /* bytes for all users kept in memory (user_cache.h) */
     int64_t trusted_ms;  /* a lane whose tail was not seen in the ledger for this long is reloaded; 0: never. Far shorter than
-                            the ids of removed documents are kept (store/removal.c) */
-    int checkpoint_ms;        /* how old the redo log gets before a checkpoint is written */
+                            the ids of removed documents are kept (LANE_REMAINS_MS) */
+    int checkpoint_ms;   /* how old the redo log gets before a checkpoint is written */
     int backoff_ms;      /* after the database failed */
     int patience_ms;     /* how long engine_stop() tries to finish while the database fails */
     void (*decided)(const struct op *op); /* before each answer, from the engine's threads; NULL: none */

@@ -39,6 +39,7 @@ struct committer {
     struct filter_room filters;
     struct user_cache users;
     pthread_t thread;
+    atomic_int waiting;      /* requests that are not answered yet: any thread */
     /* under lock */
     pthread_mutex_t lock;
     pthread_cond_t some;
@@ -47,7 +48,6 @@ struct committer {
     bool sleeping, stop;
     int awaited;             /* sleeps until so many requests wait; 0: until any comes */
     struct mono give_up;
-    atomic_int waiting;      /* requests that are not answered yet */
     /* the thread's own */
     struct lane *lanes;
     struct lane *lru; /* least recently used first */

@@ -579,7 +579,7 @@ static void note_arrival(struct reporter *r, uint64_t arrived)
         stop_back_off(&r->stop, &pause_ms);
 }
 
-/* Hold the lanes that cannot be folded now. False: too many. */
+/* Add the lanes that cannot be folded now. False: too many. */
 static bool add_behind(const struct reporter *r, struct watermark *w)
 {
     bool good = true;

@@ -6,7 +6,7 @@
  *          batches arrive after the watermark, however many lanes there are
  * Time     `arrived` is the cluster time that the server gives a batch on arrival, whenever that batch was decided. So a batch that a
  *          worker decided long ago and sends now, or sends again, does not fall below the watermark
- * Held     a damaged lane would keep the watermark where it is, and arrivals above it would pile up: the watermark names the lane and
+ * Behind   a damaged lane would keep the watermark where it is, and arrivals above it would pile up: the watermark names the lane and
  *          moves on without it. {c, 0} also means a coupon whose lanes cannot be made to follow its definition
  * Whole    nothing is missed, because
  *          - `arrived` and `behind` are one document: a reader sees both as they were written together

@@ -174,7 +174,7 @@ static bool free_count_row(const bson_t *doc, size_t find, void *context)
     if (!find_document(doc, "_id", &id) || !find_int(&id, "b", &row->b) || row->b < read->from || row->b >= read->end)
         return false;
     if (!find_document(doc, "view", &view) || !find_int(&view, "free", &free_slots) || !find_int(&view, "seq", &row->seq)) {
-        free_slots = BUCKET_SLOTS; /* damaged, or left with an archived coupon: whoever looks there finds out */
+        free_slots = BUCKET_SLOTS; /* damaged: the bucket will say so; or left by an archived coupon: its append finds the seq taken */
         row->seq = 0;
     }
     row->free = (int)(free_slots < 0 ? 0 : free_slots > BUCKET_SLOTS ? BUCKET_SLOTS : free_slots);

@@ -89,7 +89,8 @@ static enum store_status walk(struct look *k, struct leaving *l, int64_t *left)
     return s;
 }
 
-/* For LANE_REMAINS_MS the _ids of all batches before the last, without a gap; then only the first one's. */
+/* For LANE_REMAINS_MS the _ids of all batches before the last, without a gap, unless only the first one's is left: the rest was deleted
+ * early. Later, any of them may be gone but the first. */
 static enum store_status check_ledger(struct look *k, const struct batch *last)
 {
     struct leaving l = {.kind = REMAINS_LEDGER, .lane = last->lane, .end = last->head.seq};

@@ -1,7 +1,7 @@
 /*
  * tests/engine/test_round_decide.c -- a lane's work in a round, laid out by hand: whom an expiry may change.
  *
- * Lane    ann holds a slot; the lane is loaded as a committer does it, and its user is cached
+ * Lane    ann holds a slot; the lane is loaded as the committer does it, and its user is cached
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* tests/engine/test_user_cache.c -- what a committer remembers of users: exact, bounded, the least recently used go first. No server. */
+/* tests/engine/test_user_cache.c -- what the committer remembers of users: exact, bounded, the least recently used go first. No server. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -106,7 +106,7 @@ function badRows(job) {
 
 async function cancel(job) {
   await call("POST", `/coupons/-/jobs/${encodeURIComponent(job.id)}/cancel`).then(
-    () => toast("The job was told to stop. What it has done stays."),
+    () => toast("The job stops. What it has done stays."),
     (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"),
   );
 }
@@ -170,6 +170,12 @@ function action(job) {
   return hasBadRows(job) ? badRowsButton("Save its bad rows", job, {data}) : null;
 }
 
+/* When it may begin, if that is still to come. */
+const start = (job) =>
+  job.not_before && Date.parse(job.not_before) > Date.now()
+    ? el("div", {class: "small"}, "Not before ", time(job.not_before, zoneFor(zones.get(job.coupon))))
+    : null;
+
 export function jobsPanel(coupon, signal, level = "h2") {
   return panel(coupon ? "Jobs" : "Jobs of all coupons", {
     signal,
@@ -196,7 +202,7 @@ export function jobsPanel(coupon, signal, level = "h2") {
             [time(job.created_at, zoneFor(zones.get(job.coupon))), el("div", {class: "small"}, zoneFor(zones.get(job.coupon)))],
             ENDED.includes(job.state)
               ? [`${job.state} `, el("span", {class: "small"}, resultText(job)), trouble(job)]
-              : progress(job),
+              : [progress(job), start(job)],
             action(job),
           ]),
           "cards",
