@@ -21,7 +21,7 @@ BETWEEN = re.compile("|".join([
     r"must be 1 to 128 bytes of UTF-8", r"query parameter order requires user", r"query parameters user and order is required",
     r"from must be earlier than to", r"must have either count or until", r"only allowed with state reserved", r"^cannot change",
     r"from and to must be between the years", r"more than \d+ (periods|rows)", r"query parameter lane must be",
-    r"contains no codes", r"has no column named code", r"does not import codes", r"has no codes",
+    r"contains no (?:codes|users)", r"has no column named", r"does not import codes", r"has no codes",
     r"slots have no codes", r"needs codes.source shared", r"must have (?:only one of )?discount_minor (?:or|and) order", r"must have at least 1 item",r"slots come with its codes", r"has no slots",
     r"must be 1 for a coupon with codes", r"integer does not fit into 64 bits", r"an integer beyond 2\^53",
     r"cannot be combined with lanes above 1", r"must be an absolute URL", r"must begin with https://", r"must not contain a (?:user|fragment|zone)", r"has an invalid host",
