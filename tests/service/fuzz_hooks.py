@@ -25,7 +25,9 @@ BETWEEN = re.compile("|".join([
     r"slots have no codes", r"needs codes.source shared", r"must have (?:only one of )?discount_minor (?:or|and) order", r"must have at least 1 item",r"slots come with its codes", r"has no slots",
     r"must be 1 for a coupon with codes", r"integer does not fit into 64 bits", r"an integer beyond 2\^53",
     r"cannot be combined with lanes above 1", r"must be an absolute URL", r"must begin with https://", r"must not contain a (?:user|fragment|zone)", r"has an invalid host",
-    r"is not a public address", r"There are already 100 webhooks",
+    r"is not a public address", r"There are already 100 webhooks", r"must add up to at most", r"must be that of the redemption's order",
+    r"must be at most the present discount", r"is required: this key is limited", r"requires a higher cap.total",
+    r"are only allowed on /coupons/-/reports", r"must be coupon ids, separated by commas",
 ]))
 
 
