@@ -84,7 +84,7 @@
     X(guesses, keys_per_address, INT, "600", 0, 1000000, NULL, true,                                                   \
       "invalid or revoked keys per minute from one address; past it: 429 rate_limited; 0: unlimited")                  \
     X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often to look for lanes whose checkpoint was left behind") \
-    X(reporter, fold_max, INT, "2000", 1, 10000, NULL, true, "batches folded into totals together")                     \
+    X(reporter, fold_max, INT, "2000", 1, 10000, NULL, true, "batches folded into totals together")                    \
     X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "how often a quiet lane whose reports are read gets an empty batch") \
     X(metrics, coupons, INT, "100", 0, METRICS_STOCKS, NULL, true,                                                     \
       "active coupons, newest first, whose free, taken and refused counts are in the metrics; 0: none")          \

@@ -37,7 +37,7 @@
     X(7, IDEMPOTENCY_KEY_REQUIRED, "idempotency_key_required", 400, false, "Idempotency-Key required",                 \
       "This call needs an Idempotency-Key of 1 to 64 printable ASCII characters, so that it can be repeated safely.")  \
     X(8, COUPON_NOT_FOUND, "coupon_not_found", 404, false, "No such coupon",                                           \
-      "There is no coupon with this id, or it was deleted, or your key may not see it.")                        \
+      "There is no coupon with this id, or it was deleted, or your key may not see it.")                               \
     X(43, COUPON_ARCHIVED, "coupon_archived", 410, false, "The coupon is archived",                                    \
       "The coupon was archived: it is closed for good. Nothing of it can be taken or changed, and its redemptions may " \
       "exist only in its archive.")                                                                                    \

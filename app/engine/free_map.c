@@ -58,6 +58,8 @@ static int64_t slots_in(const struct entry *e, int64_t b)
 /* Apply b to what is mapped from `from` on; cached buckets have it. seqs: the last batch that each other one has; NULL: an older one. */
 static void apply(struct lane *l, const struct batch *b, int64_t from, const int64_t *seqs)
 {
+    int64_t noted = -1; /* entries about one bucket often follow on each other: it is counted once */
+
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
         int change = entry_frees(e);
@@ -69,8 +71,9 @@ static void apply(struct lane *l, const struct batch *b, int64_t from, const int
             const struct cached_bucket *c = cached_bucket_find(l, k);
             int64_t at = k - lane_first_bucket(l), now;
 
-            if (c)
+            if (c && k != noted)
                 free_map_note(l, &c->bucket);
+            noted = c ? k : noted;
             if (c || at < from || at >= l->mapped || (seqs && b->head.seq <= seqs[at - from]))
                 continue;
             now = l->free_map[at] + change * slots_in(e, k);
