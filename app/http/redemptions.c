@@ -17,7 +17,7 @@
 #include "http/user_allowance.h"
 
 #define BATCH_ITEMS_MAX 1000
-#define BATCH_PORTION 192            /* items submitted at a time */
+#define BATCH_PORTION 256            /* items submitted at a time */
 #define BATCH_AT_ONCE 50             /* most items that an I/O thread answers itself */
 
 /* ---- receipts ---- */
