@@ -69,7 +69,7 @@ struct damaged_codes {
 struct fake {
     pthread_mutex_t lock;
     uint64_t random;
-    int fault_percent;
+    int fault_percent, aged_percent;
     int faults;
     int64_t epoch;
     struct stored_batch *ledger;
@@ -254,7 +254,7 @@ static uint32_t moment(struct fake *f, struct store *store)
 {
     uint32_t seen = ((struct fake_session *)store)->seen, at = f->time;
 
-    if (seen < at && chance(f, AGED_PERCENT))
+    if (seen < at && chance(f, f->aged_percent))
         at = seen + next_random(f) % (at - seen + 1);
     see(store, at);
     return at;
@@ -1084,6 +1084,7 @@ struct fake *fake_new(uint32_t seed, int fault_percent)
     pthread_mutex_init(&f->lock, NULL);
     f->random = seed * 2654435761u + 1;
     f->fault_percent = fault_percent;
+    f->aged_percent = AGED_PERCENT;
     return f;
 }
 
@@ -1146,6 +1147,13 @@ void fake_set_faults(struct fake *f, int fault_percent)
 {
     pthread_mutex_lock(&f->lock);
     f->fault_percent = fault_percent;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_read_present(struct fake *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->aged_percent = 0;
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -21,6 +21,8 @@ struct fake;
 struct fake *fake_new(uint32_t seed, int fault_percent);
 void fake_free(struct fake *f);
 void fake_set_faults(struct fake *f, int fault_percent);
+/* From now on every read sees the present moment, none an older one that its session may also see. */
+void fake_read_present(struct fake *f);
 /* The bucket as it stands cannot be decoded any more, until it is written anew. */
 void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b);
 /* The stored bucket's own count of its free slots is wrong by this much, until it is written again. */
