@@ -21,10 +21,9 @@
 #include "base/thread.h"
 #include "engine/engine.h"
 #include "lanes/lanes.h"
+#include "reporter/backstop.h"
 #include "reporter/batch_counts.h"
-#include "reporter/definition_sync.h"
 #include "reporter/queue.h"
-#include "reporter/checkpoint_lag.h"
 #include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
@@ -38,7 +37,7 @@
 #define AGAIN_MOST_MS 10000
 #define LATE_MS 15000       /* after a batch, none that arrived earlier appears later than this: longer than any insert takes the server */
 #define SWEEP_AGAIN_MS 10000 /* until the next sweep, if one skipped a coupon */
-#define BACKSTOP_LANES 200 /* most lanes in one round of the backstop */
+#define BACKSTOP_LANES 200 /* most lanes in one read of the backstop */
 #define FOLLOW_DEADLINE_MS 10000
 #define LEASE_MS 5000       /* then another front's reporter takes over */
 #define RENEW_MS 1000
@@ -64,9 +63,8 @@ struct reporter {
     struct schema_watch *schema;
     struct engine *engine;
     struct queue queue;
-    struct checkpoint_lag *checkpoint_lag;
+    struct backstop *backstop;
     struct stop stop;
-    struct definition_sync *definition_sync;
     pthread_t workers[WORKERS]; /* only the lease thread's */
     bool working;
     /* only the fold thread's */
@@ -368,7 +366,7 @@ static void claim(struct reporter *r, struct batch_counts *t)
     k->moved = true;
     t->of = &k->lane;
     if (t->leads)
-        definition_sync_changed(r->definition_sync, t->coupon, mono_now());
+        backstop_changed(r->backstop, t->coupon, mono_now());
 }
 
 /* ---- fold thread: catching up ---- */
@@ -419,7 +417,7 @@ static bool read_on(struct reporter *r, struct known *k)
             return true; /* stopping */
     } while (count > 0 && !k->behind && !stop_asked(&r->stop));
     if (k->lane.folded > 0)
-        checkpoint_lag_seen(r->checkpoint_lag, k->lane.coupon, k->lane.lane, k->lane.folded, mono_now());
+        backstop_seen(r->backstop, k->lane.coupon, k->lane.lane, k->lane.folded, mono_now());
     return true;
 }
 
@@ -466,7 +464,7 @@ static bool sweep_coupon(struct reporter *r, const char *coupon)
             forget_lane(r, k);
     }
     if (lanes > 1)
-        definition_sync_changed(r->definition_sync, coupon, mono_now());
+        backstop_changed(r->backstop, coupon, mono_now());
     return true;
 }
 
@@ -476,7 +474,7 @@ static void sweep_lane(struct reporter *r, struct known *k, int64_t seq, bool le
     if (!k->behind && k->lane.folded < seq)
         catch_up(r, k);
     if (leads)
-        definition_sync_changed(r->definition_sync, k->lane.coupon, mono_now());
+        backstop_changed(r->backstop, k->lane.coupon, mono_now());
 }
 
 /* Find what to sweep: from the watermark on, or all coupons. False: the database does not answer. */
@@ -589,24 +587,12 @@ static bool add_behind(const struct reporter *r, struct watermark *w)
     return good;
 }
 
-/* The awaited coupons' lanes follow: add those that cannot be made to. False: too many, or some still have to follow. */
-static bool add_unfollowed(const struct reporter *r, struct watermark *w)
+/* What the backstop awaits is done: add the lanes where that fails. False: too many, or something is still to be done. */
+static bool add_undone(const struct reporter *r, struct watermark *w)
 {
-    definition_sync_coupon failed[BEHIND_MOST];
+    struct lane_behind failed[BEHIND_MOST];
     size_t count;
-    bool good = definition_sync_is_done(r->definition_sync, failed, BEHIND_MOST, &count);
-
-    for (size_t i = 0; good && i < count; i++)
-        good = watermark_add_behind(w, failed[i], 0);
-    return good;
-}
-
-/* The awaited checkpoints are written: add the lanes whose cannot be. False: too many, or some are still to be written. */
-static bool add_unwritten(const struct reporter *r, struct watermark *w)
-{
-    struct checkpoint_lag_due failed[BEHIND_MOST];
-    size_t count;
-    bool good = checkpoint_lag_is_done(r->checkpoint_lag, failed, BEHIND_MOST, &count);
+    bool good = backstop_is_done(r->backstop, failed, BEHIND_MOST, &count);
 
     for (size_t i = 0; good && i < count; i++)
         good = watermark_add_behind(w, failed[i].coupon, failed[i].lane);
@@ -623,8 +609,7 @@ static void aim_watermark(struct reporter *r)
         return;
     r->next = next;
     r->next_at = mono_add_ms(mono_now(), LATE_MS);
-    checkpoint_lag_begin(r->checkpoint_lag);
-    definition_sync_begin(r->definition_sync);
+    backstop_begin(r->backstop);
 }
 
 /* Forget the lanes of which nothing arrived since the watermark. */
@@ -645,7 +630,7 @@ static void move_watermark(struct reporter *r)
     if (mono_before(mono_now(), r->next_at))
         return;
     next = r->next;
-    if (!add_unwritten(r, &next) || !add_unfollowed(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
+    if (!add_undone(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
         return;
     r->watermark = next;
     r->next.arrived = 0;
@@ -666,7 +651,7 @@ static void fold_once(struct reporter *r)
     if (count > 0)
         r->fold_at = mono_add_ms(now, FOLD_EVERY_MS);
     for (size_t i = 0; i < count; i++) {
-        checkpoint_lag_seen(r->checkpoint_lag, r->batches[i].coupon, r->batches[i].lane, r->batches[i].seq, now);
+        backstop_seen(r->backstop, r->batches[i].coupon, r->batches[i].lane, r->batches[i].seq, now);
         note_arrival(r, r->batches[i].arrived);
         claim(r, &r->batches[i]);
     }
@@ -710,24 +695,51 @@ static void *fold_thread(void *context)
 
 /* ---- backstop thread ---- */
 
-static void look_after(struct reporter *r, struct store *session, const struct checkpoint_lag_due *due)
+/* The lane's checkpoint was left behind at `from`: have it written. */
+static void write_checkpoint(struct reporter *r, const struct backstop_due *due, int64_t from)
 {
-    struct checkpoint_read read = {.coupon = due->coupon, .lane = due->lane};
-    const struct checkpoint *found = &read.checkpoint;
+    const struct lane_behind *lane = &due->lane;
 
-    if (session->ops->checkpoints(session, &read, 1) != STORE_OK) {
-        if (read.status == STORE_UNREADABLE) /* otherwise it is the database: no lane waits longer for that */
-            checkpoint_lag_failed(r->checkpoint_lag, due->coupon, due->lane, mono_now());
+    if (engine_catch_up(r->engine, lane->coupon, lane->lane, ENGINE_CATCH_UP_MS) == STORE_OK) {
+        metrics_add(METRIC_BACKSTOPS, 1);
+        log_event(LOG_INFO, "backstop.written", F_WORD("coupon", lane->coupon), F_INT("lane", lane->lane), F_INT("from", from));
+    } else {
+        backstop_failed(r->backstop, due, mono_now());
+        log_event(LOG_WARNING, "backstop.failed", F_WORD("coupon", lane->coupon), F_INT("lane", lane->lane), F_INT("from", from));
+    }
+}
+
+static void make_follow(struct reporter *r, const struct backstop_due *due)
+{
+    struct op op = {.kind = OP_FOLLOW, .coupon = due->lane.coupon};
+    enum cpn_result result = engine_call_within(r->engine, &op, FOLLOW_DEADLINE_MS);
+
+    if (!result_info(result)->retry) {
+        backstop_followed(r->backstop, due);
         return;
     }
-    if (!checkpoint_lag_read(r->checkpoint_lag, due->coupon, due->lane, found->seq, mono_now()))
-        return;
-    if (engine_catch_up(r->engine, due->coupon, due->lane, ENGINE_CATCH_UP_MS) == STORE_OK) {
-        metrics_add(METRIC_BACKSTOPS, 1);
-        log_event(LOG_INFO, "backstop.written", F_WORD("coupon", due->coupon), F_INT("lane", due->lane), F_INT("from", found->seq));
-    } else {
-        checkpoint_lag_failed(r->checkpoint_lag, due->coupon, due->lane, mono_now());
-        log_event(LOG_WARNING, "backstop.failed", F_WORD("coupon", due->coupon), F_INT("lane", due->lane), F_INT("from", found->seq));
+    backstop_failed(r->backstop, due, mono_now());
+    log_event(LOG_WARNING, "follow.failed", F_WORD("coupon", due->lane.coupon), F_WORD("result", result_info(result)->name));
+}
+
+/* Read the checkpoints of these lanes, and do what was left undone. */
+static void look_after(struct reporter *r, struct store *session, const struct backstop_due *due, size_t count)
+{
+    struct checkpoint_read reads[BACKSTOP_LANES];
+
+    for (size_t i = 0; i < count; i++)
+        reads[i] = (struct checkpoint_read){.coupon = due[i].lane.coupon, .lane = due[i].lane.lane};
+    if (count > 0)
+        (void)session->ops->checkpoints(session, reads, count); /* each has its status */
+    for (size_t i = 0; i < count && !stop_asked(&r->stop); i++) {
+        int64_t seq = reads[i].checkpoint.seq;
+
+        if (reads[i].status == STORE_UNREADABLE) /* otherwise it is the database: no lane waits longer for that */
+            backstop_failed(r->backstop, &due[i], mono_now());
+        else if (reads[i].status == STORE_OK && backstop_read(r->backstop, &due[i], seq, mono_now()))
+            write_checkpoint(r, &due[i], seq);
+        if (due[i].changes)
+            make_follow(r, &due[i]);
     }
 }
 
@@ -735,27 +747,15 @@ static void *backstop_thread(void *context)
 {
     struct reporter *r = context;
     struct store *session = mongo_session(r->mongo);
-    struct checkpoint_lag_due due[BACKSTOP_LANES];
+    struct backstop_due due[BACKSTOP_LANES];
 
     while (!stop_asked(&r->stop)) {
-        size_t count = checkpoint_lag_due(r->checkpoint_lag, mono_now(), due, BACKSTOP_LANES);
+        size_t count = backstop_due(r->backstop, mono_now(), due, BACKSTOP_LANES);
         struct mono next = mono_add_ms(mono_now(), r->config->reporter_backstop_ms);
-        char coupon[COUPON_ID_MAX + 1];
-        int failures;
 
-        for (size_t i = 0; i < count && !stop_asked(&r->stop); i++)
-            look_after(r, session, &due[i]);
-        while (!stop_asked(&r->stop) && definition_sync_due(r->definition_sync, mono_now(), coupon, &failures)) {
-            struct op op = {.kind = OP_FOLLOW, .coupon = coupon};
-            enum cpn_result result = engine_call_within(r->engine, &op, FOLLOW_DEADLINE_MS);
-
-            if (result_info(result)->retry) {
-                definition_sync_failed(r->definition_sync, coupon, failures + 1, mono_now());
-                log_event(LOG_WARNING, "follow.failed", F_WORD("coupon", coupon), F_WORD("result", result_info(result)->name));
-            }
-            definition_sync_ended(r->definition_sync);
-        }
-        stop_rest(&r->stop, mono_ms_between(mono_now(), next));
+        look_after(r, session, due, count);
+        if (count < BACKSTOP_LANES)
+            stop_rest(&r->stop, mono_ms_between(mono_now(), next));
     }
     session->ops->close(session);
     return NULL;
@@ -819,8 +819,7 @@ int reporter_run(const struct config *config)
     }
     stop_init(&r.stop);
     queue_init(&r.queue);
-    r.checkpoint_lag = checkpoint_lag_new(config->worker_checkpoint_ms);
-    r.definition_sync = definition_sync_new();
+    r.backstop = backstop_new(config->worker_checkpoint_ms);
     r.schema = schema_watch_start(r.mongo);
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), lanes_start);
     thread_start(&lease, lease_thread, &r, "lease");
@@ -830,8 +829,7 @@ int reporter_run(const struct config *config)
     pthread_join(lease, NULL);
     log_event(LOG_INFO, "reporter.stopped", F_NONE);
     engine_stop(r.engine);
-    definition_sync_free(r.definition_sync);
-    checkpoint_lag_free(r.checkpoint_lag);
+    backstop_free(r.backstop);
     queue_release(&r.queue);
     stop_release(&r.stop);
     for (k = r.lanes; k; k = next) {

@@ -7,10 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reporter/backstop.h"
 #include "reporter/batch_counts.h"
-#include "reporter/definition_sync.h"
 #include "reporter/queue.h"
-#include "reporter/checkpoint_lag.h"
 
 static struct counted_lane hot = {.coupon = "hot"}, cold = {.coupon = "cold"};
 
@@ -223,302 +222,299 @@ static struct mono at(int64_t ms)
     return (struct mono){ms * 1000000};
 }
 
+#define AGE_MS 1000
+#define LOOK_MS 2500
+
+/* The one lane that is due at ms. */
+static struct backstop_due due_at(struct backstop *k, int64_t ms)
+{
+    struct backstop_due due[4] = {{.changes = -1}};
+
+    assert_int_equal(backstop_due(k, at(ms), due, 4), 1);
+    return due[0];
+}
+
+static void nothing_is_due_at(struct backstop *k, int64_t ms)
+{
+    struct backstop_due due[4];
+
+    assert_int_equal(backstop_due(k, at(ms), due, 4), 0);
+}
+
+static struct backstop_due lane_of(const char *coupon, int64_t lane)
+{
+    struct backstop_due due;
+
+    memset(&due, 0, sizeof due);
+    snprintf(due.lane.coupon, sizeof due.lane.coupon, "%s", coupon);
+    due.lane.lane = lane;
+    return due;
+}
+
+/* The lane's checkpoint was read. */
+static bool is_behind(struct backstop *k, const char *coupon, int64_t lane, int64_t seq, int64_t ms)
+{
+    struct backstop_due due = lane_of(coupon, lane);
+
+    return backstop_read(k, &due, seq, at(ms));
+}
+
 static void lanes_are_made_to_follow_once_and_again_where_that_failed(void **state)
 {
-    struct definition_sync *f = definition_sync_new();
-    char coupon[COUPON_ID_MAX + 1];
-    int failures;
+    struct backstop *k = backstop_new(AGE_MS);
+    struct backstop_due due;
 
     (void)state;
-    definition_sync_changed(f, "hot", at(0));
-    definition_sync_changed(f, "cold", at(500));
-    definition_sync_changed(f, "hot", at(900)); /* is one with the first */
-    assert_false(definition_sync_due(f, at(999), coupon, &failures));
-    assert_true(definition_sync_due(f, at(1000), coupon, &failures));
-    assert_string_equal(coupon, "hot");
-    assert_int_equal(failures, 0);
-    assert_false(definition_sync_due(f, at(1499), coupon, &failures));
-    definition_sync_failed(f, "hot", 1, at(1000));
-    assert_true(definition_sync_due(f, at(2999), coupon, &failures));
-    assert_string_equal(coupon, "cold");
-    assert_false(definition_sync_due(f, at(2999), coupon, &failures));
-    assert_true(definition_sync_due(f, at(3000), coupon, &failures));
-    assert_int_equal(failures, 1);
-    definition_sync_failed(f, "hot", 100, at(3000));
-    assert_false(definition_sync_due(f, at(62999), coupon, &failures));
-    assert_true(definition_sync_due(f, at(63000), coupon, &failures));
-    definition_sync_changed(f, "left", at(63000));
-    definition_sync_free(f);
+    backstop_changed(k, "hot", at(0));
+    backstop_changed(k, "cold", at(500));
+    backstop_changed(k, "hot", at(900)); /* is one with the first */
+    nothing_is_due_at(k, 999);
+    due = due_at(k, 1000);
+    assert_string_equal(due.lane.coupon, "hot");
+    assert_true(due.changes > 0);
+    assert_false(backstop_read(k, &due, 7, at(1000))); /* it has no batch that we know */
+    backstop_failed(k, &due, at(1000));
+    nothing_is_due_at(k, 1499);
+    due = due_at(k, 1500);
+    assert_string_equal(due.lane.coupon, "cold");
+    assert_false(backstop_read(k, &due, 7, at(1500)));
+    backstop_followed(k, &due);
+    nothing_is_due_at(k, 1000 + 2 * LOOK_MS - 1);
+    due = due_at(k, 1000 + 2 * LOOK_MS);
+    assert_string_equal(due.lane.coupon, "hot");
+    backstop_followed(k, &due);
+    nothing_is_due_at(k, 100000000);
+    backstop_changed(k, "left", at(63000));
+    backstop_free(k);
 }
 
-#define AGE_MS 1000
-
-static void a_quiet_lane_whose_mark_stands_still_for_three_ages_is_behind(void **state)
+static void a_checkpoint_that_has_not_moved_between_two_looks_is_behind(void **state)
 {
-    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
-    struct checkpoint_lag_due due[4];
+    struct backstop *k = backstop_new(AGE_MS);
+    struct backstop_due due;
 
     (void)state;
-    checkpoint_lag_seen(w, "hot", 0, 7, at(0));
-    assert_int_equal(checkpoint_lag_due(w, at(1900), due, 4), 0);
-    assert_int_equal(checkpoint_lag_due(w, at(2000), due, 4), 1);
-    assert_string_equal(due[0].coupon, "hot");
-    assert_false(checkpoint_lag_read(w, "hot", 0, 5, at(2000)));
-    assert_int_equal(checkpoint_lag_due(w, at(5000), due, 4), 0);
-    assert_int_equal(checkpoint_lag_due(w, at(5001), due, 4), 1);
-    assert_true(checkpoint_lag_read(w, "hot", 0, 5, at(5001)));
-    assert_int_equal(checkpoint_lag_due(w, at(8002), due, 4), 1);
-    assert_false(checkpoint_lag_read(w, "hot", 0, 7, at(8002)));
-    assert_int_equal(checkpoint_lag_due(w, at(100000000), due, 4), 0);
-    checkpoint_lag_free(w);
+    backstop_seen(k, "hot", 0, 7, at(0));
+    nothing_is_due_at(k, LOOK_MS - 1);
+    due = due_at(k, LOOK_MS);
+    assert_string_equal(due.lane.coupon, "hot");
+    assert_int_equal(due.changes, 0);
+    assert_false(backstop_read(k, &due, 5, at(LOOK_MS)));
+    nothing_is_due_at(k, 2 * LOOK_MS - 1);
+    due = due_at(k, 2 * LOOK_MS);
+    assert_true(backstop_read(k, &due, 5, at(2 * LOOK_MS)));
+    due = due_at(k, 3 * LOOK_MS);
+    assert_false(backstop_read(k, &due, 7, at(3 * LOOK_MS)));
+    nothing_is_due_at(k, 100000000);
+    backstop_free(k);
 }
 
-static void however_young_marks_move_a_lane_is_left_alone_for_a_moment(void **state)
+static void a_look_that_follows_soon_on_another_says_nothing(void **state)
 {
-    struct checkpoint_lag *w = checkpoint_lag_new(1);
-    struct checkpoint_lag_due due[4];
+    struct backstop *k = backstop_new(AGE_MS);
+    struct backstop_due due;
 
     (void)state;
-    checkpoint_lag_seen(w, "hot", 0, 7, at(0));
-    assert_int_equal(checkpoint_lag_due(w, at(399), due, 4), 0);
-    assert_int_equal(checkpoint_lag_due(w, at(400), due, 4), 1);
-    assert_false(checkpoint_lag_read(w, "hot", 0, 5, at(400)));
-    assert_int_equal(checkpoint_lag_due(w, at(1400), due, 4), 0);
-    assert_int_equal(checkpoint_lag_due(w, at(1401), due, 4), 1);
-    assert_true(checkpoint_lag_read(w, "hot", 0, 5, at(1401)));
-    checkpoint_lag_free(w);
+    backstop_seen(k, "hot", 0, 7, at(0));
+    due = due_at(k, LOOK_MS);
+    assert_false(backstop_read(k, &due, 5, at(LOOK_MS)));
+    backstop_changed(k, "hot", at(LOOK_MS));
+    due = due_at(k, LOOK_MS + BACKSTOP_FOLLOW_MS);
+    assert_false(backstop_read(k, &due, 5, at(LOOK_MS + BACKSTOP_FOLLOW_MS)));
+    backstop_followed(k, &due);
+    due = due_at(k, 2 * LOOK_MS + BACKSTOP_FOLLOW_MS); /* its checkpoint is not written */
+    assert_int_equal(due.changes, 0);
+    assert_true(backstop_read(k, &due, 5, at(2 * LOOK_MS + BACKSTOP_FOLLOW_MS)));
+    backstop_free(k);
 }
 
-static void a_mark_that_moves_is_not_behind(void **state)
+static void however_short_the_age_a_lane_is_left_alone_for_a_moment(void **state)
 {
-    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
-    struct checkpoint_lag_due due[4];
+    struct backstop *k = backstop_new(1);
+    struct backstop_due due;
 
     (void)state;
-    checkpoint_lag_seen(w, "slow", 0, 90, at(0));
+    backstop_seen(k, "hot", 0, 7, at(0));
+    nothing_is_due_at(k, BACKSTOP_LEAST_MS - 1);
+    due = due_at(k, BACKSTOP_LEAST_MS);
+    assert_false(backstop_read(k, &due, 5, at(BACKSTOP_LEAST_MS)));
+    nothing_is_due_at(k, 2 * BACKSTOP_LEAST_MS - 1);
+    due = due_at(k, 2 * BACKSTOP_LEAST_MS);
+    assert_true(backstop_read(k, &due, 5, at(2 * BACKSTOP_LEAST_MS)));
+    backstop_free(k);
+}
+
+static void a_checkpoint_that_moves_is_not_behind_however_busy_its_lane(void **state)
+{
+    struct backstop *k = backstop_new(AGE_MS);
+
+    (void)state;
     for (int64_t look = 1; look < 20; look++) {
-        assert_int_equal(checkpoint_lag_due(w, at(3001 * look), due, 4), 1);
-        assert_false(checkpoint_lag_read(w, "slow", 0, look, at(3001 * look)));
-    }
-    checkpoint_lag_free(w);
-}
+        struct backstop_due due;
 
-static void a_busy_lane_is_left_alone_while_its_mark_moves(void **state)
-{
-    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
-    struct checkpoint_lag_due due[4];
-    int64_t ms;
-
-    (void)state;
-    for (ms = 0; ms <= 10000; ms += 100) {
-        checkpoint_lag_seen(w, "hot", 0, 10 + ms, at(ms));
-        assert_int_equal(checkpoint_lag_due(w, at(ms), due, 4), 0);
+        backstop_seen(k, "slow", 0, 90 + look, at(LOOK_MS * (look - 1)));
+        due = due_at(k, LOOK_MS * look);
+        assert_false(backstop_read(k, &due, look, at(LOOK_MS * look)));
     }
-    checkpoint_lag_seen(w, "hot", 0, 10 + ms, at(ms));
-    assert_int_equal(checkpoint_lag_due(w, at(ms), due, 4), 1);
-    assert_false(checkpoint_lag_read(w, "hot", 0, 9000, at(ms)));
-    for (int64_t end = ms + 10000; ms < end; ms += 100)
-        checkpoint_lag_seen(w, "hot", 0, 10 + ms, at(ms));
-    assert_int_equal(checkpoint_lag_due(w, at(ms + 1), due, 4), 1);
-    assert_true(checkpoint_lag_read(w, "hot", 0, 9000, at(ms + 1)));
-    checkpoint_lag_free(w);
+    backstop_free(k);
 }
 
 static void a_lane_that_cannot_be_written_is_tried_less_and_less_often(void **state)
 {
-    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
-    struct checkpoint_lag_due due[4];
+    struct backstop *k = backstop_new(AGE_MS);
+    struct backstop_due due;
+    int64_t now = LOOK_MS;
 
     (void)state;
-    checkpoint_lag_seen(w, "hot", 0, 7, at(0));
-    assert_int_equal(checkpoint_lag_due(w, at(2000), due, 4), 1);
-    checkpoint_lag_failed(w, "hot", 0, at(2000));
-    assert_int_equal(checkpoint_lag_due(w, at(7900), due, 4), 0);
-    assert_int_equal(checkpoint_lag_due(w, at(8001), due, 4), 1);
-    checkpoint_lag_failed(w, "hot", 0, at(8001));
-    assert_int_equal(checkpoint_lag_due(w, at(19900), due, 4), 0);
-    checkpoint_lag_seen(w, "hot", 0, 8, at(19900));
-    assert_int_equal(checkpoint_lag_due(w, at(21900), due, 4), 1);
-    checkpoint_lag_free(w);
+    backstop_seen(k, "hot", 0, 7, at(0));
+    for (int64_t pause_ms = 2 * LOOK_MS; pause_ms < BACKSTOP_MOST_MS; pause_ms *= 2) {
+        due = due_at(k, now);
+        backstop_failed(k, &due, at(now));
+        nothing_is_due_at(k, now + pause_ms - 1);
+        now += pause_ms;
+    }
+    for (int i = 0; i < 5; i++, now += BACKSTOP_MOST_MS) {
+        due = due_at(k, now);
+        backstop_failed(k, &due, at(now));
+        nothing_is_due_at(k, now + BACKSTOP_MOST_MS - 1);
+    }
+    due = due_at(k, now);
+    assert_false(backstop_read(k, &due, 5, at(now))); /* somebody writes again */
+    due = due_at(k, now + LOOK_MS);
+    backstop_free(k);
 }
 
 static void many_lanes_are_looked_at_in_turns(void **state)
 {
-    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
-    struct checkpoint_lag_due due[2];
+    struct backstop *k = backstop_new(AGE_MS);
+    struct backstop_due due[2];
     char seen[5] = "";
 
     (void)state;
     for (int64_t lane = 0; lane < 4; lane++)
-        checkpoint_lag_seen(w, "many", lane, 1, at(0));
+        backstop_seen(k, "many", lane, 1, at(0));
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(checkpoint_lag_due(w, at(2000 + round), due, 2), 2);
+        assert_int_equal(backstop_due(k, at(LOOK_MS + round), due, 2), 2);
         for (int i = 0; i < 2; i++)
-            seen[due[i].lane] = 'x';
+            seen[due[i].lane.lane] = 'x';
     }
     assert_memory_equal(seen, "xxxx", 4);
-    checkpoint_lag_free(w);
+    backstop_free(k);
 }
 
-/* None failed. */
-static bool views_are_written(struct checkpoint_lag *w)
+/* Nothing failed. */
+static bool all_is_done(struct backstop *k)
 {
-    struct checkpoint_lag_due failed[2];
+    struct lane_behind failed[2];
     size_t count;
 
-    return checkpoint_lag_is_done(w, failed, 2, &count) && count == 0;
+    return backstop_is_done(k, failed, 2, &count) && count == 0;
 }
 
-static void what_was_behind_when_a_wait_began_is_waited_for_and_nothing_later(void **state)
+static void what_was_undone_when_a_wait_began_is_waited_for_and_nothing_later(void **state)
 {
-    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
+    struct backstop *k = backstop_new(AGE_MS);
 
     (void)state;
-    checkpoint_lag_begin(w);
-    assert_true(views_are_written(w));
-    checkpoint_lag_seen(w, "hot", 0, 7, at(0));
-    checkpoint_lag_seen(w, "cold", 0, 3, at(0));
-    assert_true(views_are_written(w));
-    checkpoint_lag_begin(w);
-    checkpoint_lag_seen(w, "hot", 0, 9, at(100));
-    checkpoint_lag_seen(w, "late", 0, 1, at(100));
-    assert_false(checkpoint_lag_read(w, "hot", 0, 6, at(500)));
-    assert_false(checkpoint_lag_read(w, "cold", 0, 3, at(500)));
-    assert_false(views_are_written(w));
-    assert_false(checkpoint_lag_read(w, "hot", 0, 7, at(500)));
-    assert_true(views_are_written(w));
-    checkpoint_lag_begin(w); /* for hot, 9, and late, 1 */
-    assert_false(checkpoint_lag_read(w, "late", 0, 1, at(600)));
-    assert_false(views_are_written(w));
-    checkpoint_lag_begin(w);
-    assert_false(checkpoint_lag_read(w, "hot", 0, 9, at(600)));
-    assert_true(views_are_written(w));
-    checkpoint_lag_free(w);
+    backstop_begin(k);
+    assert_true(all_is_done(k));
+    backstop_seen(k, "hot", 0, 7, at(0));
+    backstop_seen(k, "cold", 0, 3, at(0));
+    assert_true(all_is_done(k));
+    backstop_begin(k);
+    backstop_seen(k, "hot", 0, 9, at(100));
+    backstop_seen(k, "late", 0, 1, at(100));
+    assert_false(is_behind(k, "hot", 0, 6, 500));
+    assert_false(is_behind(k, "cold", 0, 3, 500));
+    assert_false(all_is_done(k));
+    assert_false(is_behind(k, "hot", 0, 7, 500));
+    assert_true(all_is_done(k));
+    backstop_begin(k); /* for hot, 9, and late, 1 */
+    assert_false(is_behind(k, "late", 0, 1, 600));
+    assert_false(all_is_done(k));
+    backstop_begin(k);
+    assert_false(is_behind(k, "hot", 0, 9, 600));
+    assert_true(all_is_done(k));
+    backstop_free(k);
 }
 
-static void views_that_cannot_be_written_are_not_waited_for_but_named(void **state)
+static void what_cannot_be_done_is_not_waited_for_but_named(void **state)
 {
-    struct checkpoint_lag *w = checkpoint_lag_new(AGE_MS);
-    struct checkpoint_lag_due failed[2];
+    struct backstop *k = backstop_new(AGE_MS);
+    struct lane_behind failed[2];
+    struct backstop_due hurt[2] = {lane_of("hurt", 1), lane_of("hurt", 2)};
     size_t count;
 
     (void)state;
     for (int64_t lane = 0; lane < 3; lane++)
-        checkpoint_lag_seen(w, "hurt", lane, 7, at(0));
-    checkpoint_lag_seen(w, "well", 0, 7, at(0));
-    checkpoint_lag_begin(w);
-    checkpoint_lag_failed(w, "hurt", 1, at(100));
-    checkpoint_lag_failed(w, "hurt", 2, at(100));
-    assert_false(checkpoint_lag_read(w, "hurt", 0, 7, at(500)));
-    assert_false(checkpoint_lag_is_done(w, failed, 2, &count)); /* well */
-    assert_false(checkpoint_lag_read(w, "well", 0, 7, at(500)));
-    assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
+        backstop_seen(k, "hurt", lane, 7, at(0));
+    backstop_seen(k, "well", 0, 7, at(0));
+    backstop_begin(k);
+    backstop_failed(k, &hurt[0], at(100));
+    backstop_failed(k, &hurt[1], at(100));
+    assert_false(is_behind(k, "hurt", 0, 7, 500));
+    assert_false(backstop_is_done(k, failed, 2, &count)); /* well */
+    assert_false(is_behind(k, "well", 0, 7, 500));
+    assert_true(backstop_is_done(k, failed, 2, &count));
     assert_int_equal(count, 2);
     assert_true(failed[0].lane + failed[1].lane == 3 && strcmp(failed[0].coupon, "hurt") == 0);
-    assert_false(checkpoint_lag_is_done(w, failed, 1, &count));
-    checkpoint_lag_seen(w, "hurt", 1, 8, at(600)); /* what comes on top mends nothing */
-    assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
-    assert_false(checkpoint_lag_read(w, "hurt", 1, 6, at(700))); /* but who writes again may come to the end */
-    assert_false(checkpoint_lag_is_done(w, failed, 2, &count));
-    assert_false(checkpoint_lag_read(w, "hurt", 1, 7, at(800)));
-    assert_true(checkpoint_lag_is_done(w, failed, 2, &count));
+    assert_false(backstop_is_done(k, failed, 1, &count));
+    backstop_seen(k, "hurt", 1, 8, at(600)); /* what comes on top mends nothing */
+    assert_true(backstop_is_done(k, failed, 2, &count));
+    assert_false(is_behind(k, "hurt", 1, 6, 700)); /* but who writes again may come to the end */
+    assert_false(backstop_is_done(k, failed, 2, &count));
+    assert_false(is_behind(k, "hurt", 1, 7, 800));
+    assert_true(backstop_is_done(k, failed, 2, &count));
     assert_true(count == 1 && failed[0].lane == 2);
-    checkpoint_lag_free(w);
-}
-
-/* None failed. */
-static bool all_follow(struct definition_sync *f)
-{
-    definition_sync_coupon failed[2];
-    size_t count;
-
-    return definition_sync_is_done(f, failed, 2, &count) && count == 0;
-}
-
-static void who_is_taken_out_to_follow_is_not_done_before_it_has_ended(void **state)
-{
-    struct definition_sync *f = definition_sync_new();
-    char coupon[COUPON_ID_MAX + 1];
-    int failures;
-
-    (void)state;
-    assert_true(all_follow(f));
-    definition_sync_changed(f, "wide", at(0));
-    definition_sync_begin(f);
-    assert_false(all_follow(f));
-    assert_true(definition_sync_due(f, at(FOLLOW_WAIT_MS), coupon, &failures));
-    assert_false(all_follow(f));
-    definition_sync_failed(f, coupon, failures + 1, at(FOLLOW_WAIT_MS));
-    definition_sync_ended(f);
-    assert_false(all_follow(f));
-    assert_true(definition_sync_due(f, at(3 * FOLLOW_WAIT_MS), coupon, &failures));
-    definition_sync_ended(f);
-    assert_true(all_follow(f));
-    definition_sync_free(f);
+    backstop_free(k);
 }
 
 static void who_cannot_be_made_to_follow_is_not_waited_for_but_named(void **state)
 {
-    struct definition_sync *f = definition_sync_new();
-    definition_sync_coupon failed[2], coupon;
-    int failures;
+    struct backstop *k = backstop_new(AGE_MS);
+    struct lane_behind failed[2];
+    struct backstop_due due;
     size_t count;
 
     (void)state;
-    definition_sync_changed(f, "hurt", at(0));
-    definition_sync_begin(f);
-    assert_false(definition_sync_is_done(f, failed, 2, &count));
-    assert_true(definition_sync_due(f, at(FOLLOW_WAIT_MS), coupon, &failures));
-    definition_sync_changed(f, "hurt", at(FOLLOW_WAIT_MS)); /* while it is tried */
-    definition_sync_failed(f, coupon, failures + 1, at(FOLLOW_WAIT_MS));
-    definition_sync_ended(f);
-    assert_true(definition_sync_is_done(f, failed, 2, &count));
-    assert_true(count == 1 && strcmp(failed[0], "hurt") == 0);
-    assert_false(definition_sync_is_done(f, failed, 0, &count));
-    definition_sync_changed(f, "well", at(FOLLOW_WAIT_MS));
-    definition_sync_begin(f);
-    assert_false(definition_sync_is_done(f, failed, 2, &count));
-    assert_true(definition_sync_due(f, at(2 * FOLLOW_WAIT_MS), coupon, &failures));
-    assert_string_equal(coupon, "hurt");
-    assert_false(definition_sync_is_done(f, failed, 2, &count));
-    definition_sync_failed(f, coupon, failures + 1, at(2 * FOLLOW_WAIT_MS));
-    definition_sync_ended(f);
-    assert_true(definition_sync_due(f, at(2 * FOLLOW_WAIT_MS), coupon, &failures));
-    assert_string_equal(coupon, "well");
-    definition_sync_ended(f);
-    assert_true(definition_sync_is_done(f, failed, 2, &count));
-    assert_true(definition_sync_due(f, at(100 * FOLLOW_WAIT_MS), coupon, &failures));
-    assert_true(definition_sync_is_done(f, failed, 2, &count)); /* it is tried once more: named nevertheless */
-    assert_true(count == 1 && strcmp(failed[0], "hurt") == 0);
-    definition_sync_ended(f);
-    assert_true(all_follow(f));
-    definition_sync_free(f);
+    backstop_seen(k, "hurt", 0, 2, at(0));
+    backstop_changed(k, "hurt", at(0));
+    backstop_begin(k);
+    due = due_at(k, BACKSTOP_FOLLOW_MS);
+    assert_false(backstop_read(k, &due, 2, at(BACKSTOP_FOLLOW_MS)));
+    assert_false(backstop_is_done(k, failed, 2, &count)); /* it does not follow yet */
+    backstop_changed(k, "hurt", at(BACKSTOP_FOLLOW_MS)); /* while it is tried */
+    backstop_failed(k, &due, at(BACKSTOP_FOLLOW_MS));
+    assert_true(backstop_is_done(k, failed, 2, &count));
+    assert_true(count == 1 && failed[0].lane == 0 && strcmp(failed[0].coupon, "hurt") == 0);
+    assert_false(backstop_is_done(k, failed, 0, &count));
+    due = due_at(k, BACKSTOP_FOLLOW_MS + 2 * LOOK_MS);
+    assert_true(backstop_is_done(k, failed, 2, &count)); /* it is tried once more: named nevertheless */
+    backstop_followed(k, &due);
+    assert_true(all_is_done(k));
+    nothing_is_due_at(k, 100000000);
+    backstop_free(k);
 }
 
 static void changes_that_come_on_and_on_are_not_waited_for(void **state)
 {
-    struct definition_sync *f = definition_sync_new();
-    char coupon[COUPON_ID_MAX + 1];
-    int64_t now = 0;
-    int failures;
+    struct backstop *k = backstop_new(AGE_MS);
+    struct backstop_due due;
 
     (void)state;
-    definition_sync_changed(f, "busy", at(0));
-    definition_sync_changed(f, "other", at(0));
-    definition_sync_begin(f);
-    for (int taken = 0; taken < 2; now += 100) {
-        definition_sync_changed(f, "busy", at(now));
-        if (!definition_sync_due(f, at(now), coupon, &failures))
-            continue;
-        assert_false(all_follow(f));
-        definition_sync_changed(f, coupon, at(now)); /* and while it is made to follow */
-        definition_sync_ended(f);
-        taken++;
-    }
-    assert_true(all_follow(f)); /* though both have changed again */
-    definition_sync_begin(f);
-    assert_false(all_follow(f));
-    definition_sync_free(f);
+    backstop_changed(k, "busy", at(0));
+    backstop_begin(k);
+    backstop_changed(k, "busy", at(500));
+    due = due_at(k, BACKSTOP_FOLLOW_MS);
+    assert_false(all_is_done(k));
+    backstop_changed(k, "busy", at(BACKSTOP_FOLLOW_MS)); /* and while it is made to follow */
+    backstop_followed(k, &due);
+    assert_true(all_is_done(k)); /* though it has changed again */
+    backstop_begin(k);
+    assert_false(all_is_done(k));
+    due = due_at(k, 2 * BACKSTOP_FOLLOW_MS);
+    assert_true(due.changes > 0);
+    backstop_free(k);
 }
 
 int main(void)
@@ -535,15 +531,14 @@ int main(void)
         cmocka_unit_test(a_batch_that_asks_for_slots_says_so_in_its_counts),
         cmocka_unit_test(the_queue_keeps_order_and_requests),
         cmocka_unit_test(the_queue_waits_until_it_is_full_enough_or_asked_to_sweep),
-        cmocka_unit_test(a_quiet_lane_whose_mark_stands_still_for_three_ages_is_behind),
-        cmocka_unit_test(however_young_marks_move_a_lane_is_left_alone_for_a_moment),
-        cmocka_unit_test(a_mark_that_moves_is_not_behind),
-        cmocka_unit_test(a_busy_lane_is_left_alone_while_its_mark_moves),
+        cmocka_unit_test(a_checkpoint_that_has_not_moved_between_two_looks_is_behind),
+        cmocka_unit_test(a_look_that_follows_soon_on_another_says_nothing),
+        cmocka_unit_test(however_short_the_age_a_lane_is_left_alone_for_a_moment),
+        cmocka_unit_test(a_checkpoint_that_moves_is_not_behind_however_busy_its_lane),
         cmocka_unit_test(a_lane_that_cannot_be_written_is_tried_less_and_less_often),
         cmocka_unit_test(many_lanes_are_looked_at_in_turns),
-        cmocka_unit_test(what_was_behind_when_a_wait_began_is_waited_for_and_nothing_later),
-        cmocka_unit_test(views_that_cannot_be_written_are_not_waited_for_but_named),
-        cmocka_unit_test(who_is_taken_out_to_follow_is_not_done_before_it_has_ended),
+        cmocka_unit_test(what_was_undone_when_a_wait_began_is_waited_for_and_nothing_later),
+        cmocka_unit_test(what_cannot_be_done_is_not_waited_for_but_named),
         cmocka_unit_test(who_cannot_be_made_to_follow_is_not_waited_for_but_named),
         cmocka_unit_test(changes_that_come_on_and_on_are_not_waited_for),
     };
