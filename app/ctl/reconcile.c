@@ -204,13 +204,6 @@ static void print_coupon(struct reconcile *v)
     v->any_undone = v->any_undone || v->broken || v->done < v->sent;
 }
 
-static struct store *another_session(void *context)
-{
-    struct reconcile *v = context;
-
-    return direct_another(&v->db);
-}
-
 static void show_progress(void *context, int64_t done, int64_t total)
 {
     struct reconcile *v = context;
@@ -601,7 +594,6 @@ int ctl_reconcile(struct ctl *c)
         v->scan.session = v->db.session;
         v->scan.term_key = term_key(v->db.name_key);
         v->scan.fold = v->db.fold;
-        v->scan.another_session = another_session;
         v->scan.progress = show_progress;
         v->scan.context = v;
         v->json = ctl_json(c);

@@ -39,7 +39,6 @@ const struct argp_option ctl_verify_options[] = {
 };
 
 #define CHECKERS_MOST 8
-#define EXTRA_MOST 8           /* sessions for one coupon's threads */
 #define KEPT_MOST (1L << 20)   /* bytes that a checker keeps before it may print */
 #define LARGE_TAKINGS 20000
 #define LARGE_SLOTS (INT64_C(1) << 20)
@@ -77,8 +76,6 @@ struct checker {
     } kept;
     bool reads, large;
     int64_t number;                   /* of its coupon */
-    struct store *extra[EXTRA_MOST];  /* for the threads of its coupon, if that is large */
-    size_t extra_count, extra_used;
     int64_t batches, entries, drifts; /* of the current coupon */
     int64_t passed, in_archive;       /* its anchors: those that the chain passes through; those whose batch is in its archive */
     struct head tails[COUPON_LANES_MAX]; /* after the replay */
@@ -242,21 +239,6 @@ static void print_coupon(struct checker *v, const char *archived)
             anchors_put(&all->writer, v->scan.coupon, lane, &v->tails[lane]);
 }
 
-/* One that an earlier lane had, or a new one. */
-static struct store *another_session(void *context)
-{
-    struct checker *v = context;
-    struct verify *all = v->verify;
-
-    if (v->extra_used == v->extra_count && v->extra_count < EXTRA_MOST) {
-        pthread_mutex_lock(&all->lock);
-        v->extra[v->extra_count] = direct_another(&all->db);
-        pthread_mutex_unlock(&all->lock);
-        v->extra_count += v->extra[v->extra_count] != NULL;
-    }
-    return v->extra_used < v->extra_count ? v->extra[v->extra_used++] : NULL;
-}
-
 static void show_progress(void *context, int64_t done, int64_t total)
 {
     struct checker *v = context;
@@ -359,7 +341,6 @@ static enum store_status verify_whole(struct checker *v, const struct head *tail
                                       .report = print_drift, .replayed = note_replayed, .context = v};
 
         v->lane = lane;
-        v->extra_used = 0;
         memset(&v->sums[lane], 0, sizeof v->sums[lane]);
         s = scan_lane(&v->scan, &how);
         if (s == STORE_OK && v->definition && lane == 0 && coupon_slots_have_codes(v->definition))
@@ -622,7 +603,6 @@ int ctl_verify(struct ctl *c)
         if (code == CTL_OK) {
             *one = (struct checker){.verify = v, .alone = true};
             one->scan = (struct scan){.session = v->db.session, .term_key = term_key(v->db.name_key), .fold = v->db.fold,
-                                      .another_session = another_session,
                                       .parts_asked = v->parts_asked, .progress = show_progress, .context = one};
             code = c->args.count ? verify_named(one, &c->args) : verify_all(one);
             direct_close(&v->db);

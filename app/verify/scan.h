@@ -4,7 +4,6 @@
  * Order    the tail, the checkpoint and the mark; totals, definition, buckets and codes; then the tail again, and the ledger up to it (a
  *          small one in one read): so no view is ahead of the replay, and traffic makes no drift
  * Memory   bounded: users and buckets that do not fit are replayed in parts (part.h), each of which reads its own buckets, and the ledger
- * Threads  for a large lane one per processor, each with its own session
  * Errors   as store/store.h; each read is retried for some seconds
  */
 #ifndef VERIFY_SCAN_H
@@ -27,7 +26,6 @@ struct replay;
 /* The caller's; members not set are zero. */
 struct scan {
     struct store *session;
-    struct store *(*another_session)(void *context); /* for another thread; stays open; NULL: none. May be NULL */
     struct term_key term_key; /* of the ledger's index */
     enum user_fold fold;      /* of users' names */
     const char *coupon;  /* the current one */
@@ -35,7 +33,7 @@ struct scan {
     size_t ids_at;
     int64_t parts_asked; /* 1 to PARTS_MOST; 0: by the size of the lane */
     scan_progress_fn *progress;
-    void *context; /* of both */
+    void *context; /* its own */
 };
 
 /* True if the call that returned status must be repeated: pauses first, each time for longer. *tries starts at 0. */

@@ -2,15 +2,10 @@
  * verify/scan_lane.c -- see scan.h: reads one lane, once for each part, and replays it.
  *
  * Steps    of each part: its buckets and codes; then the ledger, page by page. With the first: totals and the definition
- * Views    in ranges of their keys
- * Threads  each reads, decodes and hashes its own pages; batches are replayed in the order of the pages
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "verify/replay.h"
@@ -19,11 +14,8 @@
 #include "verify/replay_views.h"
 #include "verify/scan.h"
 
-#define THREADS_MOST 16
-#define TAKINGS_ALONE 20000 /* a lane with fewer takings is read by one thread */
 #define PAGE_BATCHES 50
 #define PAGE_BUCKETS 200 /* a page that is not half full is the last: some may have an _id that cannot be read */
-#define BUCKET_RANGES 16
 #define LOOKS 5 /* at what is about to be changed */
 #define LOOK_PAUSE_MS 200
 #define CLOCKS_APART_MS 60000 /* of a front and the database */
@@ -38,40 +30,13 @@ struct reading {
     struct lane_ends ends;
     struct stored_mark totals;
     struct arena arena;    /* of what was read of the lane as a whole */
-    unsigned threads;
-    struct store *sessions[THREADS_MOST];
     struct head before, tail; /* of the lane's last batch, before and after its views were read */
     bool enough;              /* the other parts need not be read */
-    atomic_uint next;         /* the next range or page to take */
-    pthread_mutex_t views;    /* guards the replay while views are read; taken before the other */
-    pthread_mutex_t lock;     /* guards the rest, reports and progress */
-    pthread_cond_t replayed;
-    unsigned replay_next;     /* the page to be replayed next */
-    enum store_status status; /* the first failure */
     int phase;
     int64_t done;             /* in this phase, of phase_total() */
 };
 
-/* ---- failures and progress ---- */
-
-static void fail(struct reading *g, enum store_status status)
-{
-    pthread_mutex_lock(&g->lock);
-    if (g->status == STORE_OK)
-        g->status = status;
-    pthread_cond_broadcast(&g->replayed);
-    pthread_mutex_unlock(&g->lock);
-}
-
-static bool has_failed(struct reading *g)
-{
-    bool failed;
-
-    pthread_mutex_lock(&g->lock);
-    failed = g->status != STORE_OK;
-    pthread_mutex_unlock(&g->lock);
-    return failed;
-}
+/* ---- progress ---- */
 
 /* Count each phase as one step per taking of the lane, plus one. */
 static int64_t phase_total(const struct reading *g)
@@ -85,58 +50,15 @@ static void advance(struct reading *g, int64_t done)
 
     if (!g->scan->progress)
         return;
-    pthread_mutex_lock(&g->lock);
     g->done += done;
     g->scan->progress(g->scan->context, (g->part.number * PHASES + g->phase) * all + (g->done < all ? g->done : all),
                       g->part.count * PHASES * all);
-    pthread_mutex_unlock(&g->lock);
 }
 
-static void report(void *context, const struct drift *d)
+static void begin_phase(struct reading *g, int phase)
 {
-    struct reading *g = context;
-
-    pthread_mutex_lock(&g->lock);
-    g->how->report(g->how->context, d);
-    pthread_mutex_unlock(&g->lock);
-}
-
-/* ---- threads ---- */
-
-typedef void work_fn(struct reading *g, struct store *session);
-
-struct worker {
-    struct reading *reading;
-    work_fn *work;
-    struct store *session;
-    pthread_t id;
-};
-
-static void *work(void *argument)
-{
-    struct worker *w = argument;
-
-    w->work(w->reading, w->session);
-    return NULL;
-}
-
-/* Run fn in all threads, and wait for them. */
-static enum store_status run(struct reading *g, int phase, work_fn *fn)
-{
-    struct worker workers[THREADS_MOST] = {{.reading = g, .work = fn}};
-
-    g->next = g->replay_next = 0;
     g->phase = phase;
     g->done = 0;
-    for (unsigned i = 1; i < g->threads; i++) {
-        workers[i] = (struct worker){.reading = g, .work = fn, .session = g->sessions[i]};
-        if (pthread_create(&workers[i].id, NULL, work, &workers[i]) != 0)
-            abort();
-    }
-    fn(g, g->sessions[0]);
-    for (unsigned i = 1; i < g->threads; i++)
-        pthread_join(workers[i].id, NULL);
-    return g->status;
 }
 
 /* ---- views ---- */
@@ -176,36 +98,22 @@ static enum store_status read_definition(struct reading *g)
     return s;
 }
 
-/* The start of range `range` of the part's buckets; the last range ends with the part. */
-static int64_t bucket_range(const struct reading *g, unsigned range)
+static enum store_status read_buckets(struct reading *g)
 {
-    int64_t from = part_first_bucket(&g->part), made = bucket_of(g->before.next_n % LANE_SLOTS) + 1;
-
-    if (made > g->part.buckets)
-        made = g->part.buckets;
-    return range == BUCKET_RANGES ? part_end_bucket(&g->part) : from + made * range / BUCKET_RANGES;
-}
-
-static enum store_status read_buckets(struct reading *g, struct store *session, unsigned range)
-{
-    int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
-    struct stored_bucket *buckets;
+    int64_t from = part_first_bucket(&g->part), end = part_end_bucket(&g->part);
+    struct stored_bucket *buckets = checked(calloc(PAGE_BUCKETS, sizeof *buckets));
     size_t count = PAGE_BUCKETS;
     enum store_status s = STORE_OK;
     struct arena a;
 
-    if (from >= end)
-        return STORE_OK;
-    buckets = checked(calloc(PAGE_BUCKETS, sizeof *buckets));
     arena_init(&a, 0);
-    while (count > PAGE_BUCKETS / 2 && from < end && !has_failed(g)) {
+    while (count > PAGE_BUCKETS / 2 && from < end) {
         int tries = 0;
 
         count = 0;
         do
-            s = mongo_stored_buckets(session, g->scan->coupon, from, PAGE_BUCKETS, &a, buckets, &count);
+            s = mongo_stored_buckets(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, buckets, &count);
         while (scan_again(s, &tries));
-        pthread_mutex_lock(&g->views);
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
             if (buckets[i].b < end)
@@ -213,7 +121,6 @@ static enum store_status read_buckets(struct reading *g, struct store *session, 
             if (buckets[i].readable)
                 bucket_release(&buckets[i].bucket);
         }
-        pthread_mutex_unlock(&g->views);
         advance(g, (int64_t)count * BUCKET_SLOTS);
         arena_reset(&a);
     }
@@ -222,50 +129,31 @@ static enum store_status read_buckets(struct reading *g, struct store *session, 
     return s;
 }
 
-static enum store_status read_codes(struct reading *g, struct store *session, unsigned range)
+static enum store_status read_codes(struct reading *g)
 {
-    int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
+    int64_t from = part_first_bucket(&g->part), end = part_end_bucket(&g->part);
     size_t count = PAGE_BUCKETS;
     enum store_status s = STORE_OK;
     struct arena a;
 
     arena_init(&a, 0);
-    while (count > PAGE_BUCKETS / 2 && from < end && !has_failed(g)) {
+    while (count > PAGE_BUCKETS / 2 && from < end) {
         struct stored_codes *codes = NULL;
         int tries = 0;
 
         count = 0;
         do
-            s = mongo_stored_codes(session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
+            s = mongo_stored_codes(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
         while (scan_again(s, &tries));
-        pthread_mutex_lock(&g->views);
         for (size_t i = 0; i < count; i++) {
             from = codes[i].b + 1;
             if (codes[i].b < end)
                 replay_codes(g->replay, codes[i].b, codes[i].codes, codes[i].wrong);
         }
-        pthread_mutex_unlock(&g->views);
         arena_reset(&a);
     }
     arena_free(&a);
     return s;
-}
-
-static void read_views(struct reading *g, struct store *session)
-{
-    for (;;) {
-        unsigned range = g->next++;
-        enum store_status s;
-
-        if (range < BUCKET_RANGES)
-            s = read_buckets(g, session, range);
-        else if (range < 2 * BUCKET_RANGES)
-            s = read_codes(g, session, range - BUCKET_RANGES);
-        else
-            return;
-        if (s != STORE_OK)
-            fail(g, s);
-    }
 }
 
 /* ---- the ledger ---- */
@@ -282,20 +170,20 @@ static void free_page(struct page *p)
         batch_free(p->batches[--p->count].batch);
 }
 
-static enum store_status read_batches(struct reading *g, struct store *session, int64_t after, size_t most, struct stored_batch *batches,
-                                      size_t *count)
+static enum store_status read_batches(struct reading *g, int64_t after, size_t most, struct stored_batch *batches, size_t *count)
 {
     int tries = 0;
     enum store_status s;
 
     do
-        s = mongo_stored_batches(session, g->scan->coupon, g->how->lane, after, most, &g->scan->term_key, batches, count);
+        s = mongo_stored_batches(g->scan->session, g->scan->coupon, g->how->lane, after, most, &g->scan->term_key, batches,
+                                 count);
     while (scan_again(s, &tries));
     return s;
 }
 
 /* Names and index of a batch change while a user is erased: give it a moment. */
-static void look_again(struct reading *g, struct store *session, struct stored_batch *stored)
+static void look_again(struct reading *g, struct stored_batch *stored)
 {
     for (int look = 0; look < LOOKS && stored->wrong; look++) {
         struct stored_batch newer;
@@ -303,7 +191,7 @@ static void look_again(struct reading *g, struct store *session, struct stored_b
 
         if (look)
             nanosleep(&(struct timespec){0, LOOK_PAUSE_MS * 1000000}, NULL);
-        if (read_batches(g, session, stored->batch->head.seq - 1, 1, &newer, &count) != STORE_OK || !count)
+        if (read_batches(g, stored->batch->head.seq - 1, 1, &newer, &count) != STORE_OK || !count)
             continue;
         if (newer.batch->head.seq != stored->batch->head.seq) {
             batch_free(newer.batch);
@@ -315,19 +203,18 @@ static void look_again(struct reading *g, struct store *session, struct stored_b
 }
 
 /* Read the batches after `after`, up to `until`; and for the first part hash them. */
-static enum store_status read_page(struct reading *g, struct store *session, int64_t after, int64_t until, struct buf *scratch,
-                                   struct page *p)
+static enum store_status read_page(struct reading *g, int64_t after, int64_t until, struct buf *scratch, struct page *p)
 {
     enum store_status s;
     bool again = true;
 
     p->count = 0;
-    s = read_batches(g, session, after, (size_t)(until - after), p->batches, &p->count);
+    s = read_batches(g, after, (size_t)(until - after), p->batches, &p->count);
     while (p->count > 0 && p->batches[p->count - 1].batch->head.seq > until) /* some are missing */
         batch_free(p->batches[--p->count].batch);
     for (size_t i = 0; i < p->count && replay_is_first(g->replay); i++) {
         if (p->batches[i].wrong && again) {
-            look_again(g, session, &p->batches[i]);
+            look_again(g, &p->batches[i]);
             again = !p->batches[i].wrong; /* one that stays so counts for the page */
         }
         batch_hash(p->batches[i].batch, scratch, p->hashes[i]);
@@ -335,48 +222,31 @@ static enum store_status read_page(struct reading *g, struct store *session, int
     return s;
 }
 
-static void read_ledger(struct reading *g, struct store *session)
+static enum store_status read_ledger(struct reading *g)
 {
     struct page *p = checked(calloc(1, sizeof *p));
     struct buf scratch = BUF_INIT;
-    bool good = true;
+    enum store_status s = STORE_OK;
 
-    while (good) {
-        unsigned page = g->next++;
-        int64_t after = (int64_t)page * PAGE_BATCHES, until = after + PAGE_BATCHES;
-        enum store_status s;
-
-        if (until > g->tail.seq)
-            until = g->tail.seq;
-        if (after >= until)
-            break;
-        s = read_page(g, session, after, until, &scratch, p);
-        if (s != STORE_OK)
-            fail(g, s);
-        /* False: something has failed. */
-        pthread_mutex_lock(&g->lock);
-        while (g->replay_next != page && g->status == STORE_OK)
-            pthread_cond_wait(&g->replayed, &g->lock);
-        good = g->status == STORE_OK;
-        pthread_mutex_unlock(&g->lock);
-        for (size_t i = 0; good && i < p->count; i++)
+    begin_phase(g, LEDGER);
+    for (int64_t after = 0, until; s == STORE_OK && after < g->tail.seq; after = until) {
+        until = after + PAGE_BATCHES < g->tail.seq ? after + PAGE_BATCHES : g->tail.seq;
+        s = read_page(g, after, until, &scratch, p);
+        for (size_t i = 0; i < p->count && s == STORE_OK; i++)
             replay_stored(g->replay, &p->batches[i], p->hashes[i]);
-        pthread_mutex_lock(&g->lock);
-        g->replay_next++;
-        pthread_cond_broadcast(&g->replayed);
-        pthread_mutex_unlock(&g->lock);
         free_page(p);
         advance(g, (until - after) * phase_total(g) / g->tail.seq);
     }
     buf_free(&scratch);
     free(p);
+    return s;
 }
 
 /* A ledger of less than a page is read at once, with its tail: nothing comes after it. *whole false: it has grown beyond a page. */
 static enum store_status read_small(struct reading *g, struct page *p, bool *whole)
 {
     struct buf scratch = BUF_INIT;
-    enum store_status s = read_page(g, g->scan->session, 0, PAGE_BATCHES, &scratch, p);
+    enum store_status s = read_page(g, 0, PAGE_BATCHES, &scratch, p);
 
     *whole = s == STORE_OK && p->count < PAGE_BATCHES;
     g->tail = p->count ? p->batches[p->count - 1].batch->head : (struct head){.seq = 0};
@@ -463,24 +333,26 @@ static enum store_status replay_ledger(struct reading *g)
     free_page(p);
     free(p);
     if (s == STORE_OK && !whole)
-        s = run(g, LEDGER, read_ledger);
+        s = read_ledger(g);
     return s == STORE_OK && !whole ? find_later_erasures(g) : s;
 }
 
 static enum store_status replay_part(struct reading *g)
 {
-    enum store_status s;
+    enum store_status s = STORE_OK;
 
     replay_sum(g->replay, g->how->sums);
     replay_note_ends(g->replay, &g->ends);
     replay_codes_until(g->replay, g->before.next_n);
-    s = STORE_OK;
+    begin_phase(g, VIEWS);
     if (replay_is_first(g->replay))
         s = read_totals(g);
     if (s == STORE_OK && replay_is_first(g->replay) && g->how->lane == 0)
         s = read_definition(g);
     if (s == STORE_OK)
-        s = run(g, VIEWS, read_views);
+        s = read_buckets(g);
+    if (s == STORE_OK)
+        s = read_codes(g);
     if (s == STORE_OK)
         s = replay_ledger(g);
     if (s != STORE_OK)
@@ -494,20 +366,6 @@ static enum store_status replay_part(struct reading *g)
 
 /* ---- a lane ---- */
 
-/* Open up to `threads` sessions; each gets a thread. */
-static void open_sessions(struct reading *g)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned threads = processors < 1 ? 1 : processors > THREADS_MOST ? THREADS_MOST : (unsigned)processors;
-
-    g->sessions[0] = g->scan->session;
-    g->threads = 1;
-    if (g->part.count == 1 && head_takings(&g->before) < TAKINGS_ALONE)
-        return;
-    while (g->threads < threads && g->scan->another_session && (g->sessions[g->threads] = g->scan->another_session(g->scan->context)))
-        g->threads++;
-}
-
 static enum store_status replay_parts(struct reading *g)
 {
     int64_t slots = g->before.next_n % LANE_SLOTS;
@@ -516,9 +374,7 @@ static enum store_status replay_parts(struct reading *g)
 
     for (unsigned part = 0; part < parts && s == STORE_OK && !g->enough; part++) {
         g->part = part_of(part, parts, slots, g->how->lane, g->how->lanes);
-        if (part == 0)
-            open_sessions(g);
-        g->replay = replay_new(&g->part, report, g);
+        g->replay = replay_new(&g->part, g->how->report, g->how->context);
         replay_names(g->replay, g->scan->fold);
         s = replay_part(g);
         replay_free(g->replay);
@@ -537,8 +393,6 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     struct reading g = {.scan = v, .how = how};
     enum store_status s;
 
-    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_mutex_init(&g.views, NULL) != 0 || pthread_cond_init(&g.replayed, NULL) != 0)
-        abort();
     arena_init(&g.arena, 0);
     s = scan_checkpoint(v, how->lane, &g.arena, &g.ends.found);
     if (s == STORE_OK)
@@ -552,8 +406,5 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
         s = replay_parts(&g);
     lane_ends_release(&g.ends);
     arena_free(&g.arena);
-    pthread_cond_destroy(&g.replayed);
-    pthread_mutex_destroy(&g.views);
-    pthread_mutex_destroy(&g.lock);
     return s;
 }
