@@ -39,11 +39,12 @@ void decide_end(struct decision *d, const struct head *tail, struct buf *scratch
     batch_hash(b, scratch, b->head.hash);
 }
 
-/* The coupon exists, and its lane is not closed. */
-static void assert_open(const struct decision *d)
+/* The coupon: it exists, and its lane is not closed. */
+static const struct coupon *assert_open(const struct decision *d)
 {
     assert(decide_exists(d));
     assert(!d->head.archived);
+    return d->coupon;
 }
 
 static void refuse(struct outcome *out, enum cpn_result result)
@@ -1074,11 +1075,10 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
 
 bool decide_take(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out)
 {
+    struct price price = {.version = assert_open(d)->version};
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
-    struct price price = {.version = d->coupon->version};
     bool changed = has_changed(u, t);
 
-    assert_open(d);
     d->shared = t->code ? code_shared(d->coupon, t->code) : NULL;
     expire_lapsed(d, u); /* other users' holds were settled before, with their states */
     if (resolve_without_slot(d, u, t, named, changed, out, &price))
@@ -1216,14 +1216,14 @@ static bool too_many_codes(const struct decision *d, const struct coupon *next)
 
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, bool retire, struct outcome *out)
 {
+    const struct coupon *now = assert_open(d);
     const struct head *h = &d->head;
     bool in_use = h->next_n > 0 || head_takings(h) > 0 || h->turn != 0 || others_in_use(d); /* with a turn, codes are being made */
-    const char *fixed = in_use ? coupon_fixed_difference(d->coupon, next) : NULL;
-    int64_t total = next->cap.total, before = d->coupon->cap.total;
+    const char *fixed = in_use ? coupon_fixed_difference(now, next) : NULL;
+    int64_t total = next->cap.total, before = now->cap.total;
     bool lowered = total != COUPON_NULL && (before == COUPON_NULL || total < before);
     int64_t excess = lowered ? head_stock(h) - total : 0;
 
-    assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
     if (expected_version != d->coupon->version) {
         refuse(out, CPN_VERSION_CHANGED);
@@ -1327,9 +1327,8 @@ void decide_follow(struct decision *d, const struct coupon *definition)
 
 void decide_generate(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t turn, struct outcome *out)
 {
-    int64_t total = d->coupon->cap.total;
+    int64_t total = assert_open(d)->cap.total;
 
-    assert_open(d);
     *out = (struct outcome){.result = CPN_OK, .replayed = job->step >= step};
     if (out->replayed)
         return;
