@@ -49,9 +49,8 @@
     X(worker, lanes_max, INT, "10000", 1, 1000000, NULL, true, "lanes (coupons) kept in memory by one worker")         \
     X(worker, redo_max, INT, "100000", 1000, 10000000, NULL, true,                                                     \
       "ledger entries of one lane that may wait for its checkpoint; past it appends wait")                             \
-    X(worker, redo_max_all, INT, "500000", 1000, 100000000, NULL, true,                                                \
-      "the same for all lanes of a process together; near it the lanes with the most wait first")                      \
-    X(worker, redo_mb, INT, "512", 64, 1000000, NULL, true, "the same in MiB of memory")                               \
+    X(worker, redo_mb, INT, "512", 64, 1000000, NULL, true,                                                            \
+      "MiB per process for what waits so in all lanes; near it the lanes with the most wait first")                    \
     X(worker, users_mb, INT, "64", 0, 65536, NULL, true,                                                               \
       "MiB per process for what users did, so that those who come back need no read")                                  \
     X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
@@ -83,8 +82,6 @@
       "the same for one client address, or IPv6 /64 network, of calls that name no user: those from pages")            \
     X(guesses, keys_per_address, INT, "600", 0, 1000000, NULL, true,                                                   \
       "invalid or revoked keys per minute from one address; past it: 429 rate_limited; 0: unlimited")                  \
-    X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often to look for lanes whose checkpoint was left behind") \
-    X(reporter, fold_max, INT, "2000", 1, 10000, NULL, true, "batches folded into totals together")                    \
     X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "how often a quiet lane whose reports are read gets an empty batch") \
     X(metrics, coupons, INT, "100", 0, METRICS_STOCKS, NULL, true,                                                     \
       "active coupons, newest first, whose free, taken and refused counts are in the metrics; 0: none")          \

@@ -222,13 +222,15 @@ static inline int64_t op_slot_named(const struct op *op)
     return op->kind == OP_SLOT ? op->in.n : -1;
 }
 
+#define ENGINE_REDO_MOST 500000 /* so that the checkpoints of all lanes are written within seconds */
+
 struct engine_config {
     int batch_max;       /* requests per lane and batch */
     int queue_max;       /* waiting requests per lane */
     int requests_max;    /* waiting requests in all */
     int lanes_max;       /* lanes kept in memory */
     int redo_max;        /* entries of one lane that wait for its checkpoint */
-    int redo_max_all;    /* the same for all lanes together; 0: unbounded */
+    int redo_max_all;    /* the same for all lanes together: ENGINE_REDO_MOST; 0: unbounded */
     int redo_mb;         /* the same in MiB of their batches' memory; 0: unbounded */
     int64_t filter_bytes; /* bytes for all lanes' filters of users (filter.h); 0: none */
     int64_t user_bytes;   /* bytes for all users kept in memory (user_cache.h) */

@@ -138,7 +138,9 @@ static bool job_is_done_in_time(struct request *r, const char *id)
 static enum handled reply_created(struct request *r, const struct coupon *c, int64_t slots, const char *job, const char *by,
                                   bool replayed)
 {
-    if (job && mongo_job_for_first_slots(r->session, c->id, job, slots, by) != STORE_OK)
+    const struct job wanted = {.id = job, .kind = JOB_GENERATE, .coupon = c->id, .total = slots, .key = JOB_KEY_FIRST_SLOTS, .by = by};
+
+    if (job && mongo_job_ask(r->session, &wanted) != STORE_OK)
         return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
     if (job && slots <= CODES_AWAITED && job_is_done_in_time(r, job))
         job = NULL;

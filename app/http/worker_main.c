@@ -66,7 +66,7 @@ static struct engine *start_engine(struct worker *w)
         .requests_max = c->worker_requests_max,
         .lanes_max = c->worker_lanes_max,
         .redo_max = c->worker_redo_max,
-        .redo_max_all = c->worker_redo_max_all,
+        .redo_max_all = ENGINE_REDO_MOST,
         .redo_mb = c->worker_redo_mb,
         .filter_bytes = (int64_t)c->worker_filters_mb << 20,
         .user_bytes = (int64_t)c->worker_users_mb << 20,

@@ -2,6 +2,7 @@
 #include "reporter/reporter.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +15,6 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/stop.h"
@@ -23,25 +23,24 @@
 #include "lanes/lanes.h"
 #include "reporter/backstop.h"
 #include "reporter/batch_counts.h"
-#include "reporter/queue.h"
-#include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 50
-#define QUEUE_WAIT_MS 1000
-#define FOLD_EVERY_MS 250    /* then many batches of a lane are one update of its totals, and one of its mark */
+#define FOLD_EVERY_MS 250 /* then many batches of a lane are one update of its totals, and one of its mark */
 #define SWEEP_PAGE 100     /* coupons looked at between rounds of folding */
 #define CATCH_UP_BATCHES 200
 #define AGAIN_FIRST_MS 1000 /* until an unreadable ledger is read again; doubles each time */
 #define AGAIN_MOST_MS 10000
 #define LATE_MS 15000       /* after a batch, none that arrived earlier appears later than this: longer than any insert takes the server */
 #define SWEEP_AGAIN_MS 10000 /* until the next sweep, if one skipped a coupon */
+#define ROUND_MOST 2000   /* batches */
+#define BACKSTOP_EVERY_MS 500
 #define BACKSTOP_LANES 200 /* most lanes in one read of the backstop */
 #define FOLLOW_DEADLINE_MS 10000
 #define LEASE_MS 5000       /* then another front's reporter takes over */
 #define RENEW_MS 1000
-#define WORKERS 3           /* threads run under the lease */
+#define WORKERS 2           /* threads run under the lease */
 
 /* A lane in the fold's table: one with batches above the watermark, or one that is behind. */
 struct known {
@@ -62,7 +61,6 @@ struct reporter {
     struct mongo *mongo;
     struct schema_watch *schema;
     struct engine *engine;
-    struct queue queue;
     struct backstop *backstop;
     struct stop stop;
     pthread_t workers[WORKERS]; /* only the lease thread's */
@@ -71,8 +69,11 @@ struct reporter {
     struct store *session;
     struct known *lanes;
     struct known *behind;
-    size_t round_most; /* most batches in a round */
-    struct mono fold_at; /* a round that is not full waits until then */
+    struct feed *feed;    /* NULL: to be opened */
+    struct feed_position position;
+    bool fresh;           /* it was opened without a position, and has not answered yet */
+    bool missed;          /* it may have missed batches: a sweep must follow */
+    int64_t feed_pause_ms;
     struct batch_counts *batches;
     struct run *runs;
     struct totals_write *writes;
@@ -90,63 +91,60 @@ struct reporter {
     struct mono next_at;        /* not before */
 };
 
-/* ---- feed thread ---- */
+/* ---- fold thread: the feed ---- */
 
-/* Read one stream until it breaks. A stream without a past may have missed batches: once it is open, request a sweep. */
-static void read_stream(struct reporter *r, struct feed *f, struct feed_position *p, int64_t *pause_ms)
+/* The stream broke: another one is opened after a pause. */
+static void break_off(struct reporter *r, int status)
 {
-    bool fresh = p->size == 0;
-    int status = 0;
-
-    while (!stop_asked(&r->stop)) {
-        struct batch *b = NULL;
-        struct batch_key unread;
-        struct batch_counts t;
-
-        status = feed_next(f, &b, &unread);
-        if (status < 0)
-            break;
-        if (fresh)
-            queue_ask_sweep(&r->queue);
-        fresh = false;
-        *pause_ms = 0;
-        if (status > 0) {
-            if (b)
-                batch_counts_of(&t, b);
-            else
-                batch_counts_of_unread(&t, &unread, clock_now_ms());
-            batch_free(b);
-            if (!queue_put(&r->queue, &t)) {
-                batch_counts_release(&t);
-                break;
-            }
-        }
-        feed_keep(f, p);
-    }
+    feed_close(r->feed);
+    r->feed = NULL;
     if (status == -2)
-        feed_forget(p);
-    if (status < 0)
-        log_event(LOG_WARNING, status == -2 ? "feed.history_lost" : "feed.broken", F_INT("resumable", p->size > 0));
+        feed_forget(&r->position);
+    log_event(LOG_WARNING, status == -2 ? "feed.history_lost" : "feed.broken", F_INT("resumable", r->position.size > 0));
+    stop_back_off(&r->stop, &r->feed_pause_ms);
 }
 
-static void *feed_thread(void *context)
+/* Read the feed's next batch. False: none yet, or it is broken. Once one without a past is open, a sweep must follow. */
+static bool take_next(struct reporter *r, struct batch_counts *t)
 {
-    struct reporter *r = context;
-    struct store *session = mongo_session(r->mongo);
-    struct feed_position p = {NULL, 0};
-    int64_t pause_ms = 0;
+    struct batch *b = NULL;
+    struct batch_key unread;
+    int status;
 
-    while (!stop_asked(&r->stop)) {
-        struct feed *f = feed_open(session, &p);
-
-        read_stream(r, f, &p, &pause_ms);
-        feed_close(f);
-        if (!stop_asked(&r->stop))
-            stop_back_off(&r->stop, &pause_ms);
+    if (!r->feed) {
+        r->feed = feed_open(r->session, &r->position);
+        r->fresh = r->position.size == 0;
     }
-    feed_forget(&p);
-    session->ops->close(session);
-    return NULL;
+    status = feed_next(r->feed, &b, &unread);
+    if (status < 0) {
+        break_off(r, status);
+        return false;
+    }
+    r->missed = r->missed || r->fresh;
+    r->fresh = false;
+    r->feed_pause_ms = 0;
+    if (b)
+        batch_counts_of(t, b);
+    else if (status > 0)
+        batch_counts_of_unread(t, &unread, clock_now_ms());
+    batch_free(b);
+    feed_keep(r->feed, &r->position);
+    return status > 0;
+}
+
+/* Read the batches of a round: those that come within FOLD_EVERY_MS after the first. */
+static size_t take_in(struct reporter *r)
+{
+    struct mono until = {0};
+    size_t count = 0;
+
+    while (count < ROUND_MOST && !stop_asked(&r->stop) && take_next(r, &r->batches[count])) {
+        if (count++ == 0)
+            until = mono_add_ms(mono_now(), FOLD_EVERY_MS);
+        if (!mono_before(mono_now(), until))
+            break;
+    }
+    return count;
 }
 
 /* ---- fold thread: lanes ---- */
@@ -268,56 +266,28 @@ static void note_folded(const struct batch_counts *batches, size_t count)
     metrics_set(METRIC_REPORTER_LAG_MS, clock_now_ms() - batches[count - 1].at_ms);
 }
 
-/* Request the slots that t's batch wants. False: stopping. */
-static bool replenish(struct reporter *r, const struct batch_counts *t)
-{
-    enum store_status s = STORE_FAILED;
-    char id[ID_SHORT_LEN + 1];
-    int64_t pause_ms = 0;
-
-    id_random(id, ID_SHORT_LEN);
-    while (s == STORE_FAILED && !stop_asked(&r->stop)) {
-        struct arena a;
-        struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = t->coupon, .until = t->replenish_until,
-                          .created_ms = clock_now_ms()}, *existing;
-
-        arena_init(&a, 0);
-        job.key = arena_printf(&a, JOB_KEY_REPLENISH "%" PRId64 "-%" PRId64, t->lane, t->seq);
-        s = mongo_job_insert(r->session, &job, &a, &existing);
-        arena_free(&a);
-        if (s == STORE_FAILED)
-            stop_back_off(&r->stop, &pause_ms);
-    }
-    if (s == STORE_OK)
-        log_event(LOG_INFO, "replenish.asked_for", F_WORD("coupon", t->coupon), F_INT("lane", t->lane), F_INT("seq", t->seq),
-                  F_INT("until", t->replenish_until), F_WORD("job", id));
-    return s != STORE_FAILED;
-}
-
-/* Request the slots wanted with t's coupon, in case whoever made it died before doing so. False: stopping. */
-static bool fulfil(struct reporter *r, const struct batch_counts *t)
-{
-    enum store_status s = STORE_FAILED;
-    int64_t pause_ms = 0;
-
-    while (s == STORE_FAILED && !stop_asked(&r->stop)) {
-        s = mongo_job_for_first_slots(r->session, t->coupon, t->job, t->first_slots, *t->by ? t->by : NULL);
-        if (s == STORE_FAILED)
-            stop_back_off(&r->stop, &pause_ms);
-    }
-    return s != STORE_FAILED;
-}
-
-/* Request all slots that the batches want. False: stopping. */
+/* Request all slots that the batches want, and those wanted with a new coupon, in case whoever made it died before doing so. False:
+ * stopping. */
 static bool ask_for_slots(struct reporter *r, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct batch_counts *t = &r->batches[i];
+    int64_t pause_ms = 0;
 
-        if ((t->of && t->first_slots && !fulfil(r, t)) || (t->of && t->replenish_until && !replenish(r, t)))
-            return false;
+    for (size_t i = 0; i < count && !stop_asked(&r->stop);) {
+        const struct batch_counts *t = &r->batches[i];
+        char key[sizeof JOB_KEY_REPLENISH + 48];
+        struct job job = {.kind = JOB_GENERATE, .coupon = t->coupon, .until = t->replenish_until, .key = key};
+
+        snprintf(key, sizeof key, JOB_KEY_REPLENISH "%" PRId64 "-%" PRId64, t->lane, t->seq);
+        if (t->of && t->first_slots &&
+            mongo_job_ask(r->session, &(struct job){.id = t->job, .kind = JOB_GENERATE, .coupon = t->coupon, .total = t->first_slots,
+                                                    .key = JOB_KEY_FIRST_SLOTS, .by = *t->by ? t->by : NULL}) != STORE_OK)
+            stop_back_off(&r->stop, &pause_ms);
+        else if (t->of && t->replenish_until && mongo_job_ask(r->session, &job) != STORE_OK)
+            stop_back_off(&r->stop, &pause_ms);
+        else
+            i++;
     }
-    return true;
+    return !stop_asked(&r->stop);
 }
 
 /* Write the totals of r->batches[count], all of which have a lane or are left out, then the marks of the lanes that moved. */
@@ -406,12 +376,12 @@ static size_t take_batches(struct reporter *r, struct known *k, struct batch **b
 static bool read_on(struct reporter *r, struct known *k)
 {
     struct batch *batches[CATCH_UP_BATCHES];
-    size_t most = r->round_most < CATCH_UP_BATCHES ? r->round_most : CATCH_UP_BATCHES, count = 0;
+    size_t count = 0;
 
     if (!read_mark(r, k))
         return false;
     do {
-        if (r->session->ops->ledger(r->session, k->lane.coupon, k->lane.lane, k->lane.folded, most, batches, &count) != STORE_OK)
+        if (r->session->ops->ledger(r->session, k->lane.coupon, k->lane.lane, k->lane.folded, CATCH_UP_BATCHES, batches, &count) != STORE_OK)
             return false;
         if (count > 0 && !fold_round(r, take_batches(r, k, batches, count)))
             return true; /* stopping */
@@ -641,15 +611,9 @@ static void move_watermark(struct reporter *r)
 
 static void fold_once(struct reporter *r)
 {
-    size_t count;
-    bool asked;
-    struct mono now = mono_now();
+    size_t count = take_in(r);
+    struct mono now = mono_now(), until;
 
-    count = queue_take(&r->queue, r->batches, r->round_most, r->sweeping ? now : r->fold_at,
-                       r->sweeping ? now : mono_add_ms(now, QUEUE_WAIT_MS), &asked);
-    now = mono_now();
-    if (count > 0)
-        r->fold_at = mono_add_ms(now, FOLD_EVERY_MS);
     for (size_t i = 0; i < count; i++) {
         backstop_seen(r->backstop, r->batches[i].coupon, r->batches[i].lane, r->batches[i].seq, now);
         note_arrival(r, r->batches[i].arrived);
@@ -658,14 +622,15 @@ static void fold_once(struct reporter *r)
     if (count > 0 && !fold_round(r, count))
         return;
     catch_up_behind(r);
-    if (asked || (r->passed_over && !r->sweeping && !mono_before(mono_now(), r->sweep_at))) {
+    if (r->missed || (r->passed_over && !r->sweeping && !mono_before(mono_now(), r->sweep_at))) {
         r->sweeping = true;
         r->sweep_now = 0;
         r->next.arrived = 0; /* missed batches are not waited for */
         r->swept[0] = '\0';
-        r->passed_over = false;
+        r->passed_over = r->missed = false;
     }
-    if (r->sweeping)
+    until = mono_add_ms(mono_now(), FOLD_EVERY_MS); /* then the feed goes on */
+    while (r->sweeping && !stop_asked(&r->stop) && mono_before(mono_now(), until))
         sweep_some(r);
     if (stop_asked(&r->stop)) /* a lane that was put off may be in no list */
         return;
@@ -678,17 +643,17 @@ static void fold_once(struct reporter *r)
 static void *fold_thread(void *context)
 {
     struct reporter *r = context;
-    size_t most;
 
     r->session = mongo_session(r->mongo);
-    r->round_most = (size_t)r->config->reporter_fold_max;
-    most = r->round_most;
-    r->batches = checked(calloc(most, sizeof *r->batches));
-    r->runs = checked(calloc(most, sizeof *r->runs));
-    r->writes = checked(calloc(most, sizeof *r->writes));
-    r->marks = checked(calloc(most, sizeof *r->marks));
+    r->batches = checked(calloc(ROUND_MOST, sizeof *r->batches));
+    r->runs = checked(calloc(ROUND_MOST, sizeof *r->runs));
+    r->writes = checked(calloc(ROUND_MOST, sizeof *r->writes));
+    r->marks = checked(calloc(ROUND_MOST, sizeof *r->marks));
     while (!stop_asked(&r->stop))
         fold_once(r);
+    if (r->feed)
+        feed_close(r->feed);
+    feed_forget(&r->position);
     r->session->ops->close(r->session);
     return NULL;
 }
@@ -751,7 +716,7 @@ static void *backstop_thread(void *context)
 
     while (!stop_asked(&r->stop)) {
         size_t count = backstop_due(r->backstop, mono_now(), due, BACKSTOP_LANES);
-        struct mono next = mono_add_ms(mono_now(), r->config->reporter_backstop_ms);
+        struct mono next = mono_add_ms(mono_now(), BACKSTOP_EVERY_MS);
 
         look_after(r, session, due, count);
         if (count < BACKSTOP_LANES)
@@ -768,15 +733,16 @@ static void *lease_thread(void *context)
 {
     struct reporter *r = context;
     struct store *session = mongo_session(r->mongo);
-    char front[FRONT_ID_SIZE];
+    char host[HOST_NAME_MAX + 1] = "", front[sizeof host + CONFIG_TEXT_SIZE];
 
-    front_id(r->config->coupond_run_dir, front);
+    gethostname(host, sizeof host - 1);
+    snprintf(front, sizeof front, "%s:%s", host, r->config->coupond_run_dir);
     while (!stop_asked(&r->stop)) {
         int64_t now_ms = clock_now_ms();
         enum store_status status = mongo_reporter_claim(session, front, now_ms, now_ms + LEASE_MS);
 
         if (status == STORE_OK && !r->working) {
-            void *(*const bodies[WORKERS])(void *) = {feed_thread, fold_thread, backstop_thread};
+            void *(*const bodies[WORKERS])(void *) = {fold_thread, backstop_thread};
 
             for (size_t i = 0; i < WORKERS; i++)
                 thread_start(&r->workers[i], bodies[i], r, "reporter");
@@ -802,7 +768,7 @@ int reporter_run(const struct config *config)
 {
     const struct engine_config engine_config = {
         .batch_max = config->worker_batch_max, .queue_max = 16, .requests_max = 16, .lanes_max = 100,
-        .redo_max = config->worker_redo_max, .redo_max_all = config->worker_redo_max_all,
+        .redo_max = config->worker_redo_max, .redo_max_all = ENGINE_REDO_MOST,
         .redo_mb = config->worker_redo_mb, .trusted_ms = DAY_MS, .checkpoint_ms = config->worker_checkpoint_ms, .backoff_ms = BACKOFF_MS,
         .patience_ms = config->coupond_drain_s * 1000 / 2,
     };
@@ -818,19 +784,16 @@ int reporter_run(const struct config *config)
         return EX_CONFIG;
     }
     stop_init(&r.stop);
-    queue_init(&r.queue);
     r.backstop = backstop_new(config->worker_checkpoint_ms);
     r.schema = schema_watch_start(r.mongo);
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), lanes_start);
     thread_start(&lease, lease_thread, &r, "lease");
     stop_await_signal();
     stop_ask(&r.stop);
-    queue_close(&r.queue);
     pthread_join(lease, NULL);
     log_event(LOG_INFO, "reporter.stopped", F_NONE);
     engine_stop(r.engine);
     backstop_free(r.backstop);
-    queue_release(&r.queue);
     stop_release(&r.stop);
     for (k = r.lanes; k; k = next) {
         next = k->hh.next;

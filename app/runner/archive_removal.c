@@ -183,16 +183,13 @@ static enum ending leave_all(struct archive *a, bool whole)
 /* Note the removal in the coupon's document, and ask for the job that deletes what it leaves. */
 static enum ending ask_for_remains(struct work *w)
 {
-    char id[ID_SHORT_LEN + 1];
-    const char *key = arena_printf(&w->keep, JOB_KEY_REMAINS "%s", w->job->id);
-    int64_t now_ms = clock_now_ms(), pause_ms = 0;
-    struct job *existing, job = {.id = id, .kind = JOB_CLEANUP, .coupon = w->job->coupon, .key = key, .created_ms = now_ms,
-                                 .not_before_ms = now_ms + LANE_REMAINS_MS};
+    const struct job job = {.kind = JOB_CLEANUP, .coupon = w->job->coupon, .not_before_ms = clock_now_ms() + LANE_REMAINS_MS,
+                            .key = arena_printf(&w->keep, JOB_KEY_REMAINS "%s", w->job->id)};
+    int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
-    id_random(id, ID_SHORT_LEN);
-    while (e == ENDING_DONE && (mongo_removal_note(w->session, w->job->coupon) != STORE_OK ||
-                                mongo_job_insert(w->session, &job, &w->arena, &existing) == STORE_FAILED))
+    while (e == ENDING_DONE &&
+           (mongo_removal_note(w->session, w->job->coupon) != STORE_OK || mongo_job_ask(w->session, &job) != STORE_OK))
         e = work_rest(w, &pause_ms, "Asking for the job that deletes what remains");
     return e;
 }

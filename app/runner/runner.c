@@ -201,7 +201,7 @@ int runner_run(const struct config *config)
 {
     const struct engine_config engine_config = {
         .batch_max = config->worker_batch_max, .queue_max = REQUESTS_MAX, .requests_max = REQUESTS_MAX,
-        .lanes_max = 100, .redo_max = config->worker_redo_max, .redo_max_all = config->worker_redo_max_all,
+        .lanes_max = 100, .redo_max = config->worker_redo_max, .redo_max_all = ENGINE_REDO_MOST,
         .redo_mb = config->worker_redo_mb, .trusted_ms = DAY_MS, .checkpoint_ms = config->worker_checkpoint_ms, .backoff_ms = BACKOFF_MS,
         .patience_ms = config->coupond_drain_s * 1000 / 2,
     };

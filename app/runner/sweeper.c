@@ -13,7 +13,6 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
-#include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "runner/work.h"
@@ -72,20 +71,6 @@ static bool finish_erasures(struct sweeper *s, int64_t now_ms)
 
 /* ---- coupons that have ended ---- */
 
-/* The key identifies the request: made twice, it is one job. */
-static bool ask_for_cleanup(struct sweeper *s, const char *coupon, const char *key, int64_t now_ms)
-{
-    char id[ID_SHORT_LEN + 1];
-    struct job job = {.id = id, .kind = JOB_CLEANUP, .coupon = coupon, .key = key, .created_ms = now_ms}, *existing;
-    enum store_status status;
-
-    id_random(id, ID_SHORT_LEN);
-    status = mongo_job_insert(s->session, &job, &s->arena, &existing);
-    if (status == STORE_OK)
-        log_event(LOG_INFO, "cleanup.asked_for", F_WORD("coupon", coupon), F_WORD("job", id));
-    return status != STORE_FAILED;
-}
-
 static bool find_over(struct sweeper *s, int64_t now_ms)
 {
     struct over_coupon *over = NULL;
@@ -95,9 +80,10 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
     if (mongo_over_coupons(s->session, now_ms, SWEEP_MOST, &s->arena, &over, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
-        const char *key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, over[i].cleanup_ms);
+        const struct job job = {.kind = JOB_CLEANUP, .coupon = over[i].id,
+                                .key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, over[i].cleanup_ms)};
 
-        if (!ask_for_cleanup(s, over[i].id, key, now_ms) || mongo_over_seen(s->session, &over[i]) != STORE_OK)
+        if (mongo_job_ask(s->session, &job) != STORE_OK || mongo_over_seen(s->session, &over[i]) != STORE_OK)
             fine = false;
     }
     return fine;

@@ -15,7 +15,7 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-#define WAIT_MS 1000
+#define WAIT_MS 250
 #define WORK_MS 10   /* read for this long, then */
 #define GATHER_MS 90 /* leave the stream alone this long: a request per batch costs the server more than the reply */
 #define HEAR_GATHER_MS 10 /* the same for lanes, which take too many until they hear of each other */

@@ -4,9 +4,12 @@
  * Runner   a runner that claims a job holds it for its lease, and each claim has a higher fence: a runner slower than its
  *          lease finds that its fence is no longer the job's
  */
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/ids.h"
+#include "base/log.h"
 #include "base/wake.h"
 #include "store/bson_fields.h"
 #include "store/session.h"
@@ -154,16 +157,22 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
                : STORE_FAILED;
 }
 
-enum store_status mongo_job_for_first_slots(struct store *s, const char *coupon, const char *id, int64_t count, const char *by)
+enum store_status mongo_job_ask(struct store *s, const struct job *wanted)
 {
-    struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = count, .key = JOB_KEY_FIRST_SLOTS, .by = by,
-                      .created_ms = clock_now_ms()}, *existing;
+    char id[ID_SHORT_LEN + 1];
+    struct job job = *wanted, *existing;
     struct arena a;
     enum store_status status;
 
+    assert(job.key);
+    id_random(id, ID_SHORT_LEN);
+    job.id = job.id ? job.id : id;
+    job.created_ms = clock_now_ms();
     arena_init(&a, 0);
     status = mongo_job_insert(s, &job, &a, &existing);
     arena_free(&a);
+    if (status == STORE_OK)
+        log_event(LOG_INFO, "job.asked_for", F_WORD("job", job.id), F_WORD("kind", job_kind_name(job.kind)), F_WORD("coupon", job.coupon));
     return status == STORE_EXISTS ? STORE_OK : status;
 }
 

@@ -130,8 +130,8 @@ struct job {
 /* Insert a queued job; the caller makes job->id (id_random). With a key: one job per coupon and key. STORE_EXISTS: *existing (in a) is the
  * job with that key; without one, with that id. */
 enum store_status mongo_job_insert(struct store *s, const struct job *job, struct arena *a, struct job **existing);
-/* Insert the job that generates the slots requested with a new coupon, with id, count and by as in its ledger; OK also if it exists. */
-enum store_status mongo_job_for_first_slots(struct store *s, const char *coupon, const char *id, int64_t count, const char *by);
+/* Insert a job that the service itself wants, created now, with one of JOB_KEY_*, and a new id unless it has one; OK also if it exists. */
+enum store_status mongo_job_ask(struct store *s, const struct job *wanted);
 /* The coupon's job with this key; STORE_NOT_FOUND. */
 enum store_status mongo_job_by_key(struct store *s, const char *coupon, const char *key, struct arena *a, struct job **job);
 enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job);
@@ -482,7 +482,7 @@ struct batch_key {
 };
 struct feed *feed_open(struct store *s, const struct feed_position *after);
 struct feed *feed_open_keys(struct store *s, const struct feed_position *after);
-/* Wait up to a second. 1: *batch is the next batch (the caller's to free), or NULL, and *unread is the key of an unreadable one; 0: nothing
+/* Wait for a moment. 1: *batch is the next batch (the caller's to free), or NULL, and *unread is the key of an unreadable one; 0: nothing
  * yet; -1: broken, close it and open another; -2: history lost, or the position is refused: catch up from the ledger and open without
  * one. */
 int feed_next(struct feed *f, struct batch **batch, struct batch_key *unread);

@@ -301,7 +301,7 @@ struct store_ops {
      * read once. */
     enum store_status (*day)(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
 
-    /* Wait at most a second for the next batch that anybody appends to a coupon with several lanes, in each lane's order. 1: it is *heard;
+    /* Wait for a moment for the next batch that anybody appends to a coupon with several lanes, in each lane's order. 1: it is *heard;
      * 0: none yet; -1: broken: batches may have been missed, and the next call starts over. A call that starts returns 0 at once, and what
      * is appended after it is heard. Such a session is used for nothing else. */
     int (*hear)(struct store *s, struct heard *heard);

@@ -1,4 +1,4 @@
-/* Unit tests of the reporter's pure parts: tallies become runs, the queue, and which lanes are looked after. */
+/* Unit tests of the reporter's pure parts: tallies become runs, and which lanes are looked after. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,6 @@
 
 #include "reporter/backstop.h"
 #include "reporter/batch_counts.h"
-#include "reporter/queue.h"
 
 static struct counted_lane hot = {.coupon = "hot"}, cold = {.coupon = "cold"};
 
@@ -151,69 +150,6 @@ static void a_definition_that_other_lanes_follow_is_told_of(void **state)
         assert_int_equal(t.leads, rows[i].leads);
         batch_free(b);
     }
-}
-
-static void the_queue_keeps_order_and_requests(void **state)
-{
-    struct queue in;
-    struct batch_counts t, taken[8];
-    const struct mono past = {0};
-    bool sweep;
-
-    (void)state;
-    queue_init(&in);
-    for (int64_t seq = 1; seq <= 3; seq++) {
-        t = one(&hot, seq, 0, 1);
-        assert_true(queue_put(&in, &t));
-    }
-    queue_ask_sweep(&in);
-    queue_ask_sweep(&in);
-    assert_int_equal(queue_take(&in, taken, 2, past, past, &sweep), 2);
-    assert_true(sweep);
-    assert_int_equal(taken[1].seq, 2);
-    assert_int_equal(queue_take(&in, taken, 8, past, mono_add_ms(mono_now(), 10), &sweep), 1);
-    assert_false(sweep);
-    assert_int_equal(taken[0].seq, 3);
-    assert_int_equal(queue_take(&in, taken, 8, past, mono_add_ms(mono_now(), 1), &sweep), 0);
-    queue_close(&in);
-    assert_false(queue_put(&in, &t));
-    queue_release(&in);
-}
-
-static void *put_four(void *context)
-{
-    for (int64_t seq = 1; seq <= 4; seq++) {
-        struct batch_counts t = one(&hot, seq, 0, 1);
-
-        if (!queue_put(context, &t))
-            return context;
-    }
-    return NULL;
-}
-
-static void the_queue_waits_until_it_is_full_enough_or_asked_to_sweep(void **state)
-{
-    struct mono now = mono_now(), late = mono_add_ms(now, 60000);
-    struct batch_counts taken[8];
-    struct queue in;
-    pthread_t feed;
-    void *failed;
-    bool sweep;
-
-    (void)state;
-    queue_init(&in);
-    assert_int_equal(pthread_create(&feed, NULL, put_four, &in), 0);
-    assert_int_equal(queue_take(&in, taken, 4, late, late, &sweep), 4);
-    pthread_join(feed, &failed);
-    assert_null(failed);
-    assert_null(put_four(&in));
-    assert_int_equal(queue_take(&in, taken, 8, mono_add_ms(now, 20), late, &sweep), 4);
-    assert_true(mono_ms_between(now, mono_now()) >= 20);
-    queue_ask_sweep(&in);
-    assert_int_equal(queue_take(&in, taken, 8, late, late, &sweep), 0);
-    assert_true(sweep);
-    assert_true(mono_before(mono_now(), late));
-    queue_release(&in);
 }
 
 /* Milliseconds of a pretended clock. */
@@ -529,8 +465,6 @@ int main(void)
         cmocka_unit_test(what_is_not_counted_and_what_adds_nothing_makes_no_run),
         cmocka_unit_test(a_run_is_trimmed_to_what_the_totals_do_not_hold),
         cmocka_unit_test(a_batch_that_asks_for_slots_says_so_in_its_counts),
-        cmocka_unit_test(the_queue_keeps_order_and_requests),
-        cmocka_unit_test(the_queue_waits_until_it_is_full_enough_or_asked_to_sweep),
         cmocka_unit_test(a_checkpoint_that_has_not_moved_between_two_looks_is_behind),
         cmocka_unit_test(a_look_that_follows_soon_on_another_says_nothing),
         cmocka_unit_test(however_short_the_age_a_lane_is_left_alone_for_a_moment),
