@@ -690,7 +690,7 @@ static void make_follow(struct reporter *r, const struct backstop_due *due)
 /* Read the checkpoints of these lanes, and do what was left undone. */
 static void look_after(struct reporter *r, struct store *session, const struct backstop_due *due, size_t count)
 {
-    struct checkpoint_read reads[BACKSTOP_LANES];
+    struct checkpoint_read reads[BACKSTOP_LANES] = {{.coupon = NULL}};
 
     for (size_t i = 0; i < count; i++)
         reads[i] = (struct checkpoint_read){.coupon = due[i].lane.coupon, .lane = due[i].lane.lane};
