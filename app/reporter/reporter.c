@@ -381,7 +381,8 @@ static bool read_on(struct reporter *r, struct known *k)
     if (!read_mark(r, k))
         return false;
     do {
-        if (r->session->ops->ledger(r->session, k->lane.coupon, k->lane.lane, k->lane.folded, CATCH_UP_BATCHES, batches, &count) != STORE_OK)
+        if (r->session->ops->ledger(r->session, k->lane.coupon, k->lane.lane, k->lane.folded, CATCH_UP_BATCHES, batches, &count) !=
+            STORE_OK)
             return false;
         if (count > 0 && !fold_round(r, take_batches(r, k, batches, count)))
             return true; /* stopping */
