@@ -87,7 +87,7 @@ class Operation:
             wrong = self.faults(answer["content"][kind]["schema"], reply.json())
             assert not wrong, f"{self.name} answers what it does not say: {wrong}\n{reply}"
             if kind == "application/problem+json":
-                assert reply.code() in answer["content"][kind]["examples"], f"{self.name} does not say that it answers {reply.code()}\n{reply}"
+                assert reply.code() in answer["x-problems"], f"{self.name} does not say that it answers {reply.code()}\n{reply}"
 
     def check_lines(self, reply):
         """Each is what the document says of a line."""

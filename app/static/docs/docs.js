@@ -200,9 +200,8 @@ function showTry(call) {
 
 // ---- one call ----
 
-function showProblemList(examples) {
-  return h('ul', {}, Object.entries(examples).map(([code, example]) => h('li', {},
-    h('a', { href: `../problems/${code}` }, h('code', {}, code)), ' ', resolve(example).value.detail)));
+function showProblemList(codes) {
+  return h('ul', {}, codes.map((code) => h('li', {}, h('a', { href: `../problems/${code}` }, h('code', {}, code)))));
 }
 
 function showAnswer([status, reference]) {
@@ -212,7 +211,7 @@ function showAnswer([status, reference]) {
     h('div', { class: 'inside' },
       answer.headers ? h('p', { class: 'soft' }, 'Fields: ', listOf(Object.keys(answer.headers))) : null,
       content.map(([type, one]) => [h('h3', {}, h('code', {}, type)),
-        one.examples ? showProblemList(one.examples) : showSchema(one.schema, false),
+        answer['x-problems'] ? showProblemList(answer['x-problems']) : showSchema(one.schema, false),
         one.example === undefined ? null : showExample('Example', one.example)])));
 }
 
