@@ -27,9 +27,6 @@ extern const struct field_table slots_add_table, slots_retire_table;
 handler job_list, job_get, job_cancel, job_rows;
 /* codes.c */
 handler codes_import, codes_retire, codes_issue, codes_list, code_get, code_retire;
-/* export.c */
-handler codes_export;
-extern const struct field_table codes_export_table;
 /* resolve.c */
 handler code_resolve, code_find;
 /* erasure.c */

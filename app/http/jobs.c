@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "http/export.h"
 #include "http/handlers.h"
 #include "http/issued.h"
 #include "http/job_body.h"
@@ -182,8 +181,6 @@ enum handled job_rows(struct request *r)
     bool there = true;
     int kind = -1;
 
-    if (job && job->kind == JOB_EXPORT)
-        return export_send(r, job);
     if (!job || !query_enum(r, "kind", kinds, &kind))
         return ANSWERED;
     if (job->kind == JOB_ISSUE_CODES && kind < 0)

@@ -100,8 +100,6 @@ const struct route routes[] = {
 
     {"codes_import", METHOD_POST, "/coupons/{coupon}/codes", codes_import, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
      NULL},
-    {"codes_export", METHOD_POST, "/coupons/{coupon}/codes/export", codes_export, O,
-     BLOCKS | ROUTE_KEY_OPTIONAL | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &codes_export_table},
     {"codes_retire", METHOD_POST, "/coupons/{coupon}/codes/retire", codes_retire, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
      NULL},
     {"codes_issue", METHOD_POST, "/coupons/{coupon}/codes/issue", codes_issue, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_CSV, IMPORT_MAX, NULL},

@@ -32,7 +32,6 @@ static const struct kind kinds[JOB_KIND_COUNT] = {
     [JOB_GENERATE] = {run_generate, "generated", true},
     [JOB_RETIRE] = {run_retire, "retired", false},
     [JOB_IMPORT] = {run_import, NULL, true},
-    [JOB_EXPORT] = {run_export, "slots", false},
     [JOB_CLEANUP] = {run_cleanup, "retired", false},
     [JOB_ARCHIVE] = {run_archive, "removed", false},
     [JOB_RETIRE_CODES] = {run_retire_codes, NULL, false},

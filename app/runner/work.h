@@ -93,7 +93,6 @@ enum ending work_fail(struct work *w, enum cpn_result r, const char *detail);
 enum ending run_generate(struct work *w);
 enum ending run_retire(struct work *w);
 enum ending run_import(struct work *w);
-enum ending run_export(struct work *w);
 enum ending run_cleanup(struct work *w);
 enum ending run_archive(struct work *w);
 enum ending run_retire_codes(struct work *w);

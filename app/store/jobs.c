@@ -17,8 +17,7 @@
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
 static const char *const kind_names[JOB_KIND_COUNT] = {[JOB_GENERATE] = "generate", [JOB_RETIRE] = "retire",
-                                                       [JOB_IMPORT] = "import", [JOB_EXPORT] = "export",
-                                                       [JOB_CLEANUP] = "cleanup", [JOB_ARCHIVE] = "archive",
+                                                       [JOB_IMPORT] = "import", [JOB_CLEANUP] = "cleanup", [JOB_ARCHIVE] = "archive",
                                                        [JOB_RETIRE_CODES] = "retire_codes", [JOB_ISSUE_CODES] = "issue_codes"};
 static const char *const state_names[JOB_STATE_COUNT] = {[JOB_QUEUED] = "queued", [JOB_RUNNING] = "running",
                                                          [JOB_DONE] = "done", [JOB_FAILED] = "failed",
@@ -309,16 +308,6 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
         *cancel = job->cancel;
     arena_free(&arena);
     return status;
-}
-
-enum store_status mongo_job_total(struct store *s, const char *id, int64_t fence, int64_t total)
-{
-    AUTO_BCON command = BCON_NEW(
-        "findAndModify", "jobs",
-        "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
-        "update", "{", "$set", "{", "total", BCON_INT64(total), "}", "}");
-
-    return modify_only(s, command);
 }
 
 enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fence, enum job_state state, int64_t done,

@@ -91,7 +91,7 @@ void api_key_write(const struct api_key *key, struct json *j);
 
 /* ---- jobs ---- */
 enum job_kind {
-    JOB_GENERATE, JOB_RETIRE, JOB_IMPORT, JOB_EXPORT, JOB_CLEANUP, JOB_ARCHIVE,
+    JOB_GENERATE, JOB_RETIRE, JOB_IMPORT, JOB_CLEANUP, JOB_ARCHIVE,
     JOB_RETIRE_CODES, /* of a list */
     JOB_ISSUE_CODES,  /* to a list of users */
     JOB_KIND_COUNT
@@ -113,7 +113,7 @@ struct job {
     enum job_state state;
     int64_t done, total;      /* slots; with until: what was missing at the request; of a list: lines of the text */
     int64_t until;            /* generate until this many exist; 0: generate `total` */
-    const char *upload;       /* of a list, export: the id of its text, see upload_chunk; or NULL */
+    const char *upload;       /* of a list: the id of its text, see upload_chunk; or NULL */
     int64_t column;           /* of a list of codes: the column of CSV with them, from 1; 0: plain text, a code a line */
     int64_t separator;        /* of a list of codes: CSV's, a character */
     const char *digest;       /* of a list: "sha256:" and hex, of the text as sent; or NULL */
@@ -148,15 +148,13 @@ enum store_status mongo_job_claim(struct store *s, int64_t now_ms, int64_t lease
  * was requested. */
 enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fence, int64_t done, int64_t now_ms,
                                      int64_t lease_ms, bool *cancel);
-/* Set the total, if it was not known at the request; also checks the fence. */
-enum store_status mongo_job_total(struct store *s, const char *id, int64_t fence, int64_t total);
 enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fence, enum job_state state, int64_t done,
                                    const char *result, const char *error, const char *error_detail, int64_t now_ms);
 
 /* Requeue a claimed job, not to be claimed before not_before_ms, if the fence is still ours. */
 enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms);
 
-/* ---- texts in chunks: the lists that jobs read, and what exports wrote ---- */
+/* ---- texts in chunks: the lists that jobs read ---- */
 #define CHUNK_SIZE (256 * 1024)
 struct upload_chunk {
     const char *upload;

@@ -611,7 +611,6 @@ static void a_postponed_job_waits_and_its_runner_has_it_no_more(void **state)
     assert_string_equal(job->id, "postponed");
     assert_int_equal(job->fence, 2);
     assert_int_equal(job->done, 77);
-    assert_string_equal(job_kind_name(JOB_EXPORT), "export");
     assert_string_equal(job_kind_name(JOB_CLEANUP), "cleanup");
 }
 

@@ -15,7 +15,7 @@
 
 static const struct field_table *const tables[] = {&take_table, &take_item_table, &step_table, &resolve_table,
                                                    &slots_add_table, &slots_retire_table,
-                                                   &codes_export_table, &webhook_rotate_table, &user_table,
+                                                   &webhook_rotate_table, &user_table,
                                                    &public_take_table, &public_resolve_table, &reverse_table, &cancel_table, &adjust_table};
 #define TABLES (sizeof tables / sizeof *tables)
 

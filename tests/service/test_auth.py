@@ -21,7 +21,7 @@ MAY = {
     "coupon_archive": {O},
     "counts": {R, O}, "ledger": {R, O}, "report": {R, O}, "report_several": {R, O}, "refusals": {R, O},
     "slots_list": {R, O}, "slots_add": {O}, "slots_retire": {O}, "slot_get": {R, O},
-    "codes_import": {O}, "codes_export": {O}, "codes_list": {O}, "code_find": {O}, "code_get": {O}, "code_retire": {O},
+    "codes_import": {O}, "codes_list": {O}, "code_find": {O}, "code_get": {O}, "code_retire": {O},
     "codes_retire": {O}, "codes_issue": {O},
     "redemption_take": {S, O}, "redemption_list": {S, R, O}, "redemption_batch": {S, O}, "redemption_check": {S, O, P},
     "redemption_get": {S, R, O}, "redemption_receipt": {S, R, O}, "redemption_reserve": {S, O}, "redemption_redeem": {S, O},

@@ -877,17 +877,6 @@ def test_codes_are_saved_as_a_file(board, page, signed_in, tmp_path):
         assert [row["state"] for row in csv.DictReader(text)] == ["free"] * 5
 
 
-def test_codes_of_a_job_that_exported_them_are_saved(board, page, signed_in, tmp_path):
-    coupon = board.coupon(cap={"total": 3}, codes={"source": "generated"})
-    board.generate(coupon, 3)
-    asked = board.client("ops").post(f"/coupons/{coupon}/codes/export", {}).expect(202)
-    wait_until("the export", lambda: board.client("ops").get(asked.header("Location")).ok()["state"] == "done")
-    page.cdp("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
-    signed_in(at(coupon)).sees("Codes exported", css=page.panel("Jobs"))
-    page.click("Save its codes")
-    page.until("the file", lambda: [f for f in (tmp_path / "saved").glob("*.csv") if len(f.read_text().split()) == 4])
-
-
 def test_a_free_code_that_was_found_is_disabled(board, page, signed_in):
     coupon = board.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any"})
     board.import_codes(coupon, ["LOST-CODE", "KEPT-CODE"])

@@ -220,7 +220,6 @@ METHODS = [
     ("/coupons/{c}/redemptions/0-1/reverse", {"POST"}), ("/coupons/{c}/users/u", {"GET", "HEAD"}),
     *((f"/coupons/{{c}}/redemptions/0-1/{verb}", {"POST"}) for verb in ("reserve", "redeem", "cancel")),
     ("/coupons/{c}/codes", {"GET", "HEAD", "POST"}), ("/coupons/{c}/codes/X", {"GET", "HEAD"}), ("/coupons/{c}/codes/X/retire", {"POST"}),
-    ("/coupons/{c}/codes/export", {"GET", "HEAD", "POST"}),  # it may be a code as well
     ("/coupons/-/resolve", {"POST"}), ("/coupons/-/jobs/j/rows", {"GET", "HEAD"}),
     ("/coupons/-/users/u", {"GET", "HEAD", "DELETE"}),
     ("/coupons/-/users/erase", {"GET", "HEAD", "DELETE", "POST"}),  # it may be a user as well

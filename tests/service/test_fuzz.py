@@ -28,7 +28,7 @@ include-operation-id = "redemption_batch"
 checks.allow_header_conformance.enabled = false
 checks.negative_data_rejection.enabled = false
 [[operations]]
-include-operation-id = ["slots_retire", "codes_export", "codes_retire", "codes_issue", "user_erase_named", "user_export_named"]
+include-operation-id = ["slots_retire", "codes_retire", "codes_issue", "user_erase_named", "user_export_named"]
 checks.allow_header_conformance.enabled = false
 [generation]
 allow-x00 = false

@@ -117,7 +117,6 @@ class Story:
         self.call("code_get", "GET", "/coupons/welcome/codes/WELCOME-1")
         self.call("code_find", "GET", "/coupons/-/codes?code=WELCOME-1")
         self.call("code_retire", "POST", "/coupons/welcome/codes/WELCOME-2/retire")
-        self.call("codes_export", "POST", "/coupons/welcome/codes/export")
         self.call("codes_list", "GET", "/coupons/welcome/codes")
         self.stack.job(self.call("codes_issue", "POST", "/coupons/welcome/codes/issue"))
         self.stack.job(self.call("codes_retire", "POST", "/coupons/welcome/codes/retire"))

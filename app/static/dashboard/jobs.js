@@ -16,7 +16,6 @@ const ENDED = ["done", "failed", "cancelled"];
 const KINDS = {
   generate: "Stock added",
   import: "Codes imported",
-  export: "Codes exported",
   retire: "Stock reduced",
   cleanup: "Cleaned up",
   archive: "Archived",
@@ -164,9 +163,8 @@ function action(job) {
   if (!ENDED.includes(job.state))
     return session.isOps ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}}) : null;
   const data = {key: `rows-${job.id}`};
-  const has = (job.kind === "export" && job.state === "done") || job.kind === "issue_codes";
 
-  if (has && session.isOps) return rowsButton("Save its codes", job, {data});
+  if (job.kind === "issue_codes" && session.isOps) return rowsButton("Save its codes", job, {data});
   return hasBadRows(job) ? badRowsButton("Save its bad rows", job, {data}) : null;
 }
 
