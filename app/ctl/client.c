@@ -133,20 +133,14 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
 static size_t give_body(char *into, size_t size, size_t count, void *context)
 {
     struct client_text *t = context;
-    int64_t in_file = t->sent - (int64_t)t->head_len;
     size_t room = size * count;
     ssize_t len;
 
-    if (in_file < 0) {
-        len = (ssize_t)((size_t)-in_file < room ? (size_t)-in_file : room);
-        memcpy(into, t->head + t->sent, (size_t)len);
-    } else {
-        if ((int64_t)room > t->size - in_file)
-            room = (size_t)(t->size - in_file);
-        len = pread(t->fd, into, room, t->from + in_file);
-        if (len < 0 || (len == 0 && in_file < t->size))
-            return CURL_READFUNC_ABORT;
-    }
+    if ((int64_t)room > t->size - t->sent)
+        room = (size_t)(t->size - t->sent);
+    len = pread(t->fd, into, room, t->sent);
+    if (len < 0 || (len == 0 && t->sent < t->size))
+        return CURL_READFUNC_ABORT;
     t->sent += len;
     if (t->on_sent)
         t->on_sent(t);
@@ -204,7 +198,7 @@ static void set_body(CURL *curl, const struct call *call)
         return;
     call->text->sent = 0;
     curl_easy_setopt(curl, CURLOPT_POST, 1L);
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)((int64_t)call->text->head_len + call->text->size));
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->text->size);
     curl_easy_setopt(curl, CURLOPT_READFUNCTION, give_body);
     curl_easy_setopt(curl, CURLOPT_READDATA, call->text);
     curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, rewind_body);

@@ -24,14 +24,12 @@ struct answer {
     char *location;     /* or NULL */
 };
 
-/* A body too long for memory: a head, then the bytes [from, from + size) of a file. */
+/* A body too long for memory: a file. */
 struct client_text {
     const char *type;   /* Content-Type */
-    const char *head;
-    size_t head_len;
     int fd;             /* must support pread() */
-    int64_t from, size;
-    int64_t sent;       /* bytes of both, so far */
+    int64_t size;
+    int64_t sent;       /* bytes, so far */
     void (*on_sent)(struct client_text *t); /* or NULL */
     void *context;      /* the caller's */
 };

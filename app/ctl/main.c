@@ -60,13 +60,12 @@ static const struct command commands[] = {
      "Import a list of codes, one a line, or CSV with a column code; - for standard input. Each code becomes a slot "
      "once, however often the list is sent. Prints a summary of all rows; the first bad rows go to standard error, "
      "and GET /coupons/-/jobs/JOB/rows lists them all. The exit code is 1 if the import failed, for example because "
-     "it would exceed cap.total; what was imported stays.\nA list of more than 256 MiB is sent in several requests, "
-     "each a job; a code in two of them counts as already there. The service does the work: once the list is sent, "
-     "it continues if couponctl is interrupted.",
+     "it would exceed cap.total; what was imported stays.\nThe service does the work: once the list is sent, it continues if "
+     "couponctl is interrupted.",
      NULL},
     {"codes", "export", ctl_codes_export, "COUPON [FILE]", 1, 2, NULL, "write all codes, with states, as CSV",
      "Write all codes of a coupon as CSV with the columns code, state, user, at, to standard output, or to FILE once it is "
-     "complete. POST /coupons/COUPON/codes/export does the same as a job.", NULL},
+     "complete.", NULL},
     {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, NULL, "one code's state",
      "Print one code's state: who has it, and since when.", NULL},
     {"codes", "find", ctl_codes_find, "COUPON [FILE]", 1, 2, ctl_codes_find_options, "what became of some codes",
@@ -77,7 +76,8 @@ static const struct command commands[] = {
      "the first that were not retired go to standard error, and GET /coupons/-/jobs/JOB/rows lists them all.", NULL},
     {"codes", "issue", ctl_codes_issue, "COUPON FILE", 2, 2, ctl_codes_issue_options, "give each user of a list a code",
      "Issue a code to each user of a list, CSV with a column user (- for standard input), and print user,code for mailing tools. A user "
-     "who has a code keeps it, so a repeat prints the same. The summary goes to standard error.", NULL},
+     "who has a code keeps it, so a repeat prints the same. The summary goes to standard error; with --json there is only the summary.",
+     NULL},
     {"redemptions", "list", ctl_redemptions_list, "[COUPON]", 0, 1, ctl_redemptions_list_options, "list redemptions",
      "List redemptions of a coupon, or of a user or an order over all coupons, newest first.", NULL},
     {"redemptions", "show", ctl_redemptions_show, "COUPON REDEMPTION", 2, 2, NULL,

@@ -8,7 +8,6 @@
 
 #include "base/new_file.h"
 #include "ctl/print.h"
-#include "ctl/rows.h"
 
 static void complain_of(const char *name)
 {
@@ -39,15 +38,6 @@ static void write_item(void *context, json_object *item)
 static int write_items(struct ctl *c, struct call call, FILE *to)
 {
     return client_each(c, call.path, 0, write_item, to);
-}
-
-static int write_rows(struct ctl *c, struct call call, FILE *to)
-{
-    FILE *rows = rows_open(to);
-    int code = write_body(c, call, rows);
-
-    fclose(rows);
-    return code;
 }
 
 static int save_to_output(struct ctl *c, writer *write, struct call call)
@@ -94,9 +84,4 @@ int save_answer(struct ctl *c, struct call call, const char *name)
 int save_items(struct ctl *c, char *path, const char *name)
 {
     return save(c, write_items, (struct call){.path = path}, name);
-}
-
-int save_rows(struct ctl *c, char *path, const char *name)
-{
-    return save(c, write_rows, (struct call){.method = "GET", .path = path, .accept = "text/csv"}, name);
 }

@@ -8,8 +8,7 @@
 
 /* Save the answer to the call (whose path is freed here) in the file `name`; NULL or "-": standard output. Returns the exit code. */
 int save_answer(struct ctl *c, struct call call, const char *name);
-/* The same for a GET, as JSON lines: a list's items, over all pages; or the rows of CSV. */
+/* The same for a list: its items, over all pages, as JSON lines. */
 int save_items(struct ctl *c, char *path, const char *name);
-int save_rows(struct ctl *c, char *path, const char *name);
 
 #endif

@@ -437,30 +437,25 @@ def test_couponctl_sends_lists_as_spreadsheets_write_them(stack, coupon, tmp_pat
     assert "line 1: a heading: Code" in err, (out, err)
     couponctl(stack, "codes", "import", name, plain, "--accept-all")
     assert_has(stack, name, ["CTL-1", "Code", "CTL-2"])
-    path.write_text("sep=;\na;code\n" + "".join(f"x;PART-{i:05}\n" for i in range(500)) + "x;abc\n")
-    out, err = couponctl(stack, "codes", "import", name, path, "--request-bytes", 2000)
-    assert "501 rows: 500 imported" in out and "line 503: invalid: too short" in err, (out, err)
 
 
-def test_a_long_list_is_sent_in_several_requests(stack, coupon, tmp_path):
-    name, path, codes = coupon(), tmp_path / "list.csv", some_codes(1000, seed=8)
-    path.write_text("n,code\n" + "".join(f"{i},{code}\n" for i, code in enumerate(codes)) + "x,abc\n")
-    out, err = couponctl(stack, "codes", "import", name, path, "--request-bytes", 2000)
-    assert "1001 rows: 1000 imported, 0 twice in the file, 0 already there, 1 invalid" in out, out
-    assert out.count("job ") >= 7 and "line 1002: invalid: too short" in err, (out, err)
-    assert_has(stack, name, codes)
+def test_a_list_that_is_too_long_is_refused_before_anything_is_sent(stack, coupon, tmp_path):
+    name, path = coupon(), tmp_path / "list.txt"
+    with path.open("wb") as text:
+        text.truncate((256 << 20) + 1)
+    assert "longer than 256 MiB" in couponctl(stack, "codes", "import", name, path, status=2)[1]
 
 
 @pytest.mark.full
 @pytest.mark.heavy
 def test_a_list_whose_import_is_killed_and_then_run_twice_at_a_time_is_imported_once(stack, coupon, tmp_path):
-    """The tool dies between two requests; two of it then begin at the first row, one of a file, one of its input."""
+    """The tool dies while the service works; two of it then begin, one of a file, one of its input."""
     name, path, codes = coupon(), tmp_path / "list.txt", some_codes(60_000, seed=10)
     path.write_bytes(list_of(codes))
     command = [str(ROOT / "scripts" / "couponctl"), "codes", "import", name]
 
     def begin(source, **how):
-        return subprocess.Popen([*command, source, "--request-bytes", "30000"], env=stack.environment, text=True,
+        return subprocess.Popen([*command, source], env=stack.environment, text=True,
                                 stdout=subprocess.PIPE, **how)
 
     first = begin(str(path))
