@@ -89,8 +89,6 @@
     X(archive, after_days, INT, "0", 0, 36500, NULL, true,                                                             \
       "days after a coupon's cleanup (its end and cleanup_after_s) before couponctl archive --due archives it; 0: never") \
     X(archive, directory, PATH, "archives", 1, 1000, NULL, true, "where couponctl archive --due writes archives")      \
-    X(runner, poll_ms, INT, "1000", 10, 60000, NULL, true,                                                             \
-      "how often to look for jobs from other fronts; this one's start at once")                                         \
     X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job is taken over if its runner has been silent this long") \
     X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job generates in one step; a multiple of 64") \
     X(runner, jobs, INT, "2", 1, RUNNER_JOBS_MAX, NULL, true, "jobs that a runner runs in parallel")                   \
@@ -107,8 +105,6 @@
     X(webhooks, give_up_s, INT, "432000", 1, 2592000, NULL, true,                                                      \
       "disable a webhook after this long without a successful delivery")                                               \
     X(webhooks, keep_days, INT, "30", 1, 3650, NULL, true, "days that delivery attempts are listed")                   \
-    X(webhooks, poll_ms, INT, "500", 10, 60000, NULL, true,                                                            \
-      "how often to look for webhooks and redelivery requests from other fronts; this one's are seen at once")         \
     X(webhooks, lease_ms, INT, "10000", 1000, 600000, NULL, true,                                                      \
       "webhooks are taken over if their deliverer has been silent this long")
 

@@ -23,6 +23,7 @@
 #define LATE_MS 15000           /* like the reporter's */
 #define FLUSH_MS 100            /* attempts and positions are gathered this long */
 #define NOTED_MOST 1000         /* attempts; while more wait, nothing is sent */
+#define POLL_MS 500             /* to look for webhooks and redelivery requests from other fronts; this one's are seen at once */
 #define ROUND_MS 50             /* the longest wait while there are webhooks */
 #define CLEAN_MS (3600 * 1000)
 
@@ -531,7 +532,7 @@ static void round_of(struct deliverer *d, bool start)
             const struct endpoint *e;
             int64_t pending = 0;
 
-            d->look_at = mono_add_ms(now, d->config->webhooks_poll_ms);
+            d->look_at = mono_add_ms(now, POLL_MS);
             look_at_hooks(d);
             posts_repeat_asked(d);
             DL_FOREACH(d->endpoints, e)

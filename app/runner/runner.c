@@ -19,6 +19,7 @@
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 50
+#define POLL_MS 1000    /* to look for jobs from other fronts; this one's start at once */
 #define POSTPONE_MS 500 /* until the job that goes first is looked at again */
 #define REQUESTS_MAX (64 + RUNNER_JOBS_MAX * WORK_OPS_MAX)
 
@@ -154,7 +155,7 @@ static void take_job(struct runner *r, struct store *session, struct arena *a, i
         run_job(r, session, job);
     } else if (s == STORE_NOT_FOUND) {
         *pause_ms = 0;
-        wake_await(WAKE_RUNNER, r->config->runner_poll_ms);
+        wake_await(WAKE_RUNNER, POLL_MS);
     } else {
         stop_back_off(&r->stop, pause_ms);
     }

@@ -789,7 +789,7 @@ FORBIDDEN = ["https://127.0.0.1/", "https://127.1/", "https://2130706433/", "htt
 
 def test_what_is_not_public_is_not_called(beside):
     """With the settings that ship; also where a name leads there, and where it is found out only when it is connected to."""
-    stack = beside("[webhooks]\npoll_ms = 50\nretry_first_ms = 50\n")
+    stack = beside("[webhooks]\nretry_first_ms = 50\n")
     ops, coupon = stack.client("ops"), stack.coupon(9)
     taken = [url for url in FORBIDDEN if ops.post(HOOKS, {"url": url}).status != 400]
     assert taken == [], "these were accepted"
