@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 
 enum kind { COUNTER, GAUGE, HISTOGRAM };
 enum scale { NONE, MILLI, OUTCOME, RESULT, REQUEST, SIZE, TIME };
@@ -39,24 +38,8 @@ static const int statuses[] = {
 #undef X
 };
 
-/* A coupon's refusals. A process that dies while taking an entry leaves it TAKING: then it is lost. Two processes may each make an entry
- * for one coupon: they are added up. */
-struct refused {
-    atomic_int state; /* enum refused_state */
-    char coupon[METRICS_COUPON_SIZE];
-    _Atomic int64_t counts[CPN_REFUSAL_COUNT];
-};
-enum refused_state { REFUSED_FREE, REFUSED_TAKING, REFUSED_TAKEN };
-
 #define COUPON_FREE "coupons_coupon_free"
 #define COUPON_TAKEN "coupons_coupon_taken"
-#define COUPON_REFUSED "coupons_coupon_refused_total"
-
-#define REFUSED_PROBES 64 /* entries where a coupon may be, from its hash on */
-
-static struct refused private_refused[METRICS_REFUSED];
-static struct refused *refused = private_refused;
-
 /* The stocks last reported. */
 struct stocks {
     _Atomic int64_t asked_ns; /* when the metrics were last read, by the monotonic clock; 0: never */
@@ -91,14 +74,12 @@ int metrics_create(void)
 {
     struct shared {
         struct metrics_slot slots[METRICS_SLOTS];
-        struct refused refused[METRICS_REFUSED];
         struct stocks stocks;
     } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (shared == MAP_FAILED)
         return -1;
     slots = shared->slots;
-    refused = shared->refused;
     stocks = &shared->stocks;
     init_stocks_lock();
     metrics_attach(METRICS_SLOT_MASTER);
@@ -196,67 +177,6 @@ int64_t metrics_get(enum metric m)
 {
     assert(rows[m].kind != HISTOGRAM && rows[m].scale == NONE);
     return rows[m].kind == GAUGE ? sum_gauge(m) : sum(rows[m].first);
-}
-
-/* ---- refusals ---- */
-
-/* The i-th place for an entry of the coupon with this hash. */
-static struct refused *probe(uint64_t hash, uint32_t i)
-{
-    return &refused[(hash + i) % METRICS_REFUSED];
-}
-
-static bool is_of(const struct refused *e, const char *coupon)
-{
-    return atomic_load(&e->state) == REFUSED_TAKEN && strcmp(e->coupon, coupon) == 0;
-}
-
-/* The coupon's entry, made if it has none. NULL: no room. */
-static struct refused *entry_of(const char *coupon)
-{
-    const uint64_t hash = hash_text(HASH_NONE, coupon);
-
-    for (uint32_t i = 0; i < REFUSED_PROBES; i++) {
-        struct refused *e = probe(hash, i);
-        int expected = REFUSED_FREE;
-
-        if (is_of(e, coupon))
-            return e;
-        if (atomic_load(&e->state) != REFUSED_FREE)
-            continue;
-        if (!atomic_compare_exchange_strong(&e->state, &expected, REFUSED_TAKING))
-            continue;
-        strcpy(e->coupon, coupon);
-        atomic_store(&e->state, REFUSED_TAKEN);
-        return e;
-    }
-    return NULL;
-}
-
-void metrics_refused(const char *coupon, enum cpn_refusal r)
-{
-    struct refused *e;
-
-    assert((unsigned)r < CPN_REFUSAL_COUNT);
-    if (strlen(coupon) >= METRICS_COUPON_SIZE)
-        return;
-    e = entry_of(coupon);
-    if (e)
-        atomic_fetch_add_explicit(&e->counts[r], 1, memory_order_relaxed);
-}
-
-/* The sum of its entries: two processes may have made one each. */
-static void refusals_of(const char *coupon, int64_t counts[CPN_REFUSAL_COUNT])
-{
-    const uint64_t hash = hash_text(HASH_NONE, coupon);
-
-    memset(counts, 0, CPN_REFUSAL_COUNT * sizeof *counts);
-    for (uint32_t i = 0; i < REFUSED_PROBES; i++) {
-        struct refused *e = probe(hash, i);
-
-        for (int r = 0; is_of(e, coupon) && r < CPN_REFUSAL_COUNT; r++)
-            counts[r] += atomic_load_explicit(&e->counts[r], memory_order_relaxed);
-    }
 }
 
 /* ---- stocks ---- */
@@ -389,17 +309,6 @@ static void head(struct buf *out, const char *name, const char *help, const char
     buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-static void render_refusals(struct buf *out, const struct coupon_stock *s)
-{
-    int64_t counts[CPN_REFUSAL_COUNT];
-
-    refusals_of(s->coupon, counts);
-    for (int i = 0; i < CPN_REFUSAL_COUNT; i++)
-        if (counts[i])
-            buf_printf(out, COUPON_REFUSED "{coupon=\"%s\",code=\"%s\"} %" PRId64 "\n", s->coupon,
-                       refusal_name((enum cpn_refusal)i), counts[i]);
-}
-
 static void render_stocks(struct buf *out)
 {
     size_t count;
@@ -414,9 +323,6 @@ static void render_stocks(struct buf *out)
     head(out, COUPON_TAKEN, "Taken slots of the active coupon: issued, held and redeemed.", "gauge");
     for (size_t i = 0; i < count; i++)
         buf_printf(out, COUPON_TAKEN "{coupon=\"%s\"} %" PRId64 "\n", stocks->rows[i].coupon, stocks->rows[i].taken);
-    head(out, COUPON_REFUSED, "Requests for the active coupon that this front refused.", "counter");
-    for (size_t i = 0; i < count; i++)
-        render_refusals(out, &stocks->rows[i]);
     pthread_mutex_unlock(&stocks->lock);
 }
 

@@ -148,11 +148,6 @@ void metrics_request(unsigned route, int status, int64_t microseconds);
 /* ---- single coupons ---- */
 #define METRICS_COUPON_SIZE 65 /* of an id, with its NUL */
 
-/* Count a refusal of a coupon, in a table of METRICS_REFUSED coupons, shared by all processes. Further coupons are not counted. Any thread,
- * any process. */
-#define METRICS_REFUSED 4096
-void metrics_refused(const char *coupon, enum cpn_refusal r);
-
 struct coupon_stock {
     char coupon[METRICS_COUPON_SIZE];
     bool has_slots; /* otherwise nothing is free */

@@ -43,7 +43,6 @@ static void on_decided(const struct op *op)
         metrics_add_result(METRIC_DECISIONS, result, 1);
     if (refusal == CPN_REFUSAL_COUNT || op->kind == OP_CHECK)
         return;
-    metrics_refused(op->coupon, refusal);
     refusal_counter_add(refusals, op->coupon, refusal);
 }
 

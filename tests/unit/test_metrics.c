@@ -206,13 +206,6 @@ static void assert_shows_nothing_of(const char *unexpected)
     buf_free(&out);
 }
 
-static void refuse_some(void)
-{
-    metrics_refused("a", CPN_REFUSAL_SOLD_OUT);
-    metrics_refused("a", CPN_REFUSAL_SOLD_OUT);
-    metrics_refused("b", CPN_REFUSAL_DAILY_CAP_REACHED);
-}
-
 static void tell_some(void)
 {
     static const struct coupon_stock some[] = {{"a", true, 7, 3}, {"b", false, 0, 12}, {"c", true, 0, 5}};
@@ -223,9 +216,6 @@ static void tell_some(void)
 static void coupons_are_shown_that_somebody_tells_of(void **state)
 {
     (void)state;
-    in_child(0, refuse_some);
-    in_child(1, refuse_some);
-    refuse_some();
     assert_shows_nothing_of("{coupon=");
     in_child(METRICS_SLOT_RUNNER, tell_some);
     assert_shows("# TYPE coupons_coupon_free gauge\n"
@@ -235,11 +225,7 @@ static void coupons_are_shown_that_somebody_tells_of(void **state)
     assert_shows("# TYPE coupons_coupon_taken gauge\n"
                  "coupons_coupon_taken{coupon=\"a\"} 3\n"
                  "coupons_coupon_taken{coupon=\"b\"} 12\n"
-                 "coupons_coupon_taken{coupon=\"c\"} 5\n"
-                 "# HELP coupons_coupon_refused_total");
-    assert_shows("# TYPE coupons_coupon_refused_total counter\n"
-                 "coupons_coupon_refused_total{coupon=\"a\",code=\"sold_out\"} 6\n"
-                 "coupons_coupon_refused_total{coupon=\"b\",code=\"daily_cap_reached\"} 3\n");
+                 "coupons_coupon_taken{coupon=\"c\"} 5\n");
     metrics_set_stocks(NULL, 0);
     assert_shows_nothing_of("{coupon=");
 }
@@ -288,34 +274,6 @@ static void who_dies_while_telling_leaves_the_others_to_tell(void **state)
     }
 }
 
-/* More coupons than there is room for: what is counted is right. */
-static void a_full_table_of_refusals_counts_those_that_it_has(void **state)
-{
-    int counted = 0;
-    char coupon[METRICS_COUPON_SIZE];
-
-    (void)state;
-    for (int round = 0; round < 2; round++)
-        for (int i = 0; i < 2 * METRICS_REFUSED; i++) {
-            snprintf(coupon, sizeof coupon, "c-%d", i);
-            metrics_refused(coupon, CPN_REFUSAL_SOLD_OUT);
-        }
-    for (int i = 0; i < 2 * METRICS_REFUSED; i++) {
-        struct coupon_stock stock = {.taken = 1};
-        struct buf out = BUF_INIT;
-        const char *at;
-
-        snprintf(stock.coupon, sizeof stock.coupon, "c-%d", i);
-        metrics_set_stocks(&stock, 1);
-        metrics_render(&out, routes, 0);
-        at = strstr(out.data, "code=\"sold_out\"} ");
-        assert_true(!at || strcmp(at, "code=\"sold_out\"} 2\n") == 0);
-        counted += at != NULL;
-        buf_free(&out);
-    }
-    assert_true(counted > METRICS_REFUSED * 9 / 10 && counted <= METRICS_REFUSED);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,7 +290,6 @@ int main(void)
         cmocka_unit_test_setup(coupons_are_shown_that_somebody_tells_of, fresh),
         cmocka_unit_test_setup(stocks_are_wanted_once_somebody_has_read_the_metrics, fresh),
         cmocka_unit_test_setup(who_dies_while_telling_leaves_the_others_to_tell, fresh),
-        cmocka_unit_test_setup(a_full_table_of_refusals_counts_those_that_it_has, fresh),
     };
 
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
