@@ -366,10 +366,16 @@ struct wanted_bucket {
     struct bucket bucket;
 };
 
-static bool is_wanted(const struct wanted_bucket *wanted, size_t count, const struct lane_work *p, int64_t b)
+/* Grows as buckets are wanted: they are large, and most requests name no slot. */
+struct wanted_list {
+    struct wanted_bucket *items;
+    size_t count, capacity;
+};
+
+static bool is_wanted(const struct wanted_list *wanted, const struct lane_work *p, int64_t b)
 {
-    for (size_t i = count; i-- > 0 && wanted[i].work == p;)
-        if (wanted[i].bucket.b == b)
+    for (size_t i = wanted->count; i-- > 0 && wanted->items[i].work == p;)
+        if (wanted->items[i].bucket.b == b)
             return true;
     return false;
 }
@@ -379,66 +385,72 @@ static bool needs_bucket(const struct lane_work *p, const struct op *op, const v
     return needed_bucket(p->lane, op) == *(const int64_t *)b;
 }
 
-static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, const struct bucket_read *reads, size_t count, about *is_about)
+static void cache_wanted(struct committer *c, struct wanted_list *wanted, const struct bucket_read *reads, about *is_about)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct lane_work *p = wanted[i].work;
+    for (size_t i = 0; i < wanted->count; i++) {
+        struct lane_work *p = wanted->items[i].work;
+        struct bucket *bucket = &wanted->items[i].bucket;
         struct lane *l = p->lane;
 
         if (p->state != WORK_OPEN) {
-            bucket_release(&wanted[i].bucket);
+            bucket_release(bucket);
         } else if (reads[i].status != STORE_OK) {
-            bucket_release(&wanted[i].bucket);
+            bucket_release(bucket);
             miss(c, p, reads[i].status, is_about, &reads[i].b);
-        } else if (!cached_bucket_add(l, &wanted[i].bucket)) {
+        } else if (!cached_bucket_add(l, bucket)) {
             l->stale = true;
             defer(c, p, 0);
         }
     }
 }
 
-/* Read and cache the `count` wanted buckets, which requests need, as is_about() says. */
-static void read_wanted(struct committer *c, struct round *r, struct wanted_bucket *wanted, size_t count, about *is_about)
+/* Read and cache the wanted buckets, which requests need, as is_about() says. */
+static void read_wanted(struct committer *c, struct round *r, struct wanted_list *wanted, about *is_about)
 {
-    struct bucket_read *reads = arena_array(&r->arena, count + 1, sizeof *reads);
+    struct bucket_read *reads = arena_array(&r->arena, wanted->count + 1, sizeof *reads);
 
-    for (size_t i = 0; i < count; i++)
-        reads[i] = (struct bucket_read){.coupon = wanted[i].work->lane->coupon, .b = wanted[i].bucket.b, .bucket = &wanted[i].bucket};
-    if (count)
-        c->store->ops->buckets(c->store, reads, count);
-    cache_wanted(c, wanted, reads, count, is_about);
+    for (size_t i = 0; i < wanted->count; i++) {
+        struct wanted_bucket *one = &wanted->items[i];
+
+        reads[i] = (struct bucket_read){.coupon = one->work->lane->coupon, .b = one->bucket.b, .bucket = &one->bucket};
+    }
+    if (wanted->count)
+        c->store->ops->buckets(c->store, reads, wanted->count);
+    cache_wanted(c, wanted, reads, is_about);
 }
 
-static size_t want_bucket(struct wanted_bucket *wanted, size_t count, struct lane_work *p, int64_t b)
+static void want_bucket(struct round *r, struct wanted_list *wanted, struct lane_work *p, int64_t b)
 {
-    if (b < 0 || cached_bucket_find(p->lane, b) || is_wanted(wanted, count, p, b))
-        return count;
-    wanted[count].work = p;
-    bucket_init(&wanted[count].bucket, b);
-    return count + 1;
+    struct wanted_bucket *one;
+
+    if (b < 0 || cached_bucket_find(p->lane, b) || is_wanted(wanted, p, b))
+        return;
+    wanted->items = arena_grown(&r->arena, wanted->items, wanted->count, &wanted->capacity, sizeof *one);
+    one = &wanted->items[wanted->count++];
+    one->work = p;
+    bucket_init(&one->bucket, b);
 }
 
 static void load_buckets(struct committer *c, struct round *r)
 {
-    struct wanted_bucket *wanted = arena_array(&r->arena, r->ops + 1, sizeof *wanted);
-    size_t count = 0;
+    struct wanted_list wanted = {.count = 0};
 
     for (size_t i = 0; i < r->count; i++) {
         struct lane_work *p = &r->work[i];
 
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next)
-            count = want_bucket(wanted, count, p, needed_bucket(p->lane, op));
+            want_bucket(r, &wanted, p, needed_bucket(p->lane, op));
     }
-    read_wanted(c, r, wanted, count, needs_bucket);
+    read_wanted(c, r, &wanted, needs_bucket);
 }
 
 /* Read the codes of slots that are named by code, or shown: only they prove which slot has which code. */
 static void load_bucket_codes(struct committer *c, struct round *r)
 {
-    struct bucket_codes_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
+    struct bucket_codes_read *reads = NULL; /* large, and most requests have no code */
     struct cached_bucket **wanting = arena_array(&r->arena, r->ops + 1, sizeof(struct cached_bucket *));
     struct lane_work **work = arena_array(&r->arena, r->ops + 1, sizeof(struct lane_work *));
-    size_t count = 0;
+    size_t count = 0, capacity = 0;
 
     for (size_t i = 0; i < r->count; i++) {
         struct lane_work *p = &r->work[i];
@@ -450,6 +462,7 @@ static void load_bucket_codes(struct committer *c, struct round *r)
 
             if (!k || !cached_bucket_wants_codes(p->lane, k) || (count && wanting[count - 1] == k))
                 continue;
+            reads = arena_grown(&r->arena, reads, count, &capacity, sizeof *reads);
             wanting[count] = k;
             work[count] = p;
             reads[count++] = (struct bucket_codes_read){.coupon = p->lane->coupon, .b = b};
@@ -853,23 +866,16 @@ static bool erases_in_bucket(const struct lane_work *p, const struct op *op, con
 /* Load the slots of users who are to be erased. */
 static void load_erased(struct committer *c, struct round *r)
 {
-    struct wanted_bucket *wanted;
-    size_t most = 0, count = 0;
+    struct wanted_list wanted = {.count = 0};
 
-    for (size_t i = 0; i < r->count; i++)
-        for (struct op *op = r->work[i].state == WORK_OPEN ? r->work[i].ops.first : NULL; op; op = op->engine.next)
-            most += op->kind == OP_ERASE ? op->engine.work->subject.state->count : 0;
-    if (!most)
-        return;
-    wanted = arena_array(&r->arena, most, sizeof *wanted);
     for (size_t i = 0; i < r->count; i++) {
         struct lane_work *p = &r->work[i];
 
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next)
             for (size_t k = 0; op->kind == OP_ERASE && k < op->engine.work->subject.state->count; k++)
-                count = want_bucket(wanted, count, p, bucket_held(&op->engine.work->subject.state->redemptions[k]));
+                want_bucket(r, &wanted, p, bucket_held(&op->engine.work->subject.state->redemptions[k]));
     }
-    read_wanted(c, r, wanted, count, erases_in_bucket);
+    read_wanted(c, r, &wanted, erases_in_bucket);
 }
 
 /* ---- all of it ---- */
