@@ -2,8 +2,8 @@
 #include "base/clock.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define NS_PER_MS INT64_C(1000000)
@@ -88,6 +88,13 @@ static int64_t days_of_date(int64_t y, int m, int d)
     return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
 }
 
+/* The last `count` digits of value, with leading zeros. */
+static void put_digits(char *at, int count, int value)
+{
+    for (; count > 0; value /= 10)
+        at[--count] = (char)('0' + value % 10);
+}
+
 char *clock_text(int64_t utc_ms, char text[CLOCK_TEXT_SIZE])
 {
     int64_t seconds = utc_ms / 1000;
@@ -101,9 +108,14 @@ char *clock_text(int64_t utc_ms, char text[CLOCK_TEXT_SIZE])
     }
     s = (time_t)seconds;
     gmtime_r(&s, &t);
-    snprintf(text, CLOCK_TEXT_SIZE, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ", (unsigned)(t.tm_year + 1900) % 10000u,
-             (unsigned)(t.tm_mon + 1) % 100u, (unsigned)t.tm_mday % 100u, (unsigned)t.tm_hour % 100u,
-             (unsigned)t.tm_min % 100u, (unsigned)t.tm_sec % 100u, (unsigned)ms % 1000u);
+    strcpy(text, "0000-00-00T00:00:00.000Z");
+    put_digits(text, 4, t.tm_year + 1900);
+    put_digits(text + 5, 2, t.tm_mon + 1);
+    put_digits(text + 8, 2, t.tm_mday);
+    put_digits(text + 11, 2, t.tm_hour);
+    put_digits(text + 14, 2, t.tm_min);
+    put_digits(text + 17, 2, t.tm_sec);
+    put_digits(text + 20, 3, ms);
     return text;
 }
 

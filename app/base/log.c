@@ -121,7 +121,11 @@ void log_reopen(void)
 
 void log_context(const char *request_id)
 {
-    snprintf(context, sizeof context, "%s", request_id ? request_id : "");
+    size_t len = request_id ? strnlen(request_id, sizeof context - 1) : 0;
+
+    if (len)
+        memcpy(context, request_id, len);
+    context[len] = '\0';
 }
 
 /* Under kinds_lock. NULL: no room. */
