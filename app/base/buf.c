@@ -36,9 +36,16 @@ void buf_reserve(struct buf *b, size_t more)
     b->cap = cap;
 }
 
+/* The call is only made if there is no room. */
+static inline void make_room(struct buf *b, size_t more)
+{
+    if (b->cap - b->len <= more)
+        buf_reserve(b, more);
+}
+
 void buf_put(struct buf *b, const void *bytes, size_t len)
 {
-    buf_reserve(b, len);
+    make_room(b, len);
     if (len)
         memcpy(b->data + b->len, bytes, len);
     b->len += len;
@@ -52,7 +59,9 @@ void buf_puts(struct buf *b, const char *text)
 
 void buf_putc(struct buf *b, char c)
 {
-    buf_put(b, &c, 1);
+    make_room(b, 1);
+    b->data[b->len++] = c;
+    b->data[b->len] = '\0';
 }
 
 void buf_int(struct buf *b, int64_t value)

@@ -40,10 +40,18 @@ void json_end_array(struct json *j)
 
 void json_key(struct json *j, const char *name)
 {
-    before_value(j);
-    buf_putc(j->out, '"');
-    buf_puts(j->out, name);
-    buf_put(j->out, "\":", 2);
+    size_t len = strlen(name);
+    char *at;
+
+    buf_reserve(j->out, len + 4);
+    at = j->out->data + j->out->len;
+    if (j->comma)
+        *at++ = ',';
+    *at++ = '"';
+    memcpy(at, name, len);
+    at += len;
+    strcpy(at, "\":");
+    j->out->len = (size_t)(at + 2 - j->out->data);
     j->comma = false;
 }
 
