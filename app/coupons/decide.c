@@ -346,7 +346,7 @@ static bool find_key(const struct decision *d, const struct user_state *u, const
     const struct redemption *r;
     enum key_of which;
 
-    if (!key)
+    if (!key || !u->count)
         return false;
     key_hash(&d->key_secret, u->alias, key, hash);
     r = user_state_by_key(u, hash, &which);
