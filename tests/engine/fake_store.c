@@ -23,6 +23,7 @@ struct stored_batch {
     uint64_t told; /* its place in the stream of those that a majority has; 0: not yet */
     uint32_t time; /* since when a majority has it */
     struct stored_batch *next;
+    struct stored_batch *earlier, *later; /* of its lane */
 };
 
 enum part_kind { PART_BUCKET, PART_DEFINITION, PART_CHECKPOINT };
@@ -162,8 +163,26 @@ static void remove_batch(struct fake *f, struct stored_batch *gone)
     while (*p != gone)
         p = &(*p)->next;
     *p = gone->next;
+    if (gone->earlier)
+        gone->earlier->later = gone->later;
+    if (gone->later)
+        gone->later->earlier = gone->earlier;
     batch_free(gone->batch);
     free(gone);
+}
+
+/* The last batch of a lane before seq. */
+static struct stored_batch *batch_before(struct fake *f, const char *coupon, int64_t lane, int64_t seq)
+{
+    struct stored_batch *s = f->ledger;
+
+    while (s && !(s->batch->lane == lane && strcmp(s->batch->coupon, coupon) == 0))
+        s = s->next;
+    while (s && s->later)
+        s = s->later;
+    while (s && s->batch->head.seq >= seq)
+        s = s->earlier;
+    return s;
 }
 
 /* A majority has it from now on, and the stream tells of it. */
@@ -182,6 +201,13 @@ static struct stored_batch *store_batch(struct fake *f, const struct batch *b, b
 
     assert(s && !find_batch(f, b->coupon, b->lane, b->head.seq));
     s->batch = copy_batch(b);
+    s->earlier = batch_before(f, b->coupon, b->lane, b->head.seq);
+    if (s->earlier) {
+        s->later = s->earlier->later;
+        s->earlier->later = s;
+    }
+    if (s->later)
+        s->later->earlier = s;
     s->next = f->ledger;
     f->ledger = s;
     if (majority)
@@ -619,16 +645,21 @@ static bool names(const struct batch *b, const char *user)
     return false;
 }
 
-/* Batches of a lane as of a moment, in order: the one after seq; NULL: none. */
-static const struct stored_batch *batch_after(struct fake *f, const char *coupon, int64_t lane, int64_t seq, uint32_t at)
+/* The first of s and those after it in its lane that a read sees as of a moment; NULL: none. */
+static const struct stored_batch *seen_from(const struct stored_batch *s, uint32_t at)
 {
-    const struct stored_batch *next = NULL;
+    while (s && !(s->majority && s->time <= at))
+        s = s->later;
+    return s;
+}
 
-    for (const struct stored_batch *s = f->ledger; s; s = s->next)
-        if (s->majority && s->time <= at && s->batch->lane == lane && s->batch->head.seq > seq && strcmp(s->batch->coupon, coupon) == 0 &&
-            (!next || s->batch->head.seq < next->batch->head.seq))
-            next = s;
-    return next;
+static const struct stored_batch *first_seen(struct fake *f, const char *coupon, int64_t lane, uint32_t at)
+{
+    const struct stored_batch *s = batch_before(f, coupon, lane, INT64_MAX);
+
+    while (s && s->earlier)
+        s = s->earlier;
+    return seen_from(s, at);
 }
 
 static enum store_status read_user(struct fake *f, struct user_read *r, uint32_t at, struct arena *a)
@@ -638,8 +669,7 @@ static enum store_status read_user(struct fake *f, struct user_read *r, uint32_t
     bool damaged = false;
 
     arena_init(&whole, 0);
-    for (const struct stored_batch *s = batch_after(f, r->coupon, r->lane, 0, at); s;
-         s = batch_after(f, r->coupon, r->lane, s->batch->head.seq, at)) {
+    for (const struct stored_batch *s = first_seen(f, r->coupon, r->lane, at); s; s = seen_from(s->later, at)) {
         if (!names(s->batch, r->user))
             continue;
         damaged = damaged || s->damaged;
@@ -699,7 +729,7 @@ static enum store_status fake_job(struct store *store, const char *coupon, int64
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
     j->id = arena_strdup(a, job);
-    for (const struct stored_batch *s = batch_after(f, coupon, lane, 0, at); s; s = batch_after(f, coupon, lane, s->batch->head.seq, at)) {
+    for (const struct stored_batch *s = first_seen(f, coupon, lane, at); s; s = seen_from(s->later, at)) {
         if (s->damaged && has_job(s->batch, job))
             return leave(f, STORE_UNREADABLE);
         fold_job(j, s->batch);
@@ -739,8 +769,7 @@ static enum store_status fake_due_batches(struct store *store, struct due_batche
         const struct stored_batch *best = NULL;
         int64_t best_ms = INT64_MAX, ms = search->past_ms, seq = search->past_seq;
 
-        for (const struct stored_batch *s = batch_after(f, search->coupon, search->lane, 0, at); s;
-             s = batch_after(f, search->coupon, search->lane, s->batch->head.seq, at)) {
+        for (const struct stored_batch *s = first_seen(f, search->coupon, search->lane, at); s; s = seen_from(s->later, at)) {
             int64_t due_ms = first_due(s->batch, search->after_ms, search->after_seq), later_ms = first_due(s->batch, search->at_ms, INT64_MAX);
 
             if (later_ms < INT64_MAX && (!search->next_due_ms || later_ms < search->next_due_ms))
