@@ -1,9 +1,5 @@
 /* tests/engine/one_engine.c -- see one_engine.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include "one_engine.h"
 

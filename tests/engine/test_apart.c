@@ -2,12 +2,8 @@
  * tests/engine/test_apart.c -- what coupons that one committer has in hand at the same time do not share: damage, and the time to
  * find out that others do not exist.
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -2,11 +2,7 @@
  * tests/engine/test_bearer.c -- codes that belong to whoever presents them: what others are told, by an engine that has it in memory
  * and by one that reads it, and while more has ended by itself than one batch takes back.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <time.h>
 
 #include <sodium.h>

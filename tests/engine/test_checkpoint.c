@@ -2,11 +2,7 @@
  * tests/engine/test_checkpoint.c -- checkpoints of lanes: when they are due, what waits for them, what they hold that other processes
  * appended; and lanes that cannot be written beside others.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>

@@ -2,11 +2,7 @@
  * tests/engine/test_damage.c -- documents that a search finds and nobody can decode: free slots, holds that lapsed, codes. Others of
  * the coupon are found past them, and what only they can tell is never said.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include <sodium.h>

@@ -2,11 +2,7 @@
  * tests/engine/test_ends.c -- what is issued ends with the coupon, whenever that is, and however it was told: by what is in memory, by
  * what is stored, with slots and without.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 #include <time.h>
 

@@ -4,11 +4,7 @@
  *
  * Batches  the database's answers wait while requests are handed in, so that these are decided together
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>

@@ -3,12 +3,8 @@
  *
  * Watched  the users that are read; what a session reads of the ledger may lack a name; checkpoints may fail
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

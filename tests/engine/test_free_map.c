@@ -2,11 +2,7 @@
  * tests/engine/test_free_map.c -- where a lane looks for free slots: in order from the first on, or at random, all equally likely;
  * whatever is stored, and whatever happened since.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,11 +3,7 @@
  *
  * Watched  a session counts what it reads of the ledger, by whether its thread ever appended or confirmed
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

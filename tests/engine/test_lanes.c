@@ -4,11 +4,7 @@
  *
  * Between  before it appends, or reads a lane's ledger, a session of the first engine may have the second one do something
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>

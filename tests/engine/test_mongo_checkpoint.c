@@ -3,11 +3,7 @@
  *
  * Measure   COUPONS_UNWRITTEN="10000 20000 40000" prints how long a checkpoint of so many takings takes
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,5 @@
 /* tests/engine/test_mongo_codes.c -- codes in the store, against a real mongod: drafts, turns, the directory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,10 +1,5 @@
 /* tests/engine/test_mongo_connect.c -- how the store connects and prepares, against a real mongod (see mongod.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <string.h>
 

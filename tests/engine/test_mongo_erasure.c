@@ -1,10 +1,5 @@
 /* tests/engine/test_mongo_erasure.c -- an erased user's names leave the ledger of a real mongod, wherever that is stopped and repeated. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

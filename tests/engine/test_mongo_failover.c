@@ -3,12 +3,7 @@
  * lost, nothing is there twice, and no tail is confirmed that had moved; nor any while its secondaries stand still. Needs a mongod
  * to start (see mongod.h).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,9 +1,5 @@
 /* The store's rows of fronts on a real mongod: which fronts are active, and who removes a row. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include "mongo_fixture.h"

@@ -1,9 +1,5 @@
 /* The store's webhooks on a real mongod: subscriptions, leases, positions, attempts; where a lane's stream begins. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,5 @@
 /* Tests of store/refusals, store/report_sum and http/refusal_counter on a real mongod: each refusal counts once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

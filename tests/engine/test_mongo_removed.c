@@ -1,9 +1,5 @@
 /* tests/engine/test_mongo_removed.c -- what verify compares of a coupon that was removed with its archive, on a real mongod. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include "mongo_fixture.h"

@@ -1,9 +1,5 @@
 /* Tests of store/report and store/report_sum on a real mongod: sums by column and coupon, coupons, lanes, zones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

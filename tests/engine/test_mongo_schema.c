@@ -1,10 +1,5 @@
 /* tests/engine/test_mongo_schema.c -- versioned steps, and what doctor asks, against a real mongod (see mongod.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <mongoc/mongoc.h>
 #include <pthread.h>
 #include <sodium.h>

@@ -1,10 +1,5 @@
 /* tests/engine/test_mongo_store.c -- the store's promises, against a real mongod (see mongod.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <inttypes.h>
 #include <mongoc/mongoc.h>
 #include <pthread.h>

@@ -1,10 +1,5 @@
 /* tests/engine/test_mongo_upkeep.c -- what is due, over, erased or left behind, against a real mongod. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

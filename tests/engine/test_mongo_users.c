@@ -1,10 +1,5 @@
 /* tests/engine/test_mongo_users.c -- what users did, from the ledger on a real mongod: read in whole batches, or one after another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,11 +4,7 @@
  * Way  one engine asks for a slot of a coupon that has none. Before its k-th question whether lanes have moved, for every k, another
  *      engine makes one, takes it out of lane 0 for lane 1, and dies before lane 1 has it
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
 #include <string.h>
 

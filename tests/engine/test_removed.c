@@ -6,11 +6,7 @@
  *          of which it does not know whether it arrived
  * Seeds    COUPONS_SEEDS (200), each with faults of the database; test_removed SEED runs one
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

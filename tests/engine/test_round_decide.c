@@ -3,11 +3,7 @@
  *
  * Lane    ann holds a slot; the lane is loaded as the committer does it, and its user is cached
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include <sodium.h>

@@ -4,12 +4,8 @@
  *
  * Doors    those of the second engine count what they are given of the ledger, and can be kept from writing checkpoints
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -2,11 +2,7 @@
  * tests/engine/test_untouched.c -- slots of which nothing is stored until somebody touches them: each goes out once, however
  * they were made, in whatever order, and whoever leads the lane.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdlib.h>
 #include <string.h>
 

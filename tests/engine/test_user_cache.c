@@ -1,10 +1,5 @@
 /* tests/engine/test_user_cache.c -- what the committer remembers of users: exact, bounded, the least recently used go first. No server. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,11 +2,7 @@
  * tests/engine/test_user_states.c -- users with many redemptions: what requests about them share, what their answers carry, and how much of
  * them is in memory at a time.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,20 +1,16 @@
 /* tests/unit/fake_mongos.c -- see fake_mongos.h. One thread accepts, and each connection has one. */
 #include "unit/fake_mongos.h"
 
+#include "cmocka_whole.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define OP_REPLY 1
 #define OP_QUERY 2004

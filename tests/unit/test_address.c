@@ -1,9 +1,5 @@
 /* Unit tests of base/address: which addresses are called, in many forms; networks that are permitted; URLs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>

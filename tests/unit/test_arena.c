@@ -1,9 +1,5 @@
 /* Unit tests of base/arena and base/checked: alignment, zeroing, growth, reuse, out of memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,9 +1,5 @@
 /* Unit tests of deliver/backoff: how long a receiver that fails is left alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include <inttypes.h>
 #include <sodium.h>

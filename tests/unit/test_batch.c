@@ -1,9 +1,5 @@
 /* Unit tests of coupons/batch: the line of the ledger, byte by byte, and its hash. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,5 @@
 /* Unit tests of couponctl's reader of the ledger's lines: what batch_line() writes, and nothing else. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdlib.h>
 #include <string.h>
 

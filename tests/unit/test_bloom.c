@@ -1,9 +1,5 @@
 /* Unit tests of base/bloom: what was added is never denied, and of the rest nearly all is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include "base/bloom.h"
 #include "base/hash.h"

@@ -1,9 +1,5 @@
 /* Unit tests of what is read from bodies and written to them: takings, definitions, patches, redemptions. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>

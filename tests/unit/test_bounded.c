@@ -1,9 +1,5 @@
 /* Unit tests of couponctl's reader of lines from outside: whole lines, of a bounded size, from a file that is not blown up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

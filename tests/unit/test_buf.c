@@ -1,9 +1,5 @@
 /* Unit tests of base/buf: growth, the NUL behind, numbers at their bounds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include "base/buf.h"

@@ -1,9 +1,5 @@
 /* Unit tests of http/canonical: RFC 8785, with the examples of its appendices. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

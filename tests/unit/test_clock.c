@@ -1,9 +1,5 @@
 /* Unit tests of base/clock: RFC 3339 both ways, the offset to another clock. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,9 +1,5 @@
 /* Unit tests of coupons/code: what a new code looks like, that each character is as likely, and the loose form. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <string.h>
 

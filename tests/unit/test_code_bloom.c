@@ -1,9 +1,5 @@
 /* Unit tests of the Bloom filter: what was added is always found, and little else. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 
 #include "runner/code_bloom.h"

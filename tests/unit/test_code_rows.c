@@ -1,9 +1,5 @@
 /* Unit tests of lists of codes: their text, lines, CSV, and what is wrong with a row. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

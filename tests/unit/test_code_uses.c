@@ -1,9 +1,5 @@
 /* Unit tests of coupons/code_uses, and of deciding with shared codes: who may use them, what bounds them, what counts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include "unit/lane.h"
 

@@ -1,10 +1,5 @@
 /* tests/unit/test_codec.c -- documents to structs and back, and documents that are not ours. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>

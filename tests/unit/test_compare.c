@@ -1,9 +1,5 @@
 /* Unit tests of verify/compare: what is told of two records that differ, and in which order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include "base/buf.h"

@@ -1,9 +1,5 @@
 /* Unit tests of base/config: rows, bounds, the sample file, reload. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

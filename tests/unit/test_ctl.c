@@ -1,9 +1,5 @@
 /* Unit tests of couponctl's small parts: tables, safe printing, the progress bar's line, metrics that are read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,5 @@
 /* Unit tests of coupons/decide: every refusal in its order, caps, days, budget, repeats, returns, changes, jobs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,11 +8,7 @@
  *             with what the model says after such entries. Whatever is not swept yet counts where the contract lets it
  * Repeat one  MODEL_SEED=n build/tests/unit/test_decide_model; more of them: MODEL_SEEDS=count
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,5 @@
 /* Unit tests of coupons/discount: what an order earns, its refusals in order, arithmetic at the bounds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,5 @@
 /* Unit tests of coupons/event: which events a batch makes, how large batches are cut, and what erasing changes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <string.h>
 

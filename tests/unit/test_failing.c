@@ -1,9 +1,5 @@
 /* Unit tests of runner/failing: which failures in a row are logged, and which end the job. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include "runner/failing.h"
 

@@ -1,9 +1,5 @@
 /* Unit tests of coupons/fold: what each kind of entry does to each view, and that a lie in a batch is found. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,11 +3,7 @@
  * joined by one that nobody writes. Either it cannot be read any more, or the form differs, or what is read of it does: then verify's
  * replay compares that (test_replay.c).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,5 @@
 /* tests/unit/test_gather.c -- waiting for those who were just answered: with a clock, callers and a database made of numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdbool.h>
 #include <string.h>
 

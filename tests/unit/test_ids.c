@@ -1,9 +1,5 @@
 /* Unit tests of base/ids: the alphabet, the length, that no two are the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

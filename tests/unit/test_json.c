@@ -1,9 +1,5 @@
 /* Unit tests of base/json: commas, nesting, RFC 8785 escapes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include "base/json.h"
 

@@ -1,9 +1,5 @@
 /* Unit tests of http/jsonin: what is JSON, and what json-c would let through. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,5 @@
 /* Unit tests of base/jws: the vectors of RFC 8037, the file of keys, tokens that are none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,11 +8,7 @@
  * Verify     a life's ledgers, told again by verify/replay, have no drift; and what is changed in them behind its back is found
  * Repeat one LANES_SEED=n build/tests/unit/test_lanes; more of them: LANES_SEEDS=count
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,5 @@
 /* Unit tests of coupons/decide: the life of a slot: every call in every state, holds, codes, expiry, repeats. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include "unit/lane.h"
 

@@ -1,9 +1,5 @@
 /* Unit tests of what an import says of its rows, and of codes that stand twice among drafts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <string.h>
 

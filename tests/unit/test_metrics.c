@@ -1,9 +1,5 @@
 /* Unit tests of base/metrics: sums over processes, rendering, slots that change hands. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

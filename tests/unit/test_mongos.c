@@ -4,12 +4,7 @@
  *
  * Replies  have the form of MongoDB's manual ("Database Commands", "Error Codes", "Change Streams") and of jstests/sharding there
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,5 @@
 /* Unit tests of base/new_file: a file is there whole or not at all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

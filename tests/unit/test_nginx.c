@@ -1,9 +1,5 @@
 /* Unit tests of nginx/nginx.conf.in: its problem documents say what the result table says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,11 +2,7 @@
  * Unit tests of app/static/docs/openapi.json: what it says of calls, bodies, coupons, words and problems is what the tables say that
  * route, read and answer, and nothing beside it. What a call answers is held against it by every test in tests/service.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

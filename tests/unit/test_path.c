@@ -1,9 +1,5 @@
 /* Unit tests of http/path: the raw target, decoded after splitting. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include "http/path.h"

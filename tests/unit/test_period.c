@@ -1,9 +1,5 @@
 /* Unit tests of coupons/period: where hours, days, weeks and months begin when clocks move. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include "base/clock.h"
 #include "coupons/period.h"

@@ -1,10 +1,6 @@
 /* Unit tests of base/guesses: what may be missed, for how long whoever passed it waits, who counts as one, many processes. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cmocka_whole.h"
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>

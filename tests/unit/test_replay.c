@@ -2,11 +2,7 @@
  * Unit tests of verify/replay and verify/compare: a small world is decided batch by batch, as the engine would; told again it has no
  * drift; and each thing that is changed behind the ledger's back is found.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

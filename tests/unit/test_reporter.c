@@ -1,9 +1,5 @@
 /* Unit tests of the reporter's pure parts: tallies become runs, and which lanes are looked after. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,5 @@
 /* Unit tests of base/result: the table is whole, and its order is the contract's order of checks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include "base/result.h"

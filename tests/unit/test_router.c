@@ -1,9 +1,5 @@
 /* Unit tests of http/router's table, and of http/reply and http/list: what needs no connection. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>

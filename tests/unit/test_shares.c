@@ -1,9 +1,5 @@
 /* Unit tests of http/shares: how much of a room each of its users may hold, and who counts as one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include "http/shares.h"

@@ -1,9 +1,5 @@
 /* Unit tests of base/signature: secrets, and the test vector of Standard Webhooks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <string.h>
 

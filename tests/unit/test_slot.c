@@ -1,9 +1,5 @@
 /* Unit tests of coupons/slot: the table of moves is the design's, buckets own their names. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <string.h>
 
 #include "coupons/slot.h"

@@ -1,9 +1,5 @@
 /* Unit tests of base/stop and base/cond: resting until the end is asked for, and the signals that ask. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <signal.h>
 #include <unistd.h>
 

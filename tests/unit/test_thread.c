@@ -1,9 +1,5 @@
 /* Unit tests of base/thread: a thread starts also where its name cannot be set. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>

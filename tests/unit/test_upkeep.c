@@ -1,9 +1,5 @@
 /* Unit tests of coupons/decide: events, turns at making codes, single slots retired, users erased, coupons without slots. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 
 #include "unit/lane.h"
 

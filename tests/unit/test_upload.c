@@ -1,9 +1,5 @@
 /* Unit tests of http/upload (a text in pieces becomes chunks of whole lines) and http/csv. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,5 @@
 /* Unit tests of coupons/user_fold, and of how http/user_name uses it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,8 @@
 /* tests/unit/test_user_lines.c -- lists of users: read from CSV, kept a line each, and a user removed from one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "coupons/user_lines.h"

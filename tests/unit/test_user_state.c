@@ -1,9 +1,5 @@
 /* Unit tests of coupons/user_state: copies, look-ups, what ends by itself, the hash of a key, ids. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,5 @@
 /* Unit tests of base/wake: calls between the processes of a master. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "cmocka_whole.h"
 #include <sys/wait.h>
 #include <unistd.h>
 

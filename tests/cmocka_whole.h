@@ -1,0 +1,11 @@
+/* tests/cmocka_whole.h -- cmocka, and what it wants to be included before it. */
+#ifndef COUPONS_CMOCKA_WHOLE_H
+#define COUPONS_CMOCKA_WHOLE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#endif
