@@ -145,16 +145,18 @@ $(FUZZ_BIN): $(B)/%: $(B)/%.o $(call obj,$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC)) $(LI
 .SECONDARY: $(call obj,$(ALL_SRC))
 
 # Begun first, so that what ends last is short.
-LONGEST := $(addprefix %/test_,decide_model apart engine lanes mongo_connect mongo_failover mongo_store)
+LONGEST := $(addprefix %/test_,decide_model apart engine filter lanes mongo_connect mongo_failover mongo_store user_states)
 longest_first = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 
 .PHONY: programs unit engine
 programs: all hooks $(UNIT_BIN) $(ENGINE_BIN) $(FUZZ_BIN) $(call obj,$(OTHER_SRC))
 unit: $(UNIT_BIN)
 	@scripts/cmocka $(call longest_first,$(UNIT_BIN))
-# The driver and TSan do not go together; elsewhere a test that is skipped for want of a server has failed.
-engine: $(ENGINE_BIN)
-	@scripts/cmocka $(if $(filter thread,$(SAN)),--may-skip 'test_mongo_*') $(call longest_first,$(ENGINE_BIN))
+# With TSan not those that need a server, as the driver and TSan do not go together, nor those that start no thread.
+NOT_WITH_TSAN := $(addprefix $(B)/tests/engine/test_,mongo_% free_map user_cache)
+ENGINE_RUN := $(filter-out $(if $(filter thread,$(SAN)),$(NOT_WITH_TSAN)),$(ENGINE_BIN))
+engine: $(ENGINE_RUN)
+	@scripts/cmocka $(call longest_first,$(ENGINE_RUN))
 
 # ---- fuzzing: FUZZ=1 builds for libFuzzer, into a folder of its own ----
 SECONDS ?= 60
