@@ -46,6 +46,11 @@ socket_timeout_ms = 15000
 server_selection_timeout_ms = 15000
 wait_queue_timeout_ms = 15000
 """
+# A removal of what is archived waits for as long as a request may take. This is the setting's default.
+SOON_REMOVED = """\
+[worker]
+request_deadline_ms = 5000
+"""
 WEBHOOKS = """\
 [webhooks]
 http = allowed
@@ -154,7 +159,8 @@ class Stack:
     """beside: another one, on whose mongod this one has a database of its own."""
 
     def __init__(self, settings=SETTINGS + SLOW_DATABASE + WEBHOOKS + GUESSES, clock_offset_s=0, workers=WORKERS, beside=None):
-        self.workers, self.beside = workers, beside
+        self.workers, self.beside = workers, beside and (beside.beside or beside)
+        beside = self.beside
         self.var = pathlib.Path(tempfile.mkdtemp(prefix="coupons-test-", dir=os.environ.get("COUPONS_TEST_DIR")))
         config = self.var / "coupond.ini"
         self.database_name = f"beside-{next(databases)}" if beside else "coupons"

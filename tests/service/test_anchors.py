@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import ledger
-from stack import ROOT
+from stack import ROOT, SOON_REMOVED
 from test_archive_removal import end, remove
 
 
@@ -120,7 +120,7 @@ def test_a_coupon_with_a_difference_gets_no_anchor(stack, anchors):
 
 def test_all_coupons_deleted_archived_and_gone(beside, tmp_path):
     """In a stack of its own: all coupons are verified."""
-    stack = beside()
+    stack = beside(SOON_REMOVED)
     anchors = Anchors(stack, tmp_path)
     stays, deleted, archived, gone = a_coupon(stack), stack.coupon(), a_coupon(stack), a_coupon(stack)
     path, said = anchors.signed()

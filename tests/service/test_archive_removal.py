@@ -16,11 +16,18 @@ import erasure
 from client import TIMEOUT_S, Direct
 from effort import in_full
 from halves import asleep
-from stack import PATIENCE_S, ROOT, wait_until
+from stack import PATIENCE_S, ROOT, SETTINGS, SLOW_DATABASE, SOON_REMOVED, Stack, wait_until
 from test_archive import a_life, check, end, lines_of
 
 FINGERPRINT_LEN = 16
 HELD = ("buckets", "codes", "code_buckets", "ledger")
+
+
+@pytest.fixture(scope="module")
+def stack(stack):
+    with Stack(SETTINGS + SLOW_DATABASE + SOON_REMOVED, beside=stack) as s:
+        yield s
+        s.verify()
 
 
 def left_of(stack, coupon):
@@ -97,7 +104,7 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
 
 @pytest.mark.full
 def test_what_it_leaves_behind_goes_in_the_end(beside, tmp_path):
-    stack = beside()
+    stack = beside(SOON_REMOVED)
     coupon, ops = stack.coupon(slots=100, lanes=2), stack.client("ops")
     for i in range(5):
         stack.client("storefront").take(coupon, f"u-{i}").ok(201)
@@ -151,27 +158,23 @@ def removal(stack, coupon, digest):
 def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_back(stack):
     """It has the coupon in memory, and buckets that are not written, when it falls asleep; a taking waits for it."""
     coupon = stack.coupon(slots=100)
-    awake, asleep = 0, 1
-    sleeper, answers = stack.direct(asleep), []
+    sleeper, answers = stack.direct(1), []
     patient = Direct(sleeper.path, sleeper.key, patience_s=PATIENCE_S + TIMEOUT_S)
-    stack.direct(awake).take(coupon, "early").ok(201)
+    stack.direct(0).take(coupon, "early").ok(201)
     for i in range(10):
         sleeper.take(coupon, f"slept-{i}").ok(201)
-    pid = stack.signal(f"worker-{asleep}", signal.SIGSTOP)
-    waiting = threading.Thread(target=lambda: answers.append(patient.take(coupon, "slept-new")))
-    waiting.start()
-    try:
-        ops = stack.direct(awake, "ops")  # nginx would ask the worker that sleeps
+    with asleep(stack, ["worker-1"]):
+        waiting = threading.Thread(target=lambda: answers.append(patient.take(coupon, "slept-new")))
+        waiting.start()
+        ops = stack.direct(0, "ops")  # nginx would ask the worker that sleeps
         ops.patch(f"/coupons/{coupon}", {"state": "ended"}).ok()
         ops.post(f"/coupons/{coupon}/archive").expect(204)
         job = removal(stack, coupon, digest_of(stack, coupon))
         assert job["state"] == "done", job
-    finally:
-        os.kill(pid, signal.SIGCONT)
     waiting.join()
     assert [(a.status, a.code()) for a in answers] == [(410, "coupon_archived")], answers
     sleeper.get(f"/coupons/{coupon}/users/slept-1").problem("coupon_archived")
-    assert stack.direct(asleep, "ops").get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 11
+    assert stack.direct(1, "ops").get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 11
     found = left_of(stack, coupon)
     assert found["buckets"][0] == 0 and found["ledger"][0] == 1, found
     assert not erasure.traces(stack, "slept-1", "slept-new"), "no name came back"
@@ -212,7 +215,7 @@ def test_what_went_on_since_the_archive_stays(stack, tmp_path):
 @pytest.mark.full
 def test_an_erasure_between_two_lanes_is_in_the_archive(beside, tmp_path):
     """The removal has read the lanes' ends, and waits for totals, when a user of lane 1 is erased: lane 0 is removed, and lane 1 refuses."""
-    stack, path, taken = beside(), tmp_path / "a.gz", []
+    stack, path, taken = beside(SOON_REMOVED), tmp_path / "a.gz", []
     coupon, ops = stack.coupon(slots=100, lanes=2), stack.client("ops")
     while {one["lane"] for one in taken} != {0, 1}:
         taken.append(stack.client("storefront").take(coupon, f"u-{len(taken)}").ok(201))
@@ -252,7 +255,7 @@ def hold_up(stack, name):
 @pytest.mark.full
 def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_whole(monkeypatch, another_stack, tmp_path):
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack, path = another_stack("[runner]\nlease_ms = 1000\n"), tmp_path / "a.gz"
+    stack, path = another_stack(SOON_REMOVED + "[runner]\nlease_ms = 1000\n"), tmp_path / "a.gz"
     coupon = stack.coupon(slots=300, codes={"source": "generated"})
     for i in range(30):
         stack.client("storefront").take(coupon, f"u-{i}").ok(201)
@@ -308,7 +311,7 @@ def test_it_asks_before_anything_is_removed(stack, tmp_path):
 @pytest.mark.full
 def test_what_ended_long_ago_is_archived_by_a_setting(beside):
     """One that is active by its state alone, one that is ended, and one of which something is held, which does not keep the others."""
-    stack = beside("[archive]\nafter_days = 30\n")
+    stack = beside(SOON_REMOVED + "[archive]\nafter_days = 30\n")
     long_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=40)
     names = "held", "over", "ended", "young", "live"
     for name in names:

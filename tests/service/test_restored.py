@@ -1,4 +1,5 @@
 """After an older backup was restored: it is refused, and `couponctl restored` has everything go on above what is lost."""
+import contextlib
 import json
 import re
 import shutil
@@ -8,7 +9,7 @@ import pytest
 import ledger
 from client import keys
 from receiver import Receiver
-from stack import WEBHOOKS, wait_until
+from stack import SETTINGS, SLOW_DATABASE, SOON_REMOVED, WEBHOOKS, Stack, wait_until
 
 GENERATIONS, ORDINALS = 10**8, 10**12
 
@@ -77,7 +78,7 @@ class Shop:
 @pytest.fixture
 def shop(another_stack):
     with Receiver() as receiver:
-        stack = another_stack(WEBHOOKS)
+        stack = another_stack(WEBHOOKS + SOON_REMOVED)
         stack.client("ops").post("/coupons/-/webhooks", {"url": receiver.url}).expect(201)
         yield Shop(stack, receiver)
 
@@ -249,31 +250,38 @@ def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
     assert f"{len(kept)} lines" in shop.restored(tmp_path / "receipts")
 
 
+@pytest.fixture(scope="module")
+def at_rest():
+    """A copy of which only the database runs when a test begins, and everything when it ends. Its mongod takes orders to fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COUPONS_TEST", "1")
+        with Stack(SETTINGS + SLOW_DATABASE) as stack:
+            yield Shop(stack, None)
+
+
+@contextlib.contextmanager
+def dropped(shop, command, collection):
+    """Only the database runs, and it drops so many connections at this command; they were all dropped when the block ends."""
+    shop.stop()
+    shop.database_alone()
+    stack, drops = shop.stack, 9
+    orders = {"failCommands": [command], "namespace": f"{stack.database.name}.{collection}", "closeConnection": True}
+    before = stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": drops}, data=orders)["count"]
+    yield stack
+    assert stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")["count"] == before + drops
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("command, collection", [("update", "pulses"), ("find", "secrets"), ("find", "watermarks")])
-def test_a_start_has_patience_with_a_database_that_has_just_begun(another_stack, monkeypatch, command, collection):
+def test_a_start_has_patience_with_a_database_that_has_just_begun(at_rest, command, collection):
     """As a new primary drops connections, or a slow machine lets them time out."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack()
-    shop = Shop(stack, None)
-    shop.stop()
-    shop.database_alone()
-    drops, orders = 9, {"failCommands": [command], "namespace": f"{stack.database.name}.{collection}", "closeConnection": True}
-    stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": drops}, data=orders)
-    stack.start()
-    assert stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")["count"] == drops
+    with dropped(at_rest, command, collection) as stack:
+        stack.start()
 
 
 @pytest.mark.full
-def test_a_restore_has_patience_too(another_stack, monkeypatch):
+def test_a_restore_has_patience_too(at_rest):
     """It is run as soon as the database is."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack()
-    shop = Shop(stack, None)
-    shop.stop()
-    shop.database_alone()
-    drops, orders = 9, {"failCommands": ["update"], "namespace": f"{stack.database.name}.pulses", "closeConnection": True}
-    stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": drops}, data=orders)
-    assert "nothing shows that the database is older" in shop.restored(status=1)
-    assert stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")["count"] == drops
+    with dropped(at_rest, "update", "pulses") as stack:
+        assert "nothing shows that the database is older" in at_rest.restored(status=1)
     stack.start()
