@@ -9,7 +9,7 @@ import time
 import pytest
 
 import ledger
-from effort import effort, in_full
+from effort import effort
 from stack import WORKERS, wait_until
 from swarm import Swarm, by_code, step, swarm, take, taken
 from within import within
@@ -282,8 +282,8 @@ def test_a_checkout_that_crashed_gives_back_what_it_held_to_where_it_came_from(s
     stack.patch(coupon, {"cap": {"total": 3}})
     stack.generate(coupon, 1)
     at = f"/coupons/{coupon}/redemptions"
-    hold = storefront.post(f"{at}/{ids['u-0']}/reserve", {"reserve_s": 12, "order": {"id": "lost"}}, idempotency_key="h").ok(201)
-    free = storefront.take(coupon, "crashed", state="reserved", reserve_s=12).ok(201)
+    hold = storefront.post(f"{at}/{ids['u-0']}/reserve", {"reserve_s": 8, "order": {"id": "lost"}}, idempotency_key="h").ok(201)
+    free = storefront.take(coupon, "crashed", state="reserved", reserve_s=8).ok(201)
     counts = stack.counts(coupon)
     assert (counts["free"], counts["issued"], counts["reserved"], counts["taken_total"]) == (0, 1, 2, 3), counts
     time.sleep(max(0, monotonic_of(free["reserved_until"]) - time.monotonic()) + 0.02)
