@@ -2,7 +2,6 @@
 import contextlib
 import json
 import struct
-import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +11,6 @@ import bad_input
 import fastcgi
 from client import http_request
 from stack import WORKERS
-from within import within
 
 pytestmark = pytest.mark.usefixtures("nothing_dies")
 

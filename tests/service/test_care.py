@@ -1,5 +1,4 @@
 """Over all coupons: the redemptions of a user or an order, and everything that is stored under a name."""
-import collections
 import itertools
 import json
 import os

@@ -2,15 +2,14 @@
 import csv
 import io
 import json
-import os
 import random
 import re
-import signal
 import time
 
 import pytest
 
 from effort import effort
+from halves import asleep
 from stack import wait_until
 from test_import import SHEETS, bad_rows, bad_texts, exported, list_of, some_codes
 
@@ -192,8 +191,7 @@ def test_each_user_gets_a_code_and_a_repeat_the_same(stack, ops, storefront, cou
 def test_nothing_of_a_list_is_stored_but_who_waits_and_an_erasure_finds_them(stack, ops, storefront, coupon):
     """The other columns never are; names go with their part of the list; a user who is erased while it waits gets no code."""
     name = coupon(some_codes(10, seed=36))
-    runner = stack.signal("runner", signal.SIGSTOP)
-    try:
+    with asleep(stack, ["runner"]):
         at = issue(stack, name, "user,mail\nstays,secret-mail-1\nto-be-erased,secret-mail-2\nto-be-erased-not,secret-mail-3\n").header("Location")
         upload = stack.database.jobs.find_one({"_id": at.rsplit("/", 1)[1]})["upload"]
         [part] = stack.database.parts.find({"_id.u": upload})
@@ -201,8 +199,6 @@ def test_nothing_of_a_list_is_stored_but_who_waits_and_an_erasure_finds_them(sta
         ops.delete("/coupons/-/users/to-be-erased").expect(204)
         [part] = stack.database.parts.find({"_id.u": upload})
         assert b"to-be-erased\n" not in part["text"] and b"stays\n" in part["text"], part
-    finally:
-        os.kill(runner, signal.SIGCONT)
     job = stack.job_at(at)
     assert counts_of(job, ISSUED) == (3, 2, 0, 1), job
     assert [(r["line"], r["reason"]) for r in job["result"]["bad_rows"]] == [(3, "the user was erased")]

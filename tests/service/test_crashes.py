@@ -17,7 +17,7 @@ import pytest
 import ledger
 from client import Direct
 from effort import effort
-from halves import buckets_of
+from halves import asleep, buckets_of
 from stack import WORKERS, age_s, children, wait_until
 from swarm import Call, Swarm, by_code, swarm, take, taken
 
@@ -124,13 +124,11 @@ def test_a_worker_that_sleeps_in_the_middle_of_a_batch_does_no_harm_when_it_wake
         for worker in range(WORKERS):
             target = len(crowd.done) + 500
             wait_until("answers", lambda: len(crowd.done) >= target, every=0.001)
-            pid = stack.signal(f"worker-{worker}", signal.SIGSTOP)
-            try:
-                asleep = len(crowd.done)
+            pid = stack.pid(f"worker-{worker}")
+            with asleep(stack, [f"worker-{worker}"]):
+                before = len(crowd.done)
                 time.sleep(effort(2, 2, 5))
-                wait_until("answers of the other worker", lambda: len(crowd.done) > asleep + 500)
-            finally:
-                os.kill(pid, signal.SIGCONT)
+                wait_until("answers of the other worker", lambda: len(crowd.done) > before + 500)
             assert stack.pid(f"worker-{worker}") == pid, "it was replaced instead of woken"
     finally:
         calls = crowd.end()

@@ -13,8 +13,9 @@ import pytest
 
 from client import Http
 from fronts import Balanced, answered, coupon_of, home_of, nginx_pids, wait_for_unread
+from halves import asleep
 from ledger import Told
-from stack import GUESSES, SETTINGS, Stack, children, state_of, wait_until
+from stack import GUESSES, SETTINGS, children, state_of, wait_until
 from swarm import Swarm, by_code, swarm, take, taken
 
 
@@ -419,12 +420,10 @@ def test_one_front_reports_and_another_takes_over(two, coupons):
 
     wait_until("one reporter to add a taking", lambda: adds() == [reporting(two)[0]])
     at_work, standing_by = reporting(two)
-    asleep = at_work.signal("reporter", signal.SIGSTOP)
-    try:
+    pid = at_work.pid("reporter")
+    with asleep(at_work, ["reporter"]):
         wait_until("the other one to add a taking", lambda: adds() == [standing_by])
-    finally:
-        os.kill(asleep, signal.SIGCONT)
-    wait_until("the one that was asleep to have a successor", lambda: at_work.pid("reporter") not in (None, asleep))
+    wait_until("the one that was asleep to have a successor", lambda: at_work.pid("reporter") not in (None, pid))
     wait_until("one reporter to add a taking", lambda: adds() == [reporting(two)[0]])
     standing_by.kill("reporter")
     wait_until("one reporter to add a taking", lambda: adds() == [reporting(two)[0]])

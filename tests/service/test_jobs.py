@@ -1,12 +1,11 @@
 """Slots: generating and retiring them as background jobs, the inventory, one slot's history; the job runner's deaths."""
 import datetime
-import os
 import random
-import signal
 import time
 
 import pytest
 
+from halves import asleep
 from lanes import check_lanes
 from stack import wait_until
 from test_coupons import walk
@@ -50,9 +49,8 @@ def test_more_than_the_cap_is_refused(stack, ops):
 
 def test_two_jobs_that_together_pass_the_cap_never_do(stack, ops):
     coupon = stack.coupon(slots=0, cap={"total": 20000})
-    runner = stack.signal("runner", signal.SIGSTOP)  # so that there is no slot yet when the second one is asked for
-    replies = [ops.post(f"/coupons/{coupon}/slots", {"count": 15000}).expect(202) for _ in range(2)]
-    os.kill(runner, signal.SIGCONT)
+    with asleep(stack, ["runner"]):  # so that there is no slot yet when the second one is asked for
+        replies = [ops.post(f"/coupons/{coupon}/slots", {"count": 15000}).expect(202) for _ in range(2)]
     jobs = []
     for reply in replies:
         wait_until(lambda: reply, lambda: ops.get(reply.header("Location")).ok()["state"] in ("done", "failed"))
@@ -229,12 +227,9 @@ def test_a_runner_that_sleeps_past_its_lease_does_nothing_twice(stack, ops):
     coupon = stack.coupon(slots=0, cap={"total": 10**6})
     at = ops.post(f"/coupons/{coupon}/slots", {"count": 500_000}).expect(202).header("Location")
     wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
-    pid = stack.signal("runner", signal.SIGSTOP)
     before = ops.get(at).ok()
-    try:
+    with asleep(stack, ["runner"]):
         time.sleep(3)  # longer than its lease of 2 s
-    finally:
-        os.kill(pid, signal.SIGCONT)
     job = stack.job_at(at)
     assert before["done"] <= job["done"] == 500_000, (before, job)
     assert stack.counts(coupon)["slots"] == 500_000
@@ -248,10 +243,9 @@ def test_a_killed_runner_retires_for_each_job_once(stack, ops, lanes):
     chance, jobs = random.Random(lanes), []
     coupon = stack.coupon(slots=20_000, lanes=lanes)
     for number in range(3):
-        runner = stack.signal("runner", signal.SIGSTOP)
-        jobs += [ops.post(f"/coupons/{coupon}/slots/retire", {"count": 1000}, idempotency_key=f"r-{number}-{i}").expect(202)
-                 for i in range(4)]
-        os.kill(runner, signal.SIGCONT)
+        with asleep(stack, ["runner"]):
+            jobs += [ops.post(f"/coupons/{coupon}/slots/retire", {"count": 1000}, idempotency_key=f"r-{number}-{i}").expect(202)
+                     for i in range(4)]
         time.sleep(chance.uniform(0, 0.1))
         stack.kill("runner")
     assert [stack.job(job)["done"] for job in jobs] == [1000] * 12

@@ -1,5 +1,4 @@
 """Everything that a caller controls has a limit: at it the service works, beyond it there is a 4xx; others notice nothing."""
-import concurrent.futures
 import contextlib
 import copy
 import json

@@ -1,7 +1,6 @@
 """nginx and a worker take an address for the same, however it is written: what nginx lets through is what the worker wants there."""
 import contextlib
 import re
-import select
 import socket
 
 import pytest

@@ -3,13 +3,12 @@ import collections
 import contextlib
 import itertools
 import select
-import socket
 import time
 
 import pytest
 
 import fastcgi
-from client import Http, Reply
+from client import Http
 from own_nginx import own_nginx
 from stack import PATIENCE_S, Stack, wait_until
 from swarm import Call, DirectWay, HttpWay, Swarm, by_code, swarm, take

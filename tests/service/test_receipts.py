@@ -2,9 +2,7 @@
 import datetime
 import hashlib
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 
@@ -15,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import ledger
 from client import keys
 from effort import in_full
+from halves import asleep
 from stack import PATIENCE_S, ROOT, wait_until
 from test_holds import step
 
@@ -130,8 +129,7 @@ def test_a_hold_that_lapsed_is_entered_before_it_is_signed(stack, storefront, pu
     """More have lapsed than one batch enters, and nobody sweeps but who asks: the last one has no entry when it is read."""
     holds = 6000
     coupon = stack.coupon(slots=holds if policy == "exact" else 0, cap={"total": holds, "policy": policy})
-    runner = stack.signal("runner", signal.SIGSTOP)
-    try:
+    with asleep(stack, ["runner"]):
         for first in range(0, holds, 1000):
             items = [{"key": "k", "user": f"u-{i}", "state": "reserved", "reserve_s": 6} for i in range(first, first + 1000)]
             made = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
@@ -140,8 +138,6 @@ def test_a_hold_that_lapsed_is_entered_before_it_is_signed(stack, storefront, pu
         wait_until("the last to lapse", lambda: now() > hold["reserved_until"])
         target = ask.format(path(hold))
         token = (storefront.post(target) if "cancel" in ask else storefront.get(target)).ok()["receipt"]
-    finally:
-        os.kill(runner, signal.SIGCONT)
     assert opened(token, published)["state"] == "expired"
     assert entry_of(stack, opened(token, published)) == "expire"
 

@@ -1,11 +1,11 @@
 """Refill before empty: slots are added once, whoever sees it first; the events stand in the ledger exactly once."""
 import itertools
-import os
 import signal
 
 import pytest
 
 from effort import effort
+from halves import asleep
 from lanes import MOVE
 from ledger import Told
 from stack import wait_until
@@ -162,9 +162,21 @@ def test_a_refill_that_was_asked_for_while_the_reporter_was_dead_comes_when_it_i
     stack.verify(coupon)
 
 
+def forget_what_was_reported(stack, coupon):
+    """The reporter reads the ledger from its beginning, its jobs being forgotten. Without a watermark no erasure begins: that is not
+    for a stack of others."""
+    wait_until("the reporter to have read all", lambda: (mark := stack.database["marks"].find_one(
+        {"_id.c": coupon})) and mark["seq"] == stack.counts(coupon)["seq"])
+    stack.signal("reporter", signal.SIGSTOP)  # it writes its watermark no more
+    stack.database["jobs"].delete_many({"coupon": coupon})
+    stack.database["totals"].delete_many({"_id.c": coupon})
+    stack.database["marks"].delete_many({"_id.c": coupon})
+    stack.database["watermarks"].delete_many({})
+    stack.kill("reporter")
+
+
 def test_an_old_request_for_slots_is_not_answered_again(beside):
-    """The reporter reads the ledger from its beginning, its jobs being forgotten: nothing is added a second time. Without a watermark
-    no erasure begins: that is not for a stack of others."""
+    """Nothing is added a second time."""
     stack = beside()
     ops, storefront = stack.client("ops"), stack.client("storefront")
     coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
@@ -174,14 +186,7 @@ def test_an_old_request_for_slots_is_not_answered_again(beside):
     wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
     ops.post(f"/coupons/{coupon}/slots/retire", {"count": 15}, idempotency_key="less").expect(202)
     wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 15)
-    wait_until("the reporter to have read all", lambda: (mark := stack.database["marks"].find_one(
-        {"_id.c": coupon})) and mark["seq"] == stack.counts(coupon)["seq"])
-    stack.signal("reporter", signal.SIGSTOP)  # it writes its watermark no more
-    stack.database["jobs"].delete_many({"coupon": coupon})
-    stack.database["totals"].delete_many({"_id.c": coupon})
-    stack.database["marks"].delete_many({"_id.c": coupon})
-    stack.database["watermarks"].delete_many({})
-    stack.kill("reporter")
+    forget_what_was_reported(stack, coupon)
     storefront.take(coupon, "later").expect(201)
     job = wait_until("the old request", lambda: [j for j in jobs_of(stack, coupon) if j["state"] == "done"])
     assert [j["done"] for j in job] == [0] or [j["result"] for j in job] == [{"generated": 0}], job
@@ -191,14 +196,11 @@ def test_an_old_request_for_slots_is_not_answered_again(beside):
 
 def test_a_refill_that_was_cancelled_is_asked_for_again_after_slots_were_made_by_hand(stack, ops, storefront):
     coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
-    runner = stack.signal("runner", signal.SIGSTOP)
-    try:
+    with asleep(stack, ["runner"]):
         for i in range(7):
             storefront.take(coupon, f"u-{i}").expect(201)
         [job] = wait_until("the job", lambda: [j for j in jobs_of(stack, coupon) if j["state"] == "queued"])
         assert ops.post(f"/coupons/-/jobs/{job['id']}/cancel").ok()["state"] == "cancelled"
-    finally:
-        os.kill(runner, signal.SIGCONT)
     for i in range(3):
         storefront.take(coupon, f"v-{i}").expect(201)
     storefront.take(coupon, "late").problem("sold_out")

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from stack import KILL, wait_until
+from stack import wait_until
 
 CSV = {"Accept": "text/csv"}
 

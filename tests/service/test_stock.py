@@ -2,15 +2,15 @@
 import concurrent.futures
 import contextlib
 import datetime
-import os
-import signal
 import time
 
 import pytest
 
 from effort import in_full
+from halves import asleep
 from ledger import Told, check_chain, read
 from stack import WORKERS, wait_until
+from test_replenish import forget_what_was_reported
 
 
 def new(ops, cap=None, key=None, may_fail=False, **members):
@@ -115,13 +115,10 @@ def test_a_refill_and_the_first_slots_do_not_add_up(stack, ops):
 @contextlib.contextmanager
 def held_back(stack, ops, **members):
     """A coupon whose job for its first codes waits, whatever else the runner does, until the block ends."""
-    runner = stack.signal("runner", signal.SIGSTOP)
-    try:
+    with asleep(stack, ["runner"]):
         made = new(ops, codes={"source": "generated"}, **members).ok(201)
         job = {"_id": made["job"]}
         stack.database["jobs"].update_one(job, {"$set": {"not_before": datetime.datetime(2100, 1, 1)}})
-    finally:
-        os.kill(runner, signal.SIGCONT)
     yield made["id"]
     stack.database["jobs"].update_one(job, {"$set": {"not_before": datetime.datetime(2000, 1, 1)}})
     assert stack.job_at(f"/coupons/-/jobs/{made['job']}")["done"] == members["generate"]
@@ -272,15 +269,12 @@ def test_where_codes_are_not_made_soon_the_answer_names_their_job(beside):
     """Long before the request's time is up: what waits there holds up others."""
     stack = beside("[worker]\nrequest_deadline_ms = 60000\n")
     ops, body = stack.client("ops"), {"id": "waits", "generate": True, "codes": {"source": "generated"}}
-    runner = stack.signal("runner", signal.SIGSTOP)
-    try:
+    with asleep(stack, ["runner"]):
         asked = time.monotonic()
         made = new(ops, key="k", **body).ok(201)
         assert time.monotonic() - asked < 40
         assert ops.get(f"/coupons/-/jobs/{made['job']}").ok()["state"] == "queued"
         assert slots(stack, "waits") == (0, 0)
-    finally:
-        os.kill(runner, signal.SIGCONT)
     stack.job_at(f"/coupons/-/jobs/{made['job']}")
     assert slots(stack, "waits") == (100, 100)
     again = new(ops, key="k", **body)
@@ -290,21 +284,12 @@ def test_where_codes_are_not_made_soon_the_answer_names_their_job(beside):
 
 
 def test_a_request_that_was_met_is_not_met_again(beside):
-    """The reporter reads the ledger from its beginning, its jobs being forgotten, after slots were retired. Without a watermark no
-    erasure begins: that is not for a stack of others."""
     stack = beside()
     ops = stack.client("ops")
     coupon = await_job(stack, new(ops, generate=True, codes={"source": "generated"}))["id"]
     ops.post(f"/coupons/{coupon}/slots/retire", {"count": 40}, idempotency_key="less").expect(202)
     wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 60)
-    wait_until("the reporter to have read all", lambda: (mark := stack.database["marks"].find_one(
-        {"_id.c": coupon})) and mark["seq"] == stack.counts(coupon)["seq"])
-    stack.signal("reporter", signal.SIGSTOP)  # it writes its watermark no more
-    stack.database["jobs"].delete_many({"coupon": coupon})
-    stack.database["totals"].delete_many({"_id.c": coupon})
-    stack.database["marks"].delete_many({"_id.c": coupon})
-    stack.database["watermarks"].delete_many({})
-    stack.kill("reporter")
+    forget_what_was_reported(stack, coupon)
     ops.patch(f"/coupons/{coupon}", {"title": "So that it is read"}).expect(200)
     [job] = wait_until("the old request", lambda: [j for j in ops.get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"]
                                                 if j["state"] == "done"])

@@ -1,8 +1,6 @@
 """One process that hangs, dies or has another time: everybody else goes on as before, and nobody is told something old."""
 import itertools
-import os
 import random
-import signal
 import subprocess
 import time
 
@@ -10,6 +8,7 @@ import pytest
 
 from client import Direct
 from effort import effort
+from halves import asleep
 from interpose import Interpose
 from many import stop_service
 from stack import BUILD, SETTINGS, SLOW_DATABASE, Stack, wait_until, write_settings
@@ -40,8 +39,7 @@ def test_a_runner_that_hangs_is_missed_by_jobs_alone(beside):
     """Its lists wait, and are done when it is back."""
     stack = beside()
     coupons = [stack.coupon(slots=20, cap={"per_user": 20}, reserve_s=2) for _ in range(4)]
-    runner = stack.signal("runner", signal.SIGSTOP)
-    try:
+    with asleep(stack, ["runner"]):
         until = time.monotonic() + HANGS_S
         job = stack.client("ops").post(f"/coupons/{coupons[0]}/slots/retire", {"count": 3}, headers={"Idempotency-Key": "waits"}).expect(202)
         for i in itertools.count():
@@ -55,8 +53,6 @@ def test_a_runner_that_hangs_is_missed_by_jobs_alone(beside):
         assert stack.client("ops").get(job.header("Location")).ok()["state"] == "queued"
         time.sleep(max(0, until - time.monotonic()))
         wallets_are_exact(stack, coupons, "last")
-    finally:
-        os.kill(runner, signal.SIGCONT)
     stack.job(job)
     stack.verify()
 
