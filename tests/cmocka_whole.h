@@ -8,4 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+/* TEST_THAT(something_is_so) { ... }: a test that needs nothing of its setup's state. */
+#define TEST_THAT(name) static void name(__attribute__((unused)) void **state)
+
 #endif

@@ -240,13 +240,12 @@ static void take(const char *coupon, const char *user, const char *key)
 
 /* "ann" took from the first coupon before; the batch that says so is damaged, and a checkpoint is past it. Nobody else waits for her:
  * neither other coupons' users, nor those of hers. */
-static void whose_batch_is_damaged_waits_alone(void **state)
+TEST_THAT(whose_batch_is_damaged_waits_alone)
 {
     struct asked asked[COUPONS * 2] = {0};
     struct mono began;
     int damaged;
 
-    (void)state;
     for (size_t i = 0; i < COUPONS; i++)
         create(coupon_id(i), 100);
     take(coupon_id(0), "ann", "k1");
@@ -272,11 +271,10 @@ static void whose_batch_is_damaged_waits_alone(void **state)
     release(asked, COUPONS * 2);
 }
 
-static void a_damaged_bucket_is_in_the_way_of_its_own_slots_only(void **state)
+TEST_THAT(a_damaged_bucket_is_in_the_way_of_its_own_slots_only)
 {
     struct asked asked[2] = {{.op = {.kind = OP_SLOT, .in.n = 1}}, {.op = {.kind = OP_SLOT, .in.n = BUCKET_SLOTS + 1}}};
 
-    (void)state;
     create(coupon_id(0), 2 * BUCKET_SLOTS);
     assert_int_equal(engine_catch_up(one.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
     one_engine_restart();
@@ -326,11 +324,10 @@ static size_t ask_cold(struct asked *asked, int64_t ms_of_second)
     return atomic_load(&t.calls) - before;
 }
 
-static void cold_coupons_are_loaded_by_a_few_calls_for_all_of_them(void **state)
+TEST_THAT(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them)
 {
     struct asked asked[COLD + 1] = {0};
 
-    (void)state;
     make_cold(false);
     assert_in_range(ask_cold(asked, PATIENCE_MS), 1, COLD_CALLS_MOST);
     for (size_t i = 0; i <= COLD; i++)
@@ -338,11 +335,10 @@ static void cold_coupons_are_loaded_by_a_few_calls_for_all_of_them(void **state)
     release(asked, COLD + 1);
 }
 
-static void those_with_codes_too(void **state)
+TEST_THAT(those_with_codes_too)
 {
     struct asked asked[COLD + 1] = {0};
 
-    (void)state;
     make_cold(true);
     assert_in_range(ask_cold(asked, PATIENCE_MS), 1, COLD_CALLS_MOST);
     for (size_t i = 0; i <= COLD; i++)
@@ -362,21 +358,19 @@ static void check_that_the_second_waits_alone(struct asked *asked)
     release(asked, COLD + 1);
 }
 
-static void whose_definition_is_damaged_is_loaded_in_vain_alone(void **state)
+TEST_THAT(whose_definition_is_damaged_is_loaded_in_vain_alone)
 {
     struct asked asked[COLD + 1] = {0};
 
-    (void)state;
     make_cold(false);
     fake_damage_definition(one.fake, coupon_id(1));
     check_that_the_second_waits_alone(asked);
 }
 
-static void whose_ledger_is_damaged_is_loaded_in_vain_alone(void **state)
+TEST_THAT(whose_ledger_is_damaged_is_loaded_in_vain_alone)
 {
     struct asked asked[COLD + 1] = {0};
 
-    (void)state;
     make_cold(false);
     fake_damage_batch(one.fake, coupon_id(1), 0, 3);
     check_that_the_second_waits_alone(asked);
@@ -415,12 +409,11 @@ static void idle_lanes_look_for_others_by_a_few_calls_for_all_of_them(void **sta
 
 /* ---- coupons that do not exist ---- */
 
-static void coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them(void **state)
+TEST_THAT(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them)
 {
     struct asked asked[UNKNOWN + 1] = {0};
     size_t before;
 
-    (void)state;
     latch_init(&all, UNKNOWN + 1);
     atomic_store(&t.held, true);
     for (size_t i = 0; i <= UNKNOWN; i++) {

@@ -74,11 +74,10 @@ static int set_up(void **state)
     return 0;
 }
 
-static void what_became_of_a_code_is_known_to_who_reads_it_too(void **state)
+TEST_THAT(what_became_of_a_code_is_known_to_who_reads_it_too)
 {
     struct op erase = {.kind = OP_ERASE, .in.user.name = "ana"};
 
-    (void)state;
     assert_int_equal(ask("ana", 1, SLOT_REDEEMED).result, CPN_OK);
     assert_int_equal(ask("ana", 2, SLOT_ISSUED).result, CPN_OK);
     assert_int_equal(ask("ana", 2, SLOT_REDEEMED).result, CPN_OK);
@@ -132,13 +131,12 @@ static int64_t hold_all(void)
     return until_ms;
 }
 
-static void a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way(void **state)
+TEST_THAT(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way)
 {
     int64_t until_ms = hold_all();
     const struct timespec pause = {.tv_nsec = 10000000};
     struct outcome out = ask("bob", HOLDS - 1, SLOT_REDEEMED);
 
-    (void)state;
     if (out.result != CPN_OK) { /* asked in time */
         assert_int_equal(out.result, CPN_TRANSACTION_IN_PROGRESS);
         assert_in_range(out.retry_at_ms, 1, until_ms);

@@ -310,12 +310,11 @@ static void leave_unwritten(int takings)
     atomic_store(&t.refuses_parts, false);
 }
 
-static void what_another_process_left_is_in_the_next_checkpoint(void **state)
+TEST_THAT(what_another_process_left_is_in_the_next_checkpoint)
 {
     struct engine *e;
     int64_t before;
 
-    (void)state;
     leave_unwritten(LEFT);
     before = checkpoint_of(BAD);
     e = start();
@@ -326,12 +325,11 @@ static void what_another_process_left_is_in_the_next_checkpoint(void **state)
 }
 
 /* Two processes take from one coupon: a checkpoint of either holds the batches of both. */
-static void batches_of_another_process_are_gathered(void **state)
+TEST_THAT(batches_of_another_process_are_gathered)
 {
     struct engine *e = start_with(NEVER_MS, 20000), *other = start_with(NEVER_MS, 20000);
     struct op head = {.kind = OP_COUPON};
 
-    (void)state;
     create(e, GOOD, LEFT);
     for (int i = 0; i < LEFT; i++)
         take(i % 20 < 10 ? e : other, GOOD, i);
@@ -363,12 +361,11 @@ static void others_go_on(struct engine *e)
         take(e, GOOD, user++);
 }
 
-static void a_lane_whose_buckets_cannot_be_written_delays_no_other(void **state)
+TEST_THAT(a_lane_whose_buckets_cannot_be_written_delays_no_other)
 {
     struct engine *e = start();
     int64_t bad;
 
-    (void)state;
     create(e, BAD, 64);
     create(e, GOOD, 5000);
     bad = checkpoint_of(BAD);
@@ -382,12 +379,11 @@ static void a_lane_whose_buckets_cannot_be_written_delays_no_other(void **state)
     engine_stop(e);
 }
 
-static void what_another_left_and_cannot_be_written_delays_no_other(void **state)
+TEST_THAT(what_another_left_and_cannot_be_written_delays_no_other)
 {
     struct engine *e;
     int64_t bad;
 
-    (void)state;
     leave_unwritten(10);
     bad = checkpoint_of(BAD);
     atomic_store(&t.refuses_parts, true);
@@ -410,13 +406,12 @@ static void follow_another(struct engine *e, struct engine *other, const char *c
     call(e, coupon, &head);
 }
 
-static void a_lane_whose_buckets_cannot_be_gathered_delays_no_other(void **state)
+TEST_THAT(a_lane_whose_buckets_cannot_be_gathered_delays_no_other)
 {
     struct engine *e = start_with(4 * TOGETHER_MS, 20000), *other = start_with(NEVER_MS, 20000);
     struct mono until;
     int good;
 
-    (void)state;
     create(e, BAD, 64);
     create(e, GOOD, 64);
     follow_another(e, other, BAD, 0);
@@ -434,11 +429,10 @@ static void a_lane_whose_buckets_cannot_be_gathered_delays_no_other(void **state
     engine_stop(e);
 }
 
-static void what_is_due_at_once_waits_for_none_that_is_due_later(void **state)
+TEST_THAT(what_is_due_at_once_waits_for_none_that_is_due_later)
 {
     struct engine *e = start_with(NEVER_MS, 20000);
 
-    (void)state;
     create(e, BAD, 64);
     create(e, GOOD, 64);
     create(e, OTHER, 64);
@@ -485,13 +479,12 @@ static void assert_waits_for_its_checkpoint(struct engine *e, struct op *op, ato
     assert_true(checkpoint_of(BAD) >= op->head.seq);
 }
 
-static void a_new_definition_is_answered_when_its_checkpoint_is_stored(void **state)
+TEST_THAT(a_new_definition_is_answered_when_its_checkpoint_is_stored)
 {
     atomic_bool *const refuses[] = {&t.refuses_checkpoints, &t.refuses_parts};
     struct engine *e = start_with(NEVER_MS, 20000);
     struct op make = {.kind = OP_CREATE, .in.coupon.definition = make_coupon(BAD, 64)};
 
-    (void)state;
     assert_waits_for_its_checkpoint(e, &make, refuses[0]);
     assert_int_equal(version_of(BAD), 1);
     for (int64_t version = 1; version <= 2; version++) {
@@ -529,14 +522,13 @@ static void what_a_checkpoint_wrote_is_what_is_read_next(void **state)
 
 #define COVERED_TRIES 30 /* a read may see what was before: then it is written once more */
 
-static void a_checkpoint_of_another_process_empties_the_redo_log(void **state)
+TEST_THAT(a_checkpoint_of_another_process_empties_the_redo_log)
 {
     int64_t before = metrics_get(METRIC_REDO_ENTRIES); /* what engines stopped by other tests left */
     struct engine *e = start_with(NEVER_MS, 20000), *other;
     struct mono until;
     int covered = 0;
 
-    (void)state;
     create(e, GOOD, 640);
     for (int i = 0; i < COVERED_TRIES; i++) {
         int written;
@@ -561,14 +553,13 @@ static void a_checkpoint_of_another_process_empties_the_redo_log(void **state)
 #define UNSEEN 20 /* batches, after which whoever is behind looks for a newer checkpoint, and loads the lane again */
 
 /* The lane is loaded again, at the second try, from another's checkpoint, which covers what somebody waits for. */
-static void who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded(void **state)
+TEST_THAT(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
 {
     struct engine *e = start_with(NEVER_MS, 20000), *other;
     struct op waits = {.kind = OP_CATCH_UP, .coupon = BAD, .arena = &t.arena, .done = note_done}, head = {.kind = OP_COUPON};
     struct latch done;
     int refused;
 
-    (void)state;
     create(e, BAD, 64);
     take(e, BAD, 0);
     atomic_store(&t.refuses_parts, true);
@@ -595,7 +586,7 @@ static void who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded(vo
 
 /* ---- when it is due ---- */
 
-static void a_checkpoint_is_due_when_its_oldest_batch_has_an_age(void **state)
+TEST_THAT(a_checkpoint_is_due_when_its_oldest_batch_has_an_age)
 {
     const int age_ms = 400;
     struct engine *e = start_with(age_ms, 20000);
@@ -603,7 +594,6 @@ static void a_checkpoint_is_due_when_its_oldest_batch_has_an_age(void **state)
     int64_t before;
     int good;
 
-    (void)state;
     create(e, GOOD, 640);
     before = checkpoint_of(GOOD);
     started = mono_now();
@@ -616,12 +606,11 @@ static void a_checkpoint_is_due_when_its_oldest_batch_has_an_age(void **state)
     engine_stop(e);
 }
 
-static void until_then_nothing_is_written(void **state)
+TEST_THAT(until_then_nothing_is_written)
 {
     struct engine *e = start_with(NEVER_MS, 20000);
     int64_t before;
 
-    (void)state;
     create(e, GOOD, 640);
     before = checkpoint_of(GOOD);
     for (int i = 0; i < 300; i++)
@@ -632,12 +621,11 @@ static void until_then_nothing_is_written(void **state)
     assert_int_equal(redeemed_of(GOOD, 10), 300);
 }
 
-static void thousands_of_entries_make_it_due_however_young_they_are(void **state)
+TEST_THAT(thousands_of_entries_make_it_due_however_young_they_are)
 {
     struct engine *e = start_with(NEVER_MS, 20000);
     int good, users = 0;
 
-    (void)state;
     create(e, GOOD, 10000);
     good = atomic_load(&t.good);
     while (atomic_load(&t.good) == good && users < CHECKPOINT_ENTRIES + 1000)
@@ -650,13 +638,12 @@ static void thousands_of_entries_make_it_due_however_young_they_are(void **state
 
 #define REDO_MAX 40
 
-static void a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not(void **state)
+TEST_THAT(a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not)
 {
     struct engine *e = start_with(NEVER_MS, REDO_MAX);
     struct op late;
     int user = 0;
 
-    (void)state;
     create(e, BAD, 640);
     create(e, GOOD, 640);
     for (; user < 3 * REDO_MAX; user++)
@@ -689,12 +676,11 @@ static void let_deadlines_pass(struct engine *e)
     }
 }
 
-static void what_becomes_due_during_a_write_is_written_together(void **state)
+TEST_THAT(what_becomes_due_during_a_write_is_written_together)
 {
     struct engine *e = start();
     int rounds;
 
-    (void)state;
     create(e, BAD, 64);
     create(e, GOOD, 64);
     create(e, OTHER, 64);

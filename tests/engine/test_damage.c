@@ -92,12 +92,11 @@ static int64_t taken(void)
 /* ---- free slots ---- */
 
 /* As many damaged ones in front as are read at first: the free pool is filled from behind them. */
-static void what_is_free_behind_damaged_buckets_is_taken(void **state)
+TEST_THAT(what_is_free_behind_damaged_buckets_is_taken)
 {
     struct coupon c;
     int64_t n;
 
-    (void)state;
     define(&c, 5 * BUCKET_SLOTS);
     create(&c);
     one_engine_restart_written(COUPON);
@@ -111,12 +110,11 @@ static void what_is_free_behind_damaged_buckets_is_taken(void **state)
     assert_int_equal(taken(), BUCKET_SLOTS);
 }
 
-static void at_random_too(void **state)
+TEST_THAT(at_random_too)
 {
     struct coupon c;
     int64_t n;
 
-    (void)state;
     define(&c, 5 * BUCKET_SLOTS);
     c.codes.source = CODES_IMPORTED;
     c.codes.pick = PICK_RANDOM;
@@ -131,12 +129,11 @@ static void at_random_too(void **state)
     assert_int_equal(take_as("ann", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
 }
 
-static void slots_whose_codes_are_damaged_are_left_and_others_are_taken(void **state)
+TEST_THAT(slots_whose_codes_are_damaged_are_left_and_others_are_taken)
 {
     struct coupon c;
     int64_t n;
 
-    (void)state;
     define(&c, 2 * BUCKET_SLOTS);
     c.codes.source = CODES_IMPORTED;
     create(&c);
@@ -150,12 +147,11 @@ static void slots_whose_codes_are_damaged_are_left_and_others_are_taken(void **s
 }
 
 /* Every slot of bucket 0 is taken; it says that ten are free. */
-static void a_count_that_is_too_high_hands_out_nothing_twice(void **state)
+TEST_THAT(a_count_that_is_too_high_hands_out_nothing_twice)
 {
     struct coupon c;
     int64_t n;
 
-    (void)state;
     define(&c, 2 * BUCKET_SLOTS);
     create(&c);
     for (int i = 0; i < BUCKET_SLOTS; i++)
@@ -170,13 +166,12 @@ static void a_count_that_is_too_high_hands_out_nothing_twice(void **state)
 }
 
 /* Half of bucket 0 is free; it says that none is. That half is found once anything else in the bucket moves. */
-static void a_count_that_is_too_low_loses_nothing_for_good(void **state)
+TEST_THAT(a_count_that_is_too_low_loses_nothing_for_good)
 {
     struct op cancel = {.kind = OP_STEP, .in.redemption = {.g = 1, .move = MOVE_CANCEL}};
     struct coupon c;
     int64_t n;
 
-    (void)state;
     define(&c, 2 * BUCKET_SLOTS);
     create(&c);
     for (int i = 0; i < BUCKET_SLOTS / 2; i++)
@@ -197,12 +192,11 @@ static void a_count_that_is_too_low_loses_nothing_for_good(void **state)
 /* ---- holds that lapsed ---- */
 
 /* ann's hold is in a bucket that is damaged, bob's in another: both lapse. */
-static void a_lapsed_hold_beside_a_damaged_bucket_goes_back(void **state)
+TEST_THAT(a_lapsed_hold_beside_a_damaged_bucket_goes_back)
 {
     struct coupon c;
     int64_t n;
 
-    (void)state;
     define(&c, BUCKET_SLOTS + 1);
     create(&c);
     take("ann", SLOT_RESERVED);
@@ -226,12 +220,11 @@ static void define_without_slots(struct coupon *c, int64_t total)
 }
 
 /* What the damaged batch holds stays taken; all else is known. */
-static void without_slots_beside_a_damaged_batch(void **state)
+TEST_THAT(without_slots_beside_a_damaged_batch)
 {
     struct coupon c;
     int damaged;
 
-    (void)state;
     define_without_slots(&c, 2);
     take("ann", SLOT_RESERVED);
     damaged = fake_batches(one.fake, COUPON);
@@ -266,25 +259,22 @@ static void assert_others_go_back(int damaged)
     assert_int_equal(taken(), HOLDS);
 }
 
-static void one_damaged_batch_stops_none_of_many(void **state)
+TEST_THAT(one_damaged_batch_stops_none_of_many)
 {
-    (void)state;
     assert_others_go_back(1);
 }
 
-static void as_many_damaged_batches_as_are_searched_at_a_time_stop_none(void **state)
+TEST_THAT(as_many_damaged_batches_as_are_searched_at_a_time_stop_none)
 {
-    (void)state;
     assert_others_go_back(70);
 }
 
 /* ann has a hold in a batch that can be read, and another in one that cannot. */
-static void a_user_who_cannot_be_read_stops_none_of_many(void **state)
+TEST_THAT(a_user_who_cannot_be_read_stops_none_of_many)
 {
     struct coupon c;
     int damaged;
 
-    (void)state;
     define_without_slots(&c, HOLDS);
     take("ann", SLOT_RESERVED);
     take("ann", SLOT_RESERVED);
@@ -326,12 +316,11 @@ static void assert_waits_alone(struct op *op)
     assert_int_equal(op->outcome.result, CPN_BUSY);
 }
 
-static void an_erasure_whose_bucket_is_damaged_delays_no_other(void **state)
+TEST_THAT(an_erasure_whose_bucket_is_damaged_delays_no_other)
 {
     struct op erasure = {.kind = OP_ERASE, .in.user.name = "ann"};
     struct coupon c;
 
-    (void)state;
     define(&c, 2 * BUCKET_SLOTS);
     create(&c);
     take("ann", SLOT_RESERVED);
@@ -342,13 +331,12 @@ static void an_erasure_whose_bucket_is_damaged_delays_no_other(void **state)
     assert_waits_alone(&erasure);
 }
 
-static void a_job_whose_batch_is_damaged_delays_no_other(void **state)
+TEST_THAT(a_job_whose_batch_is_damaged_delays_no_other)
 {
     struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 2, .count = 1}};
     struct coupon c;
     int damaged;
 
-    (void)state;
     define(&c, BUCKET_SLOTS);
     create(&c);
     damaged = fake_batches(one.fake, COUPON);

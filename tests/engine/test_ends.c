@@ -149,27 +149,23 @@ static void all_end(enum cap_policy policy, bool anew)
     assert_int_equal(valid_until_ms, end_ms);
 }
 
-static void an_end_set_later_ends_all_that_is_issued(void **state)
+TEST_THAT(an_end_set_later_ends_all_that_is_issued)
 {
-    (void)state;
     all_end(CAP_EXACT, false);
 }
 
-static void an_end_set_later_ends_all_that_is_stored(void **state)
+TEST_THAT(an_end_set_later_ends_all_that_is_stored)
 {
-    (void)state;
     all_end(CAP_EXACT, true);
 }
 
-static void an_end_set_later_ends_all_without_slots(void **state)
+TEST_THAT(an_end_set_later_ends_all_without_slots)
 {
-    (void)state;
     all_end(CAP_NONE, false);
 }
 
-static void an_end_set_later_ends_all_without_slots_that_is_stored(void **state)
+TEST_THAT(an_end_set_later_ends_all_without_slots_that_is_stored)
 {
-    (void)state;
     all_end(CAP_NONE, true);
 }
 
@@ -202,15 +198,13 @@ static void an_end_may_move(enum cap_policy policy)
     await_issued(0);
 }
 
-static void an_end_may_move_with_slots(void **state)
+TEST_THAT(an_end_may_move_with_slots)
 {
-    (void)state;
     an_end_may_move(CAP_EXACT);
 }
 
-static void an_end_may_move_without_slots(void **state)
+TEST_THAT(an_end_may_move_without_slots)
 {
-    (void)state;
     an_end_may_move(CAP_NONE);
 }
 
@@ -237,15 +231,13 @@ static void a_hold_outlives_the_end(enum cap_policy policy)
     assert_int_equal(head().redeemed, 1);
 }
 
-static void a_hold_outlives_the_end_with_slots(void **state)
+TEST_THAT(a_hold_outlives_the_end_with_slots)
 {
-    (void)state;
     a_hold_outlives_the_end(CAP_EXACT);
 }
 
-static void a_hold_outlives_the_end_without_slots(void **state)
+TEST_THAT(a_hold_outlives_the_end_without_slots)
 {
-    (void)state;
     a_hold_outlives_the_end(CAP_NONE);
 }
 

@@ -192,9 +192,8 @@ static void assert_all_go_back(void)
 
 /* ---- tests ---- */
 
-static void more_users_than_are_listed_at_a_time(void **state)
+TEST_THAT(more_users_than_are_listed_at_a_time)
 {
-    (void)state;
     hold(0, TOGETHER, 1);
     hold(TOGETHER, 2 * TOGETHER, 1);
     hold(2 * TOGETHER, 3 * TOGETHER, 1);
@@ -203,30 +202,27 @@ static void more_users_than_are_listed_at_a_time(void **state)
 }
 
 /* The first 800 users have three holds each: who comes after them in the first batch is not expired with it. */
-static void more_holds_than_a_batch_may_end(void **state)
+TEST_THAT(more_holds_than_a_batch_may_end)
 {
-    (void)state;
     hold(0, TOGETHER, 1);
     hold(0, 800, 2);
     assert_int_equal(held(), TOGETHER + 1600);
     assert_all_go_back();
 }
 
-static void users_that_are_read_one_at_a_time(void **state)
+TEST_THAT(users_that_are_read_one_at_a_time)
 {
-    (void)state;
     hold(0, 5, 1);
     atomic_store(&t.reads_one, true);
     assert_all_go_back();
 }
 
 /* The place was moved by a hold that was cancelled; then the clock is set back. */
-static void a_hold_that_ends_before_the_place_that_was_swept(void **state)
+TEST_THAT(a_hold_that_ends_before_the_place_that_was_swept)
 {
     struct op first = holding("u0", "a", HOLD_S), second = holding("u1", "b", 10), cancel = {.kind = OP_STEP};
     struct mono until;
 
-    (void)state;
     assert_int_equal(one_engine_call(&first, COUPON, PATIENCE_MS), CPN_OK);
     cancel.in.redemption = (struct step){.n = first.outcome.redemption.n, .g = first.outcome.redemption.g, .move = MOVE_CANCEL};
     assert_int_equal(one_engine_call(&cancel, COUPON, PATIENCE_MS), CPN_OK);

@@ -312,9 +312,8 @@ static bool says_new(int engine)
 
 /* ---- led since the first batch ---- */
 
-static void new_users_of_a_coupon_led_since_its_first_batch_are_not_read(void **state)
+TEST_THAT(new_users_of_a_coupon_led_since_its_first_batch_are_not_read)
 {
-    (void)state;
     create();
     catch_up(0);
     take_many(0, "u");
@@ -326,9 +325,8 @@ static void new_users_of_a_coupon_led_since_its_first_batch_are_not_read(void **
     assert_in_range(bytes_most(), 1, ROOM);
 }
 
-static void who_took_is_read_and_found(void **state)
+TEST_THAT(who_took_is_read_and_found)
 {
-    (void)state;
     create();
     take_many(0, "u");
     assert_int_equal(take_of(0, COUPON, "ann", "key"), CPN_OK);
@@ -339,11 +337,10 @@ static void who_took_is_read_and_found(void **state)
     assert_in_range(people(0), USERS + 1, USERS + 2);
 }
 
-static void who_was_erased_is_read_as_well(void **state)
+TEST_THAT(who_was_erased_is_read_as_well)
 {
     size_t before;
 
-    (void)state;
     create();
     assert_int_equal(take(0, "ann"), CPN_OK);
     erase(0, "ann");
@@ -355,9 +352,8 @@ static void who_was_erased_is_read_as_well(void **state)
 
 /* ---- what others append ---- */
 
-static void what_another_appended_is_laid_in(void **state)
+TEST_THAT(what_another_appended_is_laid_in)
 {
-    (void)state;
     create();
     take_many(0, "u");
     catch_up(0);
@@ -371,9 +367,8 @@ static void what_another_appended_is_laid_in(void **state)
     assert_true(says_new(0));
 }
 
-static void what_another_appended_meanwhile_is_found_by_the_append_that_fails(void **state)
+TEST_THAT(what_another_appended_meanwhile_is_found_by_the_append_that_fails)
 {
-    (void)state;
     create();
     for (int i = 0; i < USERS; i++) {
         assert_int_equal(take(i % 2, name("x", i)), CPN_OK);
@@ -382,9 +377,8 @@ static void what_another_appended_meanwhile_is_found_by_the_append_that_fails(vo
     }
 }
 
-static void a_lane_that_was_loaded_past_a_batch_says_nothing_any_more(void **state)
+TEST_THAT(a_lane_that_was_loaded_past_a_batch_says_nothing_any_more)
 {
-    (void)state;
     create();
     fake_read_present(t.fake);
     take_many(0, "u");
@@ -396,9 +390,8 @@ static void a_lane_that_was_loaded_past_a_batch_says_nothing_any_more(void **sta
     assert_false(says_new(0));
 }
 
-static void whoever_loads_a_lane_behind_its_first_batch_reads_everybody(void **state)
+TEST_THAT(whoever_loads_a_lane_behind_its_first_batch_reads_everybody)
 {
-    (void)state;
     create();
     fake_read_present(t.fake); /* an older checkpoint is behind no batch: everything after it would be read */
     take_many(0, "u");
@@ -411,9 +404,8 @@ static void whoever_loads_a_lane_behind_its_first_batch_reads_everybody(void **s
 }
 
 /* As when a job has made its slots, and its definition was changed, before the sale begins. */
-static void whoever_loads_a_lane_before_its_first_taking_reads_nobody_new(void **state)
+TEST_THAT(whoever_loads_a_lane_before_its_first_taking_reads_nobody_new)
 {
-    (void)state;
     create();
     tick(0, MANY);
     catch_up(0);
@@ -423,11 +415,10 @@ static void whoever_loads_a_lane_before_its_first_taking_reads_nobody_new(void *
     assert_true(says_new(1));
 }
 
-static void names_that_were_emptied_leave_no_filter(void **state)
+TEST_THAT(names_that_were_emptied_leave_no_filter)
 {
     size_t before;
 
-    (void)state;
     create();
     atomic_store(&t.boxes[0].checkpoints_fail, true);
     assert_int_equal(take(0, "ann"), CPN_OK);
@@ -451,12 +442,11 @@ static int64_t slots_of(int engine)
     return op.head.slots;
 }
 
-static void steps_of_jobs_are_repeated_over_an_empty_filter(void **state)
+TEST_THAT(steps_of_jobs_are_repeated_over_an_empty_filter)
 {
     struct op turn = {.kind = OP_TURN, .in.job = {.id = "t", .fence = 7}}, again = turn;
     struct op due = {.kind = OP_DUE, .in.job = {.id = "d", .step = 1, .count = 10}};
 
-    (void)state;
     create();
     assert_int_equal(call(0, &turn), CPN_OK);
     assert_int_equal(call(0, &due), CPN_OK);
@@ -479,9 +469,8 @@ static void steps_of_jobs_are_repeated_over_an_empty_filter(void **state)
 
 /* ---- memory ---- */
 
-static void the_least_used_lanes_give_up_their_filters(void **state)
+TEST_THAT(the_least_used_lanes_give_up_their_filters)
 {
-    (void)state;
     for (int i = 0; i < 12; i++) {
         const char *coupon = name("c-", i);
 
@@ -497,9 +486,8 @@ static void the_least_used_lanes_give_up_their_filters(void **state)
     assert_in_range(bytes_most(), 512, 4 * 512);
 }
 
-static void a_filter_that_grows_out_of_the_room_is_given_up(void **state)
+TEST_THAT(a_filter_that_grows_out_of_the_room_is_given_up)
 {
-    (void)state;
     create();
     for (int k = 0; k < 1000; k += USERS)
         take_many(0, name("many", k));
@@ -543,12 +531,11 @@ static int lacking_of(const struct filter *f, const char *prefix)
     return lacking;
 }
 
-static void a_filter_grows_by_12_to_32_bits_a_user(void **state)
+TEST_THAT(a_filter_grows_by_12_to_32_bits_a_user)
 {
     struct filter_room room = {.bytes_max = INT64_C(1) << 30};
     struct filter f;
 
-    (void)state;
     filter_init(&f, &room);
     lay_users(&f);
     assert_in_range(f.bytes, TAKERS * 12 / 8, TAKERS * 32 / 8);

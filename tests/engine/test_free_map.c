@@ -95,11 +95,10 @@ static int64_t pooled(size_t i)
 }
 
 /* Several parts of the map lie before the first free slot; the lane's last bucket is made in part. */
-static void the_first_free_slot_is_found_behind_many_that_are_taken(void **state)
+TEST_THAT(the_first_free_slot_is_found_behind_many_that_are_taken)
 {
     int64_t next_n = 2 * PART * BUCKET_SLOTS + BUCKET_SLOTS + 5;
 
-    (void)state;
     for (int64_t b = 0; b <= 2 * PART; b++)
         put(b, b == 2 * PART ? 60 : BUCKET_SLOTS);
     load(next_n, next_n - 9, 1);
@@ -110,11 +109,10 @@ static void the_first_free_slot_is_found_behind_many_that_are_taken(void **state
 }
 
 /* Once around, from where the search is. */
-static void what_is_given_back_behind_the_search_is_found(void **state)
+TEST_THAT(what_is_given_back_behind_the_search_is_found)
 {
     struct batch *b = batch_new(COUPON, 0);
 
-    (void)state;
     put(0, BUCKET_SLOTS);
     load(8 * BUCKET_SLOTS, BUCKET_SLOTS, 1);
     assert_int_equal(want(7 * BUCKET_SLOTS), 7 * BUCKET_SLOTS);
@@ -130,11 +128,10 @@ static void what_is_given_back_behind_the_search_is_found(void **state)
 }
 
 /* What a batch did is in some of the stored buckets already, and in others not: each counts once. */
-static void the_redo_log_counts_where_it_is_not_stored_yet(void **state)
+TEST_THAT(the_redo_log_counts_where_it_is_not_stored_yet)
 {
     struct batch *b = batch_new(COUPON, 0);
 
-    (void)state;
     for (int64_t k = 0; k < 3; k++)
         if (k < 2)
             put(k, BUCKET_SLOTS - 2);
@@ -154,9 +151,8 @@ static void the_redo_log_counts_where_it_is_not_stored_yet(void **state)
     assert_int_equal(t.lane.free_map[5], BUCKET_SLOTS);
 }
 
-static void a_bucket_ahead_of_the_tail_makes_the_lane_stale(void **state)
+TEST_THAT(a_bucket_ahead_of_the_tail_makes_the_lane_stale)
 {
-    (void)state;
     put(1, 5);
     load(3 * BUCKET_SLOTS, 0, 0);
     assert_int_equal(want(1), 0);
@@ -179,12 +175,11 @@ static double bound_of(double degrees)
 }
 
 /* Buckets with 1 to 64 free slots, some with none: whichever place in the free pool is taken, each free slot is there equally often. */
-static void each_free_slot_is_picked_equally_often(void **state)
+TEST_THAT(each_free_slot_is_picked_equally_often)
 {
     static int picked[PLACES][BUCKETS * BUCKET_SLOTS];
     int64_t next_n = BUCKETS * BUCKET_SLOTS - 7, open = 0;
 
-    (void)state;
     t.coupon.codes.pick = PICK_RANDOM;
     for (int64_t b = 0; b < BUCKETS; b++) {
         int taken = b % 8 == 7 ? BUCKET_SLOTS : b % 4 == 0 ? BUCKET_SLOTS - 3 : (int)(b * 13 % 50);
@@ -216,11 +211,10 @@ static void each_free_slot_is_picked_equally_often(void **state)
     }
 }
 
-static void at_random_all_are_found_once(void **state)
+TEST_THAT(at_random_all_are_found_once)
 {
     static bool found[BUCKETS * BUCKET_SLOTS];
 
-    (void)state;
     t.coupon.codes.pick = PICK_RANDOM;
     memset(found, 0, sizeof found);
     put(3, BUCKET_SLOTS);

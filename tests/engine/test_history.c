@@ -279,14 +279,13 @@ static void takings_do_not_wait_for_what_has_ended(void **state)
     arena_free(&arena);
 }
 
-static void who_waits_for_the_ledger_is_not_waited_for_at_the_end(void **state)
+TEST_THAT(who_waits_for_the_ledger_is_not_waited_for_at_the_end)
 {
     struct redemption r;
     struct op ops[8];
     struct arena arenas[8];
     struct latch done;
 
-    (void)state;
     create(CAP_EXACT);
     r = long_hold("ann");
     assert_int_equal(step(&r, MOVE_CANCEL, NULL).outcome.result, CPN_OK);

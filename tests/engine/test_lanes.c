@@ -372,12 +372,11 @@ static void create_approximate(int64_t lanes, int64_t total)
 
 /* ---- following ---- */
 
-static void as_many_lanes_as_there_may_be_follow_though_queues_are_short(void **state)
+TEST_THAT(as_many_lanes_as_there_may_be_follow_though_queues_are_short)
 {
     static const char *const users[] = {"ann", "bob", "cyd", "dan", "eve"};
     struct op op = {.kind = OP_FOLLOW};
 
-    (void)state;
     create(COUPON_LANES_MAX, COUPON_NULL);
     generate(10 * COUPON_LANES_MAX);
     for (size_t i = 0; i < sizeof users / sizeof *users; i++)
@@ -387,7 +386,7 @@ static void as_many_lanes_as_there_may_be_follow_though_queues_are_short(void **
     assert_string_equal(look(1)->title, "another");
 }
 
-static void a_lane_waits_for_the_definition_that_it_follows(void **state)
+TEST_THAT(a_lane_waits_for_the_definition_that_it_follows)
 {
     struct filter_room room = {.bytes_max = 0};
     struct user_cache users = {.bytes_max = 0};
@@ -395,7 +394,6 @@ static void a_lane_waits_for_the_definition_that_it_follows(void **state)
     struct lane_loading load = {.lane = l};
     struct store *session = t.watched.open(&t.watched);
 
-    (void)state;
     create(2, COUPON_NULL);
     assert_int_equal(retitle(0, "another"), CPN_OK);
     for (int64_t lane = 0; lane < 2; lane++)
@@ -427,12 +425,11 @@ static void wait_a_moment(void)
     nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
-static void what_one_coupon_waits_for_is_not_in_another_ones_way(void **state)
+TEST_THAT(what_one_coupon_waits_for_is_not_in_another_ones_way)
 {
     struct op slow = {.kind = OP_CHANGE, .coupon = COUPON, .done = note_done};
     struct arena arena;
 
-    (void)state;
     arena_init(&arena, 0);
     create(3, COUPON_NULL);
     slow.arena = &arena;
@@ -485,12 +482,11 @@ static void pass_time(struct store *session, int64_t at_ms, int64_t day_ms)
     batch_free(b);
 }
 
-static void a_day_ends_with_its_last_millisecond(void **state)
+TEST_THAT(a_day_ends_with_its_last_millisecond)
 {
     struct store *session = t.sources[0]->open(t.sources[0]);
     int64_t day_ms = day_of("UTC", clock_now_ms()) + DAY_MS, end_ms = day_ms + DAY_MS; /* tomorrow: a lane's time is its last batch's */
 
-    (void)state;
     create(1, 1);
     generate(10);
     pass_time(session, day_ms, day_ms);
@@ -569,9 +565,8 @@ static void a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day(void **
 
 #define WAITS_MS 200
 
-static void who_waits_for_views_that_cannot_be_written_is_answered(void **state)
+TEST_THAT(who_waits_for_views_that_cannot_be_written_is_answered)
 {
-    (void)state;
     create(1, COUPON_NULL);
     generate(10);
     assert_int_equal(take(0, "ann"), CPN_OK); /* its bucket is at hand */
@@ -606,9 +601,8 @@ static void take_with_its_code(const char *user)
 }
 
 /* The free pool held slots of a bucket whose codes are read again, since it has grown. Half of it before, half of it after. */
-static void slots_go_out_with_their_codes_also_when_their_bucket_has_grown(void **state)
+TEST_THAT(slots_go_out_with_their_codes_also_when_their_bucket_has_grown)
 {
-    (void)state;
     create_with(1, COUPON_NULL, CODES_IMPORTED);
     announce(1, BUCKET_SLOTS / 2);
     take_with_its_code("ann");
@@ -638,11 +632,10 @@ static void take_until_held(const char *coupon)
     }
 }
 
-static void windows_together_are_bounded_and_the_largest_waits_first(void **state)
+TEST_THAT(windows_together_are_bounded_and_the_largest_waits_first)
 {
     static const char *const coupons[COUPONS] = {"c1", "c2", "c3", "c4"};
 
-    (void)state;
     for (int i = 0; i < COUPONS; i++) {
         t.coupon = coupons[i];
         create(1, COUPON_NULL);
@@ -676,11 +669,10 @@ static void generate_before_it_is_asked_for(const struct batch *b)
     t.between = call(1, &op);
 }
 
-static void slots_that_come_before_they_are_asked_for_are_not_asked_for_again(void **state)
+TEST_THAT(slots_that_come_before_they_are_asked_for_are_not_asked_for_again)
 {
     struct op op = {.kind = OP_CHANGE}, told = {.kind = OP_COUPON};
 
-    (void)state;
     create(3, COUPON_NULL);
     op.in.coupon.definition = coupon_copy(look(0), &t.arenas[0]);
     op.in.coupon.definition->replenish.below = 20;
@@ -712,11 +704,10 @@ static void take_before_slots_move(const struct batch *b)
         t.taken += take(1, arena_printf(&t.arenas[1], "%s-%d", users[i], t.taken)) == CPN_OK;
 }
 
-static void a_cap_that_is_passed_while_slots_come_is_refused_at_once(void **state)
+TEST_THAT(a_cap_that_is_passed_while_slots_come_is_refused_at_once)
 {
     struct op op = {.kind = OP_CHANGE};
 
-    (void)state;
     create(3, COUPON_NULL);
     generate(STOCK);
     for (int64_t lane = 0; lane < 3; lane++, t.taken++) /* each lane has some */
@@ -833,11 +824,10 @@ static void take_before_it_is_paused(const struct batch *b)
     t.between = take(1, user_of_lane(1, 1, 3));
 }
 
-static void a_change_that_comes_between_is_not_in_the_way_of_a_deletion(void **state)
+TEST_THAT(a_change_that_comes_between_is_not_in_the_way_of_a_deletion)
 {
     struct op op = {.kind = OP_DELETE};
 
-    (void)state;
     create(3, COUPON_NULL);
     t.before_append = change_before_it_is_paused;
     assert_int_equal(call(0, &op), CPN_OK);
@@ -916,23 +906,20 @@ static void lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(enum coupo
     assert_int_equal(t.between, refusal);
 }
 
-static void what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell(void **state)
+TEST_THAT(what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell)
 {
-    (void)state;
     lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(COUPON_PAUSED, CPN_COUPON_NOT_ACTIVE);
 }
 
-static void what_ended_in_lane_0_alone_is_not_deleted_while_others_sell(void **state)
+TEST_THAT(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell)
 {
-    (void)state;
     lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(COUPON_ENDED, CPN_COUPON_ENDED);
 }
 
-static void a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell(void **state)
+TEST_THAT(a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell)
 {
     struct op op = {.kind = OP_CHANGE};
 
-    (void)state;
     create_with_lane_0_ahead(COUPON_PAUSED);
     op.in.coupon.definition = coupon_copy(look(0), &t.arenas[0]);
     op.in.coupon.definition->time_zone = EARLIER_ZONE;
@@ -946,9 +933,8 @@ static void a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell(vo
 #define CAP 6
 #define MOMENT_MS 100
 
-static void who_changed_an_approximate_coupon_hears_what_others_take(void **state)
+TEST_THAT(who_changed_an_approximate_coupon_hears_what_others_take)
 {
-    (void)state;
     create_approximate(2, CAP);
     assert_int_equal(retitle(0, "another"), CPN_OK); /* in all lanes of this engine */
     for (int i = 0; i < CAP; i++)
@@ -1020,9 +1006,8 @@ static void take_in_each(int engine, int64_t lanes, enum cpn_result expected)
 }
 
 /* An engine that has every lane in memory, and slept while another one closed them, does not know: only an occupied seq tells it. */
-static void who_slept_while_it_was_closed_is_told_by_every_lane(void **state)
+TEST_THAT(who_slept_while_it_was_closed_is_told_by_every_lane)
 {
-    (void)state;
     create(3, COUPON_NULL);
     generate(30);
     take_in_each(0, 3, CPN_OK);
@@ -1036,11 +1021,10 @@ static void who_slept_while_it_was_closed_is_told_by_every_lane(void **state)
     assert_int_equal(archive(0, look(0)->version), CPN_OK);
 }
 
-static void what_opens_again_before_it_is_closed_stays_open(void **state)
+TEST_THAT(what_opens_again_before_it_is_closed_stays_open)
 {
     int64_t version;
 
-    (void)state;
     create(3, COUPON_NULL);
     generate(30);
     assert_int_equal(set_state(0, COUPON_ENDED), CPN_OK);
@@ -1055,11 +1039,10 @@ static void what_opens_again_before_it_is_closed_stays_open(void **state)
 }
 
 /* Who closed lane 0 may have died then. */
-static void a_repeat_closes_the_lanes_that_are_left(void **state)
+TEST_THAT(a_repeat_closes_the_lanes_that_are_left)
 {
     struct op op = {.kind = OP_ARCHIVE};
 
-    (void)state;
     create(3, COUPON_NULL);
     generate(30);
     assert_int_equal(set_state(0, COUPON_ENDED), CPN_OK);
@@ -1082,14 +1065,13 @@ static void count_followed(struct op *op)
 
 /* A coupon that few slots are left of is remembered, so that it is not looked at too often. Each is asked something, too: then it was
  * looked at. */
-static void what_is_remembered_of_coupons_is_bounded(void **state)
+TEST_THAT(what_is_remembered_of_coupons_is_bounded)
 {
     enum { GROUPS = LANES_KEPT_MOST + 200 };
     static struct op ops[GROUPS];
     struct multilane *lanes = lanes_start(t.engines[0], &t.watched);
     struct arena a;
 
-    (void)state;
     arena_init(&a, 0);
     latch_init(&followed, GROUPS);
     for (int i = 0; i < GROUPS; i++) {
@@ -1113,7 +1095,7 @@ static struct multilane *start_seen(struct engine *e, struct store_source *sourc
 }
 
 /* How many lanes a coupon has is known while one of them is in memory; whoever comes later learns it from lane 0. */
-static void what_is_known_of_coupons_is_forgotten_with_their_lanes(void **state)
+TEST_THAT(what_is_known_of_coupons_is_forgotten_with_their_lanes)
 {
     enum { SEVERAL = 40, LANES_MOST = 8 };
     const struct engine_config config = {
@@ -1124,7 +1106,6 @@ static void what_is_known_of_coupons_is_forgotten_with_their_lanes(void **state)
     char ids[SEVERAL][16];
     int known;
 
-    (void)state;
     engine_stop(t.engines[0]);
     t.engines[0] = engine_start(&config, t.sources[0], start_seen);
     for (int i = 0; i < SEVERAL; i++) {
@@ -1216,7 +1197,7 @@ static struct multilane *start_counted(struct engine *e, struct store_source *so
     return s;
 }
 
-static void what_several_lanes_need_is_not_asked_for_one(void **state)
+TEST_THAT(what_several_lanes_need_is_not_asked_for_one)
 {
     const struct engine_config config = {
         .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200, .checkpoint_ms = 3,
@@ -1224,7 +1205,6 @@ static void what_several_lanes_need_is_not_asked_for_one(void **state)
     };
     struct op delete = {.kind = OP_DELETE};
 
-    (void)state;
     engine_stop(t.engines[0]);
     t.engines[0] = engine_start(&config, t.sources[0], start_counted);
     create(2, COUPON_NULL);

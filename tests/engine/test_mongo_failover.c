@@ -202,12 +202,11 @@ static bool no_majority_writes(void)
 }
 
 /* A primary that cannot have a write taken may have been replaced: it does not know whether the tail has moved. */
-static void no_tail_is_confirmed_while_no_majority_takes_a_write(void **state)
+TEST_THAT(no_tail_is_confirmed_while_no_majority_takes_a_write)
 {
     struct confirm both[] = {{COUPON, 0, 0, false}, {"another", 0, 0, false}};
     struct store *session;
 
-    (void)state;
     if (!mongo)
         skip();
     session = mongo_session(mongo);
@@ -231,11 +230,10 @@ static void no_tail_is_confirmed_while_no_majority_takes_a_write(void **state)
 
 /* ---- fail-overs ---- */
 
-static void what_was_acknowledged_survives_every_fail_over(void **state)
+TEST_THAT(what_was_acknowledged_survives_every_fail_over)
 {
     pthread_t threads[WRITERS + ASKERS];
 
-    (void)state;
     if (!mongo)
         skip();
     acknowledged = calloc(SEQS_MAX, sizeof *acknowledged);

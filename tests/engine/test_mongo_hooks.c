@@ -286,12 +286,11 @@ static void a_stream_begins_with_the_first_batch_that_arrived_since_then(void **
 }
 
 /* All is delivered, and arrived before the watermark; the rows are what makes it otherwise. */
-static void a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermark(void **state)
+TEST_THAT(a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermark)
 {
     struct endpoint *e = endpoint_new(new_hook());
     struct cursor *s = cursor_add(e, "c", 0, 7, 0);
 
-    (void)state;
     e->watermark.arrived = 1000;
     s->arrived = 999;
     assert_true(cursor_is_over(s));

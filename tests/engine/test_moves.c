@@ -184,12 +184,11 @@ static bool moved_before_question(int k)
     return came;
 }
 
-static void a_slot_that_the_dead_were_moving_is_taken_once(void **state)
+TEST_THAT(a_slot_that_the_dead_were_moving_is_taken_once)
 {
     bool came = true;
     int k;
 
-    (void)state;
     for (k = 1; came && k < QUESTIONS_MOST; k++) {
         start_engines();
         came = moved_before_question(k);

@@ -325,26 +325,23 @@ static void one_slow_seed(uint32_t seed)
 
 static uint32_t only;
 
-static void who_slept_is_told_the_truth_and_brings_nothing_back(void **state)
+TEST_THAT(who_slept_is_told_the_truth_and_brings_nothing_back)
 {
     const char *seeds = getenv("COUPONS_SEEDS");
     uint32_t count = seeds ? (uint32_t)strtoul(seeds, NULL, 10) : 200;
 
-    (void)state;
     for (uint32_t seed = only ? only : 1; only ? seed == only : seed <= count; seed++)
         one_seed(seed);
 }
 
-static void who_slept_until_nothing_was_left_loads_anew(void **state)
+TEST_THAT(who_slept_until_nothing_was_left_loads_anew)
 {
-    (void)state;
     for (uint32_t seed = only ? only : 1; only ? seed == only : seed <= LONG_SEEDS; seed++)
         one_long_seed(seed);
 }
 
-static void who_grew_too_old_in_a_round_loads_anew(void **state)
+TEST_THAT(who_grew_too_old_in_a_round_loads_anew)
 {
-    (void)state;
     for (uint32_t seed = only ? only : 1; only ? seed == only : seed <= LONG_SEEDS; seed++)
         one_slow_seed(seed);
 }

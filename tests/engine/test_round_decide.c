@@ -105,9 +105,8 @@ static size_t decide(bool writable)
     return entries;
 }
 
-static void an_expiry_changes_nobody_who_is_only_read(void **state)
+TEST_THAT(an_expiry_changes_nobody_who_is_only_read)
 {
-    (void)state;
     assert_int_equal(decide(false), 0);
     assert_int_equal(user_cache_find(&t.lane->users, "ann")->redemptions[0].ended_ms, 0);
     assert_int_equal(decide(true), 1);

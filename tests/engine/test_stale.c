@@ -226,11 +226,10 @@ static size_t read_since(size_t before)
 
 /* ---- following ---- */
 
-static void who_was_away_for_long_reads_the_redo_log_and_not_the_time_between(void **state)
+TEST_THAT(who_was_away_for_long_reads_the_redo_log_and_not_the_time_between)
 {
     size_t before;
 
-    (void)state;
     create(CAP_EXACT);
     generate(100);
     take(1, "ann");
@@ -256,14 +255,13 @@ static void answered(struct op *op)
     latch_down(op->context);
 }
 
-static void a_checkpoint_that_others_wrote_need_not_be_written(void **state)
+TEST_THAT(a_checkpoint_that_others_wrote_need_not_be_written)
 {
     struct latch done;
     struct arena arena;
     struct op wait = {.kind = OP_CATCH_UP, .coupon = COUPON, .arena = &arena, .done = answered, .context = &done};
     struct checkpoint_read read = {.coupon = COUPON};
 
-    (void)state;
     arena_init(&arena, 0);
     create(CAP_EXACT);
     generate(100);
@@ -304,12 +302,11 @@ static size_t count_expired(void)
     return expired;
 }
 
-static void a_hold_is_left_to_who_went_on_with_the_lane(void **state)
+TEST_THAT(a_hold_is_left_to_who_went_on_with_the_lane)
 {
     struct mono now;
     size_t looks, read, appends;
 
-    (void)state;
     create(CAP_EXACT);
     generate(100);
     take_as(1, "ann", SLOT_RESERVED, HOLD_S);
@@ -328,9 +325,8 @@ static void a_hold_is_left_to_who_went_on_with_the_lane(void **state)
     assert_int_equal(head_of(1).reserved, 0);
 }
 
-static void a_hold_goes_back_although_who_took_it_is_alone_and_not_asked(void **state)
+TEST_THAT(a_hold_goes_back_although_who_took_it_is_alone_and_not_asked)
 {
-    (void)state;
     create(CAP_EXACT);
     generate(100);
     catch_up(0);

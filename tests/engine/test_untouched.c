@@ -121,9 +121,8 @@ static size_t stored_buckets(void)
     return stored.count;
 }
 
-static void what_is_made_is_stored_when_it_is_touched(void **state)
+TEST_THAT(what_is_made_is_stored_when_it_is_touched)
 {
-    (void)state;
     create(CODES_NONE, PICK_SEQUENTIAL);
     make(SLOTS_MOST);
     assert_int_equal(engine_catch_up(one.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
@@ -149,16 +148,14 @@ static void take_while_they_grow(void)
     take_all();
 }
 
-static void ranges_that_grow_go_out_once(void **state)
+TEST_THAT(ranges_that_grow_go_out_once)
 {
-    (void)state;
     create(CODES_NONE, PICK_SEQUENTIAL);
     take_while_they_grow();
 }
 
-static void at_random_likewise(void **state)
+TEST_THAT(at_random_likewise)
 {
-    (void)state;
     create(CODES_GENERATED, PICK_RANDOM);
     take_while_they_grow();
 }
@@ -171,11 +168,10 @@ static void retire(int64_t count)
 }
 
 /* Somebody named a code far behind; more buckets than are walked over at a time lie before it. All that is free there is found. */
-static void gaps_before_the_last_touched_one_are_found(void **state)
+TEST_THAT(gaps_before_the_last_touched_one_are_found)
 {
     int64_t n;
 
-    (void)state;
     create(CODES_GENERATED, PICK_SEQUENTIAL);
     make(300 * BUCKET_SLOTS);
     take_new(2);
@@ -189,11 +185,10 @@ static void gaps_before_the_last_touched_one_are_found(void **state)
 }
 
 /* What is retired leaves from where takings come. */
-static void what_is_retired_goes_out_to_nobody(void **state)
+TEST_THAT(what_is_retired_goes_out_to_nobody)
 {
     int64_t n, taken = 0;
 
-    (void)state;
     create(CODES_NONE, PICK_SEQUENTIAL);
     make(1000);
     take_new(30);
@@ -204,11 +199,10 @@ static void what_is_retired_goes_out_to_nobody(void **state)
 }
 
 /* A read that fails once slots were found does not lose them, wherever it was. */
-static void what_was_found_before_a_read_failed_is_found_again(void **state)
+TEST_THAT(what_was_found_before_a_read_failed_is_found_again)
 {
     int64_t n;
 
-    (void)state;
     create(CODES_GENERATED, PICK_SEQUENTIAL);
     make(20 * BUCKET_SLOTS);
     fake_set_faults(one.fake, 30);

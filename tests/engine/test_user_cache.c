@@ -51,12 +51,11 @@ static const char *name(int i)
     return arena_printf(&arena, "u-%d", i);
 }
 
-static void what_is_kept_is_found_by_name_in_its_own_lane(void **state)
+TEST_THAT(what_is_kept_is_found_by_name_in_its_own_lane)
 {
     const struct user_state *found;
     struct user_state *u = somebody("ann", 3);
 
-    (void)state;
     assert_null(user_cache_find(&lanes[0], "ann"));
     user_cache_keep(&lanes[0], u);
     memset(u->redemptions, 0, 3 * sizeof *u->redemptions); /* it has its own copy */
@@ -77,12 +76,11 @@ static void what_is_kept_is_found_by_name_in_its_own_lane(void **state)
 }
 
 /* As one that a round changed in place of a copy: its strings are the cache's own. */
-static void a_state_may_share_memory_with_the_one_that_it_replaces(void **state)
+TEST_THAT(a_state_may_share_memory_with_the_one_that_it_replaces)
 {
     const int64_t many = 100; /* more than malloc() keeps as it was when it is freed */
     struct user_state shared;
 
-    (void)state;
     mallopt(M_PERTURB, 0x5a);
     user_cache_keep(&lanes[0], somebody("ann", many));
     shared = *user_cache_find(&lanes[0], "ann");
@@ -95,11 +93,10 @@ static void a_state_may_share_memory_with_the_one_that_it_replaces(void **state)
         assert_string_equal(user_cache_find(&lanes[0], "ann")->redemptions[i].order, arena_printf(&arena, "order-%d", (int)i));
 }
 
-static void who_is_nobody_is_not_kept_and_no_longer_found(void **state)
+TEST_THAT(who_is_nobody_is_not_kept_and_no_longer_found)
 {
     struct user_state *erased = somebody("ann", 0);
 
-    (void)state;
     erased->alias[0] = '\0';
     erased->seq = erased->total = 0;
     assert_true(user_state_is_nobody(erased));
@@ -112,12 +109,11 @@ static void who_is_nobody_is_not_kept_and_no_longer_found(void **state)
     assert_int_equal(cache.bytes, 0);
 }
 
-static void the_least_recently_used_go_first_over_all_lanes(void **state)
+TEST_THAT(the_least_recently_used_go_first_over_all_lanes)
 {
     int64_t each;
     int left = 0;
 
-    (void)state;
     user_cache_keep(&lanes[0], somebody(name(0), 2));
     each = cache.bytes;
     cache.bytes_max = 10 * each + each / 2;
@@ -139,9 +135,8 @@ static void the_least_recently_used_go_first_over_all_lanes(void **state)
         assert_non_null(user_cache_find(&lanes[0], arena_printf(&arena, "w-%d", i)));
 }
 
-static void who_is_larger_than_the_room_is_not_kept(void **state)
+TEST_THAT(who_is_larger_than_the_room_is_not_kept)
 {
-    (void)state;
     cache.bytes_max = 4096;
     user_cache_keep(&lanes[0], somebody("small", 1));
     user_cache_keep(&lanes[0], somebody("large", 100));
@@ -167,11 +162,10 @@ static void add_state(struct batch *b, struct user_state *u)
     b->user_states[b->user_state_count++] = u;
 }
 
-static void a_batch_of_its_own_brings_the_new_states(void **state)
+TEST_THAT(a_batch_of_its_own_brings_the_new_states)
 {
     struct batch *b = batch_new("c", 0);
 
-    (void)state;
     user_cache_keep(&lanes[0], somebody("ann", 1));
     user_cache_keep(&lanes[0], somebody("bob", 1));
     user_cache_keep(&lanes[1], somebody("ann", 1));
@@ -184,11 +178,10 @@ static void a_batch_of_its_own_brings_the_new_states(void **state)
     assert_int_equal(user_cache_find(&lanes[1], "ann")->count, 1);
 }
 
-static void anothers_batch_drops_whom_it_names(void **state)
+TEST_THAT(anothers_batch_drops_whom_it_names)
 {
     struct batch *b = batch_new("c", 0);
 
-    (void)state;
     user_cache_keep(&lanes[0], somebody("ann", 1));
     user_cache_keep(&lanes[0], somebody("bob", 1));
     user_cache_keep(&lanes[1], somebody("ann", 1));
@@ -204,11 +197,10 @@ static void anothers_batch_drops_whom_it_names(void **state)
 }
 
 /* Nobody can tell whom it is about. */
-static void anothers_batch_whose_names_were_erased_drops_all_of_its_lane(void **state)
+TEST_THAT(anothers_batch_whose_names_were_erased_drops_all_of_its_lane)
 {
     struct batch *b = batch_new("c", 0);
 
-    (void)state;
     user_cache_keep(&lanes[0], somebody("ann", 1));
     user_cache_keep(&lanes[0], somebody("bob", 1));
     user_cache_keep(&lanes[1], somebody("ann", 1));

@@ -364,29 +364,26 @@ static void ask_about_all(enum op_kind kind, enum cpn_result want)
     hear_answers(&a, want);
 }
 
-static void a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer(void **state)
+TEST_THAT(a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer)
 {
-    (void)state;
     ask_about_all(OP_CHECK, CPN_TOO_MANY_ATTEMPTS);
     assert_in_range(m.bytes_most, 1, ROUND_BYTES);
     ask_about_all(OP_TAKE, CPN_TOO_MANY_ATTEMPTS);
     assert_in_range(m.bytes_most, 1, ROUND_BYTES);
 }
 
-static void who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones(void **state)
+TEST_THAT(who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones)
 {
-    (void)state;
     ask_about_all(OP_CHECK, CPN_TOO_MANY_ATTEMPTS);
     assert_in_range(m.before_light, 0, USERS - 1);
 }
 
 /* Until there is a checkpoint, each batch holds the states of its users: they are taken from no more than the redo log may hold. */
-static void appends_wait_for_checkpoints_by_their_bytes(void **state)
+TEST_THAT(appends_wait_for_checkpoints_by_their_bytes)
 {
     const struct timespec moment = {0, 1000000};
     struct asked a;
 
-    (void)state;
     atomic_store(&m.refuses, true);
     begin_to_ask(&a, OP_TAKE);
     while (atomic_load(&m.answered) < USERS && atomic_load(&m.refused) < 12)

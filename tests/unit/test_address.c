@@ -21,7 +21,7 @@ static bool may_call(const char *text, const struct address_rules *rules)
     return address_may_call((const struct sockaddr *)&v6, rules);
 }
 
-static void public_addresses_are_called(void **state)
+TEST_THAT(public_addresses_are_called)
 {
     static const char *const addresses[] = {
         "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.1",
@@ -29,13 +29,12 @@ static void public_addresses_are_called(void **state)
         "198.17.255.255", "198.20.0.0", "223.255.255.255", "2606:4700::1111", "2001:4860:4860::8888", "2a00:1450::1",
         "2001:200::1", "3ffe::1"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
         if (!may_call(addresses[i], &strict))
             fail_msg("%s should be called", addresses[i]);
 }
 
-static void others_are_not(void **state)
+TEST_THAT(others_are_not)
 {
     static const char *const addresses[] = {
         "0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.127.255.255", "127.0.0.1", "127.255.255.255",
@@ -45,26 +44,23 @@ static void others_are_not(void **state)
         "::ffff:0:8.8.8.8", "64:ff9b::7f00:1", "64:ff9b:1::1", "100::1", "fc00::1", "fdff::1", "fe80::1", "fec0::1", "ff02::1",
         "2001::1", "2001:10::1", "2001:1ff::1", "2001:db8::1", "2002:7f00:1::1", "3fff::1", "4000::1"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
         if (may_call(addresses[i], &strict))
             fail_msg("%s should not be called", addresses[i]);
 }
 
-static void what_is_no_address_of_a_network_is_not_called(void **state)
+TEST_THAT(what_is_no_address_of_a_network_is_not_called)
 {
     const struct sockaddr_un local = {.sun_family = AF_UNIX, .sun_path = "/run/docker.sock"};
     const struct address_rules all = {true, "0.0.0.0/0, ::/0"};
 
-    (void)state;
     assert_false(address_may_call((const struct sockaddr *)&local, &all));
 }
 
-static void a_network_permits_what_is_in_it_alone(void **state)
+TEST_THAT(a_network_permits_what_is_in_it_alone)
 {
     const struct address_rules rules = {true, "10.1.0.0/16 127.0.0.1,fd00:1234::/30,, ::1"};
 
-    (void)state;
     assert_true(may_call("10.1.255.255", &rules));
     assert_false(may_call("10.2.0.0", &rules));
     assert_true(may_call("127.0.0.1", &rules));
@@ -76,11 +72,10 @@ static void a_network_permits_what_is_in_it_alone(void **state)
     assert_true(may_call("8.8.8.8", &rules));
 }
 
-static void who_calls_is_in_a_network_however_the_address_is_written(void **state)
+TEST_THAT(who_calls_is_in_a_network_however_the_address_is_written)
 {
     static const char list[] = "10.1.0.0/16, 192.0.2.7 ,2001:db8:1::/48";
 
-    (void)state;
     assert_true(address_is_in("10.1.2.3", list));
     assert_true(address_is_in("::ffff:10.1.2.3", list));
     assert_true(address_is_in("192.0.2.7", list));
@@ -99,13 +94,12 @@ static void who_calls_is_in_a_network_however_the_address_is_written(void **stat
     assert_true(address_is_in("192.0.2.7", "::ffff:0:0/96"));
 }
 
-static void words_that_are_no_networks_are_told(void **state)
+TEST_THAT(words_that_are_no_networks_are_told)
 {
     static const char *const wrong[] = {"10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/8x",
                                         "localhost", "10.0.0.0/+8", "[::1]x", "10.0.0.0/0008"};
     const char *at;
 
-    (void)state;
     assert_true(address_networks_valid("", &at));
     assert_true(address_networks_valid(" 10.0.0.0/8,\t::1/128 [fd00::]/8 0.0.0.0/0", &at));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -115,19 +109,18 @@ static void words_that_are_no_networks_are_told(void **state)
     assert_memory_equal(at, "bad ", 4);
 }
 
-static void urls_that_lead_outside_are_good(void **state)
+TEST_THAT(urls_that_lead_outside_are_good)
 {
     static const char *const urls[] = {
         "https://example.com/", "https://example.com", "HTTPS://Example.Com:8443/a/b?c=d&e=%20", "https://8.8.8.8/",
         "https://[2606:4700::1111]:443/x", "https://localhost.example.com/", "https://notlocalhost/", "https://xn--bcher-kva.example/"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
         if (address_url_fault(urls[i], &strict))
             fail_msg("%s %s", urls[i], address_url_fault(urls[i], &strict));
 }
 
-static void urls_that_do_not_are_refused(void **state)
+TEST_THAT(urls_that_do_not_are_refused)
 {
     static const char *const urls[] = {
         "", "example.com", "/path", "//example.com/", "https://", "https:///x", "https:/example.com", "http://example.com/",
@@ -142,17 +135,15 @@ static void urls_that_do_not_are_refused(void **state)
         "https://[fe80::1%25eth0]/", "https://[2606:4700::1%25eth0]/", "https://localhost/", "https://LocalHost/",
         "https://localhost./", "https://www.localhost/", "https://localhost:8443/"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
         if (!address_url_fault(urls[i], &strict))
             fail_msg("%s should be refused", urls[i]);
 }
 
-static void settings_permit_more(void **state)
+TEST_THAT(settings_permit_more)
 {
     const struct address_rules open = {true, "127.0.0.0/8 ::1"}, http = {true, ""};
 
-    (void)state;
     assert_null(address_url_fault("http://127.0.0.1:8080/hook", &open));
     assert_null(address_url_fault("http://localhost:8080/hook", &open));
     assert_null(address_url_fault("http://[::1]/", &open));

@@ -84,14 +84,13 @@ static void refused(const char *text, size_t len, const char *why)
     anchors_release(&a);
 }
 
-static void what_was_written_is_read_in_order(void **state)
+TEST_THAT(what_was_written_is_read_in_order)
 {
     const struct head first = tail_at(1);
     struct anchors a;
     struct anchor *rows;
     size_t count;
 
-    (void)state;
     assert_int_equal(reads(&a, written.data, written.len), CTL_OK);
     assert_int_equal(a.count, 3);
     rows = anchors_of(&a, "summer", &count);
@@ -109,9 +108,8 @@ static void what_was_written_is_read_in_order(void **state)
     assert_null(anchors_of(&a, "summer", &count));
 }
 
-static void every_changed_byte_is_found(void **state)
+TEST_THAT(every_changed_byte_is_found)
 {
-    (void)state;
     for (size_t i = 0; i < written.len; i++) {
         struct anchors a;
         char was = written.data[i];
@@ -124,9 +122,8 @@ static void every_changed_byte_is_found(void **state)
     }
 }
 
-static void a_file_that_is_not_whole_is_none(void **state)
+TEST_THAT(a_file_that_is_not_whole_is_none)
 {
-    (void)state;
     refused("", 0, "ends without a signature");
     for (size_t len = 1; len < written.len; len++)
         refused(written.data, len, "");
@@ -135,11 +132,10 @@ static void a_file_that_is_not_whole_is_none(void **state)
     written.data[--written.len] = '\0';
 }
 
-static void lines_are_bounded(void **state)
+TEST_THAT(lines_are_bounded)
 {
     struct buf text = BUF_INIT;
 
-    (void)state;
     buf_puts(&text, "{\"coupon\":\"");
     while (text.len < 10 << 20)
         buf_puts(&text, "aaaaaaaaaaaaaaaa");
@@ -147,7 +143,7 @@ static void lines_are_bounded(void **state)
     buf_free(&text);
 }
 
-static void lines_of_another_kind_are_refused(void **state)
+TEST_THAT(lines_of_another_kind_are_refused)
 {
     static const char *const lines[] = {
         "\n", "[]\n", "{}\n", "nonsense\n", "{\"anchors\":1}\n",
@@ -160,20 +156,18 @@ static void lines_of_another_kind_are_refused(void **state)
         "{\"coupon\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",\"lane\":0,\"seq\":1," HASH,
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         refused(lines[i], strlen(lines[i]), "a line is no anchor");
     refused("{\"a\":1}\0\n", 9, "not whole");
     refused("{\"anchors\":\"a.b.c\"}\n", 20, "not signed by this key");
 }
 
-static void another_key_and_another_statement_are_refused(void **state)
+TEST_THAT(another_key_and_another_statement_are_refused)
 {
     const char *other = "{\"archive\":1,\"count\":0}";
     struct buf text = BUF_INIT;
     struct anchors a;
 
-    (void)state;
     buf_puts(&text, "{\"anchors\":\"");
     jws_sign(&keys, other, strlen(other), &text);
     buf_puts(&text, "\"}\n");

@@ -10,11 +10,10 @@
 #include "base/arena.h"
 #include "base/checked.h"
 
-static void an_empty_arena_holds_nothing(void **state)
+TEST_THAT(an_empty_arena_holds_nothing)
 {
     struct arena a;
 
-    (void)state;
     arena_init(&a, 0);
     assert_int_equal(a.bytes, 0);
     arena_reset(&a);
@@ -22,12 +21,11 @@ static void an_empty_arena_holds_nothing(void **state)
     assert_null(a.blocks);
 }
 
-static void every_allocation_is_zeroed_aligned_and_apart(void **state)
+TEST_THAT(every_allocation_is_zeroed_aligned_and_apart)
 {
     struct arena a;
     unsigned char *last = NULL;
 
-    (void)state;
     arena_init(&a, 64);
     for (size_t size = 0; size < 300; size++) {
         unsigned char *p = arena_alloc(&a, size);
@@ -43,12 +41,11 @@ static void every_allocation_is_zeroed_aligned_and_apart(void **state)
     arena_free(&a);
 }
 
-static void what_was_handed_out_stays_when_the_arena_grows(void **state)
+TEST_THAT(what_was_handed_out_stays_when_the_arena_grows)
 {
     struct arena a;
     char *first, *big;
 
-    (void)state;
     arena_init(&a, 32);
     first = arena_strdup(&a, "first");
     big = arena_alloc(&a, 1024 * 1024);
@@ -62,12 +59,11 @@ static void what_was_handed_out_stays_when_the_arena_grows(void **state)
     assert_int_equal(a.bytes, 0);
 }
 
-static void a_reset_keeps_one_block_and_zeroes_again(void **state)
+TEST_THAT(a_reset_keeps_one_block_and_zeroes_again)
 {
     struct arena a;
     char *p;
 
-    (void)state;
     arena_init(&a, 128);
     for (int i = 0; i < 100; i++)
         memset(arena_alloc(&a, 50), 0xAA, 50);
@@ -79,11 +75,10 @@ static void a_reset_keeps_one_block_and_zeroes_again(void **state)
     arena_free(&a);
 }
 
-static void copies_end_with_nul(void **state)
+TEST_THAT(copies_end_with_nul)
 {
     struct arena a;
 
-    (void)state;
     arena_init(&a, 0);
     assert_null(arena_strdup(&a, NULL));
     assert_string_equal(arena_strdup(&a, ""), "");
@@ -94,13 +89,12 @@ static void copies_end_with_nul(void **state)
     arena_free(&a);
 }
 
-static void a_list_grows_and_keeps_its_items(void **state)
+TEST_THAT(a_list_grows_and_keeps_its_items)
 {
     struct arena a;
     int *list = NULL, *before;
     size_t count = 0, capacity = 0;
 
-    (void)state;
     arena_init(&a, 0);
     while (count < 10000) {
         before = list;
@@ -116,7 +110,7 @@ static void a_list_grows_and_keeps_its_items(void **state)
     arena_free(&a);
 }
 
-static void a_list_of_malloc_grows_likewise(void **state)
+TEST_THAT(a_list_of_malloc_grows_likewise)
 {
     struct {
         char bytes[1000];
@@ -124,7 +118,6 @@ static void a_list_of_malloc_grows_likewise(void **state)
     int *small = NULL;
     size_t count = 0, small_capacity = 0, large_capacity = 0;
 
-    (void)state;
     for (; count < 1000; count++) {
         small = checked_grown(small, count, &small_capacity, sizeof *small);
         large = checked_grown(large, count, &large_capacity, sizeof *large);
@@ -138,7 +131,7 @@ static void a_list_of_malloc_grows_likewise(void **state)
     free(large);
 }
 
-static void out_of_memory_says_so_and_aborts(void **state)
+TEST_THAT(out_of_memory_says_so_and_aborts)
 {
     char said[256] = "", expected[256];
     size_t len = 0;
@@ -146,7 +139,6 @@ static void out_of_memory_says_so_and_aborts(void **state)
     int ends[2], status;
     pid_t child;
 
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     child = fork();
     assert_true(child >= 0);

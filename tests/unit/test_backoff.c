@@ -29,9 +29,8 @@ static void waits(int64_t failures, int64_t least_ms)
     }
 }
 
-static void each_wait_is_three_times_the_last_up_to_six_hours(void **state)
+TEST_THAT(each_wait_is_three_times_the_last_up_to_six_hours)
 {
-    (void)state;
     waits(1, 5000);
     waits(2, 15000);
     waits(3, 45000);
@@ -41,31 +40,28 @@ static void each_wait_is_three_times_the_last_up_to_six_hours(void **state)
     waits(INT64_MAX, 6 * HOUR_MS);
 }
 
-static void a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up(void **state)
+TEST_THAT(a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up)
 {
     int64_t waited_ms = 0, failures = 0;
 
-    (void)state;
     while (waited_ms < (int64_t)defaults.webhooks_give_up_s * 1000)
         waited_ms += backoff_ms(&defaults, ++failures, 0);
     assert_int_equal(defaults.webhooks_give_up_s, 5 * 24 * 3600);
     assert_in_range(failures, 24, 30);
 }
 
-static void waits_differ_so_that_receivers_are_not_asked_all_at_once(void **state)
+TEST_THAT(waits_differ_so_that_receivers_are_not_asked_all_at_once)
 {
     int64_t first = backoff_ms(&defaults, 5, 0);
     bool differs = false;
 
-    (void)state;
     for (int i = 0; i < 100; i++)
         differs = differs || backoff_ms(&defaults, 5, 0) != first;
     assert_true(differs);
 }
 
-static void a_receiver_that_says_when_is_not_asked_before(void **state)
+TEST_THAT(a_receiver_that_says_when_is_not_asked_before)
 {
-    (void)state;
     assert_int_equal(backoff_ms(&defaults, 1, HOUR_MS), HOUR_MS);
     assert_int_equal(backoff_ms(&defaults, 1, 7 * HOUR_MS), 6 * HOUR_MS);
     assert_in_range(backoff_ms(&defaults, 1, 1), 5000, 6000);

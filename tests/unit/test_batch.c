@@ -69,11 +69,10 @@ static const char *entry_text(const struct batch *b)
     return text;
 }
 
-static void a_new_batch_is_empty_and_has_a_name_of_its_own(void **state)
+TEST_THAT(a_new_batch_is_empty_and_has_a_name_of_its_own)
 {
     struct batch *a = batch_new("sale", 3), *b = batch_new("sale", 3);
 
-    (void)state;
     assert_int_equal(a->count, 0);
     assert_int_equal(a->lane, 3);
     assert_string_equal(a->coupon, "sale");
@@ -84,11 +83,10 @@ static void a_new_batch_is_empty_and_has_a_name_of_its_own(void **state)
     batch_free(NULL);
 }
 
-static void the_line_of_an_empty_batch(void **state)
+TEST_THAT(the_line_of_an_empty_batch)
 {
     struct batch *b = new_batch();
 
-    (void)state;
     b->head.version = 2;
     batch_line(b, &out, false);
     assert_string_equal(out.data,
@@ -105,7 +103,7 @@ static void the_line_of_an_empty_batch(void **state)
     batch_free(b);
 }
 
-static void each_kind_of_entry_has_its_members(void **state)
+TEST_THAT(each_kind_of_entry_has_its_members)
 {
     static const struct {
         enum entry_kind kind;
@@ -179,7 +177,6 @@ static void each_kind_of_entry_has_its_members(void **state)
          "\"count\":64,\"kind\":\"restored\""},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct batch *b = new_batch();
         struct entry *e = add_full(b, rows[i].kind);
@@ -197,9 +194,8 @@ static void each_kind_of_entry_has_its_members(void **state)
 }
 
 /* So that lines of before, and of what no operator asked for, are as they always were. */
-static void an_entry_without_an_operator_does_not_speak_of_one(void **state)
+TEST_THAT(an_entry_without_an_operator_does_not_speak_of_one)
 {
-    (void)state;
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
         struct batch *b = new_batch();
 
@@ -210,11 +206,10 @@ static void an_entry_without_an_operator_does_not_speak_of_one(void **state)
 }
 
 /* Where they are not 0, as in a coupon with several lanes. */
-static void what_is_elsewhere_stands_in_the_totals(void **state)
+TEST_THAT(what_is_elsewhere_stands_in_the_totals)
 {
     struct batch *b = new_batch();
 
-    (void)state;
     b->lane = 3;
     b->lanes = 4; /* beside the hash */
     b->head.elsewhere = -5;
@@ -230,12 +225,11 @@ static void what_is_elsewhere_stands_in_the_totals(void **state)
     batch_free(b);
 }
 
-static void bson_fields_that_are_not_set_are_left_out(void **state)
+TEST_THAT(bson_fields_that_are_not_set_are_left_out)
 {
     struct batch *b = new_batch();
     struct entry *e = add_full(b, ENTRY_RESERVE);
 
-    (void)state;
     e->left = COUPON_NULL;
     e->by = NULL;
     assert_string_equal(entry_text(b), "{\"alias\":\"0123456789abcdef\",\"before\":77,\"currency\":\"EUR\",\"day\":12,\"discount_minor\":500,\"from\":2,\"g\":3,"
@@ -251,12 +245,11 @@ static void bson_fields_that_are_not_set_are_left_out(void **state)
 }
 
 /* Without slots the issued one beneath a hold has a number of its own. */
-static void what_is_held_is_named_by_number_only_where_it_differs(void **state)
+TEST_THAT(what_is_held_is_named_by_number_only_where_it_differs)
 {
     struct batch *b = new_batch();
     struct entry *e = add_full(b, ENTRY_FORGET);
 
-    (void)state;
     e->reserved_until_ms = e->valid_until_ms = 0;
     assert_non_null(strstr(entry_text(b), ",\"from\":2,\"g\":3,"));
     e->n = -90;
@@ -266,13 +259,12 @@ static void what_is_held_is_named_by_number_only_where_it_differs(void **state)
     batch_free(b);
 }
 
-static void a_definition_stands_in_its_entry_with_its_version(void **state)
+TEST_THAT(a_definition_stands_in_its_entry_with_its_version)
 {
     struct batch *b = new_batch();
     struct entry *e = batch_add(b, ENTRY_DEFINE);
     struct coupon c;
 
-    (void)state;
     coupon_init(&c);
     c.id = "sale";
     c.title = "Sale";
@@ -287,12 +279,11 @@ static void a_definition_stands_in_its_entry_with_its_version(void **state)
     batch_free(b);
 }
 
-static void what_was_asked_for_with_a_definition_stands_beside_it(void **state)
+TEST_THAT(what_was_asked_for_with_a_definition_stands_beside_it)
 {
     struct batch *b = new_batch();
     struct entry *e = batch_add(b, ENTRY_DEFINE);
 
-    (void)state;
     e->count = 100;
     assert_string_equal(entry_text(b), "{\"count\":100,\"definition\":null,\"kind\":\"define\"}");
     e->job = "j-1";
@@ -304,13 +295,12 @@ static void what_was_asked_for_with_a_definition_stands_beside_it(void **state)
 }
 
 /* Beside the hash, so that erasing a user leaves the chain as it is. */
-static void names_orders_and_metadata_do_not_reach_the_line(void **state)
+TEST_THAT(names_orders_and_metadata_do_not_reach_the_line)
 {
     struct batch *b = new_batch();
     uint8_t with[HASH_LEN], without[HASH_LEN];
     struct entry *e = add_full(b, ENTRY_REDEEM);
 
-    (void)state;
     batch_hash(b, &scratch, with);
     assert_null(strstr(scratch.data, "ana"));
     assert_null(strstr(scratch.data, "o-1"));
@@ -323,11 +313,10 @@ static void names_orders_and_metadata_do_not_reach_the_line(void **state)
     batch_free(b);
 }
 
-static void every_line_is_canonical_at_every_bound(void **state)
+TEST_THAT(every_line_is_canonical_at_every_bound)
 {
     static const int64_t values[] = {0, 1, 9, 10, 99999, (INT64_C(1) << 53) - 1};
 
-    (void)state;
     for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
         struct batch *b = new_batch();
         int64_t x = values[v];
@@ -360,12 +349,11 @@ static void every_line_is_canonical_at_every_bound(void **state)
     }
 }
 
-static void many_entries_keep_their_order(void **state)
+TEST_THAT(many_entries_keep_their_order)
 {
     struct batch *b = new_batch();
     const char *p;
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         struct entry *e = add_full(b, ENTRY_REDEEM);
 
@@ -384,12 +372,11 @@ static void many_entries_keep_their_order(void **state)
     batch_free(b);
 }
 
-static void the_hash_is_sha256_of_the_line_without_hash(void **state)
+TEST_THAT(the_hash_is_sha256_of_the_line_without_hash)
 {
     struct batch *b = new_batch();
     uint8_t have[HASH_LEN], want[HASH_LEN], again[HASH_LEN];
 
-    (void)state;
     add_full(b, ENTRY_REDEEM);
     batch_line(b, &out, false);
     crypto_hash_sha256(want, (const unsigned char *)out.data, out.len);
@@ -421,13 +408,12 @@ static void add_for_ever(struct batch *b, enum entry_kind kind, int form)
 }
 
 /* Ledgers have their hashes: never to change. */
-static void lines_are_as_ever(void **state)
+TEST_THAT(lines_are_as_ever)
 {
     struct batch *b = new_batch();
     uint8_t hash[HASH_LEN];
     char hex[2 * HASH_LEN + 1];
 
-    (void)state;
     coupon_init(&definition);
     definition.id = "sale";
     definition.title = "Sale";
@@ -452,18 +438,16 @@ static void lines_are_as_ever(void **state)
     batch_free(b);
 }
 
-static void kinds_have_names_and_names_kinds(void **state)
+TEST_THAT(kinds_have_names_and_names_kinds)
 {
-    (void)state;
     for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++)
         assert_int_equal(entry_kind_of_name(entry_kind_name((enum entry_kind)k)), k);
     assert_int_equal(entry_kind_of_name("Define"), ENTRY_KIND_COUNT);
     assert_null(entry_kind_name(ENTRY_KIND_COUNT));
 }
 
-static void kinds_have_the_members_that_they_need(void **state)
+TEST_THAT(kinds_have_the_members_that_they_need)
 {
-    (void)state;
     for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++) {
         struct entry e = {.kind = (enum entry_kind)k};
         unsigned has = entry_members[k];
@@ -481,7 +465,7 @@ static void kinds_have_the_members_that_they_need(void **state)
 }
 
 /* A batch in which 5-1 is issued, held as 5-2, extended and redeemed; then the whole is reversed. */
-static void entries_are_found_by_what_they_say(void **state)
+TEST_THAT(entries_are_found_by_what_they_say)
 {
     static const struct {
         enum entry_kind kind;
@@ -489,7 +473,6 @@ static void entries_are_found_by_what_they_say(void **state)
     } rows[] = {{ENTRY_ISSUE, 1, 0}, {ENTRY_HOLD, 2, 1}, {ENTRY_EXTEND, 2, 1}, {ENTRY_SPEND, 2, 1}, {ENTRY_REVERSE, 2, 1}};
     struct batch *b = new_batch();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct entry *e = batch_add(b, rows[i].kind);
 

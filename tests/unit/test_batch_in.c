@@ -57,12 +57,11 @@ static struct batch *read_again(const char *line, size_t len)
     return b;
 }
 
-static void a_line_of_every_kind_of_entry_is_read_again(void **state)
+TEST_THAT(a_line_of_every_kind_of_entry_is_read_again)
 {
     struct buf line = BUF_INIT, again = BUF_INIT;
     struct batch *b = new_batch(), *read;
 
-    (void)state;
     for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++) {
         add_full(b, (enum entry_kind)k, false);
         add_full(b, (enum entry_kind)k, true);
@@ -91,7 +90,7 @@ static void assert_refused(const char *line, size_t len, const char *why)
         fail_msg("taken, although %s: %.*s", why, (int)len, line);
 }
 
-static void whatever_else_a_line_says_is_refused(void **state)
+TEST_THAT(whatever_else_a_line_says_is_refused)
 {
     static const struct {
         const char *from, *to, *why;
@@ -118,7 +117,6 @@ static void whatever_else_a_line_says_is_refused(void **state)
     struct batch *b = new_batch();
     struct buf line = BUF_INIT, changed = BUF_INIT;
 
-    (void)state;
     batch_add(b, ENTRY_TICK);
     batch_line(b, &line, true);
     batch_free(b);
@@ -142,13 +140,12 @@ static void whatever_else_a_line_says_is_refused(void **state)
     buf_free(&line);
 }
 
-static void a_definition_needs_all_that_it_has(void **state)
+TEST_THAT(a_definition_needs_all_that_it_has)
 {
     struct batch *b = new_batch();
     struct buf line = BUF_INIT;
     char *at;
 
-    (void)state;
     add_bare(b, ENTRY_DEFINE);
     batch_line(b, &line, true);
     batch_free(b);

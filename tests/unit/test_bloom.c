@@ -24,27 +24,24 @@ static int others_found(size_t bits)
     return found;
 }
 
-static void with_12_bits_for_each_hardly_any_other_is_there(void **state)
+TEST_THAT(with_12_bits_for_each_hardly_any_other_is_there)
 {
     int found = others_found(12);
 
-    (void)state;
     if (found > MANY / 80)
         fail_msg("%d of %d others are said to be there", found, MANY);
 }
 
-static void with_16_there_are_fewer_and_with_4_many(void **state)
+TEST_THAT(with_16_there_are_fewer_and_with_4_many)
 {
-    (void)state;
     assert_in_range(others_found(16), 0, MANY / 200);
     assert_true(others_found(4) > MANY / 20);
 }
 
-static void an_empty_one_has_nothing_and_none_may_have_all(void **state)
+TEST_THAT(an_empty_one_has_nothing_and_none_may_have_all)
 {
     struct bloom b;
 
-    (void)state;
     bloom_init(&b, 0);
     assert_int_equal(bloom_bytes(&b), BLOOM_BLOCK_BYTES);
     for (uint64_t i = 0; i < 1000; i++)

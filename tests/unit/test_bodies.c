@@ -50,11 +50,10 @@ static struct take_in *read_take(const char *text)
     return in;
 }
 
-static void only_the_user_is_required(void **state)
+TEST_THAT(only_the_user_is_required)
 {
     const struct take_in *in = read_take("{\"user\":\"u-1\"}");
 
-    (void)state;
     assert_int_equal(errors.count, 0);
     assert_string_equal(in->user, "u-1");
     assert_null(in->order);
@@ -127,11 +126,10 @@ static void faults_are_pointed_at(void **state)
     }
 }
 
-static void users_are_bounded_in_bytes(void **state)
+TEST_THAT(users_are_bounded_in_bytes)
 {
     char text[400];
 
-    (void)state;
     snprintf(text, sizeof text, "{\"user\":\"%0128d\"}", 7);
     read_take(text);
     assert_int_equal(errors.count, 0);
@@ -230,11 +228,10 @@ static struct step_in *read_step(const char *text)
     return in;
 }
 
-static void a_step_may_say_nothing(void **state)
+TEST_THAT(a_step_may_say_nothing)
 {
     const struct step_in *in = read_step("{}");
 
-    (void)state;
     assert_int_equal(errors.count, 0);
     assert_null(in->order);
     assert_int_equal(in->reserve_s, COUPON_NULL);
@@ -303,7 +300,7 @@ static void a_definition_has_its_defaults(void **state)
     assert_string_equal(c->metadata, "{}");
 }
 
-static void imported_codes_are_presented_as_they_are_written(void **state)
+TEST_THAT(imported_codes_are_presented_as_they_are_written)
 {
     static const struct {
         const char *codes;
@@ -317,7 +314,6 @@ static void imported_codes_are_presented_as_they_are_written(void **state)
         {"{\"source\":\"generated\",\"claim\":\"present\",\"match\":\"exact\"}", CLAIM_PRESENT, MATCH_EXACT},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct coupon *c = read_coupon(arena_printf(&arena, "{\"title\":\"T\",\"cap\":{\"total\":5},\"codes\":%s}", rows[i].codes));
 
@@ -347,7 +343,7 @@ static void a_definition_round_trips(void **state)
     buf_free(&again);
 }
 
-static void faults_of_a_definition_are_pointed_at(void **state)
+TEST_THAT(faults_of_a_definition_are_pointed_at)
 {
     static const struct {
         const char *text, *pointer;
@@ -379,7 +375,6 @@ static void faults_of_a_definition_are_pointed_at(void **state)
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"metadata\":\"x\"}", "/metadata"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         read_coupon(rows[i].text);
         if (!has_error(rows[i].pointer))
@@ -397,14 +392,13 @@ static const struct coupon *patched(const struct coupon *c, const char *patch)
     return coupon_patch(c, o, &errors);
 }
 
-static void a_patch_is_merged(void **state)
+TEST_THAT(a_patch_is_merged)
 {
     struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5,\"per_day\":3,\"per_user\":7},"
                                    "\"metadata\":{\"a\":1,\"b\":{\"c\":2,\"d\":3}},\"low_stock\":4,"
                                    "\"discount\":{\"kind\":\"other\",\"label\":\"L\",\"only\":{\"skus\":[\"a\",\"b\"]}}}");
     const struct coupon *n;
 
-    (void)state;
     c->version = 9;
     n = patched(c, "{\"cap\":{\"per_day\":null,\"per_user\":null,\"total\":6},\"metadata\":{\"b\":{\"c\":null},\"e\":[1]},"
                    "\"low_stock\":null,\"discount\":{\"only\":{\"skus\":[\"z\"]}}}");
@@ -424,14 +418,13 @@ static void a_patch_is_merged(void **state)
     assert_int_equal(c->cap.per_user, 7);
 }
 
-static void a_new_kind_drops_the_old_ones_fields(void **state)
+TEST_THAT(a_new_kind_drops_the_old_ones_fields)
 {
     const struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5},\"discount\":{\"kind\":\"amount\","
                                          "\"amount_minor\":500,\"currency\":\"EUR\",\"min_spend_minor\":7,"
                                          "\"only\":{\"skus\":[\"a\"]}}}");
     const struct coupon *n = patched(c, "{\"discount\":{\"kind\":\"percent\",\"percent_bp\":1000}}");
 
-    (void)state;
     assert_int_equal(errors.count, 0);
     assert_int_equal(n->discount.amount_minor, COUPON_NULL);
     assert_string_equal(n->discount.currency, "EUR"); /* both kinds have it */
@@ -444,7 +437,7 @@ static void a_new_kind_drops_the_old_ones_fields(void **state)
     assert_true(has_error("/discount/amount_minor"));
 }
 
-static void a_new_source_of_codes_has_its_own_defaults(void **state)
+TEST_THAT(a_new_source_of_codes_has_its_own_defaults)
 {
     static const struct {
         const char *before, *patch;
@@ -461,7 +454,6 @@ static void a_new_source_of_codes_has_its_own_defaults(void **state)
         {"{\"source\":\"generated\",\"claim\":\"present\"}", "{\"length\":8}", CODES_GENERATED, CLAIM_PRESENT, MATCH_LOOSE},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct coupon *c = read_coupon(arena_printf(&arena, "{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5},\"codes\":%s}",
                                                           rows[i].before));
@@ -476,11 +468,10 @@ static void a_new_source_of_codes_has_its_own_defaults(void **state)
     assert_true(has_error("/codes"));
 }
 
-static void bad_patches_are_pointed_at(void **state)
+TEST_THAT(bad_patches_are_pointed_at)
 {
     const struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5}}");
 
-    (void)state;
     patched(c, "{\"title\":null}");
     assert_true(has_error("/title"));
     patched(c, "{\"cap\":null}");
@@ -595,11 +586,10 @@ static void what_remains_leaves_out_what_has_lapsed(void **state)
     assert_int_equal(r.today, 1);
 }
 
-static void pages_ask_as_many_so_that_all_lanes_answer_them(void **state)
+TEST_THAT(pages_ask_as_many_so_that_all_lanes_answer_them)
 {
     bool asked[4] = {false};
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         const char *user = no_user(&arena);
 

@@ -48,11 +48,10 @@ static void read_line(const char *expected)
     assert_string_equal(lines.line.data ? lines.line.data : "", expected);
 }
 
-static void lines_come_one_by_one_compressed_or_not(void **state)
+TEST_THAT(lines_come_one_by_one_compressed_or_not)
 {
     static const char *const modes[] = {"wb", "wbT"};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         static const char text[] = "one\n\nthree\r\nfour";
 
@@ -73,9 +72,8 @@ static void lines_come_one_by_one_compressed_or_not(void **state)
     }
 }
 
-static void an_empty_file_has_no_line(void **state)
+TEST_THAT(an_empty_file_has_no_line)
 {
-    (void)state;
     opened("wbT", "", 0, 1);
     assert_false(bounded_next(&lines));
     assert_null(lines.fault);
@@ -92,32 +90,29 @@ static void refused(const char *why)
     assert_false(bounded_next(&lines));
 }
 
-static void a_bomb_does_not_go_off(void **state)
+TEST_THAT(a_bomb_does_not_go_off)
 {
     static const char zeros[4096];
 
-    (void)state;
     opened("wb", zeros, sizeof zeros, 16384);
     refused("compressed further");
     assert_true(lines.total < 2 << 20);
     assert_true(lines.line.cap < 4 << 20);
 }
 
-static void a_line_is_bounded(void **state)
+TEST_THAT(a_line_is_bounded)
 {
     static char text[1 << 20];
 
-    (void)state;
     memset(text, 'a', sizeof text);
     opened("wbT", text, sizeof text, 49);
     refused("a line is too long");
 }
 
-static void values_are_bounded(void **state)
+TEST_THAT(values_are_bounded)
 {
     static char text[2 * (VALUES_MOST + 1)];
 
-    (void)state;
     for (size_t i = 0; i < sizeof text; i += 2)
         memcpy(text + i, "0,", 2);
     assert_false(bounded_values(text, sizeof text));
@@ -127,11 +122,10 @@ static void values_are_bounded(void **state)
     refused("too many values");
 }
 
-static void a_damaged_file_says_so(void **state)
+TEST_THAT(a_damaged_file_says_so)
 {
     char text[256];
 
-    (void)state;
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)(i * 7 + 1);
     opened("wb", text, sizeof text, 100);

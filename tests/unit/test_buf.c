@@ -4,11 +4,10 @@
 
 #include "base/buf.h"
 
-static void a_buffer_is_always_followed_by_nul(void **state)
+TEST_THAT(a_buffer_is_always_followed_by_nul)
 {
     struct buf b = BUF_INIT;
 
-    (void)state;
     buf_free(&b);
     buf_clear(&b);
     buf_put(&b, "", 0);
@@ -26,12 +25,11 @@ static void a_buffer_is_always_followed_by_nul(void **state)
     assert_null(b.data);
 }
 
-static void room_that_was_reserved_does_not_move(void **state)
+TEST_THAT(room_that_was_reserved_does_not_move)
 {
     struct buf b = BUF_INIT;
     char *data;
 
-    (void)state;
     buf_puts(&b, "head");
     buf_reserve(&b, 5000);
     data = b.data;
@@ -42,7 +40,7 @@ static void room_that_was_reserved_does_not_move(void **state)
     buf_free(&b);
 }
 
-static void integers_are_written_up_to_their_bounds(void **state)
+TEST_THAT(integers_are_written_up_to_their_bounds)
 {
     static const struct {
         int64_t value;
@@ -53,7 +51,6 @@ static void integers_are_written_up_to_their_bounds(void **state)
     };
     struct buf b = BUF_INIT;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         buf_clear(&b);
         buf_int(&b, rows[i].value);
@@ -62,12 +59,11 @@ static void integers_are_written_up_to_their_bounds(void **state)
     buf_free(&b);
 }
 
-static void printf_appends_whatever_the_length(void **state)
+TEST_THAT(printf_appends_whatever_the_length)
 {
     struct buf b = BUF_INIT;
     char long_text[3000];
 
-    (void)state;
     memset(long_text, 'y', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = '\0';
     buf_puts(&b, "a");

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-static void times_are_read_with_any_offset(void **state)
+TEST_THAT(times_are_read_with_any_offset)
 {
     static const struct {
         const char *text;
@@ -28,7 +28,6 @@ static void times_are_read_with_any_offset(void **state)
         {"9999-12-31T23:59:59.999Z", 253402300799999},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t ms = 42;
 
@@ -37,7 +36,7 @@ static void times_are_read_with_any_offset(void **state)
     }
 }
 
-static void what_is_no_time_is_refused_and_changes_nothing(void **state)
+TEST_THAT(what_is_no_time_is_refused_and_changes_nothing)
 {
     static const char *const texts[] = {
         "", "2026", "2026-11-21", "2026-11-21T10:00:00", "2026-11-21 10:00:00Z", "2026-11-21T10:00Z",
@@ -49,7 +48,6 @@ static void what_is_no_time_is_refused_and_changes_nothing(void **state)
         "10000-01-01T00:00:00Z", "2026-11-21T10:00:00,5Z", "2026-11-21T10:00:00Z+01:00",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         int64_t ms = 42;
 
@@ -58,12 +56,11 @@ static void what_is_no_time_is_refused_and_changes_nothing(void **state)
     }
 }
 
-static void text_and_time_are_each_others_inverse(void **state)
+TEST_THAT(text_and_time_are_each_others_inverse)
 {
     char text[CLOCK_TEXT_SIZE], again[CLOCK_TEXT_SIZE];
     int64_t last = INT64_C(253402300799999);
 
-    (void)state;
     for (int64_t ms = -62167219200000; ms <= last; ms += 97 * DAY_MS + 12345677) {
         int64_t back = 42;
 
@@ -77,11 +74,10 @@ static void text_and_time_are_each_others_inverse(void **state)
     assert_true(strcmp(clock_text(1795255200123, text), clock_text(1795255200124, again)) < 0);
 }
 
-static void monotonic_time_only_goes_on(void **state)
+TEST_THAT(monotonic_time_only_goes_on)
 {
     struct mono a = mono_now(), b = mono_now();
 
-    (void)state;
     assert_false(mono_before(b, a));
     assert_int_equal(mono_ms_between(a, mono_add_ms(a, 1500)), 1500);
     assert_int_equal(mono_ms_between(mono_add_ms(a, 1500), a), -1500);
@@ -103,9 +99,8 @@ static int64_t machine_ms(void)
 }
 
 /* The first test that sets the clock: two workers begin like this, and their times are compared. */
-static void a_primary_on_this_machine_leaves_the_clock_as_it_is(void **state)
+TEST_THAT(a_primary_on_this_machine_leaves_the_clock_as_it_is)
 {
-    (void)state;
     for (int i = 0; i < 2000; i++) {
         struct mono asked = mono_now();
         int64_t before = machine_ms(), now;
@@ -116,11 +111,10 @@ static void a_primary_on_this_machine_leaves_the_clock_as_it_is(void **state)
     }
 }
 
-static void utc_follows_the_clock_it_was_told(void **state)
+TEST_THAT(utc_follows_the_clock_it_was_told)
 {
     int64_t own = clock_now_ms();
 
-    (void)state;
     clock_set(1000000, mono_now(), mono_now());
     near(clock_now_ms(), 1000000);
     setenv("COUPONS_CLOCK_OFFSET_S", "3600", 1);
@@ -133,11 +127,10 @@ static void utc_follows_the_clock_it_was_told(void **state)
 }
 
 /* An election takes seconds, in which nobody answers: half of that is not how far the clock is off. */
-static void a_slow_answer_moves_the_clock_no_further_than_it_must(void **state)
+TEST_THAT(a_slow_answer_moves_the_clock_no_further_than_it_must)
 {
     struct mono now = mono_now();
 
-    (void)state;
     clock_set(5000000, now, now);
     clock_set(5000000, mono_add_ms(now, -60000), now); /* a minute before now it read this, or now */
     near(clock_now_ms(), 5000000);

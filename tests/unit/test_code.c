@@ -21,7 +21,7 @@ static int fresh(void **state)
     return 0;
 }
 
-static void a_code_is_its_prefix_and_letters_of_the_alphabet(void **state)
+TEST_THAT(a_code_is_its_prefix_and_letters_of_the_alphabet)
 {
     static const struct {
         const char *prefix;
@@ -29,7 +29,6 @@ static void a_code_is_its_prefix_and_letters_of_the_alphabet(void **state)
     } rows[] = {{"", 6}, {"", 32}, {"X-", 10}, {"1234567890abcdef", 32}};
     char code[CODE_MAX + 1];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t prefix = strlen(rows[i].prefix);
 
@@ -46,12 +45,11 @@ static void a_code_is_its_prefix_and_letters_of_the_alphabet(void **state)
 
 /* Chi-square over the letters of each place, 26 degrees of freedom: above 90 less than once in 100 million times. A generator that takes
  * a byte modulo 27 would get some 960. */
-static void each_letter_is_as_likely_in_each_place(void **state)
+TEST_THAT(each_letter_is_as_likely_in_each_place)
 {
     static int counts[LENGTH][LETTERS];
     char code[CODE_MAX + 1];
 
-    (void)state;
     memset(counts, 0, sizeof counts);
     for (int i = 0; i < DRAWN; i++) {
         code_random(&c, code);
@@ -69,13 +67,12 @@ static void each_letter_is_as_likely_in_each_place(void **state)
 }
 
 /* Neighbours share no more letters than chance gives them: one place in 27. */
-static void one_code_says_nothing_of_the_next(void **state)
+TEST_THAT(one_code_says_nothing_of_the_next)
 {
     char code[CODE_MAX + 1], last[CODE_MAX + 1];
     double want = (double)DRAWN * LENGTH / LETTERS;
     int same = 0;
 
-    (void)state;
     code_random(&c, last);
     for (int i = 0; i < DRAWN; i++) {
         code_random(&c, code);
@@ -86,11 +83,10 @@ static void one_code_says_nothing_of_the_next(void **state)
     assert_true(same > want * 0.9 && same < want * 1.1);
 }
 
-static void an_exact_code_is_looked_up_as_it_is(void **state)
+TEST_THAT(an_exact_code_is_looked_up_as_it_is)
 {
     char out[CODE_MAX + 1];
 
-    (void)state;
     assert_true(code_normalise("Ab-c D", MATCH_EXACT, out));
     assert_string_equal(out, "Ab-c D");
     assert_true(code_normalise(" \t\xC2\xA0" "Ab-c D\xE3\x80\x80\r\n\xE2\x80\x8B ", MATCH_EXACT, out)); /* but for blanks around it */
@@ -98,7 +94,7 @@ static void an_exact_code_is_looked_up_as_it_is(void **state)
 }
 
 /* Each of these between all characters of a code, and around it. */
-static void a_loose_code_may_have_any_space_dash_or_unseen_character_in_it(void **state)
+TEST_THAT(a_loose_code_may_have_any_space_dash_or_unseen_character_in_it)
 {
     static const char *const ignored[] = {
         " ", "\t", "\n", "\r", "\xC2\x85", "\xC2\xA0", "\xE1\x9A\x80", "\xE2\x80\x80", "\xE2\x80\x8A", "\xE2\x80\xA8", "\xE2\x80\xAF",
@@ -108,7 +104,6 @@ static void a_loose_code_may_have_any_space_dash_or_unseen_character_in_it(void 
         "\xC2\xAD", "\xE2\x80\x8B", "\xE2\x80\x8C", "\xE2\x80\x8D", "\xE2\x80\x8E", "\xE2\x81\xA0", "\xEF\xBB\xBF", "\xEF\xB8\x8F"};
     char typed[200], out[CODE_MAX + 1];
 
-    (void)state;
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
         const char *s = ignored[i];
 
@@ -120,22 +115,20 @@ static void a_loose_code_may_have_any_space_dash_or_unseen_character_in_it(void 
     }
 }
 
-static void full_width_characters_are_their_ascii_ones(void **state)
+TEST_THAT(full_width_characters_are_their_ascii_ones)
 {
     char out[CODE_MAX + 1];
 
-    (void)state;
     assert_true(code_normalise("\xEF\xBC\xA2\xEF\xBD\x82\xEF\xBC\x92_\xEF\xBC\xBF", MATCH_LOOSE, out));
     assert_string_equal(out, "BB2__");
     assert_false(code_normalise("\xEF\xBC\xA2" "BBB", MATCH_EXACT, out));
 }
 
-static void a_code_may_be_typed_with_more_than_it_has(void **state)
+TEST_THAT(a_code_may_be_typed_with_more_than_it_has)
 {
     static char typed[CODE_TYPED_MAX + 1];
     char out[CODE_MAX + 1];
 
-    (void)state;
     for (int i = 0; i < CODE_TYPED_MAX; i++)
         typed[i] = i % 4 == 0 ? 'B' : ' ';
     assert_true(code_normalise(typed, MATCH_LOOSE, out));
@@ -143,12 +136,11 @@ static void a_code_may_be_typed_with_more_than_it_has(void **state)
     assert_false(code_normalise(typed, MATCH_EXACT, out));
 }
 
-static void a_loose_code_is_the_same_however_it_is_written(void **state)
+TEST_THAT(a_loose_code_is_the_same_however_it_is_written)
 {
     static const char *const spellings[] = {"SUMMER2026", "summer2026", "Summer-2026", " SUM MER-20 26 ", "s-u-m-m-e-r-2-0-2-6"};
     char out[CODE_MAX + 1];
 
-    (void)state;
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
         assert_true(code_normalise(spellings[i], MATCH_LOOSE, out));
         assert_string_equal(out, "SUMMER2026");
@@ -157,12 +149,11 @@ static void a_loose_code_is_the_same_however_it_is_written(void **state)
     assert_string_equal(out, "A_B.C");
 }
 
-static void what_is_no_code_is_refused(void **state)
+TEST_THAT(what_is_no_code_is_refused)
 {
     static const char longest[] = "1234567890123456789012345678901234567890123456789012345678901234";
     char longer[sizeof longest + 1], out[CODE_MAX + 1];
 
-    (void)state;
     for (int match = MATCH_LOOSE; match <= MATCH_EXACT; match++) {
         assert_true(code_normalise("abcd", (enum codes_match)match, out));
         assert_true(code_normalise(longest, (enum codes_match)match, out));

@@ -32,26 +32,23 @@ static int others_found(int64_t expected)
     return found;
 }
 
-static void what_was_added_is_there_and_hardly_anything_else(void **state)
+TEST_THAT(what_was_added_is_there_and_hardly_anything_else)
 {
     int found = others_found(CODES);
 
-    (void)state;
     if (found > CODES / 100)
         fail_msg("%d of %d others are said to be there", found, CODES);
 }
 
-static void one_that_is_too_small_says_too_much_but_never_too_little(void **state)
+TEST_THAT(one_that_is_too_small_says_too_much_but_never_too_little)
 {
-    (void)state;
     assert_true(others_found(1) > CODES / 100);
 }
 
-static void an_empty_one_has_nothing_and_none_may_have_all(void **state)
+TEST_THAT(an_empty_one_has_nothing_and_none_may_have_all)
 {
     struct code_bloom s;
 
-    (void)state;
     code_bloom_init(&s, 0);
     assert_false(code_bloom_may_have(&s, "AAAA"));
     assert_false(code_bloom_may_have(&s, ""));
@@ -60,11 +57,10 @@ static void an_empty_one_has_nothing_and_none_may_have_all(void **state)
     code_bloom_add(&s, "AAAA");
 }
 
-static void its_memory_is_bounded(void **state)
+TEST_THAT(its_memory_is_bounded)
 {
     struct code_bloom s;
 
-    (void)state;
     code_bloom_init(&s, INT64_MAX);
     assert_int_equal(bloom_bytes(&s.bloom), CODE_BLOOM_BYTES_MOST);
     code_bloom_release(&s);

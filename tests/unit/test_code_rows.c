@@ -44,9 +44,8 @@ static void assert_column(const char *header, int64_t expected)
     assert_header(header, "code", expected, ',', strlen(header));
 }
 
-static void a_plain_text_has_a_code_on_each_line(void **state)
+TEST_THAT(a_plain_text_has_a_code_on_each_line)
 {
-    (void)state;
     assert_rows("", 1, 0, "");
     assert_rows("\n\n  \t\n\xC2\xA0\n", 1, 0, "");
     assert_rows("AAAA", 1, 0, "1 AAAA\n");
@@ -55,11 +54,10 @@ static void a_plain_text_has_a_code_on_each_line(void **state)
     assert_rows("AAAA,x\n\"BBBB\"\n", 7, 0, "7 AAAA,x\n8 \"BBBB\"\n");
 }
 
-static void a_row_without_a_usable_code_says_why(void **state)
+TEST_THAT(a_row_without_a_usable_code_says_why)
 {
     char most[CODE_MAX + 2], long_line[70000], expected[CODE_MAX + 16];
 
-    (void)state;
     memset(most, 'x', sizeof most);
     most[CODE_MAX] = '\0';
     snprintf(expected, sizeof expected, "1 %s\n", most);
@@ -76,12 +74,11 @@ static void a_row_without_a_usable_code_says_why(void **state)
                 "1 !not printable ASCII\n2 !not printable ASCII\n3 !not printable ASCII\n4 !not printable ASCII\n");
 }
 
-static void a_code_with_a_nul_in_it_is_none(void **state)
+TEST_THAT(a_code_with_a_nul_in_it_is_none)
 {
     struct code_rows rows;
     struct code_row row;
 
-    (void)state;
     code_rows_begin(&rows, "AB\0CD\nEFGH", 10, 1, (struct list_shape){.column = 0, .separator = ','});
     assert_true(code_rows_next(&rows, &row));
     assert_string_equal(row.wrong, "not printable ASCII");
@@ -90,13 +87,12 @@ static void a_code_with_a_nul_in_it_is_none(void **state)
     assert_false(code_rows_next(&rows, &row));
 }
 
-static void a_number_that_a_spreadsheet_cut_is_no_code(void **state)
+TEST_THAT(a_number_that_a_spreadsheet_cut_is_no_code)
 {
     static const char *const cut[] = {"8.71235E+12", "8,71235E+12", "1E+10", "9.99e+100"},
                       *const codes[] = {"8.71235E12", "1E10", "871E+12", "7.1E-05", "1E+1000", "E+12", "8.7+12", "8.7E+", "8.7E+1X", "X8.7E+12", ".5E+1"};
     char expected[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
         assert_rows(cut[i], 1, 0, "1 !a number in scientific notation\n");
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
@@ -105,9 +101,8 @@ static void a_number_that_a_spreadsheet_cut_is_no_code(void **state)
     }
 }
 
-static void csv_has_its_codes_in_one_column(void **state)
+TEST_THAT(csv_has_its_codes_in_one_column)
 {
-    (void)state;
     assert_rows("x,AAAA\ny, BBBB ,z\n", 2, 2, "2 AAAA\n3 BBBB\n");
     assert_rows("AAAA\n\nBBBB,\n", 2, 1, "2 AAAA\n4 BBBB\n");
     assert_rows("AAAA\n,\n ,BBBB\n,,x\n", 2, 2, "2 !too few columns\n3 !no code\n4 BBBB\n5 !no code\n");
@@ -116,9 +111,8 @@ static void csv_has_its_codes_in_one_column(void **state)
     assert_shaped("\tAAAA\n\"x\"\t\"BBBB\"\n\t\n", 2, (struct list_shape){.column = 2, .separator = '\t'}, "2 AAAA\n3 BBBB\n");
 }
 
-static void quotes_hold_commas_and_quotes_within_a_line(void **state)
+TEST_THAT(quotes_hold_commas_and_quotes_within_a_line)
 {
-    (void)state;
     assert_rows("\"a,b\",AAAA\n", 2, 2, "2 AAAA\n");
     assert_rows("\"a\"\"b,\"\"\",\"AA\"\"AA\"\n", 2, 2, "2 AA\"AA\n");
     assert_rows("  \" AAAA \"  \n", 2, 1, "2 AAAA\n");
@@ -127,9 +121,8 @@ static void quotes_hold_commas_and_quotes_within_a_line(void **state)
     assert_rows("A\"A\"A\n", 2, 1, "2 A\"A\"A\n");
 }
 
-static void the_header_says_which_column(void **state)
+TEST_THAT(the_header_says_which_column)
 {
-    (void)state;
     assert_column("code", 1);
     assert_column("Code,x\n", 1);
     assert_column("a, \"CODE\" ,b", 2);
@@ -139,9 +132,8 @@ static void the_header_says_which_column(void **state)
     assert_column("a,\"code", 0);
 }
 
-static void the_header_says_which_separator(void **state)
+TEST_THAT(the_header_says_which_separator)
 {
-    (void)state;
     assert_header("note;Code\nx;AAAA\n", "code", 2, ';', 10);
     assert_header("code\tnote\n", "code", 1, '\t', 10);
     assert_header("\tcode\n", "code", 2, '\t', 6);
@@ -154,13 +146,12 @@ static void the_header_says_which_separator(void **state)
     assert_header("sep=,\nsep=;,code\n", "code", 2, ',', 17);
 }
 
-static void the_columns_of_a_header_are_listed(void **state)
+TEST_THAT(the_columns_of_a_header_are_listed)
 {
     static const char header[] = "sep=;\nName;\"Gut;schein\";\x01\n";
     struct list_shape shape;
     char out[64];
 
-    (void)state;
     assert_int_equal(code_rows_header(header, sizeof header - 1, "code", &shape), sizeof header - 1);
     code_rows_columns(header, sizeof header - 1, shape, out, sizeof out);
     assert_string_equal(out, "Name, Gut;schein, ?");
@@ -175,13 +166,12 @@ static const char *suspicion(const char *text, bool first)
     return code_row_suspicion(&(struct code_row){.text = text, .text_len = strlen(text)}, first);
 }
 
-static void a_plain_list_that_looks_like_another_is_suspicious(void **state)
+TEST_THAT(a_plain_list_that_looks_like_another_is_suspicious)
 {
     static const char *const headings[] = {"code", "CODES", "Coupon Code", "voucher_code", "Gutscheincode", "Coupons"},
                       *const rows[] = {"AAAA,x", "AAAA;", "AA\tAA", "A|A", "\"AAAA\""},
                       *const fine[] = {"AAAA", "CODE-1", "A B'C", "DECODER", "50%-OFF", "REAL-CODE"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof headings / sizeof *headings; i++) {
         assert_string_equal(suspicion(headings[i], true), "a heading");
         assert_null(suspicion(headings[i], false));
@@ -211,9 +201,8 @@ static void assert_text(const char *bytes, size_t len, const char *expected)
 
 #define ASSERT_TEXT(bytes, expected) assert_text(bytes, sizeof(bytes) - 1, expected)
 
-static void a_list_is_read_as_spreadsheets_write_it(void **state)
+TEST_THAT(a_list_is_read_as_spreadsheets_write_it)
 {
-    (void)state;
     ASSERT_TEXT("", "");
     ASSERT_TEXT("A\r\nB\rC\nD\r\r\nE\r", "A\nB\nC\nD\n\nE\n");
     ASSERT_TEXT("\xEF\xBB\xBF" "A\xEF\xBB\xBF", "A\xEF\xBB\xBF");
@@ -247,9 +236,8 @@ static void assert_joined(const char *text, const char *expected)
     free(out);
 }
 
-static void a_row_of_several_lines_becomes_one(void **state)
+TEST_THAT(a_row_of_several_lines_becomes_one)
 {
-    (void)state;
     assert_joined("", "");
     assert_joined("A,b\n\nC\n", "A,b\n\nC\n");
     assert_joined("A,\"b\nc\"\nD\n", "A,\"b\rc\"\n\nD\n");
@@ -258,11 +246,10 @@ static void a_row_of_several_lines_becomes_one(void **state)
     assert_joined("A,5\" x\nB,\"5\"\"\"\n", "A,5\" x\nB,\"5\"\"\"\n");
 }
 
-static void a_stray_quote_ends_with_its_line(void **state)
+TEST_THAT(a_stray_quote_ends_with_its_line)
 {
     struct buf text = BUF_INIT;
 
-    (void)state;
     assert_joined("A,\"b\nC,d\n\n", "A,\"b\nC,d\n\n");
     assert_joined("\"A\n\"B\"\n\"C\nD\",\"e\nf\n", "\"A\n\"B\"\n\"C\rD\",\"e\n\nf\n");
     assert_joined("A,\"b\nC,\"d\"\nE,\"f\ng\"\n", "A,\"b\nC,\"d\"\nE,\"f\rg\"\n\n");

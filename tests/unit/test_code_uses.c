@@ -82,11 +82,10 @@ static void a_code_is_used_by_whoever_types_it(void **state)
     assert_int_equal(the_bucket.slots[1].state, SLOT_REDEEMED);
 }
 
-static void a_code_that_the_coupon_does_not_list_is_not_found(void **state)
+TEST_THAT(a_code_that_the_coupon_does_not_list_is_not_found)
 {
     static const char *const texts[] = {"SUMMER1", "SUMMER100", "", "   ", "\xF0\x9F\x8E\x81"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         refused(ana, texts[i], CPN_CODE_NOT_FOUND);
         assert_true(out.not_theirs); /* a guess */
@@ -95,9 +94,8 @@ static void a_code_that_the_coupon_does_not_list_is_not_found(void **state)
     refused(ana, "summer10", CPN_CODE_NOT_FOUND);
 }
 
-static void a_code_must_be_presented_unless_any_claim_will_do(void **state)
+TEST_THAT(a_code_must_be_presented_unless_any_claim_will_do)
 {
-    (void)state;
     refused(ana, NULL, CPN_CODE_REQUIRED);
     c.codes.claim = CLAIM_ANY;
     open();
@@ -146,9 +144,8 @@ static void what_is_given_back_can_be_used_again(void **state)
     }
 }
 
-static void a_code_at_its_cap_is_spent_and_the_other_is_not(void **state)
+TEST_THAT(a_code_at_its_cap_is_spent_and_the_other_is_not)
 {
-    (void)state;
     open();
     with(ana, SLOT_REDEEMED, "k1", NULL, "SUMMER10");
     with(ana, SLOT_REDEEMED, "k2", NULL, "SUMMER10");
@@ -161,11 +158,10 @@ static void a_code_at_its_cap_is_spent_and_the_other_is_not(void **state)
 }
 
 /* A checkout that holds a use may give it back. */
-static void while_a_use_is_held_the_code_is_in_a_transaction(void **state)
+TEST_THAT(while_a_use_is_held_the_code_is_in_a_transaction)
 {
     struct redemption held;
 
-    (void)state;
     open();
     with(ana, SLOT_REDEEMED, "k1", NULL, "SUMMER10");
     held = with(ana, SLOT_RESERVED, "k2", "o1", "SUMMER10");
@@ -185,11 +181,10 @@ static void while_a_use_is_held_the_code_is_in_a_transaction(void **state)
 }
 
 /* The use is that of the issued one. */
-static void a_hold_on_an_issued_one_is_no_use(void **state)
+TEST_THAT(a_hold_on_an_issued_one_is_no_use)
 {
     struct redemption base, held;
 
-    (void)state;
     open();
     base = with(ana, SLOT_ISSUED, "k1", NULL, "ANNA10");
     held = step(ana, base, MOVE_RESERVE, "k2", "o1", CPN_OK);
@@ -212,11 +207,10 @@ static void a_hold_on_an_issued_one_is_no_use(void **state)
     assert_int_equal(uses.count, 0);
 }
 
-static void the_same_order_with_the_same_code_is_a_repeat(void **state)
+TEST_THAT(the_same_order_with_the_same_code_is_a_repeat)
 {
     struct redemption first;
 
-    (void)state;
     open();
     first = with(ana, SLOT_REDEEMED, "k1", "o1", "SUMMER10");
     assert_int_equal(with(ana, SLOT_REDEEMED, "k2", "o1", "summer 10").n, first.n);
@@ -227,12 +221,11 @@ static void the_same_order_with_the_same_code_is_a_repeat(void **state)
     assert_used("SUMMER10", 1, 0);
 }
 
-static void a_change_of_the_list_keeps_what_was_used(void **state)
+TEST_THAT(a_change_of_the_list_keeps_what_was_used)
 {
     static const char *respelled[] = {"Summer-10", "NEW10"};
     struct coupon next;
 
-    (void)state;
     open();
     with(ana, SLOT_REDEEMED, "k1", NULL, "SUMMER10");
     with(ana, SLOT_REDEEMED, "k2", NULL, "SUMMER10");
@@ -254,11 +247,10 @@ static void a_change_of_the_list_keeps_what_was_used(void **state)
     drop();
 }
 
-static void codes_that_are_counted_are_bounded(void **state)
+TEST_THAT(codes_that_are_counted_are_bounded)
 {
     struct coupon next;
 
-    (void)state;
     open();
     with(ana, SLOT_REDEEMED, "k1", NULL, "SUMMER10");
     close();

@@ -139,14 +139,13 @@ static void sample_bucket(struct bucket *k)
 
 /* ---- round trips ---- */
 
-static void a_batch_comes_back_with_the_same_line_and_names(void **state)
+TEST_THAT(a_batch_comes_back_with_the_same_line_and_names)
 {
     struct batch *b = sample_batch(), *back;
     struct buf lines[2] = {BUF_INIT, BUF_INIT};
     AUTO_BSON doc = BSON_INITIALIZER;
     uint8_t hash[HASH_LEN];
 
-    (void)state;
     put_batch(&doc, b);
     back = codec_batch_get(&doc);
     assert_non_null(back);
@@ -175,13 +174,12 @@ static void a_batch_comes_back_with_the_same_line_and_names(void **state)
     batch_free(back);
 }
 
-static void what_is_heard_of_a_batch_are_its_totals(void **state)
+TEST_THAT(what_is_heard_of_a_batch_are_its_totals)
 {
     struct batch *b = sample_batch(), *one = batch_new("c", 0);
     AUTO_BSON doc = BSON_INITIALIZER, alone = BSON_INITIALIZER, parts = BSON_INITIALIZER;
     struct heard heard;
 
-    (void)state;
     put_batch(&doc, b);
     bson_copy_to_excluding_noinit(&doc, &parts, "batch", "e", "part", "terms", "due", "erasing", "prev", "hash", "who", NULL);
     assert_true(codec_heard_get(&parts, &heard));
@@ -199,12 +197,11 @@ static void what_is_heard_of_a_batch_are_its_totals(void **state)
     batch_free(one);
 }
 
-static void an_encoded_batch_is_the_same_bytes_each_time(void **state)
+TEST_THAT(an_encoded_batch_is_the_same_bytes_each_time)
 {
     AUTO_BSON first = BSON_INITIALIZER, second = BSON_INITIALIZER;
     struct batch *b = sample_batch();
 
-    (void)state;
     put_batch(&first, b);
     put_batch(&second, b);
     assert_true(bson_equal(&first, &second));
@@ -234,7 +231,7 @@ static bool is_among(int64_t value, const int64_t *numbers, size_t count)
     return false;
 }
 
-static void a_batch_is_found_by_whom_and_what_it_speaks_of(void **state)
+TEST_THAT(a_batch_is_found_by_whom_and_what_it_speaks_of)
 {
     const struct term_key key = term_key(&name_key);
     struct batch *b = sample_batch(), *plain = batch_new("c", 0);
@@ -242,7 +239,6 @@ static void a_batch_is_found_by_whom_and_what_it_speaks_of(void **state)
     int64_t terms[64], part = 0;
     size_t count;
 
-    (void)state;
     put_batch(&doc, b);
     count = numbers_of(&doc, "terms", terms, 64);
     for (size_t i = 1; i < count; i++)
@@ -270,12 +266,11 @@ static void a_batch_is_found_by_whom_and_what_it_speaks_of(void **state)
 }
 
 /* Also if nothing else is in its batch. */
-static void each_ending_has_the_term_of_what_it_ends(void **state)
+TEST_THAT(each_ending_has_the_term_of_what_it_ends)
 {
     static const enum entry_kind endings[] = {ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE};
     const struct term_key key = term_key(&name_key);
 
-    (void)state;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         for (int64_t n = -7; n <= 7; n += 14) {
             struct batch *b = batch_new("c", 3);
@@ -291,12 +286,11 @@ static void each_ending_has_the_term_of_what_it_ends(void **state)
         }
 }
 
-static void terms_are_hashed_by_the_key(void **state)
+TEST_THAT(terms_are_hashed_by_the_key)
 {
     const struct name_key next = {{{1, 2, 4}}};
     const struct term_key key = term_key(&name_key), other = term_key(&next);
 
-    (void)state;
     /* Stored: never to change. */
     assert_int_equal(term_part("summer-sale"), 0x2b);
     assert_true((uint64_t)term_of_user(&key, "u-17") == UINT64_C(0x942f13a5d46619fb));
@@ -307,13 +301,12 @@ static void terms_are_hashed_by_the_key(void **state)
     assert_true(term_of_user(&key, "u-17") != term_of_order(&key, "u-17"));
 }
 
-static void only_what_ends_without_a_slot_is_due(void **state)
+TEST_THAT(only_what_ends_without_a_slot_is_due)
 {
     struct batch *b = batch_new("c", 0);
     AUTO_BSON doc = BSON_INITIALIZER;
     int64_t due[4];
 
-    (void)state;
     b->head.seq = 1;
     for (int i = 0; i < 4; i++)
         fill_entry(batch_add(b, i == 3 ? ENTRY_ISSUE : ENTRY_RESERVE), i);
@@ -331,13 +324,12 @@ static void only_what_ends_without_a_slot_is_due(void **state)
     batch_free(b);
 }
 
-static void a_batch_lists_the_names_that_it_erases(void **state)
+TEST_THAT(a_batch_lists_the_names_that_it_erases)
 {
     struct batch *b = sample_batch();
     AUTO_BSON doc = BSON_INITIALIZER;
     bson_iter_t it, item;
 
-    (void)state;
     put_batch(&doc, b);
     assert_true(bson_iter_init_find(&it, &doc, "erasing") && bson_iter_recurse(&it, &item) && bson_iter_next(&item));
     assert_string_equal(bson_iter_utf8(&item, NULL), "0123456789abcdef");
@@ -355,14 +347,13 @@ static void put_checkpoint(bson_t *doc, const struct checkpoint *c)
     bson_append_document_end(doc, &view);
 }
 
-static void a_checkpoint_comes_back(void **state)
+TEST_THAT(a_checkpoint_comes_back)
 {
     struct code_use rows[] = {{.code = "ANNA10", .used = 5, .held = 2}, {.code = "SUMMER10", .used = INT64_C(5000000000)}};
     const struct code_uses uses = {.rows = rows, .count = 2};
     const struct checkpoint whole = {.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1, .uses = &uses}, bare = {.seq = 7};
     const struct checkpoint *const samples[] = {&whole, &bare};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         AUTO_BSON doc = BSON_INITIALIZER;
         struct checkpoint back;
@@ -382,14 +373,13 @@ static void a_checkpoint_comes_back(void **state)
     }
 }
 
-static void counts_of_codes_come_back_whatever_is_in_the_codes(void **state)
+TEST_THAT(counts_of_codes_come_back_whatever_is_in_the_codes)
 {
     static const char *const codes[] = {"A.B$C%D", "SUMMER10", "%2E", "$$$$", "\"x\\y"};
     struct code_counts by = {.rows = NULL}, back = {.rows = NULL};
     AUTO_BSON doc = BSON_INITIALIZER, none = BSON_INITIALIZER;
     bson_t rows;
 
-    (void)state;
     for (int64_t i = 0; i < 5; i++)
         code_counts_add(&by, codes[i], i == 2 ? "EUR" : "", &(struct report_counts){.redeemed = i + 1, .discount_minor = -i});
     code_counts_add(&by, "A|USD", "", &(struct report_counts){.redeemed = 6});
@@ -409,7 +399,7 @@ static void counts_of_codes_come_back_whatever_is_in_the_codes(void **state)
     code_counts_release(&back);
 }
 
-static void a_definition_comes_back_whole(void **state)
+TEST_THAT(a_definition_comes_back_whole)
 {
     const struct coupon *c = sample_coupon();
     struct buf lines[2] = {BUF_INIT, BUF_INIT};
@@ -417,7 +407,6 @@ static void a_definition_comes_back_whole(void **state)
     struct coupon *back;
     struct json j;
 
-    (void)state;
     codec_definition_put(&doc, c);
     back = codec_definition_get(&doc, c->id, c->version, &arena);
     assert_non_null(back);
@@ -439,13 +428,12 @@ static void a_definition_comes_back_whole(void **state)
 }
 
 /* Also where codes are imported, and a new one would have another. */
-static void a_definition_keeps_the_claim_that_it_was_stored_with(void **state)
+TEST_THAT(a_definition_keeps_the_claim_that_it_was_stored_with)
 {
     struct coupon *c = coupon_copy(sample_coupon(), &arena);
     const int64_t claims[] = {CLAIM_ANY, CLAIM_PRESENT};
     bson_iter_t it, member;
 
-    (void)state;
     c->codes.source = CODES_IMPORTED;
     for (size_t i = 0; i < 2; i++) {
         AUTO_BSON doc = BSON_INITIALIZER;
@@ -479,12 +467,11 @@ static void a_tombstone_stays_one(void **state)
 }
 
 /* Tables are read by them: no policy would be a place before the table's beginning. */
-static void a_choice_that_is_null_is_refused(void **state)
+TEST_THAT(a_choice_that_is_null_is_refused)
 {
     AUTO_BSON doc = BSON_INITIALIZER;
     bson_t cap;
 
-    (void)state;
     BSON_APPEND_UTF8(&doc, "title", "t");
     BSON_APPEND_UTF8(&doc, "time_zone", "UTC");
     assert_non_null(codec_definition_get(&doc, "c", 1, &arena));
@@ -495,11 +482,10 @@ static void a_choice_that_is_null_is_refused(void **state)
 }
 
 /* Users are divided among lanes: none would be a division by zero. */
-static void a_number_out_of_its_bounds_is_refused(void **state)
+TEST_THAT(a_number_out_of_its_bounds_is_refused)
 {
     static const int64_t lanes[] = {0, -1, COUPON_LANES_MAX + 1, COUPON_NULL};
 
-    (void)state;
     for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++) {
         AUTO_BSON doc = BSON_INITIALIZER;
 
@@ -543,12 +529,11 @@ static bool has(const bson_t *doc, const char *name)
     return find_document(doc, "view", &view) && bson_has_field(&view, name);
 }
 
-static void a_bucket_comes_back(void **state)
+TEST_THAT(a_bucket_comes_back)
 {
     AUTO_BSON doc = BSON_INITIALIZER, fresh = BSON_INITIALIZER;
     struct bucket k, back, empty;
 
-    (void)state;
     sample_bucket(&k);
     put_bucket(&doc, "c", &k);
     assert_true(codec_bucket_get(&doc, &back));
@@ -579,13 +564,12 @@ static size_t fields_of(const bson_t *doc, const char *array)
     return count;
 }
 
-static void a_plain_taking_stores_nothing_of_what_it_did_not_have(void **state)
+TEST_THAT(a_plain_taking_stores_nothing_of_what_it_did_not_have)
 {
     AUTO_BSON ledger = BSON_INITIALIZER;
     struct batch *b = batch_new("c", 0);
     bson_t totals;
 
-    (void)state;
     fill_entry(batch_add(b, ENTRY_REDEEM), 0);
     b->entries[0].before = 0;
     b->entries[0].by = b->entries[0].shared = NULL;
@@ -684,11 +668,10 @@ static void put_sample(bson_t *doc, enum filling filling)
     batch_free(b);
 }
 
-static void batches_are_stored_as_ever(void **state)
+TEST_THAT(batches_are_stored_as_ever)
 {
     AUTO_BSON whole = BSON_INITIALIZER, bare = BSON_INITIALIZER, mixed = BSON_INITIALIZER;
 
-    (void)state;
     put_sample(&mixed, MIXED);
     put_sample(&bare, BARE);
     put_sample(&whole, WHOLE);
@@ -697,7 +680,7 @@ static void batches_are_stored_as_ever(void **state)
     assert_bytes(&whole, "16cf86ec5c0c3d5f0bda15f8780bf210");
 }
 
-static void the_members_of_a_batch_keep_their_names_and_their_order(void **state)
+TEST_THAT(the_members_of_a_batch_keep_their_names_and_their_order)
 {
     static const char *const kinds[ENTRY_KIND_COUNT] = {
         [ENTRY_DEFINE] = "k from until valid job step by slots call om cur v keep_use hom from_n",
@@ -730,7 +713,6 @@ static void the_members_of_a_batch_keep_their_names_and_their_order(void **state
     bson_t array, entry;
     bson_iter_t it;
 
-    (void)state;
     put_sample(&doc, WHOLE);
     bson_copy_to_excluding_noinit(&doc, &head, "e", "who", NULL);
     assert_names(&head, "_id{c l seq} batch at v totals{slots due next_n issued reserved redeemed ordinal discount elsewhere "
@@ -747,14 +729,13 @@ static void the_members_of_a_batch_keep_their_names_and_their_order(void **state
     }
 }
 
-static void views_are_stored_as_ever(void **state)
+TEST_THAT(views_are_stored_as_ever)
 {
     const struct report_counts sums = {.issued = 1, .reserved = 2, .redeemed = 3, .cancelled = 4, .expired = 5, .reversed = 6,
                                        .discount_minor = INT64_C(1) << 40};
     AUTO_BSON checkpoint = BSON_INITIALIZER, bucket = BSON_INITIALIZER, counts = BSON_INITIALIZER;
     struct bucket k;
 
-    (void)state;
     sample_bucket(&k);
     put_checkpoint(&checkpoint, &(struct checkpoint){.seq = 5, .swept_ms = DAY, .swept_seq = 4, .due_ms = DAY + 1});
     put_bucket(&bucket, "c", &k);
@@ -909,9 +890,8 @@ static void check_each_field(enum shape shape, const bson_t *doc, const bson_t *
     }
 }
 
-static void a_document_without_one_field_or_with_another_type_is_refused(void **state)
+TEST_THAT(a_document_without_one_field_or_with_another_type_is_refused)
 {
-    (void)state;
     for (enum shape shape = 0; shape < SHAPE_COUNT; shape++) {
         AUTO_BSON doc = BSON_INITIALIZER;
         bson_t view;
@@ -924,11 +904,10 @@ static void a_document_without_one_field_or_with_another_type_is_refused(void **
     }
 }
 
-static void no_damaged_document_does_harm(void **state)
+TEST_THAT(no_damaged_document_does_harm)
 {
     uint32_t random = 1;
 
-    (void)state;
     for (enum shape shape = 0; shape < SHAPE_COUNT; shape++) {
         AUTO_BSON doc = BSON_INITIALIZER;
         uint8_t *bytes;
@@ -966,7 +945,7 @@ static bool bucket_readable(int64_t b, const char *rest)
     return good;
 }
 
-static void numbers_out_of_range_are_refused(void **state)
+TEST_THAT(numbers_out_of_range_are_refused)
 {
     static const char *const bad[] = {
         "\"g\":[-1]",
@@ -982,7 +961,6 @@ static void numbers_out_of_range_are_refused(void **state)
         "\"t\":[{\"i\":1,\"s\":\"free\",\"at\":{\"$date\":{\"$numberLong\":\"9007199254740993\"}}}]",
     };
 
-    (void)state;
     assert_true(bucket_readable(1, "\"g\":[1],\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"}]"));
     assert_true(bucket_readable(INT64_C(1) << 53, "\"g\":[]"));
     assert_false(bucket_readable((INT64_C(1) << 53) + 1, "\"g\":[]")); /* b times 64 could overflow */

@@ -66,13 +66,12 @@ static void every_field_of_a_bucket_and_its_slots_is_told(void **state)
     bucket_release(&b);
 }
 
-static void every_count_of_a_report_is_told(void **state)
+TEST_THAT(every_count_of_a_report_is_told)
 {
     const struct report_counts a = {.issued = 1, .reserved = 2, .redeemed = 3, .cancelled = 4, .expired = 5, .reversed = 6,
                                     .discount_minor = INT64_MIN};
     const struct report_counts none = {0};
 
-    (void)state;
     compare_counts(&a, &none, tell, NULL);
     assert_told("issued 1 0\n"
                 "reserved 2 0\n"
@@ -83,14 +82,13 @@ static void every_count_of_a_report_is_told(void **state)
                 "discount_minor -9223372036854775808 0\n");
 }
 
-static void every_total_of_a_head_is_told(void **state)
+TEST_THAT(every_total_of_a_head_is_told)
 {
     const struct head a = {.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .due = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
                            .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
                            .epoch = 22, .hash = {1}};
     const struct head none = {0};
 
-    (void)state;
     compare_head(&a, &none, tell, NULL);
     assert_told("version 3 0\n"
                 "slots 4 0\n"

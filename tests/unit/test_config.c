@@ -49,9 +49,8 @@ static void assert_refused(const char *text, const char *expected)
     assert_non_null(strstr(message, ini_path));
 }
 
-static void defaults_are_within_their_bounds(void **state)
+TEST_THAT(defaults_are_within_their_bounds)
 {
-    (void)state;
     assert_int_equal(config_load(&config, NULL, NULL, message, sizeof message), 0);
     assert_int_equal(config.coupond_workers, 2);
     assert_string_equal(config.coupond_run_dir, "/tmp/no-such-var/run");
@@ -60,9 +59,8 @@ static void defaults_are_within_their_bounds(void **state)
     assert_int_equal(config.log_level, 1);
 }
 
-static void the_file_goes_before_the_default(void **state)
+TEST_THAT(the_file_goes_before_the_default)
 {
-    (void)state;
     assert_int_equal(load("[worker]\nio_threads = 5 ; five\n[log]\nlevel=error\npath =\n[coupond]\nrun_dir = /x\n"), 0);
     assert_int_equal(config.worker_io_threads, 5);
     assert_int_equal(config.log_level, 3);
@@ -70,9 +68,8 @@ static void the_file_goes_before_the_default(void **state)
     assert_string_equal(config.coupond_run_dir, "/x");
 }
 
-static void an_error_names_file_line_key_and_bound(void **state)
+TEST_THAT(an_error_names_file_line_key_and_bound)
 {
-    (void)state;
     assert_refused("[coupond]\n\nworkers = 65\n", ":3: coupond.workers is 65; it must be from 1 to 64");
     assert_refused("[coupond]\nworkers = 0\n", ":2: coupond.workers is 0; it must be from 1 to 64");
     assert_refused("[coupond]\nworkers = 2x\n", ":2: coupond.workers is \"2x\"; it must be a whole number");
@@ -88,29 +85,26 @@ static void an_error_names_file_line_key_and_bound(void **state)
     assert_refused("[runner]\nstep_slots = 100\n", "runner.step_slots is 100; it must be a multiple of 64");
 }
 
-static void a_line_that_would_be_cut_is_refused(void **state)
+TEST_THAT(a_line_that_would_be_cut_is_refused)
 {
     char text[1200] = "[mongodb]\nuri = mongodb://";
 
-    (void)state;
     memset(text + strlen(text), 'h', 400);
     strcat(text, "\n");
     assert_refused(text, ":2: the line is longer than 198 bytes");
 }
 
-static void a_missing_file_is_an_error(void **state)
+TEST_THAT(a_missing_file_is_an_error)
 {
-    (void)state;
     assert_int_equal(config_load(&config, "/no/such/file", NULL, message, sizeof message), -1);
     assert_string_equal(message, "/no/such/file: cannot be read: No such file or directory");
 }
 
-static void overrides_go_before_the_file(void **state)
+TEST_THAT(overrides_go_before_the_file)
 {
     const char *good[] = {"worker.io_threads=7", "mongodb.uri=mongodb://a/?x=1", NULL};
     const char *bad[][2] = {{"worker.io_threads", NULL}, {"io_threads=3", NULL}, {"worker.nothing=3", NULL}, {"worker.io_threads=0", NULL}};
 
-    (void)state;
     assert_int_equal(load("[worker]\nio_threads = 5\n"), 0);
     assert_int_equal(config_load(&config, ini_path, good, message, sizeof message), 0);
     assert_int_equal(config.worker_io_threads, 7);
@@ -119,22 +113,20 @@ static void overrides_go_before_the_file(void **state)
         assert_int_equal(config_load(&config, NULL, bad[i], message, sizeof message), -1);
 }
 
-static void the_environments_uri_goes_before_the_file(void **state)
+TEST_THAT(the_environments_uri_goes_before_the_file)
 {
-    (void)state;
     setenv("MONGODB_URI", "mongodb://environment", 1);
     assert_int_equal(load("[mongodb]\nuri = mongodb://file\n"), 0);
     unsetenv("MONGODB_URI");
     assert_string_equal(config.mongodb_uri, "mongodb://environment");
 }
 
-static void an_empty_uri_is_read_from_the_run_directory(void **state)
+TEST_THAT(an_empty_uri_is_read_from_the_run_directory)
 {
     char dir[] = "/tmp/test_config_dir_XXXXXX", path[64], override[128];
     const char *overrides[] = {override, NULL};
     FILE *f;
 
-    (void)state;
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/mongodb_uri", dir);
     snprintf(override, sizeof override, "coupond.run_dir=%s", dir);
@@ -148,12 +140,11 @@ static void an_empty_uri_is_read_from_the_run_directory(void **state)
     assert_string_equal(config.mongodb_uri, "mongodb://noted");
 }
 
-static void a_reload_keeps_what_is_fixed(void **state)
+TEST_THAT(a_reload_keeps_what_is_fixed)
 {
     struct config fresh;
     char names[256];
 
-    (void)state;
     assert_int_equal(config_load(&config, NULL, NULL, message, sizeof message), 0);
     fresh = config;
     fresh.coupond_workers = 9;
@@ -166,7 +157,7 @@ static void a_reload_keeps_what_is_fixed(void **state)
     assert_string_equal(fresh.mongodb_database, "coupons");
 }
 
-static void printing_masks_passwords_and_can_be_read_again(void **state)
+TEST_THAT(printing_masks_passwords_and_can_be_read_again)
 {
     const char *uri[] = {"mongodb.uri=mongodb://me:se:cret@h1,h2/?x=y", NULL};
     struct config again;
@@ -174,7 +165,6 @@ static void printing_masks_passwords_and_can_be_read_again(void **state)
     size_t size;
     FILE *out = open_memstream(&text, &size);
 
-    (void)state;
     assert_int_equal(config_load(&config, NULL, uri, message, sizeof message), 0);
     config_print(&config, out);
     fclose(out);
@@ -207,7 +197,7 @@ static char *printed_uri(const char *uri)
     return line;
 }
 
-static void of_a_uri_only_its_hosts_are_printed(void **state)
+TEST_THAT(of_a_uri_only_its_hosts_are_printed)
 {
     static const char *const cases[][2] = {
         {"", ""},
@@ -225,7 +215,6 @@ static void of_a_uri_only_its_hosts_are_printed(void **state)
         {"mongodb+srv://me:cret@h1/?x=1", "mongodb+srv://***@h1/?***"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *seen = printed_uri(cases[i][0]);
 
@@ -235,7 +224,7 @@ static void of_a_uri_only_its_hosts_are_printed(void **state)
 }
 
 /* Read the sample as if its commented settings were in force, and note which rows it has. */
-static void the_sample_has_every_row_and_no_other(void **state)
+TEST_THAT(the_sample_has_every_row_and_no_other)
 {
     size_t count;
     const struct config_row *rows = config_rows(&count);
@@ -244,7 +233,6 @@ static void the_sample_has_every_row_and_no_other(void **state)
     struct config defaults;
     size_t found = 0;
 
-    (void)state;
     assert_non_null(sample);
     assert_non_null(bare);
     while (fgets(line, sizeof line, sample)) {
@@ -281,14 +269,13 @@ static void write_choices(const char *choices, char *out)
 }
 
 /* The sample's comments repeat the table's help, bounds or choices, and reload flag word by word. */
-static void the_sample_explains_every_row_as_the_table_does(void **state)
+TEST_THAT(the_sample_explains_every_row_as_the_table_does)
 {
     size_t count;
     const struct config_row *rows = config_rows(&count);
     static char text[65536];
     FILE *sample = fopen(SAMPLE, "r");
 
-    (void)state;
     assert_non_null(sample);
     text[fread(text, 1, sizeof text - 1, sample)] = '\0';
     fclose(sample);

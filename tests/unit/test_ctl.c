@@ -25,13 +25,12 @@ static void close_text(FILE *f, const char *expected)
     free(text);
 }
 
-static void columns_are_as_wide_as_their_content(void **state)
+TEST_THAT(columns_are_as_wide_as_their_content)
 {
     static const char *const heads[] = {"NAME", ">COUNT", "NOTE", NULL};
     FILE *f = open_text();
     struct table t;
 
-    (void)state;
     table_init(&t, heads);
     table_add(&t, "a");
     table_add(&t, "1234567");
@@ -46,11 +45,10 @@ static void columns_are_as_wide_as_their_content(void **state)
                   "Grüße       -5  x\n");
 }
 
-static void a_title_cannot_drive_a_terminal(void **state)
+TEST_THAT(a_title_cannot_drive_a_terminal)
 {
     FILE *f = open_text();
 
-    (void)state;
     print_safely("a\033[31mb\nc\x7f\xc2\x9b" "d\xe2\x80\xae" "e\xe2\x82\xac" "f\xe2\x80\x8f" "g\xd8\x9c", f);
     close_text(f, "a?[31mb?c??d?e\xe2\x82\xac" "f?g?");
     f = open_text();
@@ -61,13 +59,12 @@ static void a_title_cannot_drive_a_terminal(void **state)
     close_text(f, "-");
 }
 
-static void json_cannot_either_and_stays_the_same(void **state)
+TEST_THAT(json_cannot_either_and_stays_the_same)
 {
     struct json_object *o = json_object_new_object(), *again;
     const char *title = "a\033\x7f\xc2\x9b\xe2\x80\xae\xe2\x82\xac/";
     FILE *f = open_text();
 
-    (void)state;
     json_object_object_add(o, "title", json_object_new_string(title));
     print_json(o, f);
     close_text(f, "{\"title\":\"a\\u001b\\u007f\\u009b\\u202e\xe2\x82\xac/\"}\n");
@@ -81,11 +78,10 @@ static void json_cannot_either_and_stays_the_same(void **state)
     json_object_put(o);
 }
 
-static void the_bar_shows_share_and_rate(void **state)
+TEST_THAT(the_bar_shows_share_and_rate)
 {
     char line[PROGRESS_LINE_SIZE];
 
-    (void)state;
     progress_line(line, "summer-sale", "slots", 2500, 5000, 100);
     assert_string_equal(line, "summer-sale [###############...............]  50% 2500/5000 slots 100/s, 25 s left");
     progress_line(line, "x", "slots", 7, 5, 1);
@@ -112,12 +108,11 @@ static void assert_near(double seen, double expected)
         fail_msg("%g, not %g", seen, expected);
 }
 
-static void two_looks_at_counters_make_a_rate(void **state)
+TEST_THAT(two_looks_at_counters_make_a_rate)
 {
     struct samples before = look_at("# HELP a_total Of a.\n# TYPE a_total counter\na_total{code=\"x\",way=\"1\"} 10\na_total{code=\"y\"} 5\nb 7.5\n", 10);
     struct samples now = look_at("a_total{code=\"x\",way=\"1\"} 30\na_total{code=\"y\"} 5\nb -2\nnonsense\n{} 1\n", 14);
 
-    (void)state;
     assert_int_equal(before.count, 3);
     assert_near(samples_sum(&before, "a_total", NULL), 15);
     assert_near(samples_sum(&before, "a_total", "code=\"y\""), 5);
@@ -130,22 +125,20 @@ static void two_looks_at_counters_make_a_rate(void **state)
     samples_release(&now);
 }
 
-static void a_restarted_counter_counts_from_nothing(void **state)
+TEST_THAT(a_restarted_counter_counts_from_nothing)
 {
     struct samples before = look_at("a_total 1000\n", 0), now = look_at("a_total 20\n", 10);
 
-    (void)state;
     assert_near(samples_rate(&before, &now, "a_total", NULL), 2);
     samples_release(&before);
     samples_release(&now);
 }
 
-static void a_quantile_is_of_what_came_between_two_looks(void **state)
+TEST_THAT(a_quantile_is_of_what_came_between_two_looks)
 {
     struct samples before = look_at("h_bucket{le=\"0.1\"} 5\nh_bucket{le=\"0.2\"} 5\nh_bucket{le=\"+Inf\"} 5\nh_count 5\n", 0);
     struct samples now = look_at("h_bucket{le=\"0.1\"} 5\nh_bucket{le=\"0.2\"} 15\nh_bucket{le=\"+Inf\"} 25\nh_count 25\n", 1);
 
-    (void)state;
     assert_near(samples_quantile(&before, &before, "h", 0.5), -1);
     assert_near(samples_quantile(&before, &now, "h", 0.25), 0.15);
     assert_near(samples_quantile(&before, &now, "h", 0.99), 0.2);

@@ -386,9 +386,8 @@ static void a_taking_says_where_it_stands(void **state)
     assert_int_equal(ana.seq, 8);
 }
 
-static void slots_go_out_in_the_order_of_the_free_pool_and_each_once(void **state)
+TEST_THAT(slots_go_out_in_the_order_of_the_free_pool_and_each_once)
 {
-    (void)state;
     begin(20);
     take_times(&ana, 20);
     for (size_t i = 0; i < 20; i++) {
@@ -452,9 +451,8 @@ static void each_cap_lets_exactly_as_many_through(void **state)
     fresh(state);
 }
 
-static void the_total_is_the_slots_there_are(void **state)
+TEST_THAT(the_total_is_the_slots_there_are)
 {
-    (void)state;
     tail.slots = tail.next_n = 3;
     begin(3);
     take_times(&ana, 3);
@@ -462,11 +460,10 @@ static void the_total_is_the_slots_there_are(void **state)
     assert_int_equal(head_free(&d.head), 0);
 }
 
-static void daily_caps_open_again_at_the_coupons_midnight(void **state)
+TEST_THAT(daily_caps_open_again_at_the_coupons_midnight)
 {
     struct user_state bob;
 
-    (void)state;
     c.cap.per_day = 2;
     c.cap.per_user_per_day = 1;
     user_state_init(&bob, "bob", "fedcba9876543210");
@@ -493,11 +490,10 @@ static void daily_caps_open_again_at_the_coupons_midnight(void **state)
 }
 
 /* What a day is comes from outside: 23 or 25 hours, or a zone half an hour off, are all the same to it. */
-static void a_day_is_what_the_zone_says_it_is(void **state)
+TEST_THAT(a_day_is_what_the_zone_says_it_is)
 {
     static const int64_t hours_2[] = {46, 47, 48, 49, 50}; /* half hours */
 
-    (void)state;
     c.cap.per_day = 1;
     for (size_t i = 0; i < sizeof hours_2 / sizeof *hours_2; i++) {
         int64_t start = day_start(tail.at_ms) + 10 * DAY_MS + HOUR_MS / 2, end = start + hours_2[i] * HOUR_MS / 2;
@@ -521,9 +517,8 @@ static void a_day_is_what_the_zone_says_it_is(void **state)
     }
 }
 
-static void the_budget_is_spent_to_the_last_unit(void **state)
+TEST_THAT(the_budget_is_spent_to_the_last_unit)
 {
-    (void)state;
     c.discount.kind = DISCOUNT_AMOUNT;
     c.discount.amount_minor = 500;
     c.discount.currency = "EUR";
@@ -551,17 +546,15 @@ static void the_budget_is_spent_to_the_last_unit(void **state)
     commit(&ana);
 }
 
-static void a_budget_of_nothing_still_gives_what_costs_nothing(void **state)
+TEST_THAT(a_budget_of_nothing_still_gives_what_costs_nothing)
 {
-    (void)state;
     c.cap.discount_minor = 0;
     begin(1);
     take_times(&ana, 1);
 }
 
-static void without_a_budget_the_sum_stays_one_that_json_can_hold(void **state)
+TEST_THAT(without_a_budget_the_sum_stays_one_that_json_can_hold)
 {
-    (void)state;
     c.discount.kind = DISCOUNT_PERCENT;
     c.discount.percent_bp = 10000;
     tail.discount_minor = MONEY_MAX - 10;
@@ -574,9 +567,8 @@ static void without_a_budget_the_sum_stays_one_that_json_can_hold(void **state)
     assert_int_equal(d.head.discount_minor, MONEY_MAX);
 }
 
-static void a_budget_lowered_below_what_is_spent_refuses(void **state)
+TEST_THAT(a_budget_lowered_below_what_is_spent_refuses)
 {
-    (void)state;
     c.discount.kind = DISCOUNT_AMOUNT;
     c.discount.amount_minor = 1;
     c.discount.currency = "EUR";
@@ -586,7 +578,7 @@ static void a_budget_lowered_below_what_is_spent_refuses(void **state)
     take_now(&ana, CPN_BUDGET_REACHED);
 }
 
-static void sold_out_says_whether_it_may_change(void **state)
+TEST_THAT(sold_out_says_whether_it_may_change)
 {
     static const struct {
         int64_t total, slots, due, redeemed, reserved;
@@ -597,7 +589,6 @@ static void sold_out_says_whether_it_may_change(void **state)
         {10, 20, 10, 10, 0, false, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         c.cap.total = rows[i].total;
         tail.slots = tail.next_n = rows[i].slots;
@@ -648,9 +639,8 @@ static void the_same_key_gives_the_same_answer_whatever_happened_since(void **st
     assert_int_equal(out.redemption.user_day, first.user_day);
 }
 
-static void a_key_belongs_to_one_body(void **state)
+TEST_THAT(a_key_belongs_to_one_body)
 {
-    (void)state;
     begin(5);
     take_now(&ana, CPN_OK);
     take.fingerprint[15] ^= 1;
@@ -659,11 +649,10 @@ static void a_key_belongs_to_one_body(void **state)
     assert_int_equal(batch->count, 1);
 }
 
-static void a_taking_that_is_bound_to_a_version_sees_what_the_batch_did(void **state)
+TEST_THAT(a_taking_that_is_bound_to_a_version_sees_what_the_batch_did)
 {
     const int64_t versions[] = {7, 0};
 
-    (void)state;
     take.versions = versions;
     take.version_count = 1;
     begin(5);
@@ -708,11 +697,10 @@ static void the_end_of_a_hold_is_no_change_until_the_ledger_has_it(void **state)
     assert_int_equal(batch->count, 2); /* its end, and the taking */
 }
 
-static void a_key_is_its_users_own(void **state)
+TEST_THAT(a_key_is_its_users_own)
 {
     struct user_state bob;
 
-    (void)state;
     user_state_init(&bob, "bob", "fedcba9876543210");
     begin(5);
     take_now(&ana, CPN_OK);
@@ -723,12 +711,11 @@ static void a_key_is_its_users_own(void **state)
     assert_memory_not_equal(batch->entries[0].key, batch->entries[1].key, KEY_HASH_LEN);
 }
 
-static void the_same_order_is_a_repeat_while_it_stands(void **state)
+TEST_THAT(the_same_order_is_a_repeat_while_it_stands)
 {
     int64_t n, discount_minor;
     uint32_t g;
 
-    (void)state;
     c.cap.per_user = 1;
     order.id = "o-1";
     take.order = &order;
@@ -755,21 +742,19 @@ static void the_same_order_is_a_repeat_while_it_stands(void **state)
     commit(&ana);
 }
 
-static void orders_without_id_never_repeat_each_other(void **state)
+TEST_THAT(orders_without_id_never_repeat_each_other)
 {
-    (void)state;
     take.order = &order;
     begin(5);
     take_times(&ana, 3);
     assert_int_equal(batch->count, 3);
 }
 
-static void a_check_changes_nothing(void **state)
+TEST_THAT(a_check_changes_nothing)
 {
     struct user_state before;
     int64_t discount_minor = -1;
 
-    (void)state;
     c.discount.kind = DISCOUNT_AMOUNT;
     c.discount.amount_minor = 500;
     c.discount.currency = "EUR";
@@ -821,9 +806,8 @@ static void a_return_gives_everything_back(void **state)
     }
 }
 
-static void a_return_of_another_day_keeps_that_days_counts(void **state)
+TEST_THAT(a_return_of_another_day_keeps_that_days_counts)
 {
-    (void)state;
     c.cap.per_user = 2;
     c.cap.per_day = 2;
     c.cap.per_user_per_day = 2;
@@ -926,13 +910,12 @@ static void a_coupon_is_made_once_and_its_id_never_again(void **state)
     assert_result(CPN_COUPON_EXISTS);
 }
 
-static void a_coupon_can_come_with_its_slots(void **state)
+TEST_THAT(a_coupon_can_come_with_its_slots)
 {
     struct coupon first = c;
     struct slot_request request = {.key = "k-1", .slots = 40};
     uint8_t key[KEY_HASH_LEN];
 
-    (void)state;
     first.cap.total = 100;
     tail = (struct head){.at_ms = 0};
     begin(0);
@@ -954,13 +937,12 @@ static void a_coupon_can_come_with_its_slots(void **state)
     assert_int_equal(tail.slots, 40);
 }
 
-static void a_coupon_can_name_the_job_that_makes_its_slots(void **state)
+TEST_THAT(a_coupon_can_name_the_job_that_makes_its_slots)
 {
     struct coupon first = c;
     struct job_progress job = {.id = "j-1"};
     struct slot_request request = {.slots = 40, .job = &job};
 
-    (void)state;
     tail = (struct head){.at_ms = 0};
     begin(0);
     d.coupon = NULL;
@@ -973,11 +955,10 @@ static void a_coupon_can_name_the_job_that_makes_its_slots(void **state)
     assert_int_equal(d.head.slots, 0);
 }
 
-static void a_change_says_who_asked_for_it(void **state)
+TEST_THAT(a_change_says_who_asked_for_it)
 {
     struct coupon next = c;
 
-    (void)state;
     begin(0);
     d.by = "key-1";
     decide_change(&d, &next, 1, true, &out);
@@ -1017,9 +998,8 @@ static void what_an_operator_asks_for_says_so_and_nothing_else_does(void **state
     assert_null(batch->entries[2].by);
 }
 
-static void a_coupon_with_redemptions_stays(void **state)
+TEST_THAT(a_coupon_with_redemptions_stays)
 {
-    (void)state;
     begin(1);
     take_now(&ana, CPN_OK);
     decide_delete(&d, &out);
@@ -1066,9 +1046,8 @@ static void what_has_ended_with_nothing_standing_is_closed_for_good(void **state
     assert_int_equal(batch->entries[batch->count - 1].kind, ENTRY_ARCHIVE);
 }
 
-static void what_is_closed_leaves_as_its_archive_has_it(void **state)
+TEST_THAT(what_is_closed_leaves_as_its_archive_has_it)
 {
-    (void)state;
     begin(5);
     decide_remove(&d, d.head.seq - 1, &out);
     assert_result(CPN_COUPON_IN_USE); /* it is not closed */
@@ -1086,9 +1065,8 @@ static void what_is_closed_leaves_as_its_archive_has_it(void **state)
     assert_int_equal(batch->count, 1);
 }
 
-static void what_comes_before_it_in_the_batch_keeps_it_from_leaving(void **state)
+TEST_THAT(what_comes_before_it_in_the_batch_keeps_it_from_leaving)
 {
-    (void)state;
     begin(5);
     d.head.archived = LANE_CLOSED;
     batch_add(batch, ENTRY_TICK);
@@ -1146,11 +1124,10 @@ static void refusals_of_a_change_come_in_their_order(void **state)
     fresh(state);
 }
 
-static void fields_are_fixed_once_slots_or_redemptions_exist(void **state)
+TEST_THAT(fields_are_fixed_once_slots_or_redemptions_exist)
 {
     struct coupon next = c;
 
-    (void)state;
     next.time_zone = "Europe/Berlin";
     tail.slots = tail.next_n = 0;
     begin(0);
@@ -1167,11 +1144,10 @@ static void fields_are_fixed_once_slots_or_redemptions_exist(void **state)
     assert_result(CPN_OK);
 }
 
-static void codes_are_fixed_while_they_are_made(void **state)
+TEST_THAT(codes_are_fixed_while_they_are_made)
 {
     struct coupon next = c;
 
-    (void)state;
     next.codes.length = 12;
     tail.slots = tail.next_n = 0;
     tail.turn = 5;
@@ -1185,11 +1161,10 @@ static void codes_are_fixed_while_they_are_made(void **state)
     assert_result(CPN_OK);
 }
 
-static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
+TEST_THAT(lowering_the_cap_makes_free_slots_due_at_once)
 {
     struct coupon next;
 
-    (void)state;
     tail.redeemed = 30;
     tail.ordinal = 30;
     next = c;
@@ -1230,11 +1205,10 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     assert_true(out.retry); /* more may be generated */
 }
 
-static void a_lower_total_ends_codes_only_if_the_caller_said_so(void **state)
+TEST_THAT(a_lower_total_ends_codes_only_if_the_caller_said_so)
 {
     struct coupon next;
 
-    (void)state;
     c.codes.source = CODES_IMPORTED;
     tail.redeemed = 30;
     tail.ordinal = 30;
@@ -1301,11 +1275,10 @@ static void who_has_a_code_is_issued_no_other_one_once(void **state)
     assert_true(out.created);
 }
 
-static void what_a_return_frees_after_the_cap_was_lowered_can_be_taken(void **state)
+TEST_THAT(what_a_return_frees_after_the_cap_was_lowered_can_be_taken)
 {
     struct coupon next;
 
-    (void)state;
     tail.slots = tail.next_n = 2;
     next = c;
     next.cap.total = 1;
@@ -1322,9 +1295,8 @@ static void what_a_return_frees_after_the_cap_was_lowered_can_be_taken(void **st
     assert_true(head_taken(&tail) <= next.cap.total);
 }
 
-static void retired_slots_next_to_each_other_are_one_entry(void **state)
+TEST_THAT(retired_slots_next_to_each_other_are_one_entry)
 {
-    (void)state;
     tail.due = 50;
     for (int i = 0; i < 10; i++)
         free_pool[i] = (struct free_slot){.n = i < 4 ? 10 + i : i < 8 ? 60 + i : 5 - i, .g = 0};
@@ -1341,11 +1313,10 @@ static void retired_slots_next_to_each_other_are_one_entry(void **state)
 
 /* ---- jobs ---- */
 
-static void a_generation_is_done_once_per_step(void **state)
+TEST_THAT(a_generation_is_done_once_per_step)
 {
     struct job_progress job = {.id = "j1"};
 
-    (void)state;
     tail.slots = tail.next_n = 0;
     begin(0);
     decide_generate(&d, &job, 1, 40, 0, &out);
@@ -1373,11 +1344,10 @@ static void a_generation_is_done_once_per_step(void **state)
     assert_int_equal(job.step, 2);
 }
 
-static void a_generation_counts_what_exists_not_what_was_numbered(void **state)
+TEST_THAT(a_generation_counts_what_exists_not_what_was_numbered)
 {
     struct job_progress job = {.id = "j1"};
 
-    (void)state;
     tail.slots = 90;
     tail.due = 5;
     tail.next_n = 1000;
@@ -1390,12 +1360,11 @@ static void a_generation_counts_what_exists_not_what_was_numbered(void **state)
     commit(NULL);
 }
 
-static void retiring_takes_no_more_than_is_free(void **state)
+TEST_THAT(retiring_takes_no_more_than_is_free)
 {
     struct job_progress job = {.id = "j1"};
     int64_t done = -1;
 
-    (void)state;
     tail.redeemed = 95;
     begin(5);
     decide_due(&d, &job, 1, 3, &done, &out);
@@ -1417,11 +1386,10 @@ static void retiring_takes_no_more_than_is_free(void **state)
     commit(NULL);
 }
 
-static void a_tick_moves_time_and_nothing_else(void **state)
+TEST_THAT(a_tick_moves_time_and_nothing_else)
 {
     struct head before;
 
-    (void)state;
     tail.day_taken = 9;
     now_ms = NOON + DAY_MS;
     begin(0);
@@ -1434,11 +1402,10 @@ static void a_tick_moves_time_and_nothing_else(void **state)
     assert_int_equal(head_free(&tail), head_free(&before));
 }
 
-static void batches_chain_by_their_hashes(void **state)
+TEST_THAT(batches_chain_by_their_hashes)
 {
     uint8_t hash[HASH_LEN], first[HASH_LEN];
 
-    (void)state;
     begin(5);
     take_times(&ana, 1);
     commit(&ana);

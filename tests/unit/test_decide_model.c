@@ -1720,7 +1720,7 @@ static void live(void)
     end_world();
 }
 
-static void every_answer_is_the_models_and_the_ledger_gives_the_same(void **state)
+TEST_THAT(every_answer_is_the_models_and_the_ledger_gives_the_same)
 {
     static const enum cpn_result met[] = {
         CPN_OK, CPN_IDEMPOTENCY_KEY_REUSED, CPN_COUPON_NOT_ACTIVE, CPN_COUPON_NOT_STARTED, CPN_COUPON_ENDED,
@@ -1732,7 +1732,6 @@ static void every_answer_is_the_models_and_the_ledger_gives_the_same(void **stat
     const char *only = getenv("MODEL_SEED"), *count = getenv("MODEL_SEEDS");
     unsigned last = count ? (unsigned)strtoul(count, NULL, 10) : SEEDS;
 
-    (void)state;
     seed = only ? (unsigned)strtoul(only, NULL, 10) : 0;
     if (only) {
         live();

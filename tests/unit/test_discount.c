@@ -66,18 +66,16 @@ static void assert_refused(const struct order *o, enum misfit_reason reason)
     assert_lacks(o, reason, COUPON_NULL);
 }
 
-static void no_discount_asks_for_nothing(void **state)
+TEST_THAT(no_discount_asks_for_nothing)
 {
-    (void)state;
     coupon_init(&c);
     assert_earns(NULL, 0);
     order.currency = "USD";
     assert_earns(&order, 0);
 }
 
-static void an_amount_is_at_most_the_order(void **state)
+TEST_THAT(an_amount_is_at_most_the_order)
 {
-    (void)state;
     assert_earns(&order, 500);
     order.amount_minor = 500;
     assert_earns(&order, 500);
@@ -87,9 +85,8 @@ static void an_amount_is_at_most_the_order(void **state)
     assert_earns(&order, 0);
 }
 
-static void an_amount_without_rule_needs_no_order(void **state)
+TEST_THAT(an_amount_without_rule_needs_no_order)
 {
-    (void)state;
     assert_earns(NULL, 500);
     order.amount_minor = COUPON_NULL;
     assert_earns(&order, 500);
@@ -113,9 +110,8 @@ static void a_rule_needs_an_order_and_its_amount(void **state)
     assert_refused(&order, MISFIT_NO_ORDER);
 }
 
-static void the_currency_must_be_the_coupons(void **state)
+TEST_THAT(the_currency_must_be_the_coupons)
 {
-    (void)state;
     order.currency = "USD";
     assert_refused(&order, MISFIT_CURRENCY);
     order.currency = NULL;
@@ -130,9 +126,8 @@ static void the_currency_must_be_the_coupons(void **state)
     assert_earns(&order, 420);
 }
 
-static void the_minimum_spend_is_reached_from_it_on(void **state)
+TEST_THAT(the_minimum_spend_is_reached_from_it_on)
 {
-    (void)state;
     c.discount.min_spend_minor = 4200;
     assert_earns(&order, 500);
     c.discount.min_spend_minor = 4201;
@@ -143,9 +138,8 @@ static void the_minimum_spend_is_reached_from_it_on(void **state)
     assert_earns(&order, 0);
 }
 
-static void lines_count_instead_of_the_amount(void **state)
+TEST_THAT(lines_count_instead_of_the_amount)
 {
-    (void)state;
     add_line("A1", "shoes", 100);
     add_line(NULL, NULL, 150);
     assert_earns(&order, 250);
@@ -153,9 +147,8 @@ static void lines_count_instead_of_the_amount(void **state)
     assert_earns(&order, 250);
 }
 
-static void only_listed_lines_count(void **state)
+TEST_THAT(only_listed_lines_count)
 {
-    (void)state;
     add_line("B1", "shoes", 100);
     add_line("B2", "hats", 1000);
     add_line("A1", "hats", 20);
@@ -172,9 +165,8 @@ static void only_listed_lines_count(void **state)
     assert_earns(&order, 120);
 }
 
-static void an_order_without_a_listed_line_is_not_eligible(void **state)
+TEST_THAT(an_order_without_a_listed_line_is_not_eligible)
 {
-    (void)state;
     only(shoes + 1, 1, NULL, 0);
     assert_refused(&order, MISFIT_NO_MATCHING_ITEM);
     add_line("A1", "shoes", 4200);
@@ -184,9 +176,8 @@ static void an_order_without_a_listed_line_is_not_eligible(void **state)
     assert_earns(&order, 0);
 }
 
-static void refusals_come_in_their_order(void **state)
+TEST_THAT(refusals_come_in_their_order)
 {
-    (void)state;
     c.discount.min_spend_minor = 10000;
     only(shoes, 2, NULL, 0);
     assert_refused(NULL, MISFIT_NO_ORDER);
@@ -200,7 +191,7 @@ static void refusals_come_in_their_order(void **state)
     assert_earns(&order, 500);
 }
 
-static void a_percentage_is_rounded_down(void **state)
+TEST_THAT(a_percentage_is_rounded_down)
 {
     static const struct {
         int64_t sum, bp, want;
@@ -210,7 +201,6 @@ static void a_percentage_is_rounded_down(void **state)
         {MONEY_MAX, 9999, 9006298534815516},
     };
 
-    (void)state;
     c.discount.kind = DISCOUNT_PERCENT;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         order.amount_minor = rows[i].sum;
@@ -219,9 +209,8 @@ static void a_percentage_is_rounded_down(void **state)
     }
 }
 
-static void a_percentage_stops_at_its_maximum(void **state)
+TEST_THAT(a_percentage_stops_at_its_maximum)
 {
-    (void)state;
     c.discount.kind = DISCOUNT_PERCENT;
     c.discount.percent_bp = 1500;
     c.discount.max_minor = 630;
@@ -232,9 +221,8 @@ static void a_percentage_stops_at_its_maximum(void **state)
     assert_earns(&order, 0);
 }
 
-static void a_percentage_is_exact_to_the_unit(void **state)
+TEST_THAT(a_percentage_is_exact_to_the_unit)
 {
-    (void)state;
     srand(1);
     c.discount.kind = DISCOUNT_PERCENT;
     for (int i = 0; i < 100000; i++) {
@@ -249,9 +237,8 @@ static void a_percentage_is_exact_to_the_unit(void **state)
     }
 }
 
-static void what_is_excepted_earns_nothing(void **state)
+TEST_THAT(what_is_excepted_earns_nothing)
 {
-    (void)state;
     c.discount.except.categories = (struct string_list){(const char **)shoes, 2};
     assert_refused(NULL, MISFIT_NO_ORDER);
     assert_refused(&order, MISFIT_NO_MATCHING_ITEM); /* nobody knows what is in it */
@@ -267,9 +254,8 @@ static void what_is_excepted_earns_nothing(void **state)
     assert_lacks(&order, MISFIT_MIN_SPEND, 1);
 }
 
-static void what_is_admitted_may_be_excepted(void **state)
+TEST_THAT(what_is_admitted_may_be_excepted)
 {
-    (void)state;
     only(shoes, 2, NULL, 0);
     c.discount.except.skus = (struct string_list){(const char **)skus, 1};
     add_line("A1", "shoes", 100);
@@ -280,9 +266,8 @@ static void what_is_admitted_may_be_excepted(void **state)
 }
 
 /* A voucher may have lowered what is to be paid. */
-static void a_discount_is_at_most_the_orders_amount(void **state)
+TEST_THAT(a_discount_is_at_most_the_orders_amount)
 {
-    (void)state;
     add_line("A1", "shoes", 4200);
     order.amount_minor = 300;
     assert_earns(&order, 300);
@@ -297,11 +282,10 @@ static void a_discount_is_at_most_the_orders_amount(void **state)
     assert_earns(&order, 2100);
 }
 
-static void enormous_lines_do_not_overflow(void **state)
+TEST_THAT(enormous_lines_do_not_overflow)
 {
     static struct order_line many[3000];
 
-    (void)state;
     for (size_t i = 0; i < 3000; i++)
         many[i] = (struct order_line){NULL, NULL, MONEY_MAX, 1};
     order.lines = many;
@@ -329,9 +313,8 @@ static void assert_shares(int64_t discount_minor, const char *want)
     assert_int_equal(sum, discount_minor);
 }
 
-static void a_discount_is_divided_to_the_last_unit(void **state)
+TEST_THAT(a_discount_is_divided_to_the_last_unit)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         lines[i] = (struct order_line){NULL, NULL, 1000, 1};
     order.lines = lines;
@@ -349,9 +332,8 @@ static void a_discount_is_divided_to_the_last_unit(void **state)
     assert_shares(INT64_C(9999999999999), "5000000000000,0,4999999999999");
 }
 
-static void only_lines_that_the_discount_applies_to_have_a_share(void **state)
+TEST_THAT(only_lines_that_the_discount_applies_to_have_a_share)
 {
-    (void)state;
     lines[0] = (struct order_line){"A1", "hats", 900, 1};
     lines[1] = (struct order_line){"A2", "shoes", 100, 1};
     lines[2] = (struct order_line){"A3", "shoes", 200, 1};
@@ -372,11 +354,10 @@ static bool same_numbers(const struct order *a, const struct order *b)
     return memcmp(x, y, sizeof x) == 0;
 }
 
-static void an_id_is_no_number(void **state)
+TEST_THAT(an_id_is_no_number)
 {
     struct order other = order;
 
-    (void)state;
     other.id = "o-2";
     assert_true(same_numbers(&order, &other));
     assert_true(order_has_numbers(&order));
@@ -385,12 +366,11 @@ static void an_id_is_no_number(void **state)
     assert_true(order_has_numbers(&(struct order){.amount_minor = 0}));
 }
 
-static void each_number_of_an_order_counts(void **state)
+TEST_THAT(each_number_of_an_order_counts)
 {
     struct order_line both[2] = {{"A1", "shoes", 100, 1}, {"B2", NULL, 200, 2}}, changed[2];
     struct order a = {.amount_minor = COUPON_NULL, .currency = "EUR", .lines = both, .line_count = 2}, b = a;
 
-    (void)state;
     b.amount_minor = 300; /* which is what the lines come to */
     assert_true(same_numbers(&a, &b));
     assert_int_equal(order_amount(&a), 300);

@@ -45,7 +45,7 @@ static void assert_events(const struct batch *b, const struct head *before, cons
     buf_free(&text);
 }
 
-static void kinds_that_concern_redemptions_are_one_event(void **state)
+TEST_THAT(kinds_that_concern_redemptions_are_one_event)
 {
     static const enum entry_kind kinds[] = {ENTRY_ISSUE, ENTRY_RESERVE, ENTRY_REDEEM, ENTRY_HOLD, ENTRY_EXTEND, ENTRY_SPEND,
                                             ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE, ENTRY_FORGET};
@@ -53,7 +53,6 @@ static void kinds_that_concern_redemptions_are_one_event(void **state)
     struct buf text = BUF_INIT;
     struct event *events;
 
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         batch_add(b, kinds[i])->g = (uint32_t)i + 1;
     assert_events(b, &nothing_before, "redemption.batch");
@@ -70,13 +69,12 @@ static void kinds_that_concern_redemptions_are_one_event(void **state)
     batch_free(b);
 }
 
-static void other_kinds_are_passed_over(void **state)
+TEST_THAT(other_kinds_are_passed_over)
 {
     static const enum entry_kind kinds[] = {ENTRY_TICK, ENTRY_TURN, ENTRY_TURN_END, ENTRY_DUE, ENTRY_RETIRE, ENTRY_REPLENISH,
                                             ENTRY_GENERATE, ENTRY_ERASE};
     struct batch *b = make("c", 7);
 
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         batch_add(b, kinds[i]);
     assert_events(b, &nothing_before, "");
@@ -87,11 +85,10 @@ static void other_kinds_are_passed_over(void **state)
     batch_free(b);
 }
 
-static void events_of_the_stock_stand_where_they_happened(void **state)
+TEST_THAT(events_of_the_stock_stand_where_they_happened)
 {
     struct batch *b = make("c", 7);
 
-    (void)state;
     add_taking(b, 1, "u", NULL);
     batch_add(b, ENTRY_LOW_STOCK)->count = 3;
     add_taking(b, 2, "v", NULL);
@@ -103,12 +100,11 @@ static void events_of_the_stock_stand_where_they_happened(void **state)
     batch_free(b);
 }
 
-static void a_refill_is_one_only_after_something_was_raised(void **state)
+TEST_THAT(a_refill_is_one_only_after_something_was_raised)
 {
     const struct head low = {.low_stock = 1}, sold_out = {.sold_out = 1};
     struct batch *b = make("c", 7);
 
-    (void)state;
     batch_add(b, ENTRY_GENERATE)->count = 5;
     assert_events(b, &nothing_before, "");
     assert_events(b, &low, "coupon.refilled");
@@ -116,12 +112,11 @@ static void a_refill_is_one_only_after_something_was_raised(void **state)
     batch_free(b);
 }
 
-static void a_change_is_told_by_the_first_lane(void **state)
+TEST_THAT(a_change_is_told_by_the_first_lane)
 {
     struct coupon definition;
     struct batch *b = make("c", 1);
 
-    (void)state;
     coupon_init(&definition);
     definition.id = "c";
     definition.title = "t";
@@ -134,7 +129,7 @@ static void a_change_is_told_by_the_first_lane(void **state)
     batch_free(b);
 }
 
-static void a_definition_that_is_too_long_is_left_out(void **state)
+TEST_THAT(a_definition_that_is_too_long_is_left_out)
 {
     static char description[25000];
     struct coupon definition;
@@ -142,7 +137,6 @@ static void a_definition_that_is_too_long_is_left_out(void **state)
     struct buf text = BUF_INIT;
     struct event *events;
 
-    (void)state;
     memset(description, 'x', sizeof description - 1);
     coupon_init(&definition);
     definition.id = "c";
@@ -180,13 +174,12 @@ static size_t entries_in_events(const struct batch *b, size_t *count)
     return entries;
 }
 
-static void the_largest_entries_fit(void **state)
+TEST_THAT(the_largest_entries_fit)
 {
     char coupon[COUPON_ID_MAX + 1], user[129], order[129];
     struct batch *b;
     size_t count;
 
-    (void)state;
     memset(coupon, 'c', sizeof coupon - 1);
     memset(user, '"', sizeof user - 1);
     memset(order, 1, sizeof order - 1);
@@ -209,13 +202,12 @@ static void the_largest_entries_fit(void **state)
     batch_free(b);
 }
 
-static void erasing_a_user_does_not_move_the_cuts(void **state)
+TEST_THAT(erasing_a_user_does_not_move_the_cuts)
 {
     struct batch *b = make("c", 7);
     struct event *named, *erased;
     size_t count, named_count;
 
-    (void)state;
     for (int i = 0; i < 500; i++)
         add_taking(b, i, "a user with a name", "and an order");
     named_count = events_of(b, &nothing_before, &arena, &named);
@@ -228,14 +220,13 @@ static void erasing_a_user_does_not_move_the_cuts(void **state)
     batch_free(b);
 }
 
-static void an_event_is_json_with_names_and_without_secrets(void **state)
+TEST_THAT(an_event_is_json_with_names_and_without_secrets)
 {
     struct batch *b = make("c", 88);
     struct buf text = BUF_INIT;
     struct event *events;
     struct entry *e;
 
-    (void)state;
     add_taking(b, 1042, "u-17", "o-99");
     e = &b->entries[0];
     e->left = COUPON_NULL;
@@ -262,13 +253,12 @@ static void an_event_is_json_with_names_and_without_secrets(void **state)
     batch_free(b);
 }
 
-static void without_slots_an_id_names_its_lane(void **state)
+TEST_THAT(without_slots_an_id_names_its_lane)
 {
     struct batch *b = make("c", 88);
     struct buf text = BUF_INIT;
     struct event *events;
 
-    (void)state;
     add_taking(b, -88, "u", NULL);
     events_of(b, &nothing_before, &arena, &events);
     event_write(b, events, &text);
@@ -277,9 +267,8 @@ static void without_slots_an_id_names_its_lane(void **state)
     batch_free(b);
 }
 
-static void types_have_names(void **state)
+TEST_THAT(types_have_names)
 {
-    (void)state;
     for (unsigned t = 0; t < EVENT_NONE; t++)
         assert_int_equal(event_type_of_name(event_type_name((enum event_type)t)), t);
     assert_int_equal(event_type_of_name("coupon.nothing"), EVENT_NONE);

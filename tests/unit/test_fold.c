@@ -139,12 +139,11 @@ static void a_taking_is_laid_into_its_users_user_state(void **state)
     assert_int_equal(r->fingerprint[0], 8);
 }
 
-static void others_entries_leave_a_user_state_alone(void **state)
+TEST_THAT(others_entries_leave_a_user_state_alone)
 {
     struct batch *b = batch_at(1, NOON);
     struct user_state u;
 
-    (void)state;
     redeem(b, "bob", 1, 1);
     redeem(b, "ana ", 2, 1);
     redeem(b, NULL, 3, 1); /* erased */
@@ -154,12 +153,11 @@ static void others_entries_leave_a_user_state_alone(void **state)
     assert_int_equal(u.count, 0);
 }
 
-static void a_batch_counts_once_for_a_user_state(void **state)
+TEST_THAT(a_batch_counts_once_for_a_user_state)
 {
     struct batch *b = batch_at(4, NOON);
     struct user_state u;
 
-    (void)state;
     redeem(b, "ana", 1, 1);
     redeem(b, "ana", 2, 1);
     user_state_init(&u, "ana", ALIAS);
@@ -172,12 +170,11 @@ static void a_batch_counts_once_for_a_user_state(void **state)
     assert_int_equal(u.redemptions[1].user_day, 2);
 }
 
-static void todays_count_starts_anew_with_the_day(void **state)
+TEST_THAT(todays_count_starts_anew_with_the_day)
 {
     struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON + DAY_MS);
     struct user_state u;
 
-    (void)state;
     redeem(b, "ana", 1, 1);
     redeem(b, "ana", 2, 1);
     redeem(next, "ana", 3, 1);
@@ -218,13 +215,12 @@ static void a_return_gives_back_the_day_only_on_its_day(void **state)
     assert_int_equal(user_state_by_slot(&u, 3, 1)->state, SLOT_REDEEMED);
 }
 
-static void ended_redemptions_leave_after_seven_days(void **state)
+TEST_THAT(ended_redemptions_leave_after_seven_days)
 {
     struct batch *b = batch_at(1, NOON), *end = batch_at(2, NOON);
     struct batch *at_seven = batch_at(3, NOON + USER_STATE_KEY_KEPT_MS), *after = batch_at(4, NOON + USER_STATE_KEY_KEPT_MS + 1);
     struct user_state u;
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         redeem(b, "ana", i, 1);
     reverse(end, "ana", 0, 1, true);
@@ -307,7 +303,7 @@ static void a_hold_is_no_new_taking(void **state)
     assert_int_equal(r->key[0], 2);
 }
 
-static void all_of_a_holds_extensions_are_kept(void **state)
+TEST_THAT(all_of_a_holds_extensions_are_kept)
 {
     struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON), *extend = batch_at(3, NOON), *more;
     const struct redemption *r;
@@ -315,7 +311,6 @@ static void all_of_a_holds_extensions_are_kept(void **state)
     struct entry *e;
     struct user_state u;
 
-    (void)state;
     issue_and_hold(issue, hold, extend);
     user_state_init(&u, "ana", "");
     fold_user_state(&u, issue, &arena);
@@ -403,12 +398,11 @@ static void what_is_spent_or_reversed_through_a_hold_is_so_beneath_it(void **sta
     assert_int_equal(user_state_today(&u, day_of(NOON)), 0);
 }
 
-static void an_erased_user_state_starts_anew_under_another_alias(void **state)
+TEST_THAT(an_erased_user_state_starts_anew_under_another_alias)
 {
     struct batch *b = batch_at(1, NOON), *gone = batch_at(2, NOON + 1), *again = batch_at(3, NOON + 2);
     struct user_state u;
 
-    (void)state;
     redeem(b, "ana", 1, 1);
     of_slot(gone, ENTRY_FORGET, 1, 1, 0);
     of_slot(gone, ENTRY_ERASE, 0, 0, 0);
@@ -427,13 +421,12 @@ static void an_erased_user_state_starts_anew_under_another_alias(void **state)
     assert_int_equal(u.seq, 3);
 }
 
-static void a_job_that_has_its_turn_knows_it(void **state)
+TEST_THAT(a_job_that_has_its_turn_knows_it)
 {
     struct batch *b = batch_at(9, NOON);
     struct entry *e = batch_add(b, ENTRY_TURN);
     struct job_progress j = {.id = "j1"};
 
-    (void)state;
     e->job = "j1";
     e->step = 4;
     fold_job(&j, b);
@@ -443,14 +436,13 @@ static void a_job_that_has_its_turn_knows_it(void **state)
     assert_int_equal(j.total, 0);
 }
 
-static void a_jobs_progress_is_laid_into_its_own_view(void **state)
+TEST_THAT(a_jobs_progress_is_laid_into_its_own_view)
 {
     struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON);
     struct entry *e = range(b, ENTRY_GENERATE, 0, 64), *f = range(next, ENTRY_GENERATE, 64, 36);
     struct job_progress j = {.id = "j1"}, other = {.id = "j2"};
     struct user_state user;
 
-    (void)state;
     e->job = f->job = "j1";
     e->step = 1;
     f->step = 2;
@@ -469,12 +461,11 @@ static void a_jobs_progress_is_laid_into_its_own_view(void **state)
     assert_false(fold_user_state(&user, b, &arena));
 }
 
-static void an_entry_is_of_the_user_job_or_lane_it_names(void **state)
+TEST_THAT(an_entry_is_of_the_user_job_or_lane_it_names)
 {
     struct batch *b = batch_at(1, NOON);
     struct user_state user;
 
-    (void)state;
     redeem(b, "ana", 1, 1);
     user_state_init(&user, "an", "");
     assert_false(fold_user_state(&user, b, &arena));
@@ -484,12 +475,11 @@ static void an_entry_is_of_the_user_job_or_lane_it_names(void **state)
 
 /* ---- totals ---- */
 
-static void each_kind_moves_the_totals(void **state)
+TEST_THAT(each_kind_moves_the_totals)
 {
     struct coupon c = {.version = 3};
     struct head h = {0};
 
-    (void)state;
     fold_head_entry(&h, &(struct entry){.kind = ENTRY_DEFINE, .definition = &c});
     assert_int_equal(h.version, 3);
     fold_head_entry(&h, &(struct entry){.kind = ENTRY_GENERATE, .n = 0, .count = 100});
@@ -523,11 +513,10 @@ static void each_kind_moves_the_totals(void **state)
     assert_int_equal(head_free(&h), 90);
 }
 
-static void holds_move_between_the_totals(void **state)
+TEST_THAT(holds_move_between_the_totals)
 {
     struct head h = {.slots = 10, .next_n = 10};
 
-    (void)state;
     fold_head_entry(&h, &(struct entry){.kind = ENTRY_ISSUE, .ordinal = 1});
     assert_int_equal(h.issued, 1);
     assert_int_equal(head_free(&h), 9);
@@ -562,12 +551,11 @@ static void holds_move_between_the_totals(void **state)
     assert_int_equal(head_free(&h), 10);
 }
 
-static void events_and_turns_are_remembered_until_they_are_over(void **state)
+TEST_THAT(events_and_turns_are_remembered_until_they_are_over)
 {
     struct coupon c;
     struct head h = {.seq = 5, .slots = 10, .next_n = 10};
 
-    (void)state;
     coupon_init(&c);
     c.replenish.below = c.replenish.add = 20;
     c.cap.total = 100;
@@ -598,11 +586,10 @@ static void events_and_turns_are_remembered_until_they_are_over(void **state)
     assert_int_equal(h.replenish_until, 0);
 }
 
-static void a_new_day_starts_its_count_at_nothing(void **state)
+TEST_THAT(a_new_day_starts_its_count_at_nothing)
 {
     struct head h = {.at_ms = NOON, .day_ms = day_of(NOON), .day_taken = 7, .redeemed = 9};
 
-    (void)state;
     fold_day(&h, NOON + 5, day_of(NOON));
     assert_int_equal(h.at_ms, NOON + 5);
     assert_int_equal(h.day_taken, 7);
@@ -645,12 +632,11 @@ static void the_definition_follows_its_entries(void **state)
 
 /* ---- buckets ---- */
 
-static void slots_that_are_made_touch_no_bucket(void **state)
+TEST_THAT(slots_that_are_made_touch_no_bucket)
 {
     struct batch *b = batch_at(1, NOON);
     int64_t first, end;
 
-    (void)state;
     range(b, ENTRY_GENERATE, 0, 130);
     assert_false(entry_buckets(&b->entries[0], &first, &end));
     for (int i = 0; i < 4; i++) {
@@ -746,7 +732,7 @@ static void assert_slot(const struct slot *s, enum slot_state state, uint32_t ge
 }
 
 /* Until it is free again, by whatever way it is spent. */
-static void a_slot_knows_that_it_was_issued(void **state)
+TEST_THAT(a_slot_knows_that_it_was_issued)
 {
     static const struct {
         enum entry_kind kinds[4];
@@ -765,7 +751,6 @@ static void a_slot_knows_that_it_was_issued(void **state)
         {{ENTRY_REDEEM, ENTRY_FORGET}, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof lives / sizeof *lives; i++) {
         struct slot s = {.generation = 0};
         bool holds = false;
@@ -826,12 +811,11 @@ static void a_slot_falls_back_to_where_it_came_from(void **state)
     assert_int_equal(s.current, 9);
 }
 
-static void entries_without_slots_touch_no_bucket(void **state)
+TEST_THAT(entries_without_slots_touch_no_bucket)
 {
     struct batch *b = batch_at(1, NOON);
     int64_t first, end;
 
-    (void)state;
     for (int i = 1; i < 200; i++)
         redeem(b, "ana", -i, 1);
     for (int i = 0; i < 4; i++) {
@@ -876,12 +860,11 @@ static void retired_slots_are_those_of_the_range(void **state)
     bucket_release(&k);
 }
 
-static void what_is_not_of_slots_touches_no_bucket(void **state)
+TEST_THAT(what_is_not_of_slots_touches_no_bucket)
 {
     struct batch *b = batch_at(1, NOON);
     struct bucket k;
 
-    (void)state;
     batch_add(b, ENTRY_TICK);
     batch_add(b, ENTRY_DELETE);
     batch_add(b, ENTRY_DEFINE);
@@ -894,12 +877,11 @@ static void what_is_not_of_slots_touches_no_bucket(void **state)
 
 /* ---- reports ---- */
 
-static void reports_count_entries_and_net_money(void **state)
+TEST_THAT(reports_count_entries_and_net_money)
 {
     struct batch *b = batch_at(1, NOON);
     struct report_counts r = {0};
 
-    (void)state;
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
         for (unsigned i = 0; i <= kind; i++) {
             struct entry *e = batch_add(b, (enum entry_kind)kind);
@@ -965,23 +947,21 @@ static void assert_found(const struct head *before, const struct batch *b, const
         fail_msg("not found: %s", lie);
 }
 
-static void an_honest_batch_holds_no_contradiction(void **state)
+TEST_THAT(an_honest_batch_holds_no_contradiction)
 {
     struct head before;
     struct batch *b = honest(&before);
     const char *found = batch_contradiction(&before, b);
 
-    (void)state;
     if (found)
         fail_msg("contradiction in %s", found);
 }
 
-static void a_first_batch_follows_nothing(void **state)
+TEST_THAT(a_first_batch_follows_nothing)
 {
     struct head before = {0};
     struct batch *b = batch_at(1, NOON);
 
-    (void)state;
     coupon_init(&definition);
     definition.version = 1;
     batch_add(b, ENTRY_DEFINE)->definition = &definition;
@@ -991,7 +971,7 @@ static void a_first_batch_follows_nothing(void **state)
     assert_string_equal(batch_contradiction(&before, b), "prev");
 }
 
-static void a_lie_in_the_head_is_found(void **state)
+TEST_THAT(a_lie_in_the_head_is_found)
 {
     static const size_t members[] = {
         offsetof(struct head, seq),      offsetof(struct head, version),  offsetof(struct head, slots),
@@ -1006,7 +986,6 @@ static void a_lie_in_the_head_is_found(void **state)
         offsetof(struct head, replenish_until),
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         for (int64_t step = -1; step <= 1; step += 2) {
             struct head before;
@@ -1027,7 +1006,7 @@ static void a_lie_in_the_head_is_found(void **state)
     }
 }
 
-static void a_lie_in_the_head_is_told_by_its_name(void **state)
+TEST_THAT(a_lie_in_the_head_is_told_by_its_name)
 {
     static const struct {
         const char *name;
@@ -1052,7 +1031,6 @@ static void a_lie_in_the_head_is_told_by_its_name(void **state)
         {"epoch", offsetof(struct head, epoch)},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         struct head before;
         struct batch *b = honest(&before);
@@ -1062,12 +1040,11 @@ static void a_lie_in_the_head_is_told_by_its_name(void **state)
     }
 }
 
-static void time_that_runs_backwards_is_found(void **state)
+TEST_THAT(time_that_runs_backwards_is_found)
 {
     struct head before;
     struct batch *b = honest(&before);
 
-    (void)state;
     b->head.at_ms = before.at_ms - 1;
     assert_string_equal(batch_contradiction(&before, b), "at");
     b = honest(&before);
@@ -1078,7 +1055,7 @@ static void time_that_runs_backwards_is_found(void **state)
     assert_non_null(batch_contradiction(&before, b));
 }
 
-static void a_lie_in_an_entry_is_found(void **state)
+TEST_THAT(a_lie_in_an_entry_is_found)
 {
     static const struct {
         size_t entry, member;
@@ -1098,7 +1075,6 @@ static void a_lie_in_an_entry_is_found(void **state)
         {6, offsetof(struct entry, count), "more slots retired than counted"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (int64_t step = -1; step <= 1; step += 2) {
             struct head before;
@@ -1110,23 +1086,21 @@ static void a_lie_in_an_entry_is_found(void **state)
     }
 }
 
-static void a_return_of_another_day_is_found(void **state)
+TEST_THAT(a_return_of_another_day_is_found)
 {
     struct head before;
     struct batch *b = honest(&before);
 
-    (void)state;
     b->entries[4].same_day = false;
     assert_found(&before, b, "a return that keeps the day's count");
 }
 
 /* Entries and head may agree, and still not be possible. */
-static void totals_below_nothing_are_found(void **state)
+TEST_THAT(totals_below_nothing_are_found)
 {
     static const enum entry_kind kinds[] = {ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE, ENTRY_HOLD, ENTRY_SPEND};
     static const struct head empty = {.seq = 7, .slots = 10, .next_n = 10};
 
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct batch *b = batch_at(8, 0);
         struct entry *e = of_slot(b, kinds[i], 3, 2, kinds[i] == ENTRY_HOLD);
@@ -1151,9 +1125,8 @@ static void totals_below_nothing_are_found(void **state)
     }
 }
 
-static void a_missing_or_doubled_entry_is_found(void **state)
+TEST_THAT(a_missing_or_doubled_entry_is_found)
 {
-    (void)state;
     for (size_t i = 1; i < 7; i++) { /* a definition once more with the same version is no contradiction of totals */
         struct head before;
         struct batch *b = honest(&before);

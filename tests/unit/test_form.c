@@ -367,27 +367,23 @@ static void each_change_is_found(void (*put)(bson_t *doc), find_fn *find)
     bson_destroy(&doc);
 }
 
-static void of_a_batch(void **state)
+TEST_THAT(of_a_batch)
 {
-    (void)state;
     each_change_is_found(put_batch, find_in_batch);
 }
 
-static void of_a_bucket(void **state)
+TEST_THAT(of_a_bucket)
 {
-    (void)state;
     each_change_is_found(put_bucket, find_in_bucket);
 }
 
-static void of_a_definition(void **state)
+TEST_THAT(of_a_definition)
 {
-    (void)state;
     each_change_is_found(put_coupon, find_in_coupon);
 }
 
-static void of_a_checkpoint(void **state)
+TEST_THAT(of_a_checkpoint)
 {
-    (void)state;
     each_change_is_found(put_checkpoint, find_in_checkpoint);
 }
 
@@ -404,12 +400,11 @@ static const char *wrong_of(const bson_t *doc)
     return wrong;
 }
 
-static void an_index_is_that_of_entries_and_names(void **state)
+TEST_THAT(an_index_is_that_of_entries_and_names)
 {
     struct batch *b = make_batch();
     bson_t doc, less;
 
-    (void)state;
     bson_init(&doc);
     bson_init(&less);
     codec_batch_put(&doc, b, &key);
@@ -426,12 +421,11 @@ static void an_index_is_that_of_entries_and_names(void **state)
     batch_free(b);
 }
 
-static void an_erased_name_leaves_its_alias(void **state)
+TEST_THAT(an_erased_name_leaves_its_alias)
 {
     struct batch *b = make_batch();
     bson_t written, doc, who, row;
 
-    (void)state;
     b->entries[0].user = b->entries[0].order = b->entries[0].metadata = b->entries[0].code = NULL;
     bson_init(&written);
     bson_init(&doc);
@@ -456,11 +450,10 @@ static void an_erased_name_leaves_its_alias(void **state)
     batch_free(b);
 }
 
-static void what_is_not_in_the_table_is_found(void **state)
+TEST_THAT(what_is_not_in_the_table_is_found)
 {
     bson_t doc;
 
-    (void)state;
     bson_init(&doc);
     BSON_APPEND_INT32(&doc, "_id", 1);
     BSON_APPEND_INT32(&doc, "seq", 1);

@@ -132,22 +132,20 @@ static void compare(struct world like, double *rate, double *latency)
 
 /* ---- tests ---- */
 
-static void test_a_lonely_caller_never_waits(void **state)
+TEST_THAT(test_a_lonely_caller_never_waits)
 {
     struct world w = {.callers = 1, .fixed_ns = ROUND_NS, .away_ns = 100 * US, .gathers = true};
 
-    (void)state;
     begin(&w);
     turn_for(&w, 1000 * ROUND_NS);
     assert_true(w.taken > 800);
     assert_int_equal(w.waits, 0);
 }
 
-static void test_nobody_waits_for_a_crowd_that_is_gone(void **state)
+TEST_THAT(test_nobody_waits_for_a_crowd_that_is_gone)
 {
     struct gather g;
 
-    (void)state;
     gather_init(&g, ROOM);
     gather_answered(&g, 40, 0, (struct mono){0}, (struct mono){ROUND_NS});
     assert_int_equal(gather_left_ns(&g, 1, (struct mono){2 * ROUND_NS}), 0);
@@ -155,12 +153,11 @@ static void test_nobody_waits_for_a_crowd_that_is_gone(void **state)
     assert_int_equal(gather_left_ns(&g, 1, (struct mono){3 * ROUND_NS}), 0);
 }
 
-static void test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there(void **state)
+TEST_THAT(test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there)
 {
     struct gather g;
     const struct mono end = {ROUND_NS}, soon = {ROUND_NS + 100 * US};
 
-    (void)state;
     gather_init(&g, ROOM);
     gather_answered(&g, 3, 1, (struct mono){0}, end);
     assert_int_equal(gather_left_ns(&g, 1, end), ROUND_NS / 2);
@@ -171,33 +168,30 @@ static void test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there(vo
     assert_int_equal(gather_left_ns(&g, 3, (struct mono){ROUND_NS + ROUND_NS / 2}), 0);
 }
 
-static void test_no_failing_database_makes_the_wait_long(void **state)
+TEST_THAT(test_no_failing_database_makes_the_wait_long)
 {
     struct gather g;
     const struct mono end = {100000 * ROUND_NS};
 
-    (void)state;
     gather_init(&g, ROOM);
     gather_answered(&g, 40, 1, (struct mono){0}, end);
     assert_true(gather_left_ns(&g, 1, end) <= 5000 * US);
 }
 
-static void test_who_has_no_room_in_the_round_is_not_waited_for(void **state)
+TEST_THAT(test_who_has_no_room_in_the_round_is_not_waited_for)
 {
     struct gather g;
 
-    (void)state;
     gather_init(&g, 8);
     gather_answered(&g, 8, 8, (struct mono){0}, (struct mono){ROUND_NS});
     assert_int_equal(gather_left_ns(&g, 8, (struct mono){ROUND_NS}), 0);
 }
 
-static void test_callers_who_do_not_come_back_are_soon_not_waited_for(void **state)
+TEST_THAT(test_callers_who_do_not_come_back_are_soon_not_waited_for)
 {
     struct gather g;
     int64_t now = 0, waits = 0;
 
-    (void)state;
     gather_init(&g, ROOM);
     for (int i = 0; i < 1000; i++) { /* ten more have come meanwhile, and that is all */
         int64_t started = now, left;
@@ -215,13 +209,12 @@ static void test_callers_who_do_not_come_back_are_soon_not_waited_for(void **sta
         fail_msg("%d waits for nobody in 1,000 rounds", (int)waits);
 }
 
-static void test_callers_who_begin_to_come_back_are_waited_for_again(void **state)
+TEST_THAT(test_callers_who_begin_to_come_back_are_waited_for_again)
 {
     struct world w = {.callers = 8, .fixed_ns = ROUND_NS, .away_ns = 3000 * US, .jitter_ns = 3000 * US, .by_themselves = true,
                       .gathers = true};
     int64_t taken;
 
-    (void)state;
     begin(&w);
     turn_for(&w, 1000 * ROUND_NS);
     w.by_themselves = false;
@@ -236,12 +229,11 @@ static void test_callers_who_begin_to_come_back_are_waited_for_again(void **stat
 
 /* However far away callers are, and however much of the work is each one's own. Of more of them than this nothing is said: then
  * processors are what all wait for, also those who answer, and this world has no processors. */
-static void test_it_pays_or_changes_nothing(void **state)
+TEST_THAT(test_it_pays_or_changes_nothing)
 {
     static const int callers[] = {1, 2, 3, 4, 8, 16};
     static const int64_t away_us[] = {50, 200, 400, 700, 1500, 5000, 20000}, each_us[] = {0, 10, 30}, apart_us[] = {10, 15, 20};
 
-    (void)state;
     for (size_t c = 0; c < sizeof callers / sizeof callers[0]; c++)
         for (size_t a = 0; a < sizeof away_us / sizeof away_us[0]; a++)
             for (size_t k = 0; k < 9; k++) {
@@ -256,11 +248,10 @@ static void test_it_pays_or_changes_nothing(void **state)
             }
 }
 
-static void test_it_pays_where_callers_come_straight_back(void **state)
+TEST_THAT(test_it_pays_where_callers_come_straight_back)
 {
     static const int callers[] = {2, 4, 16};
 
-    (void)state;
     for (size_t c = 0; c < sizeof callers / sizeof callers[0]; c++) {
         double rate, latency;
         struct world w = {.callers = callers[c], .fixed_ns = ROUND_NS, .each_ns = 15 * US, .away_ns = 150 * US, .apart_ns = 20 * US,
@@ -272,12 +263,11 @@ static void test_it_pays_where_callers_come_straight_back(void **state)
     }
 }
 
-static void test_callers_who_come_by_themselves_wait_no_longer(void **state)
+TEST_THAT(test_callers_who_come_by_themselves_wait_no_longer)
 {
     static const int callers[] = {1, 2, 8, 16, 24};
     static const int64_t away_us[] = {2000, 5000, 20000};
 
-    (void)state;
     for (size_t c = 0; c < sizeof callers / sizeof callers[0]; c++)
         for (size_t a = 0; a < sizeof away_us / sizeof away_us[0]; a++) {
             double rate, latency;

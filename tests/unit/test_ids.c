@@ -9,11 +9,10 @@
 
 #define MANY 20000
 
-static void ids_have_their_length_and_no_look_alikes(void **state)
+TEST_THAT(ids_have_their_length_and_no_look_alikes)
 {
     char id[130];
 
-    (void)state;
     for (size_t len = 0; len < 129; len++) {
         memset(id, '#', sizeof id);
         id_random(id, len);
@@ -27,11 +26,10 @@ static int compare(const void *a, const void *b)
     return memcmp(a, b, ID_SHORT_LEN);
 }
 
-static void no_two_ids_are_the_same(void **state)
+TEST_THAT(no_two_ids_are_the_same)
 {
     static char ids[MANY][ID_SHORT_LEN + 1];
 
-    (void)state;
     for (int i = 0; i < MANY; i++)
         id_random(ids[i], ID_SHORT_LEN);
     qsort(ids, MANY, sizeof ids[0], compare);
@@ -40,13 +38,12 @@ static void no_two_ids_are_the_same(void **state)
 }
 
 /* The child has a copy of what its parent had drawn and not used. */
-static void a_child_and_its_parent_make_different_ids(void **state)
+TEST_THAT(a_child_and_its_parent_make_different_ids)
 {
     char ours[ID_BATCH_LEN + 1], theirs[ID_BATCH_LEN + 1];
     int ends[2], status;
     pid_t child;
 
-    (void)state;
     id_random(ours, ID_BATCH_LEN);
     assert_int_equal(pipe(ends), 0);
     child = fork();
@@ -62,12 +59,11 @@ static void a_child_and_its_parent_make_different_ids(void **state)
     close(ends[1]);
 }
 
-static void every_letter_is_as_likely(void **state)
+TEST_THAT(every_letter_is_as_likely)
 {
     int seen[128] = {0};
     char id[ID_BATCH_LEN + 1];
 
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         id_random(id, ID_BATCH_LEN);
         for (int k = 0; k < ID_BATCH_LEN; k++)

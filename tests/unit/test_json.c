@@ -19,11 +19,10 @@ static int release(void **state)
     return 0;
 }
 
-static void commas_stand_between_and_nowhere_else(void **state)
+TEST_THAT(commas_stand_between_and_nowhere_else)
 {
     struct json j = json_to(&out);
 
-    (void)state;
     json_begin_object(&j);
     json_key(&j, "a");
     json_begin_array(&j);
@@ -48,19 +47,17 @@ static void commas_stand_between_and_nowhere_else(void **state)
                                   "\"f\":null,\"g\":\"2026-11-21T10:00:00.123Z\"}");
 }
 
-static void strings_have_the_shortest_escapes(void **state)
+TEST_THAT(strings_have_the_shortest_escapes)
 {
     struct json j = json_to(&out);
 
-    (void)state;
     json_string(&j, "\"\\/\b\t\n\f\r\x01\x1f\x7f\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
     assert_string_equal(out.data, "\"\\\"\\\\/\\b\\t\\n\\f\\r\\u0001\\u001f\x7f\xc3\xa4\xe2\x82\xac"
                                   "\xf0\x9f\x98\x80\"");
 }
 
-static void every_control_character_is_escaped(void **state)
+TEST_THAT(every_control_character_is_escaped)
 {
-    (void)state;
     for (char c = 1; c < 0x20; c++) {
         char text[2] = {c, '\0'};
         struct json j = json_to(&out);
@@ -73,11 +70,10 @@ static void every_control_character_is_escaped(void **state)
     }
 }
 
-static void several_values_can_follow_each_other_with_commas(void **state)
+TEST_THAT(several_values_can_follow_each_other_with_commas)
 {
     struct json j = json_to(&out);
 
-    (void)state;
     json_string(&j, "");
     json_time(&j, 0);
     assert_string_equal(out.data, "\"\",\"1970-01-01T00:00:00.000Z\"");

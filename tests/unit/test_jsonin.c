@@ -20,7 +20,7 @@ static bool scan(const char *text, size_t len, struct json_scan *out)
     return ok;
 }
 
-static void good_texts_pass(void **state)
+TEST_THAT(good_texts_pass)
 {
     static const char *const texts[] = {
         "{}", "[]", " \t\r\n{ } ", "null", "true", "false", "0", "-0", "-1", "1.5", "1e5", "1E+5", "1e-5", "0.0", "\"\"",
@@ -29,7 +29,6 @@ static void good_texts_pass(void **state)
         "[1 , 2 ,3]", "{\"\":\"\"}",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct json_scan s;
 
@@ -38,7 +37,7 @@ static void good_texts_pass(void **state)
     }
 }
 
-static void bad_texts_are_refused(void **state)
+TEST_THAT(bad_texts_are_refused)
 {
     static const char *const texts[] = {
         "", " ", "{", "}", "[", "]", "{]", "[}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{,}", "[1,]", "[,1]", "[1 2]",
@@ -52,7 +51,6 @@ static void bad_texts_are_refused(void **state)
         "1e400", "-1e400", "\xEF\xBB\xBF{}", "{\"a\" 1}", "{1:2}", "{null:1}", "[1]]",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct json_scan s;
 
@@ -63,22 +61,20 @@ static void bad_texts_are_refused(void **state)
     }
 }
 
-static void a_raw_nul_is_refused(void **state)
+TEST_THAT(a_raw_nul_is_refused)
 {
     struct json_scan s;
 
-    (void)state;
     assert_false(scan("{}\0", 3, &s));
     assert_false(scan("\"a\0b\"", 5, &s));
     assert_false(scan("\0", 1, &s));
 }
 
-static void depth_is_bounded(void **state)
+TEST_THAT(depth_is_bounded)
 {
     char text[2 * JSON_DEPTH_MAX + 8];
     struct json_scan s;
 
-    (void)state;
     memset(text, '[', JSON_DEPTH_MAX);
     memset(text + JSON_DEPTH_MAX, ']', JSON_DEPTH_MAX);
     assert_true(scan(text, (size_t)2 * JSON_DEPTH_MAX, &s));
@@ -118,11 +114,10 @@ static bool scan_nested(const char *what, size_t inner, size_t count, struct jso
     return ok;
 }
 
-static void the_number_of_objects_and_arrays_is_bounded(void **state)
+TEST_THAT(the_number_of_objects_and_arrays_is_bounded)
 {
     struct json_scan s;
 
-    (void)state;
     assert_true(scan_nested("[]", 2438, 41, &s));
     assert_int_equal(s.containers, JSON_CONTAINERS_MAX);
     assert_false(scan_nested("[]", 2438, 42, &s));
@@ -130,22 +125,20 @@ static void the_number_of_objects_and_arrays_is_bounded(void **state)
 }
 
 /* 4 MiB of integers are refused where the first array is too long, before json-c sees any. */
-static void the_number_of_items_of_an_array_is_bounded(void **state)
+TEST_THAT(the_number_of_items_of_an_array_is_bounded)
 {
     struct json_scan s;
 
-    (void)state;
     assert_true(scan_many("[]", "1", JSON_ITEMS_MAX, &s));
     assert_false(scan_many("[]", "1", JSON_ITEMS_MAX + 1, &s));
     assert_string_equal(s.fault, "too many items in an array");
     assert_int_equal(s.fault_at, 2 * JSON_ITEMS_MAX + 1);
 }
 
-static void the_number_of_values_and_of_members_is_bounded(void **state)
+TEST_THAT(the_number_of_values_and_of_members_is_bounded)
 {
     struct json_scan s;
 
-    (void)state;
     assert_true(scan_nested("1", 2648, 151, &s));
     assert_int_equal(s.values, JSON_VALUES_MAX);
     assert_false(scan_nested("\"x\"", 2648, 152, &s));
@@ -155,23 +148,21 @@ static void the_number_of_values_and_of_members_is_bounded(void **state)
     assert_string_equal(s.fault, "too many members in an object");
 }
 
-static void every_cut_of_a_text_is_refused(void **state)
+TEST_THAT(every_cut_of_a_text_is_refused)
 {
     static const char text[] = "{\"a\":[1,2.5e3,\"\\ud83d\\ude00\xE2\x82\xAC\",true,null],\"b\":{\"c\":false}}";
     struct json_scan s;
 
-    (void)state;
     assert_true(scan(text, sizeof text - 1, &s));
     for (size_t len = 0; len < sizeof text - 1; len++)
         assert_false(scan(text, len, &s));
 }
 
-static void bson_fields_and_range_are_told(void **state)
+TEST_THAT(bson_fields_and_range_are_told)
 {
     static const char text[] = "  {\"a\":{\"b\":1,\"c\":[{\"d\":2}]}}\n";
     struct json_scan s;
 
-    (void)state;
     assert_true(scan(text, sizeof text - 1, &s));
     assert_int_equal(s.members, 4);
     assert_int_equal(s.start, 2);
@@ -184,23 +175,21 @@ static struct json_object *parse(const char *text, struct errors *e)
     return json_in(text, strlen(text), e);
 }
 
-static void an_object_is_parsed(void **state)
+TEST_THAT(an_object_is_parsed)
 {
     struct errors e;
     struct json_object *o JSON_IN_AUTO = parse(" {\"a\":[1,{\"b\":null}], \"c\":\"x\"} ", &e);
 
-    (void)state;
     assert_non_null(o);
     assert_int_equal(e.count, 0);
     assert_string_equal(json_object_get_string(json_object_object_get(o, "c")), "x");
 }
 
-static void what_is_no_object_is_refused(void **state)
+TEST_THAT(what_is_no_object_is_refused)
 {
     static const char *const texts[] = {"[]", "null", "1", "\"x\"", "true", ""};
     struct errors e;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_null(parse(texts[i], &e));
         assert_int_equal(e.count, 1);
@@ -208,7 +197,7 @@ static void what_is_no_object_is_refused(void **state)
     }
 }
 
-static void a_member_named_twice_is_refused(void **state)
+TEST_THAT(a_member_named_twice_is_refused)
 {
     static const char *const texts[] = {
         "{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":2,\"a\":3}", "{\"x\":{\"a\":1,\"a\":2}}", "{\"x\":[{\"a\":1,\"a\":2}]}",
@@ -216,7 +205,6 @@ static void a_member_named_twice_is_refused(void **state)
     };
     struct errors e;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (parse(texts[i], &e))
             fail_msg("%s was taken", texts[i]);
@@ -224,13 +212,12 @@ static void a_member_named_twice_is_refused(void **state)
     }
 }
 
-static void errors_are_bounded_and_counted(void **state)
+TEST_THAT(errors_are_bounded_and_counted)
 {
     struct errors e;
     struct buf out = BUF_INIT;
     struct json j = json_to(&out);
 
-    (void)state;
     errors_init(&e, &arena);
     for (int i = 0; i < 2 * ERRORS_MAX; i++)
         errors_add(&e, "/x", "y");

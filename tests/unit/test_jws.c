@@ -30,12 +30,11 @@ static bool load(struct jws_keys *k, const char *text)
     return loaded;
 }
 
-static void a_key_has_the_thumbprint_of_rfc_8037(void **state)
+TEST_THAT(a_key_has_the_thumbprint_of_rfc_8037)
 {
     struct jws_keys k;
     struct buf out = BUF_INIT;
 
-    (void)state;
     assert_true(load(&k, SEED "\n"));
     jws_keys_put_set(&k, &out);
     assert_string_equal(out.data, "{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"" X "\",\"kid\":\"" KID
@@ -43,13 +42,12 @@ static void a_key_has_the_thumbprint_of_rfc_8037(void **state)
     buf_free(&out);
 }
 
-static void the_signature_of_rfc_8037_verifies_and_no_other(void **state)
+TEST_THAT(the_signature_of_rfc_8037_verifies_and_no_other)
 {
     struct jws_key key, other;
     struct buf out = BUF_INIT;
     char token[] = SIGNED "." SIGNATURE;
 
-    (void)state;
     assert_true(jws_key_of(&key, X));
     assert_true(jws_verifies(token, &key));
     assert_true(jws_header(token, &out));
@@ -65,12 +63,11 @@ static void the_signature_of_rfc_8037_verifies_and_no_other(void **state)
     buf_free(&out);
 }
 
-static void what_is_signed_verifies(void **state)
+TEST_THAT(what_is_signed_verifies)
 {
     struct jws_keys k;
     struct buf token = BUF_INIT, out = BUF_INIT;
 
-    (void)state;
     assert_true(load(&k, SEED));
     jws_sign(&k, "{\"a\":1}", 7, &token);
     assert_true(jws_verifies(token.data, &k.keys[0]));
@@ -80,13 +77,12 @@ static void what_is_signed_verifies(void **state)
     buf_free(&out);
 }
 
-static void what_is_no_token_is_refused(void **state)
+TEST_THAT(what_is_no_token_is_refused)
 {
     static const char *const texts[] = {"", ".", "..", "a.b", SIGNED, SIGNED ".", SIGNED "." SIGNATURE ".", SIGNED "." SIGNATURE "A",
                                         SIGNED "." SIGNATURE "=", "." SIGNED "." SIGNATURE};
     struct jws_key key;
 
-    (void)state;
     assert_true(jws_key_of(&key, X));
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_false(jws_verifies(texts[i], &key));
@@ -94,25 +90,23 @@ static void what_is_no_token_is_refused(void **state)
     assert_false(jws_key_of(&key, SEED));
 }
 
-static void bad_files_are_no_keys(void **state)
+TEST_THAT(bad_files_are_no_keys)
 {
     static const char *const texts[] = {"", "\n\n", "xyz", "9d61", SEED "ff", SEED " x", X, X "\n" SEED, SEED "\n" X "x"};
     const char *message;
     struct jws_keys k;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_false(load(&k, texts[i]));
     assert_false(jws_keys_load(&k, "/nonexistent/seed", &message));
 }
 
 /* Announced behind the one that signs, then before it: each change reads back, and the old one's public half stays. */
-static void keys_change_through_their_file(void **state)
+TEST_THAT(keys_change_through_their_file)
 {
     struct buf text = BUF_INIT;
     struct jws_keys k, again;
 
-    (void)state;
     assert_true(load(&k, SEED "\n" X "\n"));
     assert_int_equal(k.count, 2);
     assert_false(k.keys[1].has_seed);

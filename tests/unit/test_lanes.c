@@ -823,13 +823,12 @@ static void expect_drift(const char *line)
         fail_msg("no drift \"%s\" in:\n%s", line, found);
 }
 
-static void nothing_is_lost_or_doubled_in_random_lives(void **state)
+TEST_THAT(nothing_is_lost_or_doubled_in_random_lives)
 {
     const char *only = getenv("LANES_SEED"), *count = getenv("LANES_SEEDS");
     unsigned last = only ? (unsigned)strtoul(only, NULL, 10) : count ? (unsigned)strtoul(count, NULL, 10) : SEEDS;
     size_t lacked = 0, crashes = 0, replayed = 0, below = 0;
 
-    (void)state;
     for (seed = only ? last : 1; seed <= last; seed++) {
         live();
         expect_no_drift();
@@ -880,9 +879,8 @@ static void make(int64_t count)
     assert_true(append_or_crash(0));
 }
 
-static void slots_that_move_are_numbered_anew(void **state)
+TEST_THAT(slots_that_move_are_numbered_anew)
 {
-    (void)state;
     make(101);
     assert_int_equal(w.lane[0].tail.slots, 101);
     move(0, 2, 33);
@@ -905,11 +903,10 @@ static void slots_that_move_are_numbered_anew(void **state)
 }
 
 /* Two processes move slots to the same lane; one of them is late with each of its requests. */
-static void a_step_that_is_asked_for_late_is_not_made_again(void **state)
+TEST_THAT(a_step_that_is_asked_for_late_is_not_made_again)
 {
     struct mover late = {.taker = 1, .most = 7};
 
-    (void)state;
     make(100);
     assert_true(go_on(&late, 0));
     move(0, 1, 5);
@@ -926,11 +923,10 @@ static void a_step_that_is_asked_for_late_is_not_made_again(void **state)
     assert_int_equal(w.lane[1].tail.slots, 17);
 }
 
-static void a_cap_counts_the_slots_of_all_lanes(void **state)
+TEST_THAT(a_cap_counts_the_slots_of_all_lanes)
 {
     struct outcome out;
 
-    (void)state;
     make(150);
     move(0, 1, 50);
     begin(0);
@@ -941,12 +937,11 @@ static void a_cap_counts_the_slots_of_all_lanes(void **state)
     assert_int_equal(head_free(&w.lane[0].tail), 200);
 }
 
-static void a_lane_says_what_it_lacks(void **state)
+TEST_THAT(a_lane_says_what_it_lacks)
 {
     struct outcome out;
     bool appended;
 
-    (void)state;
     out = take(1, 0, 0, &appended);
     assert_int_equal(out.result, CPN_SOLD_OUT);
     assert_int_equal(out.need, 1);
@@ -961,11 +956,10 @@ static void a_lane_says_what_it_lacks(void **state)
 }
 
 /* Whoever moved slots here did not make more of them. */
-static void slots_that_move_raise_no_event_and_settle_none(void **state)
+TEST_THAT(slots_that_move_raise_no_event_and_settle_none)
 {
     struct outcome out;
 
-    (void)state;
     definition = coupon_copy(w.lane[0].c, &w.arena);
     definition->low_stock = 10;
     begin(0);
@@ -983,11 +977,10 @@ static void slots_that_move_raise_no_event_and_settle_none(void **state)
     assert_int_equal(w.lane[0].tail.low_stock, 0);
 }
 
-static void slots_that_come_while_the_lanes_are_asked_are_not_missed(void **state)
+TEST_THAT(slots_that_come_while_the_lanes_are_asked_are_not_missed)
 {
     struct outcome out;
 
-    (void)state;
     definition = coupon_copy(w.lane[0].c, &w.arena);
     definition->low_stock = 10;
     definition->replenish.below = 20;
@@ -1065,11 +1058,10 @@ static const char *contradiction(struct entry e, int64_t slots, int64_t elsewher
     return wrong;
 }
 
-static void a_move_that_does_not_add_up_is_found(void **state)
+TEST_THAT(a_move_that_does_not_add_up_is_found)
 {
     struct entry from = {.kind = ENTRY_GENERATE, .job = "lane-1-from-0", .n = LANE_SLOTS, .count = 3}, bad;
 
-    (void)state;
     assert_null(contradiction(from, 3, -3));
     assert_string_equal(contradiction(from, 4, -3), "slots");
     assert_string_equal(contradiction(from, 3, -2), "elsewhere");
@@ -1120,9 +1112,8 @@ static struct entry *entry_of(int64_t lane, enum entry_kind kind)
     return NULL;
 }
 
-static void no_lane_has_drift_in_parts_either(void **state)
+TEST_THAT(no_lane_has_drift_in_parts_either)
 {
-    (void)state;
     expect_no_drift();
     for (int64_t i = 0; i < w.lanes; i++) {
         forget_sums();
@@ -1142,14 +1133,13 @@ static struct entry *move_of(int64_t lane, enum entry_kind kind)
     return NULL;
 }
 
-static void what_is_of_another_lane_is_found(void **state)
+TEST_THAT(what_is_of_another_lane_is_found)
 {
     static const char *const wrong[] = {"lane-0-to-0", "lane-0-to-3", "lane-1-to-0", "lane-0-to-01", "lane-0-from-1", "lane-0"};
     struct entry *e = entry_of(1, ENTRY_REDEEM), *due = move_of(0, ENTRY_DUE);
     const char *user = e->user, *job = due->job;
     int64_t n = e->n;
 
-    (void)state;
     e->user = w.lane[2].users[0].user;
     tell_all();
     expect_drift("|lane|a user of this lane|of another");
@@ -1172,20 +1162,18 @@ static void what_is_of_another_lane_is_found(void **state)
     assert_string_equal(found, "ledger|seq 3 entry 0|lanes of the coupon|3|4\n");
 }
 
-static void an_event_that_is_not_lane_0s_is_found(void **state)
+TEST_THAT(an_event_that_is_not_lane_0s_is_found)
 {
-    (void)state;
     move_of(1, ENTRY_GENERATE)->kind = ENTRY_SOLD_OUT;
     tell_all();
     expect_drift("|sold_out|no event|one");
 }
 
 /* As after a restored backup of one shard: each ledger chains, and is one of its own. */
-static void a_lane_that_lost_what_went_from_it_is_found(void **state)
+TEST_THAT(a_lane_that_lost_what_went_from_it_is_found)
 {
     size_t less = 0;
 
-    (void)state;
     tell_all();
     while (!strstr(found, "|step|at most") && less < w.lane[0].count) {
         found[0] = '\0';
@@ -1199,7 +1187,7 @@ static void a_lane_that_lost_what_went_from_it_is_found(void **state)
     expect_drift(" of lane 0|step|at most ");
 }
 
-static void what_lanes_say_of_each_other_is_compared(void **state)
+TEST_THAT(what_lanes_say_of_each_other_is_compared)
 {
     static const struct {
         const char *line;
@@ -1216,7 +1204,6 @@ static void what_lanes_say_of_each_other_is_compared(void **state)
         {"lanes|lane 1|version|at most ", offsetof(struct lane_sums, head.version), 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tell_all();
         assert_string_equal(found, "");
@@ -1226,11 +1213,10 @@ static void what_lanes_say_of_each_other_is_compared(void **state)
     }
 }
 
-static void a_deleted_coupon_with_takings_in_any_lane_is_found(void **state)
+TEST_THAT(a_deleted_coupon_with_takings_in_any_lane_is_found)
 {
     char line[128];
 
-    (void)state;
     tell_all();
     sums[0].deleted = true; /* as if it were, though lane 2 took */
     lane_sums_compare(sums, 3, false, note, NULL);
@@ -1239,9 +1225,8 @@ static void a_deleted_coupon_with_takings_in_any_lane_is_found(void **state)
 }
 
 /* While lanes go on: what is of different times is not compared. */
-static void lanes_that_move_make_no_drift(void **state)
+TEST_THAT(lanes_that_move_make_no_drift)
 {
-    (void)state;
     tell_all();
     sums[1].peers[0].from.step -= 2;
     lane_sums_compare(sums, 3, false, note, NULL);
@@ -1256,11 +1241,10 @@ static void count_repair(void *context, const struct repair *p)
     repairs[p->fault]++;
 }
 
-static void a_lane_mends_its_own_views_alone(void **state)
+TEST_THAT(a_lane_mends_its_own_views_alone)
 {
     struct replay *r;
 
-    (void)state;
     w.lane[1].buckets[0].seq = w.lane[2].buckets[0].seq = 0; /* their views are missing */
     memset(repairs, 0, sizeof repairs);
     r = tell_lane(1, 0);

@@ -273,11 +273,10 @@ static void every_cell_of_the_table_with_an_approximate_cap(void **state)
     every_cell_of_the_table(state, CAP_APPROXIMATE);
 }
 
-static void what_was_never_there_is_not_found(void **state)
+TEST_THAT(what_was_never_there_is_not_found)
 {
     struct redemption r;
 
-    (void)state;
     lane_open();
     r = issued();
     step(bob, r, MOVE_CANCEL, NULL, NULL, CPN_REDEMPTION_NOT_FOUND);
@@ -380,11 +379,10 @@ static void a_late_call_never_touches_the_next_holder(void **state)
     assert_int_equal(the_bucket.slots[next.n].state, SLOT_RESERVED);
 }
 
-static void the_same_order_finds_its_hold_in_a_new_post(void **state)
+TEST_THAT(the_same_order_finds_its_hold_in_a_new_post)
 {
     struct redemption r, again;
 
-    (void)state;
     c.cap.per_user = 1;
     lane_open();
     r = reserved();
@@ -406,9 +404,8 @@ static void post_code(struct user_state *u, enum slot_state state, const char *k
     post(u, state, key, order ? order_of(order) : NULL, "CODE", n, want);
 }
 
-static void a_free_code_is_taken_whatever_comes_next(void **state)
+TEST_THAT(a_free_code_is_taken_whatever_comes_next)
 {
-    (void)state;
     lane_open();
     post_code(ana, SLOT_REDEEMED, "a", NULL, 1, CPN_OK);
     assert_id(&out.redemption, 1, 1, 0, SLOT_REDEEMED);
@@ -422,9 +419,8 @@ static void a_free_code_is_taken_whatever_comes_next(void **state)
     lane_close();
 }
 
-static void a_code_that_is_not_to_be_had_is_not_found(void **state)
+TEST_THAT(a_code_that_is_not_to_be_had_is_not_found)
 {
-    (void)state;
     lane_open();
     post_code(bob, SLOT_ISSUED, "b1", NULL, 1, CPN_OK);
     post_code(bob, SLOT_RESERVED, "b2", NULL, 2, CPN_OK);
@@ -479,11 +475,10 @@ static void the_code_of_an_issued_one_acts_on_it(void **state)
     lane_drop();
 }
 
-static void an_issued_code_can_be_redeemed_at_once(void **state)
+TEST_THAT(an_issued_code_can_be_redeemed_at_once)
 {
     struct redemption base;
 
-    (void)state;
     discounts(500);
     lane_open();
     base = issued();
@@ -500,9 +495,8 @@ static void an_issued_code_can_be_redeemed_at_once(void **state)
 }
 
 /* The newest standing redemption of the order may be of another code. */
-static void each_code_of_an_order_finds_its_own(void **state)
+TEST_THAT(each_code_of_an_order_finds_its_own)
 {
-    (void)state;
     lane_open();
     post_code(ana, SLOT_REDEEMED, "a", "o1", 1, CPN_OK);
     post_code(ana, SLOT_REDEEMED, "b", "o1", 2, CPN_OK);
@@ -515,9 +509,8 @@ static void each_code_of_an_order_finds_its_own(void **state)
     lane_close();
 }
 
-static void a_lapsed_code_is_free_again_for_its_user_too(void **state)
+TEST_THAT(a_lapsed_code_is_free_again_for_its_user_too)
 {
-    (void)state;
     c.cap.per_user = 1;
     lane_open();
     post_code(ana, SLOT_RESERVED, "a", "o1", 1, CPN_OK);
@@ -536,9 +529,8 @@ static void a_lapsed_code_is_free_again_for_its_user_too(void **state)
     lane_close();
 }
 
-static void a_coupon_may_ask_for_its_code(void **state)
+TEST_THAT(a_coupon_may_ask_for_its_code)
 {
-    (void)state;
     c.codes.claim = CLAIM_PRESENT;
     lane_open();
     post(ana, SLOT_REDEEMED, "a", NULL, NULL, -1, CPN_CODE_REQUIRED);
@@ -555,11 +547,10 @@ static void told_by(struct user_state *u, int64_t n, enum cpn_result want, bool 
     }
 }
 
-static void a_bearer_code_is_nobodys_until_it_is_spent(void **state)
+TEST_THAT(a_bearer_code_is_nobodys_until_it_is_spent)
 {
     struct redemption hold;
 
-    (void)state;
     c.codes.claim = CLAIM_PRESENT;
     lane_open();
     post_code(bob, SLOT_RESERVED, "b1", NULL, 1, CPN_OK);
@@ -591,11 +582,10 @@ static void a_bearer_code_is_nobodys_until_it_is_spent(void **state)
     lane_drop();
 }
 
-static void a_bearer_code_that_is_returned_is_free(void **state)
+TEST_THAT(a_bearer_code_that_is_returned_is_free)
 {
     struct redemption r;
 
-    (void)state;
     c.codes.claim = CLAIM_PRESENT;
     lane_open();
     post_code(bob, SLOT_RESERVED, "b1", NULL, 1, CPN_OK);
@@ -609,11 +599,10 @@ static void a_bearer_code_that_is_returned_is_free(void **state)
 }
 
 /* Also one that others might present: it was handed to its user. */
-static void an_issued_code_stays_its_users(void **state)
+TEST_THAT(an_issued_code_stays_its_users)
 {
     struct redemption base, hold;
 
-    (void)state;
     c.codes.claim = CLAIM_PRESENT;
     lane_open();
     post_code(bob, SLOT_ISSUED, "b1", NULL, 1, CPN_OK);
@@ -637,9 +626,8 @@ static void an_issued_code_stays_its_users(void **state)
     lane_drop();
 }
 
-static void a_named_code_does_not_pass_the_cap(void **state)
+TEST_THAT(a_named_code_does_not_pass_the_cap)
 {
-    (void)state;
     lane_open();
     decide_due(&d, job, 1, 63, &(int64_t){0}, &out);
     post_code(ana, SLOT_REDEEMED, "a", NULL, 3, CPN_OK);
@@ -649,11 +637,10 @@ static void a_named_code_does_not_pass_the_cap(void **state)
 
 /* ---- hand-out ---- */
 
-static void a_user_at_the_cap_gets_the_existing_one(void **state)
+TEST_THAT(a_user_at_the_cap_gets_the_existing_one)
 {
     struct redemption first, second;
 
-    (void)state;
     c.cap.per_user = 2;
     c.on_user_cap = ON_USER_CAP_EXISTING;
     lane_open();
@@ -704,11 +691,10 @@ static void an_issued_one_ends_by_the_earlier_of_two_times(void **state)
 }
 
 /* Moving the end helps those who have it, or hits them. The first answer is repeated as it was given. */
-static void an_issued_one_follows_the_coupon_s_end(void **state)
+TEST_THAT(an_issued_one_follows_the_coupon_s_end)
 {
     struct redemption base;
 
-    (void)state;
     c.valid_for_s = 3600;
     c.ends_at_ms = NOON + HOUR_MS / 2;
     lane_open();
@@ -736,11 +722,10 @@ static void an_issued_one_follows_the_coupon_s_end(void **state)
     assert_int_equal(out.redemption.valid_until_ms, NOON + HOUR_MS);
 }
 
-static void handing_out_asks_nothing_of_an_order(void **state)
+TEST_THAT(handing_out_asks_nothing_of_an_order)
 {
     struct redemption base;
 
-    (void)state;
     discounts(500);
     c.discount.min_spend_minor = 2000;
     lane_open();
@@ -889,11 +874,10 @@ static void a_thousand_redemptions_are_too_many_for_a_hold_not_for_an_extension(
 
 /* ---- expiry ---- */
 
-static void expiry_is_exact_to_the_millisecond(void **state)
+TEST_THAT(expiry_is_exact_to_the_millisecond)
 {
     struct redemption r;
 
-    (void)state;
     lane_open();
     r = reserved();
     lane_close();
@@ -989,9 +973,8 @@ static void an_issued_one_past_its_time_ends_with_the_hold_on_it(void **state)
     lane_fresh(state);
 }
 
-static void what_lapsed_counts_in_no_cap_of_its_user(void **state)
+TEST_THAT(what_lapsed_counts_in_no_cap_of_its_user)
 {
-    (void)state;
     c.cap.per_user = 2;
     c.cap.per_user_per_day = 1;
     lane_open();
@@ -1051,9 +1034,8 @@ static void days_get_back_only_what_was_theirs(void **state)
     lane_fresh(state);
 }
 
-static void a_hold_that_ends_gives_no_days_count_back(void **state)
+TEST_THAT(a_hold_that_ends_gives_no_days_count_back)
 {
-    (void)state;
     lane_open();
     cancelled_hold();
     lane_close();
@@ -1063,12 +1045,11 @@ static void a_hold_that_ends_gives_no_days_count_back(void **state)
 
 /* ---- budget ---- */
 
-static void the_budget_holds_what_is_held(void **state)
+TEST_THAT(the_budget_holds_what_is_held)
 {
     struct redemption base, r;
     struct order *small = order_of("o1"), *large = order_of("o1");
 
-    (void)state;
     discounts(500);
     c.cap.discount_minor = 1000;
     small->amount_minor = 300;
@@ -1091,12 +1072,11 @@ static void the_budget_holds_what_is_held(void **state)
     lane_close();
 }
 
-static void a_larger_order_may_pass_the_budget(void **state)
+TEST_THAT(a_larger_order_may_pass_the_budget)
 {
     struct redemption r;
     struct order *small = order_of("o1"), *large = order_of("o2");
 
-    (void)state;
     discounts(500);
     c.cap.discount_minor = 400;
     small->amount_minor = 300;
@@ -1159,11 +1139,10 @@ static void what_was_promised_at_the_hold_stands(void **state)
 }
 
 /* A hold without an order has no numbers: whatever is sent later is another order. */
-static void a_hold_without_numbers_is_priced_by_those_that_come(void **state)
+TEST_THAT(a_hold_without_numbers_is_priced_by_those_that_come)
 {
     struct redemption r;
 
-    (void)state;
     discounts(500);
     lane_open();
     take(ana, SLOT_RESERVED, "h", NULL);
@@ -1205,13 +1184,12 @@ static void the_money_may_come_back_and_the_use_not(void **state)
     lane_close();
 }
 
-static void the_shares_of_the_lines_stand_like_the_price(void **state)
+TEST_THAT(the_shares_of_the_lines_stand_like_the_price)
 {
     struct order_line lines[] = {{"A1", NULL, 300, 1}, {"B2", NULL, 600, 1}};
     struct order two = {"o1", COUPON_NULL, "EUR", lines, 2}, one = {"o1", COUPON_NULL, "EUR", lines, 1};
     struct redemption r;
 
-    (void)state;
     discounts(500);
     lane_open();
     post(ana, SLOT_RESERVED, "h", &two, NULL, -1, CPN_OK);
@@ -1290,14 +1268,13 @@ static void a_discount_is_adjusted_in_place(void **state)
 }
 
 /* who[] is not hashed, so its shares may be anything. */
-static void shares_that_do_not_add_up_are_not_divided(void **state)
+TEST_THAT(shares_that_do_not_add_up_are_not_divided)
 {
     static const char *const damaged[] = {"33", "33,66", "", ",", "100,", "nothing", "-400,500", "33,67,x", "99999999999999999999,1",
                                           "9223372036854775807,9223372036854775807,102"};
     struct order_line lines[] = {{"A1", NULL, 300, 1}, {"B2", NULL, 600, 1}};
     struct order two = {"o1", COUPON_NULL, "EUR", lines, 2};
 
-    (void)state;
     discounts(100);
     lane_open();
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
@@ -1314,11 +1291,10 @@ static void shares_that_do_not_add_up_are_not_divided(void **state)
     }
 }
 
-static void only_what_is_redeemed_is_adjusted(void **state)
+TEST_THAT(only_what_is_redeemed_is_adjusted)
 {
     struct redemption base, held;
 
-    (void)state;
     discounts(500);
     lane_open();
     base = issued();
@@ -1340,11 +1316,10 @@ static void only_what_is_redeemed_is_adjusted(void **state)
     lane_close();
 }
 
-static void a_lapsed_hold_frees_its_budget_for_the_next(void **state)
+TEST_THAT(a_lapsed_hold_frees_its_budget_for_the_next)
 {
     struct redemption base;
 
-    (void)state;
     discounts(500);
     c.cap.discount_minor = 500;
     lane_open();
@@ -1434,12 +1409,11 @@ static void each_call_is_answered_as_first_whatever_happened_since(void **state)
     }
 }
 
-static void a_key_of_a_step_belongs_to_one_body(void **state)
+TEST_THAT(a_key_of_a_step_belongs_to_one_body)
 {
     struct redemption base;
     struct step s = {.reserve_s = COUPON_NULL};
 
-    (void)state;
     lane_open();
     base = issued();
     s.n = base.n;
@@ -1509,11 +1483,10 @@ static void a_check_says_what_a_taking_would(void **state)
 
 /* ---- after a restore ---- */
 
-static void a_restore_lifts_what_a_lane_gives_out_next(void **state)
+TEST_THAT(a_restore_lifts_what_a_lane_gives_out_next)
 {
     struct redemption before, after;
 
-    (void)state;
     lane_open();
     before = take(ana, SLOT_REDEEMED, "k1", NULL);
     lane_close();
@@ -1544,9 +1517,8 @@ static void a_restore_lifts_what_a_lane_gives_out_next(void **state)
     lane_close();
 }
 
-static void a_restore_lifts_ids_without_slots(void **state)
+TEST_THAT(a_restore_lifts_ids_without_slots)
 {
-    (void)state;
     without_slots(CAP_NONE);
     for (int64_t epoch = 0; epoch <= 2; epoch++) {
         lane_open();

@@ -56,11 +56,10 @@ static void assert_ends(const char *line, const char *end)
         fail_msg("expected the end \"%s\" of \"%s\"", end, line);
 }
 
-static void a_line_has_time_level_role_pid_event_and_details(void **state)
+TEST_THAT(a_line_has_time_level_role_pid_event_and_details)
 {
     char expected[128];
 
-    (void)state;
     log_event(LOG_WARNING, "lane.loaded", F_WORD("coupon", "summer"), F_INT("batches", 3));
     snprintf(expected, sizeof expected, "Z level=warning role=worker-0 pid=%d event=lane.loaded coupon=summer batches=3\n",
              (int)getpid());
@@ -68,9 +67,8 @@ static void a_line_has_time_level_role_pid_event_and_details(void **state)
     assert_int_equal(strchr(text, ' ') - text, 24);
 }
 
-static void a_line_has_the_threads_request_id(void **state)
+TEST_THAT(a_line_has_the_threads_request_id)
 {
-    (void)state;
     log_context("req-1");
     log_event(LOG_INFO, "request.failed", F_NONE);
     assert_ends(content(path), "event=request.failed request=req-1\n");
@@ -79,18 +77,16 @@ static void a_line_has_the_threads_request_id(void **state)
     assert_ends(content(path), "event=request.failed x=1\n");
 }
 
-static void lower_levels_are_left_out(void **state)
+TEST_THAT(lower_levels_are_left_out)
 {
-    (void)state;
     log_event(LOG_DEBUG, "a.b", F_INT("x", 1));
     assert_string_equal(content(path), "");
 }
 
-static void an_event_is_one_line_whatever_it_says(void **state)
+TEST_THAT(an_event_is_one_line_whatever_it_says)
 {
     char *long_text = malloc(10000);
 
-    (void)state;
     memset(long_text, 'x', 9999);
     long_text[9999] = '\0';
     log_event(LOG_INFO, "a.b", F_TEXT("x", "one\ntwo\x1b[0m"));
@@ -102,11 +98,10 @@ static void an_event_is_one_line_whatever_it_says(void **state)
     assert_in_range(strlen(text), 4096, 4400);
 }
 
-static void as_json_a_line_is_an_object_with_typed_members(void **state)
+TEST_THAT(as_json_a_line_is_an_object_with_typed_members)
 {
     char expected[512];
 
-    (void)state;
     log_set(LOG_INFO, LOG_JSON);
     log_context("req-1");
     log_event(LOG_WARNING, "lane.loaded", F_WORD("coupon", "42"), F_INT("batches", -3), F_INT("seq", 7),
@@ -137,9 +132,8 @@ static int lines_with(const char *word)
 }
 
 /* Under an overload every refusal would be a line; one per kind and thread is enough to see it. */
-static void what_repeats_is_left_out_and_counted(void **state)
+TEST_THAT(what_repeats_is_left_out_and_counted)
 {
-    (void)state;
     log_event(LOG_INFO, "a.b", F_INT("x", 1)); /* of another test's second, perhaps */
     usleep(1100000);
     for (int i = 0; i < 100; i++)
@@ -153,9 +147,8 @@ static void what_repeats_is_left_out_and_counted(void **state)
     assert_ends(text, " x=100\n");
 }
 
-static void reopening_follows_the_path(void **state)
+TEST_THAT(reopening_follows_the_path)
 {
-    (void)state;
     log_event(LOG_INFO, "a.first", F_INT("x", 1));
     assert_int_equal(rename(path, moved), 0);
     log_event(LOG_INFO, "a.second", F_INT("x", 1));
@@ -168,9 +161,8 @@ static void reopening_follows_the_path(void **state)
     assert_null(strstr(text, "a.second"));
 }
 
-static void a_path_that_cannot_be_opened_leaves_the_log_as_it_was(void **state)
+TEST_THAT(a_path_that_cannot_be_opened_leaves_the_log_as_it_was)
 {
-    (void)state;
     assert_int_equal(log_init("/no/such/directory/log", LOG_DEBUG), -1);
     log_event(LOG_INFO, "a.b", F_INT("x", 2));
     assert_ends(content(path), "event=a.b x=2\n");

@@ -15,14 +15,13 @@ static void assert_result(const struct manifest *m, const char *expected)
     buf_free(&out);
 }
 
-static void parts_add_up(void **state)
+TEST_THAT(parts_add_up)
 {
     const struct upload_chunk one = {.rows = 10, .new_codes = 7, .duplicates_in_file = 1, .duplicates_in_coupon = 1, .invalid = 1,
                                      .bad = "2,invalid,too short,ab\n4,duplicate,an earlier row has this code,\"A,\"\"B\"\n"};
     const struct upload_chunk two = {.rows = 5, .new_codes = 1, .bad = NULL};
     struct manifest m = {.bad = BUF_INIT};
 
-    (void)state;
     manifest_add(&m, &one);
     assert_int_equal(manifest_beyond(&m), 0);
     manifest_add(&m, &two);
@@ -34,24 +33,22 @@ static void parts_add_up(void **state)
     manifest_release(&m);
 }
 
-static void nothing_is_a_result_too(void **state)
+TEST_THAT(nothing_is_a_result_too)
 {
     struct manifest m = {.bad = BUF_INIT};
 
-    (void)state;
     assert_result(&m, "\"digest\":\"sha256:00\",\"rows\":0,\"imported\":0,\"duplicates_in_file\":0,"
                       "\"duplicates_in_coupon\":0,\"invalid\":0,\"bad_rows\":[]");
     manifest_release(&m);
 }
 
-static void the_result_shows_the_first_hundred_bad_rows(void **state)
+TEST_THAT(the_result_shows_the_first_hundred_bad_rows)
 {
     struct manifest m = {.bad = BUF_INIT};
     struct upload_chunk one = {.rows = 0};
     struct buf bad = BUF_INIT;
     const char *last;
 
-    (void)state;
     for (int64_t line = 1; line <= 150; line++)
         manifest_row(&one, &bad, &(struct code_row){.line = line, .text = "x", .text_len = 1, .wrong = "too long"}, ROW_INVALID, NULL);
     one.bad = bad.data;
@@ -65,14 +62,13 @@ static void the_result_shows_the_first_hundred_bad_rows(void **state)
     manifest_release(&m);
 }
 
-static void each_row_counts_and_a_bad_one_comes_with_its_text(void **state)
+TEST_THAT(each_row_counts_and_a_bad_one_comes_with_its_text)
 {
     static const char text[] = "\xEF\xBB\xBFG\xC3\xBC\xFF\x01,\"x\"";
     const struct code_row row = {.line = 3, .text = text + 3, .text_len = sizeof text - 4, .wrong = "not printable ASCII"};
     struct upload_chunk chunk = {.rows = 0};
     struct buf bad = BUF_INIT;
 
-    (void)state;
     for (int outcome = 0; outcome < ROW_COUNT; outcome++)
         manifest_row(&chunk, &bad, &row, (enum row_outcome)outcome, "spring_1");
     assert_int_equal(chunk.rows, ROW_COUNT);
@@ -87,12 +83,11 @@ static void each_row_counts_and_a_bad_one_comes_with_its_text(void **state)
     buf_free(&bad);
 }
 
-static void a_code_counts_as_doubled_from_the_second_time_on(void **state)
+TEST_THAT(a_code_counts_as_doubled_from_the_second_time_on)
 {
     const struct code_draft codes[] = {{.normal = "A"}, {.normal = "B"}, {.normal = "A"}, {.normal = "A"}, {.normal = "C"}};
     bool doubled[5];
 
-    (void)state;
     codes_doubled(codes, 5, doubled);
     assert_memory_equal(doubled, ((bool[]){false, false, true, true, false}), sizeof doubled);
     codes_doubled(codes, 0, doubled);

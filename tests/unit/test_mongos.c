@@ -109,14 +109,13 @@ static void append_is(enum store_status status, const enum append_result results
 
 static const enum append_result all_unknown[BATCHES] = {APPEND_UNKNOWN, APPEND_UNKNOWN, APPEND_UNKNOWN, APPEND_UNKNOWN};
 
-static void an_insert_names_majority_journal_and_no_order(void **state)
+TEST_THAT(an_insert_names_majority_journal_and_no_order)
 {
     const enum append_result ours[BATCHES] = {APPEND_OURS, APPEND_OURS, APPEND_OURS, APPEND_OURS};
     bson_t concern;
     const char *w;
     bson_iter_t it;
 
-    (void)state;
     make_batches();
     mongos_will("insert", "{\"n\": 4}");
     assert_int_equal(session->ops->append(session, appends, BATCHES), STORE_OK);
@@ -131,11 +130,10 @@ static void an_insert_names_majority_journal_and_no_order(void **state)
 }
 
 /* One shard has taken its part, one has the seq already, one is not reached, and of one the routing stayed stale. */
-static void each_batch_of_an_insert_stands_for_itself(void **state)
+TEST_THAT(each_batch_of_an_insert_stands_for_itself)
 {
     const enum append_result results[BATCHES] = {APPEND_OURS, APPEND_THEIRS, APPEND_UNKNOWN, APPEND_UNKNOWN};
 
-    (void)state;
     make_batches();
     mongos_will("insert",
                 "{\"n\": 1, \"writeErrors\": ["
@@ -152,13 +150,12 @@ static void each_batch_of_an_insert_stands_for_itself(void **state)
 }
 
 /* A reply was lost on the way from a shard, and mongos has sent the batch again: the duplicate is its own. */
-static void a_duplicate_that_is_ours_counts_as_appended(void **state)
+TEST_THAT(a_duplicate_that_is_ours_counts_as_appended)
 {
     const enum append_result results[BATCHES] = {APPEND_OURS, APPEND_OURS, APPEND_OURS, APPEND_OURS};
     char reply[512];
     bson_t filter, coupons;
 
-    (void)state;
     make_batches();
     snprintf(reply, sizeof reply, "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": ["
              "{\"_id\": {\"c\": \"d\", \"l\": 0, \"seq\": 7}, \"batch\": \"%s\"}]}}", batches[3]->id);
@@ -198,9 +195,8 @@ static const char *const open_replies[] = {
     NULL,
 };
 
-static void what_a_reply_leaves_open_is_unknown(void **state)
+TEST_THAT(what_a_reply_leaves_open_is_unknown)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof open_replies / sizeof *open_replies; i++) {
         make_batches();
         mongos_will("insert", open_replies[i]);
@@ -211,14 +207,13 @@ static void what_a_reply_leaves_open_is_unknown(void **state)
 
 /* ---- other writes ---- */
 
-static void a_mark_that_one_shard_refuses_is_not_moved(void **state)
+TEST_THAT(a_mark_that_one_shard_refuses_is_not_moved)
 {
     struct mark_write marks[] = {{.coupon = "a", .seq = 3},
                                  {.coupon = "b", .seq = 4}};
     static const char refused[] = "{\"n\": 1, \"nModified\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 6, \"codeName\": "
                                   "\"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}";
 
-    (void)state;
     mongos_will("update", refused);
     mongos_will("update", refused);
     assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_FAILED);
@@ -235,7 +230,7 @@ static void a_mark_that_one_shard_refuses_is_not_moved(void **state)
 }
 
 /* Buckets that are new: of those refused, the one that exists is updated, the other one is the caller's to write again. */
-static void buckets_are_written_but_those_that_a_shard_refuses(void **state)
+TEST_THAT(buckets_are_written_but_those_that_a_shard_refuses)
 {
     struct bucket buckets[] = {{.b = 0}, {.b = 1}, {.b = 2}};
     struct part_write parts[] = {{.coupon = "a", .bucket = &buckets[0]},
@@ -243,7 +238,6 @@ static void buckets_are_written_but_those_that_a_shard_refuses(void **state)
                                  {.coupon = "c", .bucket = &buckets[2]}};
     struct store_time when;
 
-    (void)state;
     mongos_will("insert", "{\"n\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 11000, \"errmsg\": \"E11000\"},"
                           "{\"index\": 2, \"code\": 6, \"codeName\": \"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}");
     mongos_will("update", "{\"n\": 1, \"nModified\": 1}");
@@ -268,11 +262,10 @@ static const char *const failed_reads[] = {
     NULL,
 };
 
-static void a_read_that_some_shard_fails_has_failed(void **state)
+TEST_THAT(a_read_that_some_shard_fails_has_failed)
 {
     struct mark_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof failed_reads / sizeof *failed_reads; i++) {
         mongos_will("find", failed_reads[i]);
         assert_int_equal(session->ops->marks(session, reads, 2), STORE_FAILED);
@@ -282,11 +275,10 @@ static void a_read_that_some_shard_fails_has_failed(void **state)
 }
 
 /* mongos may have nothing yet and go on; and the shard that it waits for may go away. */
-static void a_result_comes_in_pieces_or_not_at_all(void **state)
+TEST_THAT(a_result_comes_in_pieces_or_not_at_all)
 {
     struct mark_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
 
-    (void)state;
     mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"firstBatch\": []}}");
     mongos_will("getMore", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"nextBatch\": ["
                            "{\"_id\": {\"c\": \"b\", \"l\": 0}, \"seq\": 9}]}}");
@@ -304,13 +296,12 @@ static void a_result_comes_in_pieces_or_not_at_all(void **state)
 
 /* ---- confirming a tail: one linearizable read of the shard that the lane is on ---- */
 
-static void a_tail_is_confirmed_by_a_linearizable_read(void **state)
+TEST_THAT(a_tail_is_confirmed_by_a_linearizable_read)
 {
     struct confirm c = {.coupon = "a", .lane = 0, .tail = 6};
     const char *level;
     bson_t concern;
 
-    (void)state;
     mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
     assert_int_equal(session->ops->confirm(session, &c, 1), STORE_OK);
     assert_true(c.unmoved);
@@ -350,11 +341,10 @@ static void assert_not_before(size_t k, uint32_t increment)
     assert_int_equal(count, increment);
 }
 
-static void a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write(void **state)
+TEST_THAT(a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write)
 {
     struct confirm c = {.coupon = "a", .lane = 0, .tail = 6};
 
-    (void)state;
     mongos_will("update", "{\"n\": 1, \"operationTime\": {\"$timestamp\": {\"t\": 1800000000, \"i\": 7}}}");
     mongos_will("find", NOTHING("ledger"));
     assert_int_equal(session->ops->confirm(session, &c, 1), STORE_OK);
@@ -363,9 +353,8 @@ static void a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write(void 
     mongos_done();
 }
 
-static void whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert(void **state)
+TEST_THAT(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert)
 {
-    (void)state;
     make_batches();
     mongos_will("insert", "{\"n\": 3, \"writeErrors\": [{\"index\": 1, \"code\": 11000, \"errmsg\": \"\"}],"
                           " \"operationTime\": {\"$timestamp\": {\"t\": 1800000000, \"i\": 9}}}");
@@ -379,7 +368,7 @@ static void whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert(void
 }
 
 /* As of a tail that this session was told of: a read before it would miss what the tail has. */
-static void no_read_of_a_lane_is_before_what_the_session_was_told_of(void **state)
+TEST_THAT(no_read_of_a_lane_is_before_what_the_session_was_told_of)
 {
     struct arena a;
     struct batch *found[2];
@@ -394,7 +383,6 @@ static void no_read_of_a_lane_is_before_what_the_session_was_told_of(void **stat
     size_t count;
     int64_t seq;
 
-    (void)state;
     arena_init(&a, 0);
     session->ops->saw(session, (struct store_time){(uint32_t)LATE, 3});
     mongos_will("find", NOTHING("lanes"));
@@ -424,7 +412,7 @@ static void no_read_of_a_lane_is_before_what_the_session_was_told_of(void **stat
 
 #define ERASURE_ROUNDS 100 /* as in erasure.c */
 
-static void an_erasure_that_changed_nothing_each_time_has_failed(void **state)
+TEST_THAT(an_erasure_that_changed_nothing_each_time_has_failed)
 {
     const struct erasure e = {.coupon = "a", .alias = "0123456789abcdef", .seq = 1};
     struct batch *b = batch_new("a", 0);
@@ -433,7 +421,6 @@ static void an_erasure_that_changed_nothing_each_time_has_failed(void **state)
     bson_t doc = BSON_INITIALIZER;
     char *json, *reply;
 
-    (void)state;
     entry->user = "ann";
     memcpy(entry->alias, e.alias, sizeof entry->alias);
     b->head = (struct head){.seq = 1, .at_ms = T0, .version = 1};
@@ -487,13 +474,12 @@ static void assert_token(const struct feed *f, const char *wanted)
 }
 
 /* The token of a quiet stream is mongos' own, of the time that all shards have reached. */
-static void a_quiet_stream_goes_on_from_the_token_of_all_shards(void **state)
+TEST_THAT(a_quiet_stream_goes_on_from_the_token_of_all_shards)
 {
     struct feed_position p = {NULL, 0};
     struct batch_key key;
     struct feed *f;
 
-    (void)state;
     mongos_will("aggregate", PAGE("firstBatch", "8265AA01", ""));
     mongos_will("getMore", PAGE("nextBatch", "8265AA02", ""));
     f = feed_open_keys(session, NULL);
@@ -519,7 +505,7 @@ static void a_quiet_stream_goes_on_from_the_token_of_all_shards(void **state)
 }
 
 /* A shard's primary changes, or a router ends: the driver goes on from the last event, and none comes twice. */
-static void a_stream_that_can_go_on_goes_on(void **state)
+TEST_THAT(a_stream_that_can_go_on_goes_on)
 {
     static const char *const breaks[] = {
         "{\"ok\": 0, \"code\": 10107, \"codeName\": \"NotWritablePrimary\", \"errmsg\": \"\", \"errorLabels\": [\"ResumableChangeStreamError\"]}",
@@ -531,7 +517,6 @@ static void a_stream_that_can_go_on_goes_on(void **state)
     };
     struct batch_key key;
 
-    (void)state;
     for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
         struct feed *f;
         int got;
@@ -552,7 +537,7 @@ static void a_stream_that_can_go_on_goes_on(void **state)
 }
 
 /* A token that no shard's history has any more: catch up from the ledger. */
-static void a_stream_whose_history_is_lost_says_so(void **state)
+TEST_THAT(a_stream_whose_history_is_lost_says_so)
 {
     static const char *const ends[] = {
         "{\"ok\": 0, \"code\": 286, \"codeName\": \"ChangeStreamHistoryLost\", \"errmsg\": \"Executor error during getMore :: caused by :: "
@@ -564,7 +549,6 @@ static void a_stream_whose_history_is_lost_says_so(void **state)
     };
     struct batch_key key;
 
-    (void)state;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         struct feed *f;
 
@@ -579,7 +563,7 @@ static void a_stream_whose_history_is_lost_says_so(void **state)
 
 /* ---- what doctor asks ---- */
 
-static void doctor_knows_which_versions_leak(void **state)
+TEST_THAT(doctor_knows_which_versions_leak)
 {
     static const struct {
         const char *version;
@@ -588,7 +572,6 @@ static void doctor_knows_which_versions_leak(void **state)
                 {"6.0.27", true}, {"6.0.27-23", true}, {"6.3.2", false}, {"7.0.27", false}, {"7.0.28", true}, {"7.3.4", false}, {"8.0.16", false},
                 {"8.0.17", true}, {"8.1.2", false}, {"8.2.2", false}, {"8.2.3", true}, {"8.3.0", true}, {"9.0.0", true}, {"", false}, {"x", false}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (doctor_is_fixed(rows[i].version) != rows[i].fixed)
             fail_msg("%s", rows[i].version);
@@ -620,12 +603,11 @@ static const struct {
      {.shards = 2, .balances = true, .whole = "ledger, coupons, buckets, totals, refusals, lanes, marks, codes, code_buckets"}},
 };
 
-static void doctor_sees_keys_and_balancer(void **state)
+TEST_THAT(doctor_sees_keys_and_balancer)
 {
     struct shard_facts facts;
     const char *database;
 
-    (void)state;
     for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++) {
         mongos_will("find", SHARDS);
         mongos_will("find", clusters[i].collections);
@@ -644,14 +626,13 @@ static void doctor_sees_keys_and_balancer(void **state)
     mongos_done();
 }
 
-static void doctor_reads_as_the_service_does(void **state)
+TEST_THAT(doctor_reads_as_the_service_does)
 {
     static const char *const levels[] = {"majority", "linearizable"};
     int64_t majority_us, linearizable_us;
     const char *level;
     bson_t concern;
 
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
     assert_int_equal(server_reads(session, &majority_us, &linearizable_us), STORE_OK);
@@ -727,11 +708,10 @@ static void let_doctor_look(const char *collections, const char *balancer, const
     assert_told("replicas ok: a sharded cluster");
 }
 
-static void doctor_says_what_is_wrong_with_a_cluster(void **state)
+TEST_THAT(doctor_says_what_is_wrong_with_a_cluster)
 {
     static const char none[] = "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}";
 
-    (void)state;
     let_doctor_look(clusters[0].collections, BALANCER("full"), none);
     assert_told("shards ok: 2, all keys are as they should be, the balancer is on\n");
     assert_told("reads ok: a majority read took ");

@@ -38,12 +38,11 @@ static void assert_text(const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void what_is_kept_takes_the_place_of_what_was_there(void **state)
+TEST_THAT(what_is_kept_takes_the_place_of_what_was_there)
 {
     struct new_file f;
     struct stat s;
 
-    (void)state;
     assert_true(new_file_open(&f, path));
     fputs("first", f.to);
     assert_int_equal(access(path, F_OK), -1);
@@ -59,12 +58,11 @@ static void what_is_kept_takes_the_place_of_what_was_there(void **state)
     assert_int_equal(s.st_mode & 0777, 0600);
 }
 
-static void what_root_replaces_stays_its_owner_s(void **state)
+TEST_THAT(what_root_replaces_stays_its_owner_s)
 {
     struct new_file f;
     struct stat s;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     assert_true(new_file_open(&f, path));
@@ -77,11 +75,10 @@ static void what_root_replaces_stays_its_owner_s(void **state)
     assert_int_equal(s.st_gid, 981);
 }
 
-static void what_is_dropped_changes_nothing(void **state)
+TEST_THAT(what_is_dropped_changes_nothing)
 {
     struct new_file f;
 
-    (void)state;
     assert_true(new_file_open(&f, path));
     fputs("first", f.to);
     assert_true(new_file_keep(&f));
@@ -91,12 +88,11 @@ static void what_is_dropped_changes_nothing(void **state)
     assert_text("first");
 }
 
-static void a_failed_write_is_seen_at_the_end(void **state)
+TEST_THAT(a_failed_write_is_seen_at_the_end)
 {
     struct new_file f;
     FILE *full = fopen("/dev/full", "we");
 
-    (void)state;
     assert_non_null(full);
     assert_true(new_file_open(&f, path));
     assert_int_equal(dup2(fileno(full), fileno(f.to)), fileno(f.to)); /* the disk is full */
@@ -121,12 +117,11 @@ static void a_failed_write_is_seen_at_the_end(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static void a_place_that_is_none_is_told(void **state)
+TEST_THAT(a_place_that_is_none_is_told)
 {
     struct new_file f;
     char nowhere[64];
 
-    (void)state;
     snprintf(nowhere, sizeof nowhere, "%s/none/file", dir);
     assert_false(new_file_open(&f, nowhere));
     assert_int_equal(errno, ENOENT);

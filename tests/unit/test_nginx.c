@@ -25,13 +25,12 @@ static void member(const char *line, const char *name, char value[VALUE_SIZE])
         memmove(quote, quote + 1, strlen(quote));
 }
 
-static void every_problem_has_the_tables_type_title_and_status(void **state)
+TEST_THAT(every_problem_has_the_tables_type_title_and_status)
 {
     FILE *conf = fopen(CONF, "r");
     char line[2048], code[VALUE_SIZE], title[VALUE_SIZE], type[VALUE_SIZE], detail[VALUE_SIZE], expected[2 * VALUE_SIZE];
     int found = 0;
 
-    (void)state;
     assert_non_null(conf);
     while (fgets(line, sizeof line, conf)) {
         const char *answer = strstr(line, "return "), *status = strstr(line, "\"status\":");
@@ -66,12 +65,11 @@ static void every_problem_has_the_tables_type_title_and_status(void **state)
 }
 
 /* But for the question whether its key may do it, which changes nothing. */
-static void a_request_that_may_have_arrived_is_never_called_busy(void **state)
+TEST_THAT(a_request_that_may_have_arrived_is_never_called_busy)
 {
     FILE *conf = fopen(CONF, "r");
     char line[2048], place[2048] = "";
 
-    (void)state;
     assert_non_null(conf);
     while (fgets(line, sizeof line, conf)) {
         if (strstr(line, "location "))

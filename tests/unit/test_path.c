@@ -5,11 +5,10 @@
 #include "http/path.h"
 #include "unit/in_arena.h"
 
-static void a_path_is_split_before_it_is_decoded(void **state)
+TEST_THAT(a_path_is_split_before_it_is_decoded)
 {
     struct path p;
 
-    (void)state;
     assert_true(path_parse(&p, "/coupons/c1/users/a%2Fb%20c+d", &arena));
     assert_int_equal(p.count, 4);
     assert_string_equal(p.segments[0], "coupons");
@@ -17,11 +16,10 @@ static void a_path_is_split_before_it_is_decoded(void **state)
     assert_string_equal(p.raw, "/coupons/c1/users/a%2Fb%20c+d");
 }
 
-static void slashes_count(void **state)
+TEST_THAT(slashes_count)
 {
     struct path p;
 
-    (void)state;
     assert_true(path_parse(&p, "/", &arena));
     assert_int_equal(p.count, 1);
     assert_string_equal(p.segments[0], "");
@@ -32,34 +30,31 @@ static void slashes_count(void **state)
     assert_int_equal(p.count, 2);
 }
 
-static void what_is_too_deep_matches_nothing(void **state)
+TEST_THAT(what_is_too_deep_matches_nothing)
 {
     struct path p;
 
-    (void)state;
     assert_true(path_parse(&p, "/1/2/3/4/5/6/7/8", &arena));
     assert_int_equal(p.count, PATH_SEGMENTS_MAX);
     assert_true(path_parse(&p, "/1/2/3/4/5/6/7/8/9/10", &arena));
     assert_int_equal(p.count, PATH_SEGMENTS_MAX + 1);
 }
 
-static void bad_targets_are_refused(void **state)
+TEST_THAT(bad_targets_are_refused)
 {
     static const char *const targets[] = {"", "coupons", "*", "/a%", "/a%2", "/a%2/b", "/a%zz", "/a%%20", "/%00", "/a%0g",
                                           "/x?a=%", "/x?%zz=1", "/x?a=%00", "/x?a%"};
     struct path p;
 
-    (void)state;
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
         if (path_parse(&p, targets[i], &arena))
             fail_msg("%s was taken", targets[i]);
 }
 
-static void a_query_is_read(void **state)
+TEST_THAT(a_query_is_read)
 {
     struct path p;
 
-    (void)state;
     assert_true(path_parse(&p, "/x?user=a%26b+c&limit=5&&flag&empty=&user=2", &arena));
     assert_int_equal(p.count, 1);
     assert_string_equal(p.raw, "/x");
@@ -72,22 +67,20 @@ static void a_query_is_read(void **state)
     assert_int_equal(p.query_count, 0);
 }
 
-static void too_many_parameters_are_refused(void **state)
+TEST_THAT(too_many_parameters_are_refused)
 {
     struct path p;
 
-    (void)state;
     assert_true(path_parse(&p, "/?a&a&a&a&a&a&a&a&a&a&a&a&a&a&a&a", &arena));
     assert_false(path_parse(&p, "/?a&a&a&a&a&a&a&a&a&a&a&a&a&a&a&a&a", &arena));
 }
 
-static void encoding_is_undone_by_decoding(void **state)
+TEST_THAT(encoding_is_undone_by_decoding)
 {
     char text[256];
     struct buf out = BUF_INIT;
     struct path p;
 
-    (void)state;
     for (int i = 1; i < 256; i++)
         text[i - 1] = (char)i;
     text[255] = '\0';

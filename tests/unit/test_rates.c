@@ -37,17 +37,15 @@ static int64_t wait_ms(enum rate kind, const char *who, int per_minute)
     return ms;
 }
 
-static void as_many_as_the_limit_may_fail_at_once(void **state)
+TEST_THAT(as_many_as_the_limit_may_fail_at_once)
 {
-    (void)state;
     for (int i = 0; i < 60; i++)
         assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1), 0);
     assert_in_range(miss(RATE_CODES_OF_USER, "k", 60, 1), 1, 1000);
 }
 
-static void a_rate_is_by_the_second_and_beside_what_is_guessed(void **state)
+TEST_THAT(a_rate_is_by_the_second_and_beside_what_is_guessed)
 {
-    (void)state;
     for (int i = 0; i < 5; i++)
         assert_int_equal(rate_charge(RATE_CALLS, "rated", 5, 1), 0);
     assert_in_range(rate_charge(RATE_CALLS, "rated", 5, 1), 1, 200);
@@ -56,18 +54,16 @@ static void a_rate_is_by_the_second_and_beside_what_is_guessed(void **state)
     assert_int_equal(rate_charge(RATE_CALLS, "rated", 5, 1), 0);
 }
 
-static void who_waited_may_look_again(void **state)
+TEST_THAT(who_waited_may_look_again)
 {
-    (void)state;
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60000, 63000), 0);
     assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 60000), 1, 3001);
     pause_ms(3010);
     assert_int_equal(wait_ms(RATE_CODES_OF_USER, "k", 60000), 0);
 }
 
-static void what_is_under_way_is_owed_and_what_is_found_forgiven(void **state)
+TEST_THAT(what_is_under_way_is_owed_and_what_is_found_forgiven)
 {
-    (void)state;
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1000), 0);
     assert_in_range(miss(RATE_CODES_OF_USER, "k", 60, 1), 940000, 941000);
     rate_settle(RATE_CODES_OF_USER, "k", 60, 1000, 180);
@@ -77,9 +73,8 @@ static void what_is_under_way_is_owed_and_what_is_found_forgiven(void **state)
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1), 0);
 }
 
-static void what_is_forgiven_late_is_no_credit(void **state)
+TEST_THAT(what_is_forgiven_late_is_no_credit)
 {
-    (void)state;
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60000, 100), 0);
     pause_ms(110);
     rate_settle(RATE_CODES_OF_USER, "k", 60000, 100, 0);
@@ -87,30 +82,27 @@ static void what_is_forgiven_late_is_no_credit(void **state)
     assert_true(miss(RATE_CODES_OF_USER, "k", 60, 1) > 0);
 }
 
-static void nobody_waits_longer_than_the_bound(void **state)
+TEST_THAT(nobody_waits_longer_than_the_bound)
 {
-    (void)state;
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1000000), 0);
     assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 60), RATE_WAIT_MAX_MS - 61000, RATE_WAIT_MAX_MS);
 }
 
-static void the_bound_forgives_nothing_that_was_missed(void **state)
+TEST_THAT(the_bound_forgives_nothing_that_was_missed)
 {
-    (void)state;
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 10, 1000), 0);
     rate_settle(RATE_CODES_OF_USER, "k", 10, 1000, 100);
     assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 10), 540000, 546000 + 1);
 }
 
-static void without_a_limit_nobody_waits(void **state)
+TEST_THAT(without_a_limit_nobody_waits)
 {
-    (void)state;
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 0, 1000), 0);
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 0, 1), 0);
     assert_int_equal(wait_ms(RATE_CODES_OF_USER, "k", 1), 0);
 }
 
-static void who_counts_as_one(void **state)
+TEST_THAT(who_counts_as_one)
 {
     static const struct {
         const char *guilty, *other;
@@ -125,7 +117,6 @@ static void who_counts_as_one(void **state)
         {"unix:", "unix:", true},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(rates_create(), 0);
         assert_int_equal(miss(RATE_CODES_OF_ADDRESS, rows[i].guilty, 1, 5), 0);
@@ -135,11 +126,10 @@ static void who_counts_as_one(void **state)
     }
 }
 
-static void a_crowd_hides_nobody_who_owes_more(void **state)
+TEST_THAT(a_crowd_hides_nobody_who_owes_more)
 {
     char address[32];
 
-    (void)state;
     assert_int_equal(miss(RATE_CODES_OF_ADDRESS, "192.0.2.1", 60, 120), 0);
     for (int i = 0; i < 200000; i++) {
         snprintf(address, sizeof address, "10.%d.%d.%d", i >> 16, i >> 8 & 255, i & 255);
@@ -151,11 +141,10 @@ static void a_crowd_hides_nobody_who_owes_more(void **state)
 }
 
 /* Four processes that look for 250 codes each at a time: 100 are let in, all together. */
-static void processes_count_together(void **state)
+TEST_THAT(processes_count_together)
 {
     int status, let_in = 0;
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         if (fork() == 0) {
             int mine = 0;

@@ -526,9 +526,8 @@ static int64_t count_entries(enum entry_kind kind)
     return count;
 }
 
-static void a_sound_world_has_no_drift(void **state)
+TEST_THAT(a_sound_world_has_no_drift)
 {
-    (void)state;
     tell();
     assert_string_equal(found, "");
     for (enum entry_kind kind = 0; kind < ENTRY_KIND_COUNT; kind++)
@@ -539,19 +538,17 @@ static void a_sound_world_has_no_drift(void **state)
     assert_false(w.user_states[STAYED_AWAY].alias[0]);
 }
 
-static void nor_has_it_in_parts(void **state)
+TEST_THAT(nor_has_it_in_parts)
 {
-    (void)state;
     for (unsigned parts = 2; parts < 6; parts++)
         tell_in(&whole, parts);
     assert_string_equal(found, "");
 }
 
-static void parts_find_together_what_the_whole_finds(void **state)
+TEST_THAT(parts_find_together_what_the_whole_finds)
 {
     int64_t all;
 
-    (void)state;
     for (int k = 0; k < BUCKETS; k++)
         w.buckets[k].slots[3].generation += 5;
     empty_names(w.user_states[3].alias);
@@ -574,11 +571,10 @@ static void set_back(int k, int64_t seq)
         fold_bucket(&w.buckets[k], w.ledger[i]);
 }
 
-static void views_may_stand_anywhere_behind_the_tail_and_before_the_checkpoint(void **state)
+TEST_THAT(views_may_stand_anywhere_behind_the_tail_and_before_the_checkpoint)
 {
     struct options o = {30, 20, 0, 0};
 
-    (void)state;
     for (int k = 0; k < BUCKETS; k++)
         set_back(k, 31 + 10 * k);
     for (unsigned parts = 1; parts < 4; parts++)
@@ -586,23 +582,20 @@ static void views_may_stand_anywhere_behind_the_tail_and_before_the_checkpoint(v
     assert_string_equal(found, "");
 }
 
-static void a_view_behind_the_checkpoint_is_a_drift(void **state)
+TEST_THAT(a_view_behind_the_checkpoint_is_a_drift)
 {
-    (void)state;
     set_back(0, w.buckets[0].seq);
     expect_only("buckets|bucket 0|seq, below the checkpoint|");
 }
 
-static void a_missing_view_is_a_drift(void **state)
+TEST_THAT(a_missing_view_is_a_drift)
 {
-    (void)state;
     w.buckets[1].seq = 0;
     expect_only("buckets|bucket 1|seq of a view that is missing|");
 }
 
-static void a_member_that_is_not_as_the_service_writes_it_is_a_drift(void **state)
+TEST_THAT(a_member_that_is_not_as_the_service_writes_it_is_a_drift)
 {
-    (void)state;
     w.wrong = "view.live";
     expect_only("coupons|definition|view.live|as the service writes it|another");
     w.wrong = "terms";
@@ -612,11 +605,10 @@ static void a_member_that_is_not_as_the_service_writes_it_is_a_drift(void **stat
     expect_only("ledger|seq 5|more|as the service writes it|another");
 }
 
-static void a_name_that_is_not_folded_is_a_drift(void **state)
+TEST_THAT(a_name_that_is_not_folded_is_a_drift)
 {
     size_t i = 0;
 
-    (void)state;
     w.fold = USERS_CASE;
     tell();
     assert_string_equal(found, "");
@@ -632,16 +624,14 @@ static void a_name_that_is_not_folded_is_a_drift(void **state)
 
 /* ---- the checkpoint ---- */
 
-static void a_checkpoint_beyond_the_ledger_is_a_drift(void **state)
+TEST_THAT(a_checkpoint_beyond_the_ledger_is_a_drift)
 {
-    (void)state;
     w.checkpoint.seq++;
     expect_only("lanes|checkpoint|seq, beyond the ledger|");
 }
 
-static void a_checkpoint_that_is_due_too_late_is_a_drift(void **state)
+TEST_THAT(a_checkpoint_that_is_due_too_late_is_a_drift)
 {
-    (void)state;
     assert_true(w.checkpoint.due_ms > 0);
     w.checkpoint.due_ms++;
     expect_only("lanes|checkpoint|due|at most ");
@@ -652,11 +642,10 @@ static void a_checkpoint_that_is_due_too_late_is_a_drift(void **state)
     assert_string_equal(found, "");
 }
 
-static void a_checkpoint_swept_beyond_now_is_a_drift(void **state)
+TEST_THAT(a_checkpoint_swept_beyond_now_is_a_drift)
 {
     struct lane_ends ends = {.found = {.is_there = true, .readable = true, .checkpoint = w.checkpoint}, .now_ms = 5};
 
-    (void)state;
     ends.found.checkpoint.swept_ms = 5;
     tell_all(&whole, 1, false, NULL, &ends);
     assert_int_equal(lane_ends_fault(&ends, false), FAULT_NONE);
@@ -669,21 +658,19 @@ static void a_checkpoint_swept_beyond_now_is_a_drift(void **state)
     expect("lanes|checkpoint|swept|at most 5|6");
 }
 
-static void a_mark_of_another_time_is_a_drift(void **state)
+TEST_THAT(a_mark_of_another_time_is_a_drift)
 {
-    (void)state;
     w.mark_late_ms = 1;
     expect_only("marks|totals|at|");
 }
 
-static void a_checkpoint_is_repaired_from_the_ledger(void **state)
+TEST_THAT(a_checkpoint_is_repaired_from_the_ledger)
 {
     for (unsigned parts = 1; parts < 4; parts++) {
         struct lane_ends ends = {.found = {.is_there = true, .readable = true, .checkpoint = {.seq = w.tail.seq + 5}}};
         struct checkpoint repaired;
 
-        (void)state;
-        tell_all(&whole, parts, false, NULL, &ends);
+            tell_all(&whole, parts, false, NULL, &ends);
         assert_int_equal(lane_ends_fault(&ends, false), FAULT_DIFFERENT);
         repaired = lane_ends_repaired(&ends, false);
         assert_int_equal(repaired.seq, w.tail.seq);
@@ -702,11 +689,10 @@ static void a_changed_slot_is_a_drift(void **state)
     expect_only("buckets|bucket 0|slot 9 state|");
 }
 
-static void a_code_that_was_not_issued_by_its_view_is_a_drift(void **state)
+TEST_THAT(a_code_that_was_not_issued_by_its_view_is_a_drift)
 {
     int i = 0;
 
-    (void)state;
     while (i < BUCKET_SLOTS && !w.buckets[0].slots[i].issued)
         i++;
     assert_true(i < BUCKET_SLOTS);
@@ -714,58 +700,52 @@ static void a_code_that_was_not_issued_by_its_view_is_a_drift(void **state)
     expect_only(arena_printf(&w.arena, "buckets|bucket 0|slot %d issued|true|false", i));
 }
 
-static void a_changed_definition_is_a_drift(void **state)
+TEST_THAT(a_changed_definition_is_a_drift)
 {
     struct coupon *c = coupon_copy(w.coupon, &w.arena);
 
-    (void)state;
     c->cap.total = 5;
     w.coupon = c;
     expect_only("coupons|definition|/cap/total|180|5");
 }
 
-static void a_changed_entry_breaks_its_hash(void **state)
+TEST_THAT(a_changed_entry_breaks_its_hash)
 {
-    (void)state;
     w.ledger[20]->entries[0].g += 7;
     tell();
     expect("ledger|seq 21|hash|");
     expect("generation");
 }
 
-static void changed_running_totals_are_drifts_even_with_a_right_hash(void **state)
+TEST_THAT(changed_running_totals_are_drifts_even_with_a_right_hash)
 {
     struct batch *b = w.ledger[w.count - 1];
 
-    (void)state;
     b->head.redeemed++;
     batch_hash(b, &w.scratch, b->head.hash);
     expect_only("|redeemed|");
 }
 
-static void a_deleted_batch_is_a_drift(void **state)
+TEST_THAT(a_deleted_batch_is_a_drift)
 {
     struct options o = {-1, -1, 30, 0};
 
-    (void)state;
     tell_in(&o, 1);
     expect("ledger|seq 30|batches missing|0|1");
 }
 
-static void a_deleted_end_of_the_ledger_is_a_drift(void **state)
+TEST_THAT(a_deleted_end_of_the_ledger_is_a_drift)
 {
     struct options o = {-1, -1, 0, 50};
 
-    (void)state;
     tell_in(&o, 1);
     expect("lanes|checkpoint|seq, beyond the ledger|50|81");
     expect("totals|");
     
 }
 
-static void changed_totals_are_drifts(void **state)
+TEST_THAT(changed_totals_are_drifts)
 {
-    (void)state;
     w.counts[3].redeemed--;
     expect_only("totals|quarter hour ");
     w.counts[3].redeemed++;
@@ -775,9 +755,8 @@ static void changed_totals_are_drifts(void **state)
     expect_only("|seq|");
 }
 
-static void a_total_of_no_batch_is_a_drift(void **state)
+TEST_THAT(a_total_of_no_batch_is_a_drift)
 {
-    (void)state;
     w.rows[w.row_count] = (struct totals_row){.quarter_ms = 0, .seq = 3, .counts = &w.counts[0]};
     w.row_count++;
     expect_only("totals|quarter hour 1970-01-01T00:00:00.000Z|row|none|one");
@@ -924,13 +903,12 @@ static struct entry *forge_hold(int who, const struct redemption *r)
     return e;
 }
 
-static void forgeries_without_a_mistake_are_none(void **state)
+TEST_THAT(forgeries_without_a_mistake_are_none)
 {
     static const enum entry_kind kinds[] = {ENTRY_ISSUE, ENTRY_RESERVE, ENTRY_REDEEM};
     const struct redemption *r;
     int who;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         open_batch(1);
         forge_taking(kinds[i], 0, slot_in_state(SLOT_FREE));
@@ -961,19 +939,17 @@ static void a_slot_taken_twice_is_found(void **state)
     expect_forgery("|state|a state that permits redeem|redeemed");
 }
 
-static void a_wrong_generation_is_found(void **state)
+TEST_THAT(a_wrong_generation_is_found)
 {
-    (void)state;
     open_batch(0);
     forge_taking(ENTRY_REDEEM, 0, slot_in_state(SLOT_FREE))->g += 3;
     expect_forgery("|generation|");
 }
 
-static void a_slot_that_was_never_generated_is_found(void **state)
+TEST_THAT(a_slot_that_was_never_generated_is_found)
 {
     struct entry *e;
 
-    (void)state;
     open_batch(0);
     e = forge_taking(ENTRY_REDEEM, 0, slot_in_state(SLOT_FREE));
     e->n = SLOTS;
@@ -982,12 +958,11 @@ static void a_slot_that_was_never_generated_is_found(void **state)
     expect("slot 200|slot|generated before|never generated");
 }
 
-static void a_hold_on_another_generation_is_found(void **state)
+TEST_THAT(a_hold_on_another_generation_is_found)
 {
     const struct redemption *r;
     int who;
 
-    (void)state;
     r = standing_in(SLOT_ISSUED, &who);
     open_batch(0);
     forge_hold(who, r)->from += 1;
@@ -1012,13 +987,12 @@ static void a_state_that_it_was_not_in_is_found(void **state)
     expect("|redemption|in a state that permits it|issued");
 }
 
-static void a_return_by_somebody_else_is_found(void **state)
+TEST_THAT(a_return_by_somebody_else_is_found)
 {
     const struct redemption *r;
     struct entry *e;
     int who, other;
 
-    (void)state;
     r = standing_in(SLOT_REDEEMED, &who);
     other = who ? 0 : 1;
     open_batch(0);
@@ -1056,12 +1030,11 @@ static struct entry *forge_restored(int64_t epoch)
     return e;
 }
 
-static void what_is_given_out_after_a_restore_as_before_it_is_found(void **state)
+TEST_THAT(what_is_given_out_after_a_restore_as_before_it_is_found)
 {
     int64_t n = slot_in_state(SLOT_FREE);
     struct entry *e;
 
-    (void)state;
     open_batch(1);
     forge_restored(2);
     e = forge_taking(ENTRY_REDEEM, 0, n);
@@ -1076,11 +1049,10 @@ static void what_is_given_out_after_a_restore_as_before_it_is_found(void **state
     expect("|generation|200000001|");
 }
 
-static void a_restore_is_told_once_and_first(void **state)
+TEST_THAT(a_restore_is_told_once_and_first)
 {
     char where[64];
 
-    (void)state;
     open_batch(1);
     forge_restored(1);
     seal(true);
@@ -1096,9 +1068,8 @@ static void a_restore_is_told_once_and_first(void **state)
     }
 }
 
-static void nothing_comes_after_what_left(void **state)
+TEST_THAT(nothing_comes_after_what_left)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         open_batch(1);
         batch_add(forged, ENTRY_ARCHIVE);
@@ -1108,11 +1079,10 @@ static void nothing_comes_after_what_left(void **state)
     expect("|archived|nothing after it|archive");
 }
 
-static void generating_what_is_there_is_found_and_harmless(void **state)
+TEST_THAT(generating_what_is_there_is_found_and_harmless)
 {
     struct entry *e;
 
-    (void)state;
     open_batch(0);
     e = batch_add(forged, ENTRY_GENERATE);
     e->n = 10;
@@ -1131,33 +1101,30 @@ static void generating_what_is_there_is_found_and_harmless(void **state)
 
 /* ---- users and their redemptions ---- */
 
-static void a_key_that_called_twice_is_found(void **state)
+TEST_THAT(a_key_that_called_twice_is_found)
 {
     struct entry *e;
 
-    (void)state;
     open_batch(0);
     e = forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE));
     memcpy(e->key, w.user_states[2].redemptions[0].key, KEY_HASH_LEN);
     expect_forgery("|key|used once|");
 }
 
-static void a_broken_chain_of_a_user_is_found(void **state)
+TEST_THAT(a_broken_chain_of_a_user_is_found)
 {
-    (void)state;
     open_batch(0);
     forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE))->before -= 1;
     expect_forgery("entry 0|before|");
 }
 
-static void what_an_entry_repeats_wrongly_is_found(void **state)
+TEST_THAT(what_an_entry_repeats_wrongly_is_found)
 {
     static const char *const lines[] = {"|since|", "|discount_minor|", "|same_day|", "|order_minor|"};
     const struct redemption *r;
     struct entry *e;
     int who;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         r = standing_in(SLOT_REDEEMED, &who);
         open_batch(0);
@@ -1172,12 +1139,11 @@ static void what_an_entry_repeats_wrongly_is_found(void **state)
     }
 }
 
-static void a_spending_that_forgets_what_was_held_is_found(void **state)
+TEST_THAT(a_spending_that_forgets_what_was_held_is_found)
 {
     const struct redemption *r;
     int who;
 
-    (void)state;
     open_batch(0);
     forge_taking(ENTRY_RESERVE, 0, slot_in_state(SLOT_FREE));
     seal(true);
@@ -1187,14 +1153,13 @@ static void a_spending_that_forgets_what_was_held_is_found(void **state)
     expect_forgery("|held_minor|");
 }
 
-static void an_adjustment_that_is_none_is_found(void **state)
+TEST_THAT(an_adjustment_that_is_none_is_found)
 {
     static const char *const lines[] = {"|held_minor|", "|held_order_minor|", "|discount_minor|a lower one|a higher one", "|order_minor|"};
     const struct redemption *r;
     struct entry *e;
     int who;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         open_batch(0);
         forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE));
@@ -1218,12 +1183,11 @@ static void an_adjustment_that_is_none_is_found(void **state)
     }
 }
 
-static void a_late_spending_is_found(void **state)
+TEST_THAT(a_late_spending_is_found)
 {
     const struct redemption *r;
     int who;
 
-    (void)state;
     open_batch(0);
     forge_taking(ENTRY_RESERVE, 0, slot_in_state(SLOT_FREE));
     seal(true);
@@ -1233,32 +1197,29 @@ static void a_late_spending_is_found(void **state)
     expect_forgery("|time|before its end|past it");
 }
 
-static void an_early_expiry_is_found(void **state)
+TEST_THAT(an_early_expiry_is_found)
 {
     const struct redemption *r;
     int who;
 
-    (void)state;
     r = standing_in(SLOT_ISSUED, &who);
     open_batch(0);
     forge_step(ENTRY_EXPIRE, who, r);
     expect_forgery("|time|past its end|before it");
 }
 
-static void a_hold_of_more_than_a_day_is_found(void **state)
+TEST_THAT(a_hold_of_more_than_a_day_is_found)
 {
-    (void)state;
     open_batch(0);
     forge_taking(ENTRY_RESERVE, 0, slot_in_state(SLOT_FREE))->reserved_until_ms += DAY_MS;
     expect_forgery("|reserved_until|within 24 hours|beyond");
 }
 
-static void a_hold_extended_too_often_is_found(void **state)
+TEST_THAT(a_hold_extended_too_often_is_found)
 {
     const struct redemption *r;
     int who;
 
-    (void)state;
     r = standing_in(SLOT_RESERVED, &who);
     open_batch(1);
     for (int i = 0; i < 33; i++) {
@@ -1288,19 +1249,17 @@ static void two_holds_on_one_are_found(void **state)
     expect("|state|a state that permits hold|reserved");
 }
 
-static void a_validity_that_is_not_the_coupons_is_found(void **state)
+TEST_THAT(a_validity_that_is_not_the_coupons_is_found)
 {
-    (void)state;
     open_batch(0);
     forge_taking(ENTRY_ISSUE, 0, slot_in_state(SLOT_FREE))->valid_until_ms += 1;
     expect_forgery("|valid_until|");
 }
 
-static void a_taking_without_a_slot_is_found(void **state)
+TEST_THAT(a_taking_without_a_slot_is_found)
 {
     struct entry *e;
 
-    (void)state;
     open_batch(0);
     e = forge_taking(ENTRY_REDEEM, 0, slot_in_state(SLOT_FREE));
     e->n = -forged->head.seq;
@@ -1308,11 +1267,10 @@ static void a_taking_without_a_slot_is_found(void **state)
     expect_forgery("|slot|one|none");
 }
 
-static void a_step_of_a_job_made_twice_is_found(void **state)
+TEST_THAT(a_step_of_a_job_made_twice_is_found)
 {
     struct entry *e;
 
-    (void)state;
     open_batch(0);
     e = batch_add(forged, ENTRY_DUE);
     e->job = "j1";
@@ -1322,12 +1280,11 @@ static void a_step_of_a_job_made_twice_is_found(void **state)
 
 /* ---- erased users ---- */
 
-static void an_alias_that_lives_on_after_its_erasure_is_found(void **state)
+TEST_THAT(an_alias_that_lives_on_after_its_erasure_is_found)
 {
     char alias[ID_ALIAS_LEN + 1];
     struct entry *e;
 
-    (void)state;
     memcpy(alias, w.user_states[3].alias, sizeof alias);
     erase(3, true);
     open_batch(0);
@@ -1338,11 +1295,10 @@ static void an_alias_that_lives_on_after_its_erasure_is_found(void **state)
     expect("|alias|of nobody: erased before|");
 }
 
-static void a_name_that_an_erasure_left_must_be_listed(void **state)
+TEST_THAT(a_name_that_an_erasure_left_must_be_listed)
 {
     char alias[ID_ALIAS_LEN + 1];
 
-    (void)state;
     memcpy(alias, w.user_states[3].alias, sizeof alias);
     erase(3, false);
     for (unsigned parts = 1; parts < 4; parts++) {
@@ -1369,12 +1325,11 @@ static bool is_gone(void *context, const char *alias, int64_t seq)
     return seq == 0;
 }
 
-static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
+TEST_THAT(names_that_go_while_the_ledger_is_read_are_not_missed)
 {
     size_t until = w.count;
     struct replay *r;
 
-    (void)state;
     erase(3, true);
     r = replay_new(&all_of_it, note, NULL);
     replay_marks(r, 0, 0, 0);
@@ -1394,20 +1349,18 @@ static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
     assert_string_equal(found, "");
 }
 
-static void a_name_that_is_gone_without_an_erasure_is_found(void **state)
+TEST_THAT(a_name_that_is_gone_without_an_erasure_is_found)
 {
-    (void)state;
     empty_names(w.user_states[3].alias);
     tell();
     expect("|user|a name: not erased|none");
     expect("|user|a name, or forgotten|neither");
 }
 
-static void an_erasure_that_left_something_standing_is_found(void **state)
+TEST_THAT(an_erasure_that_left_something_standing_is_found)
 {
     int who;
 
-    (void)state;
     standing_in(SLOT_ISSUED, &who);
     open_batch(0);
     forge(ENTRY_ERASE, who);
@@ -1432,9 +1385,8 @@ static void a_forgotten_name_that_stands_in_a_bucket_is_found(void **state)
 
 /* ---- caps and the window ---- */
 
-static void a_cap_of_a_user_that_was_passed_is_found(void **state)
+TEST_THAT(a_cap_of_a_user_that_was_passed_is_found)
 {
-    (void)state;
     for (int i = 0; i < 13; i++) {
         open_batch(1);
         forge_taking(ENTRY_REDEEM, 1, slot_in_state(SLOT_FREE));
@@ -1458,11 +1410,10 @@ static struct coupon *redefine(void)
     return next;
 }
 
-static void caps_of_the_coupon_that_were_passed_are_found(void **state)
+TEST_THAT(caps_of_the_coupon_that_were_passed_are_found)
 {
     struct coupon *next = redefine();
 
-    (void)state;
     next->cap.per_day = 1;
     next->cap.discount_minor = w.tail.discount_minor;
     seal(true);
@@ -1478,11 +1429,10 @@ static void caps_of_the_coupon_that_were_passed_are_found(void **state)
     expect("|discount_minor|at most ");
 }
 
-static void a_cap_that_was_in_force_before_is_not_asked_of_what_came_then(void **state)
+TEST_THAT(a_cap_that_was_in_force_before_is_not_asked_of_what_came_then)
 {
     struct coupon *next = redefine();
 
-    (void)state;
     next->cap.per_user = 1;
     next->cap.per_day = 1;
     seal(true);
@@ -1490,11 +1440,10 @@ static void a_cap_that_was_in_force_before_is_not_asked_of_what_came_then(void *
     assert_string_equal(found, "");
 }
 
-static void more_taken_than_exist_is_found(void **state)
+TEST_THAT(more_taken_than_exist_is_found)
 {
     struct entry *e;
 
-    (void)state;
     open_batch(0);
     e = batch_add(forged, ENTRY_DUE);
     e->count = head_free(&w.tail) + 1;
@@ -1504,11 +1453,10 @@ static void more_taken_than_exist_is_found(void **state)
     expect("|slots|at most ");
 }
 
-static void more_than_the_cap_is_found(void **state)
+TEST_THAT(more_than_the_cap_is_found)
 {
     struct entry *e;
 
-    (void)state;
     open_batch(0);
     e = batch_add(forged, ENTRY_GENERATE);
     e->n = w.tail.next_n;
@@ -1519,16 +1467,14 @@ static void more_than_the_cap_is_found(void **state)
     expect("|turn|the job's own|nobody's");
 }
 
-static void a_lowered_cap_that_left_the_slots_is_found(void **state)
+TEST_THAT(a_lowered_cap_that_left_the_slots_is_found)
 {
-    (void)state;
     redefine()->cap.total = 100;
     expect_forgery("|total|at most 100|180");
 }
 
-static void slots_that_a_change_asks_for_are_found(void **state)
+TEST_THAT(slots_that_a_change_asks_for_are_found)
 {
-    (void)state;
     redefine();
     forged->entries[0].count = 5;
     forged->entries[0].job = "j1";
@@ -1577,9 +1523,8 @@ static void create_with(int64_t first_slots, int64_t made)
     tell();
 }
 
-static void slots_that_come_with_a_coupon_are_as_many_as_were_asked_for(void **state)
+TEST_THAT(slots_that_come_with_a_coupon_are_as_many_as_were_asked_for)
 {
-    (void)state;
     create_with(5, 5);
     assert_string_equal(found, "");
     create_with(5, 4);
@@ -1588,11 +1533,10 @@ static void slots_that_come_with_a_coupon_are_as_many_as_were_asked_for(void **s
     expect("|count|at most 5|6");
 }
 
-static void slots_that_no_job_makes_come_with_the_coupon_alone(void **state)
+TEST_THAT(slots_that_no_job_makes_come_with_the_coupon_alone)
 {
     struct entry *e;
 
-    (void)state;
     redefine()->cap.total = SLOTS + 5;
     seal(true);
     open_batch(0);
@@ -1630,9 +1574,8 @@ static void forge_use(int64_t n, const char *code)
 }
 
 /* The lines that say so are among others: the slots have codes of their own from before. */
-static void a_shared_code_that_is_not_listed_is_found(void **state)
+TEST_THAT(a_shared_code_that_is_not_listed_is_found)
 {
-    (void)state;
     share(2);
     forge_use(slot_in_state(SLOT_FREE), "WINTER10");
     seal(true);
@@ -1640,11 +1583,10 @@ static void a_shared_code_that_is_not_listed_is_found(void **state)
     expect("|code|one that the coupon lists|WINTER10");
 }
 
-static void a_shared_code_that_was_used_too_often_is_found(void **state)
+TEST_THAT(a_shared_code_that_was_used_too_often_is_found)
 {
     int64_t n = slot_in_state(SLOT_FREE);
 
-    (void)state;
     share(1);
     forge_use(n, "SUMMER10");
     seal(true);
@@ -1694,9 +1636,8 @@ static void forge_turn(enum entry_kind kind, const char *job, int64_t fence)
     seal(true);
 }
 
-static void turns_out_of_turn_are_found(void **state)
+TEST_THAT(turns_out_of_turn_are_found)
 {
-    (void)state;
     forge_turn(ENTRY_TURN, "j1", 5);
     forge_turn(ENTRY_TURN, "j1", 4);
     tell();
@@ -1709,11 +1650,10 @@ static void turns_out_of_turn_are_found(void **state)
     expect("|turn|the job's own|another job's");
 }
 
-static void events_that_are_not_due_or_were_not_raised_are_found(void **state)
+TEST_THAT(events_that_are_not_due_or_were_not_raised_are_found)
 {
     struct coupon *next;
 
-    (void)state;
     open_batch(0);
     forge_taking(ENTRY_REDEEM, 0, slot_in_state(SLOT_FREE));
     batch_add(forged, ENTRY_LOW_STOCK)->count = head_free(&w.tail) - 1;
@@ -1732,11 +1672,10 @@ static void events_that_are_not_due_or_were_not_raised_are_found(void **state)
     expect("|replenish|187|3");
 }
 
-static void an_event_that_was_left_out_is_found(void **state)
+TEST_THAT(an_event_that_was_left_out_is_found)
 {
     struct batch *b = NULL;
 
-    (void)state;
     for (size_t i = 0; i < w.count && !b; i++)
         if (has_entry(w.ledger[i], ENTRY_LOW_STOCK, ENTRY_LOW_STOCK))
             b = w.ledger[i];
@@ -1746,9 +1685,8 @@ static void an_event_that_was_left_out_is_found(void **state)
     expect("|low_stock|an event|none");
 }
 
-static void a_code_that_is_not_the_slots_is_found(void **state)
+TEST_THAT(a_code_that_is_not_the_slots_is_found)
 {
-    (void)state;
     open_batch(0);
     forge_taking(ENTRY_REDEEM, 0, slot_in_state(SLOT_FREE))->code = "C-9999";
     expect_forgery("|code|the slot's|another");
@@ -1759,9 +1697,8 @@ static void a_code_that_is_not_the_slots_is_found(void **state)
     expect("|code|the slot's|none");
 }
 
-static void a_slot_without_a_code_is_found(void **state)
+TEST_THAT(a_slot_without_a_code_is_found)
 {
-    (void)state;
     w.lost_code = slot_in_state(SLOT_FREE);
     tell();
     expect("|code|one|none");
@@ -1785,9 +1722,8 @@ static void make_without_code(struct entry *e)
     e->definition = c;
 }
 
-static void codes_of_a_coupon_without_codes_are_told_of_no_taking(void **state)
+TEST_THAT(codes_of_a_coupon_without_codes_are_told_of_no_taking)
 {
-    (void)state;
     for (size_t i = 0; i < w.count; i++)
         for (size_t k = 0; k < w.ledger[i]->count; k++)
             make_without_code(&w.ledger[i]->entries[k]);
@@ -1835,16 +1771,14 @@ static void expect_repairs(bool all, const char *expected)
     }
 }
 
-static void a_sound_world_needs_no_repair(void **state)
+TEST_THAT(a_sound_world_needs_no_repair)
 {
-    (void)state;
     expect_repairs(true, "");
     expect_repairs(false, "");
 }
 
-static void each_kind_of_fault_gets_its_repair(void **state)
+TEST_THAT(each_kind_of_fault_gets_its_repair)
 {
-    (void)state;
     set_back(1, w.buckets[1].seq);
     expect_repairs(true, "behind buckets bucket 1\n");
     w.buckets[1].seq = 0;
@@ -1857,11 +1791,10 @@ static void each_kind_of_fault_gets_its_repair(void **state)
                          "different ledger seq 7\n");
 }
 
-static void names_of_an_erased_user_are_listed_again_and_nothing_is_taken_off_a_list(void **state)
+TEST_THAT(names_of_an_erased_user_are_listed_again_and_nothing_is_taken_off_a_list)
 {
     char line[64];
 
-    (void)state;
     snprintf(line, sizeof line, "missing ledger alias %s\n", w.user_states[3].alias);
     erase(3, false);
     expect_repairs(true, line);
@@ -1870,13 +1803,12 @@ static void names_of_an_erased_user_are_listed_again_and_nothing_is_taken_off_a_
     expect_repairs(true, line);
 }
 
-static void what_cannot_be_read_is_a_drift_and_repaired(void **state)
+TEST_THAT(what_cannot_be_read_is_a_drift_and_repaired)
 {
     struct replay *r = replay_new(&all_of_it, note, NULL);
     struct lane_ends ends = {.found = {.is_there = true}};
     struct totals_row row = {.quarter_ms = 0, .seq = 0};
 
-    (void)state;
     replay_note_ends(r, &ends);
     replay_marks(r, 0, -1, 0);
     replay_view_coupon(r, &(struct stored_coupon){.is_there = true, .created_ms = -1, .changed_ms = -1});
@@ -1900,13 +1832,12 @@ static void what_cannot_be_read_is_a_drift_and_repaired(void **state)
 
 /* ---- a coupon without slots ---- */
 
-static void a_coupon_without_slots_is_told_by_its_places(void **state)
+TEST_THAT(a_coupon_without_slots_is_told_by_its_places)
 {
     struct coupon *c = coupon_copy(w.coupon, &w.arena);
     struct outcome out;
     struct entry *e;
 
-    (void)state;
     forget_all();
     c->cap.policy = CAP_APPROXIMATE;
     c->codes.source = CODES_NONE;

@@ -4,9 +4,8 @@
 
 #include "base/result.h"
 
-static void every_row_is_filled_and_found_by_its_name(void **state)
+TEST_THAT(every_row_is_filled_and_found_by_its_name)
 {
-    (void)state;
     for (unsigned i = 0; i < CPN_RESULT_COUNT; i++) {
         const struct result_info *info = result_info((enum cpn_result)i);
 
@@ -21,9 +20,8 @@ static void every_row_is_filled_and_found_by_its_name(void **state)
     assert_int_equal(result_of_name(""), CPN_RESULT_COUNT);
 }
 
-static void refusals_are_the_part_of_the_table_that_is_decided(void **state)
+TEST_THAT(refusals_are_the_part_of_the_table_that_is_decided)
 {
-    (void)state;
     for (unsigned i = 0; i < CPN_REFUSAL_COUNT; i++)
         assert_int_equal(result_refusal(result_of_name(refusal_name((enum cpn_refusal)i))), i);
     assert_int_equal(result_refusal(CPN_TOO_MANY_ATTEMPTS), 0);
@@ -34,7 +32,7 @@ static void refusals_are_the_part_of_the_table_that_is_decided(void **state)
 }
 
 /* The contract's two lists, in the order in which they are checked. */
-static void precedence_is_the_order_of_the_contract(void **state)
+TEST_THAT(precedence_is_the_order_of_the_contract)
 {
     static const struct {
         const char *name;
@@ -56,7 +54,6 @@ static void precedence_is_the_order_of_the_contract(void **state)
     };
     size_t last = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         unsigned r = result_of_name(order[i].name);
         size_t row = 0;
@@ -70,14 +67,13 @@ static void precedence_is_the_order_of_the_contract(void **state)
     }
 }
 
-static void retry_is_said_where_the_contract_says_it(void **state)
+TEST_THAT(retry_is_said_where_the_contract_says_it)
 {
     static const char *const retry[] = {
         "coupon_not_active", "coupon_not_started", "transaction_in_progress", "user_daily_cap_reached",
         "daily_cap_reached", "budget_reached", "busy", "outcome_unknown", "rate_limited", "too_many_attempts", "internal",
     };
 
-    (void)state;
     for (unsigned r = 0; r < CPN_RESULT_COUNT; r++) {
         const struct result_info *info = result_info((enum cpn_result)r);
         bool want = false;

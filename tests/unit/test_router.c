@@ -59,11 +59,10 @@ static const char *header(void)
 
 /* ---- the table ---- */
 
-static void every_route_is_found_by_its_own_pattern(void **state)
+TEST_THAT(every_route_is_found_by_its_own_pattern)
 {
     static const char *const methods[] = {"GET", "POST", "PATCH", "DELETE"};
 
-    (void)state;
     for (size_t i = 0; i < routes_count; i++) {
         struct buf target = BUF_INIT;
 
@@ -80,12 +79,11 @@ static void every_route_is_found_by_its_own_pattern(void **state)
     }
 }
 
-static void every_route_is_whole(void **state)
+TEST_THAT(every_route_is_whole)
 {
     size_t count;
     const char *const *names = router_names(&count);
 
-    (void)state;
     assert_int_equal(count, routes_count + 1);
     assert_true(count <= METRICS_ROUTES_MAX);
     assert_string_equal(names[routes_count], "none");
@@ -107,9 +105,8 @@ static void every_route_is_whole(void **state)
     }
 }
 
-static void params_are_taken_from_the_raw_path(void **state)
+TEST_THAT(params_are_taken_from_the_raw_path)
 {
-    (void)state;
     make("GET", "/coupons/c1/users/a%2Fb");
     assert_string_equal(request->route->name, "user_get");
     assert_string_equal(request->coupon, "c1");
@@ -130,13 +127,12 @@ static void params_are_taken_from_the_raw_path(void **state)
     assert_string_equal(request->params[0], "5-1");
 }
 
-static void unknown_paths_have_no_methods(void **state)
+TEST_THAT(unknown_paths_have_no_methods)
 {
     static const char *const targets[] = {"/", "/coupon", "/coupons/", "/coupons/-", "/coupons/-/", "/coupons/-/nothing",
                                           "/coupons//counts", "/coupons/c/", "/coupons/c/nothing", "/coupons/-/counts",
                                           "/coupons/c/slots/1/2", "/Coupons", "/coupons/c/redemptions/1-1/redeem/x"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         make("GET", targets[i]);
         if (request->route || request->allowed || request->bad_target)
@@ -146,9 +142,8 @@ static void unknown_paths_have_no_methods(void **state)
     assert_true(request->bad_target);
 }
 
-static void methods_are_told_apart(void **state)
+TEST_THAT(methods_are_told_apart)
 {
-    (void)state;
     make("HEAD", "/coupons/c");
     assert_string_equal(request->route->name, "coupon_get");
     assert_true(request->head);
@@ -163,9 +158,8 @@ static void methods_are_told_apart(void **state)
     assert_string_equal(request->route->name, "slots_retire");
 }
 
-static void media_types_are_compared_with_their_charset(void **state)
+TEST_THAT(media_types_are_compared_with_their_charset)
 {
-    (void)state;
     assert_true(router_has_type("text/csv", "text/csv"));
     assert_true(router_has_type("Text/CSV; header=present; charset=\"UTF-8\"", "text/csv"));
     assert_true(router_has_type("text/plain;charset=utf-8", "text/plain"));
@@ -180,9 +174,8 @@ static void media_types_are_compared_with_their_charset(void **state)
 
 /* ---- replies ---- */
 
-static void problems_have_every_member(void **state)
+TEST_THAT(problems_have_every_member)
 {
-    (void)state;
     make("GET", "/coupons/c");
     errors_add(&request->errors, "/a", "b\"c");
     reply_problem(request, CPN_BAD_REQUEST, "why");
@@ -194,9 +187,8 @@ static void problems_have_every_member(void **state)
                         "\"errors\":[{\"pointer\":\"/a\",\"detail\":\"b\\\"c\"}]}");
 }
 
-static void who_must_wait_is_told_how_long(void **state)
+TEST_THAT(who_must_wait_is_told_how_long)
 {
-    (void)state;
     make("GET", "/coupons/c");
     reply_problem(request, CPN_BUSY, NULL);
     assert_non_null(strstr(header(), "Retry-After: 1\r\n"));
@@ -216,7 +208,7 @@ static void who_must_wait_is_told_how_long(void **state)
     assert_non_null(strstr(header(), "WWW-Authenticate: Bearer\r\n"));
 }
 
-static void tags_are_compared(void **state)
+TEST_THAT(tags_are_compared)
 {
     static const struct {
         const char *header;
@@ -228,7 +220,6 @@ static void tags_are_compared(void **state)
     };
     bool any;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (if_match_passes(rows[i].header, 7, &any) != rows[i].strong)
             fail_msg("If-Match: %s", rows[i].header);
@@ -239,7 +230,7 @@ static void tags_are_compared(void **state)
     }
 }
 
-static void the_versions_of_if_match_are_the_strong_tags_of_ours(void **state)
+TEST_THAT(the_versions_of_if_match_are_the_strong_tags_of_ours)
 {
     static const struct {
         const char *header;
@@ -255,7 +246,6 @@ static void the_versions_of_if_match_are_the_strong_tags_of_ours(void **state)
     };
     size_t count;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const int64_t *versions;
 
@@ -271,7 +261,7 @@ static void the_versions_of_if_match_are_the_strong_tags_of_ours(void **state)
 #define LONG 16384
 
 /* Each tag once, however many there are, and no more room taken than there is. */
-static void a_long_if_match_is_walked_once(void **state)
+TEST_THAT(a_long_if_match_is_walked_once)
 {
     static const struct {
         const char *first, *then;
@@ -281,7 +271,6 @@ static void a_long_if_match_is_walked_once(void **state)
         {"\"0\",", "W/", 1}, {"\"0\",\"", "9", 1}, {"\"", " ", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct arena arena; /* a block of its own: whatever is written behind the list is written behind the block */
         struct buf text = BUF_INIT;
@@ -299,7 +288,7 @@ static void a_long_if_match_is_walked_once(void **state)
     }
 }
 
-static void accept_is_weighed(void **state)
+TEST_THAT(accept_is_weighed)
 {
     static const struct {
         const char *accept;
@@ -313,13 +302,12 @@ static void accept_is_weighed(void **state)
         {"application/json;q=0, */*", true},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (accept_prefers(rows[i].accept, "text/csv", "application/json") != rows[i].csv)
             fail_msg("Accept: %s", rows[i].accept);
 }
 
-static void accept_admits_what_it_does_not_exclude(void **state)
+TEST_THAT(accept_admits_what_it_does_not_exclude)
 {
     static const struct {
         const char *accept;
@@ -335,7 +323,6 @@ static void accept_admits_what_it_does_not_exclude(void **state)
         {"application/jsonx", false, false}, {"json", false, false}, {"*", false, false}, {"application", false, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (accept_admits(rows[i].accept, TYPE_JSON) != rows[i].json || accept_admits(rows[i].accept, "text/csv") != rows[i].csv)
             fail_msg("Accept: %s", rows[i].accept);
@@ -352,9 +339,8 @@ static const char *offered(const char *method, const char *target)
     return text;
 }
 
-static void a_route_offers_what_its_call_answers_with(void **state)
+TEST_THAT(a_route_offers_what_its_call_answers_with)
 {
-    (void)state;
     assert_string_equal(offered("GET", "/coupons/c/redemptions"), "application/json text/csv");
     assert_string_equal(offered("POST", "/coupons/c/redemptions"), "application/json");
     assert_string_equal(offered("GET", "/coupons/-/reports"), "application/json text/csv");
@@ -419,7 +405,7 @@ static void a_cursor_leads_on_in_its_own_list(void **state)
 }
 
 /* Also not one that no list knows. */
-static void a_parameter_is_never_taken_for_a_position(void **state)
+TEST_THAT(a_parameter_is_never_taken_for_a_position)
 {
     char *cursor = cursor_of("/coupons?17.c=b", "18.d");
     unsigned char made[64], forged[64];
@@ -427,7 +413,6 @@ static void a_parameter_is_never_taken_for_a_position(void **state)
     struct list l;
     size_t len;
 
-    (void)state;
     assert_int_equal(sodium_base642bin(made, sizeof made, cursor, strlen(cursor), NULL, &len, NULL,
                                        sodium_base64_VARIANT_URLSAFE_NO_PADDING), 0);
     assert_int_equal(len, 8 + 4);
@@ -439,12 +424,11 @@ static void a_parameter_is_never_taken_for_a_position(void **state)
 }
 
 /* Their checksums are right: where the key is known, anybody makes those. */
-static void positions_of_other_characters_are_refused(void **state)
+TEST_THAT(positions_of_other_characters_are_refused)
 {
     static const char *const positions[] = {"a b", "17\n", "\xff", "1/2", "\xc3\xa4"};
     struct list l;
 
-    (void)state;
     for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
         char *cursor = cursor_of("/coupons", positions[i]);
 
@@ -454,24 +438,22 @@ static void positions_of_other_characters_are_refused(void **state)
     }
 }
 
-static void forged_cursors_are_refused(void **state)
+TEST_THAT(forged_cursors_are_refused)
 {
     static const char *const cursors[] = {"", "x", "AAAA", "AAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAA", "%3D%3D", "a b", "....",
                                           "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"};
     struct list l;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cursors / sizeof cursors[0]; i++)
         if (follow("/coupons", cursors[i], &l))
             fail_msg("%s was taken", cursors[i]);
 }
 
-static void limits_are_checked(void **state)
+TEST_THAT(limits_are_checked)
 {
     static const char *const bad[] = {"0", "1001", "-1", "x", "", "1.5", "99999999999999999999", "%2B5"};
     struct list l;
 
-    (void)state;
     make("GET", "/coupons");
     assert_true(list_begin(request, &l));
     assert_int_equal(l.limit, LIST_LIMIT);
@@ -487,11 +469,10 @@ static void limits_are_checked(void **state)
     }
 }
 
-static void times_of_a_query_may_hold_a_plus(void **state)
+TEST_THAT(times_of_a_query_may_hold_a_plus)
 {
     int64_t a = 0, b = 0;
 
-    (void)state;
     make("GET", "/coupons/c/reports?from=2026-11-01T00:00:00+01:00");
     assert_true(query_time(request, "from", &a));
     make("GET", "/coupons/c/reports?from=2026-11-01T00:00:00%2B01:00");

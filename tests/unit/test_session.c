@@ -28,9 +28,8 @@ static void expect_logged(const char *collection, bson_t *doc, const char *shown
     bson_destroy(doc);
 }
 
-static void the_log_tells_which_document_but_no_name_and_no_code(void **state)
+TEST_THAT(the_log_tells_which_document_but_no_name_and_no_code)
 {
-    (void)state;
     expect_logged("users",
                   BCON_NEW("_id", "{", "c", "sale", "h", BCON_BIN(BSON_SUBTYPE_BINARY, (const uint8_t *)"0123456789abcdef", 16), "}",
                            "view", "{", "user", "secret-user", "}"),

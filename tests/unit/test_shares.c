@@ -14,11 +14,10 @@ static int take_all(struct shares *s, const char *name, int count)
     return times;
 }
 
-static void one_gets_half_and_each_further_one_what_is_free_then(void **state)
+TEST_THAT(one_gets_half_and_each_further_one_what_is_free_then)
 {
     struct shares *s = shares_new(1200, 1200);
 
-    (void)state;
     assert_int_equal(take_all(s, "a", 1), 600);
     assert_int_equal(take_all(s, "b", 1), 300);
     assert_int_equal(take_all(s, "c", 1), 150);
@@ -32,11 +31,10 @@ static void one_gets_half_and_each_further_one_what_is_free_then(void **state)
     shares_free(s);
 }
 
-static void what_is_refused_takes_nothing(void **state)
+TEST_THAT(what_is_refused_takes_nothing)
 {
     struct shares *s = shares_new(100, 100);
 
-    (void)state;
     assert_false(shares_take(s, "a", 51));
     assert_true(shares_take(s, "a", 50));
     assert_false(shares_take(s, "a", 1));
@@ -45,23 +43,21 @@ static void what_is_refused_takes_nothing(void **state)
     shares_free(s);
 }
 
-static void nobody_holds_more_than_the_most_for_one(void **state)
+TEST_THAT(nobody_holds_more_than_the_most_for_one)
 {
     struct shares *s = shares_new(1000, 10);
 
-    (void)state;
     assert_false(shares_take(s, "a", 11));
     assert_int_equal(take_all(s, "a", 3), 3);
     assert_int_equal(take_all(s, "b", 10), 1);
     shares_free(s);
 }
 
-static void visitors_of_a_page_count_by_address_though_they_have_one_key(void **state)
+TEST_THAT(visitors_of_a_page_count_by_address_though_they_have_one_key)
 {
     struct request shop = {.role = ROLE_STOREFRONT, .by = "0123456789ab"}, page = {.role = ROLE_PUBLIC, .by = "ba9876543210"};
     char name[ADDRESS_OWNER_SIZE];
 
-    (void)state;
     shop.header.remote_addr = page.header.remote_addr = "192.0.2.1";
     assert_string_equal(shares_name(&shop, name), "0123456789ab");
     assert_string_equal(shares_name(&page, name), "192.0.2.1");

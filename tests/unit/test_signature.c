@@ -5,19 +5,18 @@
 
 #include "base/signature.h"
 
-static void the_reference_implementation_signs_alike(void **state)
+TEST_THAT(the_reference_implementation_signs_alike)
 {
     /* of the tests of standard-webhooks/libraries */
     static const char secret[] = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", body[] = "{\"test\": 2432232314}";
     struct buf out = BUF_INIT;
 
-    (void)state;
     signature_put(&out, secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body, strlen(body));
     assert_string_equal(out.data, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     buf_free(&out);
 }
 
-static void everything_that_is_signed_changes_the_signature(void **state)
+TEST_THAT(everything_that_is_signed_changes_the_signature)
 {
     static const struct {
         const char *secret, *id;
@@ -32,7 +31,6 @@ static void everything_that_is_signed_changes_the_signature(void **state)
     };
     char seen[sizeof rows / sizeof *rows][64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct buf out = BUF_INIT;
 
@@ -44,11 +42,10 @@ static void everything_that_is_signed_changes_the_signature(void **state)
     }
 }
 
-static void what_is_made_is_valid_and_new(void **state)
+TEST_THAT(what_is_made_is_valid_and_new)
 {
     char one[SECRET_TEXT_SIZE], other[SECRET_TEXT_SIZE];
 
-    (void)state;
     secret_make(one);
     secret_make(other);
     assert_true(secret_valid(one));
@@ -56,7 +53,7 @@ static void what_is_made_is_valid_and_new(void **state)
     assert_string_not_equal(one, other);
 }
 
-static void secrets_have_24_to_64_bytes_in_base64(void **state)
+TEST_THAT(secrets_have_24_to_64_bytes_in_base64)
 {
     static const struct {
         const char *text;
@@ -76,7 +73,6 @@ static void secrets_have_24_to_64_bytes_in_base64(void **state)
         {"", false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (secret_valid(rows[i].text) != rows[i].valid)
             fail_msg("\"%s\" should be %s", rows[i].text, rows[i].valid ? "valid" : "invalid");

@@ -21,11 +21,10 @@ static const struct {
 };
 #define DESIGN_ROWS (sizeof design / sizeof *design)
 
-static void a_slot_moves_as_the_design_says_and_no_other_way(void **state)
+TEST_THAT(a_slot_moves_as_the_design_says_and_no_other_way)
 {
     size_t found = 0;
 
-    (void)state;
     assert_int_equal(slot_moves_count, DESIGN_ROWS);
     for (unsigned from = 0; from < SLOT_STATE_COUNT; from++) {
         for (unsigned move = 0; move < SLOT_MOVE_COUNT; move++) {
@@ -48,9 +47,8 @@ static void a_slot_moves_as_the_design_says_and_no_other_way(void **state)
     assert_int_equal(found, DESIGN_ROWS);
 }
 
-static void what_is_taken_can_come_back_and_only_that(void **state)
+TEST_THAT(what_is_taken_can_come_back_and_only_that)
 {
-    (void)state;
     for (size_t i = 0; i < slot_moves_count; i++) {
         const struct slot_rule *r = &slot_moves[i];
         bool leaves = r->from == SLOT_FREE && r->to != SLOT_RETIRED;
@@ -61,28 +59,25 @@ static void what_is_taken_can_come_back_and_only_that(void **state)
     }
 }
 
-static void an_ended_generation_never_moves_again(void **state)
+TEST_THAT(an_ended_generation_never_moves_again)
 {
     static const enum slot_state ended[] = {SLOT_RETIRED, SLOT_CANCELLED, SLOT_EXPIRED, SLOT_REVERSED};
 
-    (void)state;
     for (size_t i = 0; i < sizeof ended / sizeof *ended; i++)
         for (unsigned move = 0; move < SLOT_MOVE_COUNT; move++)
             assert_null(slot_rule(ended[i], (enum slot_move)move));
 }
 
-static void states_have_names_and_names_states(void **state)
+TEST_THAT(states_have_names_and_names_states)
 {
-    (void)state;
     for (unsigned s = 0; s < SLOT_STATE_COUNT; s++)
         assert_int_equal(slot_state_of_name(slot_state_name((enum slot_state)s)), s);
     assert_int_equal(slot_state_of_name("Free"), SLOT_STATE_COUNT);
     assert_int_equal(slot_state_of_name(""), SLOT_STATE_COUNT);
 }
 
-static void slot_n_lives_in_bucket_n_by_64(void **state)
+TEST_THAT(slot_n_lives_in_bucket_n_by_64)
 {
-    (void)state;
     assert_int_equal(bucket_of(0), 0);
     assert_int_equal(bucket_of(63), 0);
     assert_int_equal(bucket_of(64), 1);
@@ -129,13 +124,12 @@ static void free_slots_and_due_times(void **state)
     bucket_release(&k);
 }
 
-static void a_bucket_has_the_slots_that_its_lane_has_made(void **state)
+TEST_THAT(a_bucket_has_the_slots_that_its_lane_has_made)
 {
     static const int64_t next_n[] = {0, 64, 65, 127, 128, 1000};
     static const int size[] = {0, 0, 1, 63, 64, 64};
     struct bucket k;
 
-    (void)state;
     bucket_init(&k, 1);
     for (size_t i = 0; i < sizeof next_n / sizeof *next_n; i++) {
         bucket_fit(&k, next_n[i]);

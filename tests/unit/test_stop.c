@@ -13,13 +13,12 @@ static void *ask_soon(void *context)
     return NULL;
 }
 
-static void a_rest_ends_when_the_stop_is_asked_for(void **state)
+TEST_THAT(a_rest_ends_when_the_stop_is_asked_for)
 {
     struct mono began = mono_now();
     struct stop s;
     pthread_t other;
 
-    (void)state;
     stop_init(&s);
     assert_false(stop_asked(&s));
     assert_int_equal(pthread_create(&other, NULL, ask_soon, &s), 0);
@@ -31,12 +30,11 @@ static void a_rest_ends_when_the_stop_is_asked_for(void **state)
     stop_release(&s);
 }
 
-static void a_rest_lasts_as_long_as_it_should(void **state)
+TEST_THAT(a_rest_lasts_as_long_as_it_should)
 {
     static const int64_t rests[] = {30, 1, 0, -1000};
     struct stop s;
 
-    (void)state;
     stop_init(&s);
     for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
         struct mono until = mono_add_ms(mono_now(), rests[i]);
@@ -48,12 +46,11 @@ static void a_rest_lasts_as_long_as_it_should(void **state)
     stop_release(&s);
 }
 
-static void backing_off_takes_longer_each_time_up_to_a_limit(void **state)
+TEST_THAT(backing_off_takes_longer_each_time_up_to_a_limit)
 {
     int64_t ms = 0, expected = STOP_BACKOFF_FIRST_MS;
     struct stop s;
 
-    (void)state;
     stop_init(&s);
     stop_ask(&s); /* so that it only counts */
     for (int i = 0; i < 100; i++) {
@@ -64,12 +61,11 @@ static void backing_off_takes_longer_each_time_up_to_a_limit(void **state)
     stop_release(&s);
 }
 
-static void only_the_signals_of_the_end_end_the_wait(void **state)
+TEST_THAT(only_the_signals_of_the_end_end_the_wait)
 {
     static const int ends[] = {SIGTERM, SIGINT};
     sigset_t all, pending;
 
-    (void)state;
     sigemptyset(&all);
     for (const int *number = (const int[]){SIGTERM, SIGINT, SIGUSR1, SIGHUP, 0}; *number; number++)
         sigaddset(&all, *number);

@@ -16,13 +16,12 @@ static void *body(void *context)
     return NULL;
 }
 
-static void runs_under_its_name(void **state)
+TEST_THAT(runs_under_its_name)
 {
     pthread_t thread;
     char name[16];
     int ran = 0;
 
-    (void)state;
     pthread_mutex_lock(&lock);
     thread_start(&thread, body, &ran, "views");
     assert_int_equal(pthread_getname_np(thread, name, sizeof name), 0);
@@ -32,13 +31,12 @@ static void runs_under_its_name(void **state)
     assert_int_equal(ran, 1);
 }
 
-static void runs_where_no_descriptor_is_left(void **state)
+TEST_THAT(runs_where_no_descriptor_is_left)
 {
     struct rlimit before, none;
     pthread_t thread;
     int ran = 0;
 
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = (struct rlimit){0, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);

@@ -65,9 +65,8 @@ static void generate(int64_t step_number, int64_t count, enum cpn_result want)
         lane_close();
 }
 
-static void events_come_once_on_the_way_down(void **state)
+TEST_THAT(events_come_once_on_the_way_down)
 {
-    (void)state;
     start_with(40);
     c.low_stock = 10;
     assert_int_equal(events_of(0, 29), 0); /* 11 are free */
@@ -85,9 +84,8 @@ static void events_come_once_on_the_way_down(void **state)
     assert_int_equal(events_of(0, 10), 2);
 }
 
-static void one_batch_may_raise_everything(void **state)
+TEST_THAT(one_batch_may_raise_everything)
 {
-    (void)state;
     c.codes.source = CODES_NONE;
     c.low_stock = 10;
     c.replenish.below = 5;
@@ -107,9 +105,8 @@ static void one_batch_may_raise_everything(void **state)
     assert_false(decide_changed(&d)); /* they follow from something, or are not */
 }
 
-static void stock_that_came_back_within_the_batch_was_there(void **state)
+TEST_THAT(stock_that_came_back_within_the_batch_was_there)
 {
-    (void)state;
     c.codes.source = CODES_NONE;
     c.low_stock = 10;
     tail.due = 54; /* 10 are free */
@@ -122,9 +119,8 @@ static void stock_that_came_back_within_the_batch_was_there(void **state)
     assert_int_equal(events_of(3, 4), 1);
 }
 
-static void replenishing_goes_on_until_it_is_done_and_is_asked_for_once(void **state)
+TEST_THAT(replenishing_goes_on_until_it_is_done_and_is_asked_for_once)
 {
-    (void)state;
     start_with(40);
     c.replenish.below = 10;
     c.replenish.add = 20;
@@ -164,9 +160,8 @@ static void nothing_is_replenished_where_nothing_should(void **state)
     lane_fresh(state);
 }
 
-static void a_coupon_without_slots_has_no_stock_to_be_low(void **state)
+TEST_THAT(a_coupon_without_slots_has_no_stock_to_be_low)
 {
-    (void)state;
     without_slots(CAP_APPROXIMATE);
     c.low_stock = 100;
     lane_open();
@@ -189,11 +184,10 @@ static void turn(struct job_progress *of, int64_t fence, enum cpn_result want, i
     assert_int_equal(given, want_turn);
 }
 
-static void one_job_at_a_time_makes_codes(void **state)
+TEST_THAT(one_job_at_a_time_makes_codes)
 {
     int64_t first;
 
-    (void)state;
     other = (struct job_progress){.id = "j2"};
     c.cap.total = 1000;
     lane_open();
@@ -232,9 +226,8 @@ static void one_job_at_a_time_makes_codes(void **state)
     lane_close();
 }
 
-static void a_batch_gives_one_turn_at_the_most(void **state)
+TEST_THAT(a_batch_gives_one_turn_at_the_most)
 {
-    (void)state;
     other = (struct job_progress){.id = "j2"};
     lane_open();
     turn(job, 1, CPN_OK, 8);
@@ -247,9 +240,8 @@ static void a_batch_gives_one_turn_at_the_most(void **state)
     turn(&other, 1, CPN_OK, 9);
 }
 
-static void where_there_are_no_codes_nobody_needs_a_turn(void **state)
+TEST_THAT(where_there_are_no_codes_nobody_needs_a_turn)
 {
-    (void)state;
     c.codes.source = CODES_NONE;
     c.cap.total = 100;
     generate(1, 36, CPN_OK);
@@ -298,9 +290,8 @@ static void a_slot_is_retired_once_from_free_or_issued(void **state)
     assert_false(decide_changed(&d));
 }
 
-static void what_lapsed_can_be_retired(void **state)
+TEST_THAT(what_lapsed_can_be_retired)
 {
-    (void)state;
     lane_open();
     step(ana, take(ana, SLOT_ISSUED, "i", NULL), MOVE_RESERVE, "h", NULL, CPN_OK);
     lane_close();
@@ -333,9 +324,8 @@ static void a_slot_that_is_due_is_not_counted_twice(void **state)
         assert_int_equal(the_bucket.slots[i].state, SLOT_RETIRED);
 }
 
-static void a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code(void **state)
+TEST_THAT(a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code)
 {
-    (void)state;
     tail.due = 1;
     lane_open();
     decide_retire(&d, 1);
@@ -415,9 +405,8 @@ static void an_erased_user_starts_anew_with_and_without_slots(void **state)
     lane_fresh(state);
 }
 
-static void an_erased_user_who_comes_back_later_is_not_linked_either(void **state)
+TEST_THAT(an_erased_user_who_comes_back_later_is_not_linked_either)
 {
-    (void)state;
     lane_open();
     take(ana, SLOT_REDEEMED, "k", NULL);
     lane_close();
@@ -446,9 +435,8 @@ static void an_erased_user_who_comes_back_later_is_not_linked_either(void **stat
     assert_int_equal(tail.redeemed, 4);
 }
 
-static void who_was_never_there_is_erased_without_a_trace(void **state)
+TEST_THAT(who_was_never_there_is_erased_without_a_trace)
 {
-    (void)state;
     lane_open();
     decide_erase(&d, ana, &out);
     expect(CPN_OK);
@@ -458,9 +446,8 @@ static void who_was_never_there_is_erased_without_a_trace(void **state)
     lane_drop();
 }
 
-static void the_slots_of_an_erased_user_must_be_at_hand(void **state)
+TEST_THAT(the_slots_of_an_erased_user_must_be_at_hand)
 {
-    (void)state;
     lane_open();
     take_times(ana, 2);
     lane_close();
@@ -473,11 +460,10 @@ static void the_slots_of_an_erased_user_must_be_at_hand(void **state)
 
 /* ---- without slots ---- */
 
-static void what_has_no_slot_is_known_by_its_place_in_the_ledger(void **state)
+TEST_THAT(what_has_no_slot_is_known_by_its_place_in_the_ledger)
 {
     struct redemption a, b, hold;
 
-    (void)state;
     without_slots(CAP_NONE);
     lane_open();
     a = take(ana, SLOT_REDEEMED, "a", NULL);
@@ -503,11 +489,10 @@ static void what_has_no_slot_is_known_by_its_place_in_the_ledger(void **state)
     assert_int_equal(tail.reserved, 0);
 }
 
-static void an_approximate_cap_adds_what_others_were_heard_to_have_taken(void **state)
+TEST_THAT(an_approximate_cap_adds_what_others_were_heard_to_have_taken)
 {
     struct coupon next;
 
-    (void)state;
     without_slots(CAP_APPROXIMATE);
     c.cap.total = 10;
     lane_open();
@@ -536,9 +521,8 @@ static void an_approximate_cap_adds_what_others_were_heard_to_have_taken(void **
     lane_close();
 }
 
-static void no_cap_lets_everything_through_but_the_users_own(void **state)
+TEST_THAT(no_cap_lets_everything_through_but_the_users_own)
 {
-    (void)state;
     without_slots(CAP_NONE);
     c.cap.total = 1;
     c.cap.per_user = 50;
@@ -551,9 +535,8 @@ static void no_cap_lets_everything_through_but_the_users_own(void **state)
     lane_close();
 }
 
-static void slots_are_not_made_where_there_are_none(void **state)
+TEST_THAT(slots_are_not_made_where_there_are_none)
 {
-    (void)state;
     without_slots(CAP_NONE);
     generate(1, 5, CPN_CAP_EXCEEDED);
     assert_non_null(out.detail);

@@ -63,11 +63,10 @@ static bool feed(const char *text, size_t len, size_t piece)
     return upload_end(&upload, digest);
 }
 
-static void a_short_text_is_one_part_however_it_comes(void **state)
+TEST_THAT(a_short_text_is_one_part_however_it_comes)
 {
     static const char text[] = "AAAA\r\n\nBBBB\nCCCC";
 
-    (void)state;
     for (size_t piece = 1; piece <= sizeof text; piece++) {
         begin(false);
         assert_true(feed(text, sizeof text - 1, piece));
@@ -79,11 +78,10 @@ static void a_short_text_is_one_part_however_it_comes(void **state)
     }
 }
 
-static void the_digest_is_of_the_bytes_that_came(void **state)
+TEST_THAT(the_digest_is_of_the_bytes_that_came)
 {
     char digest[UPLOAD_DIGEST_SIZE];
 
-    (void)state;
     begin(false);
     assert_true(upload_add(&upload, "ab", 2));
     assert_true(upload_add(&upload, "c", 1));
@@ -91,14 +89,13 @@ static void the_digest_is_of_the_bytes_that_came(void **state)
     assert_string_equal(digest, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-static void parts_hold_whole_lines_and_know_their_number(void **state)
+TEST_THAT(parts_hold_whole_lines_and_know_their_number)
 {
     enum { LINES = 80000, WIDTH = 11 };
     char *text = malloc(LINES * WIDTH + 1);
     size_t all = 0;
     int64_t line = 1;
 
-    (void)state;
     assert_non_null(text);
     for (int i = 0; i < LINES; i++)
         sprintf(text + i * WIDTH, "CODE%06d\n", i);
@@ -117,12 +114,11 @@ static void parts_hold_whole_lines_and_know_their_number(void **state)
     free(text);
 }
 
-static void a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number(void **state)
+TEST_THAT(a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number)
 {
     static char text[2 * CHUNK_SIZE + 100];
     size_t len = 2 * CHUNK_SIZE;
 
-    (void)state;
     memset(text, 'x', len);
     memcpy(text, "AAAA\n", 5);
     memcpy(text + len, "\nBBBB\n", 7);
@@ -137,9 +133,8 @@ static void a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number(void 
     assert_int_equal(upload.line - 1, 3);
 }
 
-static void csv_must_name_the_column(void **state)
+TEST_THAT(csv_must_name_the_column)
 {
-    (void)state;
     begin(true);
     assert_true(feed("\xEF\xBB\xBF" "name,\"Code\"\r\nx,AAAA\r\n", 25, 3));
     assert_int_equal(upload.shape.column, 2);
@@ -153,11 +148,10 @@ static void csv_must_name_the_column(void **state)
     assert_int_equal(count, 0);
 }
 
-static void a_line_before_the_header_may_name_the_separator(void **state)
+TEST_THAT(a_line_before_the_header_may_name_the_separator)
 {
     static const char text[] = "\xFF\xFEs\0e\0p\0=\0;\0\r\0\n\0a\0;\0C\0o\0d\0e\0\r\0\n\0x\0;\0A\0B\0C\0D\0\r\0\n\0";
 
-    (void)state;
     for (size_t piece = 1; piece < 9; piece++) {
         begin(true);
         assert_true(feed(text, sizeof text - 1, piece));
@@ -169,9 +163,8 @@ static void a_line_before_the_header_may_name_the_separator(void **state)
     }
 }
 
-static void a_plain_list_that_looks_like_another_is_refused_with_the_rows(void **state)
+TEST_THAT(a_plain_list_that_looks_like_another_is_refused_with_the_rows)
 {
-    (void)state;
     begin(false);
     assert_false(feed("Code\nAAAA\nBBBB;x\n", 17, 3));
     assert_int_equal(count, 0);
@@ -188,9 +181,8 @@ static void a_plain_list_that_looks_like_another_is_refused_with_the_rows(void *
     assert_int_equal(upload.suspicious_count, UPLOAD_SUSPICIOUS_MOST);
 }
 
-static void blank_lines_and_a_header_are_no_rows(void **state)
+TEST_THAT(blank_lines_and_a_header_are_no_rows)
 {
-    (void)state;
     begin(false);
     assert_true(feed("", 0, 1));
     assert_false(upload.has_row);
@@ -202,11 +194,10 @@ static void blank_lines_and_a_header_are_no_rows(void **state)
     assert_false(upload.has_row);
 }
 
-static void nothing_is_taken_after_the_database_failed(void **state)
+TEST_THAT(nothing_is_taken_after_the_database_failed)
 {
     static char text[3 * CHUNK_SIZE];
 
-    (void)state;
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = i % 8 == 7 ? '\n' : 'A';
     begin(false);
@@ -216,11 +207,10 @@ static void nothing_is_taken_after_the_database_failed(void **state)
     assert_int_equal(count, 1);
 }
 
-static void fields_are_quoted_where_they_must_be(void **state)
+TEST_THAT(fields_are_quoted_where_they_must_be)
 {
     struct buf out = BUF_INIT;
 
-    (void)state;
     csv_field(&out, "plain text");
     buf_putc(&out, ',');
     csv_field(&out, NULL);

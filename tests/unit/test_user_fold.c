@@ -20,12 +20,11 @@ static const char *fold(enum user_fold how, const char *user)
     return user_fold(how, user, folded);
 }
 
-static void the_words_are_those_of_the_setting(void **state)
+TEST_THAT(the_words_are_those_of_the_setting)
 {
     char words[64];
     enum user_fold how;
 
-    (void)state;
     snprintf(words, sizeof words, "%s|%s|%s", user_fold_name(USERS_NONE), user_fold_name(USERS_CASE), user_fold_name(USERS_EMAIL));
     assert_string_equal(words, CONFIG_USER_FOLDS);
     for (int i = 0; i < USER_FOLD_COUNT; i++)
@@ -83,9 +82,8 @@ static const struct {
     {"Zo\x65\xCC\x88+x@x", "zo\xC3\xAB+x@x", "zo\xC3\xAB@x"},
 };
 
-static void spellings_are_folded_as_said(void **state)
+TEST_THAT(spellings_are_folded_as_said)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_ptr_equal(fold(USERS_NONE, rows[i].user), rows[i].user);
         assert_string_equal(fold(USERS_CASE, rows[i].user), rows[i].as_case);
@@ -113,11 +111,10 @@ static const char *repeated(const char *text, size_t count)
 
 #define GROWS "\xC5\x89" /* n after an apostrophe: 2 bytes, folded 3 */
 
-static void a_name_that_is_too_long_when_folded_is_none(void **state)
+TEST_THAT(a_name_that_is_too_long_when_folded_is_none)
 {
     char lower[USER_MAX + 1] = "";
 
-    (void)state;
     memset(lower, 'x', USER_MAX);
     assert_string_equal(fold(USERS_CASE, repeated("X", USER_MAX)), lower);
     assert_non_null(fold(USERS_CASE, repeated("\xC3\x9F", 64))); /* ss is as long */
@@ -155,11 +152,10 @@ static size_t put_point(uint32_t point, char *out)
 }
 
 /* Each alone, and as often as it fits: no character is larger than what the buffers allow for. */
-static void every_character_folds_once(void **state)
+TEST_THAT(every_character_folds_once)
 {
     char one[8];
 
-    (void)state;
     for (uint32_t point = 1; point <= 0x10FFFF; point++) {
         size_t len = put_point(point, one);
 
@@ -184,11 +180,10 @@ static uint32_t random_point(void)
     return block < sizeof blocks / sizeof *blocks ? blocks[block].first + point % blocks[block].count : point;
 }
 
-static void random_names_fold_once(void **state)
+TEST_THAT(random_names_fold_once)
 {
     unsigned seed = (unsigned)time(NULL);
 
-    (void)state;
     srand(seed);
     print_message("seed %u\n", seed);
     for (int i = 0; i < 200000; i++) {
@@ -210,11 +205,10 @@ static int fold_nothing(void **state)
     return release_arena(state);
 }
 
-static void a_name_is_checked_and_then_folded(void **state)
+TEST_THAT(a_name_is_checked_and_then_folded)
 {
     const char *long_one = arena_strdup(&arena, repeated(GROWS, 64)), *text = "Anna+1@X.de", *plain = "anna@x.de";
 
-    (void)state;
     assert_ptr_equal(user_name(text, &arena), text);
     assert_ptr_equal(user_name(long_one, &arena), long_one);
     user_names_fold(USERS_EMAIL);

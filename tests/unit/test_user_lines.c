@@ -36,12 +36,11 @@ static const char *told(const struct buf *kept, int64_t first_line)
     return text;
 }
 
-static void only_the_users_are_kept(void **state)
+TEST_THAT(only_the_users_are_kept)
 {
     static const char text[] = "\n1;anna@x.de;Anna\n2;\"Doe; John\";\"says \"\"hi\"\"\"\n\n3;;\n4\n5;8.71235E+12;\n6; b\xC3\xBC \n7;\xFF;\n8;a\x01z;\n";
     struct buf kept = BUF_INIT;
 
-    (void)state;
     keep(text, (struct list_shape){.column = 2, .separator = ';'}, 2, &kept);
     assert_null(strstr(kept.data, "Anna"));
     assert_string_equal(told(&kept, 2),
@@ -50,12 +49,11 @@ static void only_the_users_are_kept(void **state)
     buf_free(&kept);
 }
 
-static void a_user_is_as_long_as_users_may_be(void **state)
+TEST_THAT(a_user_is_as_long_as_users_may_be)
 {
     char text[256];
     struct buf kept = BUF_INIT;
 
-    (void)state;
     memset(text, 'u', sizeof text);
     text[128] = '\n';
     text[128 + 1 + 129 - 6] = '\0'; /* a second line that is shorter */
@@ -70,11 +68,10 @@ static void a_user_is_as_long_as_users_may_be(void **state)
     buf_free(&kept);
 }
 
-static void a_user_is_forgotten_in_every_line_and_nobody_else_is(void **state)
+TEST_THAT(a_user_is_forgotten_in_every_line_and_nobody_else_is)
 {
     struct buf kept = BUF_INIT;
 
-    (void)state;
     buf_puts(&kept, "ann\nanna\n\nann\nbob\x01\nann");
     assert_true(user_lines_forget(kept.data, kept.len, "ann"));
     assert_null(strstr(kept.data, "ann\n"));

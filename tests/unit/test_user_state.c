@@ -23,11 +23,10 @@ static struct redemption *add(struct user_state *u, int64_t n, enum slot_state n
     return r;
 }
 
-static void a_new_user_state_took_nothing(void **state)
+TEST_THAT(a_new_user_state_took_nothing)
 {
     struct user_state u;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     assert_string_equal(u.user, "ana");
     assert_string_equal(u.alias, ALIAS);
@@ -38,11 +37,10 @@ static void a_new_user_state_took_nothing(void **state)
     assert_null(user_state_by_slot(&u, 0, 0));
 }
 
-static void many_redemptions_keep_their_order(void **state)
+TEST_THAT(many_redemptions_keep_their_order)
 {
     struct user_state u;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     for (int i = 0; i < USER_STATE_REDEMPTIONS_MAX; i++) {
         char key[16];
@@ -57,13 +55,12 @@ static void many_redemptions_keep_their_order(void **state)
     assert_null(user_state_by_slot(&u, 517, 2));
 }
 
-static void a_key_is_found_only_as_it_was_given(void **state)
+TEST_THAT(a_key_is_found_only_as_it_was_given)
 {
     struct user_state u;
     uint8_t hash[KEY_HASH_LEN];
     enum key_of which = KEY_OF_SPENDING;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "k1");
     add(&u, 2, SLOT_REVERSED, NULL, "k2");
@@ -77,7 +74,7 @@ static void a_key_is_found_only_as_it_was_given(void **state)
     assert_null(user_state_by_key(&u, hash, &which));
 }
 
-static void a_key_says_which_call_it_was(void **state)
+TEST_THAT(a_key_says_which_call_it_was)
 {
     struct user_state u;
     uint8_t hash[KEY_HASH_LEN];
@@ -85,7 +82,6 @@ static void a_key_says_which_call_it_was(void **state)
     struct extension earlier[2] = {{.until_ms = 1}, {.until_ms = 2}};
     struct redemption *r;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "other");
     r = add(&u, 2, SLOT_REDEEMED, NULL, "make");
@@ -110,11 +106,10 @@ static void a_key_says_which_call_it_was(void **state)
     assert_int_equal(which, KEY_OF_SPENDING);
 }
 
-static void the_border_between_alias_and_key_is_hashed_too(void **state)
+TEST_THAT(the_border_between_alias_and_key_is_hashed_too)
 {
     uint8_t a[KEY_HASH_LEN], b[KEY_HASH_LEN];
 
-    (void)state;
     key_hash(&secret, "ab", "c", a);
     key_hash(&secret, "a", "bc", b);
     assert_memory_not_equal(a, b, KEY_HASH_LEN);
@@ -124,11 +119,10 @@ static void the_border_between_alias_and_key_is_hashed_too(void **state)
     assert_memory_not_equal(a, b, KEY_HASH_LEN);
 }
 
-static void an_order_is_found_while_its_redemption_stands(void **state)
+TEST_THAT(an_order_is_found_while_its_redemption_stands)
 {
     struct user_state u;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REVERSED, "o1", "a");
     add(&u, 2, SLOT_CANCELLED, "o1", "b");
@@ -146,11 +140,10 @@ static void an_order_is_found_while_its_redemption_stands(void **state)
     assert_null(user_state_by_order(&u, "O1", NOW));
 }
 
-static void an_order_whose_hold_ran_out_stands_no_longer(void **state)
+TEST_THAT(an_order_whose_hold_ran_out_stands_no_longer)
 {
     struct user_state u;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_RESERVED, "o1", "a")->reserved_until_ms = NOW;
     assert_int_equal(user_state_by_order(&u, "o1", NOW - 1)->n, 1);
@@ -274,11 +267,10 @@ static void what_lapsed_is_counted_once_and_a_hold_not_at_all(void **state)
     assert_int_equal(user_state_due(&u, 0), 200);
 }
 
-static void today_counts_only_its_own_day(void **state)
+TEST_THAT(today_counts_only_its_own_day)
 {
     struct user_state u;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     u.day_ms = 1000;
     u.today = 3;
@@ -306,13 +298,12 @@ static void a_copy_can_be_changed_without_the_other_seeing_it(void **state)
     assert_ptr_equal(copy->redemptions[0].order, u.redemptions[0].order);
 }
 
-static void a_deep_copy_outlives_what_it_was_made_of(void **state)
+TEST_THAT(a_deep_copy_outlives_what_it_was_made_of)
 {
     struct arena first;
     struct user_state u, *copy;
     struct redemption *r;
 
-    (void)state;
     arena_init(&first, 0);
     user_state_init(&u, arena_strdup(&first, "ana"), ALIAS);
     r = user_state_add(&u, &first);
@@ -329,11 +320,10 @@ static void a_deep_copy_outlives_what_it_was_made_of(void **state)
     assert_string_equal(copy->redemptions[0].first_order, "o0");
 }
 
-static void a_copy_of_an_empty_user_state_can_grow(void **state)
+TEST_THAT(a_copy_of_an_empty_user_state_can_grow)
 {
     struct user_state u, *copy;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     copy = user_state_copy(&u, &arena, true);
     add(copy, 1, SLOT_REDEEMED, NULL, "a");
@@ -344,7 +334,7 @@ static void a_copy_of_an_empty_user_state_can_grow(void **state)
 
 /* ---- ids ---- */
 
-static void an_id_says_its_slot_or_its_place(void **state)
+TEST_THAT(an_id_says_its_slot_or_its_place)
 {
     static const struct {
         int64_t n, lane;
@@ -359,7 +349,6 @@ static void an_id_says_its_slot_or_its_place(void **state)
     };
     char text[REDEMPTION_ID_SIZE];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t n = 7, lane = 7;
         uint32_t g = 7;
@@ -372,7 +361,7 @@ static void an_id_says_its_slot_or_its_place(void **state)
     }
 }
 
-static void what_is_no_id_is_refused(void **state)
+TEST_THAT(what_is_no_id_is_refused)
 {
     static const char *const texts[] = {
         "", "-", "1", "1-", "-1", "1-0", "01-1", "1-01", "1-1-1", "1-1 ", " 1-1", "+1-1", "1--1", "a-1", "1-a", "1-4294967296",
@@ -380,7 +369,6 @@ static void what_is_no_id_is_refused(void **state)
         "L-1-1", "l0-1-1", "L0-1-4294967296", "L0-9007199254740992-1",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         int64_t n, lane;
         uint32_t g;

@@ -40,13 +40,12 @@ static bool table_says_valid(const unsigned char *s)
     return true;
 }
 
-static void utf8_is_what_the_standard_says(void **state)
+TEST_THAT(utf8_is_what_the_standard_says)
 {
     static const unsigned char bytes[] = {0x01, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF,
                                           0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF};
     enum { COUNT = sizeof bytes };
 
-    (void)state;
     for (unsigned i = 0; i < COUNT * COUNT * COUNT * COUNT; i++) {
         unsigned char text[5] = {bytes[i % COUNT], bytes[i / COUNT % COUNT], bytes[i / COUNT / COUNT % COUNT],
                                  bytes[i / COUNT / COUNT / COUNT], 0};
@@ -61,23 +60,21 @@ static void utf8_is_what_the_standard_says(void **state)
     }
 }
 
-static void characters_are_counted(void **state)
+TEST_THAT(characters_are_counted)
 {
     size_t characters = 99;
 
-    (void)state;
     assert_true(utf8_valid("", &characters));
     assert_int_equal(characters, 0);
     assert_true(utf8_valid("a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", &characters));
     assert_int_equal(characters, 4);
 }
 
-static void a_character_ends_before_the_end(void **state)
+TEST_THAT(a_character_ends_before_the_end)
 {
     static const unsigned char text[] = "\xF0\x9F\x98\x80";
     int32_t point = 0;
 
-    (void)state;
     for (int len = 1; len < 4; len++)
         assert_int_equal(utf8_character(text, text + len, &point), 0);
     assert_int_equal(utf8_character(text, text + 4, &point), 4);

@@ -8,11 +8,10 @@
 
 #define LONG_MS 60000
 
-static void without_a_master_nobody_is_woken(void **state)
+TEST_THAT(without_a_master_nobody_is_woken)
 {
     struct mono began = mono_now();
 
-    (void)state;
     assert_int_equal(wake_fd(WAKE_RUNNER), -1);
     wake_process(WAKE_RUNNER);
     assert_false(wake_take(WAKE_RUNNER));
@@ -20,12 +19,11 @@ static void without_a_master_nobody_is_woken(void **state)
     assert_true(mono_ms_between(began, mono_now()) >= 19);
 }
 
-static void a_call_of_another_process_ends_the_wait(void **state)
+TEST_THAT(a_call_of_another_process_ends_the_wait)
 {
     struct mono began = mono_now();
     pid_t child;
 
-    (void)state;
     assert_int_equal(wake_create(), 0);
     child = fork();
     if (child == 0) {
@@ -40,9 +38,8 @@ static void a_call_of_another_process_ends_the_wait(void **state)
     assert_false(wake_take(WAKE_RUNNER));
 }
 
-static void each_call_is_taken_once_and_none_is_lost(void **state)
+TEST_THAT(each_call_is_taken_once_and_none_is_lost)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         wake_process(WAKE_RUNNER);
     for (int i = 0; i < 2; i++)
