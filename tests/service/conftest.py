@@ -36,7 +36,7 @@ def another_stack():
 @pytest.fixture
 def beside(stack):
     """As another_stack, with a database of its own on the mongod of the shared copy, which costs half as much: for a test that leaves
-    that mongod alone and asks nothing that it answers for all its databases together."""
+    that mongod alone, but for orders to fail that name the database, and asks nothing that it answers for all its databases together."""
     with contextlib.ExitStack() as ending:
         def start(settings="", clock_offset_s=0, workers=WORKERS):
             return ending.enter_context(Stack(SETTINGS + SLOW_DATABASE + settings, clock_offset_s, workers, beside=stack))

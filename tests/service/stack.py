@@ -171,7 +171,7 @@ class Stack:
         self.environment = {"COUPONS_RATE": "50000", "COUPONS_CONNECTIONS": "20000", **os.environ,
                             "COUPONS_VAR": str(self.var), "COUPONS_PORT": str(self.port),
                             "COUPONS_CONFIG": str(config), "COUPONS_READY_S": str(PATIENCE_S),
-                            "COUPONS_MONGOD_PARAMETERS": MONGOD_PARAMETERS}
+                            "COUPONS_MONGOD_PARAMETERS": MONGOD_PARAMETERS, "COUPONS_TEST": "1"}  # mongod takes orders to fail
         for name in ("MONGODB_URI", "COUPONS_URL", "COUPONS_CLOCK_OFFSET_S"):
             self.environment.pop(name, None)
         if beside:

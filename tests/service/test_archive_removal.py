@@ -253,9 +253,8 @@ def hold_up(stack, name):
 
 
 @pytest.mark.full
-def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_whole(monkeypatch, another_stack, tmp_path):
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack, path = another_stack(SOON_REMOVED + "[runner]\nlease_ms = 1000\n"), tmp_path / "a.gz"
+def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_whole(beside, tmp_path):
+    stack, path = beside(SOON_REMOVED + "[runner]\nlease_ms = 1000\n"), tmp_path / "a.gz"
     coupon = stack.coupon(slots=300, codes={"source": "generated"})
     for i in range(30):
         stack.client("storefront").take(coupon, f"u-{i}").ok(201)

@@ -172,9 +172,8 @@ def test_it_is_found_by_an_index_and_a_taking_without_an_order_is_in_none(stack,
 
 
 @pytest.mark.full
-def test_what_another_worker_answered_is_found_though_nothing_but_the_ledger_says_it(monkeypatch, another_stack, order):
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack()
+def test_what_another_worker_answered_is_found_though_nothing_but_the_ledger_says_it(beside, order):
+    stack = beside()
     coupon = stack.coupon(slots=20, cap={"total": 20, "per_user": 5})
     stack.direct(0).take(coupon, "before").expect(201)
     wait_until("the checkpoint", lambda: stack.is_written(coupon))

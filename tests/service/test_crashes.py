@@ -238,13 +238,12 @@ def test_a_reload_under_load_loses_no_request(stack):
     nothing_lost_nothing_doubled(stack, coupon, calls, 100_000)
 
 
-def test_nobody_waits_for_views_that_a_killed_predecessor_left_behind(monkeypatch, another_stack):
+def test_nobody_waits_for_views_that_a_killed_predecessor_left_behind(beside):
     """It drains, cannot write them, and dies, while its successor has its place: wallets are as quick as ever."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack()
+    stack = beside()
     coupon, before = stack.coupon(slots=20), stack.pids()
     fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")
-    fail(mode="alwaysOn", data={"failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.users", "errorCode": 96})
+    fail(mode="alwaysOn", data={"failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.buckets", "errorCode": 96})
     for i in range(stack.workers):
         stack.direct(i).take(coupon, f"u-{i}").expect(201)
     stack.signal("coupond", signal.SIGHUP)

@@ -203,10 +203,9 @@ def connections_to(stack):
     return {int(one["client"].rsplit(":", 1)[1]) for one in known if "client" in one}
 
 
-def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(monkeypatch, another_stack):
+def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(beside):
     """It has the bucket of the user's taking still to write when it falls asleep, and writes it when it wakes."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack()
+    stack = beside()
     coupon, user = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}), "slept-through"
     stack.direct(0).take(coupon, "before").expect(201)
     tail = stack.counts(coupon)["seq"]
@@ -231,10 +230,9 @@ def names_cannot_be_emptied(stack, how):
 
 
 @pytest.mark.full
-def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(monkeypatch, another_stack):
+def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(beside):
     """One is kept from emptying the names; another is through, and the user takes again."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack("[mongodb]\nsocket_timeout_ms = 60000\n")
+    stack = beside("[mongodb]\nsocket_timeout_ms = 60000\n")
     coupon, user = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}), "late-one"
     stack.direct(0).take(coupon, user).expect(201)
     entered = stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
@@ -255,9 +253,8 @@ def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(monkeypatch, a
 
 
 @pytest.mark.parametrize("comes_back, lanes", [in_full(False, 1), in_full(False, 2), in_full(True, 1), (True, 2)])
-def test_an_erasure_that_nobody_asks_for_again_is_finished(monkeypatch, another_stack, lanes, comes_back):
-    monkeypatch.setenv("COUPONS_TEST", "1")
-    stack = another_stack()
+def test_an_erasure_that_nobody_asks_for_again_is_finished(beside, lanes, comes_back):
+    stack = beside()
     coupon, note = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}, lanes=lanes), "of-somebody"
     for user in ("erased-1", "erased-2", "erased-3"):
         stack.direct(0).take(coupon, user, metadata={"note": note}).expect(201)
@@ -366,11 +363,10 @@ def watermark(stack):
 
 
 @pytest.mark.full
-def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_it(another_stack, monkeypatch):
+def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_it(beside):
     """A worker dies before it has written the buckets of its last batch, which is damaged then: neither checkpoint nor totals of the lane
     can be written. Whoever is in that batch alone is found all the same, and others are erased."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack()
+    stack = beside()
     damaged, other = (stack.coupon(slots=100, id=name, cap={"per_user": 100}) for name in ("a-damaged", "b-other"))
     wait_until("the checkpoints of both", lambda: stack.is_written(damaged, other))
     with asleep(stack, ["reporter"]):

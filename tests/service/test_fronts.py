@@ -149,7 +149,7 @@ def test_what_is_taken_at_one_front_is_in_the_wallet_at_the_other_at_once(two, c
 @pytest.mark.full
 def test_a_wallet_misses_nothing_that_a_killed_front_acknowledged():
     """No checkpoint can be written, and all of the front's processes die: the ledger has what they took. Also once it is started again."""
-    with Balanced(COUPONS_TEST="1") as whole:
+    with Balanced() as whole:
         stays, dies = whole.fronts
         coupon = whole.coupon(slots=20)
         with writing_of_checkpoints(whole, errorCode=96):

@@ -361,9 +361,8 @@ def members(mongo):
     return [m["host"] for m in mongo.admin.command("replSetGetConfig")["config"]["members"]]
 
 
-def test_a_replica_set_gets_its_new_address_though_connections_drop(another_stack, monkeypatch):
+def test_a_replica_set_gets_its_new_address_though_connections_drop(another_stack):
     """A server whose set does not know it drops connections, also the one that carries the new address."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
     with no_service(another_stack) as (mongo, port, replset_init):
         mongo.admin.command("configureFailPoint", "failCommand", mode={"times": 2},
                             data={"failCommands": ["replSetReconfig"], "closeConnection": True, "failInternalCommands": True})

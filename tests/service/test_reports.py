@@ -631,10 +631,9 @@ def test_a_worker_that_stops_writes_what_it_refused(beside):
     assert sum(row.get("sold_out", 0) for row in stack.database.refusals.find({"_id.c": coupon})) == WORKERS
 
 
-def test_what_was_refused_is_counted_once_however_often_it_is_written(monkeypatch, another_stack):
+def test_what_was_refused_is_counted_once_however_often_it_is_written(beside):
     """It takes what is written, and says that this may not last: the same is written again."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack()
+    stack = beside()
     coupon = stack.coupon(slots=1)
     storefront = stack.direct(0)
     storefront.take(coupon, "u").expect(201)
@@ -731,10 +730,9 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside):
 
 
 @pytest.mark.full
-def test_checkpoints_that_the_database_does_not_give_are_asked_for_as_often_as_before(monkeypatch, another_stack):
+def test_checkpoints_that_the_database_does_not_give_are_asked_for_as_often_as_before(beside):
     """That is no lane's failure: none is left alone for longer and longer, and all are looked after once it answers again."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack("[worker]\ncheckpoint_ms = 1\n")
+    stack = beside("[worker]\ncheckpoint_ms = 1\n")
     coupon = stack.coupon(slots=9)
     stack.direct(0).take(coupon, "before").expect(201)
     fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")

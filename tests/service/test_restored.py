@@ -252,11 +252,9 @@ def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
 
 @pytest.fixture(scope="module")
 def at_rest():
-    """A copy of which only the database runs when a test begins, and everything when it ends. Its mongod takes orders to fail."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COUPONS_TEST", "1")
-        with Stack(SETTINGS + SLOW_DATABASE) as stack:
-            yield Shop(stack, None)
+    """A copy of which only the database runs when a test begins, and everything when it ends."""
+    with Stack(SETTINGS + SLOW_DATABASE) as stack:
+        yield Shop(stack, None)
 
 
 @contextlib.contextmanager

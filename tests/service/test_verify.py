@@ -12,19 +12,17 @@ ROUNDS = effort(6, 30)
 
 
 @pytest.fixture(scope="module")
-def taken():
-    """A stack whose mongod takes orders to fail, and a coupon that so many users took; others took another."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COUPONS_TEST", "1")
-        with Stack() as stack:
-            coupon, other = (stack.coupon(slots=SLOTS, cap={"total": SLOTS, "per_user": 9}) for _ in range(2))
-            for start in range(0, USERS, 100):
-                take(stack, coupon, range(start, start + 100))
-                take(stack, other, range(start, start + 50))
-            seq = stack.counts(coupon)["seq"]
-            wait_until("the checkpoint", lambda: stack.database.lanes.find_one({"_id.c": coupon, "view.seq": {"$gte": seq}}))
-            stack.verify(coupon, other)
-            yield stack, coupon
+def taken(stack):
+    """A stack, and a coupon that so many users took; others took another."""
+    with Stack(beside=stack) as own:
+        coupon, other = (own.coupon(slots=SLOTS, cap={"total": SLOTS, "per_user": 9}) for _ in range(2))
+        for start in range(0, USERS, 100):
+            take(own, coupon, range(start, start + 100))
+            take(own, other, range(start, start + 50))
+        seq = own.counts(coupon)["seq"]
+        wait_until("the checkpoint", lambda: own.database.lanes.find_one({"_id.c": coupon, "view.seq": {"$gte": seq}}))
+        own.verify(coupon, other)
+        yield own, coupon
 
 
 def take(stack, coupon, users, key="k"):

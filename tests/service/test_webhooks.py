@@ -394,10 +394,9 @@ def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how)
 
 
 @pytest.mark.full
-def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(monkeypatch, another_stack, receiver):
+def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(beside, receiver):
     """Its first read fails: it may not take for its own what the sweep before it was to look at."""
-    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack(WEBHOOKS)
+    stack = beside(WEBHOOKS)
     ops, storefront, admin = stack.client("ops"), stack.direct(0), stack.mongo.admin
     stuck, other = stack.coupon(slots=9), stack.coupon(slots=9)
     made = ops.post(HOOKS, {"url": receiver.url, "coupons": [stuck]}).ok(201)
