@@ -74,13 +74,14 @@ def nothing_dies(stack):
 
 
 # Begun first where files run side by side, so that what ends last is short.
-LONGEST = ("test_archive_removal.py", "test_webhooks.py", "test_erasure.py", "test_dashboard.py", "test_ops.py", "test_life.py",
-           "test_lanes.py", "test_restored.py", "test_reconcile.py", "test_reports.py", "test_import.py", "test_care.py",
-           "test_crashes.py", "test_shop.py", "test_fronts.py", "test_replenish.py", "test_redemptions.py",
+LONGEST = ("test_dashboard.py", "test_import.py", "test_life.py", "test_reconcile.py", "test_webhooks.py", "test_ops.py",
+           "test_erasure.py", "test_restored.py", "test_lanes.py", "test_fronts.py", "test_reports.py", "test_care.py",
+           "test_crashes.py", "test_archive_removal.py", "test_shop.py", "test_replenish.py", "test_redemptions.py",
            "test_secrets.py", "test_metrics.py", "test_sweeper.py", "test_bad_input.py", "test_ctl.py", "test_receipts.py",
            "test_crash_points.py", "test_races.py", "test_codes.py", "test_policies.py", "test_stock.py", "test_docs.py",
-           "test_commands.py", "test_many.py", "test_guesses.py", "test_public.py", "test_jobs.py", "test_rate.py", "test_in_seconds.py",
-           "test_holds.py", "test_clock.py", "test_limits.py", "test_database.py", "test_archive.py", "test_fuzz.py", "test_ends.py")
+           "test_commands.py", "test_many.py", "test_guesses.py", "test_public.py", "test_jobs.py", "test_rate.py",
+           "test_in_seconds.py", "test_holds.py", "test_clock.py", "test_limits.py", "test_database.py", "test_archive.py",
+           "test_fuzz.py", "test_ends.py")
 PLACES = {name: place for place, name in enumerate(LONGEST)}
 
 

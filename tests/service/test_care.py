@@ -190,8 +190,8 @@ def test_what_another_worker_answered_is_found_though_nothing_but_the_ledger_say
     stack.verify(coupon)
 
 
-def test_terms_that_are_wrong_are_told_by_verify_and_mended_by_reconcile(another_stack, order):
-    stack = another_stack()
+def test_terms_that_are_wrong_are_told_by_verify_and_mended_by_reconcile(beside, order):
+    stack = beside()
     shop, coupons = stack.client("storefront"), [stack.coupon(slots=3), stack.coupon(cap={"policy": "none"}, lanes=2)]
     for coupon in coupons:
         shop.take(coupon, "misses", order=order).expect(201)
@@ -213,8 +213,8 @@ def test_terms_that_are_wrong_are_told_by_verify_and_mended_by_reconcile(another
     stack.verify()
 
 
-def test_an_existing_database_gets_the_index_when_the_service_starts(another_stack, order):
-    stack = another_stack()
+def test_an_existing_database_gets_the_index_when_the_service_starts(beside, order):
+    stack = beside()
     coupon = stack.coupon(slots=3)
     stack.client("storefront").take(coupon, "u", order=order).expect(201)
     stack.database.ledger.drop_index("terms")
@@ -400,9 +400,9 @@ def test_an_export_that_ends_early_does_not_look_whole(beside):
     stack.verify(coupon)
 
 
-def test_no_log_has_the_name_or_the_order(monkeypatch, another_stack, name, order):
+def test_no_log_has_the_name_or_the_order(monkeypatch, beside, name, order):
     monkeypatch.setenv("COUPONS_ACCESS_LOG", "1")
-    stack, user = another_stack(), name("logged")
+    stack, user = beside(), name("logged")
     lived(stack, user, order)
     ops = stack.client("ops")
     for query in ({"user": user}, {"order": order["id"]}, {"user": user, "order": order["id"], "limit": 1}):

@@ -325,8 +325,8 @@ def test_a_reload_makes_the_logs_json_and_as_quiet_as_set(beside):
     assert {line["level"] for line in lines()} == {"error"}, lines()
 
 
-def test_a_newer_database_is_refused_with_what_to_do(another_stack):
-    stack = another_stack()
+def test_a_newer_database_is_refused_with_what_to_do(beside):
+    stack = beside()
     assert stack.database.schema.find_one({"_id": "schema"})["form"] == 2
     stack.database.schema.update_one({"_id": "schema"}, {"$set": {"form": 7}})
     (stack.var / "second").mkdir()

@@ -31,13 +31,13 @@ def expired(stack, coupon):
 
 def read_of_ledger(stack, coupon):
     """How many batches of the coupon were given to whomever, as the profiler saw it."""
-    finds = stack.database["system.profile"].find({"ns": "coupons.ledger", "op": {"$in": ["query", "getmore"]}})
+    finds = stack.database["system.profile"].find({"ns": f"{stack.database.name}.ledger", "op": {"$in": ["query", "getmore"]}})
     return sum(find["nreturned"] for find in finds if coupon in str(find["command"]))
 
 
 @pytest.mark.full
-def test_a_worker_that_was_away_for_long_reads_the_redo_log_and_not_the_time_between(another_stack):
-    stack = another_stack()
+def test_a_worker_that_was_away_for_long_reads_the_redo_log_and_not_the_time_between(beside):
+    stack = beside()
     busy, away = stack.direct(0), stack.direct(1)
     coupon = stack.coupon(slots=TAKINGS + 10, cap={"total": TAKINGS + 10})
     away.take(coupon, "first").expect(201)
