@@ -10,85 +10,17 @@
 
 /* ---- writing ---- */
 
+static void put_number(bson_t *doc, const char *name, int name_len, int64_t value)
+{
+    if (value >= INT32_MIN && value <= INT32_MAX)
+        bson_append_int32(doc, name, name_len, (int32_t)value);
+    else
+        bson_append_int64(doc, name, name_len, value);
+}
+
 void put_int(bson_t *doc, const char *name, int64_t value)
 {
-    if (value >= INT32_MIN && value <= INT32_MAX)
-        bson_append_int32(doc, name, -1, (int32_t)value);
-    else
-        bson_append_int64(doc, name, -1, value);
-}
-
-/* Begin a member with `size` bytes of value: returns where they go. */
-static char *put_member(struct buf *out, bson_type_t type, const char *name, size_t name_len, size_t size)
-{
-    char *at;
-
-    buf_reserve(out, name_len + 2 + size);
-    at = out->data + out->len;
-    out->len += name_len + 2 + size;
-    *at++ = (char)type;
-    memcpy(at, name, name_len);
-    at += name_len;
-    *at++ = '\0';
-    return at;
-}
-
-static char *put_u32(char *at, size_t value)
-{
-    uint32_t little = BSON_UINT32_TO_LE((uint32_t)value);
-
-    assert(value <= INT32_MAX);
-    memcpy(at, &little, sizeof little);
-    return at + sizeof little;
-}
-
-static void put_wide(struct buf *out, bson_type_t type, const char *name, size_t name_len, int64_t value)
-{
-    uint64_t little = BSON_UINT64_TO_LE((uint64_t)value);
-
-    memcpy(put_member(out, type, name, name_len, sizeof little), &little, sizeof little);
-}
-
-static void put_number(struct buf *out, const char *name, size_t name_len, int64_t value)
-{
-    uint32_t little = BSON_UINT32_TO_LE((uint32_t)value);
-
-    if (value >= INT32_MIN && value <= INT32_MAX)
-        memcpy(put_member(out, BSON_TYPE_INT32, name, name_len, sizeof little), &little, sizeof little);
-    else
-        put_wide(out, BSON_TYPE_INT64, name, name_len, value);
-}
-
-static void put_text(struct buf *out, const char *name, size_t name_len, const char *text)
-{
-    size_t size = strlen(text) + 1;
-    char *at = put_member(out, BSON_TYPE_UTF8, name, name_len, 4 + size);
-
-    memcpy(put_u32(at, size), text, size);
-}
-
-static void put_bytes(struct buf *out, const char *name, size_t name_len, const void *bytes, size_t size)
-{
-    char *at = put_u32(put_member(out, BSON_TYPE_BINARY, name, name_len, 5 + size), size);
-
-    *at++ = BSON_SUBTYPE_BINARY;
-    memcpy(at, bytes, size);
-}
-
-/* Begin a document: returns what document_end() takes. */
-static size_t document_begin(struct buf *out)
-{
-    size_t start = out->len;
-
-    buf_reserve(out, 4);
-    out->len += 4; /* its size */
-    return start;
-}
-
-static void document_end(struct buf *out, size_t start)
-{
-    buf_putc(out, '\0');
-    put_u32(out->data + start, out->len - start);
+    put_number(doc, name, -1, value);
 }
 
 static bool is_zero(const void *bytes, size_t size)
@@ -111,112 +43,45 @@ static bool is_left_out(const struct bson_field *m, const void *from)
                     : m->optional && is_zero(base + m->offset, m->size);
 }
 
-static void put_fields(struct buf *out, const struct bson_field *rows, size_t count, unsigned has, const void *from)
+void bson_fields_write(bson_t *doc, const struct bson_field *rows, size_t count, unsigned has, const void *from)
 {
     for (size_t i = 0; i < count; i++)
         if (applies(&rows[i], has) && !is_left_out(&rows[i], from)) {
             const struct bson_field *m = &rows[i];
             const void *value = (const char *)from + m->offset;
+            int len = m->name_len;
+            const char *text;
 
             switch ((enum bson_field_type)m->type) {
             case BSON_FIELD_INT:
             case BSON_FIELD_WIDE:
-                put_number(out, m->name, m->name_len, *(const int64_t *)value);
+                put_number(doc, m->name, len, *(const int64_t *)value);
                 break;
             case BSON_FIELD_U32:
-                put_number(out, m->name, m->name_len, *(const uint32_t *)value);
+                put_number(doc, m->name, len, *(const uint32_t *)value);
                 break;
             case BSON_FIELD_BOOL:
-                *put_member(out, BSON_TYPE_BOOL, m->name, m->name_len, 1) = *(const bool *)value;
+                bson_append_bool(doc, m->name, len, *(const bool *)value);
                 break;
             case BSON_FIELD_TIME:
-                put_wide(out, BSON_TYPE_DATE_TIME, m->name, m->name_len, *(const int64_t *)value);
+                bson_append_date_time(doc, m->name, len, *(const int64_t *)value);
                 break;
             case BSON_FIELD_TEXT:
-                assert(*(const char *const *)value);
-                put_text(out, m->name, m->name_len, *(const char *const *)value);
+                text = *(const char *const *)value;
+                assert(text);
+                bson_append_utf8(doc, m->name, len, text, -1);
                 break;
             case BSON_FIELD_CHARS:
-                put_text(out, m->name, m->name_len, value);
+                bson_append_utf8(doc, m->name, len, value, -1);
                 break;
             case BSON_FIELD_BYTES:
-                put_bytes(out, m->name, m->name_len, value, m->size);
+                bson_append_binary(doc, m->name, len, BSON_SUBTYPE_BINARY, value, m->size);
                 break;
             case BSON_FIELD_STATE:
-                put_text(out, m->name, m->name_len, slot_state_name((enum slot_state) * (const uint8_t *)value));
+                bson_append_utf8(doc, m->name, len, slot_state_name((enum slot_state) * (const uint8_t *)value), -1);
                 break;
             }
         }
-}
-
-/* The document that begins at the start of bytes, borrowed. */
-static void as_bson(bson_t *view, const struct buf *bytes)
-{
-    bool valid = bson_init_static(view, (const uint8_t *)bytes->data, bytes->len);
-
-    assert(valid);
-}
-
-void bson_fields_write(bson_t *doc, const struct bson_field *rows, size_t count, unsigned has, const void *from)
-{
-    struct buf bytes = BUF_INIT;
-    size_t start = document_begin(&bytes);
-    bson_t members;
-
-    put_fields(&bytes, rows, count, has, from);
-    document_end(&bytes, start);
-    as_bson(&members, &bytes);
-    bson_concat(doc, &members);
-    buf_free(&bytes);
-}
-
-/* ---- arrays of documents ---- */
-
-void rows_next(struct bson_rows *r)
-{
-    char buffer[16];
-    const char *key = array_key(r->count, buffer);
-
-    if (r->count++ == 0)
-        document_begin(&r->bytes); /* the array */
-    else
-        document_end(&r->bytes, r->start);
-    put_member(&r->bytes, BSON_TYPE_DOCUMENT, key, strlen(key), 0);
-    r->start = document_begin(&r->bytes);
-}
-
-void rows_int(struct bson_rows *r, const char *name, int64_t value)
-{
-    put_number(&r->bytes, name, strlen(name), value);
-}
-
-void rows_text(struct bson_rows *r, const char *name, const char *text)
-{
-    put_text(&r->bytes, name, strlen(name), text);
-}
-
-void rows_document(struct bson_rows *r, const char *name, const bson_t *doc)
-{
-    memcpy(put_member(&r->bytes, BSON_TYPE_DOCUMENT, name, strlen(name), doc->len), bson_get_data(doc), doc->len);
-}
-
-void rows_fields(struct bson_rows *r, const struct bson_field *rows, size_t count, unsigned has, const void *from)
-{
-    put_fields(&r->bytes, rows, count, has, from);
-}
-
-void rows_append(bson_t *doc, const char *name, struct bson_rows *r)
-{
-    bson_t array;
-
-    if (r->count)
-        document_end(&r->bytes, r->start);
-    else
-        document_begin(&r->bytes);
-    document_end(&r->bytes, 0);
-    as_bson(&array, &r->bytes);
-    bson_append_array(doc, name, -1, &array);
-    buf_free(&r->bytes);
 }
 
 /* ---- reading ---- */

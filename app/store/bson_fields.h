@@ -16,7 +16,6 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/buf.h"
 
 #define EXACT_MAX (INT64_C(1) << 53)
 
@@ -59,19 +58,6 @@ struct bson_field {
 
 /* Append to doc the members of `from` that `has` admits. */
 void bson_fields_write(bson_t *doc, const struct bson_field *rows, size_t count, unsigned has, const void *from);
-
-/* An array of documents of ours, as bytes until it is whole: libbson takes some 400 instructions a member. {.count = 0}, then for each
- * document rows_next() and its members, then rows_append() once, which frees it. */
-struct bson_rows {
-    struct buf bytes;
-    size_t count, start; /* documents; where the last begins */
-};
-void rows_next(struct bson_rows *r);
-void rows_int(struct bson_rows *r, const char *name, int64_t value);
-void rows_text(struct bson_rows *r, const char *name, const char *text);
-void rows_document(struct bson_rows *r, const char *name, const bson_t *doc);
-void rows_fields(struct bson_rows *r, const struct bson_field *rows, size_t count, unsigned has, const void *from);
-void rows_append(bson_t *doc, const char *name, struct bson_rows *r);
 
 /* Fill `into`, which is zeroed, from doc. False: unreadable (into may be partly filled). */
 bool bson_fields_read(const bson_t *doc, const struct bson_field *rows, size_t count, unsigned has, void *into,

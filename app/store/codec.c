@@ -111,29 +111,32 @@ static bool get_from_n(const bson_t *doc, uint32_t from, int64_t *from_n, int64_
 
 static void put_entries(bson_t *doc, const struct batch *b)
 {
-    struct bson_rows rows = {.count = 0};
+    bson_t array, entry;
+    char buffer[16];
 
+    bson_append_array_begin(doc, "e", 1, &array);
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
         assert(e->kind < ENTRY_KIND_COUNT);
-        rows_next(&rows);
-        rows_text(&rows, "k", entry_kind_name(e->kind));
-        rows_fields(&rows, ROWS(entry_rows), entry_members[e->kind], e);
+        bson_append_document_begin(&array, array_key(i, buffer), -1, &entry);
+        bson_append_utf8(&entry, "k", 1, entry_kind_name(e->kind), -1);
+        bson_fields_write(&entry, ROWS(entry_rows), entry_members[e->kind], e);
         /* from_n, beside `from`: with slots it is always the slot itself, and left out. */
         if (e->from && e->from_n != e->n)
-            rows_int(&rows, "from_n", e->from_n);
+            put_int(&entry, "from_n", e->from_n);
         if (entry_members[e->kind] & HAS_DEFINITION) {
-            bson_t def = BSON_INITIALIZER;
+            bson_t def;
 
             assert(e->definition);
+            bson_append_document_begin(&entry, "def", 3, &def);
             bson_append_int64(&def, "version", 7, e->definition->version);
             codec_definition_put(&def, e->definition);
-            rows_document(&rows, "def", &def);
-            bson_destroy(&def);
+            bson_append_document_end(&entry, &def);
         }
+        bson_append_document_end(&array, &entry);
     }
-    rows_append(doc, "e", &rows);
+    bson_append_array_end(doc, &array);
 }
 
 /* Absent if there are none. */
@@ -174,20 +177,25 @@ void codec_due_put(bson_t *doc, const struct batch *b)
 /* Names are not hashed, so that they can be erased. */
 static void put_who(bson_t *doc, const struct batch *b)
 {
-    struct bson_rows rows = {.count = 0};
+    char buffer[16];
+    size_t count = 0;
+    bson_t array, row;
 
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
         if (!e->user)
             continue;
-        rows_next(&rows);
-        rows_int(&rows, "i", (int64_t)i);
-        rows_text(&rows, "a", e->alias);
-        rows_fields(&rows, ROWS(who_rows), 0, e);
+        if (count == 0)
+            bson_append_array_begin(doc, "who", 3, &array);
+        bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
+        bson_append_int32(&row, "i", 1, (int32_t)i);
+        bson_append_utf8(&row, "a", 1, e->alias, -1);
+        bson_fields_write(&row, ROWS(who_rows), 0, e);
+        bson_append_document_end(&array, &row);
     }
-    if (rows.count)
-        rows_append(doc, "who", &rows);
+    if (count)
+        bson_append_array_end(doc, &array);
 }
 
 void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *key)
@@ -476,16 +484,19 @@ static const struct bson_field use_rows[] = {
 
 void codec_checkpoint_put(bson_t *view, const struct checkpoint *c)
 {
-    struct bson_rows rows = {.count = 0};
+    char buffer[16];
+    bson_t array, row;
 
     bson_fields_write(view, ROWS(checkpoint_rows), 0, c);
     if (!c->uses || !c->uses->count)
         return;
+    bson_append_array_begin(view, "codes", 5, &array);
     for (size_t i = 0; i < c->uses->count; i++) {
-        rows_next(&rows);
-        rows_fields(&rows, ROWS(use_rows), 0, &c->uses->rows[i]);
+        bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
+        bson_fields_write(&row, ROWS(use_rows), 0, &c->uses->rows[i]);
+        bson_append_document_end(&array, &row);
     }
-    rows_append(view, "codes", &rows);
+    bson_append_array_end(view, &array);
 }
 
 static bool get_uses(const bson_t *view, struct arena *a, struct checkpoint *c)
@@ -559,7 +570,9 @@ static uint32_t usual_current(const struct slot *s)
 void codec_bucket_put(bson_t *view, const struct bucket *k)
 {
     int64_t due_ms = bucket_due(k);
-    struct bson_rows rows = {.count = 0};
+    bson_t array, row;
+    char buffer[16];
+    size_t count = 0;
 
     assert(k->b >= 0);
     bson_fields_write(view, ROWS(bucket_rows), 0, k);
@@ -570,14 +583,17 @@ void codec_bucket_put(bson_t *view, const struct bucket *k)
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         if (slot_is_untouched(&k->slots[i]))
             continue;
-        rows_next(&rows);
-        rows_int(&rows, "i", i);
-        rows_fields(&rows, ROWS(slot_rows), 0, &k->slots[i]);
+        if (count == 0)
+            bson_append_array_begin(view, "t", 1, &array);
+        bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
+        bson_append_int32(&row, "i", 1, i);
+        bson_fields_write(&row, ROWS(slot_rows), 0, &k->slots[i]);
         if (k->slots[i].current != usual_current(&k->slots[i]))
-            rows_int(&rows, "current", k->slots[i].current);
+            put_int(&row, "current", k->slots[i].current);
+        bson_append_document_end(&array, &row);
     }
-    if (rows.count)
-        rows_append(view, "t", &rows);
+    if (count)
+        bson_append_array_end(view, &array);
 }
 
 static bool get_generations(const bson_t *doc, struct bucket *k)
