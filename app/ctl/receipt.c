@@ -9,17 +9,17 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/jws.h"
 #include "base/new_file.h"
-#include "coupons/batch.h"
-#include "ctl/batch_in.h"
+#include "coupons/user_state.h"
 #include "ctl/bounded.h"
 #include "ctl/client.h"
 #include "ctl/print.h"
 
 #define TOKEN_MOST 65536
 #define KEYS_MOST (1 << 20)
+#define HASH_TEXT_LEN 64
+#define NO_HASH "0000000000000000000000000000000000000000000000000000000000000000"
 
 const struct argp_option ctl_receipt_verify_options[] = {
     {"keys", OPT_KEYS, "FILE", 0, "The JWK Set (default: fetched from the service)", 0},
@@ -131,53 +131,96 @@ static bool find_key(json_object *set, const char *token, struct jws_key *key)
 
 /* ---- the ledger ---- */
 
-struct chain {
-    struct bounded_lines lines;
-    struct batch *batch; /* the last one that was read; NULL: none */
+/* A line of the ledger; the chain is checked up to it. */
+struct line {
+    json_object *batch; /* without its hash */
+    char hash[HASH_TEXT_LEN + 1];
+    int64_t seq;
 };
 
-/* What is wrong with b after `before` (NULL: it is the first of the file); NULL: nothing. */
-static const char *fault_of(const struct batch *b, const struct batch *before)
-{
-    struct buf scratch = BUF_INIT;
-    uint8_t hash[HASH_LEN];
+struct chain {
+    struct bounded_lines lines;
+    struct line now;
+    char before[HASH_TEXT_LEN + 1]; /* hash of the line before; "": none read */
+};
 
-    if (!b)
-        return "a line of the ledger is malformed";
-    batch_hash(b, &scratch, hash);
-    buf_free(&scratch);
-    if (memcmp(hash, b->head.hash, HASH_LEN) != 0)
-        return "a batch of the ledger does not match its hash";
-    if (before ? b->head.seq != before->head.seq + 1 || memcmp(b->prev, before->head.hash, HASH_LEN) != 0
-               : b->head.seq == 1 && !sodium_is_zero(b->prev, HASH_LEN))
-        return "the ledger's batches do not form a chain";
-    return NULL;
+/* Cut the member "hash" out of the line, where RFC 8785 puts it: the rest is what was hashed. */
+static bool cut_hash(char *text, char hash[HASH_TEXT_LEN + 1])
+{
+    static const char start[] = ",\"hash\":\"";
+    char *found = NULL, *end;
+
+    for (char *at = strstr(text, start); at; at = strstr(at + 1, start))
+        found = at;
+    if (!found)
+        return false;
+    end = found + sizeof start - 1;
+    if (strspn(end, "0123456789abcdef") != HASH_TEXT_LEN || end[HASH_TEXT_LEN] != '"')
+        return false;
+    memcpy(hash, end, HASH_TEXT_LEN);
+    hash[HASH_TEXT_LEN] = '\0';
+    end += HASH_TEXT_LEN + 1;
+    memmove(found, end, strlen(end) + 1);
+    return true;
 }
 
-/* Read the next batch, which c owns. NULL: the end; or *fault says where the chain breaks. */
-static const struct batch *chain_next(struct chain *c, const char **fault)
+static bool is_hash_of(const char *hash, const char *text)
 {
-    struct batch *b;
+    unsigned char made[crypto_hash_sha256_BYTES];
+    char hex[HASH_TEXT_LEN + 1];
 
+    crypto_hash_sha256(made, (const unsigned char *)text, strlen(text));
+    return strcmp(sodium_bin2hex(hex, sizeof hex, made, sizeof made), hash) == 0;
+}
+
+/* Read the next line. False at the end, *fault NULL; or *fault says where the chain breaks. */
+static bool chain_next(struct chain *c, const char **fault)
+{
+    char *text;
+    int64_t seq;
+
+    json_object_put(c->now.batch);
+    c->now.batch = NULL;
     if (!bounded_next(&c->lines)) {
         *fault = c->lines.fault;
-        return NULL;
+        return false;
     }
-    b = c->lines.line.data ? batch_in(c->lines.line.data, c->lines.line.len) : NULL;
-    *fault = fault_of(b, c->batch);
-    batch_free(c->batch);
-    c->batch = b;
-    return *fault ? NULL : b;
+    text = c->lines.line.data;
+    *fault = "a line of the ledger is malformed";
+    if (!text || !cut_hash(text, c->now.hash) || !(c->now.batch = json_tokener_parse(text)))
+        return false;
+    *fault = "a batch of the ledger does not match its hash";
+    if (!is_hash_of(c->now.hash, text))
+        return false;
+    *fault = "the ledger's batches do not form a chain";
+    seq = json_int_at(c->now.batch, "/seq");
+    if (c->before[0] ? seq != c->now.seq + 1 || !has_text(c->now.batch, "/prev", c->before)
+                     : seq == 1 && !has_text(c->now.batch, "/prev", NO_HASH))
+        return false;
+    *fault = NULL;
+    c->now.seq = seq;
+    memcpy(c->before, c->now.hash, sizeof c->before);
+    return true;
 }
 
 /* ---- the entry ---- */
+
+/* The kinds of entries that put a redemption into a state; through: also for the issued one beneath a hold. */
+static const struct {
+    const char *state, *kind;
+    bool through;
+} kinds[] = {
+    {"issued", "issue", false},   {"reserved", "reserve", false},  {"reserved", "hold", false}, {"redeemed", "redeem", false},
+    {"redeemed", "spend", true},  {"redeemed", "adjust", true},   {"cancelled", "cancel", false},
+    {"expired", "expire", false}, {"reversed", "reverse", true},
+};
 
 struct wanted {
     json_object *claims;
     int64_t n, lane;
     uint32_t g;
-    bool found;      /* the batch that put it into its state */
-    int64_t taken_n; /* the taking with its ordinal */
+    json_object *entry;  /* that put it into its state; ours */
+    int64_t taken_n;     /* the taking with its ordinal */
     uint32_t taken_g;
 };
 
@@ -186,69 +229,100 @@ static bool is_number(json_object *o, const char *pointer, int64_t value)
     return json_object_is_type(json_at(o, pointer), json_type_int) && json_int_at(o, pointer) == value;
 }
 
-/* Where the batch differs from the receipt; NULL: nowhere. */
-static const char *compare(struct wanted *w, const struct batch *b)
+static bool is_entry(const struct wanted *w, json_object *e)
 {
-    const char *word = json_text_at(w->claims, "/state");
-    enum slot_state state = word ? slot_state_of_name(word) : SLOT_STATE_COUNT;
-    int64_t slot = json_at(w->claims, "/slot") ? json_int_at(w->claims, "/slot") : -1;
-    char hash[2 * HASH_LEN + 1], at[CLOCK_TEXT_SIZE];
-    const struct entry *e;
+    bool through = false, known = false;
+    json_object *from_n = json_at(e, "/from_n");
 
-    if (!has_text(w->claims, "/hash", sodium_bin2hex(hash, sizeof hash, b->head.hash, HASH_LEN)))
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !known; i++) {
+        known = has_text(w->claims, "/state", kinds[i].state) && has_text(e, "/kind", kinds[i].kind);
+        through = known && kinds[i].through;
+    }
+    if (known && is_number(e, "/n", w->n) && is_number(e, "/g", w->g))
+        return true;
+    return through && is_number(e, "/from", w->g) && is_number(e, from_n ? "/from_n" : "/n", w->n);
+}
+
+static json_object *entries_of(json_object *batch)
+{
+    json_object *entries = json_at(batch, "/entries");
+
+    return json_object_is_type(entries, json_type_array) ? entries : NULL;
+}
+
+/* Where the batch differs from the receipt; NULL: nowhere, and w->entry is set. */
+static const char *compare(struct wanted *w, const struct line *line)
+{
+    json_object *entries = entries_of(line->batch), *e = NULL;
+    int64_t slot = json_at(w->claims, "/slot") ? json_int_at(w->claims, "/slot") : -1;
+
+    if (!has_text(w->claims, "/hash", line->hash))
         return "the ledger's batch with this seq has a different hash";
-    if (!has_text(w->claims, "/coupon", b->coupon) || b->lane != w->lane)
+    if (!has_text(line->batch, "/coupon", json_text_at(w->claims, "/coupon")) || !is_number(line->batch, "/lane", w->lane))
         return "the ledger belongs to another coupon or lane";
-    if (!has_text(w->claims, "/at", clock_text(b->head.at_ms, at)))
+    if (!has_text(w->claims, "/at", json_text_at(line->batch, "/at")))
         return "the ledger's batch has a different time";
-    e = state != SLOT_STATE_COUNT ? batch_find_state(b, w->n, w->g, state) : NULL;
+    for (size_t i = 0; entries && !e && i < json_object_array_length(entries); i++)
+        if (is_entry(w, json_object_array_get_idx(entries, i)))
+            e = json_object_array_get_idx(entries, i);
     if (!e)
         return "the batch has no entry that puts this id into this state";
     if (slot != (w->n >= 0 ? w->n : -1))
         return "the entry has a different slot";
-    if (!has_text(w->claims, "/user", e->alias))
+    if (!has_text(w->claims, "/user", json_text_at(e, "/alias")))
         return "the entry has a different alias";
-    if (!is_number(w->claims, "/discount_minor", e->discount_minor))
+    if (!is_number(w->claims, "/discount_minor", json_at(e, "/discount_minor") ? json_int_at(e, "/discount_minor") : 0))
         return "the entry has a different discount";
-    w->found = true;
-    w->taken_n = e->from ? e->from_n : e->n;
-    w->taken_g = e->from ? e->from : e->g;
+    w->entry = json_object_get(e);
+    w->taken_n = json_at(e, "/from") && json_at(e, "/from_n") ? json_int_at(e, "/from_n") : json_int_at(e, "/n");
+    w->taken_g = (uint32_t)json_int_at(e, json_at(e, "/from") ? "/from" : "/g");
     return NULL;
+}
+
+/* The ordinal of w's taking in the batch, or 0. */
+static int64_t ordinal_in(const struct wanted *w, json_object *batch)
+{
+    json_object *entries = entries_of(batch);
+
+    for (size_t i = 0; entries && i < json_object_array_length(entries); i++) {
+        json_object *e = json_object_array_get_idx(entries, i);
+
+        if (json_at(e, "/ordinal") && is_number(e, "/n", w->taken_n) && is_number(e, "/g", w->taken_g))
+            return json_int_at(e, "/ordinal");
+    }
+    return 0;
 }
 
 /* Read the whole chain to find the batch; then again, up to there, to find the taking: its entry has the ordinal. */
 static const char *look_up(struct wanted *w, struct chain *c)
 {
-    int64_t seq = json_int_at(w->claims, "/seq");
-    const struct entry *taking = NULL;
+    int64_t seq = json_int_at(w->claims, "/seq"), ordinal = 0;
     const char *fault, *differs = NULL;
-    const struct batch *b;
 
-    while ((b = chain_next(c, &fault)))
-        if (b->head.seq == seq)
-            differs = compare(w, b);
+    while (chain_next(c, &fault))
+        if (c->now.seq == seq)
+            differs = compare(w, &c->now);
     if (fault || differs)
         return fault ? fault : differs;
-    if (!w->found)
+    if (!w->entry)
         return "the ledger does not contain its batch";
     bounded_rewind(&c->lines);
     if (c->lines.fault)
         return "the ledger cannot be read twice; use a regular file";
-    batch_free(c->batch);
-    c->batch = NULL;
-    while (!taking && (b = chain_next(c, &fault)) && b->head.seq <= seq)
-        taking = batch_find_origin(b, w->taken_n, w->taken_g);
+    c->before[0] = '\0';
+    while (!ordinal && chain_next(c, &fault) && c->now.seq <= seq)
+        ordinal = ordinal_in(w, c->now.batch);
     if (fault)
         return fault;
-    if (!taking)
+    if (!ordinal)
         return "the ledger does not contain its taking";
-    return is_number(w->claims, "/ordinal", taking->ordinal) ? NULL : "the taking has a different ordinal";
+    return is_number(w->claims, "/ordinal", ordinal) ? NULL : "the taking has a different ordinal";
 }
 
 static int verify_ledger(json_object *claims, const char *path)
 {
     struct wanted w = {.claims = claims};
-    struct chain c = {.batch = NULL};
+    struct chain c = {.before = ""};
     const char *id = json_text_at(claims, "/id"), *fault = NULL;
     int64_t lane;
 
@@ -261,7 +335,8 @@ static int verify_ledger(json_object *claims, const char *path)
         fault = "its id is not a redemption id";
     else
         fault = look_up(&w, &c);
-    batch_free(c.batch);
+    json_object_put(w.entry);
+    json_object_put(c.now.batch);
     bounded_close(&c.lines);
     return fault ? refuse(fault) : CTL_OK;
 }
