@@ -89,7 +89,7 @@ static int64_t days_of_date(int64_t y, int m, int d)
 }
 
 /* The last `count` digits of value, with leading zeros. */
-static void put_digits(char *at, int count, int value)
+static void put_digits(char *at, int count, unsigned value)
 {
     for (; count > 0; value /= 10)
         at[--count] = (char)('0' + value % 10);
@@ -109,13 +109,13 @@ char *clock_text(int64_t utc_ms, char text[CLOCK_TEXT_SIZE])
     s = (time_t)seconds;
     gmtime_r(&s, &t);
     strcpy(text, "0000-00-00T00:00:00.000Z");
-    put_digits(text, 4, t.tm_year + 1900);
-    put_digits(text + 5, 2, t.tm_mon + 1);
-    put_digits(text + 8, 2, t.tm_mday);
-    put_digits(text + 11, 2, t.tm_hour);
-    put_digits(text + 14, 2, t.tm_min);
-    put_digits(text + 17, 2, t.tm_sec);
-    put_digits(text + 20, 3, ms);
+    put_digits(text, 4, (unsigned)(t.tm_year + 1900));
+    put_digits(text + 5, 2, (unsigned)t.tm_mon + 1);
+    put_digits(text + 8, 2, (unsigned)t.tm_mday);
+    put_digits(text + 11, 2, (unsigned)t.tm_hour);
+    put_digits(text + 14, 2, (unsigned)t.tm_min);
+    put_digits(text + 17, 2, (unsigned)t.tm_sec);
+    put_digits(text + 20, 3, (unsigned)ms);
     return text;
 }
 

@@ -3,7 +3,7 @@
  *
  * Threads  of all coupons, a few at a time, each by a checker with a session of its own. What they find is printed in the order of the
  *          coupons: a checker keeps it until it may print, or waits where that is much
- * Large    a coupon with many takings or slots has the memory, and all processors, to itself
+ * Large    a coupon with many takings or slots has the memory to itself
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -230,7 +230,7 @@ struct engine_config {
     int requests_max;    /* waiting requests in all */
     int lanes_max;       /* lanes kept in memory */
     int redo_max;        /* entries of one lane that wait for its checkpoint */
-    int redo_max_all;    /* the same for all lanes together: ENGINE_REDO_MOST; 0: unbounded */
+    int redo_max_all;    /* the same for all lanes together: ENGINE_REDO_MOST, in tests less; 0: unbounded */
     int redo_mb;         /* the same in MiB of their batches' memory; 0: unbounded */
     int64_t filter_bytes; /* bytes for all lanes' filters of users (filter.h); 0: none */
     int64_t user_bytes;   /* bytes for all users kept in memory (user_cache.h) */

@@ -132,7 +132,6 @@ static struct row *lock_row(struct backstop *k, const struct backstop_due *due)
 /* Something of it was done. */
 static void settle(struct backstop *k, struct row *row)
 {
-    row->failures = 0;
     if (row->written >= row->awaited_seen && row->followed >= row->awaited_changes)
         row->awaited = false;
     if (row->written >= row->seen && row->followed == row->changes)
@@ -147,6 +146,8 @@ bool backstop_read(struct backstop *k, const struct backstop_due *due, int64_t s
     if (row && seq != row->written) {
         row->written = seq;
         row->written_at = now;
+        if (row->followed == row->changes) /* else following is what failed */
+            row->failures = 0;
         settle(k, row);
     } else if (row) {
         behind = seq < row->seen && mono_ms_between(row->written_at, now) >= k->look_ms;
@@ -161,6 +162,7 @@ void backstop_followed(struct backstop *k, const struct backstop_due *due)
 
     if (row) {
         row->followed = due->changes;
+        row->failures = 0;
         settle(k, row);
     }
     pthread_mutex_unlock(&k->lock);

@@ -37,7 +37,7 @@ void backstop_seen(struct backstop *k, const char *coupon, int64_t lane, int64_t
 void backstop_changed(struct backstop *k, const char *coupon, struct mono now);
 /* The lanes to look at now, into due[most]; if there are more, the next call goes on. */
 size_t backstop_due(struct backstop *k, struct mono now, struct backstop_due *due, size_t most);
-/* The lane's checkpoint was read. True: it does not move, so it must be written. */
+/* The lane's checkpoint was read, not before `now`, the time given to backstop_due(). True: it does not move, so it must be written. */
 bool backstop_read(struct backstop *k, const struct backstop_due *due, int64_t seq, struct mono now);
 /* The coupon's lanes follow. */
 void backstop_followed(struct backstop *k, const struct backstop_due *due);

@@ -28,7 +28,8 @@
 
 #define BACKOFF_MS 50
 #define FOLD_EVERY_MS 250 /* then many batches of a lane are one update of its totals, and one of its mark */
-#define SWEEP_PAGE 100     /* coupons looked at between rounds of folding */
+#define SWEEP_MS 1000      /* between rounds of folding */
+#define SWEEP_PAGE 100     /* coupons looked at together */
 #define CATCH_UP_BATCHES 200
 #define AGAIN_FIRST_MS 1000 /* until an unreadable ledger is read again; doubles each time */
 #define AGAIN_MOST_MS 10000
@@ -630,7 +631,7 @@ static void fold_once(struct reporter *r)
         r->swept[0] = '\0';
         r->passed_over = r->missed = false;
     }
-    until = mono_add_ms(mono_now(), FOLD_EVERY_MS); /* then the feed goes on */
+    until = mono_add_ms(mono_now(), SWEEP_MS); /* then the feed goes on */
     while (r->sweeping && !stop_asked(&r->stop) && mono_before(mono_now(), until))
         sweep_some(r);
     if (stop_asked(&r->stop)) /* a lane that was put off may be in no list */
@@ -688,8 +689,8 @@ static void make_follow(struct reporter *r, const struct backstop_due *due)
     log_event(LOG_WARNING, "follow.failed", F_WORD("coupon", due->lane.coupon), F_WORD("result", result_info(result)->name));
 }
 
-/* Read the checkpoints of these lanes, and do what was left undone. */
-static void look_after(struct reporter *r, struct store *session, const struct backstop_due *due, size_t count)
+/* Read the checkpoints of these lanes, which are due now, and do what was left undone. */
+static void look_after(struct reporter *r, struct store *session, const struct backstop_due *due, size_t count, struct mono now)
 {
     struct checkpoint_read reads[BACKSTOP_LANES] = {{.coupon = NULL}};
 
@@ -702,7 +703,7 @@ static void look_after(struct reporter *r, struct store *session, const struct b
 
         if (reads[i].status == STORE_UNREADABLE) /* otherwise it is the database: no lane waits longer for that */
             backstop_failed(r->backstop, &due[i], mono_now());
-        else if (reads[i].status == STORE_OK && backstop_read(r->backstop, &due[i], seq, mono_now()))
+        else if (reads[i].status == STORE_OK && backstop_read(r->backstop, &due[i], seq, now))
             write_checkpoint(r, &due[i], seq);
         if (due[i].changes)
             make_follow(r, &due[i]);
@@ -716,10 +717,10 @@ static void *backstop_thread(void *context)
     struct backstop_due due[BACKSTOP_LANES];
 
     while (!stop_asked(&r->stop)) {
-        size_t count = backstop_due(r->backstop, mono_now(), due, BACKSTOP_LANES);
-        struct mono next = mono_add_ms(mono_now(), BACKSTOP_EVERY_MS);
+        struct mono now = mono_now(), next = mono_add_ms(now, BACKSTOP_EVERY_MS);
+        size_t count = backstop_due(r->backstop, now, due, BACKSTOP_LANES);
 
-        look_after(r, session, due, count);
+        look_after(r, session, due, count, now);
         if (count < BACKSTOP_LANES)
             stop_rest(&r->stop, mono_ms_between(mono_now(), next));
     }

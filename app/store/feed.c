@@ -15,7 +15,8 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-#define WAIT_MS 250
+#define WAIT_MS 1000 /* of the server, for something to come */
+#define FOLD_WAIT_MS 250 /* the same for the reporter, which does other things in between */
 #define WORK_MS 10   /* read for this long, then */
 #define GATHER_MS 90 /* leave the stream alone this long: a request per batch costs the server more than the reply */
 #define HEAR_GATHER_MS 10 /* the same for lanes, which take too many until they hear of each other */
@@ -41,13 +42,13 @@ struct feed {
     long gather_ms;
 };
 
-static struct feed *open_on(struct session *session, long gather_ms, const struct feed_position *p, const bson_t *pipeline)
+static struct feed *open_on(struct session *session, int wait_ms, long gather_ms, const struct feed_position *p, const bson_t *pipeline)
 {
     struct feed *f = checked(calloc(1, sizeof *f));
     AUTO_BSON options = BSON_INITIALIZER;
     bson_t after;
 
-    BSON_APPEND_INT64(&options, "maxAwaitTimeMS", WAIT_MS);
+    BSON_APPEND_INT64(&options, "maxAwaitTimeMS", wait_ms);
     if (p && p->size && bson_init_static(&after, p->token, p->size))
         BSON_APPEND_DOCUMENT(&options, "startAfter", &after);
     f->session = session;
@@ -57,9 +58,9 @@ static struct feed *open_on(struct session *session, long gather_ms, const struc
     return f;
 }
 
-static struct feed *open_with(struct store *s, const struct feed_position *after, const bson_t *pipeline)
+static struct feed *open_with(struct store *s, int wait_ms, const struct feed_position *after, const bson_t *pipeline)
 {
-    return open_on(session_open(session_of(s)->mongo), GATHER_MS, after, pipeline);
+    return open_on(session_open(session_of(s)->mongo), wait_ms, GATHER_MS, after, pipeline);
 }
 
 /* Leaves the session open. */
@@ -74,7 +75,7 @@ struct feed *feed_open(struct store *s, const struct feed_position *after)
 {
     AUTO_BCON pipeline = BCON_NEW("pipeline", "[", "{", "$match", "{", "operationType", "insert", "}", "}", "]");
 
-    return open_with(s, after, pipeline);
+    return open_with(s, FOLD_WAIT_MS, after, pipeline);
 }
 
 static bool is_lost(const bson_error_t *error)
@@ -171,7 +172,7 @@ struct feed *feed_open_keys(struct store *s, const struct feed_position *after)
             "{", "$project", "{", "documentKey", BCON_INT32(1), "fullDocument.arrived", BCON_INT32(1), "}", "}",
         "]");
 
-    return open_with(s, after, pipeline);
+    return open_with(s, WAIT_MS, after, pipeline);
 }
 
 int feed_next_key(struct feed *f, struct batch_key *batch_key)
@@ -222,7 +223,7 @@ int feed_hear(struct store *s, struct heard *heard)
             "]");
 
         /* Only totals, and only of coupons with several lanes. */
-        session->hearing = open_on(session, HEAR_GATHER_MS, NULL, pipeline);
+        session->hearing = open_on(session, WAIT_MS, HEAR_GATHER_MS, NULL, pipeline);
         return stop_if_broken(session);
     }
     gather(session->hearing);

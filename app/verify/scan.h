@@ -58,7 +58,7 @@ struct scan_lane {
     bool rebuild;           /* if the mark is useless, require totals up to the tail */
     struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
     drift_fn *report;
-    /* Called with each part once ended; false: the others need not be read. Or NULL. This and report are called one at a time. */
+    /* Called with each part once ended; false: the others need not be read. Or NULL. */
     bool (*replayed)(void *context, struct replay *r);
     /* Called after the last part, to repair the checkpoint: if that is useless, buckets are required up to the tail. Or NULL: what is wrong
      * with it is reported. */

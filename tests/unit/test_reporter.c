@@ -316,6 +316,29 @@ static void a_lane_that_cannot_be_written_is_tried_less_and_less_often(void **st
     backstop_free(k);
 }
 
+static void lanes_that_cannot_follow_are_tried_less_and_less_often_while_others_write(void **state)
+{
+    struct backstop *k = backstop_new(AGE_MS);
+    struct backstop_due due;
+    int64_t now = BACKSTOP_FOLLOW_MS, seq = 1;
+
+    (void)state;
+    backstop_changed(k, "hot", at(0));
+    for (int64_t pause_ms = 2 * LOOK_MS; pause_ms < BACKSTOP_MOST_MS; pause_ms *= 2) {
+        backstop_seen(k, "hot", 0, seq + 1, at(now));
+        due = due_at(k, now);
+        assert_false(backstop_read(k, &due, seq++, at(now)));
+        backstop_failed(k, &due, at(now));
+        nothing_is_due_at(k, now + pause_ms - 1);
+        now += pause_ms;
+    }
+    due = due_at(k, now);
+    assert_false(backstop_read(k, &due, seq, at(now)));
+    backstop_followed(k, &due);
+    nothing_is_due_at(k, 100000000);
+    backstop_free(k);
+}
+
 static void many_lanes_are_looked_at_in_turns(void **state)
 {
     struct backstop *k = backstop_new(AGE_MS);
@@ -466,6 +489,7 @@ int main(void)
         cmocka_unit_test(however_short_the_age_a_lane_is_left_alone_for_a_moment),
         cmocka_unit_test(a_checkpoint_that_moves_is_not_behind_however_busy_its_lane),
         cmocka_unit_test(a_lane_that_cannot_be_written_is_tried_less_and_less_often),
+        cmocka_unit_test(lanes_that_cannot_follow_are_tried_less_and_less_often_while_others_write),
         cmocka_unit_test(many_lanes_are_looked_at_in_turns),
         cmocka_unit_test(what_was_undone_when_a_wait_began_is_waited_for_and_nothing_later),
         cmocka_unit_test(what_cannot_be_done_is_not_waited_for_but_named),
