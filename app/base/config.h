@@ -42,7 +42,7 @@
     X(worker, connections_max, INT, "4096", 1, 65536, NULL, true,                                                      \
       "connections from nginx, one per request; keep it above requests_max, or excess requests wait unread")           \
     X(worker, requests_max, INT, "3072", 1, 1000000, NULL, true, "requests in flight; past it: 503 busy")              \
-    X(worker, queue_max, INT, "2048", 1, 1000000, NULL, true, "requests that may wait for one lane; past it: 503 busy") \
+    X(worker, queue_max, INT, "1024", 1, 1000000, NULL, true, "requests that may wait for one lane; past it: 503 busy") \
     X(worker, request_deadline_ms, INT, "5000", 100, 60000, NULL, true,                                                \
       "how long a request may take to be decided; past it: 503 (busy, or outcome_unknown once sent to the database)")  \
     X(worker, batch_max, INT, "512", 1, 1000, NULL, true, "requests committed together in one lane")                   \

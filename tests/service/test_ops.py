@@ -666,6 +666,6 @@ def test_a_copys_own_settings_go_before_the_tracked_file(stack, tmp_path):
         printed = subprocess.run([ROOT / "scripts" / "couponctl", "config"], env=environment, text=True, capture_output=True, check=True).stdout
         return re.search(r"^queue_max = (\d+)", printed, re.MULTILINE)[1]
 
-    assert in_force() == "2048"
+    assert in_force() == "1024"
     (tmp_path / "coupond.ini").write_text("[worker]\nqueue_max = 77\n")
     assert in_force() == "77"
