@@ -84,7 +84,7 @@
       "invalid or revoked keys per minute from one address; past it: 429 rate_limited; 0: unlimited")                  \
     X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "how often a quiet lane whose reports are read gets an empty batch") \
     X(metrics, coupons, INT, "100", 0, METRICS_STOCKS, NULL, true,                                                     \
-      "active coupons, newest first, whose free and taken counts are in the metrics; 0: none")                   \
+      "active coupons, newest first, whose free and taken counts are in the metrics; 0: none")                         \
     X(refusals, keep_days, INT, "90", 1, 3650, NULL, true, "days that counts of refusals are kept, for reports")       \
     X(archive, after_days, INT, "0", 0, 36500, NULL, true,                                                             \
       "days after a coupon's cleanup (its end and cleanup_after_s) before couponctl archive --due archives it; 0: never") \
