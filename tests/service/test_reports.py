@@ -15,6 +15,7 @@ import pytest
 
 import ledger
 from effort import effort
+from halves import asleep
 from stack import WORKERS, processor_s, wait_until
 from swarm import Swarm, take
 
@@ -726,6 +727,23 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside):
     for batch in unread:
         batches.replace_one({"_id": batch["_id"]}, batch)
     assert total(caught_up(stack, damaged), "redeemed") == 3
+    stack.verify()
+
+
+def test_batches_of_a_stream_whose_history_is_lost_are_read_from_the_ledger(beside):
+    """The reporter sleeps while they are appended; the stream then begins anew, after them."""
+    stack = beside()
+    coupon, quiet = (stack.coupon(slots=9, cap={"per_user": 9}) for _ in range(2))
+    assert stored(stack, coupon) == stored(stack, quiet) == 0
+    order = {"failCommands": ["getMore"], "namespace": f"{stack.database.name}.ledger", "errorCode": 286}
+    with asleep(stack, ["reporter"]):
+        for taken in (coupon, quiet, coupon):
+            stack.direct(0).take(taken, "u").expect(201)
+        stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=order)
+    wait_until("the history to be lost", lambda: "event=feed.history_lost" in stack.log())
+    assert (stored(stack, coupon), stored(stack, quiet)) == (2, 1)
+    stack.direct(0).take(coupon, "u").expect(201)
+    assert stored(stack, coupon) == 3
     stack.verify()
 
 
