@@ -90,7 +90,7 @@
       "The code is unknown, belongs to somebody else, or the coupon has no codes.")                                    \
     X(28, CODE_TAKEN, "code_taken", 409, false, "The code is spent",                                                   \
       "This user has spent the code, or the redemption, with another order; or somebody has spent a code that "        \
-      "belongs to whoever presents it (codes.claim present).")                                                         \
+      "belongs to whoever presents it (codes.claim present); or a shared code was used codes.shared_cap times.")       \
     X(29, TRANSACTION_IN_PROGRESS, "transaction_in_progress", 409, true, "Another checkout holds it",                  \
       "Another checkout holds this slot or code. Retry after the time in Retry-After.")                                \
     X(30, ORDER_NOT_ELIGIBLE, "order_not_eligible", 409, false, "The order does not qualify",                          \
