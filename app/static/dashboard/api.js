@@ -62,9 +62,7 @@ function parse(text) {
 
 /* Nobody answered; changing: the call was to change something. */
 function unreachable(changing) {
-  const detail = changing
-    ? "It may have been done anyway: check before you do it again."
-    : "The network or the service is down.";
+  const detail = changing ? "It may have been done anyway: check before you do it again." : "The network or the service is down.";
 
   return new Problem(0, {title: "The service does not answer", code: "unreachable", detail});
 }
@@ -158,11 +156,9 @@ export async function getAll(address, parameters, most, signal, pages = Infinity
 export async function several(tasks, atOnce = 6) {
   const waiting = tasks.slice();
 
-  await Promise.all(
-    Array.from({length: atOnce}, async () => {
-      while (waiting.length) await waiting.shift()();
-    }),
-  );
+  await Promise.all(Array.from({length: atOnce}, async () => {
+    while (waiting.length) await waiting.shift()();
+  }));
 }
 
 /* POST a file; fetch tells nothing of what was sent so far, XMLHttpRequest does. */
@@ -176,8 +172,7 @@ export function upload(address, file, type, key, onProgress, signal) {
     request.setRequestHeader("Idempotency-Key", key);
     request.upload.onprogress = (event) => onProgress(event.loaded, event.total);
     request.onerror = () => reject(unreachable(true));
-    request.onabort = () =>
-      reject(new Problem(0, {title: "Stopped", detail: "The file was not sent to its end: nothing was imported."}));
+    request.onabort = () => reject(new Problem(0, {title: "Stopped", detail: "The file was not sent to its end: nothing was imported."}));
     request.onload = () =>
       request.status < 300
         ? resolve(parse(request.responseText))
@@ -200,10 +195,7 @@ export async function signIn(key) {
     return `${problem.message}. ${problem.detail}`;
   }
   /* Only ops may look at codes, also at one that is not there: so this says which of the two it is. */
-  const status = await call("HEAD", path("_", "codes", "_"), {key}).then(
-    () => 200,
-    (problem) => problem.status,
-  );
+  const status = await call("HEAD", path("_", "codes", "_"), {key}).then(() => 200, (problem) => problem.status);
 
   if (![200, 403, 404].includes(status))
     return "The service knows the key, but cannot say right now what it permits. Try again in a moment.";

@@ -37,12 +37,9 @@ function zoneChoice() {
   const mine = browserZone(),
     chosen = chosenZone();
   const others = [...new Set([mine, "UTC", ...(chosen ? [chosen] : [])])];
-  const select = el(
-    "select",
-    {"aria-label": "Times in"},
+  const select = el("select", {"aria-label": "Times in"},
     el("option", {value: ""}, "Times: coupon\u2019s zone"),
-    others.map((zone) => el("option", {value: zone}, zone === mine ? `Times: mine, ${zone}` : `Times: ${zone}`)),
-  );
+    others.map((zone) => el("option", {value: zone}, zone === mine ? `Times: mine, ${zone}` : `Times: ${zone}`)));
 
   select.value = chosen ?? "";
   select.addEventListener("change", () => {
@@ -90,10 +87,7 @@ function showKeyForm(message) {
   });
   const error = el("p", {class: "error", id: "key-error", role: "alert"}, message ?? "");
   const go = el("button", {type: "submit", class: "primary"}, "Open");
-  const form = el(
-    "form",
-    {class: "panel key", novalidate: true},
-    el("h1", {}, "Coupons"),
+  const form = el("form", {class: "panel key", novalidate: true}, el("h1", {}, "Coupons"),
     el(
       "p",
       {},
@@ -101,8 +95,7 @@ function showKeyForm(message) {
         "The key stays in this tab, and is gone when you close it.",
     ),
     el("div", {class: "field"}, el("label", {for: "key"}, "API key"), input, error),
-    go,
-  );
+    go);
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

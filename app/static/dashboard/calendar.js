@@ -29,8 +29,7 @@ function readView() {
   Object.assign(view, {text: given("q"), month: month && Number(month[1]) * 12 + Number(month[2]) - 1});
 }
 const monthStart = (month) => Date.UTC(Math.floor(month / 12), month % 12);
-const monthName = (month) =>
-  new Intl.DateTimeFormat("en", {month: "long", year: "numeric", timeZone: "UTC"}).format(monthStart(month));
+const monthName = (month) => new Intl.DateTimeFormat("en", {month: "long", year: "numeric", timeZone: "UTC"}).format(monthStart(month));
 
 /* What a clock on the wall shows, as if it were UTC's. */
 const wallMs = (text, zone, without) => (text ? Date.parse(`${toWall(text, zone)}Z`) : without);
@@ -58,11 +57,7 @@ function windowText({starts_at: from, ends_at: to, time_zone: own}) {
   const zone = zoneFor(own);
 
   if (!from && !to) return "always";
-  return [
-    from ? `from ${moment(from, zone)}` : null,
-    to ? `until ${moment(to, zone)}` : "without an end",
-    `(${zone})`,
-  ]
+  return [from ? `from ${moment(from, zone)}` : null, to ? `until ${moment(to, zone)}` : "without an end", `(${zone})`]
     .filter(Boolean)
     .join(" ");
 }
@@ -87,12 +82,9 @@ function line({coupon, from, to}, month) {
   const left = place(from, month),
     today = wallMs(new Date().toISOString(), zoneFor(coupon.time_zone));
 
-  return el(
-    "div",
-    {class: "window", "aria-hidden": "true"},
+  return el("div", {class: "window", "aria-hidden": "true"},
     span(`open ${coupon.state}`, left, place(to, month) - left),
-    today >= monthStart(month) && today < monthStart(month + 1) ? span("today", place(today, month), null) : null,
-  );
+    today >= monthStart(month) && today < monthStart(month + 1) ? span("today", place(today, month), null) : null);
 }
 
 /* The days 1, 8, 15, ... above the lines. */
@@ -116,27 +108,24 @@ function scale(month) {
 function draw(box, coupons) {
   const month = view.month ?? monthNow(),
     found = running(coupons, month);
-  const shown = table(
-    `Windows in ${monthName(month)}`,
-    ["Coupon", "State", "Window", monthName(month)],
-    found.slice(0, ROWS).map(({coupon, from, to}) => [
-      [
-        el("a", {class: "title", href: `#/coupon/${encodeURIComponent(coupon.id)}`, data: {key: `c-${coupon.id}`}}, coupon.title),
-        el("div", {class: "small id"}, coupon.id),
-      ],
-      stateBadge(coupon),
-      windowText(coupon),
-      line({coupon, from, to}, month),
-    ]),
-    "cards calendar",
-  );
+  const shown = table(`Windows in ${monthName(month)}`, ["Coupon", "State", "Window", monthName(month)],
+    found
+      .slice(0, ROWS)
+      .map(({coupon, from, to}) => [
+        [
+          el("a", {class: "title", href: `#/coupon/${encodeURIComponent(coupon.id)}`, data: {key: `c-${coupon.id}`}}, coupon.title),
+          el("div", {class: "small id"}, coupon.id),
+        ],
+        stateBadge(coupon),
+        windowText(coupon),
+        line({coupon, from, to}, month),
+      ]),
+    "cards calendar");
 
   shown.querySelector("th:last-child").append(scale(month));
-  replace(
-    box,
+  replace(box,
     found.length ? shown : empty(`No window in ${monthName(month)}.`),
-    found.length > ROWS ? el("p", {class: "small"}, `The first ${number(ROWS)} of ${number(found.length)}.`) : null,
-  );
+    found.length > ROWS ? el("p", {class: "small"}, `The first ${number(ROWS)} of ${number(found.length)}.`) : null);
 }
 
 export function showCalendar(main, parameters, signal) {
@@ -156,18 +145,8 @@ export function showCalendar(main, parameters, signal) {
     view.month = by === null ? null : (view.month ?? monthNow()) + by;
     redraw();
   };
-  const controls = el(
-    "div",
-    {class: "filters"},
-    search,
-    el(
-      "div",
-      {class: "actions"},
-      button("Previous month", go(-1)),
-      button("This month", go(null)),
-      button("Next month", go(1)),
-    ),
-  );
+  const controls = el("div", {class: "filters"}, search,
+    el("div", {class: "actions"}, button("Previous month", go(-1)), button("This month", go(null)), button("Next month", go(1))));
   const p = panel("Calendar", {
     signal,
     every: 30,

@@ -223,23 +223,12 @@ function showOvertaken(form, held, mine, fields, theirs) {
 
   replace(
     form.trouble,
-    el(
-      "div",
-      {class: "failure", role: "alert"},
+    el("div", {class: "failure", role: "alert"},
       el("p", {}, el("strong", {}, "Somebody else changed this coupon while you had it open. Nothing of yours was saved.")),
       rows.length
         ? table("What changed", ["", "You opened", "Now", "You typed"], rows)
         : el("p", {}, "What they changed is not in this form."),
-      el(
-        "div",
-        {class: "actions"},
-        keep,
-        button(
-          "Take theirs",
-          settle(() => form.fields.fill(theirs.value)),
-        ),
-      ),
-    ),
+      el("div", {class: "actions"}, keep, button("Take theirs", settle(() => form.fields.fill(theirs.value))))),
   );
   keep.focus();
 }
@@ -296,12 +285,10 @@ async function mayEnd(coupon, total, signal) {
   const means = hasCodes(coupon) ? " Whoever has such a code on paper or in a mail cannot use it any more." : "";
 
   if (slots === null || ending <= 0 || ending > free) return {}; // below what is taken, the service refuses
-  const wanted = await ask(
-    "Lower the total?",
+  const wanted = await ask("Lower the total?",
     `There are ${number(slots)}. With a total of ${number(total)}, ${what} ${ending === 1 ? "ends" : "end"} for good.${means}`,
     "Lower it",
-    signal,
-  );
+    signal);
 
   return wanted ? {retire: true} : null;
 }
@@ -316,8 +303,7 @@ async function offerMissing(coupon, done, signal) {
 export function openCaps(held, done, signal) {
   const before = held.value;
 
-  openChange(
-    "Change limits",
+  openChange("Change limits",
     [...CAPS.filter(exists(before)), ...STOCK.map((f) => ({...f, more: false}))],
     copy(held),
     (after) => {
@@ -325,8 +311,7 @@ export function openCaps(held, done, signal) {
       if (after) offerMissing(after, done, signal);
     },
     signal,
-    async (values, differs) => (differs.has("/cap/total") ? mayEnd(before, values["/cap/total"], signal) : {}),
-  );
+    async (values, differs) => (differs.has("/cap/total") ? mayEnd(before, values["/cap/total"], signal) : {}));
 }
 
 export function openDetails(held, done, signal) {
@@ -388,8 +373,6 @@ export function stateButtons(held, done, signal) {
       toast(`${title}: ${verb.toLowerCase()} done.`);
       done();
     };
-    return button(verb, () => confirm(`${verb} this coupon?`, MOVES[next][1], verb, act, signal), {
-      data: {key: `state-${next}`},
-    });
+    return button(verb, () => confirm(`${verb} this coupon?`, MOVES[next][1], verb, act, signal), {data: {key: `state-${next}`}});
   });
 }

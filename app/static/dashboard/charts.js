@@ -4,13 +4,7 @@
 import {el, replace, svg, table} from "./dom.js";
 import {number, plural, share} from "./format.js";
 
-const KINDS = [
-  ["redeemed", "Used"],
-  ["issued", "Handed out"],
-  ["reserved", "On hold"],
-  ["reversed", "Reversed"],
-  ["refused", "Refused"],
-];
+const KINDS = [["redeemed", "Used"], ["issued", "Handed out"], ["reserved", "On hold"], ["reversed", "Reversed"], ["refused", "Refused"]];
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -54,14 +48,11 @@ export function bars(title, label, signal) {
   const numbersBox = el("div", {class: "scroll"});
   const drawn = typeof globalThis.Chart === "function";
   const details = el("details", {open: !drawn}, el("summary", {}, "As a table"), numbersBox);
-  const node = el(
-    "div",
-    {},
+  const node = el("div", {},
     drawn
       ? el("div", {class: "chart"}, canvas)
       : el("p", {class: "small"}, "Chart.js is not installed on the server (Debian: libjs-chart.js): here are the numbers."),
-    details,
-  );
+    details);
   let chart = null,
     shown = {rows: [], earlier: null, period: null};
 
@@ -90,15 +81,8 @@ export function bars(title, label, signal) {
 
       shown = {rows, earlier, period};
       canvas.setAttribute("aria-label", `${title(period)}: ${number(total)} used in ${plural(rows.length, "period")}`);
-      replace(
-        numbersBox,
-        table(
-          title(period),
-          ["From", ...KINDS.map(([, text]) => text), ...(earlier ? [EARLIER] : [])],
-          lines.reverse(),
-          "numbers",
-        ),
-      );
+      replace(numbersBox,
+        table(title(period), ["From", ...KINDS.map(([, text]) => text), ...(earlier ? [EARLIER] : [])], lines.reverse(), "numbers"));
       draw();
     },
   };
@@ -107,15 +91,10 @@ export function bars(title, label, signal) {
 /* A line as large as a word. */
 export function sparkline(values, text) {
   const most = Math.max(1, ...values);
-  const points = values.map(
-    (v, i) => `${((i / Math.max(1, values.length - 1)) * 100).toFixed(1)},${(20 - (v / most) * 18).toFixed(1)}`,
-  );
+  const points = values.map((v, i) => `${((i / Math.max(1, values.length - 1)) * 100).toFixed(1)},${(20 - (v / most) * 18).toFixed(1)}`);
 
-  return svg(
-    "svg",
-    {class: "spark", viewBox: "0 0 100 22", preserveAspectRatio: "none", role: "img", "aria-label": text},
-    svg("polyline", {points: points.join(" ")}),
-  );
+  return svg("svg", {class: "spark", viewBox: "0 0 100 22", preserveAspectRatio: "none", role: "img", "aria-label": text},
+    svg("polyline", {points: points.join(" ")}));
 }
 
 /* parts: [class, count, name]; whole: what the bar's length stands for. */

@@ -42,14 +42,11 @@ export function openDisable(coupon, done, signal) {
   let sent, key;
   const {dialog, body, close} = openDialog("Disable codes", signal, () => body.contains(text) && text.value.trim() !== "");
   const go = el("button", {type: "submit", class: "danger"}, "Disable");
-  const form = el(
-    "form",
-    {novalidate: true},
+  const form = el("form", {novalidate: true},
     el("p", {class: "small"}, "They can never be used again, also those that somebody has. Used ones stay used. This cannot be undone."),
     el("div", {class: "field"}, el("label", {for: id}, "Codes, one per line"), text),
     box,
-    el("div", {class: "actions"}, button("Cancel", close), go),
-  );
+    el("div", {class: "actions"}, button("Cancel", close), go));
   const count = () => {
     const codes = listed(text.value);
 
@@ -223,19 +220,14 @@ function preview(plan) {
       codes = rows.map((row) => (plan.column === WHOLE ? row.join(plan.separator) : (row[plan.column] ?? "")));
     const wrong = codes.filter((code) => !isCode(code)).length;
 
-    replace(
-      select,
+    replace(select,
       Array.from({length: most}, (_, i) => el("option", {value: String(i)}, name(i))),
-      plan.separator ? el("option", {value: String(WHOLE)}, "The whole line") : null,
-    );
+      plan.separator ? el("option", {value: String(WHOLE)}, "The whole line") : null);
     select.value = String(plan.column);
     replace(
       box,
-      table(
-        "How the file begins",
-        Array.from({length: most}, (_, i) => (i === plan.column ? `${name(i)} (the codes)` : name(i))),
-        rows.slice(0, PREVIEW).map((row) => row.map((cell, i) => (i === plan.column ? el("strong", {}, cell) : cell))),
-      ),
+      table("How the file begins", Array.from({length: most}, (_, i) => (i === plan.column ? `${name(i)} (the codes)` : name(i))),
+        rows.slice(0, PREVIEW).map((row) => row.map((cell, i) => (i === plan.column ? el("strong", {}, cell) : cell)))),
       el("p", {class: "small"}, `The first codes: ${codes.slice(0, 3).join(", ") || "none"}`),
       wrong
         ? el("p", {class: "warning low"}, `${number(wrong)} of the first ${plural(rows.length, "row")} ${wrong === 1 ? "is" : "are"} no code: 4 to 64 letters, digits and symbols.`)
@@ -253,13 +245,10 @@ function preview(plan) {
     draw();
   });
   draw();
-  return el(
-    "div",
-    {},
+  return el("div", {},
     el("div", {class: "field"}, el("label", {for: ids[0]}, "Column of the codes"), select),
     el("div", {class: "field"}, tick, el("label", {for: ids[1]}, "The first row is a heading")),
-    el("div", {class: "scroll"}, box),
-  );
+    el("div", {class: "scroll"}, box));
 }
 
 export function openImport(coupon, done, signal) {
@@ -270,15 +259,12 @@ export function openImport(coupon, done, signal) {
   const go = el("button", {type: "submit", class: "primary"}, "Import"),
     shown = el("div", {}),
     box = el("div", {role: "status"});
-  const form = el(
-    "form",
-    {novalidate: true},
+  const form = el("form", {novalidate: true},
     el("p", {class: "small"}, "A list with one code per line, or a CSV file. Nothing is imported before you have seen how it is read."),
     el("div", {class: "field"}, el("label", {for: "import-file"}, "File"), input),
     shown,
     box,
-    el("div", {class: "actions"}, button("Cancel", close), go),
-  );
+    el("div", {class: "actions"}, button("Cancel", close), go));
   let plan = null;
 
   input.addEventListener("change", async () => {
@@ -303,14 +289,9 @@ export function openImport(coupon, done, signal) {
     try {
       const column = columnName(plan),
         list = column ? file : await listOf(file, plan);
-      const job = await sendList(
-        box,
-        query(path(coupon.id, "codes"), {column}),
-        list,
-        column ? "text/csv" : "text/plain",
+      const job = await sendList(box, query(path(coupon.id, "codes"), {column}), list, column ? "text/csv" : "text/plain",
         `${key}-${list.size}-${plan.column}-${plan.heading}`,
-        stop.signal,
-      );
+        stop.signal);
       showJob({body, close, dialog}, job, done, signal);
     } catch (problem) {
       replace(box, failure(problem));
@@ -328,15 +309,10 @@ function sendList(box, address, list, type, key, signal) {
     text = el("span", {class: "small"}, "Sending");
 
   replace(box, el("div", {class: "job"}, bar, text));
-  return upload(
-    address,
-    list,
-    type,
-    key,
+  return upload(address, list, type, key,
     (sent, whole) => {
       bar.value = sent;
       text.textContent = sent < whole ? `Sent ${Math.floor(share(sent, whole))} %` : "Sent; the service is storing it";
     },
-    signal,
-  );
+    signal);
 }

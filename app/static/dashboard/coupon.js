@@ -34,9 +34,7 @@ function tiles(coupon, counts) {
     {class: "tiles"},
     rows
       .filter(([, value]) => value !== null)
-      .map(([name, value]) =>
-        el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? number(value) : value)),
-      ),
+      .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? number(value) : value))),
   );
 }
 
@@ -48,19 +46,13 @@ function countsPanel(page) {
     load: async (s) => ({coupon: (await page.definition()).value, counts: await get(path(page.id, "counts"), s)}),
     draw(body, {coupon, counts}) {
       page.counts = counts;
-      replace(
-        body,
+      replace(body,
         warnings(coupon, counts).map(([kind, , text]) => el("p", {class: `warning ${kind}`, role: "status"}, text)),
         tiles(coupon, counts),
         stock(coupon, counts),
         el("p", {class: "small"}, [stockText(coupon, counts), missingText(coupon, counts)].filter(Boolean).join(". ")),
         legend(),
-        el(
-          "p",
-          {class: "small"},
-          `As of ${time(counts.as_of, zoneFor(coupon.time_zone))} (${zoneFor(coupon.time_zone)})`,
-        ),
-      );
+        el("p", {class: "small"}, `As of ${time(counts.as_of, zoneFor(coupon.time_zone))} (${zoneFor(coupon.time_zone)})`));
     },
   });
 }
@@ -133,11 +125,8 @@ function definitionPanel(page) {
       page.drawHead(held);
       replace(
         body,
-        el(
-          "dl",
-          {class: "pairs"},
-          definitionRows(held.value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
-        ),
+        el("dl", {class: "pairs"},
+          definitionRows(held.value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
         Object.keys(held.value.metadata).length
           ? el(
               "details",
@@ -155,8 +144,7 @@ function definitionPanel(page) {
       button("Change limits", () => openCaps(page.held, page.refresh, page.signal), {data: {key: "caps"}}),
       button("Text, dates", () => openDetails(page.held, page.refresh, page.signal), {data: {key: "details"}}),
       button("Discount", () => openDiscount(page.held, page.refresh, page.signal), {data: {key: "discount"}}),
-      button("Metadata", () => openMetadata(page.held, page.refresh, page.signal), {data: {key: "change-metadata"}}),
-    );
+      button("Metadata", () => openMetadata(page.held, page.refresh, page.signal), {data: {key: "change-metadata"}}));
   return p;
 }
 
@@ -166,10 +154,7 @@ function refusalsPanel(page) {
   return panel("Refusals", {
     signal: page.signal,
     every: 30,
-    load: async (s) => ({
-      zone: zoneFor((await page.definition()).value.time_zone),
-      ...(await get(path(page.id, "refusals"), s)),
-    }),
+    load: async (s) => ({zone: zoneFor((await page.definition()).value.time_zone), ...(await get(path(page.id, "refusals"), s))}),
     draw(body, {counts, since, total, zone}) {
       const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]),
         most = rows[0]?.[1] ?? 0;
@@ -178,16 +163,13 @@ function refusalsPanel(page) {
       if (total === 0) return replace(body, empty("Nobody was refused."), since_);
       replace(
         body,
-        table(
-          "Refusals by reason",
-          ["Reason", "Count", ""],
+        table("Refusals by reason", ["Reason", "Count", ""],
           rows.map(([code, count]) => [
             el("a", {href: `/coupons/-/problems/${encodeURIComponent(code)}`}, code.replaceAll("_", " ").replace(" cap ", " limit ")),
             number(count),
             refusalBar(count, most),
           ]),
-          "numbers",
-        ),
+          "numbers"),
         since_,
       );
     },
@@ -257,17 +239,9 @@ function ledgerPanel(page, signal) {
       if (lines.length === 0) return replace(body, empty("The ledger is empty."));
       replace(
         body,
-        table(
-          "Latest batches",
-          ["Batch", `At (${zone})`, "Entries", "Hash"],
-          lines.map((b) => [
-            number(b.seq),
-            time(b.at, zone),
-            kindsOf(b),
-            el("code", {title: b.hash}, `${b.hash.slice(0, 12)}\u2026`),
-          ]),
-          "cards",
-        ),
+        table("Latest batches", ["Batch", `At (${zone})`, "Entries", "Hash"],
+          lines.map((b) => [number(b.seq), time(b.at, zone), kindsOf(b), el("code", {title: b.hash}, `${b.hash.slice(0, 12)}\u2026`)]),
+          "cards"),
         el("p", {class: "small hash"}, "Head: ", el("code", {}, lines[0].hash), " on ", el("code", {}, lines[0].prev)),
       );
     },
@@ -331,8 +305,7 @@ class Page {
       key = document.activeElement?.dataset?.key;
 
     document.title = `${value.title} \u2013 Coupons`;
-    replace(
-      this.head,
+    replace(this.head,
       el(
         "div",
         {},
@@ -347,8 +320,7 @@ class Page {
             )
           : null,
       ),
-      session.isOps ? this.actions(held) : null,
-    );
+      session.isOps ? this.actions(held) : null);
     if (key) this.head.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
   }
 
@@ -359,28 +331,18 @@ class Page {
     const clone = button("Clone", () => openCreate(this.signal, held.value), {data: {key: "clone"}});
 
     if (this.archived) return el("div", {class: "actions"}, clone);
-    return el(
-      "div",
-      {class: "actions"},
+    return el("div", {class: "actions"},
       stateButtons(held, this.refresh, this.signal),
       slots && !imported
         ? button(addWords(held.value), () => openSlots(held.value, this.counts, this.refresh, this.signal), {data: {key: "slots"}})
         : null,
-      slots && imported
-        ? button("Import codes", () => openImport(held.value, this.refresh, this.signal), {data: {key: "import"}})
-        : null,
+      slots && imported ? button("Import codes", () => openImport(held.value, this.refresh, this.signal), {data: {key: "import"}}) : null,
       hasCodes(held.value)
-        ? [
-            this.save,
-            button("Disable codes", () => openDisable(held.value, this.refresh, this.signal), {data: {key: "disable"}}),
-          ]
+        ? [this.save, button("Disable codes", () => openDisable(held.value, this.refresh, this.signal), {data: {key: "disable"}})]
         : null,
-      codes.source === "shared"
-        ? button("Change codes", () => openShared(held, this.refresh, this.signal), {data: {key: "shared"}})
-        : null,
+      codes.source === "shared" ? button("Change codes", () => openShared(held, this.refresh, this.signal), {data: {key: "shared"}}) : null,
       clone,
-      deleteButton(held.value, this.signal),
-    );
+      deleteButton(held.value, this.signal));
   }
 
   draw(main) {
@@ -407,20 +369,12 @@ class Page {
       main,
       toAll(),
       this.head,
-      el(
-        "div",
-        {class: "grid"},
-        now.node,
+      el("div", {class: "grid"}, now.node,
         columns.map((column) =>
-          el(
-            "div",
-            {class: "column"},
-            column.map((p) => p.node),
-          ),
+          el("div", {class: "column"}, column.map((p) => p.node)),
         ),
         wide.map((node) => el("div", {class: "wide"}, node)),
-        this.archived ? null : engineering(this),
-      ),
+        this.archived ? null : engineering(this)),
     );
   }
 }
@@ -434,12 +388,7 @@ export async function showCoupon(main, [id], signal) {
       page.draw(main);
     } catch (problem) {
       if (signal.aborted) return;
-      replace(
-        main,
-        toAll(),
-        el("h1", {}, id),
-        failure(problem, open),
-      );
+      replace(main, toAll(), el("h1", {}, id), failure(problem, open));
     }
   };
 

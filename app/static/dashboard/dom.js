@@ -6,48 +6,10 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const ATTRIBUTES = new Set([
-  "accept",
-  "for",
-  "form",
-  "height",
-  "href",
-  "id",
-  "inputmode",
-  "lang",
-  "list",
-  "max",
-  "maxlength",
-  "min",
-  "method",
-  "name",
-  "novalidate",
-  "open",
-  "placeholder",
-  "points",
-  "rel",
-  "role",
-  "rows",
-  "scope",
-  "src",
-  "step",
-  "tabindex",
-  "title",
-  "type",
-  "value",
-  "viewBox",
-  "width",
-  "autocomplete",
-  "autocapitalize",
-  "spellcheck",
-  "autofocus",
-  "required",
-  "disabled",
-  "checked",
-  "selected",
-  "hidden",
-  "multiple",
-  "download",
-  "preserveAspectRatio",
+  "accept", "for", "form", "height", "href", "id", "inputmode", "lang", "list", "max", "maxlength", "min", "method", "name", "novalidate",
+  "open", "placeholder", "points", "rel", "role", "rows", "scope", "src", "step", "tabindex", "title", "type", "value", "viewBox", "width",
+  "autocomplete", "autocapitalize", "spellcheck", "autofocus", "required", "disabled", "checked", "selected", "hidden", "multiple",
+  "download", "preserveAspectRatio",
 ]);
 
 /* Addresses are ours, or a file made here: never what somebody sent. */
@@ -115,26 +77,11 @@ export function table(caption, columns, rows, kind = "") {
     "table",
     {class: kind},
     el("caption", {class: "unseen"}, caption),
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        columns.map((c) => el("th", {scope: "col"}, c)),
-      ),
-    ),
-    el(
-      "tbody",
-      {},
+    el("thead", {}, el("tr", {}, columns.map((c) => el("th", {scope: "col"}, c)))),
+    el("tbody", {},
       rows.map((cells) =>
-        el(
-          "tr",
-          {},
-          cells.map((cell, i) => el("td", {data: {column: columns[i]}}, cell)),
-        ),
-      ),
-    ),
+        el("tr", {}, cells.map((cell, i) => el("td", {data: {column: columns[i]}}, cell))),
+      )),
   );
 }
 

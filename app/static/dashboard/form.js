@@ -38,8 +38,7 @@ const currencyOf = (texts) => texts["/discount/currency"];
 const zoneOf = (texts) => texts["/time_zone"] || "UTC";
 
 /* A member that is null is none: a change by RFC 7396 says so. */
-const hasNull = (value) =>
-  value === null || (typeof value === "object" && !Array.isArray(value) && Object.values(value).some(hasNull));
+const hasNull = (value) => value === null || (typeof value === "object" && !Array.isArray(value) && Object.values(value).some(hasNull));
 
 function readObject(text) {
   let value;
@@ -136,11 +135,7 @@ function control(field, id) {
   const common = {id, name: field.at, "aria-describedby": `${id}-hint ${id}-reading ${id}-error`, required: field.required};
 
   if (field.type === "select")
-    return el(
-      "select",
-      common,
-      field.options.map(([value, text]) => el("option", {value}, text)),
-    );
+    return el("select", common, field.options.map(([value, text]) => el("option", {value}, text)));
   if (field.type === "check") return el("input", {...common, type: "checkbox"});
   if (field.type === "area") return el("textarea", {...common, rows: 3, maxlength: field.most});
   if (field.type === "json") return el("textarea", {...common, rows: 5, spellcheck: "false", class: "code"});
@@ -177,9 +172,7 @@ function fieldRow(field) {
     reading = el("p", {class: "reading", id: `${id}-reading`});
   const which = field.type === "time" ? el("select", {"aria-label": `${field.label}: which of the two`, hidden: true}) : null;
   const label = el("label", {for: id}, field.label, field.required ? " *" : "");
-  const node = el(
-    "div",
-    {class: "field"},
+  const node = el("div", {class: "field"},
     field.type === "check" ? [input, label] : [label, input],
     field.type === "zone"
       ? el(
@@ -191,8 +184,7 @@ function fieldRow(field) {
     which,
     reading,
     el("p", {class: "hint", id: `${id}-hint`}, field.hint ?? ""),
-    error,
-  );
+    error);
 
   return {field, node, input, error, reading, which};
 }
@@ -204,37 +196,20 @@ function offerWhich({which, input}, zone) {
 
   which.hidden = moments.length < 2;
   if (words.join() === [...which.options].map((option) => option.text).join()) return;
-  replace(
-    which,
-    words.map((text, i) => el("option", {value: String(i)}, text)),
-  );
+  replace(which, words.map((text, i) => el("option", {value: String(i)}, text)));
 }
 
 /* The fields of a form, and what stands in them. */
 export class Fields {
   constructor(fields, values) {
-    const all = fields.map((field) =>
-      typeof field === "string" ? {node: el("h3", {}, field), heading: true} : fieldRow(field),
-    );
+    const all = fields.map((field) => (typeof field === "string" ? {node: el("h3", {}, field), heading: true} : fieldRow(field)));
 
     this.rows = all.filter((r) => !r.heading);
-    this.node = el(
-      "div",
-      {class: "fields"},
-      all.filter((r) => !r.field?.more).map((r) => r.node),
-    );
+    this.node = el("div", {class: "fields"}, all.filter((r) => !r.field?.more).map((r) => r.node));
     const more = this.rows.filter((r) => r.field.more);
     if (more.length) {
-      this.details = el(
-        "details",
-        {class: "wide"},
-        el("summary", {}, "More settings"),
-        el(
-          "div",
-          {class: "fields"},
-          more.map((r) => r.node),
-        ),
-      );
+      this.details = el("details", {class: "wide"}, el("summary", {}, "More settings"),
+        el("div", {class: "fields"}, more.map((r) => r.node)));
       this.node.append(this.details);
     }
     this.fill(values);
@@ -261,12 +236,8 @@ export class Fields {
     const value = valueAt(values, row.field.at),
       {options} = row.field;
 
-    put(
-      row.input,
-      value === null || value === undefined
-        ? (options?.[0][0] ?? "")
-        : typeOf(row.field).write(value, row.field, this.hidden(values)),
-    );
+    put(row.input,
+      value === null || value === undefined ? (options?.[0][0] ?? "") : typeOf(row.field).write(value, row.field, this.hidden(values)));
     const texts = {...this.hidden(values), "/time_zone": zoneOf(this.hidden(values))};
     if (row.which) {
       offerWhich(row, zoneOf(texts));
@@ -392,12 +363,9 @@ export function openDialog(title, signal, isChanged = () => false) {
     if (await ask("Discard what you typed?", "Nothing of it was saved.", "Discard", signal, "Go on editing")) close();
     return undefined;
   };
-  const dialog = el(
-    "dialog",
-    {"aria-labelledby": id},
+  const dialog = el("dialog", {"aria-labelledby": id},
     el("div", {class: "head"}, el("h2", {id}, title), button("\u00d7", leave, {class: "close", "aria-label": "Close"})),
-    body,
-  );
+    body);
 
   /* Both: a browser may close it at the second Escape without asking the second event. */
   dialog.addEventListener("keydown", (event) => event.key === "Escape" && leave(event));
@@ -418,8 +386,7 @@ export function confirm(title, text, verb, action, signal, keepWords = "Keep it 
   const {body, close, dialog} = openDialog(title, signal),
     trouble = el("div"),
     keep = button(keepWords, close);
-  const yes = button(
-    verb,
+  const yes = button(verb,
     async () => {
       yes.disabled = true;
       try {
@@ -430,8 +397,7 @@ export function confirm(title, text, verb, action, signal, keepWords = "Keep it 
         yes.disabled = false;
       }
     },
-    {class: "danger"},
-  );
+    {class: "danger"});
 
   append(body, el("p", {}, text), trouble, el("div", {class: "actions"}, keep, yes));
   keep.focus(); // what changes nothing
@@ -460,14 +426,11 @@ export function openForm({title, fields, values = {}, verb, intro, submit, signa
     trouble = el("div");
   const {body, close, dialog} = openDialog(title, signal, () => body.contains(f.node) && f.isChanged());
   const go = el("button", {type: "submit", class: "primary"}, verb);
-  const node = el(
-    "form",
-    {novalidate: true},
+  const node = el("form", {novalidate: true},
     intro ? el("p", {class: "small"}, intro) : null,
     f.node,
     trouble,
-    el("div", {class: "actions"}, button("Cancel", close), go),
-  );
+    el("div", {class: "actions"}, button("Cancel", close), go));
   const form = {fields: f, trouble, close, body, dialog};
 
   node.addEventListener("submit", async (event) => {

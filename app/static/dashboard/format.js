@@ -102,7 +102,12 @@ const formats = new Map(); // by zone: making one takes long
 /* What clocks in the zone show at this moment: 2026-11-21T10:00:00. */
 function wall(ms, zone) {
   if (!formats.has(zone)) formats.set(zone, new Intl.DateTimeFormat("en-GB", {...PARTS, hourCycle: "h23", timeZone: zone}));
-  const w = Object.fromEntries(formats.get(zone).formatToParts(ms).map((p) => [p.type, p.value]));
+  const w = Object.fromEntries(
+    formats
+      .get(zone)
+      .formatToParts(ms)
+      .map((p) => [p.type, p.value]),
+  );
 
   return `${w.year}-${w.month}-${w.day}T${w.hour}:${w.minute}:${w.second}`;
 }

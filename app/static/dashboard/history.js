@@ -47,7 +47,8 @@ function subject({kind, redemption, count}, coupon) {
 
 /* What was disabled at once need not also be said to be due. */
 const withoutDue = (items) =>
-  items.filter((item) => item.kind !== "due" || !items.some((other) => other.kind === "retire" && other.seq === item.seq && other.lane === item.lane));
+  items.filter(
+    (item) => item.kind !== "due" || !items.some((other) => other.kind === "retire" && other.seq === item.seq && other.lane === item.lane));
 
 const CURRENCY = "/discount/currency";
 
@@ -69,7 +70,8 @@ const AMOUNTS = {"/discount_minor": "Discount", "/money/0/order_minor": "Order"}
 
 /* Of a redemption the state is another than a coupon's, and money is in the item's currency. */
 function change({path: at, from, to}, item, currency, zone) {
-  if (item.redemption && at in AMOUNTS) return el("li", {}, `${AMOUNTS[at]}: ${money(from, item.currency)} \u2192 ${money(to, item.currency)}`);
+  if (item.redemption && at in AMOUNTS)
+    return el("li", {}, `${AMOUNTS[at]}: ${money(from, item.currency)} \u2192 ${money(to, item.currency)}`);
   const field = fieldAt(at);
   const show = (value, of) => (item.redemption && at === "/state" ? word(value) : shown(field, value, of, zone));
 
@@ -83,11 +85,7 @@ function row(item, currency, coupon, zone) {
     time(item.at, zone),
     el("span", {title: item.key}, item.label || "a key without a label"),
     el("span", {}, kindText(item), subject(item, coupon)),
-    el(
-      "ul",
-      {class: "changes"},
-      item.changes.map((c) => change(c, item, currency, zone)),
-    ),
+    el("ul", {class: "changes"}, item.changes.map((c) => change(c, item, currency, zone))),
   ];
 }
 
@@ -100,10 +98,7 @@ export function historyPanel(page) {
   const shown = panel("History", {
     signal: page.signal,
     every: 10,
-    load: async (s) => ({
-      coupon: (await page.definition()).value,
-      ...(await get(query(path(page.id, "history"), {limit}), s)),
-    }),
+    load: async (s) => ({coupon: (await page.definition()).value, ...(await get(query(path(page.id, "history"), {limit}), s))}),
     draw(body, {items: all, next, coupon}) {
       const items = withoutDue(all),
         of = currencies(items, coupon),
@@ -112,12 +107,9 @@ export function historyPanel(page) {
       if (items.length === 0) return replace(body, empty("Nobody has changed anything."));
       replace(
         body,
-        table(
-          "Who changed what",
-          [`At (${zone})`, "Key", "What", "Changes"],
+        table("Who changed what", [`At (${zone})`, "Key", "What", "Changes"],
           items.map((item, i) => row(item, of[i], coupon, zone)),
-          "cards",
-        ),
+          "cards"),
         next && limit < MOST ? more : null,
       );
     },

@@ -48,8 +48,8 @@ const RESULTS = [
 const BAD_ROWS = {import: "without a new code", retire_codes: "not disabled", issue_codes: "without a code"};
 
 function resultText(job) {
-  const parts = RESULTS.filter(([name]) => typeof job.result?.[name] === "number").map(
-    ([name, one, many = one]) => plural(job.result[name], one, many),
+  const parts = RESULTS.filter(([name]) => typeof job.result?.[name] === "number").map(([name, one, many = one]) =>
+    plural(job.result[name], one, many),
   );
 
   return parts.join(", ");
@@ -83,31 +83,22 @@ function badRows(job) {
   const bad = job.result?.bad_rows ?? [];
 
   if (!hasBadRows(job)) return null;
-  return el(
-    "div",
-    {},
+  return el("div", {},
     bad.length
       ? el(
           "details",
           {},
           el("summary", {}, `The first ${plural(bad.length, "row")} ${BAD_ROWS[job.kind]}`),
-          table(
-            `Rows ${BAD_ROWS[job.kind]}`,
-            ["Line", "What", "Why"],
-            bad.map((b) => [number(b.line), b.kind, b.reason ?? ""]),
-            "numbers",
-          ),
+          table(`Rows ${BAD_ROWS[job.kind]}`, ["Line", "What", "Why"], bad.map((b) => [number(b.line), b.kind, b.reason ?? ""]), "numbers"),
         )
       : null,
-    badRowsButton("Save all of them as a file", job),
-  );
+    badRowsButton("Save all of them as a file", job));
 }
 
 async function cancel(job) {
   await call("POST", `/coupons/-/jobs/${encodeURIComponent(job.id)}/cancel`).then(
     () => toast("The job stops. What it has done stays."),
-    (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"),
-  );
+    (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"));
 }
 
 function outcome(job) {
@@ -124,7 +115,7 @@ export async function follow(box, job, done, signal) {
   const address = `/coupons/-/jobs/${encodeURIComponent(job.id)}`;
 
   box.setAttribute("role", "status");
-  for (let last = null; !signal.aborted;) {
+  for (let last = null; !signal.aborted; ) {
     if (JSON.stringify(job) !== last) replace(box, outcome(job));
     last = JSON.stringify(job);
     if (ENDED.includes(job.state)) return done(job);
@@ -132,8 +123,7 @@ export async function follow(box, job, done, signal) {
     try {
       job = await get(address, signal);
     } catch (problem) {
-      if (!signal.aborted)
-        replace(box, failure(problem), el("p", {class: "small"}, "The job continues; asking again."));
+      if (!signal.aborted) replace(box, failure(problem), el("p", {class: "small"}, "The job continues; asking again."));
       last = null;
     }
   }
@@ -151,7 +141,8 @@ async function knowZones(items, signal) {
       try {
         zones.set(id, (await get(path(id), signal)).time_zone);
       } catch (problem) {
-        if (problem.status === 404) zones.set(id, "UTC"); // it was deleted
+        if (problem.status === 404)
+          zones.set(id, "UTC"); // it was deleted
         else throw problem;
       }
     }),
@@ -160,8 +151,7 @@ async function knowZones(items, signal) {
 
 /* What can be done about a job now. */
 function action(job) {
-  if (!ENDED.includes(job.state))
-    return session.isOps ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}}) : null;
+  if (!ENDED.includes(job.state)) return session.isOps ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}}) : null;
   const data = {key: `rows-${job.id}`};
 
   if (job.kind === "issue_codes" && session.isOps) return rowsButton("Save its codes", job, {data});
@@ -189,22 +179,17 @@ export function jobsPanel(coupon, signal, level = "h2") {
       if (items.length === 0) return replace(body, empty("No job yet: adding stock and importing codes are jobs."));
       replace(
         body,
-        table(
-          "Jobs",
-          ["What", ...(coupon ? [] : ["Coupon"]), "Asked for", "How far", ""],
+        table("Jobs", ["What", ...(coupon ? [] : ["Coupon"]), "Asked for", "How far", ""],
           items.map((job) => [
             KINDS[job.kind] ?? job.kind,
-            ...(coupon
-              ? []
-              : [el("a", {href: `#/coupon/${encodeURIComponent(job.coupon)}`, data: {key: `c-${job.id}`}}, job.coupon)]),
+            ...(coupon ? [] : [el("a", {href: `#/coupon/${encodeURIComponent(job.coupon)}`, data: {key: `c-${job.id}`}}, job.coupon)]),
             [time(job.created_at, zoneFor(zones.get(job.coupon))), el("div", {class: "small"}, zoneFor(zones.get(job.coupon)))],
             ENDED.includes(job.state)
               ? [`${job.state} `, el("span", {class: "small"}, resultText(job)), trouble(job)]
               : [progress(job), start(job)],
             action(job),
           ]),
-          "cards",
-        ),
+          "cards"),
       );
     },
   });
@@ -213,15 +198,7 @@ export function jobsPanel(coupon, signal, level = "h2") {
 /* ---- adding stock ---- */
 
 const SLOT_FIELDS = [
-  {
-    at: "/mode",
-    label: "How",
-    type: "select",
-    options: [
-      ["count", "This many more"],
-      ["until", "Until there are this many"],
-    ],
-  },
+  {at: "/mode", label: "How", type: "select", options: [["count", "This many more"], ["until", "Until there are this many"]]},
   {at: "/number", label: "How many", type: "whole", required: true},
 ];
 
@@ -264,15 +241,12 @@ export function showJob({body, close, dialog}, job, done, signal) {
   replace(body, box, note, el("div", {class: "actions"}, go));
   go.focus();
   done();
-  follow(
-    box,
-    job,
+  follow(box, job,
     (ended) => {
       note.remove();
       done(ended);
     },
-    AbortSignal.any([signal, closed.signal]),
-  );
+    AbortSignal.any([signal, closed.signal]));
 }
 
 export function showJobs(main, parameters, signal) {

@@ -57,21 +57,13 @@ export function showKeys(main, parameters, signal) {
     draw(body, {items, more}) {
       replace(
         body,
-        el(
-          "p",
-          {class: "small"},
+        el("p", {class: "small"},
           "Secrets are not stored and cannot be shown. Create keys with ",
           el("code", {}, "couponctl keys create"),
           ", revoke them with ",
           el("code", {}, "couponctl keys revoke"),
-          ".",
-        ),
-        table(
-          "API keys",
-          ["Key", "Role", `State (${zone})`, "Limits", `Created (${zone})`],
-          items.map((key) => row(key, zone)),
-          "cards",
-        ),
+          "."),
+        table("API keys", ["Key", "Role", `State (${zone})`, "Limits", `Created (${zone})`], items.map((key) => row(key, zone)), "cards"),
         more ? el("p", {class: "small"}, `The newest ${number(MOST)}; there are more.`) : null,
       );
     },

@@ -68,7 +68,10 @@ function groupNames(coupons) {
 
   for (const {metadata} of coupons)
     for (const [name, value] of Object.entries(metadata)) if (isScalar(value)) uses.set(name, (uses.get(name) ?? 0) + 1);
-  return [...uses].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).map(([name]) => name).slice(0, NAMES_MOST);
+  return [...uses]
+    .sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]))
+    .map(([name]) => name)
+    .slice(0, NAMES_MOST);
 }
 
 /* Of each coupon, since there are totals: a Map by id. */
@@ -94,9 +97,7 @@ function sums(coupons, name, totals) {
     if (row?.discount_minor)
       sum.discount.set(coupon.discount.currency, (sum.discount.get(coupon.discount.currency) ?? 0) + row.discount_minor);
   }
-  return [...groups].sort(
-    (a, b) => b[1].redeemed - a[1].redeemed || b[1].coupons - a[1].coupons || (a[0] ?? "").localeCompare(b[0] ?? ""),
-  );
+  return [...groups].sort((a, b) => b[1].redeemed - a[1].redeemed || b[1].coupons - a[1].coupons || (a[0] ?? "").localeCompare(b[0] ?? ""));
 }
 
 function discountText(discount) {
@@ -127,8 +128,7 @@ async function readHours(coupons, signal) {
   const ids = coupons.map((c) => c.id).join(",");
   const report = query("/coupons/-/reports", {coupon: ids, group: "coupon", period: "hour", from});
 
-  for (const {coupon, redeemed} of (await get(report, signal).catch(() => ({items: []}))).items)
-    (hours[coupon] ??= []).push(redeemed);
+  for (const {coupon, redeemed} of (await get(report, signal).catch(() => ({items: []}))).items) (hours[coupon] ??= []).push(redeemed);
   return hours;
 }
 
@@ -136,11 +136,9 @@ async function readHours(coupons, signal) {
 async function readCounts(coupons, signal) {
   const counts = {};
 
-  await several(
-    coupons.map((c) => async () => {
-      counts[c.id] = await get(path(c.id, "counts"), signal).catch(() => null);
-    }),
-  );
+  await several(coupons.map((c) => async () => {
+    counts[c.id] = await get(path(c.id, "counts"), signal).catch(() => null);
+  }));
   return counts;
 }
 
@@ -148,12 +146,9 @@ function rateCell(hours) {
   if (!hours) return "\u2013";
   const day = hours.reduce((sum, n) => sum + n, 0);
 
-  return el(
-    "div",
-    {class: "rate"},
+  return el("div", {class: "rate"},
     sparkline(hours, `${number(day)} used in 24 hours`),
-    el("span", {class: "small"}, `${number(hours.at(-1))} this hour, ${number(day)} in 24 h`),
-  );
+    el("span", {class: "small"}, `${number(hours.at(-1))} this hour, ${number(day)} in 24 h`));
 }
 
 function row(coupon, counts, hours) {
@@ -162,19 +157,14 @@ function row(coupon, counts, hours) {
       el("a", {class: "title", href: `#/coupon/${encodeURIComponent(coupon.id)}`, data: {key: `c-${coupon.id}`}}, coupon.title),
       el("div", {class: "small id"}, coupon.id),
     ],
-    [
-      stateBadge(coupon),
-      counts ? warnings(coupon, counts).map(([kind, text]) => [" ", el("span", {class: `badge ${kind}`}, text)]) : null,
-    ],
+    [stateBadge(coupon), counts ? warnings(coupon, counts).map(([kind, text]) => [" ", el("span", {class: `badge ${kind}`}, text)]) : null],
     counts
       ? [stock(coupon, counts), el("div", {class: "small"}, stockText(coupon, counts))]
       : counts === null
         ? "unknown just now"
         : "\u2026",
     rateCell(hours),
-    coupon.ends_at
-      ? [moment(coupon.ends_at, zoneFor(coupon.time_zone)), el("div", {class: "small"}, zoneFor(coupon.time_zone))]
-      : "open",
+    coupon.ends_at ? [moment(coupon.ends_at, zoneFor(coupon.time_zone)), el("div", {class: "small"}, zoneFor(coupon.time_zone))] : "open",
   ];
 }
 
@@ -242,12 +232,9 @@ class List {
             ` ${view.group}: ${view.within.value ?? "none"}`,
           )
         : null,
-      table(
-        "Coupons",
-        ["Coupon", "State", "Stock", "Used", "Ends"],
+      table("Coupons", ["Coupon", "State", "Stock", "Used", "Ends"],
         shown.map((c) => row(c, this.counts[c.id], this.hours[c.id])),
-        "cards coupons",
-      ),
+        "cards coupons"),
       this.pager(all.length, at),
     );
   }
@@ -256,16 +243,13 @@ class List {
     return el(
       "div",
       {},
-      table(
-        `Coupons by ${view.group}`,
-        [view.group, "Coupons", "Used", "Reversed", "Discount given"],
+      table(`Coupons by ${view.group}`, [view.group, "Coupons", "Used", "Reversed", "Discount given"],
         sums(all, view.group, this.totals).map(([value, sum]) => [
           button(value ?? el("em", {}, "none"), () => this.enter({value}), {data: {key: groupKey(value)}}),
           number(sum.coupons),
           ...(this.totals ? [number(sum.redeemed), number(sum.reversed), discountText(sum.discount)] : ["\u2026", "\u2026", "\u2026"]),
         ]),
-        "cards numbers",
-      ),
+        "cards numbers"),
     );
   }
 
@@ -281,16 +265,9 @@ class List {
   nothing() {
     if (this.reading) return empty("None so far.");
     if (this.coupons.length)
-      return empty(
-        "No coupon matches. ",
-        button("Show all", () => this.reset()),
-      );
-    return empty(
-      "There are no coupons yet. ",
-      session.isOps
-        ? "Create the first one with \u201cNew coupon\u201d."
-        : "Somebody with a key of the role ops can create one.",
-    );
+      return empty("No coupon matches. ", button("Show all", () => this.reset()));
+    return empty("There are no coupons yet. ",
+      session.isOps ? "Create the first one with \u201cNew coupon\u201d." : "Somebody with a key of the role ops can create one.");
   }
 
   reset() {
@@ -306,13 +283,10 @@ class List {
       view.page = at + by;
       this.change();
     };
-    return el(
-      "div",
-      {class: "pager"},
+    return el("div", {class: "pager"},
       button("Previous", go(-1), {disabled: at === 0, data: {key: "previous"}}),
       `Page ${number(at + 1)} of ${number(last + 1)}`,
-      button("Next", go(1), {disabled: at === last, data: {key: "next"}}),
-    );
+      button("Next", go(1), {disabled: at === last, data: {key: "next"}}));
   }
 
   change() {
@@ -348,16 +322,9 @@ class List {
 
 function filters(list) {
   const text = el("input", {type: "search", id: "search", placeholder: "Title or id", "aria-label": "Search by title or id"});
-  const state = el(
-    "select",
-    {"aria-label": "State"},
-    [["", "Any state"], ...STATE_OPTIONS].map(([value, name]) => el("option", {value}, name)),
-  );
-  const order = el(
-    "select",
-    {"aria-label": "Order"},
-    Object.entries(ORDERS).map(([value, [name]]) => el("option", {value}, name)),
-  );
+  const state = el("select", {"aria-label": "State"},
+    [["", "Any state"], ...STATE_OPTIONS].map(([value, name]) => el("option", {value}, name)));
+  const order = el("select", {"aria-label": "Order"}, Object.entries(ORDERS).map(([value, [name]]) => el("option", {value}, name)));
   const group = el("select", {"aria-label": "Group by"});
   let names = null;
   const set = () => {

@@ -15,17 +15,12 @@ const LATEST = 10,
   REACH = 2; /* pages that are read of a list with a filter, which each look at some thousand takings */
 
 /* Why a user or an order may not be found. */
-const ENDED =
-  "What ended more than 7 days ago is found by its code or id, or in its coupon's list without a user and an order.";
+const ENDED = "What ended more than 7 days ago is found by its code or id, or in its coupon's list without a user and an order.";
 
 /* ---- what can be done with one ---- */
 
 /* By its state: [verb, name, what it asks, what is said when it is done]. */
-const ACTIONS = {
-  issued: ["redeem", "cancel"],
-  reserved: ["redeem", "cancel"],
-  redeemed: ["reverse"],
-};
+const ACTIONS = {issued: ["redeem", "cancel"], reserved: ["redeem", "cancel"], redeemed: ["reverse"]};
 const VERBS = {
   redeem: ["Redeem", "it is used. This can be reversed.", "was redeemed."],
   cancel: ["Cancel", "it ends, and what it held is as it was before.", "was cancelled."],
@@ -51,20 +46,14 @@ function actionButton(verb, {coupon, id, user}, done, signal) {
 /* redemption: at least its coupon, id, state and user. */
 function actions(redemption, done, signal) {
   if (!session.isOps) return null;
-  return el(
-    "div",
-    {class: "actions"},
-    (ACTIONS[redemption.state] ?? []).map((verb) => actionButton(verb, redemption, done, signal)),
-  );
+  return el("div", {class: "actions"}, (ACTIONS[redemption.state] ?? []).map((verb) => actionButton(verb, redemption, done, signal)));
 }
 
 function metadata(redemption) {
   const text = JSON.stringify(redemption.metadata ?? {}),
     key = `metadata-${redemption.id}`;
 
-  return text === "{}"
-    ? null
-    : el("details", {class: "small", data: {key}}, el("summary", {}, "Metadata"), el("code", {}, text));
+  return text === "{}" ? null : el("details", {class: "small", data: {key}}, el("summary", {}, "Metadata"), el("code", {}, text));
 }
 
 const couponLink = (id) => el("a", {href: `#/coupon/${encodeURIComponent(id)}`}, id);
@@ -84,26 +73,21 @@ export function redemptionTable(coupons, items, done, signal, one = null) {
     "",
   ];
 
-  return table(
-    "Redemptions",
-    columns,
+  return table("Redemptions", columns,
     items.map((r) => [
       ...(one ? [] : [couponLink(r.coupon)]),
       r.code ? [el("code", {}, r.code), el("div", {class: "small"}, r.id)] : el("code", {}, r.id),
       r.user === null ? el("em", {}, "erased") : r.user,
       [
         stateWord(r.state),
-        r.reserved_until && r.state === "reserved"
-          ? el("div", {class: "small"}, `until ${time(r.reserved_until, zoneOf(r))}`)
-          : null,
+        r.reserved_until && r.state === "reserved" ? el("div", {class: "small"}, `until ${time(r.reserved_until, zoneOf(r))}`) : null,
       ],
       [time(r.at, zoneOf(r)), one ? null : el("div", {class: "small"}, zoneOf(r))],
       [r.order ?? "\u2013", metadata(r)],
       ...(discounted ? [money(r.discount_minor, r.money[0]?.currency)] : []),
       actions(r, done, signal),
     ]),
-    "cards",
-  );
+    "cards");
 }
 
 /* ---- a coupon's, by user, order, state and time ---- */
@@ -144,15 +128,9 @@ function filterForm(filter, changed) {
   });
 
   for (const input of Object.values(inputs))
-    input.addEventListener("change", () =>
-      changed(Object.fromEntries(Object.entries(inputs).map(([name, {value}]) => [name, value]))),
-    );
-  return el(
-    "details",
-    {open: Object.values(filter).some(Boolean)},
-    el("summary", {}, "Filter"),
-    el("div", {class: "filters", role: "search"}, fields),
-  );
+    input.addEventListener("change", () => changed(Object.fromEntries(Object.entries(inputs).map(([name, {value}]) => [name, value]))));
+  return el("details", {open: Object.values(filter).some(Boolean)}, el("summary", {}, "Filter"),
+    el("div", {class: "filters", role: "search"}, fields));
 }
 
 /* The texts of the form as the service's parameters; times are of the zone in which times are shown. */
@@ -193,25 +171,21 @@ export function latestPanel(id, definition, done, signal) {
       );
     },
   });
-  const save = saveButton(
-    "Save all as CSV",
+  const save = saveButton("Save all as CSV",
     async () => query(path(id, "redemptions"), parametersOf(filter, zoneFor((await definition()).value.time_zone))),
     `${id}-redemptions.csv`,
     signal,
-    {data: {key: "save"}},
-  );
+    {data: {key: "save"}});
 
   p.head.append(save);
-  p.head.after(
-    filterForm(filter, (chosen) => {
-      filter = chosen;
-      limit = LATEST;
-      reach = REACH;
-      save.hidden = Boolean(filter.order && !filter.user);
-      keep(filter);
-      p.refresh();
-    }),
-  );
+  p.head.after(filterForm(filter, (chosen) => {
+    filter = chosen;
+    limit = LATEST;
+    reach = REACH;
+    save.hidden = Boolean(filter.order && !filter.user);
+    keep(filter);
+    p.refresh();
+  }));
   save.hidden = Boolean(filter.order && !filter.user);
 
   function older() {
@@ -235,11 +209,9 @@ const getIfThere = (address, signal) =>
 async function couponsOf(items, signal) {
   const coupons = {};
 
-  await several(
-    [...new Set(items.map((r) => r.coupon))].map((id) => async () => {
-      coupons[id] = await getIfThere(path(id), signal);
-    }),
-  );
+  await several([...new Set(items.map((r) => r.coupon))].map((id) => async () => {
+    coupons[id] = await getIfThere(path(id), signal);
+  }));
   return coupons;
 }
 
@@ -260,12 +232,9 @@ async function wallet(user, signal) {
 
   if (!items.length) return null;
   return [
-    table(
-      "Wallet",
-      ["Coupon", "Holds", "May still take", "Today"],
+    table("Wallet", ["Coupon", "Holds", "May still take", "Today"],
       items.map((i) => [couponLink(i.coupon), number(i.held), number(i.remaining), number(i.remaining_today)]),
-      "cards",
-    ),
+      "cards"),
     next ? el("p", {class: "small"}, `The first ${plural(items.length, "coupon")}; there are more.`) : null,
   ];
 }
@@ -301,14 +270,9 @@ async function findCode(coupon, code, all, done, signal) {
 
   return [
     el("h3", {}, `Code ${code}`, all ? [" in ", couponLink(coupon.id)] : null),
-    el(
-      "p",
-      {},
-      stateWord(found.state),
-      found.user ? ` of ${found.user}` : "",
+    el("p", {}, stateWord(found.state), found.user ? ` of ${found.user}` : "",
       found.at ? ` since ${time(found.at, zone)} (${zone})` : "",
-      ["free", "issued"].includes(found.state) ? [" ", disableButton(coupon.id, code, done, signal)] : null,
-    ),
+      ["free", "issued"].includes(found.state) ? [" ", disableButton(coupon.id, code, done, signal)] : null),
     slot.history.length
       ? table(
           "History",
@@ -345,9 +309,7 @@ async function findAnything(id, text, done, signal) {
     trimmed = text.trim();
   const asItIs = async (find) => (await find(text)) ?? (trimmed === text ? null : find(trimmed));
   const found = await Promise.all([
-    asItIs((user) =>
-      coupon ? findUser(coupon, user, done, signal) : findAll(`User ${user}`, {user}, null, done, signal),
-    ),
+    asItIs((user) => (coupon ? findUser(coupon, user, done, signal) : findAll(`User ${user}`, {user}, null, done, signal))),
     asItIs((order) => findAll(`Order ${order}`, {order}, coupon, done, signal)),
     coupon ? findCode(coupon, trimmed, false, done, signal) : findCodes(trimmed, done, signal),
     coupon ? findId(coupon, trimmed, done, signal) : null,
@@ -357,31 +319,19 @@ async function findAnything(id, text, done, signal) {
   return empty(coupon ? `No match in this coupon. ${ENDED}` : `No match. ${ENDED} To find an id, also give its coupon.`);
 }
 
-const WHY = {
-  coupon_not_found: "There is no coupon with this id.",
-};
+const WHY = {coupon_not_found: "There is no coupon with this id."};
 
 /* coupon: an id; null: the form asks for one (all but ids is found without). changed(): something was redeemed or given back. */
 export function lookup(coupon, changed, signal, level = "h2") {
   const ids = ["value", "coupon"].map((name) => uniqueId(name));
-  const value = el("input", {
-    id: ids[0],
-    type: "search",
-    autocomplete: "off",
-    spellcheck: "false",
-    required: true,
-    autocapitalize: "off",
-  });
+  const value = el("input", {id: ids[0], type: "search", autocomplete: "off", spellcheck: "false", required: true, autocapitalize: "off"});
   const where = el("input", {id: ids[1], type: "text", autocomplete: "off", spellcheck: "false", placeholder: "all"});
   const box = el("div", {role: "status"});
   const field = (id, text, input) => el("div", {class: "field wide"}, el("label", {for: id}, text), input);
-  const form = el(
-    "form",
-    {class: "filters", novalidate: true},
+  const form = el("form", {class: "filters", novalidate: true},
     field(ids[0], session.isOps ? "User, order, code or id" : "User, order or id", value),
     coupon ? null : field(ids[1], "Coupon ID (needed for an id)", where),
-    el("button", {type: "submit"}, "Look up"),
-  );
+    el("button", {type: "submit"}, "Look up"));
   let turn = 0;
 
   async function run() {
@@ -410,18 +360,9 @@ export function lookup(coupon, changed, signal, level = "h2") {
   value.value = given("look");
   where.value = coupon ? "" : given("in");
   if (value.value) run();
-  return el(
-    "section",
-    {class: "panel", "aria-label": "Look up"},
-    el("div", {class: "head"}, el(level, {}, "Look up")),
-    form,
-    box,
-  );
+  return el("section", {class: "panel", "aria-label": "Look up"}, el("div", {class: "head"}, el(level, {}, "Look up")), form, box);
 }
 
 export function showLookup(main, parameters, signal) {
-  replace(
-    main,
-    lookup(null, () => {}, signal, "h1"),
-  );
+  replace(main, lookup(null, () => {}, signal, "h1"));
 }

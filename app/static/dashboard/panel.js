@@ -13,16 +13,13 @@ const SLOWEST_S = 60,
 
 /* What went wrong, for people; retry: what a button "Try again" does. */
 export function failure(problem, retry) {
-  return el(
-    "div",
-    {class: "failure", role: "alert"},
+  return el("div", {class: "failure", role: "alert"},
     el("p", {}, el("strong", {}, problem.message), problem.detail ? ` ${problem.detail}` : ""),
     problem.requestId ? el("p", {class: "small"}, `Request ${problem.requestId}`) : null,
     problem.status > 0 && problem.code
       ? el("p", {class: "small"}, el("a", {href: `/coupons/-/problems/${encodeURIComponent(problem.code)}`}, "What this means"))
       : null,
-    retry ? button("Try again", retry) : null,
-  );
+    retry ? button("Try again", retry) : null);
 }
 
 export function empty(...children) {
@@ -93,10 +90,7 @@ class Panel {
     this.wait = Math.min(SLOWEST_S, this.wait * 2);
     this.body.setAttribute("aria-busy", "false");
     if (this.last === null) {
-      replace(
-        this.body,
-        failure(problem, () => this.refresh()),
-      );
+      replace(this.body, failure(problem, () => this.refresh()));
       return;
     }
     this.note.hidden = false;

@@ -64,11 +64,7 @@ export function warnings(coupon, counts) {
         : `There ${hasCodes(coupon) ? "are no codes" : "is no stock"} yet: add some, or everybody is told \u201csold out\u201d.`,
     ]);
   else if (free === 0 && counts.redeemed === 0 && counts.issued + counts.reserved > 0)
-    found.push([
-      "low",
-      "All handed out",
-      `All handed out or on hold: nothing is free, and nothing was used yet.`,
-    ]);
+    found.push(["low", "All handed out", `All handed out or on hold: nothing is free, and nothing was used yet.`]);
   else if (free === 0)
     found.push([
       "sold",
@@ -80,11 +76,7 @@ export function warnings(coupon, counts) {
   else if (free !== null && coupon.low_stock !== null && free <= coupon.low_stock)
     found.push(["low", "Low stock", `Low stock: ${number(free)} free, the warning is set at ${number(coupon.low_stock)}.`]);
   if (counts.over > 0)
-    found.push([
-      "low",
-      "Over the limit",
-      `${number(counts.over)} above the limit: an approximate limit can be exceeded a little.`,
-    ]);
+    found.push(["low", "Over the limit", `${number(counts.over)} above the limit: an approximate limit can be exceeded a little.`]);
   if (coupon.cap.per_day !== null && counts.today >= coupon.cap.per_day)
     found.push(["low", "Day's limit reached", `Today's limit of ${number(coupon.cap.per_day)} is reached.`]);
   if (coupon.cap.discount_minor !== null && counts.discount_minor >= coupon.cap.discount_minor)
@@ -96,9 +88,7 @@ export function stockText(coupon, counts) {
   if (counts.slots === 0) return hasCodes(coupon) ? "no codes yet" : "no stock yet";
   if (counts.slots !== null) return `${number(counts.free)} of ${number(counts.slots)} free`;
   const taken = counts.issued + counts.reserved + counts.redeemed;
-  return coupon.cap.total === null
-    ? `${number(taken)} taken, no limit`
-    : `${number(taken)} of about ${number(coupon.cap.total)} taken`;
+  return coupon.cap.total === null ? `${number(taken)} taken, no limit` : `${number(taken)} of about ${number(coupon.cap.total)} taken`;
 }
 
 /* What a limit allows and nobody has made yet; null: nothing, or it comes by itself or with a list. */
@@ -112,11 +102,7 @@ export function missingText(coupon, {slots}) {
 /* Null where nothing bounds it: a bar of what? */
 export function stock(coupon, counts) {
   if (counts.slots === null && coupon.cap.total === null) return null;
-  const parts = [
-    ["redeemed", counts.redeemed, "Used"],
-    ["reserved", counts.reserved, "On hold"],
-    ["issued", counts.issued, "Handed out"],
-  ];
+  const parts = [["redeemed", counts.redeemed, "Used"], ["reserved", counts.reserved, "On hold"], ["issued", counts.issued, "Handed out"]];
   const taken = counts.issued + counts.reserved + counts.redeemed;
   const whole = counts.slots ?? coupon.cap.total ?? taken;
 
@@ -124,14 +110,10 @@ export function stock(coupon, counts) {
 }
 
 export function legend() {
-  return el(
-    "p",
-    {class: "legend small"},
-    [
-      ["redeemed", "Used"],
-      ["reserved", "On hold"],
-      ["issued", "Handed out"],
-      ["free", "Free"],
-    ].map(([kind, text]) => el("span", {}, el("i", {class: kind}), text)),
-  );
+  return el("p", {class: "legend small"}, [
+    ["redeemed", "Used"],
+    ["reserved", "On hold"],
+    ["issued", "Handed out"],
+    ["free", "Free"],
+  ].map(([kind, text]) => el("span", {}, el("i", {class: kind}), text)));
 }

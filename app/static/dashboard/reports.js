@@ -127,11 +127,9 @@ export function reportPanel(page, name, choices) {
     draw(body, {period, items, earlier, asOf, zone}) {
       if (!body.contains(chart.node)) replace(body, chart.node, foot);
       shown.rename(titleOf(period));
-      replace(
-        foot,
+      replace(foot,
         earlier ? `${redeemed(items)} used, ${redeemed(earlier)} in the previous period. ` : null,
-        asOf?.at ? `Exact up to ${time(asOf.at, zone)} (${zone})` : "Nothing has been counted yet",
-      );
+        asOf?.at ? `Exact up to ${time(asOf.at, zone)} (${zone})` : "Nothing has been counted yet");
       chart.update(items, earlier, period);
     },
   });

@@ -14,8 +14,7 @@ export function saveBlob(blob, name) {
 
 /* address(): or a promise of it. What ends early is no file: it is told instead. */
 export function saveButton(words, address, name, signal, attributes) {
-  const pressed = button(
-    words,
+  const pressed = button(words,
     async () => {
       pressed.disabled = true;
       try {
@@ -25,8 +24,7 @@ export function saveButton(words, address, name, signal, attributes) {
       }
       pressed.disabled = false;
     },
-    attributes,
-  );
+    attributes);
 
   return pressed;
 }

@@ -27,10 +27,7 @@ function stateOf(hook) {
   if (hook.state === "disabled")
     return [el("span", {class: "badge ended"}, "Disabled"), el("div", {class: "small"}, REASONS[hook.reason] ?? hook.reason)];
   if (!hook.failing_since) return el("span", {class: "badge active"}, "Enabled");
-  return [
-    el("span", {class: "badge low"}, "Failing"),
-    el("div", {class: "small"}, `since ${time(hook.failing_since, zone)} (${zone})`),
-  ];
+  return [el("span", {class: "badge low"}, "Failing"), el("div", {class: "small"}, `since ${time(hook.failing_since, zone)} (${zone})`)];
 }
 
 const couponsOf = (hook) => (hook.coupons ? hook.coupons.join(", ") : "all coupons");
@@ -45,10 +42,7 @@ const FIELDS = [
 ];
 const COUPONS = {at: "/coupons", label: "Coupons", type: "list", hint: "Ids, separated by commas. Empty: all"};
 
-const chosen = (values) => ({
-  url: values["/url"],
-  events: TYPES.map(([type]) => type).filter((type) => values[`/on/${type}`]),
-});
+const chosen = (values) => ({url: values["/url"], events: TYPES.map(([type]) => type).filter((type) => values[`/on/${type}`])});
 const ticked = (events) => Object.fromEntries(events.map((type) => [type, true]));
 
 function untilNextPage() {
@@ -62,12 +56,10 @@ function showSecret(secret, signal) {
   const {body, close} = openDialog("The secret", signal),
     done = button("I have copied it", close, {class: "primary"});
 
-  replace(
-    body,
+  replace(body,
     el("p", {}, "It signs what is sent. The receiver needs it to check that an event comes from here. It is never shown again."),
     el("pre", {tabindex: "0"}, secret),
-    el("div", {class: "actions"}, done),
-  );
+    el("div", {class: "actions"}, done));
   done.focus();
 }
 
@@ -156,17 +148,14 @@ function actions(hook, box, done, signal) {
   const asked = (verb, key, text, action) =>
     button(verb, () => confirm(`${verb}?`, text, verb, action, signal), {data: {key}});
 
-  return el(
-    "div",
-    {class: "actions"},
+  return el("div", {class: "actions"},
     button("Send a test event", () => test(hook, box, done, signal), {data: {key: "test"}}),
     button("Change", () => openChange(hook, done, signal), {data: {key: "change"}}),
     hook.state === "enabled"
       ? asked("Disable", "switch", "Nothing is sent until it is enabled; then it resumes where it stopped.", () => switchTo("disabled"))
       : asked("Enable", "switch", "It resumes where it stopped.", () => switchTo("enabled")),
     asked("New secret", "rotate", "For a day the old one signs as well, so that no event is refused meanwhile.", rotate),
-    asked("Delete", "delete", "Undelivered events are dropped. This cannot be undone.", remove),
-  );
+    asked("Delete", "delete", "Undelivered events are dropped. This cannot be undone.", remove));
 }
 
 function hookPanel(id, signal, done) {
@@ -188,15 +177,9 @@ function hookPanel(id, signal, done) {
         hook.old_secret_until ? ["The old secret signs until", `${time(hook.old_secret_until, zone)} (${zone})`] : null,
       ];
 
-      replace(
-        facts,
-        el(
-          "dl",
-          {class: "pairs"},
-          rows.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
-        ),
-        actions(hook, box, done, signal),
-      );
+      replace(facts,
+        el("dl", {class: "pairs"}, rows.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+        actions(hook, box, done, signal));
       if (!body.contains(facts)) replace(body, facts, box);
     },
   });
@@ -205,10 +188,8 @@ function hookPanel(id, signal, done) {
 }
 
 async function redeliver(id, delivery) {
-  await call("POST", address(id, "deliveries", delivery.id, "redeliver")).then(
-    () => toast("It will be sent again."),
-    (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"),
-  );
+  await call("POST", address(id, "deliveries", delivery.id, "redeliver")).then(() => toast("It will be sent again."),
+    (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"));
 }
 
 function deliveriesPanel(id, signal) {
@@ -222,9 +203,7 @@ function deliveriesPanel(id, signal) {
       if (!items.length) return replace(body, empty("Nothing has been sent yet."));
       replace(
         body,
-        table(
-          "Deliveries",
-          [`At (${zone})`, "Event", "Outcome", "Answer", ""],
+        table("Deliveries", [`At (${zone})`, "Event", "Outcome", "Answer", ""],
           items.map((d) => [
             time(d.at, zone),
             [d.type, el("div", {class: "small id"}, d.event)],
@@ -238,8 +217,7 @@ function deliveriesPanel(id, signal) {
             ],
             button("Send again", () => redeliver(id, d), {data: {key: `again-${d.id}`}, "aria-label": `Send ${d.event} again`}),
           ]),
-          "cards",
-        ),
+          "cards"),
       );
     },
   });
@@ -252,11 +230,9 @@ export function showWebhook(main, [id], signal) {
     latest.refresh();
   });
 
-  replace(
-    main,
+  replace(main,
     el("p", {class: "small"}, el("a", {href: "#/webhooks"}, "\u2190 All webhooks")),
-    el("div", {class: "column"}, hook.node, latest.node),
-  );
+    el("div", {class: "column"}, hook.node, latest.node));
 }
 
 /* ---- all ---- */
@@ -271,17 +247,14 @@ export function showWebhooks(main, parameters, signal) {
       if (!items.length) return replace(body, empty("No webhooks yet. A webhook sends events to a URL of yours."));
       replace(
         body,
-        table(
-          "Webhooks",
-          ["URL", "State", "Events", "Coupons"],
+        table("Webhooks", ["URL", "State", "Events", "Coupons"],
           items.map((hook) => [
             el("a", {class: "title", href: `#/webhook/${encodeURIComponent(hook.id)}`, data: {key: `w-${hook.id}`}}, hook.url),
             stateOf(hook),
             eventsOf(hook),
             couponsOf(hook),
           ]),
-          "cards",
-        ),
+          "cards"),
       );
     },
   });
