@@ -236,7 +236,7 @@ static enum slot_state state_of(const struct decision *d, const struct redemptio
 static void add_end_of(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind, bool keep_use)
 {
     struct entry *e = add_entry(d, u, kind);
-    const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
+    const struct redemption *base = user_state_beneath(u, r);
 
     assert(entry_ends(e) && (!keep_use || kind == ENTRY_REVERSE));
     set_redemption(d, e, r);
@@ -270,7 +270,7 @@ static void expire_one(struct decision *d, struct user_state *u, const struct re
         add_end(d, u, held, ENTRY_EXPIRE);
     while (r && r->state != SLOT_EXPIRED && state_of(d, r) == SLOT_EXPIRED) {
         add_end(d, u, r, ENTRY_EXPIRE);
-        r = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
+        r = user_state_beneath(u, r);
     }
 }
 
@@ -326,16 +326,6 @@ static void repeat_answer(const struct redemption *r, enum key_of which, const s
         out->redemption.reserved_until_ms = earlier->until_ms;
 }
 
-static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of which, const struct extension *earlier,
-                                     const struct adjustment *adjustment)
-{
-    if (adjustment)
-        return adjustment->fingerprint;
-    if (earlier)
-        return earlier->fingerprint;
-    return which == KEY_OF_FIRST ? r->fingerprint : which == KEY_OF_SPENDING ? r->spent_fingerprint : r->extended_fingerprint;
-}
-
 /* True if the key was used before: *out is the answer. */
 static bool find_key(const struct decision *d, const struct user_state *u, const char *key, const uint8_t fingerprint[FINGERPRINT_LEN],
                      struct outcome *out)
@@ -344,6 +334,7 @@ static bool find_key(const struct decision *d, const struct user_state *u, const
     const struct adjustment *adjustment;
     const struct extension *earlier;
     const struct redemption *r;
+    const uint8_t *of_call;
     enum key_of which;
 
     if (!key || !u->count)
@@ -354,7 +345,9 @@ static bool find_key(const struct decision *d, const struct user_state *u, const
         return false;
     earlier = which == KEY_OF_EARLIER ? redemption_earlier(r, hash) : NULL;
     adjustment = which == KEY_OF_ADJUSTMENT ? redemption_adjustment(r, hash) : NULL;
-    if (memcmp(fingerprint_of(r, which, earlier, adjustment), fingerprint, FINGERPRINT_LEN) != 0)
+    of_call = adjustment ? adjustment->fingerprint : earlier ? earlier->fingerprint : which == KEY_OF_FIRST ? r->fingerprint
+              : which == KEY_OF_SPENDING ? r->spent_fingerprint : r->extended_fingerprint;
+    if (memcmp(of_call, fingerprint, FINGERPRINT_LEN) != 0)
         refuse(out, CPN_IDEMPOTENCY_KEY_REUSED);
     else
         repeat_answer(r, which, earlier, adjustment, out);
@@ -373,36 +366,26 @@ static bool is_order(const struct redemption *r, const struct order *order)
     return order && order->id && r->order && strcmp(order->id, r->order) == 0;
 }
 
-/* u's newest reserved or redeemed redemption for this order id, with this shared code. */
-static const struct redemption *find_order_with(const struct decision *d, const struct user_state *u, const struct order *order)
-{
-    for (size_t i = u->count; i-- > 0 && d->shared;) {
-        const struct redemption *r = &u->redemptions[i];
-        enum slot_state state = state_of(d, r);
-
-        if ((state == SLOT_RESERVED || state == SLOT_REDEEMED) && is_order(r, order) && r->code &&
-            code_text_same(r->code, d->shared, (enum codes_match)d->coupon->codes.match))
-            return r;
-    }
-    return NULL;
-}
-
-/* u's reserved or redeemed redemption for this order id; with a code, only the one in the code's slot, or with the shared code. */
+/* u's newest reserved or redeemed redemption for this order id; with a code, only one in the code's slot, or with the shared code. */
 static const struct redemption *find_order(const struct decision *d, const struct user_state *u, const struct take *t,
                                            const struct named_slot *named)
 {
-    const struct redemption *r;
-    enum slot_state state;
+    enum codes_match match = (enum codes_match)d->coupon->codes.match;
 
     if (!t->order || !t->order->id)
         return NULL;
     if (!t->code)
         return user_state_by_order(u, t->order->id, d->head.at_ms);
-    if (d->coupon->codes.source == CODES_SHARED)
-        return find_order_with(d, u, t->order);
-    r = named ? user_state_by_slot(u, named->n, named->slot.current) : NULL;
-    state = r ? state_of(d, r) : SLOT_FREE;
-    return (state == SLOT_RESERVED || state == SLOT_REDEEMED) && is_order(r, t->order) ? r : NULL;
+    for (size_t i = u->count; i-- > 0;) {
+        const struct redemption *r = &u->redemptions[i];
+        enum slot_state state = is_order(r, t->order) ? state_of(d, r) : SLOT_FREE;
+        bool right = d->shared ? r->code && code_text_same(r->code, d->shared, match)
+                               : named && r->n == named->n && r->g == named->slot.current;
+
+        if ((state == SLOT_RESERVED || state == SLOT_REDEEMED) && right)
+            return r;
+    }
+    return NULL;
 }
 
 /* Find the redemption that this request repeats, by key or by order id. True: *out is the answer. */
@@ -414,10 +397,9 @@ static bool find_repeat(const struct decision *d, const struct user_state *u, co
     if (find_key(d, u, t->key, t->fingerprint, out))
         return true;
     r = find_order(d, u, t, named);
-    if (!r)
-        return false;
-    answer_with(d, r, out);
-    return true;
+    if (r)
+        answer_with(d, r, out);
+    return r != NULL;
 }
 
 /* ---- refusals ---- */
@@ -438,19 +420,14 @@ static bool dates_refuse(const struct decision *d, struct outcome *out)
     return out->result != CPN_OK;
 }
 
-/* How many redemptions u keeps; the next batch that touches u drops those that ended more than 7 days ago. */
-static size_t kept_redemptions(const struct user_state *u, int64_t at_ms)
+/* The next batch that touches u drops those that ended more than 7 days ago. */
+static bool too_many(const struct decision *d, const struct user_state *u, struct outcome *out)
 {
     size_t kept = u->count;
 
     for (size_t i = 0; i < u->count && kept >= USER_STATE_REDEMPTIONS_MAX; i++)
-        kept -= redemption_is_stale(&u->redemptions[i], at_ms);
-    return kept;
-}
-
-static bool too_many(const struct decision *d, const struct user_state *u, struct outcome *out)
-{
-    if (kept_redemptions(u, d->head.at_ms) < USER_STATE_REDEMPTIONS_MAX)
+        kept -= redemption_is_stale(&u->redemptions[i], d->head.at_ms);
+    if (kept < USER_STATE_REDEMPTIONS_MAX)
         return false;
     refuse(out, CPN_TOO_MANY_ATTEMPTS);
     return true;
@@ -735,20 +712,16 @@ static void spend(struct decision *d, struct user_state *u, struct redemption *r
     answer_with(d, r, out);
 }
 
-static bool same_numbers(const struct redemption *r, const struct order *order)
-{
-    uint8_t numbers[ORDER_NUMBERS_LEN];
-
-    order_numbers(order, numbers);
-    return memcmp(numbers, r->numbers, sizeof numbers) == 0;
-}
-
 /* Redeem a hold. It was made in time, and its price stays: check only an order with other numbers. */
 static void spend_hold(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     struct price price = r->price;
+    uint8_t numbers[ORDER_NUMBERS_LEN];
+    bool has_numbers = order_has_numbers(s->order);
 
-    if (order_has_numbers(s->order) && !same_numbers(r, s->order) && order_refuses(d, s->order, &price, out))
+    if (has_numbers)
+        order_numbers(s->order, numbers);
+    if (has_numbers && memcmp(numbers, r->numbers, sizeof numbers) != 0 && order_refuses(d, s->order, &price, out))
         return;
     if (!budget_refuses(d, price.discount_minor - r->price.discount_minor, out))
         spend(d, u, r, s, &price, out);
@@ -795,7 +768,7 @@ static void step_reserved(struct decision *d, struct user_state *u, struct redem
     } else if (s->move == MOVE_REDEEM) {
         spend_hold(d, u, r, s, out);
     } else {
-        const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
+        const struct redemption *base = user_state_beneath(u, r);
 
         add_end(d, u, r, ENTRY_CANCEL);
         answer_with(d, r, out);
@@ -884,18 +857,12 @@ static void step_ended(const struct decision *d, const struct redemption *r, enu
         refuse(out, CPN_INVALID_TRANSITION);
 }
 
-/* False: INVALID_TRANSITION. Reserving or redeeming a redeemed one is no slot move either, but step_redeemed() answers it. */
-static bool possible(enum slot_state state, enum slot_move move)
-{
-    bool asked_again = state == SLOT_REDEEMED && (move == MOVE_RESERVE || move == MOVE_REDEEM);
-
-    return asked_again || slot_rule(state, move) != NULL;
-}
-
 void decide_step(struct decision *d, struct user_state *u, const struct step *s, struct outcome *out)
 {
     struct redemption *r = user_state_by_slot(u, s->n, s->g);
     enum slot_state state = r ? state_of(d, r) : SLOT_FREE;
+    /* no slot move, but step_redeemed() answers it */
+    bool asked_again = state == SLOT_REDEEMED && (s->move == MOVE_RESERVE || s->move == MOVE_REDEEM);
 
     assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
@@ -909,7 +876,7 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
         adjust(d, u, r, s, out);
     else if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
         step_ended(d, r, state, s, out);
-    else if (!possible(state, s->move))
+    else if (!asked_again && !slot_rule(state, s->move))
         refuse(out, CPN_INVALID_TRANSITION);
     else if (state == SLOT_ISSUED)
         step_issued(d, u, r, s, out);
@@ -1193,12 +1160,6 @@ void decide_create(struct decision *d, const struct coupon *next, const struct s
     }
 }
 
-/* True if other lanes have redemptions, or may make some meanwhile. */
-static bool others_in_use(const struct decision *d)
-{
-    return d->coupon->lanes > 1 && (d->others.takings > 0 || d->coupon->state == COUPON_ACTIVE);
-}
-
 /* Codes that are used are counted for as long, also when they are no longer listed: so there is a limit. */
 static bool too_many_codes(const struct decision *d, const struct coupon *next)
 {
@@ -1218,7 +1179,8 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
 {
     const struct coupon *now = assert_open(d);
     const struct head *h = &d->head;
-    bool in_use = h->next_n > 0 || head_takings(h) > 0 || h->turn != 0 || others_in_use(d); /* with a turn, codes are being made */
+    bool others_in_use = now->lanes > 1 && (d->others.takings > 0 || now->state == COUPON_ACTIVE);
+    bool in_use = h->next_n > 0 || head_takings(h) > 0 || h->turn != 0 || others_in_use; /* with a turn, codes are being made */
     const char *fixed = in_use ? coupon_fixed_difference(now, next) : NULL;
     int64_t total = next->cap.total, before = now->cap.total;
     bool lowered = total != COUPON_NULL && (before == COUPON_NULL || total < before);
@@ -1452,15 +1414,6 @@ void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, stru
 
 /* ---- erasing a user ---- */
 
-/* True if all slots that u holds are among the named. */
-static bool slots_are_named(const struct decision *d, const struct user_state *u)
-{
-    for (size_t i = 0; i < u->count; i++)
-        if (!u->redemptions[i].ended_ms && u->redemptions[i].n >= 0 && !find_named(d, u->redemptions[i].n))
-            return false;
-    return true;
-}
-
 static void forget(struct decision *d, struct user_state *u, const struct redemption *r)
 {
     const struct named_slot *named = find_named(d, r->n);
@@ -1479,10 +1432,11 @@ void decide_erase(struct decision *d, struct user_state *u, struct outcome *out)
     *out = (struct outcome){.result = CPN_OK};
     if (user_state_is_nobody(u))
         return;
-    if (!slots_are_named(d, u)) {
-        refuse(out, CPN_BUSY);
-        return;
-    }
+    for (size_t i = 0; i < u->count; i++)
+        if (!u->redemptions[i].ended_ms && u->redemptions[i].n >= 0 && !find_named(d, u->redemptions[i].n)) {
+            refuse(out, CPN_BUSY);
+            return;
+        }
     for (size_t i = u->count; i-- > 0;) { /* newest first: a hold before the issued one beneath it */
         const struct redemption *r = &u->redemptions[i];
 
@@ -1550,11 +1504,9 @@ static void raise_events(struct decision *d, int64_t left, int64_t most)
 void decide_events(struct decision *d)
 {
     const struct coupon *c = d->coupon;
-    int64_t left = head_free(&d->head);
 
-    if (!decide_changed(d) || !decide_exists(d) || d->head.archived || !policy_of(c)->slots || c->lanes > 1)
-        return;
-    raise_events(d, left, d->free_most);
+    if (decide_changed(d) && decide_exists(d) && !d->head.archived && policy_of(c)->slots && c->lanes <= 1)
+        raise_events(d, head_free(&d->head), d->free_most);
 }
 
 void decide_events_of_all(struct decision *d, int64_t taken)

@@ -25,19 +25,19 @@ static struct price price_of(const struct entry *e, const struct head *head)
 
 /* Add the redemption that the entry makes. */
 static struct redemption *apply_origin(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
-                                       enum slot_state state, struct arena *a)
+                                       struct arena *a)
 {
     struct redemption *r = user_state_add(u, a);
+    uint8_t state = (uint8_t)entry_state(e->kind);
 
-    assert(state == SLOT_ISSUED || state == SLOT_RESERVED || state == SLOT_REDEEMED);
+    assert(entry_makes(e->kind));
     *r = (struct redemption){
         .n = e->n, .g = e->g, .from_n = e->from_n, .from = e->from, .lane = lane, .seq = head->seq, .last_seq = head->seq,
         .ordinal = e->ordinal, .at_ms = head->at_ms, .day_ms = head->day_ms, .reserved_until_ms = e->reserved_until_ms,
-        .valid_until_ms = e->valid_until_ms, .ends_ms = e->ends_ms, .price = price_of(e, head), .state = (uint8_t)state,
-        .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_ends_ms = e->ends_ms,
-        .first_price = price_of(e, head),
-        .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order,
-        .metadata = e->metadata, .code = e->shared ? e->shared : e->code,
+        .valid_until_ms = e->valid_until_ms, .ends_ms = e->ends_ms, .price = price_of(e, head), .state = state,
+        .first_state = state, .first_until_ms = e->reserved_until_ms, .first_ends_ms = e->ends_ms, .first_price = price_of(e, head),
+        .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order, .metadata = e->metadata,
+        .code = e->shared ? e->shared : e->code,
     };
     memcpy(r->key, e->key, KEY_HASH_LEN);
     memcpy(r->fingerprint, e->fingerprint, FINGERPRINT_LEN);
@@ -45,19 +45,10 @@ static struct redemption *apply_origin(struct user_state *u, const struct entry 
     return r;
 }
 
-static void apply_taking(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
-                         enum slot_state state, struct arena *a)
-{
-    move_to_day(u, head->day_ms);
-    u->total++;
-    u->today++;
-    apply_origin(u, e, head, lane, state, a);
-}
-
 /* A hold on an issued redemption is no taking: it has the ordinal, day and counts of the taking beneath it. */
 static void apply_hold(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
-    struct redemption *r = apply_origin(u, e, head, lane, SLOT_RESERVED, a);
+    struct redemption *r = apply_origin(u, e, head, lane, a);
     struct redemption *base = user_state_by_slot(u, e->from_n, e->from);
 
     if (!base)
@@ -71,11 +62,6 @@ static void apply_hold(struct user_state *u, const struct entry *e, const struct
     r->code = base->code;
     r->metadata = base->metadata;
     base->reserved_until_ms = e->reserved_until_ms;
-}
-
-static struct redemption *beneath(const struct user_state *u, const struct redemption *r)
-{
-    return r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
 }
 
 /* The last extension becomes an earlier one. */
@@ -98,7 +84,7 @@ static void keep_extension(struct redemption *r, struct arena *a)
 
 static void apply_extension(struct user_state *u, struct redemption *r, const struct entry *e, struct arena *a)
 {
-    struct redemption *base = beneath(u, r);
+    struct redemption *base = user_state_beneath(u, r);
 
     assert(e->kind == ENTRY_EXTEND && e->n == r->n && e->g == r->g);
     keep_extension(r, a);
@@ -111,7 +97,7 @@ static void apply_extension(struct user_state *u, struct redemption *r, const st
 
 static void apply_spending(struct user_state *u, struct redemption *r, const struct entry *e, const struct head *head)
 {
-    struct redemption *base = beneath(u, r);
+    struct redemption *base = user_state_beneath(u, r);
 
     assert(e->kind == ENTRY_SPEND && e->n == r->n && e->g == r->g);
     r->state = SLOT_REDEEMED;
@@ -134,7 +120,7 @@ static void apply_spending(struct user_state *u, struct redemption *r, const str
 static void apply_adjustment(struct user_state *u, struct redemption *r, const struct entry *e, const struct head *head, struct arena *a)
 {
     struct adjustment *all = arena_array(a, r->adjusted_count + 1, sizeof *all);
-    struct redemption *base = beneath(u, r);
+    struct redemption *base = user_state_beneath(u, r);
 
     assert(e->kind == ENTRY_ADJUST && e->n == r->n && e->g == r->g);
     if (r->adjusted_count)
@@ -149,31 +135,29 @@ static void apply_adjustment(struct user_state *u, struct redemption *r, const s
         base->last_seq = head->seq;
 }
 
-static void end_redemption(struct redemption *r, const struct entry *e, enum slot_state state, const struct head *head)
+static void end_redemption(struct redemption *r, const struct entry *e, const struct head *head)
 {
-    assert(state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED);
     if (!r)
         return;
     if (r->state == SLOT_ISSUED)
         r->ends_ms = e->ends_ms;
-    r->state = (uint8_t)state;
+    r->state = (uint8_t)entry_state(e->kind);
     r->ended_ms = head->at_ms;
     r->last_seq = head->seq;
 }
 
 /* A hold on an issued redemption gives nothing back if it ends unspent; a reversal ends both. */
-static void apply_end(struct user_state *u, struct redemption *r, const struct entry *e, enum slot_state state,
-                      const struct head *head)
+static void apply_end(struct user_state *u, struct redemption *r, const struct entry *e, const struct head *head)
 {
     struct redemption *base = e->from ? user_state_by_slot(u, e->from_n, e->from) : NULL;
 
     assert(entry_ends(e));
-    end_redemption(r, e, state, head);
+    end_redemption(r, e, head);
     if (base && e->kind != ENTRY_REVERSE)
         base->reserved_until_ms = 0;
     if (e->from && e->kind != ENTRY_REVERSE)
         return;
-    end_redemption(base, e, state, head);
+    end_redemption(base, e, head);
     move_to_day(u, head->day_ms);
     if (e->keep_use)
         return;
@@ -195,13 +179,12 @@ void fold_user_state_entry(struct user_state *u, const struct entry *e, const st
         r->last_seq = head->seq;
     switch (e->kind) {
     case ENTRY_ISSUE:
-        apply_taking(u, e, head, lane, SLOT_ISSUED, a);
-        break;
     case ENTRY_RESERVE:
-        apply_taking(u, e, head, lane, SLOT_RESERVED, a);
-        break;
     case ENTRY_REDEEM:
-        apply_taking(u, e, head, lane, SLOT_REDEEMED, a);
+        move_to_day(u, head->day_ms);
+        u->total++;
+        u->today++;
+        apply_origin(u, e, head, lane, a);
         break;
     case ENTRY_HOLD:
         apply_hold(u, e, head, lane, a);
@@ -215,13 +198,9 @@ void fold_user_state_entry(struct user_state *u, const struct entry *e, const st
             apply_spending(u, r, e, head);
         break;
     case ENTRY_CANCEL:
-        apply_end(u, r, e, SLOT_CANCELLED, head);
-        break;
     case ENTRY_EXPIRE:
-        apply_end(u, r, e, SLOT_EXPIRED, head);
-        break;
     case ENTRY_REVERSE:
-        apply_end(u, r, e, SLOT_REVERSED, head);
+        apply_end(u, r, e, head);
         break;
     case ENTRY_ADJUST:
         if (r)
@@ -335,27 +314,11 @@ static void fold_generation(struct head *h, const struct entry *e)
         h->replenish_until = 0;
 }
 
-static void fold_taking(struct head *h, const struct entry *e)
-{
-    assert(entry_members[e->kind] & HAS_TAKING);
-    h->ordinal = e->ordinal;
-    h->discount_minor += e->discount_minor;
-    h->day_taken++;
-}
-
 static void leave(struct head *h, const struct entry *e)
 {
     assert(entry_members[e->kind] & HAS_WAS);
     h->issued -= e->was == SLOT_ISSUED;
     h->reserved -= e->was == SLOT_RESERVED;
-}
-
-/* Skip the ordinals of past epochs. */
-static void fold_restore(struct head *h, const struct entry *e)
-{
-    if (e->count > h->epoch && e->count <= EPOCH_MOST)
-        h->ordinal += (e->count - h->epoch) * EPOCH_ORDINALS;
-    h->epoch = e->count;
 }
 
 void fold_head_entry(struct head *h, const struct entry *e)
@@ -382,16 +345,14 @@ void fold_head_entry(struct head *h, const struct entry *e)
         h->due -= e->count;
         break;
     case ENTRY_ISSUE:
-        h->issued++;
-        fold_taking(h, e);
-        break;
     case ENTRY_RESERVE:
-        h->reserved++;
-        fold_taking(h, e);
-        break;
     case ENTRY_REDEEM:
-        h->redeemed++;
-        fold_taking(h, e);
+        h->issued += e->kind == ENTRY_ISSUE;
+        h->reserved += e->kind == ENTRY_RESERVE;
+        h->redeemed += e->kind == ENTRY_REDEEM;
+        h->ordinal = e->ordinal;
+        h->discount_minor += e->discount_minor;
+        h->day_taken++;
         break;
     case ENTRY_HOLD:
         h->issued--;
@@ -434,7 +395,9 @@ void fold_head_entry(struct head *h, const struct entry *e)
         h->replenish_until = e->count;
         break;
     case ENTRY_RESTORED:
-        fold_restore(h, e);
+        if (e->count > h->epoch && e->count <= EPOCH_MOST) /* skip the ordinals of past epochs */
+            h->ordinal += (e->count - h->epoch) * EPOCH_ORDINALS;
+        h->epoch = e->count;
         break;
     default:
         break;
@@ -506,42 +469,27 @@ static void set_slot(struct slot *s, enum slot_state state, const struct entry *
     s->issued = s->current && (s->issued || e->kind == ENTRY_ISSUE);
 }
 
-/* The redemption ends unspent: free the slot, or make it issued again after a hold on an issued one. */
-static void fall_back(struct slot *s, const struct entry *e, int64_t at_ms)
-{
-    assert(e->kind == ENTRY_CANCEL || e->kind == ENTRY_EXPIRE);
-    if (!e->from) {
-        set_slot(s, SLOT_FREE, e, at_ms);
-        return;
-    }
-    set_slot(s, SLOT_ISSUED, e, at_ms);
-    s->current = e->from;
-    s->from = 0;
-}
-
 void fold_slot(struct slot *s, const struct entry *e, int64_t at_ms)
 {
     if (entry_makes(e->kind))
         s->generation = e->g;
     switch (e->kind) {
     case ENTRY_ISSUE:
-        set_slot(s, SLOT_ISSUED, e, at_ms);
-        break;
     case ENTRY_RESERVE:
     case ENTRY_HOLD:
-        set_slot(s, SLOT_RESERVED, e, at_ms);
+    case ENTRY_REDEEM:
+    case ENTRY_SPEND:
+        set_slot(s, entry_state(e->kind), e, at_ms);
         break;
     case ENTRY_EXTEND:
         s->at_ms = at_ms;
         s->due_ms = e->reserved_until_ms;
         break;
-    case ENTRY_REDEEM:
-    case ENTRY_SPEND:
-        set_slot(s, SLOT_REDEEMED, e, at_ms);
-        break;
     case ENTRY_CANCEL:
     case ENTRY_EXPIRE:
-        fall_back(s, e, at_ms);
+        set_slot(s, e->from ? SLOT_ISSUED : SLOT_FREE, e, at_ms); /* issued again after a hold on an issued one */
+        s->current = e->from;
+        s->from = 0;
         break;
     case ENTRY_REVERSE:
         set_slot(s, SLOT_FREE, e, at_ms);
@@ -610,38 +558,17 @@ void report_counts_add(struct report_counts *to, const struct report_counts *mor
 
 void fold_report_entry(struct report_counts *r, const struct entry *e)
 {
-    switch (e->kind) {
-    case ENTRY_ISSUE:
-        r->issued++;
-        break;
-    case ENTRY_RESERVE:
-    case ENTRY_HOLD:
-        r->reserved++;
-        break;
-    case ENTRY_REDEEM:
-    case ENTRY_SPEND:
-        r->redeemed++;
-        r->discount_minor += e->discount_minor;
-        r->order_minor += e->order_minor;
-        break;
-    case ENTRY_ADJUST:
-        r->discount_minor += e->discount_minor - e->held_minor;
-        r->order_minor += e->order_minor - e->held_order_minor;
-        break;
-    case ENTRY_CANCEL:
-        r->cancelled++;
-        break;
-    case ENTRY_EXPIRE:
-        r->expired++;
-        break;
-    case ENTRY_REVERSE:
-        r->reversed++;
-        r->discount_minor -= e->discount_minor;
-        r->order_minor -= e->order_minor;
-        break;
-    default:
-        break;
-    }
+    bool redeems = e->kind == ENTRY_REDEEM || e->kind == ENTRY_SPEND, adjusts = e->kind == ENTRY_ADJUST;
+    int sign = redeems || adjusts ? 1 : e->kind == ENTRY_REVERSE ? -1 : 0;
+
+    r->issued += e->kind == ENTRY_ISSUE;
+    r->reserved += e->kind == ENTRY_RESERVE || e->kind == ENTRY_HOLD;
+    r->redeemed += redeems;
+    r->cancelled += e->kind == ENTRY_CANCEL;
+    r->expired += e->kind == ENTRY_EXPIRE;
+    r->reversed += e->kind == ENTRY_REVERSE;
+    r->discount_minor += sign * e->discount_minor - (adjusts ? e->held_minor : 0);
+    r->order_minor += sign * e->order_minor - (adjusts ? e->held_order_minor : 0);
 }
 
 void fold_report(struct report_counts *r, const struct batch *b)

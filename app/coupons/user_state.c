@@ -269,6 +269,11 @@ struct redemption *user_state_by_slot(const struct user_state *u, int64_t n, uin
     return NULL;
 }
 
+struct redemption *user_state_beneath(const struct user_state *u, const struct redemption *r)
+{
+    return r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
+}
+
 struct redemption *user_state_hold_on(const struct user_state *u, const struct redemption *r, int64_t at_ms)
 {
     for (size_t i = u->count; i-- > 0;) {

@@ -139,6 +139,8 @@ size_t redemption_extensions(const struct redemption *r);
 /* The newest redemption for this order id that is reserved or redeemed at at_ms, or NULL. */
 struct redemption *user_state_by_order(const struct user_state *u, const char *order, int64_t at_ms);
 struct redemption *user_state_by_slot(const struct user_state *u, int64_t n, uint32_t g);
+/* The issued redemption beneath the hold r, or NULL. */
+struct redemption *user_state_beneath(const struct user_state *u, const struct redemption *r);
 /* The hold on the issued redemption r that is reserved at at_ms, or redeemed; or NULL. */
 struct redemption *user_state_hold_on(const struct user_state *u, const struct redemption *r, int64_t at_ms);
 /* The newest issued redemption that is not spent, held or expired, or NULL. */

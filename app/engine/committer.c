@@ -369,14 +369,6 @@ static bool is_throttled(const struct committer *c, const struct lane *l)
            has_most(l->redo_bytes, c->redo_bytes, (int64_t)most->redo_mb << 20);
 }
 
-/* Answer only late requests. Have the checkpoint written now. */
-static void throttle(struct committer *c, struct lane *l)
-{
-    answer_late(c, &l->queue, CPN_BUSY);
-    if (l->redo_log)
-        set_deadline(c, l, 0);
-}
-
 static void finish_job(struct committer *c, struct checkpoint_job *job)
 {
     struct lane *l = job->lane;
@@ -557,7 +549,9 @@ static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
         return true;
     }
     if (is_throttled(c, l)) {
-        throttle(c, l);
+        answer_late(c, &l->queue, CPN_BUSY); /* and no other request; have the checkpoint written now */
+        if (l->redo_log)
+            set_deadline(c, l, 0);
         return false;
     }
     pick_ops(c, r, p);
@@ -632,16 +626,6 @@ static void answer_work(struct committer *c, struct lane_work *p)
         make_ready_in(c, l, p->damaged ? AGAIN_DAMAGED_MS : AGAIN_MS);
 }
 
-static void count_expired(const struct batch *b)
-{
-    int count = 0;
-
-    for (size_t i = 0; i < b->count; i++)
-        count += b->entries[i].kind == ENTRY_EXPIRE;
-    if (count)
-        metrics_add(METRIC_HOLDS_EXPIRED, count);
-}
-
 /* Let the lane's other writer append next. It must read our batch first, so it would lose every race; it needs about as long as this round
  * took. */
 static void yield_lane(struct lane *l, const struct round *r)
@@ -669,6 +653,12 @@ static void note_swept(struct lane_work *p)
 
 static void count_batch(const struct round *r, const struct lane_work *p)
 {
+    int expired = 0;
+
+    for (size_t i = 0; i < p->batch->count; i++)
+        expired += p->batch->entries[i].kind == ENTRY_EXPIRE;
+    if (expired)
+        metrics_add(METRIC_HOLDS_EXPIRED, expired);
     metrics_add(METRIC_BATCHES, 1);
     metrics_add(METRIC_ENTRIES, (int64_t)p->batch->count);
     metrics_observe(METRIC_BATCH_SIZE, (int64_t)p->ops.count);
@@ -683,7 +673,6 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     if (l->yields)
         yield_lane(l, r);
     count_batch(r, p);
-    count_expired(p->batch);
     work_keep_users(p);
     note_swept(p);
     lane_commit(l, p->batch, p->d.free_pool_used);
@@ -703,13 +692,6 @@ static void work_lost(struct committer *c, struct lane_work *p)
     if (p->state == WORK_RETRY)
         p->state = WORK_OPEN; /* its requests are decided again */
     defer(c, p, 0);
-}
-
-static void work_unknown(struct committer *c, struct lane_work *p)
-{
-    metrics_add(METRIC_APPEND_RETRIES, 1);
-    p->state = WORK_RETRY;
-    defer(c, p, c->config.backoff_ms);
 }
 
 /* Append them. Each is then committed (ours), lost and decided again (somebody else's), or sent again (unknown). */
@@ -748,7 +730,9 @@ static void append_decided(struct committer *c, struct round *r)
         } else if (appends[i].result == APPEND_THEIRS) {
             work_lost(c, whose[i]);
         } else {
-            work_unknown(c, whose[i]);
+            metrics_add(METRIC_APPEND_RETRIES, 1);
+            whose[i]->state = WORK_RETRY;
+            defer(c, whose[i], c->config.backoff_ms);
         }
     }
 }
@@ -809,16 +793,6 @@ static void confirm_unchanged(struct committer *c, struct round *r)
     }
 }
 
-/* If a round's users did not fit into memory, the next takes half as many requests, and so on: so the first in a queue is left only a few
- * times, whichever users the store reads first, and lanes take turns. */
-static void users_fit(struct committer *c, const struct round *r)
-{
-    if (r->left)
-        c->ops_most = r->ops > 1 ? r->ops / 2 : 1;
-    else
-        c->ops_most = c->ops_most * 2 < ROUND_OPS_MAX ? c->ops_most * 2 : ROUND_OPS_MAX;
-}
-
 static void run_round(struct committer *c, struct round *r)
 {
     r->started = mono_now();
@@ -838,7 +812,12 @@ static void run_round(struct committer *c, struct round *r)
         assert(r->work[i].state == WORK_DONE || r->work[i].state == WORK_DEFERRED); /* no request is forgotten */
         count_redo(c, r->work[i].lane);
     }
-    users_fit(c, r);
+    /* If its users did not fit into memory, the next round takes half as many requests, and so on: so the first in a queue is left only a
+     * few times, whichever users the store reads first, and lanes take turns. */
+    if (r->left)
+        c->ops_most = r->ops > 1 ? r->ops / 2 : 1;
+    else
+        c->ops_most = c->ops_most * 2 < ROUND_OPS_MAX ? c->ops_most * 2 : ROUND_OPS_MAX;
     report_memory(c);
     arena_reset(&r->arena);
     gather_answered(&c->gather, c->answered, atomic_load(&c->waiting), r->started, mono_now());

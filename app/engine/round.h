@@ -86,6 +86,7 @@ struct op_work {
     struct subject subject;
     struct job_progress *job; /* NULL: it names none */
     int64_t n;                /* the slot, by id or code; -1: none */
+    const char *code;         /* the code it names, normalised; NULL: none, or none that a slot can have */
 };
 
 /* A job that the lane's requests concern, in its current state; a copy. */

@@ -17,19 +17,20 @@
 #define BYTES_MOST (12u << 20) /* a document of the database has at most 16 MiB */
 #define EXPIRES_MOST 2048 /* of them, expiries before any request */
 
-static void own_strings(struct op *op, struct redemption *r)
+/* What the outcome points to is the batch's: the op gets copies of its own. */
+static void own_outcome(struct op *op)
 {
-    r->order = arena_strdup(op->arena, r->order);
-    r->metadata = arena_strdup(op->arena, r->metadata);
-    r->code = arena_strdup(op->arena, r->code);
-    price_copy(&r->price, op->arena);
-}
+    struct redemption *r = &op->outcome.redemption;
+    size_t held = op->outcome.held_count;
+    const char **copy = held ? arena_array(op->arena, held, sizeof *copy) : NULL;
 
-static void own_held(struct op *op)
-{
-    const char **copy = arena_array(op->arena, op->outcome.held_count, sizeof *copy);
-
-    for (size_t i = 0; i < op->outcome.held_count; i++)
+    if (op->outcome.result == CPN_OK) {
+        r->order = arena_strdup(op->arena, r->order);
+        r->metadata = arena_strdup(op->arena, r->metadata);
+        r->code = arena_strdup(op->arena, r->code);
+        price_copy(&r->price, op->arena);
+    }
+    for (size_t i = 0; i < held; i++)
         copy[i] = arena_strdup(op->arena, op->outcome.held[i]);
     op->outcome.held = copy;
 }
@@ -49,13 +50,6 @@ static void generate(struct lane_work *p, struct op *op)
     }
     op->out.made = 0;
     op->outcome = (struct outcome){.result = CPN_OK};
-}
-
-static void create(struct lane_work *p, struct op *op)
-{
-    const struct slot_request request = {.key = op->in.coupon.key, .slots = op->in.coupon.slots, .job = op->engine.work->job};
-
-    decide_create(&p->d, op->in.coupon.definition, &request, &op->outcome);
 }
 
 /* True: decided. False: ask again. */
@@ -98,7 +92,8 @@ static bool decide_write(struct lane_work *p, struct op *op)
         op->outcome = (struct outcome){.result = CPN_OK};
         break;
     case OP_CREATE:
-        create(p, op);
+        decide_create(d, op->in.coupon.definition,
+                      &(struct slot_request){.key = op->in.coupon.key, .slots = op->in.coupon.slots, .job = w->job}, &op->outcome);
         break;
     case OP_CHANGE:
         decide_change(d, op->in.coupon.definition, op->in.coupon.expected_version, op->in.coupon.retire, &op->outcome);
@@ -213,33 +208,26 @@ static void answer_user(const struct lane_work *p, struct op *op)
     }
 }
 
-static void answer_job(struct op *op)
-{
-    struct job_progress *copy = arena_alloc(op->arena, sizeof *copy);
-
-    *copy = *op->engine.work->job;
-    copy->id = arena_strdup(op->arena, copy->id);
-    op->out.job = copy;
-}
-
 /* Fill in what every answer has, and what is said as of the end of the batch. */
 static void fill_answer(struct lane_work *p, struct op *op)
 {
     const struct decision *d = &p->d;
+    struct job_progress *job;
 
     op->head = d->head;
     if (!decide_changed(d))
         op->head.seq = p->lane->tail.seq;
-    if (op_is(op, OPS_ANSWER_USER))
+    if (op_is(op, OPS_ANSWER_USER)) {
         answer_user(p, op);
-    else if (op->kind == OP_JOB)
-        answer_job(op);
-    else if (op->kind == OP_HEAD)
+    } else if (op->kind == OP_JOB) {
+        job = arena_alloc(op->arena, sizeof *job);
+        *job = *op->engine.work->job;
+        job->id = arena_strdup(op->arena, job->id);
+        op->out.job = job;
+    } else if (op->kind == OP_HEAD) {
         op->out.due_ms = d->next_due_ms;
-    if (op->outcome.result == CPN_OK)
-        own_strings(op, &op->outcome.redemption);
-    if (op->outcome.held_count)
-        own_held(op);
+    }
+    own_outcome(op);
 }
 
 /* Put the definition, as of now, into all answers but those of frequent ops: later ops of the batch may change or delete it. Ops that
@@ -250,14 +238,6 @@ static void answer_definition(const struct decision *d, struct op *op)
                                                              : decide_exists(d) && op->kind != OP_TAKE && op->kind != OP_STEP;
 
     op->coupon_now = has_coupon ? coupon_copy(d->coupon, op->arena) : NULL;
-}
-
-static void note_change(const struct lane_work *p, const struct op *op, size_t before)
-{
-    struct loaded_user *u = op->engine.work->subject.user;
-
-    if (u && p->batch->count > before)
-        u->changed = true;
 }
 
 /* What was loaded (the day, each request's lane) follows from the definition before the batch. If the batch changed that in a way that
@@ -302,33 +282,21 @@ static bool is_early(const struct lane_work *p, const struct op *op)
     }
 }
 
-/* False: there is no such coupon, and op says so. */
-static bool finds_coupon(const struct lane_work *p, struct op *op)
-{
-    if (op->kind == OP_CREATE || op->kind == OP_FOLLOW || decide_exists(&p->d))
-        return true;
-    op->outcome = (struct outcome){.result = CPN_COUPON_NOT_FOUND};
-    return false;
-}
-
-/* Of a coupon being removed, or removed, only definition and totals are left. */
-static bool reads_what_stays(enum op_kind kind)
-{
-    return kind == OP_COUPON || kind == OP_HEAD || kind == OP_CATCH_UP || kind == OP_CREATE || kind == OP_ARCHIVE || kind == OP_REMOVE;
-}
+enum {
+    /* of a coupon being removed, or removed, only definition and totals are left */
+    OPS_OF_WHAT_STAYS = 1 << OP_COUPON | 1 << OP_HEAD | 1 << OP_CATCH_UP | 1 << OP_CREATE | 1 << OP_ARCHIVE | 1 << OP_REMOVE,
+    OPS_CHORES = 1 << OP_SWEEP | 1 << OP_TICK | 1 << OP_FOLLOW | 1 << OP_EVENTS | 1 << OP_TURN_END
+};
 
 /* True: the lane is closed, and op says so, or needs nothing there. Erasures go on until it is removed. */
 static bool is_closed(const struct lane_work *p, struct op *op)
 {
-    bool chore = op->kind == OP_SWEEP || op->kind == OP_TICK || op->kind == OP_FOLLOW || op->kind == OP_EVENTS ||
-                 op->kind == OP_TURN_END;
-
-    if (!p->d.head.archived || reads_what_stays(op->kind))
+    if (!p->d.head.archived || op_is(op, OPS_OF_WHAT_STAYS))
         return false;
     if (p->d.head.archived == LANE_CLOSED && op->kind != OP_CHECK && !(op->kind == OP_REFUSE && op->in.refusal.changes) &&
         op_is(op, OPS_READ | 1 << OP_ERASE))
         return false;
-    op->outcome = (struct outcome){.result = chore ? CPN_OK : CPN_COUPON_ARCHIVED};
+    op->outcome = (struct outcome){.result = op_is(op, OPS_CHORES) ? CPN_OK : CPN_COUPON_ARCHIVED};
     return true;
 }
 
@@ -339,7 +307,11 @@ static bool decide_one(struct lane_work *p, struct op *op)
 
     if (is_outdated(p) || (!reads_only && is_full(p)))
         return false;
-    if (!finds_coupon(p, op) || is_closed(p, op))
+    if (op->kind != OP_CREATE && op->kind != OP_FOLLOW && !decide_exists(&p->d)) {
+        op->outcome = (struct outcome){.result = CPN_COUPON_NOT_FOUND};
+        return true;
+    }
+    if (is_closed(p, op))
         return true;
     if (reads_only)
         decide_read(p, op);
@@ -356,6 +328,7 @@ static void decide_ops(struct lane_work *p, bool reads_only)
 
     p->ops = (struct op_list){0};
     while ((op = op_list_take(&ops))) {
+        struct loaded_user *u = op->engine.work->subject.user;
         size_t before = p->batch->count;
 
         if (op_is(op, OPS_READ) != reads_only) {
@@ -368,7 +341,8 @@ static void decide_ops(struct lane_work *p, bool reads_only)
         } else {
             op_list_add(&p->again, op);
         }
-        note_change(p, op, before); /* also if it is asked again: an expiry of its user may be settled already */
+        if (u && p->batch->count > before)
+            u->changed = true; /* also if it is asked again: an expiry of its user may be settled already */
     }
 }
 
@@ -516,21 +490,16 @@ static void expire_due(struct lane_work *p)
 
 /* ---- one lane's work ---- */
 
-static bool is_named(const struct lane_work *p, int64_t n)
-{
-    struct named_slot key = {.n = n};
-
-    return p->d.named_count && bsearch(&key, p->d.named, p->d.named_count, sizeof key, by_number);
-}
-
 /* The last check before the ledger: every slot taken from the free pool is free, and taken once. */
 static bool free_pool_was_free(const struct lane_work *p)
 {
     for (size_t i = 0; i < p->batch->count; i++) {
         const struct entry *e = &p->batch->entries[i];
         const struct cached_bucket *k;
+        struct named_slot key = {.n = e->n};
 
-        if (!(entry_members[e->kind] & HAS_TAKING) || e->n < 0 || is_named(p, e->n))
+        if (!(entry_members[e->kind] & HAS_TAKING) || e->n < 0 ||
+            (p->d.named_count && bsearch(&key, p->d.named, p->d.named_count, sizeof key, by_number)))
             continue;
         k = cached_bucket_find(p->lane, bucket_of(e->n));
         if (!k || k->bucket.slots[e->n % BUCKET_SLOTS].state != SLOT_FREE ||

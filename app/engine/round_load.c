@@ -46,12 +46,6 @@ void miss(struct committer *c, struct lane_work *p, enum store_status status, ab
 
 /* ---- lanes ---- */
 
-/* True if the first request brings the definition. */
-static bool brings_definition(const struct lane_work *p)
-{
-    return p->ops.first && p->ops.first->kind == OP_FOLLOW;
-}
-
 /* Chores are for the process that appended last. If that was another, leave the lane alone, after one read for all such lanes, just to
  * find out. Chores that nobody does any more are found by the sweeper, by the indexes. */
 static void leave_chores(struct committer *c, struct round *r)
@@ -155,6 +149,7 @@ static void follow_others(struct committer *c, struct lane_work *p)
     struct lane *l = p->lane;
     enum store_status status = STORE_OK;
     int64_t seq = l->tail.seq;
+    bool brought = p->ops.first && p->ops.first->kind == OP_FOLLOW; /* the definition, by a request */
 
     if (l->stale || l->yields) {
         status = lane_refresh(l, c->store);
@@ -168,7 +163,7 @@ static void follow_others(struct committer *c, struct lane_work *p)
         note_users(c, l);
     if (status == STORE_OK)
         l->stale = false;
-    if (status == STORE_OK && l->number > 0 && !l->definition && !brings_definition(p))
+    if (status == STORE_OK && l->number > 0 && !l->definition && !brought)
         status = c->multilane->hooks->adopt(c->multilane, c->store, l);
     if (status != STORE_OK)
         defer(c, p, c->config.backoff_ms);
@@ -217,11 +212,6 @@ static void load_day(struct committer *c, struct lane_work *p)
 
 /* ---- free slots, and expiries ---- */
 
-static bool takes_any_slot(const struct lane *l, const struct op *op)
-{
-    return op->kind == OP_TAKE && (!op_user(op)->take.code || !lane_has_codes(l));
-}
-
 /* How many free slots p's requests want in its free pool. */
 static size_t wanted_slots(const struct lane_work *p)
 {
@@ -231,7 +221,7 @@ static size_t wanted_slots(const struct lane_work *p)
     if (!l->definition || !policy_of(l->definition)->slots)
         return 0;
     for (const struct op *op = p->ops.first; op; op = op->engine.next)
-        want += takes_any_slot(l, op);
+        want += op->kind == OP_TAKE && (!op_user(op)->take.code || !lane_has_codes(l));
     if (l->tail.due > 0)
         want += RETIRE_STEP;
     return want;
@@ -332,15 +322,17 @@ static void find_slots(struct committer *c, struct round *r)
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next) {
             char normal[CODE_MAX + 1];
 
+            op->engine.work->code = NULL;
             op->engine.work->n = op_slot_named(op);
             if (op->engine.work->n >= l->tail.next_n)
                 op->engine.work->n = -1;
             if (!code_of(op) || !lane_has_codes(l) ||
                 !code_normalise(code_of(op), (enum codes_match)l->definition->codes.match, normal))
                 continue;
+            op->engine.work->code = arena_strdup(&r->arena, normal);
             whose[count] = op;
             work[count] = p;
-            reads[count++] = (struct code_read){.coupon = l->coupon, .code = arena_strdup(&r->arena, normal), .n = -1};
+            reads[count++] = (struct code_read){.coupon = l->coupon, .code = op->engine.work->code, .n = -1};
         }
     }
     if (count)
@@ -488,15 +480,9 @@ static void check_codes(struct round *r)
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next) {
             int64_t b = code_of(op) ? needed_bucket(p->lane, op) : -1;
             const struct cached_bucket *k = b >= 0 ? cached_bucket_find(p->lane, b) : NULL;
-            const char *code = k && k->codes ? k->codes[op->engine.work->n % BUCKET_SLOTS] : NULL;
-            char want[CODE_MAX + 1], have[CODE_MAX + 1];
-            enum codes_match match;
+            const char *code = k && k->codes ? k->codes[op->engine.work->n % BUCKET_SLOTS] : NULL, *normal = op->engine.work->code;
 
-            if (!code_of(op))
-                continue;
-            match = lane_has_codes(p->lane) ? (enum codes_match)p->lane->definition->codes.match : MATCH_EXACT;
-            if (!code || !code_normalise(code_of(op), match, want) || !code_normalise(code, match, have) ||
-                strcmp(want, have) != 0)
+            if (code_of(op) && !(code && normal && code_text_same(code, normal, (enum codes_match)p->lane->definition->codes.match)))
                 op->engine.work->n = -1;
         }
     }
@@ -899,37 +885,25 @@ static void learn_database(struct committer *c, struct round *r)
             defer(c, &r->work[i], c->config.backoff_ms);
 }
 
-/* Load each lane as of its tail, with its definition. */
-static void load_lanes(struct committer *c, struct round *r)
-{
-    leave_chores(c, r);
-    find_unknown(c, r);
-    bound_loads(c, r);
-    load_cold(c, r);
-    each_open(c, r, follow_others);
-    each_open(c, r, sort_multilane);
-}
-
-/* Set each request's work->n, and cache that slot's bucket and code. */
-static void load_named_slots(struct committer *c, struct round *r)
-{
-    find_slots(c, r);
-    load_buckets(c, r);
-    load_bucket_codes(c, r);
-    check_codes(r);
-}
-
 /* A plain taking in a warm lane needs only its day, a free slot and its user: all other steps find nothing to do. */
 void load_round(struct committer *c, struct round *r)
 {
     struct mono started = mono_now();
 
     learn_database(c, r);
-    load_lanes(c, r);
+    leave_chores(c, r); /* each lane as of its tail, with its definition */
+    find_unknown(c, r);
+    bound_loads(c, r);
+    load_cold(c, r);
+    each_open(c, r, follow_others);
+    each_open(c, r, sort_multilane);
     each_open(c, r, load_day); /* p->at_ms, which decides what has expired */
     load_free_pools(c, r);
     load_due(c, r); /* after load_free_pools(), which may drop cached buckets */
-    load_named_slots(c, r);
+    find_slots(c, r); /* each request's work->n, that slot's bucket and code */
+    load_buckets(c, r);
+    load_bucket_codes(c, r);
+    check_codes(r);
     each_open(c, r, look_back);
     each_open(c, r, load_jobs);
     load_users(c, r); /* of requests, of named slots, and of expired redemptions */
