@@ -8,7 +8,7 @@ import {chooseZone, chosenZone, followZone, pageOf} from "./address.js";
 import {session, signIn} from "./api.js";
 import {showCalendar} from "./calendar.js";
 import {showCoupon} from "./coupon.js";
-import {button, el, replace} from "./dom.js";
+import {button, choice, el, replace} from "./dom.js";
 import {browserZone} from "./format.js";
 import {showJobs} from "./jobs.js";
 import {showKeys} from "./keys.js";
@@ -37,9 +37,8 @@ function zoneChoice() {
   const mine = browserZone(),
     chosen = chosenZone();
   const others = [...new Set([mine, "UTC", ...(chosen ? [chosen] : [])])];
-  const select = el("select", {"aria-label": "Times in"},
-    el("option", {value: ""}, "Times: coupon\u2019s zone"),
-    others.map((zone) => el("option", {value: zone}, zone === mine ? `Times: mine, ${zone}` : `Times: ${zone}`)));
+  const select = choice({"aria-label": "Times in"}, [
+    ["", "Times: coupon\u2019s zone"], ...others.map((zone) => [zone, zone === mine ? `Times: mine, ${zone}` : `Times: ${zone}`])]);
 
   select.value = chosen ?? "";
   select.addEventListener("change", () => {

@@ -8,7 +8,7 @@ import {readCoupons} from "./book.js";
 import {button, el, replace, table} from "./dom.js";
 import {moment, number, plural, toWall} from "./format.js";
 import {empty, panel} from "./panel.js";
-import {stateBadge} from "./parts.js";
+import {couponTitle, stateBadge} from "./parts.js";
 
 const ROWS = 200,
   DAY_MS = 24 * 3600000;
@@ -112,10 +112,7 @@ function draw(box, coupons) {
     found
       .slice(0, ROWS)
       .map(({coupon, from, to}) => [
-        [
-          el("a", {class: "title", href: `#/coupon/${encodeURIComponent(coupon.id)}`, data: {key: `c-${coupon.id}`}}, coupon.title),
-          el("div", {class: "small id"}, coupon.id),
-        ],
+        couponTitle(coupon),
         stateBadge(coupon),
         windowText(coupon),
         line({coupon, from, to}, month),

@@ -6,7 +6,7 @@
  */
 import {call, newKey, path, query, upload} from "./api.js";
 import {button, el, replace, table, uniqueId} from "./dom.js";
-import {confirm, openDialog} from "./form.js";
+import {Invalid, confirm, openDialog} from "./form.js";
 import {number, plural, share} from "./format.js";
 import {showJob} from "./jobs.js";
 import {failure} from "./panel.js";
@@ -34,49 +34,60 @@ export function disableButton(coupon, code, done, signal) {
 
 const listed = (text) => [...new Set(text.split(/[\r\n]+/).map((line) => line.trim()).filter(Boolean))];
 
-export function openDisable(coupon, done, signal) {
-  const id = uniqueId("codes"),
-    text = el("textarea", {id, rows: 8, spellcheck: "false", autocapitalize: "off", class: "code"}),
-    box = el("div", {role: "status"}),
-    stop = new AbortController();
-  let sent, key;
-  const {dialog, body, close} = openDialog("Disable codes", signal, () => body.contains(text) && text.value.trim() !== "");
-  const go = el("button", {type: "submit", class: "danger"}, "Disable");
+/*
+ * A dialog that sends a list, and goes on with the job that this makes: send(box, signal) promises it, or throws. `below`: what stands
+ * between the input and what is said. Returns its button.
+ */
+function openList({title, verb, kind, intro, label, input, below, isFilled, send}, done, signal) {
+  const box = el("div", {role: "status"}), stop = new AbortController(), go = el("button", {type: "submit", class: kind}, verb);
+  const {dialog, body, close} = openDialog(title, signal, () => body.contains(input) && isFilled());
   const form = el("form", {novalidate: true},
-    el("p", {class: "small"}, "They can never be used again, also those that somebody has. Used ones stay used. This cannot be undone."),
-    el("div", {class: "field"}, el("label", {for: id}, "Codes, one per line"), text),
+    el("p", {class: "small"}, intro),
+    el("div", {class: "field"}, el("label", {for: input.id}, label), input),
+    below,
     box,
     el("div", {class: "actions"}, button("Cancel", close), go));
-  const count = () => {
-    const codes = listed(text.value);
 
-    go.disabled = codes.length === 0;
-    go.textContent = codes.length ? `Disable ${plural(codes.length, "code")}` : "Disable";
-    return codes;
-  };
-
-  text.addEventListener("input", count);
   dialog.addEventListener("close", () => stop.abort());
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const codes = count(),
-      list = codes.join("\n");
-
-    if (!codes.length) return;
-    if (list !== sent) [sent, key] = [list, newKey()]; // the same once more is a repeat
-    text.disabled = go.disabled = true;
+    go.disabled = input.disabled = true;
     try {
-      const address = query(path(coupon.id, "codes", "retire"), {accept: "all"});
-
-      showJob({body, close, dialog}, await sendList(box, address, new Blob([list]), "text/plain", key, stop.signal), done, signal);
+      showJob({body, close, dialog}, await send(box, stop.signal), done, signal);
     } catch (problem) {
-      replace(box, failure(problem));
-      text.disabled = go.disabled = false;
+      replace(box, problem instanceof Invalid ? el("p", {class: "error"}, problem.message) : failure(problem));
+      go.disabled = input.disabled = false;
     }
   });
   replace(body, form);
+  input.focus();
+  return go;
+}
+
+export function openDisable(coupon, done, signal) {
+  const input = el("textarea", {id: uniqueId("codes"), rows: 8, spellcheck: "false", autocapitalize: "off", class: "code"});
+  let sent, key;
+  const go = openList({
+    title: "Disable codes", verb: "Disable", kind: "danger", label: "Codes, one per line", input,
+    intro: "They can never be used again, also those that somebody has. Used ones stay used. This cannot be undone.",
+    isFilled: () => input.value.trim() !== "",
+    send(box, stop) {
+      const list = listed(input.value).join("\n");
+
+      if (!list) throw new Invalid("There is no code here.");
+      if (list !== sent) [sent, key] = [list, newKey()]; // the same once more is a repeat
+      return sendList(box, query(path(coupon.id, "codes", "retire"), {accept: "all"}), new Blob([list]), "text/plain", key, stop);
+    },
+  }, done, signal);
+  const count = () => {
+    const codes = listed(input.value);
+
+    go.disabled = codes.length === 0;
+    go.textContent = codes.length ? `Disable ${plural(codes.length, "code")}` : "Disable";
+  };
+
+  input.addEventListener("input", count);
   count();
-  text.focus();
 }
 
 /* ---- importing: what is in the file ---- */
@@ -252,26 +263,14 @@ function preview(plan) {
 }
 
 export function openImport(coupon, done, signal) {
-  const key = newKey(),
-    stop = new AbortController(),
+  const key = newKey(), shown = el("div", {}),
     input = el("input", {type: "file", id: "import-file", accept: ".csv,.txt,text/csv,text/plain"});
-  const {dialog, body, close} = openDialog("Import codes", signal, () => body.contains(input) && input.files.length > 0);
-  const go = el("button", {type: "submit", class: "primary"}, "Import"),
-    shown = el("div", {}),
-    box = el("div", {role: "status"});
-  const form = el("form", {novalidate: true},
-    el("p", {class: "small"}, "A list with one code per line, or a CSV file. Nothing is imported before you have seen how it is read."),
-    el("div", {class: "field"}, el("label", {for: "import-file"}, "File"), input),
-    shown,
-    box,
-    el("div", {class: "actions"}, button("Cancel", close), go));
   let plan = null;
 
   input.addEventListener("change", async () => {
     const file = input.files[0];
 
     plan = null;
-    replace(box);
     replace(shown);
     if (!file || whyNot(file)) return;
     const found = await look(file).catch(() => null);
@@ -279,29 +278,21 @@ export function openImport(coupon, done, signal) {
     plan = found;
     if (plan) replace(shown, preview(plan));
   });
-  form.addEventListener("submit", async (event) => {
-    const file = input.files[0],
-      why = whyNot(file) ?? (plan ? null : "There is no code in this file.");
+  openList({
+    title: "Import codes", verb: "Import", kind: "primary", label: "File", input, below: shown,
+    intro: "A list with one code per line, or a CSV file. Nothing is imported before you have seen how it is read.",
+    isFilled: () => input.files.length > 0,
+    async send(box, stop) {
+      const file = input.files[0],
+        why = whyNot(file) ?? (plan ? null : "There is no code in this file.");
 
-    event.preventDefault();
-    if (why) return replace(box, el("p", {class: "error"}, why));
-    go.disabled = input.disabled = true;
-    try {
+      if (why) throw new Invalid(why);
       const column = columnName(plan),
         list = column ? file : await listOf(file, plan);
-      const job = await sendList(box, query(path(coupon.id, "codes"), {column}), list, column ? "text/csv" : "text/plain",
-        `${key}-${list.size}-${plan.column}-${plan.heading}`,
-        stop.signal);
-      showJob({body, close, dialog}, job, done, signal);
-    } catch (problem) {
-      replace(box, failure(problem));
-      go.disabled = input.disabled = false;
-    }
-    return undefined;
-  });
-  dialog.addEventListener("close", () => stop.abort());
-  replace(body, form);
-  input.focus();
+      return sendList(box, query(path(coupon.id, "codes"), {column}), list, column ? "text/csv" : "text/plain",
+        `${key}-${list.size}-${plan.column}-${plan.heading}`, stop);
+    },
+  }, done, signal);
 }
 
 function sendList(box, address, list, type, key, signal) {

@@ -6,7 +6,7 @@ import {lastOf, zoneFor} from "./address.js";
 import {get, getLines, getTagged, path, query, session} from "./api.js";
 import {deleteButton, openCaps, openCreate, openDetails, openDiscount, openMetadata, openShared, stateButtons} from "./change.js";
 import {openDisable, openImport, saveCodes} from "./codes.js";
-import {button, el, replace, table} from "./dom.js";
+import {button, choice, el, pairs, replace, table} from "./dom.js";
 import {moment, money, number, plural, share, time} from "./format.js";
 import {historyPanel} from "./history.js";
 import {addWords, jobsPanel, openSlots} from "./jobs.js";
@@ -29,13 +29,7 @@ function tiles(coupon, counts) {
     ["Discount given or on hold", counts.discount_minor ? money(counts.discount_minor, coupon.discount.currency) : null],
   ];
 
-  return el(
-    "dl",
-    {class: "tiles"},
-    rows
-      .filter(([, value]) => value !== null)
-      .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? number(value) : value))),
-  );
+  return pairs(rows.map(([name, value]) => value !== null && [name, typeof value === "number" ? number(value) : value]), "tiles");
 }
 
 function countsPanel(page) {
@@ -125,8 +119,7 @@ function definitionPanel(page) {
       page.drawHead(held);
       replace(
         body,
-        el("dl", {class: "pairs"},
-          definitionRows(held.value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+        pairs(definitionRows(held.value)),
         Object.keys(held.value.metadata).length
           ? el(
               "details",
@@ -197,8 +190,7 @@ async function tailOf(id, lane, signal) {
 
 /* Which lane's ledger is shown: each has one of its own. */
 function laneChoice(lanes, chosen) {
-  const options = Array.from({length: lanes}, (_, lane) => el("option", {value: String(lane)}, `Lane ${lane}`));
-  const select = el("select", {"aria-label": "Lane"}, options);
+  const select = choice({"aria-label": "Lane"}, Array.from({length: lanes}, (_, lane) => [String(lane), `Lane ${lane}`]));
 
   select.addEventListener("change", () => chosen(Number(select.value)));
   return select;

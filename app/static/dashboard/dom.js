@@ -64,6 +64,16 @@ export function button(text, action, properties = {}) {
   return el("button", {type: "button", ...properties, on: {click: action}}, text);
 }
 
+/* options: [value, text] of each. */
+export function choice(properties, options) {
+  return el("select", properties, options.map(([value, text]) => el("option", {value}, text)));
+}
+
+/* Names and what they stand for; a row that is null is left out. */
+export function pairs(rows, kind = "pairs") {
+  return el("dl", {class: kind}, rows.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}
+
 let count = 0;
 
 /* An id that no other element has. */
@@ -84,6 +94,9 @@ export function table(caption, columns, rows, kind = "") {
       )),
   );
 }
+
+/* What went wrong, likewise. */
+export const toastProblem = (problem) => toast(`${problem.message}. ${problem.detail ?? ""}`, "bad");
 
 /* A sentence at the edge of the screen, also spoken. */
 export function toast(text, kind = "good") {

@@ -8,7 +8,7 @@
  *        commas), json (an object)
  * Read   what was understood of a number, an amount or a time stands below its field while it is typed
  */
-import {button, el, replace, uniqueId} from "./dom.js";
+import {button, choice, el, replace, uniqueId} from "./dom.js";
 import {digitsOf, isZone, moment, momentsOf, money, number, readNumber, toWall, writeNumber, zones} from "./format.js";
 import {failure} from "./panel.js";
 
@@ -135,7 +135,7 @@ function control(field, id) {
   const common = {id, name: field.at, "aria-describedby": `${id}-hint ${id}-reading ${id}-error`, required: field.required};
 
   if (field.type === "select")
-    return el("select", common, field.options.map(([value, text]) => el("option", {value}, text)));
+    return choice(common, field.options);
   if (field.type === "check") return el("input", {...common, type: "checkbox"});
   if (field.type === "area") return el("textarea", {...common, rows: 3, maxlength: field.most});
   if (field.type === "json") return el("textarea", {...common, rows: 5, spellcheck: "false", class: "code"});
@@ -399,7 +399,7 @@ export function confirm(title, text, verb, action, signal, keepWords = "Keep it 
     },
     {class: "danger"});
 
-  append(body, el("p", {}, text), trouble, el("div", {class: "actions"}, keep, yes));
+  body.append(el("p", {}, text), trouble, el("div", {class: "actions"}, keep, yes));
   keep.focus(); // what changes nothing
   return dialog;
 }
@@ -411,10 +411,6 @@ export function ask(title, text, verb, signal, keepWords) {
 
     dialog.addEventListener("close", () => resolve(false)); // too late where it was pressed
   });
-}
-
-function append(node, ...children) {
-  node.append(...children);
 }
 
 /*
@@ -447,7 +443,7 @@ export function openForm({title, fields, values = {}, verb, intro, submit, signa
     }
     go.disabled = false;
   });
-  append(body, node);
+  body.append(node);
   f.rows.find((r) => !r.node.hidden)?.input.focus();
   return form;
 }

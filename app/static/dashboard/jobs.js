@@ -5,11 +5,11 @@
  */
 import {zoneFor} from "./address.js";
 import {call, get, newKey, path, query, session, several} from "./api.js";
-import {button, el, replace, table, toast} from "./dom.js";
+import {button, el, replace, table, toast, toastProblem} from "./dom.js";
 import {openForm} from "./form.js";
 import {number, plural, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
-import {hasCodes} from "./parts.js";
+import {couponLink, hasCodes} from "./parts.js";
 import {saveButton} from "./save.js";
 
 const ENDED = ["done", "failed", "cancelled"];
@@ -97,8 +97,7 @@ function badRows(job) {
 
 async function cancel(job) {
   await call("POST", `/coupons/-/jobs/${encodeURIComponent(job.id)}/cancel`).then(
-    () => toast("The job stops. What it has done stays."),
-    (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"));
+    () => toast("The job stops. What it has done stays."), toastProblem);
 }
 
 function outcome(job) {
@@ -182,7 +181,7 @@ export function jobsPanel(coupon, signal, level = "h2") {
         table("Jobs", ["What", ...(coupon ? [] : ["Coupon"]), "Asked for", "How far", ""],
           items.map((job) => [
             KINDS[job.kind] ?? job.kind,
-            ...(coupon ? [] : [el("a", {href: `#/coupon/${encodeURIComponent(job.coupon)}`, data: {key: `c-${job.id}`}}, job.coupon)]),
+            ...(coupon ? [] : [couponLink(job.coupon, {data: {key: `c-${job.id}`}})]),
             [time(job.created_at, zoneFor(zones.get(job.coupon))), el("div", {class: "small"}, zoneFor(zones.get(job.coupon)))],
             ENDED.includes(job.state)
               ? [`${job.state} `, el("span", {class: "small"}, resultText(job)), trouble(job)]

@@ -7,11 +7,11 @@ import {given, keep, zoneFor} from "./address.js";
 import {get, path, query, several, session} from "./api.js";
 import {readCoupons, refresh} from "./book.js";
 import {sparkline} from "./charts.js";
-import {button, el, replace, table} from "./dom.js";
+import {button, choice, el, replace, table} from "./dom.js";
 import {moment, money, number, plural} from "./format.js";
 import {openCreate} from "./change.js";
 import {empty, panel} from "./panel.js";
-import {STATE_OPTIONS, stateBadge, stock, stockText, warnings} from "./parts.js";
+import {STATE_OPTIONS, couponTitle, stateBadge, stock, stockText, warnings} from "./parts.js";
 
 const PAGE = 50,
   HOURS = 24,
@@ -153,10 +153,7 @@ function rateCell(hours) {
 
 function row(coupon, counts, hours) {
   return [
-    [
-      el("a", {class: "title", href: `#/coupon/${encodeURIComponent(coupon.id)}`, data: {key: `c-${coupon.id}`}}, coupon.title),
-      el("div", {class: "small id"}, coupon.id),
-    ],
+    couponTitle(coupon),
     [stateBadge(coupon), counts ? warnings(coupon, counts).map(([kind, text]) => [" ", el("span", {class: `badge ${kind}`}, text)]) : null],
     counts
       ? [stock(coupon, counts), el("div", {class: "small"}, stockText(coupon, counts))]
@@ -322,9 +319,8 @@ class List {
 
 function filters(list) {
   const text = el("input", {type: "search", id: "search", placeholder: "Title or id", "aria-label": "Search by title or id"});
-  const state = el("select", {"aria-label": "State"},
-    [["", "Any state"], ...STATE_OPTIONS].map(([value, name]) => el("option", {value}, name)));
-  const order = el("select", {"aria-label": "Order"}, Object.entries(ORDERS).map(([value, [name]]) => el("option", {value}, name)));
+  const state = choice({"aria-label": "State"}, [["", "Any state"], ...STATE_OPTIONS]);
+  const order = choice({"aria-label": "Order"}, Object.entries(ORDERS).map(([value, [name]]) => [value, name]));
   const group = el("select", {"aria-label": "Group by"});
   let names = null;
   const set = () => {

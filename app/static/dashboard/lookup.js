@@ -2,11 +2,11 @@
 import {given, keep, zoneFor} from "./address.js";
 import {call, get, getAll, newKey, path, query, session, several} from "./api.js";
 import {disableButton} from "./codes.js";
-import {button, el, replace, table, toast, uniqueId} from "./dom.js";
+import {button, choice, el, replace, table, toast, uniqueId} from "./dom.js";
 import {confirm} from "./form.js";
 import {fromWall, money, number, plural, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
-import {REDEMPTION_STATES, hasCodes, stateWord, word} from "./parts.js";
+import {REDEMPTION_STATES, couponLink, hasCodes, stateWord, word} from "./parts.js";
 import {saveButton} from "./save.js";
 
 const LATEST = 10,
@@ -55,8 +55,6 @@ function metadata(redemption) {
 
   return text === "{}" ? null : el("details", {class: "small", data: {key}}, el("summary", {}, "Metadata"), el("code", {}, text));
 }
-
-const couponLink = (id) => el("a", {href: `#/coupon/${encodeURIComponent(id)}`}, id);
 
 /* coupons: the definitions of all that the items are of; with `one` they are of that one alone, whose name goes without saying. */
 export function redemptionTable(coupons, items, done, signal, one = null) {
@@ -116,7 +114,7 @@ function filterForm(filter, changed) {
   const inputs = {
     user: el("input", {type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off"}),
     order: el("input", {type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off"}),
-    state: el("select", {}, el("option", {value: ""}, "Any"), REDEMPTION_STATES.map((name) => el("option", {value: name}, word(name)))),
+    state: choice({}, [["", "Any"], ...REDEMPTION_STATES.map((name) => [name, word(name)])]),
     from: el("input", {type: "datetime-local"}),
     to: el("input", {type: "datetime-local"}),
   };

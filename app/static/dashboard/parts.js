@@ -27,6 +27,14 @@ export const word = (state) => WORDS[state] ?? state;
 
 export const stateWord = (state) => el("span", {class: `badge ${state}`}, word(state));
 
+export const couponLink = (id, properties = {}, text = id) => el("a", {href: `#/coupon/${encodeURIComponent(id)}`, ...properties}, text);
+
+/* Its title, and below that its id. */
+export const couponTitle = ({id, title}) => [
+  couponLink(id, {class: "title", data: {key: `c-${id}`}}, title),
+  el("div", {class: "small id"}, id),
+];
+
 /* A code for each of its stock. */
 export const hasCodes = (coupon) => ["generated", "imported"].includes(coupon.codes.source);
 

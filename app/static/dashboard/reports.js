@@ -6,7 +6,7 @@
 import {given, keep, zoneFor} from "./address.js";
 import {get, path, query} from "./api.js";
 import {bars} from "./charts.js";
-import {el, replace, uniqueId} from "./dom.js";
+import {choice, el, replace, uniqueId} from "./dom.js";
 import {fromWall, number, time} from "./format.js";
 import {panel} from "./panel.js";
 
@@ -59,9 +59,7 @@ async function read(id, range, zone, signal) {
 /* changed(): the range is another one. */
 function rangeForm(range, choices, changed) {
   const inputs = {
-    ...(choices.length > 1
-      ? {period: el("select", {}, choices.map(([value, text]) => el("option", {value}, text)))}
-      : {}),
+    ...(choices.length > 1 ? {period: choice({}, choices)} : {}),
     from: el("input", {type: "date"}),
     to: el("input", {type: "date"}),
     beside: el("input", {type: "checkbox"}),

@@ -1,6 +1,6 @@
 /* dashboard/save.js -- saves CSV as a file, of the service or made here. */
 import {getCsv} from "./api.js";
-import {button, el, toast} from "./dom.js";
+import {button, el, toast, toastProblem} from "./dom.js";
 
 const KEEP_MS = 60000; // until then the browser has begun to write it
 
@@ -20,7 +20,7 @@ export function saveButton(words, address, name, signal, attributes) {
       try {
         saveBlob(await getCsv(await address(), signal), name);
       } catch (problem) {
-        if (!signal?.aborted) toast(`${problem.message}. ${problem.detail ?? ""}`, "bad");
+        if (!signal?.aborted) toastProblem(problem);
       }
       pressed.disabled = false;
     },

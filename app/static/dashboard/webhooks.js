@@ -1,7 +1,7 @@
 /* dashboard/webhooks.js -- subscriptions to events: all of them, and one with its deliveries and a test. */
 import {zoneFor} from "./address.js";
 import {call, get, getAll, path, query} from "./api.js";
-import {button, el, replace, table, toast} from "./dom.js";
+import {button, el, pairs, replace, table, toast, toastProblem} from "./dom.js";
 import {confirm, openDialog, openForm} from "./form.js";
 import {number, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
@@ -178,7 +178,7 @@ function hookPanel(id, signal, done) {
       ];
 
       replace(facts,
-        el("dl", {class: "pairs"}, rows.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+        pairs(rows),
         actions(hook, box, done, signal));
       if (!body.contains(facts)) replace(body, facts, box);
     },
@@ -188,8 +188,7 @@ function hookPanel(id, signal, done) {
 }
 
 async function redeliver(id, delivery) {
-  await call("POST", address(id, "deliveries", delivery.id, "redeliver")).then(() => toast("It will be sent again."),
-    (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"));
+  await call("POST", address(id, "deliveries", delivery.id, "redeliver")).then(() => toast("It will be sent again."), toastProblem);
 }
 
 function deliveriesPanel(id, signal) {
