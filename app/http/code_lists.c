@@ -101,9 +101,7 @@ static enum handled try_import(struct request *r, struct upload *u)
         j = reply_body(r);
         json_begin_object(&j);
         manifest_write(&t.sums, digest, j.out);
-        json_end_object(&j);
-        reply_header(r, "Cache-Control", "no-store");
-        reply_json(r, 200);
+        reply_fresh(r, &j);
     } else {
         refuse_list(r, u, true);
     }

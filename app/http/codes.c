@@ -165,10 +165,8 @@ static enum handled reply_page(struct request *r, struct export *x, const struct
 
 static enum handled reply_all(struct request *r, struct export *x)
 {
-    reply_text(r, 200, TYPE_CSV);
-    reply_header(r, "Cache-Control", "no-store");
     reply_header(r, "Vary", "Accept");
-    reply_send(r, true);
+    reply_begin(r, TYPE_CSV);
     r->reply.cut = !r->head && !send_codes(x); /* a truncated list must not look complete */
     return ANSWERED;
 }
@@ -211,9 +209,7 @@ static enum handled got(struct request *r)
     j = reply_body(r);
     json_begin_object(&j);
     slot_write(&j, r);
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 static enum handled submit(struct request *r, enum op_kind kind, handler *then)

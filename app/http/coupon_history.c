@@ -192,14 +192,6 @@ static void write_definition(struct json *j, const struct coupon *before, const 
     buf_free(&texts[1]);
 }
 
-/* The state before the entry, or NULL: the redemption is new. */
-static const char *state_before(const struct entry *e)
-{
-    if (e->kind == ENTRY_REVERSE)
-        return slot_state_name(SLOT_REDEEMED);
-    return entry_members[e->kind] & HAS_WAS ? slot_state_name((enum slot_state)e->was) : NULL;
-}
-
 static void write_state(struct json *j, const struct entry *e)
 {
     enum slot_state after = entry_state(e->kind);
@@ -207,7 +199,10 @@ static void write_state(struct json *j, const struct entry *e)
     if (after == SLOT_STATE_COUNT)
         return;
     begin_change(j, "/state");
-    json_string(j, state_before(e));
+    if (e->kind == ENTRY_REVERSE || (entry_members[e->kind] & HAS_WAS))
+        json_string(j, slot_state_name(e->kind == ENTRY_REVERSE ? SLOT_REDEEMED : (enum slot_state)e->was));
+    else
+        json_null(j); /* the redemption is new */
     json_key_string(j, "to", slot_state_name(after));
     json_end_object(j);
 }
@@ -220,12 +215,6 @@ static void write_amount(struct json *j, const char *path, int64_t before, int64
     json_int(j, before);
     json_key_int(j, "to", after);
     json_end_object(j);
-}
-
-static void write_adjustment(struct json *j, const struct entry *e)
-{
-    write_amount(j, "/money/0/order_minor", e->held_order_minor, e->order_minor);
-    write_amount(j, "/discount_minor", e->held_minor, e->discount_minor);
 }
 
 static const struct coupon *find_version(const struct entry *entries, size_t count, int64_t version, struct arena *a)
@@ -305,12 +294,14 @@ static bool write_items(struct request *r, struct json *j, const struct page *p)
         write_head(j, &p->items[i], label_of(keys, key_count, e->by));
         json_key(j, "changes");
         json_begin_array(j);
-        if (e->definition)
+        if (e->definition) {
             write_definition(j, before, e->definition);
-        else if (e->kind == ENTRY_ADJUST)
-            write_adjustment(j, e);
-        else
+        } else if (e->kind == ENTRY_ADJUST) {
+            write_amount(j, "/money/0/order_minor", e->held_order_minor, e->order_minor);
+            write_amount(j, "/discount_minor", e->held_minor, e->discount_minor);
+        } else {
             write_state(j, e);
+        }
         json_end_array(j);
         json_end_object(j);
     }

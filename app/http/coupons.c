@@ -293,9 +293,7 @@ static enum handled counted(struct request *r)
         json_end_array(&j);
     }
     json_key_time(&j, "as_of", r->op.head.at_ms);
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 enum handled coupon_counts(struct request *r)

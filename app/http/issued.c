@@ -150,9 +150,7 @@ enum handled issued_send(struct request *r, const struct job *job)
     if (s != STORE_OK ||
         engine_catch_up(r->worker->engine, job->coupon, 0, r->worker->config->worker_request_deadline_ms) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
-    reply_text(r, 200, TYPE_CSV);
-    reply_header(r, "Cache-Control", "no-store");
-    reply_send(r, true);
+    reply_begin(r, TYPE_CSV);
     r->reply.cut = !r->head && !send_chunks(r, job); /* a truncated list must not look complete */
     return ANSWERED;
 }

@@ -185,9 +185,7 @@ enum handled job_rows(struct request *r)
         return ANSWERED;
     if (job->kind == JOB_ISSUE_CODES && kind < 0)
         return issued_send(r, job);
-    reply_text(r, 200, TYPE_CSV);
-    reply_header(r, "Cache-Control", "no-store");
-    reply_send(r, true);
+    reply_begin(r, TYPE_CSV);
     if (r->head)
         return ANSWERED;
     there = reply_stream(r, ROWS_HEADER, strlen(ROWS_HEADER));

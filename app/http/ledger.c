@@ -44,9 +44,7 @@ enum handled ledger_get(struct request *r)
         return ANSWERED;
     if (!query_int(r, "lane", 0, r->op.coupon_now->lanes - 1, &lane) || !query_int(r, "after", 0, INT64_MAX, &after))
         return ANSWERED;
-    reply_text(r, 200, TYPE_NDJSON);
-    reply_header(r, "Cache-Control", "no-store");
-    reply_send(r, true);
+    reply_begin(r, TYPE_NDJSON);
     if (!r->head && !send_ledger(r, lane, after))
         r->reply.cut = true; /* a truncated ledger must not look complete */
     return ANSWERED;

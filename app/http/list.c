@@ -131,9 +131,7 @@ enum handled list_end(struct request *r, struct json *j, const char *position)
     } else {
         json_null(j);
     }
-    json_end_object(j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, j);
 }
 
 /* ---- query parameters ---- */

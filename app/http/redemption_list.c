@@ -524,9 +524,7 @@ static enum handled csv_of_all(struct request *r, const struct redemption_filter
         end_walk(&w);
         return reply_problem(r, CPN_BUSY, NULL);
     }
-    reply_text(r, 200, TYPE_CSV);
-    reply_header(r, "Cache-Control", "no-store");
-    reply_send(r, true);
+    reply_begin(r, TYPE_CSV);
     if (!r->head) {
         buf_puts(&w.csv, CSV_REDEMPTIONS);
         send_csv(&w);

@@ -242,9 +242,7 @@ static enum handled answer_csv(struct search *s)
 
     if (!find_page(s))
         return reply_problem(r, CPN_BUSY, NULL);
-    reply_text(r, 200, TYPE_CSV);
-    reply_header(r, "Cache-Control", "no-store");
-    reply_send(r, true);
+    reply_begin(r, TYPE_CSV);
     if (!r->head && !send_csv(s))
         r->reply.cut = true; /* a truncated list must not look complete */
     return ANSWERED;

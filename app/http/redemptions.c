@@ -54,14 +54,6 @@ static enum handled submit_take(struct request *r, enum op_kind kind, const char
     return request_submit(r, then);
 }
 
-static enum handled reply_redemption(struct request *r, const char *user, int status)
-{
-    struct json j = reply_body(r);
-
-    redemption_write(&j, r, user, &r->op.outcome.redemption);
-    return reply_json(r, status);
-}
-
 /* "Location: /coupons/<coupon>/redemptions/<id>", without a detour through printf. */
 static void location(struct request *r, const struct redemption *redemption)
 {
@@ -78,12 +70,15 @@ static void location(struct request *r, const struct redemption *redemption)
 static enum handled reply_decided(struct request *r)
 {
     const struct outcome *o = &r->op.outcome;
+    struct json j;
 
     if (o->created)
         location(r, &o->redemption);
     if (o->replayed)
         reply_header(r, "Idempotent-Replayed", "true");
-    return reply_redemption(r, r->op.kind == OP_TAKE ? op_user(&r->op)->name : op_user_out(&r->op)->state->user, o->created ? 201 : 200);
+    j = reply_body(r);
+    redemption_write(&j, r, r->op.kind == OP_TAKE ? op_user(&r->op)->name : op_user_out(&r->op)->state->user, &o->redemption);
+    return reply_json(r, o->created ? 201 : 200);
 }
 
 /* It is decided: if no receipt can be made now, answer without. */
@@ -117,23 +112,13 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What is left of the coupon's slots, or of its cap; without a cap, unlimited. */
-static int64_t coupon_left(const struct coupon *c, const struct head *h)
-{
-    if (policy_of(c)->slots)
-        return head_free(h);
-    return policy_of(c)->total && c->cap.total != COUPON_NULL ? c->cap.total - head_taken(h) : INT64_MAX;
-}
-
 static enum handled reply_public(struct request *r)
 {
     struct json j = reply_body(r);
 
     json_begin_object(&j);
     public_write_members(&j, &r->op);
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 static enum handled checked(struct request *r)
@@ -153,7 +138,10 @@ static enum handled checked(struct request *r)
     if (r->role == ROLE_PUBLIC)
         return reply_public(r);
     left = user_state_allowance(c, op_user_out(&r->op)->state, r->op.head.at_ms, h->day_ms);
-    left.in_all = least(left.in_all, coupon_left(c, h));
+    if (policy_of(c)->slots)
+        left.in_all = least(left.in_all, head_free(h));
+    else if (policy_of(c)->total && c->cap.total != COUPON_NULL)
+        left.in_all = least(left.in_all, c->cap.total - head_taken(h));
     left.today = least(left.today, left.in_all);
     if (c->cap.per_day != COUPON_NULL)
         left.today = least(left.today, c->cap.per_day - h->day_taken);
@@ -164,9 +152,7 @@ static enum handled checked(struct request *r)
     check_write_members(&j, &r->op);
     json_key_int(&j, "remaining", left.in_all < 0 ? 0 : left.in_all);
     json_key_int(&j, "remaining_today", left.today < 0 ? 0 : left.today);
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 enum handled redemption_check(struct request *r)
@@ -238,9 +224,7 @@ static enum handled reply_receipt(struct request *r)
     j = reply_body(r);
     json_begin_object(&j);
     json_key_string(&j, "receipt", r->receipt);
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 static enum handled got_for_receipt(struct request *r)

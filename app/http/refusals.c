@@ -36,9 +36,7 @@ static enum handled reply_counts(struct request *r, int64_t since_ms, const stru
     json_key(&j, "counts");
     refusals_put(&j, counts);
     json_key_int(&j, "total", refusals_total(counts));
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 enum handled refusals_get(struct request *r)

@@ -46,6 +46,13 @@ enum handled reply_empty(struct request *r, int status)
     return reply_text(r, status, NULL);
 }
 
+enum handled reply_fresh(struct request *r, struct json *j)
+{
+    json_end_object(j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}
+
 /* ---- Accept ---- */
 
 /* The value of q=, in thousandths; an invalid weight counts as the nearest valid one. */
@@ -177,6 +184,13 @@ void reply_send(struct request *r, bool stream)
     if (!stream && !r->head && p->body.len)
         FCGX_PutStr(p->body.data, (int)p->body.len, out);
     p->streamed = p->streamed || stream;
+}
+
+void reply_begin(struct request *r, const char *content_type)
+{
+    reply_text(r, 200, content_type);
+    reply_header(r, "Cache-Control", "no-store");
+    reply_send(r, true);
 }
 
 bool reply_gone(const struct request *r)

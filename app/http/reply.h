@@ -24,9 +24,13 @@ void reply_header(struct request *r, const char *name, const char *value);
 enum handled reply_json(struct request *r, int status);
 enum handled reply_text(struct request *r, int status, const char *content_type);
 enum handled reply_empty(struct request *r, int status);
+/* Close the object that is the body, and answer 200, for no cache. */
+enum handled reply_fresh(struct request *r, struct json *j);
 
 /* Send header and body; stream: only the header, the stream follows. For the reactor, and for handlers that stream. */
 void reply_send(struct request *r, bool stream);
+/* Send the header of a stream, with 200 and for no cache. */
+void reply_begin(struct request *r, const char *content_type);
 /* Send a piece of a stream. False: the client is gone. */
 bool reply_stream(struct request *r, const char *bytes, size_t len);
 /* True if nginx has closed the connection: nobody waits for the answer any more. */

@@ -112,16 +112,6 @@ static const char *unknown_name(const struct request *r, const struct report *p)
     return NULL;
 }
 
-/* Name all coupons that a limited key can see; if there are none, a name that is no coupon's id. */
-static void name_all(struct request *r, struct report *p)
-{
-    p->ids = arena_array(&r->arena, p->coupon_count + 1, sizeof *p->ids);
-    p->ids[0] = "-";
-    p->id_count = p->coupon_count ? p->coupon_count : 1;
-    for (size_t i = 0; i < p->coupon_count; i++)
-        p->ids[i] = p->coupons[i].id;
-}
-
 static bool read_group(struct request *r, struct report *p)
 {
     static const char *const groups[] = {"coupon", "code", NULL};
@@ -156,8 +146,13 @@ static bool read_coupons(struct request *r, struct report *p)
     }
     if (!read_group(r, p))
         return false;
-    if (limits_prefix(r) && !p->id_count)
-        name_all(r, p);
+    if (!limits_prefix(r) || p->id_count)
+        return true;
+    p->ids = arena_array(&r->arena, p->coupon_count + 1, sizeof *p->ids); /* all coupons that a limited key can see */
+    p->ids[0] = "-"; /* no coupon's id, where there are none */
+    p->id_count = p->coupon_count ? p->coupon_count : 1;
+    for (size_t i = 0; i < p->coupon_count; i++)
+        p->ids[i] = p->coupons[i].id;
     return true;
 }
 
@@ -559,11 +554,6 @@ static void add_money(struct rows *w, const struct report_group *g, size_t colum
     m->order_minor += g->counts[column].order_minor;
 }
 
-static const char *shown_currency(const struct money *m)
-{
-    return *m->currency ? m->currency : NULL;
-}
-
 /* The discount, unless the row has money of several currencies: then null, or an empty field. */
 static void write_discount(struct rows *w)
 {
@@ -614,7 +604,7 @@ static void write_row(struct rows *w, const char *name, size_t column, const str
         json_key(j, "money");
         json_begin_array(j);
         for (size_t i = 0; i < w->currencies; i++)
-            money_item(j, shown_currency(&w->money[i]), w->money[i].discount_minor, w->money[i].order_minor);
+            money_item(j, *w->money[i].currency ? w->money[i].currency : NULL, w->money[i].discount_minor, w->money[i].order_minor);
         json_end_array(j);
         json_key_int(j, "refused", refusals_total(refused));
         json_key(j, "refusals");
@@ -805,11 +795,13 @@ static enum handled reply_report(struct request *r, const struct report *p)
 
 /* ---- the calls ---- */
 
-enum handled report_get(struct request *r)
+static enum handled report(struct request *r, bool several)
 {
-    struct report p = {.several = false};
+    struct report p = {.several = several};
+    int64_t listed_ms = clock_now_ms();
 
-    if (!read_coupon(r, &p) || !read_range(r, &p) || !make_columns(r, &p) || !read_one(r, &p))
+    if (!(several ? read_coupons : read_coupon)(r, &p) || !read_range(r, &p) || !make_columns(r, &p) ||
+        !(several ? read_several(r, &p, listed_ms) : read_one(r, &p)))
         return ANSWERED;
     tick_quiet(r, &p);
     reply_report(r, &p);
@@ -817,15 +809,12 @@ enum handled report_get(struct request *r)
     return ANSWERED;
 }
 
+enum handled report_get(struct request *r)
+{
+    return report(r, false);
+}
+
 enum handled report_several(struct request *r)
 {
-    struct report p = {.several = true};
-    int64_t listed_ms = clock_now_ms();
-
-    if (!read_coupons(r, &p) || !read_range(r, &p) || !make_columns(r, &p) || !read_several(r, &p, listed_ms))
-        return ANSWERED;
-    tick_quiet(r, &p);
-    reply_report(r, &p);
-    report_sums_free(&p.sums);
-    return ANSWERED;
+    return report(r, true);
 }

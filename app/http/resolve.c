@@ -145,9 +145,7 @@ enum handled code_resolve(struct request *r)
             if (shown[i].item && shown[i].ok == good)
                 json_raw(&j, shown[i].item);
     json_end_array(&j);
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 enum handled code_find(struct request *r)
@@ -180,7 +178,5 @@ enum handled code_find(struct request *r)
         }
     }
     json_end_array(&j);
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }

@@ -324,27 +324,17 @@ static enum handled not_allowed(struct request *r)
     return early(r, CPN_METHOD_NOT_ALLOWED, NULL);
 }
 
-/* False: Accept accepts none of them. */
-static bool is_acceptable(const struct request *r, const char *const *types)
+/* NULL: Accept accepts one of them. Else what is wrong. */
+static const char *not_acceptable(struct request *r, const char *const *types)
 {
-    bool admitted = !*types;
+    const char *detail = "This call answers with ";
 
-    for (; *types && !admitted; types++)
-        admitted = accept_admits(r->header.accept, *types);
-    return admitted;
-}
-
-static enum handled not_acceptable(struct request *r, const char *const *types)
-{
-    struct buf detail = BUF_INIT;
-    const char *text;
-
-    buf_puts(&detail, "This call answers with ");
-    for (; *types; types++)
-        buf_printf(&detail, "%s%s", *types, types[1] ? " or " : ", and Accept does not admit that.");
-    text = arena_strdup(&r->arena, detail.data);
-    buf_free(&detail);
-    return early(r, CPN_NOT_ACCEPTABLE, text);
+    for (size_t i = 0; types[i]; i++)
+        if (accept_admits(r->header.accept, types[i]))
+            return NULL;
+    for (size_t i = 0; types[i]; i++)
+        detail = arena_printf(&r->arena, "%s%s%s", detail, types[i], types[i + 1] ? " or " : ", and Accept does not admit that.");
+    return *types ? detail : NULL;
 }
 
 bool router_has_type(const char *content_type, const char *type)
@@ -373,14 +363,6 @@ static bool has_body(const struct request *r)
     const char *length = r->header.content_length;
 
     return r->route->body != BODY_NONE && length && length[strspn(length, "0")] != '\0';
-}
-
-/* True if its body is compressed: no call takes that. */
-static bool is_encoded(const struct request *r)
-{
-    const char *coding = r->header.content_encoding;
-
-    return has_body(r) && coding && *coding && strcasecmp(coding, "identity") != 0;
 }
 
 static bool type_fits(const struct request *r)
@@ -484,14 +466,15 @@ static enum handled read_body(struct request *r)
 static enum handled check(struct request *r)
 {
     const struct route *route = r->route;
-    const char *length = r->header.content_length;
+    const char *length = r->header.content_length, *coding = r->header.content_encoding, *detail;
 
     if (!route)
         return r->bad_target ? early(r, CPN_BAD_REQUEST, "The path contains an invalid percent-escape or a NUL byte.")
                : r->allowed ? not_allowed(r) : early(r, CPN_NOT_FOUND, NULL);
-    if (!is_acceptable(r, router_offers(route)))
-        return not_acceptable(r, router_offers(route));
-    if (is_encoded(r)) {
+    detail = not_acceptable(r, router_offers(route));
+    if (detail)
+        return early(r, CPN_NOT_ACCEPTABLE, detail);
+    if (has_body(r) && coding && *coding && strcasecmp(coding, "identity") != 0) {
         reply_header(r, "Accept-Encoding", "identity");
         return early(r, CPN_UNSUPPORTED_MEDIA_TYPE, "Send the body as it is, without Content-Encoding.");
     }

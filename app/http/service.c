@@ -19,9 +19,7 @@ enum handled service_health(struct request *r)
 
     json_begin_object(&j);
     json_key_string(&j, "status", "alive");
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 enum handled service_ready(struct request *r)
@@ -35,9 +33,7 @@ enum handled service_ready(struct request *r)
     json_key_string(&j, "status", "ready");
     if (clock_shift_s())
         json_key_int(&j, "clock_offset_s", clock_shift_s());
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }
 
 enum handled service_metrics(struct request *r)

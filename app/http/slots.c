@@ -354,7 +354,5 @@ enum handled slot_get(struct request *r)
     slot_write(&j, r);
     if (!write_history(r, &j, n))
         return reply_problem(r, CPN_BUSY, NULL);
-    json_end_object(&j);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_json(r, 200);
+    return reply_fresh(r, &j);
 }

@@ -31,9 +31,7 @@ struct lines {
 static void send(struct lines *l)
 {
     if (!l->failed && !l->begun) {
-        reply_text(l->request, 200, TYPE_NDJSON);
-        reply_header(l->request, "Cache-Control", "no-store");
-        reply_send(l->request, true);
+        reply_begin(l->request, TYPE_NDJSON);
         l->begun = true;
     }
     if (!l->failed && l->out.len && !reply_stream(l->request, l->out.data, l->out.len))

@@ -220,17 +220,10 @@ static int by_coupon(const void *a, const void *b)
     return strcmp(x->coupon, y->coupon);
 }
 
-static const struct user_state *counts_of(const struct wallet *w, const char *coupon)
-{
-    static const struct user_state none = {.total = 0};
-    const struct held key = {.coupon = coupon}, *found = w->count ? bsearch(&key, w->held, w->count, sizeof key, by_coupon) : NULL;
-
-    return found ? found->counts : &none;
-}
-
 /* Write active ones. Returns the position to go on from, or NULL. */
 static const char *write_active(struct wallet *w, const char *position)
 {
+    static const struct user_state none = {.total = 0};
     struct request *r = w->request;
     struct coupon **coupons;
     const char *next = position;
@@ -249,10 +242,12 @@ static const char *write_active(struct wallet *w, const char *position)
         }
         w->looked_at += count;
         for (size_t i = 0; i < count && !w->failed; i++) {
-            const struct user_state *u = counts_of(w, coupons[i]->id);
+            const struct held key = {.coupon = coupons[i]->id}, *has = NULL;
 
-            if (u->total <= 0)
-                write_item(w, coupons[i], u, false);
+            if (w->count)
+                has = bsearch(&key, w->held, w->count, sizeof key, by_coupon);
+            if (!has || has->counts->total <= 0)
+                write_item(w, coupons[i], has ? has->counts : &none, false);
         }
     } while (next && w->room > 0 && w->looked_at < LOOKED_AT_MAX && !w->failed);
     return next;
