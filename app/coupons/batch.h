@@ -124,7 +124,7 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_DELETE, "delete")     /* the coupon is deleted; its id stays taken */                                      \
     X(ENTRY_ARCHIVE, "archive")   /* the lane is closed; the second one: its archive is written, and it is removed */    \
     X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step unless made with the definition. If the */ \
-                                  /* job is of a move between lanes (lane_move.h), they come from another lane */      \
+                                  /* job is of a transfer between lanes (transfer.h), they come from another lane */      \
     X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if requested by a job. Likewise: they go there */ \
     X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
     X(ENTRY_ISSUE, "issue")       /* a taking: a free slot is issued to a user */                                      \

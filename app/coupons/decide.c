@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "coupons/code.h"
 #include "coupons/fold.h"
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 
 #define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000) /* the longest that a hold lasts, however often extended */
 
@@ -1303,7 +1303,7 @@ void decide_generate(struct decision *d, struct job_progress *job, int64_t step,
         refuse(out, CPN_BUSY);
         return;
     }
-    if (!job_moves(job->id) && total != COUPON_NULL && head_stock(&d->head) + count > total) {
+    if (!job_transfers(job->id) && total != COUPON_NULL && head_stock(&d->head) + count > total) {
         refuse(out, CPN_CAP_EXCEEDED);
         return;
     }

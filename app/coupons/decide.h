@@ -208,7 +208,7 @@ void decide_follow(struct decision *d, const struct coupon *definition);
  * many exist by now: so slots added since are counted. */
 void decide_events_of_all(struct decision *d, int64_t taken);
 
-/* Step `step` (from 1) of a job's generation: make count new slots; in lane 0, or by a move between lanes (lane_move.h). A step that the
+/* Step `step` (from 1) of a job's generation: make count new slots; in lane 0, or by a transfer between lanes (transfer.h). A step that the
  * job has passed is a replay and changes nothing. turn: if the coupon has codes, the job's turn they were made in. CAP_EXCEEDED: the policy
  * has no slots; BUSY: that turn is over; CAP_EXCEEDED: the coupon would have more than cap.total. */
 void decide_generate(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t turn, struct outcome *out);
@@ -218,8 +218,8 @@ void decide_generate(struct decision *d, struct job_progress *job, int64_t step,
 void decide_turn(struct decision *d, struct job_progress *job, int64_t fence, int64_t *turn, struct outcome *out);
 /* End the job's turn, if it has it. */
 void decide_turn_end(struct decision *d, struct job_progress *job, struct outcome *out);
-/* Step `step` of a job that retires, or moves slots to another lane: make count free slots due, or all if fewer are free; if none is, it is
- * no step. *done: how many the job's steps have made due in all. */
+/* Step `step` of a job that retires slots, or transfers them to another lane: make count free ones due, or all if fewer are free; if none
+ * is, it is no step. *done: how many the job's steps have made due in all. */
 void decide_due(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out);
 /* Retire up to `most` due slots, from the free pool. */
 void decide_retire(struct decision *d, int64_t most);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 
 #define ENVELOPE_BYTES 400 /* exceeds everything around the entries: names, a coupon's id, a time, two numbers */
 #define USER_BYTES 256     /* 128 bytes, all of them escaped */
@@ -146,7 +146,7 @@ size_t events_of(const struct batch *b, const struct head *before, struct arena 
 
     for (size_t i = 0; i < b->count; i++) {
         enum entry_kind kind = b->entries[i].kind;
-        bool adds = kind == ENTRY_GENERATE && !job_moves(b->entries[i].job);
+        bool adds = kind == ENTRY_GENERATE && !job_transfers(b->entries[i].job);
 
         if (concerns_redemption(&b->entries[i]))
             add_redemption(&l, b, i, &scratch);

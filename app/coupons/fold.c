@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 
 /* ---- user states ---- */
 
@@ -304,7 +304,7 @@ static void fold_generation(struct head *h, const struct entry *e)
 {
     h->slots += e->count;
     h->next_n = e->n + e->count;
-    if (job_moves(e->job)) {
+    if (job_transfers(e->job)) {
         h->elsewhere -= e->count;
         return;
     }
@@ -338,7 +338,7 @@ void fold_head_entry(struct head *h, const struct entry *e)
         break;
     case ENTRY_DUE:
         h->due += e->count;
-        h->elsewhere += job_moves(e->job) ? e->count : 0;
+        h->elsewhere += job_transfers(e->job) ? e->count : 0;
         break;
     case ENTRY_RETIRE:
         h->slots -= e->count;
@@ -611,7 +611,7 @@ static const char *head_difference(const struct head *want, const struct head *h
     return NULL;
 }
 
-/* Totals that no entries may lead to, however they add up. Except by moves, only lane 0 makes slots and makes them due: so another lane
+/* Totals that no entries may lead to, however they add up. Except by transfers, only lane 0 makes slots and makes them due: so another lane
  * has just what came to it and did not go. */
 static const char *impossible(const struct head *h, int64_t lane)
 {

@@ -2,7 +2,7 @@
  * lanes/lanes.h -- what takes more than one lane of a coupon: changing it, making and moving slots.
  *
  * Shape    everything is a sequence of single-lane ops, each decided and appended like any other. A thread submits them one by one and may
- *          die between any two: the next one finds which moves were begun, and which lanes do not follow yet. One thread at a time
+ *          die between any two: the next one finds which transfers were begun, and which lanes do not follow yet. One thread at a time
  *          works for a coupon; several coupons have several threads, up to a bound
  * Stock    see slots.h
  * Threads  any

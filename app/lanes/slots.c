@@ -1,47 +1,47 @@
 /* lanes/slots.c -- see slots.h. */
 #include "lanes/slots.h"
 
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 
 #define MOVE_MOST 65536 /* slots, if no more are needed: the giver retires each that it gives */
 
-struct move {
+struct transfer {
     int64_t giver, taker;
     int64_t most; /* slots; 0: just end what was begun */
 };
 
 /* ---- moving ---- */
 
-static struct op *ask_job(struct fanout *a, enum op_kind kind, const struct move *m, bool gives)
+static struct op *ask_job(struct fanout *a, enum op_kind kind, const struct transfer *m, bool gives)
 {
-    struct lane_move side = {gives, gives ? m->giver : m->taker, gives ? m->taker : m->giver};
+    struct transfer_side side = {gives, gives ? m->giver : m->taker, gives ? m->taker : m->giver};
     struct op *op = fanout_add(a, kind, side.lane);
 
-    op->in.job.id = move_job(&side, arena_alloc(op->arena, MOVE_JOB_SIZE));
+    op->in.job.id = transfer_job(&side, arena_alloc(op->arena, TRANSFER_JOB_SIZE));
     return op;
 }
 
-/* Make the moves. The giver's next step is asked for only as the one after the taker's: so until that is in the ledger, whoever asks gets
+/* Make them. The giver's next step is asked for only as the one after the taker's: so until that is in the ledger, whoever asks gets
  * the same step. */
-static enum cpn_result move_all(const struct asker *asker, const char *coupon, const struct move *moves, size_t count)
+static enum cpn_result transfer_all(const struct asker *asker, const char *coupon, const struct transfer *transfers, size_t count)
 {
     struct fanout *takers = fanout_new(coupon, count), *dues = fanout_new(coupon, count), *made = fanout_new(coupon, count);
     enum cpn_result r;
 
     for (size_t i = 0; i < count; i++)
-        ask_job(takers, OP_JOB, &moves[i], false);
+        ask_job(takers, OP_JOB, &transfers[i], false);
     r = ask(asker, takers->ops, takers->count);
     for (size_t i = 0; r == CPN_OK && i < count; i++) {
-        struct op *op = ask_job(dues, OP_DUE, &moves[i], true);
+        struct op *op = ask_job(dues, OP_DUE, &transfers[i], true);
 
         op->in.job.step = takers->ops[i].out.job->step + 1;
-        op->in.job.count = moves[i].most;
+        op->in.job.count = transfers[i].most;
     }
     if (r == CPN_OK)
         r = ask(asker, dues->ops, dues->count);
     for (size_t i = 0; r == CPN_OK && i < count; i++) {
         int64_t more = op_made(&dues->ops[i]) - takers->ops[i].out.job->total;
-        struct op *op = more > 0 ? ask_job(made, OP_GENERATE, &moves[i], false) : NULL;
+        struct op *op = more > 0 ? ask_job(made, OP_GENERATE, &transfers[i], false) : NULL;
 
         if (!op)
             continue;
@@ -56,28 +56,28 @@ static enum cpn_result move_all(const struct asker *asker, const char *coupon, c
     return r;
 }
 
-/* End all moves that were begun. */
+/* End all transfers that were begun. */
 static enum cpn_result end_all(const struct asker *asker, const char *coupon, int64_t lanes)
 {
-    struct move moves[2 * COUPON_LANES_MAX];
+    struct transfer transfers[2 * COUPON_LANES_MAX];
     size_t count = 0;
 
     for (int64_t lane = 1; lane < lanes; lane++) {
-        moves[count++] = (struct move){lane, 0, 0};
-        moves[count++] = (struct move){0, lane, 0};
+        transfers[count++] = (struct transfer){lane, 0, 0};
+        transfers[count++] = (struct transfer){0, lane, 0};
     }
-    return move_all(asker, coupon, moves, count);
+    return transfer_all(asker, coupon, transfers, count);
 }
 
 /* ---- finding ---- */
 
-/* Move at most `most` slots to lane x. */
+/* Transfer at most `most` slots to lane x. */
 static void move_from(const struct asker *asker, const char *coupon, int64_t giver, int64_t x, int64_t most)
 {
-    struct move first = {giver, giver == 0 ? x : 0, most}, second = {0, x, most};
+    struct transfer first = {giver, giver == 0 ? x : 0, most}, second = {0, x, most};
 
-    if (move_all(asker, coupon, &first, 1) == CPN_OK && giver != 0 && x != 0)
-        move_all(asker, coupon, &second, 1);
+    if (transfer_all(asker, coupon, &first, 1) == CPN_OK && giver != 0 && x != 0)
+        transfer_all(asker, coupon, &second, 1);
 }
 
 /* The lane other than x that has most free slots; -1: none has any. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "coupons/decide.h" /* policy_of() */
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 #include "verify/replay_lanes.h"
 
 #define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000)
@@ -455,13 +455,13 @@ void check_lane(struct replay *r, const struct batch *b, const struct entry *e)
 {
     unsigned has = entry_members[e->kind];
     bool numbered = has & (HAS_SLOT | HAS_RANGE) && e->n >= 0;
-    struct lane_move m;
+    struct transfer_side m;
 
     if (numbered && lane_of_slot(e->n) != r->part.lane)
         entry_drift(r, b, "lane", "a slot of this lane", "of another");
     if (e->user && (has & HAS_USER) && coupon_lane_of(e->user, lanes_of(r)) != r->part.lane)
         entry_drift(r, b, "lane", "a user of this lane", "of another");
-    if (job_moves(e->job) && (!move_parse(e->job, lanes_of(r), &m) || m.lane != r->part.lane ||
+    if (job_transfers(e->job) && (!transfer_parse(e->job, lanes_of(r), &m) || m.lane != r->part.lane ||
                               e->kind != (m.gives ? ENTRY_DUE : ENTRY_GENERATE)))
         entry_drift(r, b, "job", "a move between this lane and another", e->job);
     if (r->at == 0)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 
 #define PLACE_SIZE 64
 #define NUMBER_SIZE 48
@@ -17,11 +17,11 @@ void lane_sums_batch(struct lane_sums *s, const struct batch *b)
     s->head = b->head;
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
-        struct lane_move m;
+        struct transfer_side m;
         struct moved *moved;
 
         s->deleted = s->deleted || e->kind == ENTRY_DELETE;
-        if (!move_parse(e->job, COUPON_LANES_MAX, &m))
+        if (!transfer_parse(e->job, COUPON_LANES_MAX, &m))
             continue;
         moved = m.gives ? &s->peers[m.peer].to : &s->peers[m.peer].from;
         *moved = (struct moved){e->step, moved->total + e->count, moved->total};

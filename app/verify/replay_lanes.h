@@ -18,7 +18,7 @@
 #include "coupons/coupon.h"
 #include "verify/drift.h"
 
-/* One side of the moves from one lane to another (lane_move.h): its last step, and the slots after it and before it. */
+/* One side of the transfers from one lane to another (transfer.h): its last step, and the slots after it and before it. */
 struct moved {
     int64_t step, total, before;
 };

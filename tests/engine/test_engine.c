@@ -26,8 +26,8 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "coupons/lane_move.h"
 #include "coupons/fold.h"
+#include "coupons/transfer.h"
 #include "engine/engine.h"
 #include "fake_store.h"
 #include "lanes/lanes.h"
@@ -529,7 +529,8 @@ static bool same_text(const char *a, const char *b)
 static void check_operator(const struct scenario *s, const struct batch *b, const struct entry *e)
 {
     bool free_choice = entry_members[e->kind] & HAS_KEY || (e->kind == ENTRY_CANCEL && !e->by); /* the user's own */
-    bool theirs = entry_members[e->kind] & HAS_BY && e->kind != ENTRY_RETIRE && !job_moves(e->job) && (b->lane == 0 || entry_members[e->kind] & HAS_USER);
+    bool theirs = entry_members[e->kind] & HAS_BY && e->kind != ENTRY_RETIRE && !job_transfers(e->job) &&
+                  (b->lane == 0 || entry_members[e->kind] & HAS_USER);
 
     if (!free_choice && !same_text(e->by, theirs ? OPERATOR : NULL))
         fail(s->seed, "batch %lld: %s is by %s", (long long)b->head.seq, entry_kind_name(e->kind), e->by ? e->by : "nobody");

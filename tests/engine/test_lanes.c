@@ -15,7 +15,7 @@
 #include "base/latch.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 #include "engine/engine.h"
 #include "engine/internal.h"
 #include "engine/lane.h"
@@ -698,7 +698,7 @@ static void take_before_slots_move(const struct batch *b)
 {
     static const char *const users[] = {"ann", "bob", "cyd"}; /* of all lanes */
 
-    if (!job_moves(b->entries[0].job))
+    if (!job_transfers(b->entries[0].job))
         return;
     for (size_t i = 0; i < sizeof users / sizeof *users; i++)
         t.taken += take(1, arena_printf(&t.arenas[1], "%s-%d", users[i], t.taken)) == CPN_OK;

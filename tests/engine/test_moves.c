@@ -11,7 +11,7 @@
 #include <sodium.h>
 
 #include "base/log.h"
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 #include "engine/engine.h"
 #include "fake_store.h"
 #include "lanes/lanes.h"
@@ -51,7 +51,7 @@ static enum store_status asking_confirm(struct store *s, struct confirm *confirm
 static enum store_status dying_append(struct store *s, struct append *appends, size_t count)
 {
     for (size_t i = 0; i < count && t.dies; i++)
-        if (appends[i].batch->lane == 1 && job_moves(appends[i].batch->entries[0].job))
+        if (appends[i].batch->lane == 1 && job_transfers(appends[i].batch->entries[0].job))
             fake_cut(t.sources[DYING]);
     return t.plain->append(s, appends, count);
 }

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "coupons/decide.h"
 #include "coupons/fold.h"
-#include "coupons/lane_move.h"
+#include "coupons/transfer.h"
 #include "unit/views.h"
 #include "verify/replay.h"
 #include "verify/replay.h"
@@ -123,8 +123,8 @@ static void world_init(int64_t lanes)
         for (int64_t k = 0; k < BUCKETS; k++)
             bucket_init(&l->buckets[k], i * LANE_SLOTS / BUCKET_SLOTS + k);
         for (int64_t k = 0; k < lanes; k++) {
-            l->to[k].id = move_job(&(struct lane_move){true, i, k}, arena_alloc(&w.arena, MOVE_JOB_SIZE));
-            l->from[k].id = move_job(&(struct lane_move){false, i, k}, arena_alloc(&w.arena, MOVE_JOB_SIZE));
+            l->to[k].id = transfer_job(&(struct transfer_side){true, i, k}, arena_alloc(&w.arena, TRANSFER_JOB_SIZE));
+            l->from[k].id = transfer_job(&(struct transfer_side){false, i, k}, arena_alloc(&w.arena, TRANSFER_JOB_SIZE));
         }
         for (int k = 0, number = 0; k < USERS; number++) {
             snprintf(name, sizeof name, "user-%d", number);
@@ -1127,7 +1127,7 @@ static struct entry *move_of(int64_t lane, enum entry_kind kind)
 {
     for (size_t k = 0; k < w.lane[lane].count; k++)
         for (size_t i = 0; i < w.lane[lane].ledger[k]->count; i++)
-            if (w.lane[lane].ledger[k]->entries[i].kind == kind && job_moves(w.lane[lane].ledger[k]->entries[i].job))
+            if (w.lane[lane].ledger[k]->entries[i].kind == kind && job_transfers(w.lane[lane].ledger[k]->entries[i].job))
                 return &w.lane[lane].ledger[k]->entries[i];
     fail_msg("lane %d has no %s of a move", (int)lane, entry_kind_name(kind));
     return NULL;

@@ -1,5 +1,5 @@
-/* coupons/lane_move.c -- see lane_move.h. */
-#include "coupons/lane_move.h"
+/* coupons/transfer.c -- see transfer.h. */
+#include "coupons/transfer.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,9 +23,9 @@ static char *put_number(char *to, int64_t number)
     return to + 1;
 }
 
-char *move_job(const struct lane_move *m, char job[MOVE_JOB_SIZE])
+char *transfer_job(const struct transfer_side *m, char job[TRANSFER_JOB_SIZE])
 {
-    char *to = put_text(job, MOVE_JOB);
+    char *to = put_text(job, TRANSFER_JOB);
 
     assert(m->lane >= 0 && m->peer >= 0);
     to = put_number(to, m->lane);
@@ -34,18 +34,18 @@ char *move_job(const struct lane_move *m, char job[MOVE_JOB_SIZE])
     return job;
 }
 
-bool move_parse(const char *job, int64_t lanes, struct lane_move *m)
+bool transfer_parse(const char *job, int64_t lanes, struct transfer_side *m)
 {
-    char same[MOVE_JOB_SIZE];
+    char same[TRANSFER_JOB_SIZE];
     char *rest;
 
-    if (!job_moves(job))
+    if (!job_transfers(job))
         return false;
-    m->lane = strtoll(job + strlen(MOVE_JOB), &rest, 10);
+    m->lane = strtoll(job + strlen(TRANSFER_JOB), &rest, 10);
     m->gives = strncmp(rest, TO, strlen(TO)) == 0;
     if (!m->gives && strncmp(rest, FROM, strlen(FROM)) != 0)
         return false;
     m->peer = strtoll(rest + strlen(m->gives ? TO : FROM), NULL, 10);
     return m->lane >= 0 && m->lane < lanes && m->peer >= 0 && m->peer < lanes && (m->lane == 0) != (m->peer == 0) &&
-           strcmp(move_job(m, same), job) == 0;
+           strcmp(transfer_job(m, same), job) == 0;
 }
