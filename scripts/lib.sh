@@ -260,16 +260,20 @@ show_tail() {
 
 port_is_open() { (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null; }
 
-# nginx_workers NAME -- those that write the log of the nginx of $COUPONS_VAR/NAME, a line each: also of a master that was killed
+# nginx_workers NAME -- those that write the log of the nginx of $COUPONS_VAR/NAME, a line each: also of a master that was killed. One find
+# looks at all of them: many copies may run.
 nginx_workers() {
-    local log process comm
+    local log process comm found=()
     log=$(realpath -m "$LOG/$1.log")
     for process in /proc/[0-9]*; do
         comm=
         { read -r comm < "$process/comm"; } 2> /dev/null || true
-        [ "$comm" = nginx ] || continue
-        ! find "$process/fd" -printf '%l\n' 2> /dev/null | grep -xF -e "$log" > /dev/null || say "${process#/proc/}"
+        [ "$comm" != nginx ] || found+=("$process/fd")
     done
+    [ ${#found[@]} -gt 0 ] || return 0
+    { find "${found[@]}" -printf '%H %l\n' 2> /dev/null || true; } | while read -r process comm; do
+        [ "$comm" != "$log" ] || say "${process//[!0-9]/}"
+    done | uniq
 }
 
 # stop_nginx NAME -- balancer or nginx. False: it did not run
