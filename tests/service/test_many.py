@@ -189,9 +189,9 @@ def test_nothing_grows_with_coupons_that_have_ended(another_stack, receiver):
 
 
 @pytest.mark.heavy
-def test_a_page_of_a_wallet_ends_after_so_many_coupons(another_stack):
+def test_a_page_of_a_wallet_ends_after_so_many_coupons(beside):
     """Of most, here, the definition is gone: there is nothing to show of them."""
-    stack = another_stack()
+    stack = beside()
     shown = stack.coupon(slots=3)
     stack.client("storefront").take(shown, "someone").expect(201)
     template, names = Template(stack, shown, DAY), [f"{chr(97 + i % 3)}-{i}" for i in range(2500)]

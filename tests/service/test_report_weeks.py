@@ -100,9 +100,9 @@ def counted(told):
 
 
 @pytest.fixture(scope="module")
-def weeks():
+def weeks(stack):
     """A stack, and [(beginning, coupon)]. No verify: hashes are of other times."""
-    with Stack(SETTINGS + SLOW_DATABASE) as stack:
+    with Stack(SETTINGS + SLOW_DATABASE, beside=stack) as stack:
         chance = random.Random(20260329)
         coupon = stack.coupon(slots=ACTIONS + 5, cap={"total": ACTIONS + 5, "per_user": 1000}, discount=DISCOUNT)
         Shop(stack, coupon, chance).live()

@@ -28,9 +28,9 @@ TABLE = table()
 
 
 @pytest.fixture(scope="module")
-def quiet():
-    with Stack() as stack:
-        yield Quiet(stack)
+def quiet(stack):
+    with Stack(beside=stack) as own:
+        yield Quiet(own)
 
 
 def is_derived(collection, member):
