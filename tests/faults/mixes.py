@@ -36,7 +36,7 @@ QUICK = tuple(name for name in PROCESSES if name not in SLOW)
 EVERYDAY = (*QUICK, *database.MEMBERS, *COMMANDS, *clients.ROWS, *resources.ROWS)
 
 MIXES = {
-    "everyday": Mix(EVERYDAY, short=effort(30, 100), long=600),
+    "everyday": Mix(EVERYDAY, short=effort(15, 100), long=600),
     "processes": Mix(PROCESSES, short=0, long=300),
     "crash points": Mix((*processes.CRASHES, "kill the reporter", "kill a worker of nginx"), short=0, long=300),
     "workers": Mix(("kill a worker", "kill all workers"), short=0, long=400, pause_s=(0.02, 0.5), workers=4),
