@@ -56,11 +56,10 @@ static const char *append_coupon(const void *context, size_t i)
 
 static enum store_status read_duplicates(struct session *session, struct duplicates *t)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    AUTO_BCON ids = BCON_NEW("projection", "{", "batch", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
 
-    session_begin_find(&command, "ledger", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < t->count; i++) {
         const struct batch *b = t->appends[i].batch;
@@ -70,10 +69,7 @@ static enum store_status read_duplicates(struct session *session, struct duplica
     }
     in_end(&in, &filter);
     session_add_coupons(session, &filter, append_coupon, t->appends, t->count);
-    bson_append_document_end(&command, &filter);
-    BCON_APPEND(&command, "projection", "{", "batch", BCON_INT32(1), "}");
-    session_read_options(session, &command, t->open);
-    return session_read(session, &command, duplicate_row, t);
+    return session_find(session, "ledger", &filter, ids, t->open, duplicate_row, t);
 }
 
 /* A duplicate key can show before a majority has the document: read until it does. */

@@ -28,57 +28,40 @@
 
 /* ---- a page of batches ---- */
 
-struct arrival_list {
-    struct arrival *items;
-    size_t count, capacity;
-    struct arena *arena;
-};
-
-static bool arrival_row(const bson_t *doc, void *context)
+static bool get_arrival(const bson_t *doc, void *item, struct arena *arena)
 {
-    struct arrival_list *list = context;
-    struct arrival a = {.lanes = 1};
+    struct arrival *a = item;
     bson_t id;
 
-    a.arrived = codec_arrived_get(doc);
-    if (!a.arrived || !find_document(doc, "_id", &id) || !find_text(&id, "c", &a.coupon) || !find_exact(&id, "l", &a.lane) ||
-        !find_exact(&id, "seq", &a.seq))
+    a->arrived = codec_arrived_get(doc);
+    if (!a->arrived || !find_document(doc, "_id", &id) || !find_text(&id, "c", &a->coupon) || !find_exact(&id, "l", &a->lane) ||
+        !find_exact(&id, "seq", &a->seq))
         return false;
-    find_exact(doc, "k", &a.lanes);
-    a.coupon = arena_strdup(list->arena, a.coupon);
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof a);
-    list->items[list->count++] = a;
+    if (!find_exact(doc, "k", &a->lanes))
+        a->lanes = 1;
+    a->coupon = arena_strdup(arena, a->coupon);
     return true;
 }
 
 enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count)
 {
-    struct arrival_list list = {.arena = a};
+    struct doc_list list = {get_arrival, sizeof **arrivals, a, NULL, 0, 0};
     size_t most = at->most ? at->most : PAGE;
     enum store_status status;
-    AUTO_BCON command = BCON_NEW(
-        "aggregate", "ledger",
-        "pipeline", "[",
-            "{", "$match", "{", "arrived", "{", "$gte",
-                BCON_TIMESTAMP((uint32_t)(at->from >> 32), (uint32_t)at->from), "}", "}", "}",
-            "{", "$sort", "{", "arrived", BCON_INT32(1), "}", "}",
-            "{", "$limit", BCON_INT64((int64_t)most), "}",
-            "{", "$project", "{", "arrived", BCON_INT32(1), "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1),
-                "_id.seq", BCON_INT32(1), "k", BCON_INT32(1), "}", "}",
-        "]",
-        "cursor", "{", "batchSize", BCON_INT64((int64_t)most), "}");
+    AUTO_BCON filter = BCON_NEW("arrived", "{", "$gte", BCON_TIMESTAMP((uint32_t)(at->from >> 32), (uint32_t)at->from), "}");
+    AUTO_BCON tail = BCON_NEW("sort", "{", "arrived", BCON_INT32(1), "}", "projection", "{", "arrived", BCON_INT32(1),
+                              "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "_id.seq", BCON_INT32(1), "k", BCON_INT32(1), "}");
 
-    session_read_options(session_of(s), command, 0);
-    status = session_read(session_of(s), command, arrival_row, &list);
+    status = session_find(session_of(s), "ledger", filter, tail, most, session_list_row, &list);
     *arrivals = list.items;
     *count = status == STORE_OK ? list.count : 0;
     if (status != STORE_OK)
         return status;
     at->more = list.count == most;
-    if (at->more && list.items[most - 1].arrived == at->from) /* shards may give the same time: the page must reach beyond it */
+    if (at->more && (*arrivals)[most - 1].arrived == at->from) /* shards may give the same time: the page must reach beyond it */
         at->most = 2 * most;
     else if (at->more)
-        at->from = list.items[most - 1].arrived;
+        at->from = (*arrivals)[most - 1].arrived;
     return STORE_OK;
 }
 
@@ -91,17 +74,13 @@ static bool tail_row(const bson_t *doc, void *context)
 
 enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t lane, int64_t *seq)
 {
+    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(-1), "}");
     AUTO_BSON range = BSON_INITIALIZER;
 
     ledger_range(&range, coupon, lane, 0, INT64_MAX);
     session_add_coupon(session_of(s), &range, coupon);
-    AUTO_BCON command = BCON_NEW(
-        "find", "ledger", "filter", BCON_DOCUMENT(&range), "projection", "{", "_id", BCON_INT32(1), "}",
-        "sort", "{", "_id", BCON_INT32(-1), "}", "limit", BCON_INT32(1));
-
     *seq = 0;
-    session_read_options(session_of(s), command, 1);
-    return session_read(session_of(s), command, tail_row, seq);
+    return session_find(session_of(s), "ledger", &range, tail, 1, tail_row, seq);
 }
 
 /* ---- the watermark ---- */
@@ -114,12 +93,11 @@ static bool watermark_row(const bson_t *doc, void *context)
 
 enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t *now)
 {
-    AUTO_BCON command = BCON_NEW("find", WATERMARKS, "filter", "{", "_id", WATERMARK, "}");
+    AUTO_BCON filter = BCON_NEW("_id", WATERMARK);
     enum store_status status;
 
     *w = (struct watermark){.arrived = 0};
-    session_read_options(session_of(s), command, 1);
-    status = session_read(session_of(s), command, watermark_row, w);
+    status = session_find(session_of(s), WATERMARKS, filter, NULL, 1, watermark_row, w);
     if (now) {
         struct store_time when = session_seen(session_of(s));
 
@@ -133,15 +111,10 @@ static enum store_status set_watermark(struct store *s, const char *operator, co
     AUTO_BSON members = BSON_INITIALIZER;
 
     codec_watermark_put(&members, w);
-    AUTO_BCON command = BCON_NEW(
-        "update", WATERMARKS,
-        "updates", "[", "{",
-            "q", "{", "_id", WATERMARK, "}",
-            "u", "{", operator, BCON_DOCUMENT(&members), "}",
-            "upsert", BCON_BOOL(true),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", WATERMARK);
+    AUTO_BCON u = BCON_NEW(operator, BCON_DOCUMENT(&members));
 
-    return session_write(session_of(s), command, NULL);
+    return session_update(session_of(s), WATERMARKS, filter, u, true);
 }
 
 enum store_status mongo_watermark_write(struct store *s, const struct watermark *w)
@@ -180,20 +153,16 @@ enum store_status mongo_reporter_claim(struct store *s, const char *front, int64
 
 enum store_status mongo_reporter_release(struct store *s, const char *front)
 {
-    AUTO_BCON command = BCON_NEW(
-        "delete", WATERMARKS,
-        "deletes", "[", "{",
-            "q", "{", "_id", REPORTER_LEASE, "by", BCON_UTF8(front), "}",
-            "limit", BCON_INT32(1),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", REPORTER_LEASE, "by", BCON_UTF8(front));
 
-    return session_write(session_of(s), command, NULL);
+    return session_delete(session_of(s), WATERMARKS, filter, NULL);
 }
 
 /* If two do this at once, the slower one changes nothing, or meets a duplicate key and tries again. */
 enum store_status mongo_watermark_begin(struct store *s)
 {
-    AUTO_BCON command = BCON_NEW("find", "ledger", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
+    AUTO_BCON ids = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON all = BSON_INITIALIZER;
     const struct watermark first = {.arrived = 1};
     bool any = false;
     struct watermark w;
@@ -201,14 +170,9 @@ enum store_status mongo_watermark_begin(struct store *s)
 
     if (status != STORE_NOT_FOUND)
         return status;
-    session_read_options(session_of(s), command, 1);
-    status = session_read(session_of(s), command, session_any_row, &any);
+    status = session_find(session_of(s), "ledger", &all, ids, 1, session_any_row, &any);
     if (status != STORE_OK || any)
         return status;
-    for (int attempt = 1; attempt <= 2; attempt++) {
-        status = set_watermark(s, "$setOnInsert", &first);
-        if (status == STORE_OK)
-            break;
-    }
-    return status;
+    status = set_watermark(s, "$setOnInsert", &first);
+    return status == STORE_OK ? status : set_watermark(s, "$setOnInsert", &first);
 }

@@ -43,8 +43,7 @@ static bool checkpoint_row(const bson_t *doc, void *context)
 enum store_status checkpoints_read(struct store *s, struct checkpoint_read *reads, size_t count)
 {
     struct checkpoint_reads list = {reads, count};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    enum store_status status;
 
     if (count == 0)
         return STORE_OK;
@@ -52,8 +51,8 @@ enum store_status checkpoints_read(struct store *s, struct checkpoint_read *read
         reads[i].checkpoint = (struct checkpoint){0};
         reads[i].status = STORE_OK;
     }
-    session_find_lanes(session, &command, "lanes", &reads->coupon, &reads->lane, sizeof *reads, count);
-    return settle_reads(session_read(session, &command, checkpoint_row, &list), &reads->status, sizeof *reads, count);
+    status = session_find_lanes(session_of(s), "lanes", &reads->coupon, &reads->lane, sizeof *reads, count, checkpoint_row, &list);
+    return settle_reads(status, &reads->status, sizeof *reads, count);
 }
 
 /* ---- buckets ---- */
@@ -98,14 +97,11 @@ enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads,
 {
     struct session *session = session_of(s);
     struct bucket_reads list = {reads, count};
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
-    bson_t filter;
 
     if (count == 0)
         return STORE_OK;
-    BSON_APPEND_UTF8(&command, "find", "buckets");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
         codec_bucket_id(&in.values, in_next(&in), reads[i].coupon, reads[i].b);
@@ -116,9 +112,7 @@ enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads,
     }
     in_end(&in, &filter);
     session_add_coupons(session, &filter, bucket_coupon, reads, count);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, count + 1);
-    return settle_reads(session_read(session, &command, bucket_row, &list), &reads->status, sizeof *reads, count);
+    return settle_reads(session_find(session, "buckets", &filter, NULL, count, bucket_row, &list), &reads->status, sizeof *reads, count);
 }
 
 struct bucket_list {
@@ -138,11 +132,11 @@ static bool listed_bucket_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status buckets_read(struct session *session, const bson_t *command, struct bucket *buckets, size_t most,
+enum store_status buckets_find(struct session *session, const bson_t *filter, const bson_t *tail, struct bucket *buckets, size_t most,
                                size_t *count)
 {
     struct bucket_list list = {buckets, 0, most};
-    enum store_status status = session_read(session, command, listed_bucket_row, &list);
+    enum store_status status = session_find(session, "buckets", filter, tail, most, listed_bucket_row, &list);
 
     if (status != STORE_OK)
         while (list.count > 0)
@@ -316,39 +310,25 @@ static bool definition_row(const bson_t *doc, void *context)
     return true;
 }
 
-static void put_coupons(bson_t *filter, const struct coupon_read *reads, size_t count)
-{
-    struct in_clause in;
-
-    in_begin(&in, filter, "_id");
-    for (size_t i = 0; i < count; i++)
-        bson_append_utf8(&in.values, in_next(&in), -1, reads[i].coupon, -1);
-    in_end(&in, filter);
-}
-
 enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
     struct definition_reads list = {reads, count};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    bson_t filter;
+    AUTO_BSON filter = BSON_INITIALIZER;
+    enum store_status status;
+    struct in_clause in;
 
     if (count == 0)
         return STORE_OK;
-    BSON_APPEND_UTF8(&command, "find", "coupons");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    if (count == 1)
-        BSON_APPEND_UTF8(&filter, "_id", reads[0].coupon);
-    else
-        put_coupons(&filter, reads, count);
+    in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
+        bson_append_utf8(&in.values, in_next(&in), -1, reads[i].coupon, -1);
         reads[i].definition = NULL;
         reads[i].seq = 0;
         reads[i].status = STORE_OK;
     }
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, count + 1);
-    return settle_reads(session_read(session, &command, definition_row, &list), &reads->status, sizeof *reads, count);
+    in_end(&in, &filter);
+    status = session_find(session_of(s), "coupons", &filter, NULL, count, definition_row, &list);
+    return settle_reads(status, &reads->status, sizeof *reads, count);
 }
 
 enum store_status checkpoint_coupon_of(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)

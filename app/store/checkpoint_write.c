@@ -57,19 +57,12 @@ static bool at_row(const bson_t *doc, void *context)
 
 static bool read_at(struct group *g, const char *coupon, int64_t seq, int64_t *at_ms)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t sub;
+    AUTO_BCON tail = BCON_NEW("projection", "{", "at", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
     *at_ms = -1;
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
-    codec_ledger_id(&sub, "_id", coupon, 0, seq);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
-    BSON_APPEND_INT32(&sub, "at", 1);
-    bson_append_document_end(&command, &sub);
-    session_read_options(g->session, &command, 0);
-    return session_read(g->session, &command, at_row, at_ms) == STORE_OK;
+    codec_ledger_id(&filter, "_id", coupon, 0, seq);
+    return session_find(g->session, "ledger", &filter, tail, 1, at_row, at_ms) == STORE_OK;
 }
 
 static bool read_times(struct group *g, const struct part_write *w, struct times *times)

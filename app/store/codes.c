@@ -90,19 +90,15 @@ static void put_look_filter(struct session *session, bson_t *filter, const struc
 
 static enum store_status find_some(struct session *session, struct look_up *items, size_t count)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct look_table table = {.items = items};
     enum store_status status;
-    bson_t filter;
 
-    session_begin_find(&command, "codes", &filter);
     put_look_filter(session, &filter, items, count);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, count + 1);
     hash_index_init(&table.index, count);
     for (size_t i = 0; i < count; i++)
         hash_index_add(&table.index, look_hash(items[i].coupon, items[i].code), i);
-    status = session_read(session, &command, look_row, &table);
+    status = session_find(session, "codes", &filter, NULL, count, look_row, &table);
     hash_index_free(&table.index);
     return settle_reads(status, &items->status, sizeof *items, count);
 }
@@ -153,17 +149,15 @@ bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS])
     return it.err_off == 0;
 }
 
-void code_buckets_find(struct session *session, bson_t *command, const char *coupon, int64_t from_b,
-                       int64_t to_b, size_t limit)
+enum store_status code_buckets_find(struct session *session, const char *coupon, int64_t from_b, int64_t to_b, size_t most,
+                                    session_row *row, void *context)
 {
-    bson_t filter;
+    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    session_begin_find(command, "code_buckets", &filter);
     codec_bucket_range(&filter, coupon, from_b, to_b);
     session_add_coupon(session, &filter, coupon);
-    bson_append_document_end(command, &filter);
-    BCON_APPEND(command, "sort", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64((int64_t)limit));
-    session_read_options(session, command, limit);
+    return session_find(session, "code_buckets", &filter, sort, most, row, context);
 }
 
 struct bucket_codes_list {
@@ -207,14 +201,12 @@ static const char *bucket_codes_coupon(const void *context, size_t i)
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count)
 {
     struct bucket_codes_list list = {reads, count, a};
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct session *session = session_of(s);
     struct in_clause in;
-    bson_t filter;
 
     if (count == 0)
         return STORE_OK;
-    session_begin_find(&command, "code_buckets", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
         codec_bucket_id(&in.values, in_next(&in), reads[i].coupon, reads[i].b);
@@ -223,9 +215,8 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
     }
     in_end(&in, &filter);
     session_add_coupons(session, &filter, bucket_codes_coupon, reads, count);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, count + 1);
-    return settle_reads(session_read(session, &command, bucket_codes_row, &list), &reads->status, sizeof *reads, count);
+    return settle_reads(session_find(session, "code_buckets", &filter, NULL, count, bucket_codes_row, &list), &reads->status,
+                        sizeof *reads, count);
 }
 
 enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
@@ -279,11 +270,8 @@ enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t 
     if (end > 0 && !session_pulse(session))
         return STORE_FAILED;
     while (status == STORE_OK && all.next_b < end && from != all.next_b) { /* no progress: the rest was cleaned up */
-        AUTO_BSON command = BSON_INITIALIZER;
-
         from = all.next_b;
-        code_buckets_find(session, &command, coupon, from, end, BUCKETS_PER_READ);
-        status = session_read(session, &command, all_codes_row, &all);
+        status = code_buckets_find(session, coupon, from, end, BUCKETS_PER_READ, all_codes_row, &all);
     }
     return status;
 }
@@ -341,15 +329,13 @@ enum store_status codes_check(struct session *session, const char *coupon, code_
                               struct look_up **items, size_t count)
 {
     struct claims claims = {form, items, count};
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
     int64_t last = -1;
-    bson_t filter;
 
     if (count == 0)
         return STORE_OK;
     qsort(items, count, sizeof *items, by_n);
-    session_begin_find(&command, "code_buckets", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
         int64_t b = bucket_of(items[i]->n);
@@ -362,9 +348,7 @@ enum store_status codes_check(struct session *session, const char *coupon, code_
     }
     in_end(&in, &filter);
     session_add_coupon(session, &filter, coupon);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, in.count + 1);
-    return session_read(session, &command, claims_row, &claims);
+    return session_find(session, "code_buckets", &filter, NULL, in.count, claims_row, &claims);
 }
 
 static bool exact_form(const char *code, char form[CODE_MAX + 1])
@@ -489,40 +473,30 @@ static bool sharing_row(const bson_t *doc, void *context)
 
 static enum store_status find_sharing(struct session *session, const char *exact, const char *loose, struct coupon_ids *list)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t sub;
+    AUTO_BCON tail = BCON_NEW("sort", "{", "view.live", BCON_INT32(-1), "}", "projection", "{", "_id", BCON_INT32(1), "}",
+                              "hint", "shared");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    session_begin_find(&command, "coupons", &sub);
-    in_texts(&sub, "view.shared", (const char *const[]){exact, loose}, 2);
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "sort", "{", "view.live", BCON_INT32(-1), "}", "projection", "{", "_id", BCON_INT32(1), "}",
-                "hint", BCON_UTF8("shared"), "limit", BCON_INT64((int64_t)list->most));
-    session_read_options(session, &command, list->most);
-    return session_read(session, &command, sharing_row, list);
+    in_texts(&filter, "view.shared", (const char *const[]){exact, loose}, 2);
+    return session_find(session, "coupons", &filter, tail, list->most, sharing_row, list);
 }
 
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most,
                                       struct arena *a, const char ***coupons, size_t *count)
 {
     struct coupon_ids list = {arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
-    bson_t filter;
 
     *coupons = list.items;
     *count = 0;
     if (most == 0)
         return STORE_OK;
-    session_begin_find(&command, "codes", &filter);
     in_texts(&filter, "_id.code", (const char *const[]){exact, loose}, 2);
     BCON_APPEND(&filter, "_id.c", "{", "$ne", BCON_UTF8(DIRECTORY), "}");
-    bson_append_document_end(&command, &filter);
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most * 2); /* one coupon may have both forms */
-    session_read_options(session, &command, most * 2);
-    status = find_sharing(session, exact, loose, &list);
-    if (status == STORE_OK)
-        status = session_read(session, &command, coupon_id_row, &list);
+    status = find_sharing(session_of(s), exact, loose, &list);
+    if (status == STORE_OK) /* one coupon may have both forms */
+        status = session_find(session_of(s), "codes", &filter, NULL, 2 * most, coupon_id_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }

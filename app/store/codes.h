@@ -49,9 +49,9 @@ enum store_status codes_find(struct session *session, struct look_up *items, siz
 /* The texts of a code bucket, borrowed from doc; NULL: none. False: not a code bucket. */
 bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS]);
 
-/* Write a find for code buckets [from_b, to_b) of the coupon, ascending. */
-void code_buckets_find(struct session *session, bson_t *command, const char *coupon, int64_t from_b,
-                       int64_t to_b, size_t limit);
+/* Find the code buckets [from_b, to_b) of the coupon, ascending, at most `most`. */
+enum store_status code_buckets_find(struct session *session, const char *coupon, int64_t from_b, int64_t to_b, size_t most,
+                                    session_row *row, void *context);
 
 /* Set `found` for each item: true if the code bucket of the coupon's slot n has the code, in that form. Sorts items by n. */
 typedef bool code_form(const char *code, char form[CODE_MAX + 1]);

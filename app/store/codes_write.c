@@ -124,12 +124,12 @@ static enum store_status insert_new(struct session *session, struct documents *l
 static enum store_status replace_some(struct session *session, const struct documents *list, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
     size_t first = *next;
-    bson_iter_t errors;
+    int64_t replaced = 0;
     bson_t updates;
 
     BSON_APPEND_UTF8(&command, "update", list->type->collection);
-    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && *next - first < CODES_PER_UPDATE && updates.len < COMMAND_BYTES_MAX; ++*next) {
         size_t i = list->found[*next];
@@ -147,11 +147,8 @@ static enum store_status replace_some(struct session *session, const struct docu
         bson_append_document_end(&updates, &update);
     }
     bson_append_array_end(&command, &updates);
-
-    AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
-        return STORE_FAILED;
-    return reply_count(&reply) == (int64_t)(*next - first) ? STORE_OK : STORE_EXISTS;
+    status = session_write(session, &command, &replaced);
+    return status == STORE_OK && replaced < (int64_t)(*next - first) ? STORE_EXISTS : status;
 }
 
 static enum store_status write_documents(struct session *session, const struct document_type *type, const struct draft *draft,
@@ -195,12 +192,11 @@ static enum store_status take_some(struct session *session, const struct documen
                                    const enum standing *standings, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_iter_t errors;
+    int64_t taken = 0;
     bson_t updates;
     size_t k = 0;
 
     BSON_APPEND_UTF8(&command, "update", "codes");
-    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && k < CODES_PER_UPDATE; ++*next)
         if (is_to_take(list->draft, &met[*next], standings[*next])) {
@@ -224,12 +220,7 @@ static enum store_status take_some(struct session *session, const struct documen
     bson_append_array_end(&command, &updates);
     if (k == 0)
         return STORE_OK;
-
-    AUTO_BSON reply;
-    return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) &&
-                   reply_count(&reply) == (int64_t)k
-               ? STORE_OK
-               : STORE_FAILED;
+    return session_write(session, &command, &taken) == STORE_OK && taken == (int64_t)k ? STORE_OK : STORE_FAILED;
 }
 
 /* Read and judge the entries that existed already, not before the insert that met them: sets their `owner`. */
@@ -405,19 +396,16 @@ static enum store_status insert_begun_bucket(struct session *session, const stru
 static enum store_status write_begun_bucket(struct session *session, const struct draft *draft)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_iter_t errors;
+    int64_t written = 0;
     bson_t updates;
 
     BSON_APPEND_UTF8(&command, "update", bucket_type.collection);
-    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     put_begun_update(&updates, draft, (int)(draft->next_n % BUCKET_SLOTS));
     bson_append_array_end(&command, &updates);
-
-    AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (session_write(session, &command, &written) != STORE_OK)
         return STORE_FAILED;
-    return reply_count(&reply) == 1 ? STORE_OK : insert_begun_bucket(session, draft);
+    return written == 1 ? STORE_OK : insert_begun_bucket(session, draft);
 }
 
 /* ---- look-ups ---- */
@@ -499,31 +487,16 @@ static bool leftovers_row(const bson_t *doc, void *context)
 /* delete {_id: {$in: forms}, n: {$gte: next_n}, w: {$lt: writing}} */
 static enum store_status delete_leftovers(struct leftovers *l)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t deletes, one, filter;
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
-    bson_iter_t errors;
 
-    BSON_APPEND_UTF8(&command, "delete", look_up_type.collection);
-    session_write_options(l->session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
-    BSON_APPEND_DOCUMENT_BEGIN(&deletes, "0", &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < l->count; i++)
         codes_put_id(&in.values, in_next(&in), l->coupon->id, l->forms[i]);
     in_end(&in, &filter);
     BCON_APPEND(&filter, "n", "{", "$gte", BCON_INT64(l->next_n), "}", "w", "{", "$lt", BCON_INT64(l->writing), "}");
     session_add_coupon(l->session, &filter, l->coupon->id);
-    bson_append_document_end(&one, &filter);
-    BSON_APPEND_INT32(&one, "limit", 0);
-    bson_append_document_end(&deletes, &one);
-    bson_append_array_end(&command, &deletes);
-
-    AUTO_BSON reply;
-    return session_run(l->session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors)
-               ? STORE_OK
-               : STORE_FAILED;
+    return session_delete(l->session, look_up_type.collection, &filter, NULL);
 }
 
 enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn)
@@ -535,13 +508,9 @@ enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon
 
     l.forms = checked(calloc(CODES_PER_UPDATE, sizeof *l.forms));
     while (status == STORE_OK && from != l.next_b) {
-        AUTO_BSON command = BSON_INITIALIZER;
-
         from = l.next_b;
         l.count = 0;
-        code_buckets_find(l.session, &command, c->id, from, INT64_MAX,
-                          CODES_PER_UPDATE / BUCKET_SLOTS);
-        status = session_read(l.session, &command, leftovers_row, &l);
+        status = code_buckets_find(l.session, c->id, from, INT64_MAX, CODES_PER_UPDATE / BUCKET_SLOTS, leftovers_row, &l);
         if (status == STORE_OK && l.count > 0)
             status = delete_leftovers(&l);
     }

@@ -21,28 +21,13 @@
 #define HELPERS 15 /* linearizable reads at a time, besides the caller's own */
 #define PULSES 256 /* documents to write to: bounded, and enough that sessions seldom share one */
 
-static bool pulse_once(struct session *session)
-{
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_iter_t errors;
-
-    BSON_APPEND_UTF8(&command, "update", "pulses");
-    session_write_options(session, &command);
-    BCON_APPEND(&command, "updates", "[", "{", "q", "{", "_id", BCON_INT32((int32_t)(session->number % PULSES)), "}", "u", "{",
-                "$inc", "{", "count", BCON_INT64(1), "}", "}", "upsert", BCON_BOOL(true), "}", "]");
-
-    AUTO_BSON reply;
-    return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
-}
-
 /* Tries twice, since two sessions may race to insert their document. */
 bool session_pulse(struct session *session)
 {
-    bool taken = false;
+    AUTO_BCON filter = BCON_NEW("_id", BCON_INT32((int32_t)(session->number % PULSES)));
+    AUTO_BCON u = BCON_NEW("$inc", "{", "count", BCON_INT64(1), "}");
 
-    for (int i = 0; !taken && i < 2; i++)
-        taken = pulse_once(session);
-    return taken;
+    return session_update(session, "pulses", filter, u, true) == STORE_OK || session_update(session, "pulses", filter, u, true) == STORE_OK;
 }
 
 /* One write serves all who wait for one that begins after they came. */
@@ -110,10 +95,9 @@ static bool moved_row(const bson_t *doc, void *context)
 
 static void put_followers(bson_t *command, const struct confirm *confirms, size_t count)
 {
-    bson_t filter;
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
 
-    session_begin_find(command, "ledger", &filter);
     if (count == 1) {
         codec_ledger_id(&filter, "_id", confirms[0].coupon, confirms[0].lane, confirms[0].tail + 1);
     } else {
@@ -122,8 +106,7 @@ static void put_followers(bson_t *command, const struct confirm *confirms, size_
             codec_ledger_id(&in.values, in_next(&in), confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
         in_end(&in, &filter);
     }
-    bson_append_document_end(command, &filter);
-    BCON_APPEND(command, "projection", "{", "_id", BCON_INT32(1), "}");
+    BCON_APPEND(command, "find", "ledger", "filter", BCON_DOCUMENT(&filter), "projection", "{", "_id", BCON_INT32(1), "}");
 }
 
 static enum store_status find_followers(struct session *session, const bson_t *command, struct confirm *confirms, size_t count)

@@ -32,23 +32,13 @@ static const struct bson_field delivery_rows[] = {
     BSON_FIELD("asked", BSON_FIELD_TIME, struct delivery, asked_ms, true, 0),
 };
 
-struct delivery_list {
-    struct delivery **items; /* room for `most` */
-    size_t count, most;
-    struct arena *arena;
-};
-
-static bool delivery_row(const bson_t *doc, void *context)
+/* item: a struct delivery *. */
+static bool get_delivery(const bson_t *doc, void *item, struct arena *a)
 {
-    struct delivery_list *list = context;
-    struct delivery *delivery;
+    struct delivery *delivery = *(struct delivery **)item = arena_alloc(a, sizeof *delivery);
     const char *type;
 
-    if (list->count == list->most)
-        return true;
-    delivery = arena_alloc(list->arena, sizeof *delivery);
-    list->items[list->count++] = delivery;
-    if (!bson_fields_read(doc, ROWS(delivery_rows), 0, delivery, list->arena) || !find_text(doc, "type", &type))
+    if (!bson_fields_read(doc, ROWS(delivery_rows), 0, delivery, a) || !find_text(doc, "type", &type))
         return false;
     delivery->type = event_type_of_name(type);
     return delivery->type != EVENT_NONE;
@@ -92,12 +82,9 @@ enum store_status mongo_deliveries_insert(struct store *s, const struct delivery
 
 static enum store_status update(struct store *s, const char *id, const bson_t *u)
 {
-    AUTO_BCON command = BCON_NEW("update", DELIVERIES, "updates", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}", "u",
-                                 BCON_DOCUMENT(u), "}", "]");
-    int64_t matched = 0;
-    enum store_status status = session_write(session_of(s), command, &matched);
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
 
-    return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
+    return session_update(session_of(s), DELIVERIES, filter, u, false);
 }
 
 enum store_status mongo_delivery_ask(struct store *s, const char *id, int64_t now_ms)
@@ -119,72 +106,55 @@ enum store_status mongo_delivery_made(struct store *s, const char *id)
 
 enum store_status mongo_deliveries_clean(struct store *s, int64_t before_ms)
 {
-    AUTO_BCON command = BCON_NEW("delete", DELIVERIES, "deletes", "[", "{", "q", "{", "at", "{", "$lt",
-                                 BCON_DATE_TIME(before_ms), "}", "}", "limit", BCON_INT32(0), "}", "]");
+    AUTO_BCON filter = BCON_NEW("at", "{", "$lt", BCON_DATE_TIME(before_ms), "}");
 
-    return session_write(session_of(s), command, NULL);
+    return session_delete(session_of(s), DELIVERIES, filter, NULL);
 }
 
 /* ---- reading ---- */
 
-/* command holds find, filter and sort. */
-static enum store_status find(struct store *s, bson_t *command, struct delivery_list *list)
+static enum store_status find(struct store *s, const bson_t *filter, const bson_t *sort, size_t most, struct arena *a, struct delivery ***d,
+                              size_t *count)
 {
-    enum store_status status;
+    struct doc_list list = {get_delivery, sizeof **d, a, NULL, 0, 0};
+    enum store_status status = session_find(session_of(s), DELIVERIES, filter, sort, most, session_list_row, &list);
 
-    BSON_APPEND_INT64(command, "limit", (int64_t)list->most);
-    session_read_options(session_of(s), command, list->most);
-    status = session_read(session_of(s), command, delivery_row, list);
-    if (status != STORE_OK)
-        list->count = 0;
+    *d = list.items;
+    *count = status == STORE_OK ? list.count : 0;
     return status;
 }
 
 enum store_status mongo_delivery(struct store *s, const char *hook, const char *id, struct arena *a,
                                  struct delivery **d)
 {
-    struct delivery_list list = {d, 0, 1, a};
-    AUTO_BCON command = BCON_NEW("find", DELIVERIES, "filter", "{", "_id", BCON_UTF8(id), "h", BCON_UTF8(hook), "}");
-    enum store_status status = find(s, command, &list);
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id), "h", BCON_UTF8(hook));
 
-    return status == STORE_OK && list.count == 0 ? STORE_NOT_FOUND : status;
+    return session_find_one(session_of(s), DELIVERIES, filter, get_delivery, d, a);
 }
 
 enum store_status mongo_deliveries(struct store *s, const char *hook, int succeeded, const char *before, size_t most,
                                    struct arena *a, struct delivery ***d, size_t *count)
 {
-    struct delivery_list list = {arena_array(a, most + 1, sizeof(struct delivery *)), 0, most, a};
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON filter = BCON_NEW("h", BCON_UTF8(hook));
+    AUTO_BCON sort = BCON_NEW("sort", "{", "at", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
     struct delivery *last = NULL;
     enum store_status status;
-    bson_t sub;
 
-    *d = list.items;
     *count = 0;
     if (before && (status = mongo_delivery(s, hook, before, a, &last)) != STORE_OK)
         return status;
-    session_begin_find(&command, DELIVERIES, &sub);
-    BSON_APPEND_UTF8(&sub, "h", hook);
     if (succeeded >= 0)
-        BSON_APPEND_BOOL(&sub, "succeeded", succeeded);
+        BSON_APPEND_BOOL(filter, "succeeded", succeeded);
     if (last)
-        session_add_older(&sub, "at", last->at_ms, last->id);
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "sort", "{", "at", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
-    status = find(s, &command, &list);
-    *count = list.count;
-    return status;
+        session_add_older(filter, "at", last->at_ms, last->id);
+    return find(s, filter, sort, most, a, d, count);
 }
 
 enum store_status mongo_deliveries_asked(struct store *s, size_t most, struct arena *a, struct delivery ***d,
                                          size_t *count)
 {
-    struct delivery_list list = {arena_array(a, most + 1, sizeof(struct delivery *)), 0, most, a};
-    AUTO_BCON command = BCON_NEW("find", DELIVERIES, "filter", "{", "asked", "{", "$exists", BCON_BOOL(true), "}", "}",
-                                 "sort", "{", "asked", BCON_INT32(1), "}");
-    enum store_status status = find(s, command, &list);
+    AUTO_BCON filter = BCON_NEW("asked", "{", "$exists", BCON_BOOL(true), "}");
+    AUTO_BCON sort = BCON_NEW("sort", "{", "asked", BCON_INT32(1), "}");
 
-    *d = list.items;
-    *count = list.count;
-    return status;
+    return find(s, filter, sort, most, a, d, count);
 }

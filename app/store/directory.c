@@ -47,34 +47,25 @@ static bool tail_row(const bson_t *doc, void *context)
 
 static enum store_status read_tail(struct session *session, const char *coupon, struct tail *tail)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t sub;
+    AUTO_BCON last = BCON_NEW("projection", "{", "totals", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(-1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
     *tail = (struct tail){0};
-    session_begin_find(&command, "ledger", &sub);
-    ledger_range(&sub, coupon, 0, 0, INT64_MAX);
-    session_add_coupon(session, &sub, coupon);
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "projection", "{", "totals", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(-1), "}",
-                "limit", BCON_INT64(1));
-    session_read_options(session, &command, 1);
-    return session_read(session, &command, tail_row, tail);
+    ledger_range(&filter, coupon, 0, 0, INT64_MAX);
+    session_add_coupon(session, &filter, coupon);
+    return session_find(session, "ledger", &filter, last, 1, tail_row, tail);
 }
 
 /* The ledger says so: its last batch need not be the one, and the stored definition may be late. */
 static enum store_status read_deletion(struct session *session, const char *coupon, struct tail *tail)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t sub;
+    AUTO_BCON ids = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    session_begin_find(&command, "ledger", &sub);
-    ledger_range(&sub, coupon, 0, 0, INT64_MAX);
-    BSON_APPEND_UTF8(&sub, "e.k", entry_kind_name(ENTRY_DELETE));
-    session_add_coupon(session, &sub, coupon);
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
-    session_read_options(session, &command, 1);
-    return session_read(session, &command, session_any_row, &tail->deleted);
+    ledger_range(&filter, coupon, 0, 0, INT64_MAX);
+    BSON_APPEND_UTF8(&filter, "e.k", entry_kind_name(ENTRY_DELETE));
+    session_add_coupon(session, &filter, coupon);
+    return session_find(session, "ledger", &filter, ids, 1, session_any_row, &tail->deleted);
 }
 
 /* Only a coupon without takings can be deleted; its ledger is short. */

@@ -173,22 +173,17 @@ static enum store_status empty_all(struct session *session, const struct emptyin
  * time. *more: there may be others. */
 static enum store_status find_named(struct session *session, const struct erasure *e, const char *user, struct emptyings *list, bool *more)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON by_terms = BCON_NEW("hint", "terms");
+    AUTO_BSON filter = BSON_INITIALIZER;
     size_t most = AT_ONCE + list->unreadable;
     enum store_status status;
-    bson_t filter;
 
-    session_begin_find(&command, "ledger", &filter);
     put_int(&filter, "part", term_part(e->coupon));
     BCON_APPEND(&filter, "terms", BCON_INT64(term_of_user(&session->term_key, user)), "_id.c", BCON_UTF8(e->coupon),
                 "_id.l", BCON_INT64(e->lane), "_id.seq", "{", "$ne", BCON_INT64(e->seq), "}", "who", "{", "$elemMatch", "{",
                 "a", BCON_UTF8(e->alias), "u", "{", "$exists", BCON_BOOL(true), "}", "}", "}");
-    bson_append_document_end(&command, &filter);
-    BSON_APPEND_UTF8(&command, "hint", "terms");
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(session, &command, most);
     list->unreadable = 0;
-    status = session_read(session, &command, emptying_row, list);
+    status = session_find(session, "ledger", &filter, by_terms, most, emptying_row, list);
     *more = list->count == AT_ONCE || list->count + list->unreadable == most;
     return status;
 }
@@ -196,15 +191,11 @@ static enum store_status find_named(struct session *session, const struct erasur
 /* Read the erasure's own batch, if it notes the alias. */
 static enum store_status find_noted(struct session *session, const struct erasure *e, struct emptyings *list)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    session_begin_find(&command, "ledger", &filter);
     codec_ledger_id(&filter, "_id", e->coupon, e->lane, e->seq);
     BSON_APPEND_UTF8(&filter, "erasing", e->alias);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, 1);
-    return session_read(session, &command, emptying_row, list);
+    return session_find(session, "ledger", &filter, NULL, 1, emptying_row, list);
 }
 
 /* Empty all batches but the erasure's own. STORE_UNREADABLE: all that can be read. */
@@ -290,22 +281,16 @@ enum store_status mongo_erasures(struct store *s, const char *user, size_t most,
 {
     struct erasure_list list = {.arena = a};
     struct session *session = session_of(s);
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON filter = BCON_NEW("erasing", "{", "$exists", BCON_BOOL(true), "}");
+    AUTO_BCON tail = BCON_NEW("projection", "{", "erasing", BCON_INT32(1), "}", "hint", "erasing");
     enum store_status status;
-    bson_t filter;
 
     *count = 0;
     if (!session_finds_names(session))
         return STORE_FAILED;
-    session_begin_find(&command, "ledger", &filter);
-    BCON_APPEND(&filter, "erasing", "{", "$exists", BCON_BOOL(true), "}");
     if (user)
-        BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
-    bson_append_document_end(&command, &filter);
-    BCON_APPEND(&command, "projection", "{", "erasing", BCON_INT32(1), "}", "hint", BCON_UTF8("erasing"),
-                "limit", BCON_INT64((int64_t)most));
-    session_read_options(session, &command, most);
-    status = session_read(session, &command, erasure_row, &list);
+        BSON_APPEND_INT64(filter, "terms", term_of_user(&session->term_key, user));
+    status = session_find(session, "ledger", filter, tail, most, erasure_row, &list);
     *erasures = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;

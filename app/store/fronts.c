@@ -20,59 +20,39 @@ void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
 
 enum store_status mongo_front_write(struct store *s, const struct front *front)
 {
-    AUTO_BCON command = BCON_NEW(
-        "update", FRONTS,
-        "updates", "[", "{",
-            "q", "{", "_id", BCON_UTF8(front->id), "}",
-            "u", "{", "$set", "{", "receipts", BCON_UTF8(front->receipts), "seen", BCON_DATE_TIME(front->seen_ms), "}", "}",
-            "upsert", BCON_BOOL(true),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(front->id));
+    AUTO_BCON u = BCON_NEW("$set", "{", "receipts", BCON_UTF8(front->receipts), "seen", BCON_DATE_TIME(front->seen_ms), "}");
 
-    return session_write(session_of(s), command, NULL);
+    return session_update(session_of(s), FRONTS, filter, u, true);
 }
 
 enum store_status mongo_front_gone(struct store *s, const struct front *front)
 {
-    AUTO_BCON command = BCON_NEW(
-        "delete", FRONTS,
-        "deletes", "[", "{",
-            "q", "{", "_id", BCON_UTF8(front->id), "seen", BCON_DATE_TIME(front->seen_ms), "}",
-            "limit", BCON_INT32(1),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(front->id), "seen", BCON_DATE_TIME(front->seen_ms));
 
-    return session_write(session_of(s), command, NULL);
+    return session_delete(session_of(s), FRONTS, filter, NULL);
 }
 
-struct front_list {
-    struct front *items;
-    size_t count, capacity;
-    struct arena *arena;
-};
-
-static bool front_row(const bson_t *doc, void *context)
+static bool get_front(const bson_t *doc, void *item, struct arena *a)
 {
     static const struct bson_field rows[] = {
         BSON_FIELD("_id", BSON_FIELD_TEXT, struct front, id, false, 0),
         BSON_FIELD("receipts", BSON_FIELD_TEXT, struct front, receipts, true, 0),
         BSON_FIELD("seen", BSON_FIELD_TIME, struct front, seen_ms, true, 0),
     };
-    struct front_list *list = context;
-    struct front *front;
+    struct front *front = item;
 
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    front = &list->items[list->count++];
-    *front = (struct front){.receipts = ""};
-    return bson_fields_read(doc, rows, sizeof rows / sizeof *rows, 0, front, list->arena);
+    front->receipts = "";
+    return bson_fields_read(doc, rows, sizeof rows / sizeof *rows, 0, front, a);
 }
 
 enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count)
 {
-    struct front_list list = {.arena = a};
-    AUTO_BCON command = BCON_NEW("find", FRONTS, "sort", "{", "_id", BCON_INT32(1), "}");
-    enum store_status status;
+    struct doc_list list = {get_front, sizeof **fronts, a, NULL, 0, 0};
+    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON all = BSON_INITIALIZER;
+    enum store_status status = session_find(session_of(s), FRONTS, &all, sort, 0, session_list_row, &list);
 
-    session_read_options(session_of(s), command, 0);
-    status = session_read(session_of(s), command, front_row, &list);
     *fronts = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;

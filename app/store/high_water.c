@@ -30,24 +30,18 @@ static bool epoch_row(const bson_t *doc, void *context)
 
 enum store_status mongo_epoch(struct store *s, int64_t *epoch)
 {
-    AUTO_BCON command = BCON_NEW("find", SCHEMA, "filter", "{", "_id", RESTORED, "}");
+    AUTO_BCON filter = BCON_NEW("_id", RESTORED);
 
     *epoch = 0;
-    session_read_options(session_of(s), command, 1);
-    return session_read(session_of(s), command, epoch_row, epoch);
+    return session_find(session_of(s), SCHEMA, filter, NULL, 1, epoch_row, epoch);
 }
 
 enum store_status mongo_epoch_raise(struct store *s, int64_t epoch)
 {
-    AUTO_BCON command = BCON_NEW(
-        "update", SCHEMA,
-        "updates", "[", "{",
-            "q", "{", "_id", RESTORED, "}",
-            "u", "{", "$max", "{", "epoch", BCON_INT64(epoch), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
-            "upsert", BCON_BOOL(true),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", RESTORED);
+    AUTO_BCON u = BCON_NEW("$max", "{", "epoch", BCON_INT64(epoch), "at", BCON_DATE_TIME(clock_now_ms()), "}");
 
-    return session_write(session_of(s), command, NULL);
+    return session_update(session_of(s), SCHEMA, filter, u, true);
 }
 
 /* ---- the database's mark ---- */
@@ -60,14 +54,12 @@ static bool arrived_row(const bson_t *doc, void *context)
 
 static enum store_status newest_arrival(struct store *s, uint64_t *arrived)
 {
-    AUTO_BCON command = BCON_NEW(
-        "find", "ledger", "filter", "{", "arrived", "{", "$gt", BCON_TIMESTAMP(0, 0), "}", "}",
-        "projection", "{", "_id", BCON_INT32(0), "arrived", BCON_INT32(1), "}",
-        "sort", "{", "arrived", BCON_INT32(-1), "}", "limit", BCON_INT32(1));
+    AUTO_BCON filter = BCON_NEW("arrived", "{", "$gt", BCON_TIMESTAMP(0, 0), "}");
+    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(0), "arrived", BCON_INT32(1), "}", "sort", "{", "arrived",
+                              BCON_INT32(-1), "}");
 
     *arrived = 0;
-    session_read_options(session_of(s), command, 1);
-    return session_read(session_of(s), command, arrived_row, arrived);
+    return session_find(session_of(s), "ledger", filter, tail, 1, arrived_row, arrived);
 }
 
 static enum store_status read_database(struct store *s, char database[HIGH_WATER_DATABASE_LEN + 1])

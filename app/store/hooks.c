@@ -93,24 +93,13 @@ static bool get_coupons(const bson_t *doc, struct string_list *coupons, struct a
     return true;
 }
 
-struct hook_list {
-    struct hook **items; /* room for `most` */
-    size_t count, most;
-    struct arena *arena;
-};
-
-static bool hook_row(const bson_t *doc, void *context)
+/* item: a struct hook *. */
+static bool get_hook(const bson_t *doc, void *item, struct arena *a)
 {
-    struct hook_list *list = context;
-    struct hook *h;
+    struct hook *h = *(struct hook **)item = arena_alloc(a, sizeof *h);
 
-    if (list->count == list->most)
-        return true;
-    h = arena_alloc(list->arena, sizeof *h);
-    list->items[list->count++] = h;
     codec_watermark_get(doc, &h->watermark);
-    return bson_fields_read(doc, ROWS(hook_rows), 0, h, list->arena) && get_events(doc, &h->events) &&
-           get_coupons(doc, &h->coupons, list->arena);
+    return bson_fields_read(doc, ROWS(hook_rows), 0, h, a) && get_events(doc, &h->events) && get_coupons(doc, &h->coupons, a);
 }
 
 /* ---- subscriptions ---- */
@@ -124,53 +113,38 @@ static enum store_status wake_deliverer(enum store_status status)
 
 enum store_status mongo_hook_insert(struct store *s, const struct hook *h)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t list, doc;
+    AUTO_BSON doc = BSON_INITIALIZER;
 
-    BSON_APPEND_UTF8(&command, "insert", HOOKS);
-    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
-    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &doc);
     bson_fields_write(&doc, ROWS(hook_rows), 0, h);
     put_events(&doc, h->events);
     put_coupons(&doc, &h->coupons);
     BSON_APPEND_TIMESTAMP(&doc, "arrived", (uint32_t)(h->created_ms / 1000 - CLOCKS_APART_S), 1);
-    bson_append_document_end(&list, &doc);
-    bson_append_array_end(&command, &list);
-    return wake_deliverer(session_write(session_of(s), &command, NULL));
+    return wake_deliverer(session_insert(session_of(s), HOOKS, &doc) == STORE_OK ? STORE_OK : STORE_FAILED);
 }
 
 enum store_status mongo_hook(struct store *s, const char *id, struct arena *a, struct hook **h)
 {
-    struct hook_list list = {h, 0, 1, a};
-    AUTO_BCON command = BCON_NEW("find", HOOKS, "filter", "{", "_id", BCON_UTF8(id), "}");
-    enum store_status status;
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
 
-    *h = NULL;
-    session_read_options(session_of(s), command, 1);
-    status = session_read(session_of(s), command, hook_row, &list);
-    return status == STORE_OK && !*h ? STORE_NOT_FOUND : status;
+    return session_find_one(session_of(s), HOOKS, filter, get_hook, h, a);
 }
 
 enum store_status mongo_hooks(struct store *s, const char *before, size_t most, struct arena *a, struct hook ***hooks,
                               size_t *count)
 {
-    struct hook_list list = {arena_array(a, most + 1, sizeof(struct hook *)), 0, most, a};
-    AUTO_BSON command = BSON_INITIALIZER;
+    struct doc_list list = {get_hook, sizeof **hooks, a, NULL, 0, 0};
+    AUTO_BCON sort = BCON_NEW("sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct hook *last = NULL;
     enum store_status status;
-    bson_t sub;
 
-    *hooks = list.items;
     *count = 0;
     if (before && (status = mongo_hook(s, before, a, &last)) != STORE_OK)
         return status;
-    session_begin_find(&command, HOOKS, &sub);
     if (last)
-        session_add_older(&sub, "created", last->created_ms, last->id);
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}", "limit", BCON_INT64((int64_t)most));
-    session_read_options(session_of(s), &command, most);
-    status = session_read(session_of(s), &command, hook_row, &list);
+        session_add_older(&filter, "created", last->created_ms, last->id);
+    status = session_find(session_of(s), HOOKS, &filter, sort, most, session_list_row, &list);
+    *hooks = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
@@ -178,12 +152,7 @@ enum store_status mongo_hooks(struct store *s, const char *before, size_t most, 
 /* Update one subscription; u stays the caller's. */
 static enum store_status update(struct store *s, const bson_t *filter, const bson_t *u)
 {
-    AUTO_BCON command = BCON_NEW("update", HOOKS, "updates", "[", "{", "q", BCON_DOCUMENT(filter), "u",
-                                 BCON_DOCUMENT(u), "}", "]");
-    int64_t matched = 0;
-    enum store_status status = session_write(session_of(s), command, &matched);
-
-    return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
+    return session_update(session_of(s), HOOKS, filter, u, false);
 }
 
 enum store_status mongo_hook_change(struct store *s, const struct hook *h, int64_t was_ms)
@@ -228,27 +197,21 @@ enum store_status mongo_hook_ask_test(struct store *s, const char *id, int64_t n
     return wake_deliverer(update(s, filter, u));
 }
 
-static enum store_status remove_all(struct store *s, const char *collection, const char *member, const char *value,
-                                    int64_t *removed)
-{
-    AUTO_BCON command = BCON_NEW("delete", BCON_UTF8(collection), "deletes", "[", "{", "q", "{", member,
-                                 BCON_UTF8(value), "}", "limit", BCON_INT32(0), "}", "]");
-
-    return session_write(session_of(s), command, removed);
-}
-
 enum store_status mongo_hook_sweep(struct store *s, const char *id)
 {
-    enum store_status positions = remove_all(s, POSITIONS, "_id.h", id, NULL);
-    enum store_status attempts = remove_all(s, "deliveries", "h", id, NULL);
+    AUTO_BCON of_position = BCON_NEW("_id.h", BCON_UTF8(id));
+    AUTO_BCON of_attempt = BCON_NEW("h", BCON_UTF8(id));
+    enum store_status positions = session_delete(session_of(s), POSITIONS, of_position, NULL);
+    enum store_status attempts = session_delete(session_of(s), "deliveries", of_attempt, NULL);
 
     return positions == STORE_OK ? attempts : positions;
 }
 
 enum store_status mongo_hook_remove(struct store *s, const char *id)
 {
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
     int64_t removed = 0;
-    enum store_status status = wake_deliverer(remove_all(s, HOOKS, "_id", id, &removed));
+    enum store_status status = wake_deliverer(session_delete(session_of(s), HOOKS, filter, &removed));
 
     if (status != STORE_OK)
         return status;
@@ -362,32 +325,21 @@ enum store_status mongo_positions_restart(struct store *s, const char *hook)
     return session_write(session_of(s), command, NULL);
 }
 
-struct position_read {
-    struct hook_position *p;
-    bool found;
-};
-
-static bool position_row(const bson_t *doc, void *context)
+static bool get_position(const bson_t *doc, void *item, struct arena *a)
 {
-    struct position_read *read = context;
-    struct hook_position *p = read->p;
+    struct hook_position *p = item;
     bson_t at;
 
-    read->found = true;
+    (void)a;
     return find_document(doc, "at", &at) && find_int(&at, "seq", &p->seq) && find_int(&at, "part", &p->part) &&
            find_int(doc, "attempts", &p->attempts) && find_time(doc, "not_before", &p->not_before_ms);
 }
 
 enum store_status mongo_position(struct store *s, struct hook_position *p)
 {
-    struct position_read read = {.p = p};
-    AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id", "{", "h", BCON_UTF8(p->hook), "c", BCON_UTF8(p->coupon), "l",
-                                 BCON_INT64(p->lane), "}", "}");
-    enum store_status status;
+    AUTO_BCON filter = BCON_NEW("_id", "{", "h", BCON_UTF8(p->hook), "c", BCON_UTF8(p->coupon), "l", BCON_INT64(p->lane), "}");
 
-    session_read_options(session_of(s), command, 1);
-    status = session_read(session_of(s), command, position_row, &read);
-    return status == STORE_OK && !read.found ? STORE_NOT_FOUND : status;
+    return session_find_one(session_of(s), POSITIONS, filter, get_position, p, NULL);
 }
 
 enum store_status mongo_positions_remove(struct store *s, const struct hook_position *p, size_t count)

@@ -12,45 +12,37 @@
 
 struct reading {
     enum user_fold *fold;
-    bool there, known;
+    bool known;
 };
 
-static bool fold_row(const bson_t *doc, void *context)
+static bool get_fold(const bson_t *doc, void *item, struct arena *a)
 {
-    struct reading *r = context;
+    struct reading *r = item;
     const char *name;
 
-    r->there = true;
+    (void)a;
     r->known = find_text(doc, "fold", &name) && user_fold_parse(name, r->fold);
     return true;
 }
 
 enum store_status installation_fold(struct store *s, enum user_fold *fold)
 {
-    AUTO_BCON command = BCON_NEW("find", SCHEMA, "filter", "{", "_id", INSTALLATION, "}");
+    AUTO_BCON filter = BCON_NEW("_id", INSTALLATION);
     struct reading r = {.fold = fold};
     enum store_status status;
 
     *fold = USERS_NONE;
-    session_read_options(session_of(s), command, 1);
-    status = session_read(session_of(s), command, fold_row, &r);
-    if (status != STORE_OK)
-        return status;
-    return !r.there ? STORE_NOT_FOUND : r.known ? STORE_OK : STORE_UNREADABLE;
+    status = session_find_one(session_of(s), SCHEMA, filter, get_fold, &r, NULL);
+    return status == STORE_OK && !r.known ? STORE_UNREADABLE : status;
 }
 
 /* Of two first starts at once, one fixes it; the other fails, or changes nothing. */
 static enum store_status fix(struct store *s, enum user_fold fold)
 {
-    AUTO_BCON command = BCON_NEW(
-        "update", SCHEMA,
-        "updates", "[", "{",
-            "q", "{", "_id", INSTALLATION, "}",
-            "u", "{", "$setOnInsert", "{", "fold", BCON_UTF8(user_fold_name(fold)), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
-            "upsert", BCON_BOOL(true),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", INSTALLATION);
+    AUTO_BCON u = BCON_NEW("$setOnInsert", "{", "fold", BCON_UTF8(user_fold_name(fold)), "at", BCON_DATE_TIME(clock_now_ms()), "}");
 
-    return session_write(session_of(s), command, NULL);
+    return session_update(session_of(s), SCHEMA, filter, u, true);
 }
 
 int installation_check(struct store *s, enum user_fold fold, char *message, size_t size)

@@ -68,87 +68,42 @@ static int index_of(const char *const *names, int count, const char *name)
     return i;
 }
 
-static struct job *get_job(const bson_t *doc, struct arena *a)
+/* item: a struct job *. */
+static bool get_job(const bson_t *doc, void *item, struct arena *a)
 {
-    struct job *job = arena_alloc(a, sizeof *job);
+    struct job *job = *(struct job **)item = arena_alloc(a, sizeof *job);
     const char *kind, *state;
 
     if (!bson_fields_read(doc, ROWS(job_rows), 0, job, a) || !find_text(doc, "kind", &kind) ||
         !find_text(doc, "state", &state))
-        return NULL;
+        return false;
     job->kind = (enum job_kind)index_of(kind_names, JOB_KIND_COUNT, kind);
     job->state = (enum job_state)index_of(state_names, JOB_STATE_COUNT, state);
-    return job->kind < JOB_KIND_COUNT && job->state < JOB_STATE_COUNT ? job : NULL;
-}
-
-struct job_list {
-    struct job **items; /* room for `most` */
-    size_t count, most;
-    struct arena *arena;
-};
-
-static bool job_row(const bson_t *doc, void *context)
-{
-    struct job_list *list = context;
-    struct job *job;
-
-    if (list->count == list->most)
-        return true;
-    job = get_job(doc, list->arena);
-    if (job)
-        list->items[list->count++] = job;
-    return job != NULL;
-}
-
-static enum store_status find_one(struct store *s, bson_t *command, struct arena *a, struct job **job)
-{
-    struct job_list list = {job, 0, 1, a};
-    enum store_status status;
-
-    *job = NULL;
-    BSON_APPEND_INT64(command, "limit", 1);
-    session_read_options(session_of(s), command, 0);
-    status = session_read(session_of(s), command, job_row, &list);
-    return status == STORE_OK && !*job ? STORE_NOT_FOUND : status;
+    return job->kind < JOB_KIND_COUNT && job->state < JOB_STATE_COUNT;
 }
 
 /* ---- making and reading ---- */
 
 enum store_status mongo_job_by_key(struct store *s, const char *coupon, const char *key, struct arena *a, struct job **job)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON filter = BCON_NEW("coupon", BCON_UTF8(coupon), "key", BCON_UTF8(key));
 
-    BCON_APPEND(&command, "find", BCON_UTF8("jobs"), "filter", "{", "coupon", BCON_UTF8(coupon), "key", BCON_UTF8(key), "}");
-    return find_one(s, &command, a, job);
+    return session_find_one(session_of(s), "jobs", filter, get_job, job, a);
 }
 
 enum store_status mongo_job_insert(struct store *s, const struct job *job, struct arena *a, struct job **existing)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    int64_t index, code;
-    bson_t list, doc;
-    bson_iter_t errors;
+    AUTO_BSON doc = BSON_INITIALIZER;
+    enum store_status status;
 
-    BSON_APPEND_UTF8(&command, "insert", "jobs");
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
-    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &doc);
     bson_fields_write(&doc, ROWS(job_rows), 0, job);
     BSON_APPEND_UTF8(&doc, "kind", job_kind_name(job->kind));
     BSON_APPEND_UTF8(&doc, "state", job_state_name(JOB_QUEUED));
-    bson_append_document_end(&list, &doc);
-    bson_append_array_end(&command, &list);
-
-    AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
-        return STORE_FAILED;
-    if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code)) {
+    status = session_insert(session_of(s), "jobs", &doc);
+    if (status == STORE_OK)
         wake_process(WAKE_RUNNER);
-        return STORE_OK;
-    }
-    if (code != CODE_DUPLICATE_KEY)
-        return STORE_FAILED;
+    if (status != STORE_EXISTS)
+        return status;
     /* the existing job is this one if an earlier try's reply was lost */
     return (job->key ? mongo_job_by_key(s, job->coupon, job->key, a, existing) : mongo_job(s, job->id, a, existing)) ==
                    STORE_OK
@@ -177,41 +132,33 @@ enum store_status mongo_job_ask(struct store *s, const struct job *wanted)
 
 enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
 
-    BCON_APPEND(&command, "find", BCON_UTF8("jobs"), "filter", "{", "_id", BCON_UTF8(id), "}");
-    return find_one(s, &command, a, job);
+    return session_find_one(session_of(s), "jobs", filter, get_job, job, a);
 }
 
 enum store_status mongo_jobs(struct store *s, const char *coupon, const char *prefix, const char *before, size_t most,
                              struct arena *a, struct job ***jobs, size_t *count)
 {
-    struct job_list list = {arena_array(a, most + 1, sizeof(struct job *)), 0, most, a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    struct doc_list list = {get_job, sizeof **jobs, a, NULL, 0, 0};
+    AUTO_BCON sort = BCON_NEW("sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct job *last = NULL;
     enum store_status status;
-    bson_t sub;
 
-    *jobs = list.items;
     *count = 0;
     if (most == 0)
         return STORE_OK;
     if (before && (status = mongo_job(s, before, a, &last)) != STORE_OK)
         return status;
-    session_begin_find(&command, "jobs", &sub);
     if (coupon)
-        BSON_APPEND_UTF8(&sub, "coupon", coupon);
+        BSON_APPEND_UTF8(&filter, "coupon", coupon);
     else if (prefix)
-        session_add_prefix(&sub, "coupon", prefix);
-    if (last) {
-        BCON_APPEND(&sub, "$or", "[", "{", "created", "{", "$lt", BCON_DATE_TIME(last->created_ms), "}", "}", "{",
-                    "created", BCON_DATE_TIME(last->created_ms), "_id", "{", "$lt", BCON_UTF8(last->id), "}", "}", "]");
-    }
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}", "limit", BCON_INT64((int64_t)most));
-    session_read_options(session, &command, most);
-    status = session_read(session, &command, job_row, &list);
+        session_add_prefix(&filter, "coupon", prefix);
+    if (last)
+        session_add_older(&filter, "created", last->created_ms, last->id);
+    status = session_find(session_of(s), "jobs", &filter, sort, most, session_list_row, &list);
+    *jobs = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
@@ -232,8 +179,7 @@ static enum store_status modify(struct store *s, bson_t *command, struct arena *
         return STORE_FAILED;
     if (!reply_value(&reply, &value))
         return STORE_NOT_FOUND;
-    *job = get_job(&value, a);
-    if (*job)
+    if (get_job(&value, job, a))
         return STORE_OK;
     log_unreadable("jobs", &value);
     return STORE_FAILED;

@@ -108,10 +108,7 @@ void api_key_write(const struct api_key *key, struct json *j)
 enum store_status mongo_key_create(struct store *s, struct api_key *key, char text[64])
 {
     char secret[KEY_SECRET_LEN + 1];
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    bson_t documents, doc;
-    bson_iter_t errors;
+    AUTO_BSON doc = BSON_INITIALIZER;
 
     id_random(key->id, KEY_ID_LEN);
     id_random(secret, KEY_SECRET_LEN);
@@ -119,56 +116,34 @@ enum store_status mongo_key_create(struct store *s, struct api_key *key, char te
     key->created_ms = clock_now_ms();
     if (!key->label)
         key->label = "";
-    BSON_APPEND_UTF8(&command, "insert", "keys");
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
-    BSON_APPEND_DOCUMENT_BEGIN(&documents, "0", &doc);
     BSON_APPEND_UTF8(&doc, "role", role_name(key->role));
     bson_fields_write(&doc, rows, sizeof rows / sizeof *rows, 0, key);
-    bson_append_document_end(&documents, &doc);
-    bson_append_array_end(&command, &documents);
-
-    AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (session_insert(session_of(s), "keys", &doc) != STORE_OK)
         return STORE_FAILED;
     snprintf(text, 64, KEY_PREFIX "%s_%s", key->id, secret);
     sodium_memzero(secret, sizeof secret);
     return STORE_OK;
 }
 
-struct key_list {
-    struct api_key *items;
-    size_t count, capacity;
-    struct arena *arena;
-};
-
-static bool key_row(const bson_t *doc, void *context)
+static bool get_key(const bson_t *doc, void *item, struct arena *a)
 {
-    struct key_list *list = context;
-    struct api_key *key;
+    struct api_key *key = item;
     const char *role;
 
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    key = &list->items[list->count++];
-    *key = (struct api_key){.label = NULL};
-    if (!find_text(doc, "role", &role))
+    if (!find_text(doc, "role", &role) || !bson_fields_read(doc, rows, sizeof rows / sizeof *rows, 0, key, a))
         return false;
     key->role = role_of_name(role);
-    if (!bson_fields_read(doc, rows, sizeof rows / sizeof *rows, 0, key, list->arena))
-        return false;
     key->limited = key->limits.coupons || key->limits.networks || key->limits.origins || key->limits.rate;
     return true;
 }
 
 enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **keys, size_t *count)
 {
-    struct key_list list = {NULL, 0, 0, a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
+    struct doc_list list = {get_key, sizeof **keys, a, NULL, 0, 0};
+    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON all = BSON_INITIALIZER;
+    enum store_status status = session_find(session_of(s), "keys", &all, sort, 0, session_list_row, &list);
 
-    BCON_APPEND(&command, "find", BCON_UTF8("keys"), "sort", "{", "_id", BCON_INT32(1), "}");
-    session_read_options(session_of(s), &command, 0);
-    status = session_read(session_of(s), &command, key_row, &list);
     *keys = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -177,16 +152,8 @@ enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **
 /* $min keeps the time of the first revocation. */
 enum store_status mongo_key_revoke(struct store *s, const char *id)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
+    AUTO_BCON u = BCON_NEW("$min", "{", "revoked", BCON_DATE_TIME(clock_now_ms()), "}");
 
-    BSON_APPEND_UTF8(&command, "update", "keys");
-    session_write_options(session, &command);
-    BCON_APPEND(&command, "updates", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}", "u", "{", "$min", "{",
-                "revoked", BCON_DATE_TIME(clock_now_ms()), "}", "}", "}", "]");
-
-    AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
-        return STORE_FAILED;
-    return reply_count(&reply) ? STORE_OK : STORE_NOT_FOUND;
+    return session_update(session_of(s), "keys", filter, u, false);
 }

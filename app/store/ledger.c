@@ -44,8 +44,7 @@ static bool mark_row(const bson_t *doc, void *context)
 enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count)
 {
     struct mark_reads list = {reads, count};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    enum store_status status;
 
     if (count == 0)
         return STORE_OK;
@@ -53,8 +52,8 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
         reads[i].seq = 0;
         reads[i].status = STORE_OK;
     }
-    session_find_lanes(session, &command, "marks", &reads->coupon, &reads->lane, sizeof *reads, count);
-    return settle_reads(session_read(session, &command, mark_row, &list), &reads->status, sizeof *reads, count);
+    status = session_find_lanes(session_of(s), "marks", &reads->coupon, &reads->lane, sizeof *reads, count, mark_row, &list);
+    return settle_reads(status, &reads->status, sizeof *reads, count);
 }
 
 static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *w, bool insert)
@@ -129,10 +128,11 @@ static bool batch_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status ledger_read(struct session *session, const bson_t *command, struct batch **batches, size_t most, size_t *count)
+enum store_status ledger_find(struct session *session, const bson_t *filter, const bson_t *tail, size_t most, struct batch **batches,
+                              size_t *count)
 {
     struct batches list = {batches, 0, most};
-    enum store_status status = session_read(session, command, batch_row, &list);
+    enum store_status status = session_find(session, "ledger", filter, tail, most, batch_row, &list);
 
     if (status != STORE_OK)
         while (list.count > 0)
@@ -206,30 +206,20 @@ static bool due_row(const bson_t *doc, void *context)
 
 enum store_status ledger_due_batches(struct store *s, struct due_batches *search)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    AUTO_BCON filter = BCON_NEW("due", "{", "$exists", BCON_BOOL(true), "}", "_id.c", BCON_UTF8(search->coupon)); /* as the index has it */
+    /* From just after the place on, in the order of the index. */
+    AUTO_BCON tail = BCON_NEW("min", "{", "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane),
+                              "due", BCON_DATE_TIME(search->after_ms), "_id.seq", BCON_INT64(search->after_seq + 1), "}", "max", "{",
+                              "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane), "due", BCON_MAXKEY,
+                              "_id.seq", BCON_MAXKEY, "}", "hint", "due");
     struct due_rows rows = {.search = search};
     enum store_status status;
-    bson_t filter, exists;
 
     search->count = 0;
     search->past_ms = search->after_ms;
     search->past_seq = search->after_seq;
     search->next_due_ms = 0;
-    session_begin_find(&command, "ledger", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "due", &exists); /* as the index has it */
-    BSON_APPEND_BOOL(&exists, "$exists", true);
-    bson_append_document_end(&filter, &exists);
-    BSON_APPEND_UTF8(&filter, "_id.c", search->coupon);
-    bson_append_document_end(&command, &filter);
-    /* From just after the place on, in the order of the index. */
-    BCON_APPEND(&command, "min", "{", "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane),
-                "due", BCON_DATE_TIME(search->after_ms), "_id.seq", BCON_INT64(search->after_seq + 1), "}", "max", "{",
-                "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane), "due", BCON_MAXKEY, "_id.seq", BCON_MAXKEY, "}",
-                "hint", BCON_UTF8("due"));
-    BSON_APPEND_INT64(&command, "limit", (int64_t)search->most);
-    session_read_options(session, &command, search->most);
-    status = session_read(session, &command, due_row, &rows);
+    status = session_find(session_of(s), "ledger", filter, tail, search->most, due_row, &rows);
     search->more = rows.due == search->most;
     while (status != STORE_OK && search->count > 0)
         batch_free(search->batches[--search->count]);
@@ -239,20 +229,15 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
 enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
                               int direction, size_t most, struct batch **batches, size_t *count)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    bson_t sub;
+    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(direction), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
     *count = 0;
     if (most == 0)
         return STORE_OK;
-    session_begin_find(&command, "ledger", &sub);
-    ledger_range(&sub, coupon, lane, after, before);
-    session_add_coupon(session, &sub, coupon);
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "sort", "{", "_id", BCON_INT32(direction), "}", "limit", BCON_INT64((int64_t)most));
-    session_read_options(session, &command, most);
-    return ledger_read(session, &command, batches, most, count);
+    ledger_range(&filter, coupon, lane, after, before);
+    session_add_coupon(session_of(s), &filter, coupon);
+    return ledger_find(session_of(s), &filter, sort, most, batches, count);
 }
 
 enum store_status ledger_after(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,

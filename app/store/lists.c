@@ -9,16 +9,6 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-static void end_find(struct session *session, bson_t *command, bson_t *filter, const char *sort, int direction, size_t most)
-{
-    bson_append_document_end(command, filter);
-    if (sort)
-        BCON_APPEND(command, "sort", "{", sort, BCON_INT32(direction), "}");
-    if (most)
-        BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(session, command, most);
-}
-
 /* ---- coupons ---- */
 
 /* Parse a position in a list of coupons: the creation time of the last one, and its id. */
@@ -113,12 +103,12 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next, bool *incomplete)
 {
     struct coupon_list list = {.items = arena_array(a, most + 1, sizeof(struct coupon *)), .most = most, .arena = a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    AUTO_BCON sort = BCON_NEW("sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
     int64_t created_ms = 0;
     const char *id = NULL;
     enum store_status status;
-    bson_t filter, all;
+    bson_t all;
     size_t k = 0;
 
     *coupons = list.items;
@@ -129,7 +119,6 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
         return STORE_OK;
     if (after && !parse_position(after, &created_ms, &id))
         return STORE_NOT_FOUND;
-    session_begin_find(&command, "coupons", &filter);
     if (prefix)
         session_add_prefix(&filter, "_id", prefix);
     BSON_APPEND_ARRAY_BEGIN(&filter, "$and", &all);
@@ -144,11 +133,7 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
     if (id)
         put_after(&all, &k, created_ms, id);
     bson_append_array_end(&filter, &all);
-    bson_append_document_end(&command, &filter);
-    BCON_APPEND(&command, "sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}", "limit", BCON_INT64((int64_t)most + 1));
-    session_read_options(session, &command, most + 1);
-
-    status = session_read(session, &command, coupon_row, &list);
+    status = session_find(session_of(s), "coupons", &filter, sort, most + 1, coupon_row, &list);
     if (status != STORE_OK)
         return status;
     *count = list.count;
@@ -175,19 +160,16 @@ enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_
 enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
                                 struct bucket *buckets)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
-    bson_t filter;
     size_t count;
 
     if (from >= end)
         return STORE_OK;
-    session_begin_find(&command, "buckets", &filter);
     codec_bucket_range(&filter, coupon, from, end);
-    session_add_coupon(session, &filter, coupon);
-    end_find(session, &command, &filter, "_id", 1, (size_t)(end - from));
-    status = buckets_read(session, &command, buckets, (size_t)(end - from), &count);
+    session_add_coupon(session_of(s), &filter, coupon);
+    status = buckets_find(session_of(s), &filter, sort, buckets, (size_t)(end - from), &count);
     if (status != STORE_OK)
         return status;
     for (int64_t b = end; b-- > from;) { /* backwards: buckets that were read move up to their places */
@@ -217,23 +199,20 @@ enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t
 enum store_status ledger_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                struct batch **batch)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON by_terms = BCON_NEW("hint", "terms");
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct session *session = session_of(s);
     struct batch *found[ENDED_MOST];
     enum store_status status;
     size_t count;
-    bson_t filter;
 
     *batch = NULL;
     if (!session_finds_names(session))
         return STORE_FAILED;
-    session_begin_find(&command, "ledger", &filter);
     put_int(&filter, "part", term_part(coupon));
     BSON_APPEND_INT64(&filter, "terms", term_of_redemption(&session->term_key, coupon, lane, n, g));
     BSON_APPEND_UTF8(&filter, "_id.c", coupon);
-    end_find(session, &command, &filter, NULL, 0, ENDED_MOST);
-    BSON_APPEND_UTF8(&command, "hint", "terms");
-    status = ledger_read(session, &command, found, ENDED_MOST, &count);
+    status = ledger_find(session, &filter, by_terms, ENDED_MOST, found, &count);
     for (size_t i = 0; i < count; i++) {
         if (!*batch && (n >= 0 || found[i]->lane == lane) && batch_find_end(found[i], n, g))
             *batch = found[i];
@@ -245,17 +224,12 @@ enum store_status ledger_ended(struct store *s, const char *coupon, int64_t lane
 
 enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t lane, int64_t seq, struct batch **batch)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
-    struct session *session;
+    AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
     size_t count;
 
-    session_begin_find(&command, "ledger", &filter);
     codec_ledger_id(&filter, "_id", coupon, lane, seq);
-    session = session_of(s);
-    end_find(session, &command, &filter, NULL, 0, 1);
-    status = ledger_read(session, &command, batch, 1, &count);
+    status = ledger_find(session_of(s), &filter, NULL, 1, batch, &count);
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
@@ -294,15 +268,8 @@ enum store_status mongo_chain(struct store *s, const char *coupon, int64_t lane,
 
 /* ---- operators' entries: by an index of only their batches ---- */
 
-static void put_asked(bson_t *filter, const char *coupon)
-{
-    BCON_APPEND(filter, "_id.c", BCON_UTF8(coupon), "e.by", "{", "$exists", BCON_BOOL(true), "}");
-}
-
-static void put_newest_first(bson_t *command)
-{
-    BCON_APPEND(command, "sort", "{", "at", BCON_INT32(-1), "_id.l", BCON_INT32(-1), "_id.seq", BCON_INT32(-1), "}");
-}
+#define ASKED(coupon) "_id.c", BCON_UTF8(coupon), "e.by", "{", "$exists", BCON_BOOL(true), "}"
+#define NEWEST_FIRST "sort", "{", "at", BCON_INT32(-1), "_id.l", BCON_INT32(-1), "_id.seq", BCON_INT32(-1), "}"
 
 struct history_read {
     struct batch **batches; /* room for `most` */
@@ -322,29 +289,20 @@ static bool history_row(const bson_t *doc, void *context)
 enum store_status mongo_history(struct store *s, const char *coupon, const struct history_place *from, size_t most,
                                 struct batch **batches, size_t *count)
 {
-    AUTO_BCON theirs = BCON_NEW("at", BCON_INT32(1),
-                                "e", "{", "$filter", "{", "input", "$e", "as", "e", "cond", "$$e.by", "}", "}");
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON filter = BCON_NEW(ASKED(coupon));
+    AUTO_BCON tail = BCON_NEW("projection", "{", "at", BCON_INT32(1), "e", "{", "$filter", "{", "input", "$e", "as", "e", "cond", "$$e.by",
+                              "}", "}", "}", NEWEST_FIRST);
     struct history_read read = {batches, 0, most};
-    struct session *session = session_of(s);
     enum store_status status;
-    bson_t filter;
 
-    session_begin_find(&command, "ledger", &filter);
-    put_asked(&filter, coupon);
     if (from) {
         /* from this place on, in the order of the history; the bound on `at` lets the index find the start of the page */
-        BCON_APPEND(&filter, "at", "{", "$lte", BCON_DATE_TIME(from->at_ms), "}", "$or", "[",
+        BCON_APPEND(filter, "at", "{", "$lte", BCON_DATE_TIME(from->at_ms), "}", "$or", "[",
                     "{", "at", "{", "$lt", BCON_DATE_TIME(from->at_ms), "}", "}",
                     "{", "_id.l", "{", "$lt", BCON_INT64(from->lane), "}", "}",
                     "{", "_id.l", BCON_INT64(from->lane), "_id.seq", "{", "$lte", BCON_INT64(from->seq), "}", "}", "]");
     }
-    bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT(&command, "projection", theirs);
-    put_newest_first(&command);
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(session, &command, most);
-    status = session_read(session, &command, history_row, &read);
+    status = session_find(session_of(s), "ledger", filter, tail, most, history_row, &read);
     while (status != STORE_OK && read.count > 0)
         batch_free(batches[--read.count]);
     *count = read.count;
@@ -353,20 +311,12 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
 
 enum store_status mongo_defined(struct store *s, const char *coupon, int64_t version, int64_t at_ms, struct batch **batch)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    enum store_status status;
-    bson_t filter;
+    AUTO_BCON filter = BCON_NEW(ASKED(coupon), "at", "{", "$lte", BCON_DATE_TIME(at_ms), "}", "_id.l", BCON_INT64(0),
+                                "e.def.version", BCON_INT64(version));
+    AUTO_BCON sort = BCON_NEW(NEWEST_FIRST);
     size_t count;
+    enum store_status status = ledger_find(session_of(s), filter, sort, 1, batch, &count);
 
-    session_begin_find(&command, "ledger", &filter);
-    put_asked(&filter, coupon);
-    BCON_APPEND(&filter, "at", "{", "$lte", BCON_DATE_TIME(at_ms), "}", "_id.l", BCON_INT64(0), "e.def.version", BCON_INT64(version));
-    bson_append_document_end(&command, &filter);
-    put_newest_first(&command);
-    BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(session, &command, 1);
-    status = ledger_read(session, &command, batch, 1, &count);
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
@@ -389,17 +339,13 @@ static bool id_row(const bson_t *doc, void *context)
 /* The ledger's first coupon after `last` (NULL: the first of all): the index on _id skips the batches of `last`. */
 static enum store_status next_coupon(struct session *session, const char *last, struct id_read *read)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    session_begin_find(&command, "ledger", &filter);
     if (last)
         BCON_APPEND(&filter, "_id", "{", "$gt", "{", "c", BCON_UTF8(last), "l", BCON_MAXKEY, "}", "}");
     read->id = NULL;
-    bson_append_document_end(&command, &filter);
-    BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
-    session_read_options(session, &command, 1);
-    return session_read(session, &command, id_row, read);
+    return session_find(session, "ledger", &filter, tail, 1, id_row, read);
 }
 
 enum store_status mongo_ledger_coupons(struct store *s, const char *after, size_t most, struct arena *a,

@@ -11,8 +11,6 @@
 #include "store/form.h"
 #include "store/session.h"
 
-#define ALL_KEYS 0
-
 /* ---- other processes ---- */
 
 void mongo_name_process(const char *name)
@@ -49,25 +47,23 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
 
 /* ---- a coupon's documents in a collection ---- */
 
-/* See session_add_range(). */
-static void begin_find(bson_t *command, struct session *session, const char *collection, const char *coupon, const char *name,
-                       const char *text, const int64_t *number)
+static enum store_status find_sorted(struct session *session, const char *collection, const bson_t *filter, size_t most, session_row *row,
+                                     void *context)
 {
-    bson_t filter;
+    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
 
-    session_begin_find(command, collection, &filter);
-    session_add_range(&filter, coupon, name, text, number);
-    session_add_coupon(session, &filter, coupon);
-    bson_append_document_end(command, &filter);
+    return session_find(session, collection, filter, sort, most, row, context);
 }
 
-static enum store_status find_sorted(struct session *session, bson_t *command, size_t most, session_row *row, void *context)
+/* See session_add_range(). */
+static enum store_status find_range(struct store *s, const char *collection, const char *coupon, const char *name, const char *text,
+                                    const int64_t *number, size_t most, session_row *row, void *context)
 {
-    BCON_APPEND(command, "sort", "{", "_id", BCON_INT32(1), "}");
-    if (most)
-        BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(session, command, most);
-    return session_read(session, command, row, context);
+    AUTO_BSON filter = BSON_INITIALIZER;
+
+    session_add_range(&filter, coupon, name, text, number);
+    session_add_coupon(session_of(s), &filter, coupon);
+    return find_sorted(session_of(s), collection, &filter, most, row, context);
 }
 
 /* ---- reading ---- */
@@ -119,60 +115,47 @@ enum store_status mongo_stored_batches(struct store *s, const char *coupon, int6
                                        const struct term_key *key, struct stored_batch *items, size_t *count)
 {
     struct stored_batches list = {items, 0, most, key};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
-    bson_t filter;
 
-    session_begin_find(&command, "ledger", &filter);
     ledger_range(&filter, coupon, lane, after, INT64_MAX);
-    session_add_coupon(session, &filter, coupon);
-    bson_append_document_end(&command, &filter);
-    status = find_sorted(session, &command, most, stored_batch_row, &list);
+    session_add_coupon(session_of(s), &filter, coupon);
+    status = find_sorted(session_of(s), "ledger", &filter, most, stored_batch_row, &list);
     while (status != STORE_OK && list.count > 0)
         batch_free(items[--list.count].batch);
     *count = list.count;
     return status;
 }
 
-struct stored_checkpoint_read {
-    struct stored_checkpoint *out;
-    struct arena *arena;
-};
-
-static bool stored_checkpoint_row(const bson_t *doc, void *context)
+static bool get_checkpoint(const bson_t *doc, void *item, struct arena *a)
 {
-    const struct stored_checkpoint_read *r = context;
+    struct stored_checkpoint *out = item;
 
-    r->out->is_there = true;
-    r->out->readable = codec_checkpoint_get(doc, r->arena, &r->out->checkpoint);
-    if (r->out->readable)
-        r->out->wrong = arena_strdup(r->arena, form_of_checkpoint(doc, &r->out->checkpoint));
+    out->is_there = true;
+    out->readable = codec_checkpoint_get(doc, a, &out->checkpoint);
+    if (out->readable)
+        out->wrong = arena_strdup(a, form_of_checkpoint(doc, &out->checkpoint));
     else
-        r->out->checkpoint = (struct checkpoint){0};
+        out->checkpoint = (struct checkpoint){0};
     return true;
 }
 
-/* A find of one document by a lane's _id. */
-static enum store_status find_of_lane(struct session *session, const char *collection, const char *coupon, int64_t lane, session_row *row,
-                                      void *context)
+/* The document of a lane, if any. */
+static enum store_status find_of_lane(struct store *s, const char *collection, const char *coupon, int64_t lane,
+                                      bool (*get)(const bson_t *doc, void *item, struct arena *a), void *item, struct arena *a)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    AUTO_BSON filter = BSON_INITIALIZER;
+    enum store_status status;
 
-    session_begin_find(&command, collection, &filter);
     codec_lane_id(&filter, "_id", coupon, lane);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, 0);
-    return session_read(session, &command, row, context);
+    status = session_find_one(session_of(s), collection, &filter, get, item, a);
+    return status == STORE_NOT_FOUND ? STORE_OK : status;
 }
 
 enum store_status mongo_stored_checkpoint(struct store *s, const char *coupon, int64_t lane, struct arena *a, struct stored_checkpoint *out)
 {
-    struct stored_checkpoint_read read = {out, a};
-
     *out = (struct stored_checkpoint){.is_there = false};
-    return find_of_lane(session_of(s), "lanes", coupon, lane, stored_checkpoint_row, &read);
+    return find_of_lane(s, "lanes", coupon, lane, get_checkpoint, out, a);
 }
 
 struct bucket_list {
@@ -199,11 +182,8 @@ enum store_status mongo_stored_buckets(struct store *s, const char *coupon, int6
                                        struct stored_bucket *items, size_t *count)
 {
     struct bucket_list list = {items, 0, a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
+    enum store_status status = find_range(s, "buckets", coupon, "b", NULL, &from, most, bucket_row, &list);
 
-    begin_find(&command, session_of(s), "buckets", coupon, "b", NULL, &from);
-    status = find_sorted(session_of(s), &command, most, bucket_row, &list);
     while (status != STORE_OK && list.count > 0)
         if (items[--list.count].readable)
             bucket_release(&items[list.count].bucket);
@@ -239,43 +219,34 @@ enum store_status mongo_stored_codes(struct store *s, const char *coupon, int64_
                                      struct stored_codes **items, size_t *count)
 {
     struct codes_list list = {.arena = a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
+    enum store_status status = find_range(s, "code_buckets", coupon, "b", NULL, &from, most, codes_row, &list);
 
-    begin_find(&command, session_of(s), "code_buckets", coupon, "b", NULL, &from);
-    status = find_sorted(session_of(s), &command, most, codes_row, &list);
     *items = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
 
-struct stored_coupon_read {
-    struct stored_coupon *out;
-    struct arena *arena;
-};
-
-static bool coupon_row(const bson_t *doc, void *context)
+static bool get_coupon(const bson_t *doc, void *item, struct arena *a)
 {
-    const struct stored_coupon_read *r = context;
+    struct stored_coupon *out = item;
 
-    r->out->is_there = true;
-    r->out->definition = codec_coupon_get(doc, r->arena, &r->out->seq);
-    if (r->out->definition)
-        r->out->wrong = arena_strdup(r->arena, form_of_coupon(doc, r->out->definition, r->out->seq, &r->out->changed_ms));
-    if (!find_time(doc, "created", &r->out->created_ms))
-        r->out->created_ms = -1;
+    out->is_there = true;
+    out->definition = codec_coupon_get(doc, a, &out->seq);
+    if (out->definition)
+        out->wrong = arena_strdup(a, form_of_coupon(doc, out->definition, out->seq, &out->changed_ms));
+    if (!find_time(doc, "created", &out->created_ms))
+        out->created_ms = -1;
     return true;
 }
 
 enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struct arena *a, struct stored_coupon *out)
 {
-    struct stored_coupon_read read = {out, a};
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(coupon));
+    enum store_status status;
 
     *out = (struct stored_coupon){.created_ms = -1, .changed_ms = -1};
-    BCON_APPEND(&command, "find", BCON_UTF8("coupons"), "filter", "{", "_id", BCON_UTF8(coupon), "}");
-    session_read_options(session_of(s), &command, 0);
-    return session_read(session_of(s), &command, coupon_row, &read);
+    status = session_find_one(session_of(s), "coupons", filter, get_coupon, out, a);
+    return status == STORE_NOT_FOUND ? STORE_OK : status;
 }
 
 struct totals_list {
@@ -310,20 +281,18 @@ enum store_status mongo_stored_totals(struct store *s, const char *coupon, struc
                                       size_t *count)
 {
     struct totals_list list = {.arena = a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
+    enum store_status status = find_range(s, "totals", coupon, "l", NULL, NULL, 0, totals_row, &list);
 
-    begin_find(&command, session_of(s), "totals", coupon, "l", NULL, NULL);
-    status = find_sorted(session_of(s), &command, ALL_KEYS, totals_row, &list);
     *rows = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
 
-static bool mark_row(const bson_t *doc, void *context)
+static bool get_mark(const bson_t *doc, void *item, struct arena *a)
 {
-    struct stored_mark *out = context;
+    struct stored_mark *out = item;
 
+    (void)a;
     out->is_there = true;
     out->readable = find_int(doc, "seq", &out->seq) && !form_unknown(doc, "marks");
     if (!find_time(doc, "at", &out->at_ms))
@@ -334,7 +303,7 @@ static bool mark_row(const bson_t *doc, void *context)
 enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t lane, struct stored_mark *out)
 {
     *out = (struct stored_mark){.is_there = false};
-    return find_of_lane(session_of(s), "marks", coupon, lane, mark_row, out);
+    return find_of_lane(s, "marks", coupon, lane, get_mark, out, NULL);
 }
 
 /* ---- look-ups of codes ---- */
@@ -387,11 +356,8 @@ enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon
                                              struct arena *a, struct stored_look_up **items, size_t *count)
 {
     struct look_up_list list = {.arena = a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
+    enum store_status status = find_range(s, "codes", coupon, "code", after, NULL, most, look_up_row, &list);
 
-    begin_find(&command, session_of(s), "codes", coupon, "code", after, NULL);
-    status = find_sorted(session_of(s), &command, most, look_up_row, &list);
     *items = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -473,11 +439,10 @@ static void put_gap(struct in_clause *gaps, const char *after, const char *befor
 static enum store_status find_strays(struct session *session, const char *collection, const char *after, const char *const *ids,
                                      size_t count, bool open, bool *strays)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    AUTO_BCON ids_only = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause gaps;
 
-    session_begin_find(&command, collection, &filter);
     BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &gaps.values);
     gaps.count = 0;
     for (size_t i = 0; i < count + open; i++) {
@@ -491,22 +456,17 @@ static enum store_status find_strays(struct session *session, const char *collec
             after = before;
     }
     bson_append_array_end(&filter, &gaps.values);
-    bson_append_document_end(&command, &filter);
-    BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
-    session_read_options(session, &command, 1);
-    return session_read(session, &command, session_any_row, strays);
+    return session_find(session, collection, &filter, ids_only, 1, session_any_row, strays);
 }
 
 enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char **ids, size_t *count,
                                          bool *strays)
 {
     struct definitions_read read = {a, ids, 0};
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
+    AUTO_BCON filter = BCON_NEW("_id", "{", "$gt", BCON_UTF8(after), "}");
+    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}");
+    enum store_status status = session_find(session_of(s), mongo_view_collections[0], filter, tail, most, definition_row, &read);
 
-    BCON_APPEND(&command, "find", BCON_UTF8(mongo_view_collections[0]), "filter", "{", "_id", "{", "$gt", BCON_UTF8(after), "}", "}",
-                "projection", "{", "_id", BCON_INT32(1), "}");
-    status = find_sorted(session_of(s), &command, most, definition_row, &read);
     *strays = false;
     *count = read.count;
     for (size_t i = 1; i <= mongo_view_collections_count && status == STORE_OK && !*strays; i++)
@@ -521,20 +481,10 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 {
     bool whole = strcmp(collection, mongo_view_collections[0]) == 0; /* the _id is the coupon alone */
     struct next_read read = {a, NULL};
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, range;
-    enum store_status status;
+    AUTO_BCON filter = whole ? BCON_NEW("_id", "{", "$gt", BCON_UTF8(after), "}")
+                             : BCON_NEW("_id", "{", "$gt", "{", "c", BCON_UTF8(after), "x", BCON_MAXKEY, "}", "}");
+    enum store_status status = find_sorted(session_of(s), collection, filter, 1, next_row, &read);
 
-    session_begin_find(&command, collection, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
-    if (whole) {
-        BSON_APPEND_UTF8(&range, "$gt", after);
-    } else {
-        BCON_APPEND(&range, "$gt", "{", "c", BCON_UTF8(after), "x", BCON_MAXKEY, "}");
-    }
-    bson_append_document_end(&filter, &range);
-    bson_append_document_end(&command, &filter);
-    status = find_sorted(session_of(s), &command, 1, next_row, &read);
     *id = read.id;
     return status;
 }
@@ -792,17 +742,13 @@ static bool indexing_row(const bson_t *doc, void *context)
 
 static enum store_status rewrite_index(struct session *session, const struct rewrite *m, size_t *done, struct store_time *when)
 {
-    AUTO_BSON command = BSON_INITIALIZER, find = BSON_INITIALIZER;
+    AUTO_BSON command = BSON_INITIALIZER, filter = BSON_INITIALIZER;
     struct indexing x = {.rewrite = m};
     enum store_status status;
-    bson_t filter;
 
     bson_init(&x.update);
-    session_begin_find(&find, "ledger", &filter);
     codec_ledger_id(&filter, "_id", m->coupon, m->lane, m->seq);
-    bson_append_document_end(&find, &filter);
-    session_read_options(session, &find, 1);
-    status = session_read(session, &find, indexing_row, &x);
+    status = session_find(session, "ledger", &filter, NULL, 1, indexing_row, &x);
     if (status == STORE_OK && bson_count_keys(&x.update)) {
         BSON_APPEND_UTF8(&command, "update", "ledger");
         session_write_options(session, &command);
@@ -842,15 +788,9 @@ enum store_status mongo_remove_views(struct store *s, const char *coupon)
     enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < mongo_view_collections_count && status == STORE_OK; i++) {
-        AUTO_BSON command = BSON_INITIALIZER;
+        AUTO_BCON filter = BCON_NEW(i == 0 ? "_id" : "_id.c", BCON_UTF8(coupon));
 
-        BSON_APPEND_UTF8(&command, "delete", mongo_view_collections[i]);
-        session_write_options(session_of(s), &command);
-        BCON_APPEND(&command, "deletes", "[", "{", "q", "{", i == 0 ? "_id" : "_id.c", BCON_UTF8(coupon), "}",
-                    "limit", BCON_INT32(0), "}", "]");
-
-        AUTO_BSON reply;
-        status = session_run(session_of(s), &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
+        status = session_delete(session_of(s), mongo_view_collections[i], filter, NULL);
     }
     return status;
 }

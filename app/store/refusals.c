@@ -46,10 +46,9 @@ enum store_status mongo_refusals_write(struct store *s, const char *writer, cons
 
 enum store_status mongo_refusals_clean(struct store *s, int64_t before_ms)
 {
-    AUTO_BCON command = BCON_NEW("delete", "refusals", "deletes", "[", "{", "q", "{", "_id.at", "{", "$lt",
-                                 BCON_DATE_TIME(before_ms), "}", "}", "limit", BCON_INT32(0), "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id.at", "{", "$lt", BCON_DATE_TIME(before_ms), "}");
 
-    return session_write(session_of(s), command, NULL);
+    return session_delete(session_of(s), "refusals", filter, NULL);
 }
 
 /* ---- reading ---- */
@@ -93,13 +92,9 @@ static bool counted_row(const bson_t *doc, void *context)
 
 enum store_status mongo_refusals(struct store *s, const char *coupon, int64_t from_ms, int64_t to_ms, struct refusal_counts *counts)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    AUTO_BSON filter = BSON_INITIALIZER;
 
     *counts = (struct refusal_counts){{0}};
-    session_begin_find(&command, "refusals", &filter);
     quarters_filter(&filter, &coupon, 1, from_ms, to_ms);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session_of(s), &command, 0);
-    return session_read(session_of(s), &command, counted_row, counts);
+    return session_find(session_of(s), "refusals", &filter, NULL, 0, counted_row, counts);
 }

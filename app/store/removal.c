@@ -78,33 +78,19 @@ static void put_range(struct session *session, bson_t *filter, const struct leav
 
 static enum store_status find_page(struct session *session, struct page *p)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t sub;
+    AUTO_BCON tail = BCON_NEW("projection", "{", "left", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    session_begin_find(&command, kinds[p->leaving->kind].collection, &sub);
-    put_range(session, &sub, p->leaving, NULL);
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "projection", "{", "left", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}",
-                "limit", BCON_INT64(PAGE_MOST));
-    session_read_options(session, &command, PAGE_MOST);
-    return session_read(session, &command, page_row, p);
+    put_range(session, &filter, p->leaving, NULL);
+    return session_find(session, kinds[p->leaving->kind].collection, &filter, tail, PAGE_MOST, page_row, p);
 }
 
 static enum store_status delete_page(struct session *session, const struct page *p)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t list, one, filter;
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    BSON_APPEND_UTF8(&command, "delete", kinds[p->leaving->kind].collection);
-    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &list);
-    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
     put_range(session, &filter, p->leaving, &p->last);
-    bson_append_document_end(&one, &filter);
-    BSON_APPEND_INT32(&one, "limit", 0);
-    bson_append_document_end(&list, &one);
-    bson_append_array_end(&command, &list);
-    return session_write(session, &command, NULL);
+    return session_delete(session, kinds[p->leaving->kind].collection, &filter, NULL);
 }
 
 /* What replaces a document. */
@@ -175,12 +161,9 @@ enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *
 
 enum store_status mongo_removal_note(struct store *s, const char *coupon)
 {
-    AUTO_BCON command = BCON_NEW(
-        "update", "coupons",
-        "updates", "[", "{",
-            "q", "{", "_id", BCON_UTF8(coupon), "}",
-            "u", "{", "$set", "{", "cleaned", BCON_UTF8("archived"), "}", "}",
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(coupon));
+    AUTO_BCON u = BCON_NEW("$set", "{", "cleaned", "archived", "}");
+    enum store_status status = session_update(session_of(s), "coupons", filter, u, false);
 
-    return session_write(session_of(s), command, NULL);
+    return status == STORE_NOT_FOUND ? STORE_OK : status;
 }

@@ -14,7 +14,7 @@
 #include "store/session.h"
 
 #define QUARTERS_PER_DAY (DAY_MS / QUARTER_MS)
-#define BATCH_ROWS 10000
+#define BATCHES "batchSize", BCON_INT32(10000)
 #define LANES_AT_ONCE 1000 /* whose batches one find looks up */
 
 /* {name: {$in: ids}}; nothing for all (count 0). */
@@ -22,16 +22,6 @@ static void put_ids(bson_t *filter, const char *name, const char *const *ids, si
 {
     if (count)
         in_texts(filter, name, ids, count);
-}
-
-static void put_flag(bson_t *command, const char *name, const char *const *fields, size_t count)
-{
-    bson_t sub;
-
-    bson_append_document_begin(command, name, -1, &sub);
-    for (size_t i = 0; i < count; i++)
-        bson_append_int32(&sub, fields[i], -1, 1);
-    bson_append_document_end(command, &sub);
 }
 
 /* ---- coupons ---- */
@@ -68,22 +58,16 @@ static bool coupon_row(const bson_t *doc, void *context)
 enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, const char *prefix, struct arena *a,
                                        struct report_coupon **coupons, size_t *coupon_count)
 {
-    static const char *const fields[] = {"created", "view.seq", "view.def.state", "view.def.lanes"}, *const by_id[] = {"_id"};
     struct coupon_list list = {.arena = a, .named = count > 0};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    AUTO_BCON tail = BCON_NEW("projection", "{", "created", BCON_INT32(1), "view.seq", BCON_INT32(1), "view.def.state", BCON_INT32(1),
+                              "view.def.lanes", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}", BATCHES);
+    AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
-    bson_t filter;
 
-    session_begin_find(&command, "coupons", &filter);
     put_ids(&filter, "_id", ids, count);
     if (!count && prefix)
         session_add_prefix(&filter, "_id", prefix);
-    bson_append_document_end(&command, &filter);
-    put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
-    put_flag(&command, "sort", by_id, 1);
-    session_read_options(session, &command, BATCH_ROWS);
-    status = session_read(session, &command, coupon_row, &list);
+    status = session_find(session_of(s), "coupons", &filter, tail, 0, coupon_row, &list);
     *coupons = list.items;
     *coupon_count = status == STORE_OK ? list.count : 0;
     return status;
@@ -118,12 +102,12 @@ static bool mark_row(const bson_t *doc, void *context)
 /* Both sorts give the same order. */
 static enum store_status read_marks(struct session *session, const char *const *ids, size_t count, struct lane_list *list)
 {
-    static const char *const fields[] = {"seq", "at"}, *const by_id[] = {"_id"}, *const by_lane[] = {"_id.c", "_id.l"};
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, any, one;
+    AUTO_BCON tail = BCON_NEW("projection", "{", "seq", BCON_INT32(1), "at", BCON_INT32(1), "}", "hint", count ? "_id_" : REPORT_MARKS,
+                              BATCHES);
+    AUTO_BSON filter = BSON_INITIALIZER;
+    bson_t any, one;
     char buffer[16];
 
-    session_begin_find(&command, "marks", &filter);
     if (session->mongo->sharded)
         put_ids(&filter, "_id.c", ids, count);
     if (count) {
@@ -135,12 +119,11 @@ static enum store_status read_marks(struct session *session, const char *const *
         }
         bson_append_array_end(&filter, &any);
     }
-    bson_append_document_end(&command, &filter);
-    put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
-    put_flag(&command, "sort", count ? by_id : by_lane, count ? 1 : 2);
-    BSON_APPEND_UTF8(&command, "hint", count ? "_id_" : REPORT_MARKS);
-    session_read_options(session, &command, BATCH_ROWS);
-    return session_read(session, &command, mark_row, list);
+    if (count)
+        BCON_APPEND(tail, "sort", "{", "_id", BCON_INT32(1), "}");
+    else
+        BCON_APPEND(tail, "sort", "{", "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "}");
+    return session_find(session, "marks", &filter, tail, 0, mark_row, list);
 }
 
 static int by_coupon_and_lane(const void *key, const void *item)
@@ -208,21 +191,16 @@ static const char *silent_coupon(const void *context, size_t i)
 
 static enum store_status read_stands(struct session *session, struct lane_list *list, const struct silent *silent)
 {
-    static const char *const fields[] = {"at", "totals.archived"};
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON tail = BCON_NEW("projection", "{", "at", BCON_INT32(1), "totals.archived", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
-    bson_t filter;
 
-    session_begin_find(&command, "ledger", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < silent->count; i++)
         codec_ledger_id(&in.values, in_next(&in), silent->lanes[i]->coupon, silent->lanes[i]->lane, silent->lanes[i]->seq);
     in_end(&in, &filter);
     session_add_coupons(session, &filter, silent_coupon, silent, silent->count);
-    bson_append_document_end(&command, &filter);
-    put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
-    session_read_options(session, &command, silent->count + 1);
-    return session_read(session, &command, stand_row, list);
+    return session_find(session, "ledger", &filter, tail, silent->count, stand_row, list);
 }
 
 enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, const struct report_coupon *coupons,
@@ -255,19 +233,11 @@ static bool oldest_row(const bson_t *doc, void *context)
 
 enum store_status mongo_report_oldest(struct store *s, const char *const *ids, size_t count, int64_t *at_ms)
 {
-    static const char *const fields[] = {"_id"}, *const by_at[] = {"_id.at"};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    bson_t filter;
+    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id.at", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    session_begin_find(&command, "totals", &filter);
     put_ids(&filter, "_id.c", ids, count);
-    bson_append_document_end(&command, &filter);
-    put_flag(&command, "projection", fields, 1);
-    put_flag(&command, "sort", by_at, 1);
-    BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(session, &command, 0);
-    return session_read(session, &command, oldest_row, at_ms);
+    return session_find(session_of(s), "totals", &filter, tail, 1, oldest_row, at_ms);
 }
 
 /* ---- zones ---- */
@@ -316,7 +286,7 @@ static enum store_status read_offsets(struct session *session, const char *time_
                 "date", "$at", "format", "%Z", "timezone", "{", "$literal", BCON_UTF8(time_zone), "}",
             "}", "}", "}", "}",
         "]",
-        "cursor", "{", "batchSize", BCON_INT32(BATCH_ROWS), "}",
+        "cursor", "{", BATCHES, "}",
         "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
 
     return session_read(session, command, offset_row, list);

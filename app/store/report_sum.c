@@ -172,14 +172,11 @@ static bool refusals_row(const bson_t *doc, void *context)
 static enum store_status read_quarters(struct slice *s, const char *collection, session_row *row)
 {
     const struct report_query *q = s->query;
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    AUTO_BCON tail = BCON_NEW("batchSize", BCON_INT64(BATCH_ROWS));
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    session_begin_find(&command, collection, &filter);
     quarters_filter(&filter, q->ids, q->count, s->from_ms, s->to_ms);
-    bson_append_document_end(&command, &filter);
-    session_read_options(s->session, &command, BATCH_ROWS);
-    return session_read(s->session, &command, row, s);
+    return session_find(s->session, collection, &filter, tail, 0, row, s);
 }
 
 static void *read_slice(void *context)

@@ -36,49 +36,33 @@ static bool version_row(const bson_t *doc, void *context)
 
 enum store_status schema_version(struct store *s, int64_t *version)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
+    AUTO_BCON filter = BCON_NEW("_id", SCHEMA);
 
     *version = 0;
-    BCON_APPEND(&command, "find", BCON_UTF8(SCHEMA), "filter", "{", "_id", BCON_UTF8(SCHEMA), "}");
-    session_read_options(session, &command, 1);
-    return session_read(session, &command, version_row, version);
+    return session_find(session_of(s), SCHEMA, filter, NULL, 1, version_row, version);
 }
 
-/* $max: of two upgrades at once, the slower takes nothing back. */
+/* $max: of two upgrades at once, the slower takes nothing back. A concurrent first write is a duplicate key: then again. */
 static bool note_version(struct store *s, int version)
 {
-    struct session *session = session_of(s);
-    AUTO_BCON command = BCON_NEW(
-        "update", SCHEMA,
-        "updates", "[", "{",
-            "q", "{", "_id", SCHEMA, "}",
-            "u", "{", "$max", "{", "form", BCON_INT32(version), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
-            "upsert", BCON_BOOL(true),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", SCHEMA);
+    AUTO_BCON u = BCON_NEW("$max", "{", "form", BCON_INT32(version), "at", BCON_DATE_TIME(clock_now_ms()), "}");
 
-    session_write_options(session, command);
-    for (int attempt = 1; attempt <= 2; attempt++) { /* a concurrent first write is a duplicate key */
-        bson_iter_t errors;
-        AUTO_BSON reply;
-
-        if (session_run(session, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors))
-            return true;
-    }
-    return false;
+    return session_update(session_of(s), SCHEMA, filter, u, true) == STORE_OK ||
+           session_update(session_of(s), SCHEMA, filter, u, true) == STORE_OK;
 }
 
 /* The database's form; 0: it is new. What the first programs wrote has no form: then 1. */
 static enum store_status stored_version(struct store *s, int64_t *version)
 {
-    AUTO_BCON command = BCON_NEW("find", "ledger", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
+    AUTO_BCON ids = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON all = BSON_INITIALIZER;
     bool old = false;
     enum store_status status = schema_version(s, version);
 
     if (status != STORE_OK || *version > 0)
         return status;
-    session_read_options(session_of(s), command, 1);
-    status = session_read(session_of(s), command, session_any_row, &old);
+    status = session_find(session_of(s), "ledger", &all, ids, 1, session_any_row, &old);
     *version = old;
     return status;
 }

@@ -69,16 +69,6 @@ enum store_status server_facts(struct store *s, struct server_facts *facts)
     return greeted && built ? STORE_OK : STORE_FAILED;
 }
 
-/* Run an insert or delete of the document {_id: id} in the collection schema. */
-static bool write_probe(struct session *session, bson_t *command)
-{
-    bson_iter_t errors;
-    AUTO_BSON reply;
-
-    session_write_options(session, command);
-    return session_run(session, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
-}
-
 enum store_status server_majority(struct store *s, int64_t *us)
 {
     struct session *session = session_of(s);
@@ -87,15 +77,13 @@ enum store_status server_majority(struct store *s, int64_t *us)
     struct mono start;
 
     id_random(id, ID_SHORT_LEN);
-    AUTO_BCON insert = BCON_NEW("insert", "schema", "documents", "[", "{", "_id", BCON_UTF8(id), "}", "]");
-    AUTO_BCON delete = BCON_NEW("delete", "schema", "deletes", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}",
-                                "limit", BCON_INT32(1), "}", "]");
+    AUTO_BCON probe = BCON_NEW("_id", BCON_UTF8(id));
     if (!session_ready(session)) /* so that connecting is not timed */
         return STORE_FAILED;
     start = mono_now();
-    written = write_probe(session, insert);
+    written = session_insert(session, "schema", probe) == STORE_OK;
     *us = (mono_now().ns - start.ns) / 1000;
-    removed = write_probe(session, delete);
+    removed = session_delete(session, "schema", probe, NULL) == STORE_OK;
     return written && removed ? STORE_OK : STORE_FAILED;
 }
 
@@ -223,18 +211,15 @@ static void put_no_integer(bson_t *list, size_t k, const char *name)
 enum store_status server_totals_faults(struct store *s, char *text, size_t size)
 {
     struct fault_list list = {text, 0, size};
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, any;
+    AUTO_BCON ids = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BSON filter = BSON_INITIALIZER;
+    bson_t any;
 
     text[0] = '\0';
-    session_begin_find(&command, "totals", &filter);
     BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &any);
     put_no_integer(&any, 0, "seq");
     for (size_t i = 0; i < report_members_count; i++)
         put_no_integer(&any, i + 1, report_members[i].name);
     bson_append_array_end(&filter, &any);
-    bson_append_document_end(&command, &filter);
-    BCON_APPEND(&command, "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(FAULTS_MOST));
-    session_read_options(session_of(s), &command, FAULTS_MOST);
-    return session_read(session_of(s), &command, fault_row, &list);
+    return session_find(session_of(s), "totals", &filter, ids, FAULTS_MOST, fault_row, &list);
 }

@@ -130,16 +130,14 @@ static bool pass_over(const bson_t *doc, void *context)
 /* Read the first batch of a coupon that cannot exist: no coupon may have this id. */
 static enum store_status timed_read(struct session *session, const char *level, int64_t *us)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct mono start = mono_now();
     enum store_status status;
-    bson_t sub;
 
-    session_begin_find(&command, "ledger", &sub);
-    codec_ledger_id(&sub, "_id", "-", 0, 1);
-    bson_append_document_end(&command, &sub);
-    BCON_APPEND(&command, "readConcern", "{", "level", BCON_UTF8(level), "}", "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
-    status = session_read(session, &command, pass_over, NULL);
+    codec_ledger_id(&filter, "_id", "-", 0, 1);
+    AUTO_BCON command = BCON_NEW("find", "ledger", "filter", BCON_DOCUMENT(&filter), "readConcern", "{", "level", BCON_UTF8(level), "}",
+                                 "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
+    status = session_read(session, command, pass_over, NULL);
     *us = (mono_now().ns - start.ns) / 1000;
     return status;
 }

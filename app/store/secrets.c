@@ -10,56 +10,27 @@
 #define SECRETS "secrets"
 #define CURSORS "cursors"
 
-struct reading {
-    struct secret *secret;
-    bool found;
-};
-
-static bool secret_row(const bson_t *doc, void *context)
+static bool get_secret(const bson_t *doc, void *item, struct arena *a)
 {
     static const struct bson_field rows[] = {BSON_FIELD("key", BSON_FIELD_BYTES, struct secret, bytes, false, 0)};
-    struct reading *r = context;
 
-    r->found = bson_fields_read(doc, rows, 1, 0, r->secret, NULL);
-    return r->found;
+    return bson_fields_read(doc, rows, 1, 0, item, a);
 }
 
 enum store_status secrets_read(struct store *s, const char *id, struct secret *secret)
 {
-    struct session *session = session_of(s);
-    struct reading reading = {.secret = secret};
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
 
-    BCON_APPEND(&command, "find", BCON_UTF8(SECRETS), "filter", "{", "_id", BCON_UTF8(id), "}");
-    session_read_options(session, &command, 1);
-    status = session_read(session, &command, secret_row, &reading);
-    return status == STORE_OK && !reading.found ? STORE_NOT_FOUND : status;
+    return session_find_one(session_of(s), SECRETS, filter, get_secret, secret, NULL);
 }
 
 enum store_status secrets_put(struct store *s, const char *id, const struct secret *secret)
 {
-    struct session *session = session_of(s);
-    int64_t index, code;
-    bson_iter_t errors;
+    AUTO_BCON doc = BCON_NEW("_id", BCON_UTF8(id), "key", BCON_BIN(BSON_SUBTYPE_BINARY, secret->bytes, sizeof secret->bytes), "at",
+                             BCON_DATE_TIME(clock_now_ms()));
+    enum store_status status = session_insert(session_of(s), SECRETS, doc);
 
-    AUTO_BCON command = BCON_NEW(
-        "insert", SECRETS,
-        "documents", "[", "{",
-            "_id", BCON_UTF8(id),
-            "key", BCON_BIN(BSON_SUBTYPE_BINARY, secret->bytes, sizeof secret->bytes),
-            "at", BCON_DATE_TIME(clock_now_ms()),
-        "}", "]");
-    session_write_options(session, command);
-
-    AUTO_BSON reply;
-    if (!session_run(session, command, &reply) || !reply_is_clean(&reply))
-        return STORE_FAILED;
-    if (reply_errors(&reply, &errors))
-        while (reply_next_error(&errors, &index, &code))
-            if (code != CODE_DUPLICATE_KEY)
-                return STORE_FAILED;
-    return STORE_OK;
+    return status == STORE_EXISTS ? STORE_OK : status;
 }
 
 struct secret secrets_random(void)

@@ -307,6 +307,54 @@ enum store_status session_read(struct session *session, const bson_t *command, s
     return read_with(session, command, &(struct reader){.row = row, .context = context});
 }
 
+enum store_status session_find(struct session *session, const char *collection, const bson_t *filter, const bson_t *tail, size_t most,
+                               session_row *row, void *context)
+{
+    AUTO_BCON command = BCON_NEW("find", BCON_UTF8(collection), "filter", BCON_DOCUMENT(filter));
+
+    if (tail)
+        bson_concat(command, tail);
+    if (most)
+        BSON_APPEND_INT64(command, "limit", (int64_t)most);
+    session_read_options(session, command, most);
+    return session_read(session, command, row, context);
+}
+
+bool session_list_row(const bson_t *doc, void *context)
+{
+    struct doc_list *list = context;
+    char *item;
+
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, list->size);
+    item = (char *)list->items + list->count++ * list->size;
+    memset(item, 0, list->size);
+    return list->get(doc, item, list->arena);
+}
+
+struct one {
+    bool (*get)(const bson_t *doc, void *item, struct arena *a);
+    void *item;
+    struct arena *arena;
+    bool found;
+};
+
+static bool one_row(const bson_t *doc, void *context)
+{
+    struct one *one = context;
+
+    one->found = true;
+    return one->get(doc, one->item, one->arena);
+}
+
+enum store_status session_find_one(struct session *session, const char *collection, const bson_t *filter,
+                                   bool (*get)(const bson_t *doc, void *item, struct arena *a), void *item, struct arena *a)
+{
+    struct one one = {get, item, a, false};
+    enum store_status status = session_find(session, collection, filter, NULL, 1, one_row, &one);
+
+    return status == STORE_OK && !one.found ? STORE_NOT_FOUND : status;
+}
+
 enum store_status session_read_until(struct session *session, const bson_t *command, session_row *row, bool (*enough)(const void *context),
                                      void *context, bool *more)
 {
@@ -431,14 +479,13 @@ static int64_t lane_at(const struct lane_ids *ids, size_t i)
     return lane;
 }
 
-void session_find_lanes(struct session *session, bson_t *command, const char *collection, const char *const *coupon, const int64_t *lane,
-                        size_t stride, size_t count)
+enum store_status session_find_lanes(struct session *session, const char *collection, const char *const *coupon, const int64_t *lane,
+                                     size_t stride, size_t count, session_row *row, void *context)
 {
     const struct lane_ids ids = {(const char *)coupon, (const char *)lane, stride};
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
-    bson_t filter;
 
-    session_begin_find(command, collection, &filter);
     if (count == 1) {
         codec_lane_id(&filter, "_id", *coupon, *lane);
     } else {
@@ -448,8 +495,7 @@ void session_find_lanes(struct session *session, bson_t *command, const char *co
         in_end(&in, &filter);
         session_add_coupons(session, &filter, coupon_at, &ids, count);
     }
-    bson_append_document_end(command, &filter);
-    session_read_options(session, command, count + 1);
+    return session_find(session, collection, &filter, NULL, count, row, context);
 }
 
 void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number)
@@ -504,6 +550,39 @@ enum store_status session_write(struct session *session, bson_t *command, int64_
     if (matched)
         *matched = reply_count(&reply);
     return STORE_OK;
+}
+
+enum store_status session_insert(struct session *session, const char *collection, const bson_t *doc)
+{
+    AUTO_BCON command = BCON_NEW("insert", BCON_UTF8(collection), "documents", "[", BCON_DOCUMENT(doc), "]");
+    int64_t index, code;
+    bson_iter_t errors;
+    AUTO_BSON reply;
+
+    session_write_options(session, command);
+    if (!session_run(session, command, &reply) || !reply_is_clean(&reply))
+        return STORE_FAILED;
+    if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
+        return STORE_OK;
+    return code == CODE_DUPLICATE_KEY ? STORE_EXISTS : STORE_FAILED;
+}
+
+enum store_status session_update(struct session *session, const char *collection, const bson_t *filter, const bson_t *update, bool upsert)
+{
+    AUTO_BCON command = BCON_NEW("update", BCON_UTF8(collection), "updates", "[", "{", "q", BCON_DOCUMENT(filter), "u",
+                                 BCON_DOCUMENT(update), "upsert", BCON_BOOL(upsert), "}", "]");
+    int64_t matched = 0;
+    enum store_status status = session_write(session, command, &matched);
+
+    return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
+}
+
+enum store_status session_delete(struct session *session, const char *collection, const bson_t *filter, int64_t *count)
+{
+    AUTO_BCON command = BCON_NEW("delete", BCON_UTF8(collection), "deletes", "[", "{", "q", BCON_DOCUMENT(filter), "limit",
+                                 BCON_INT32(0), "}", "]");
+
+    return session_write(session, command, count);
 }
 
 void session_add_older(bson_t *filter, const char *time, int64_t ms, const char *id)

@@ -116,15 +116,24 @@ bool session_ready(struct session *session);
 bool session_run(struct session *session, const bson_t *command, bson_t *reply);
 bool session_run_on(struct session *session, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error);
 
-/* Begin a find in a collection: the caller fills *filter, and ends it. */
-static inline void session_begin_find(bson_t *command, const char *collection, bson_t *filter)
-{
-    BSON_APPEND_UTF8(command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", filter);
-}
+/* Find documents, at most `most` (0: all). tail: further members of the command, such as sort, projection and hint; NULL: none. */
+typedef bool session_row(const bson_t *doc, void *context); /* for each; false: unreadable, stop */
+enum store_status session_find(struct session *session, const char *collection, const bson_t *filter, const bson_t *tail, size_t most,
+                               session_row *row, void *context);
 
-/* Called for every document of a result; false: unreadable, stop. */
-typedef bool session_row(const bson_t *doc, void *context);
+/* A row of session_find() that is read into a list, whose items are in the arena. get() fills an item, which is zeroed; false: unreadable. */
+struct doc_list {
+    bool (*get)(const bson_t *doc, void *item, struct arena *a);
+    size_t size; /* of an item */
+    struct arena *arena;
+    void *items;
+    size_t count, capacity;
+};
+bool session_list_row(const bson_t *doc, void *list);
+/* The same of one document, which is unique: into *item. STORE_NOT_FOUND: there is none. a: passed on to get(). */
+enum store_status session_find_one(struct session *session, const char *collection, const bson_t *filter,
+                                   bool (*get)(const bson_t *doc, void *item, struct arena *a), void *item, struct arena *a);
+
 /* Sets the bool that context points to. */
 bool session_any_row(const bson_t *doc, void *context);
 
@@ -170,6 +179,11 @@ void session_write_concern(struct session *session, bson_t *command);
 /* Run a write that is complete but for its tail. STORE_FAILED also if any part of it failed. *matched, if not NULL: how many documents it
  * matched, inserted or deleted. */
 enum store_status session_write(struct session *session, bson_t *command, int64_t *matched);
+/* One document. Insert: STORE_EXISTS if its key is taken. Update: STORE_NOT_FOUND if none matches, unless it upserts. */
+enum store_status session_insert(struct session *session, const char *collection, const bson_t *doc);
+enum store_status session_update(struct session *session, const char *collection, const bson_t *filter, const bson_t *update, bool upsert);
+/* Delete all that match. *count, if not NULL: how many. */
+enum store_status session_delete(struct session *session, const char *collection, const bson_t *filter, int64_t *count);
 
 /* Append to a filter that the member begins with prefix, the beginning of a coupon's id. */
 void session_add_prefix(bson_t *filter, const char *member, const char *prefix);
@@ -188,9 +202,9 @@ void session_add_coupons(struct session *session, bson_t *filter, const char *(*
                          const void *context, size_t count);
 /* The same for one coupon. */
 void session_add_coupon(struct session *session, bson_t *filter, const char *coupon);
-/* Begin a find of lanes' documents {_id: {c, l}}: of `count` structs, `stride` bytes apart, of which the first has these members. */
-void session_find_lanes(struct session *session, bson_t *command, const char *collection, const char *const *coupon, const int64_t *lane,
-                        size_t stride, size_t count);
+/* Find lanes' documents {_id: {c, l}}: of `count` structs, `stride` bytes apart, of which the first has these members. */
+enum store_status session_find_lanes(struct session *session, const char *collection, const char *const *coupon, const int64_t *lane,
+                                     size_t stride, size_t count, session_row *row, void *context);
 
 /* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: one coupon's documents, in the order of `name`, after text. text NULL: from
  * *number on; both NULL: all. */
@@ -237,14 +251,15 @@ void log_unreadable(const char *collection, const bson_t *doc);
 /* ---- the ledger, for lanes and lists ---- */
 /* Append to filter: {_id: after < seq < before} of a lane; before INT64_MAX: no bound. */
 void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before);
-/* Run a find or an aggregation whose rows are batches; the caller gets none unless STORE_OK. */
-enum store_status ledger_read(struct session *session, const bson_t *command, struct batch **batches, size_t most, size_t *count);
+/* Like session_find(), of batches; the caller gets none unless STORE_OK. */
+enum store_status ledger_find(struct session *session, const bson_t *filter, const bson_t *tail, size_t most, struct batch **batches,
+                              size_t *count);
 /* At most `most` batches of that range, by seq in direction 1 or -1. */
 enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
                               int direction, size_t most, struct batch **batches, size_t *count);
 
-/* Run a find whose rows are buckets; the caller gets none unless STORE_OK. */
-enum store_status buckets_read(struct session *session, const bson_t *command, struct bucket *buckets, size_t most,
+/* Like session_find(), of buckets; the caller gets none unless STORE_OK. */
+enum store_status buckets_find(struct session *session, const bson_t *filter, const bson_t *tail, struct bucket *buckets, size_t most,
                                size_t *count);
 
 /* Close the stream that hear() opened on the session, if any. */

@@ -133,23 +133,19 @@ static const char *addition_coupon(const void *context, size_t i)
 
 static bool read_back(struct additions *g)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
-    bson_t filter;
 
-    session_begin_find(&command, "totals", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
             put_totals_id(&in.values, in_next(&in), g->items[i].write);
     in_end(&in, &filter);
     session_add_coupons(g->session, &filter, addition_coupon, g->items, g->count);
-    bson_append_document_end(&command, &filter);
-    session_read_options(g->session, &command, in.count + 1);
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
             g->items[i].todo = TODO_INSERT; /* unless there is a row */
-    return session_read(g->session, &command, stored_row, g) == STORE_OK;
+    return session_find(g->session, "totals", &filter, NULL, in.count, stored_row, g) == STORE_OK;
 }
 
 /* Each round adds what is pending, then reads back. Additions of one call to one document must come in the order of seq: once an update

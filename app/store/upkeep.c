@@ -34,22 +34,17 @@ static bool due_row(const bson_t *doc, void *context)
 enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct due_lane *into, size_t *count)
 {
     struct due_lanes list = {into, 0, most, a};
-    enum store_status status = STORE_OK;
-    AUTO_BCON command = BCON_NEW(
-        "find", "lanes",
-        "filter", "{", "view.due", "{", "$gt", BCON_DATE_TIME(0), "$lt", BCON_DATE_TIME(before_ms), "}", "}",
-        "projection", "{", "_id", BCON_INT32(1), "}",
-        "sort", "{", "view.due", BCON_INT32(1), "}",
-        "limit", BCON_INT64((int64_t)most));
+    AUTO_BCON filter = BCON_NEW("view.due", "{", "$gt", BCON_DATE_TIME(0), "$lt", BCON_DATE_TIME(before_ms), "}");
+    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "view.due", BCON_INT32(1), "}");
+    enum store_status status = most ? session_find(session_of(s), "lanes", filter, tail, most, due_row, &list) : STORE_OK;
 
-    session_read_options(session_of(s), command, most);
-    if (most > 0)
-        status = session_read(session_of(s), command, due_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
 
 /* ---- coupons that are over ---- */
+
+#define OVER_MEMBERS "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}"
 
 struct over_list {
     struct over_coupon *items; /* room for `most` */
@@ -81,16 +76,10 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
                                      size_t *count)
 {
     struct over_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
-    enum store_status status = STORE_OK;
-    AUTO_BCON command = BCON_NEW(
-        "find", "coupons",
-        "filter", "{", "cleaned", BCON_NULL, "view.cleanup", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
-        "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}",
-        "limit", BCON_INT64((int64_t)most));
+    AUTO_BCON filter = BCON_NEW("cleaned", BCON_NULL, "view.cleanup", "{", "$lte", BCON_DATE_TIME(now_ms), "}");
+    AUTO_BCON tail = BCON_NEW(OVER_MEMBERS);
+    enum store_status status = most ? session_find(session_of(s), "coupons", filter, tail, most, over_row, &list) : STORE_OK;
 
-    session_read_options(session_of(s), command, 0);
-    if (most > 0)
-        status = session_read(session_of(s), command, over_row, &list);
     *coupons = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -100,17 +89,10 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
                                     size_t *count)
 {
     struct over_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
-    enum store_status status;
-    AUTO_BCON command = BCON_NEW(
-        "find", "coupons",
-        "filter", "{", "cleaned", BCON_BOOL(true), "view.cleanup", "{", "$lt", BCON_DATE_TIME(before_ms), "}", "}",
-        "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}",
-        "sort", "{", "cleaned", BCON_INT32(1), "view.cleanup", BCON_INT32(1), "}",
-        "limit", BCON_INT64((int64_t)most),
-        "hint", "cleanup");
+    AUTO_BCON filter = BCON_NEW("cleaned", BCON_BOOL(true), "view.cleanup", "{", "$lt", BCON_DATE_TIME(before_ms), "}");
+    AUTO_BCON tail = BCON_NEW(OVER_MEMBERS, "sort", "{", "cleaned", BCON_INT32(1), "view.cleanup", BCON_INT32(1), "}", "hint", "cleanup");
+    enum store_status status = session_find(session_of(s), "coupons", filter, tail, most, over_row, &list);
 
-    session_read_options(session_of(s), command, 0);
-    status = session_read(session_of(s), command, over_row, &list);
     *coupons = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -119,14 +101,11 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
 /* A definition written since with another clean-up time is not marked: it must be handled again. */
 enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over)
 {
-    AUTO_BCON command = BCON_NEW(
-        "update", "coupons",
-        "updates", "[", "{",
-            "q", "{", "_id", BCON_UTF8(over->id), "cleaned", BCON_NULL, "view.cleanup", BCON_DATE_TIME(over->cleanup_ms), "}",
-            "u", "{", "$set", "{", "cleaned", BCON_BOOL(true), "}", "}",
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(over->id), "cleaned", BCON_NULL, "view.cleanup", BCON_DATE_TIME(over->cleanup_ms));
+    AUTO_BCON u = BCON_NEW("$set", "{", "cleaned", BCON_BOOL(true), "}");
+    enum store_status status = session_update(session_of(s), "coupons", filter, u, false);
 
-    return session_write(session_of(s), command, NULL);
+    return status == STORE_NOT_FOUND ? STORE_OK : status;
 }
 
 /* ---- the codes of a coupon that is over ---- */
@@ -242,30 +221,23 @@ static enum store_status run_statements(struct session *session, const char *ver
                                         const bson_t *statements, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_iter_t errors;
 
     if (count == 0)
         return STORE_OK;
     bson_append_utf8(&command, verb, -1, collection, -1);
-    session_write_options(session, &command);
     bson_append_array(&command, list, -1, statements);
-
-    AUTO_BSON reply;
-    return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
-                                                                                                     : STORE_FAILED;
+    return session_write(session, &command, NULL);
 }
 
 /* Look-ups first: while a code bucket has its codes, cleaning up can be repeated. */
 static enum store_status clean_buckets(struct session *session, struct cleaning *c, int64_t from_b, int64_t to_b)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
 
     bson_init(&c->look_ups);
     bson_init(&c->updates);
     bson_init(&c->deletes);
-    code_buckets_find(session, &command, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
-    status = session_read(session, &command, cleaning_row, c);
+    status = code_buckets_find(session, c->coupon, from_b, to_b, (size_t)(to_b - from_b), cleaning_row, c);
     if (status == STORE_OK)
         status = run_statements(session, "delete", "codes", "deletes", &c->look_ups, c->look_up_count);
     if (status == STORE_OK)
@@ -283,8 +255,6 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
 {
     struct bucket *buckets = checked(calloc(most + 1, sizeof *buckets));
     int64_t to_b = from_b + (int64_t)most;
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
     enum store_status status;
 
     *more = false;
@@ -292,13 +262,10 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     if (status == STORE_OK) {
         struct cleaning cleaning = {.coupon = coupon, .kept = kept, .context = context, .buckets = buckets};
 
-        status = clean_buckets(session, &cleaning, from_b, to_b);
+        status = clean_buckets(session_of(s), &cleaning, from_b, to_b);
         for (size_t i = 0; i < most; i++)
             bucket_release(&buckets[i]);
     }
     free(buckets);
-    if (status != STORE_OK)
-        return status;
-    code_buckets_find(session, &command, coupon, to_b, INT64_MAX, 1);
-    return session_read(session, &command, session_any_row, more);
+    return status == STORE_OK ? code_buckets_find(session_of(s), coupon, to_b, INT64_MAX, 1, session_any_row, more) : status;
 }

@@ -37,27 +37,10 @@ static void put_id(bson_t *doc, const char *upload, int64_t chunk)
 /* Run the update {q: {_id}, u: change}, majority. */
 static enum store_status update_chunk(struct store *s, const struct upload_chunk *chunk, const bson_t *change, bool insert)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    bson_t updates, update, sub;
-    bson_iter_t errors;
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    BSON_APPEND_UTF8(&command, "update", "parts");
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    put_id(&sub, chunk->upload, chunk->number);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT(&update, "u", change);
-    BSON_APPEND_BOOL(&update, "upsert", insert);
-    bson_append_document_end(&updates, &update);
-    bson_append_array_end(&command, &updates);
-
-    AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
-        return STORE_FAILED;
-    return reply_count(&reply) ? STORE_OK : STORE_NOT_FOUND;
+    put_id(&filter, chunk->upload, chunk->number);
+    return session_update(session_of(s), "parts", &filter, change, insert);
 }
 
 enum store_status mongo_chunk_put(struct store *s, const struct upload_chunk *chunk)
@@ -127,59 +110,34 @@ static bool named_row(const bson_t *doc, void *context)
 /* The next chunks with names, after the chunk {_id}. */
 static enum store_status find_named(struct session *session, const bson_t *after, struct named_chunks *list)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, sub;
+    AUTO_BCON filter = BCON_NEW("names", BCON_BOOL(true));
+    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
     bson_iter_t it;
+    bson_t sub;
 
-    session_begin_find(&command, "parts", &filter);
-    BSON_APPEND_BOOL(&filter, "names", true);
     if (bson_iter_init_find(&it, after, "_id")) {
-        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &sub);
+        BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &sub);
         bson_append_iter(&sub, "$gt", -1, &it);
-        bson_append_document_end(&filter, &sub);
+        bson_append_document_end(filter, &sub);
     }
-    bson_append_document_end(&command, &filter);
-    BCON_APPEND(&command, "sort", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(NAMES_AT_ONCE));
-    session_read_options(session, &command, NAMES_AT_ONCE);
-    return session_read(session, &command, named_row, list);
+    return session_find(session, "parts", filter, sort, NAMES_AT_ONCE, named_row, list);
 }
 
 /* Remove the user's lines from a chunk, unless its text has changed meanwhile: *again. */
 static enum store_status forget_in(struct session *session, struct named_chunk *c, const char *user, bool *again)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t updates, update, sub, set, before;
+    AUTO_BSON filter = BSON_INITIALIZER;
+    enum store_status status;
 
-    bson_init(&before);
-    BSON_APPEND_BINARY(&before, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len);
-    *again = user_lines_forget(c->text, c->len, user);
-    if (!*again) {
-        bson_destroy(&before);
+    bson_concat(&filter, &c->id);
+    BSON_APPEND_BINARY(&filter, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len);
+    *again = false;
+    if (!user_lines_forget(c->text, c->len, user))
         return STORE_OK;
-    }
-    BSON_APPEND_UTF8(&command, "update", "parts");
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    bson_concat(&sub, &c->id);
-    bson_concat(&sub, &before);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
-    BSON_APPEND_BINARY(&set, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len);
-    bson_append_document_end(&sub, &set);
-    bson_append_document_end(&update, &sub);
-    bson_append_document_end(&updates, &update);
-    bson_append_array_end(&command, &updates);
-    bson_destroy(&before);
-
-    AUTO_BSON reply;
-    bson_iter_t errors;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
-        return STORE_FAILED;
-    *again = reply_count(&reply) == 0;
-    return STORE_OK;
+    AUTO_BCON u = BCON_NEW("$set", "{", "text", BCON_BIN(BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len), "}");
+    status = session_update(session, "parts", &filter, u, false);
+    *again = status == STORE_NOT_FOUND;
+    return *again ? STORE_OK : status;
 }
 
 /* Look through the next chunks; *after moves to the last of them, or to the one before it that must be read again. */
@@ -220,48 +178,33 @@ enum store_status mongo_chunks_forget(struct store *s, const char *user)
 
 /* ---- reading ---- */
 
-struct part_read {
-    struct upload_chunk *out;
-    struct arena *arena;
-    bool found;
-};
-
-static bool part_row(const bson_t *doc, void *context)
+static bool get_chunk(const bson_t *doc, void *item, struct arena *a)
 {
-    struct part_read *r = context;
+    struct upload_chunk *out = item;
     bson_subtype_t subtype;
     const uint8_t *bytes;
     bson_iter_t it;
     uint32_t len;
 
-    if (!bson_fields_read(doc, ROWS(done_rows), 0, r->out, r->arena) || !find_int(doc, "line", &r->out->first_line))
+    if (!bson_fields_read(doc, ROWS(done_rows), 0, out, a) || !find_int(doc, "line", &out->first_line))
         return false;
     if (bson_iter_init_find(&it, doc, "text")) {
         if (!BSON_ITER_HOLDS_BINARY(&it))
             return false;
         bson_iter_binary(&it, &subtype, &len, &bytes);
-        r->out->text = arena_memdup(r->arena, bytes, len);
-        r->out->len = len;
+        out->text = arena_memdup(a, bytes, len);
+        out->len = len;
     }
-    r->found = true;
     return true;
 }
 
 enum store_status mongo_chunk(struct store *s, const char *upload, int64_t chunk, struct arena *a, struct upload_chunk *out)
 {
-    struct part_read read = {out, a, false};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    enum store_status status;
-    bson_t filter;
+    AUTO_BSON filter = BSON_INITIALIZER;
 
     *out = (struct upload_chunk){.upload = upload, .number = chunk};
-    session_begin_find(&command, "parts", &filter);
     put_id(&filter, upload, chunk);
-    bson_append_document_end(&command, &filter);
-    session_read_options(session, &command, 0);
-    status = session_read(session, &command, part_row, &read);
-    return status == STORE_OK && !read.found ? STORE_NOT_FOUND : status;
+    return session_find_one(session_of(s), "parts", &filter, get_chunk, out, a);
 }
 
 /* ---- cleaning up ---- */
@@ -311,15 +254,13 @@ static enum store_status find_old_uploads(struct session *session, int64_t befor
     return session_read(session, command, upload_row, list);
 }
 
-static bool delete_uploads(struct session *session, const struct upload_list *list)
+static enum store_status delete_uploads(struct session *session, const struct upload_list *list)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t deletes, one, filter;
-    bson_iter_t errors;
     char buffer[16];
 
     BSON_APPEND_UTF8(&command, "delete", "parts");
-    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
     for (size_t i = 0; i < list->count; i++) {
         BSON_APPEND_DOCUMENT_BEGIN(&deletes, array_key(i, buffer), &one);
@@ -332,9 +273,7 @@ static bool delete_uploads(struct session *session, const struct upload_list *li
         bson_append_document_end(&deletes, &one);
     }
     bson_append_array_end(&command, &deletes);
-
-    AUTO_BSON reply;
-    return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
+    return session_write(session, &command, NULL);
 }
 
 enum store_status mongo_chunks_clean(struct store *s, int64_t before_ms, int64_t ended_before_ms)
@@ -344,8 +283,8 @@ enum store_status mongo_chunks_clean(struct store *s, int64_t before_ms, int64_t
 
     arena_init(&list->arena, 0);
     status = find_old_uploads(session_of(s), before_ms, ended_before_ms, list);
-    if (status == STORE_OK && list->count > 0 && !delete_uploads(session_of(s), list))
-        status = STORE_FAILED;
+    if (status == STORE_OK && list->count > 0)
+        status = delete_uploads(session_of(s), list);
     arena_free(&list->arena);
     free(list);
     return status;

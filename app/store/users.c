@@ -523,24 +523,19 @@ static bool order_row(const bson_t *doc, void *context)
 enum store_status mongo_order_everywhere(struct store *s, const char *order, user_take *take, void *context)
 {
     struct session *session = session_of(s);
-    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BCON tail = BCON_NEW("projection", "{", "who.o", BCON_INT32(1), "who.u", BCON_INT32(1), "}", "hint", "terms");
+    AUTO_BSON filter = BSON_INITIALIZER;
     struct order_users o = {.order = order};
     enum store_status status;
     struct arena names, states;
-    bson_t filter;
 
     if (!session_finds_names(session))
         return STORE_FAILED;
     arena_init(&names, 0);
     o.arena = &names;
-    session_begin_find(&command, "ledger", &filter);
     put_part(&filter, NULL);
     BSON_APPEND_INT64(&filter, "terms", term_of_order(&session->term_key, order));
-    bson_append_document_end(&command, &filter);
-    BCON_APPEND(&command, "projection", "{", "who.o", BCON_INT32(1), "who.u", BCON_INT32(1), "}");
-    put_hint(&command);
-    session_read_options(session, &command, 0);
-    status = session_read(session, &command, order_row, &o);
+    status = session_find(session, "ledger", &filter, tail, 0, order_row, &o);
     for (size_t done = 0; done < o.count && status == STORE_OK;) {
         size_t some = o.count - done < ORDER_USERS ? o.count - done : ORDER_USERS;
 
