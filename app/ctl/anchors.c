@@ -59,17 +59,6 @@ void anchors_end(struct anchor_writer *w, const struct jws_keys *keys)
 
 /* ---- reading ---- */
 
-static bool get_text(struct json_object *o, const char *name, char *to, size_t size)
-{
-    struct json_object *text = statement_member(o, name, json_type_string);
-    size_t len = text ? (size_t)json_object_get_string_len(text) : size;
-
-    if (len >= size)
-        return false;
-    memcpy(to, json_object_get_string(text), len + 1);
-    return strlen(to) == len;
-}
-
 /* What is wrong with the statement; NULL: nothing. */
 static const char *check_statement(struct anchors *a, struct json_object *token, const struct jws_key *key, const uint8_t sha256[HASH_LEN])
 {
@@ -84,7 +73,7 @@ static const char *check_statement(struct anchors *a, struct json_object *token,
     if (jws_payload(text, &payload))
         o = statement_parse(payload.data, payload.len);
     buf_free(&payload);
-    if (!statement_count(o, "anchors", &form) || form != FORM || !get_text(o, "at", a->at, sizeof a->at))
+    if (!statement_count(o, "anchors", &form) || form != FORM || !statement_text(o, "at", a->at, sizeof a->at))
         return "it is signed, but no file of anchors";
     if (!statement_count(o, "count", &count) || (size_t)count != a->count || !statement_hash(o, "sha256", said) ||
         memcmp(said, sha256, HASH_LEN) != 0)
@@ -115,7 +104,7 @@ static const char *read_lines(struct anchors *a, FILE *f, const struct jws_key *
         if (token)
             return getc(f) == EOF ? check_statement(a, token, key, sha256) : "lines follow on its signature";
         row = (struct anchor){.seen = false};
-        if (!get_text(o, "coupon", row.coupon, sizeof row.coupon) || !coupon_id_valid(row.coupon) ||
+        if (!statement_text(o, "coupon", row.coupon, sizeof row.coupon) || !coupon_id_valid(row.coupon) ||
             !statement_count(o, "lane", &row.lane) ||
             row.lane >= COUPON_LANES_MAX || !statement_count(o, "seq", &row.seq) || row.seq < 1 || !statement_hash(o, "hash", row.hash))
             return "a line is no anchor";

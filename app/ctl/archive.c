@@ -2,7 +2,7 @@
  * ctl/archive.c -- couponctl archive: closes a coupon for good, and writes its ledger to a file, which is read back and replayed before it
  * gets its name; then removes the coupon's data from the database.
  *
- * Steps    the service closes the coupon (archive_close.h); the file is written; a job of the service removes the rest (archive_remove.h).
+ * Steps    the service closes the coupon; the file is written; a job of the service removes the rest (archive_remove.h).
  *          If interrupted, the same command goes on where it stopped; until all lanes are removed something may still be appended to them,
  *          so the file is written again
  * Due      coupons that ended as long ago as a setting says, one by one; a refused one does not stop the others
@@ -21,7 +21,6 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "ctl/archive_close.h"
 #include "ctl/archive_remove.h"
 #include "ctl/archive_verify.h"
 #include "ctl/direct.h"
@@ -114,12 +113,9 @@ static enum store_status write_page(struct archiving *g, int64_t lane, struct he
 {
     struct batch *batches[PAGE_BATCHES];
     int64_t until = g->tails[lane].seq;
-    int tries = 0;
     enum store_status s;
 
-    do
-        s = g->db->session->ops->ledger(g->db->session, g->scan.coupon, lane, last->seq, PAGE_BATCHES, batches, count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, g->db->session->ops->ledger(g->db->session, g->scan.coupon, lane, last->seq, PAGE_BATCHES, batches, count));
     for (size_t i = 0; s == STORE_OK && i < *count; i++) {
         if (batches[i]->head.seq <= until) {
             archive_put(&g->file, batches[i]);

@@ -77,17 +77,6 @@ static bool read_through(struct checking *c)
     return !c->found_any;
 }
 
-static bool get_text(struct json_object *o, const char *name, char *to, size_t size)
-{
-    struct json_object *text = statement_member(o, name, json_type_string);
-    size_t len = text ? (size_t)json_object_get_string_len(text) : 0;
-
-    if (!len || len >= size)
-        return false;
-    memcpy(to, json_object_get_string(text), len + 1);
-    return true;
-}
-
 /* The id of the key that the token claims to be signed by. */
 static void read_kid(const char *token, char kid[JWS_TEXT_SIZE])
 {
@@ -96,7 +85,7 @@ static void read_kid(const char *token, char kid[JWS_TEXT_SIZE])
 
     if (jws_header(token, &text))
         header = statement_parse(text.data, text.len);
-    if (!get_text(header, "kid", kid, JWS_TEXT_SIZE))
+    if (!statement_text(header, "kid", kid, JWS_TEXT_SIZE))
         snprintf(kid, JWS_TEXT_SIZE, "?");
     buf_free(&text);
 }
@@ -152,7 +141,7 @@ static bool get_manifest(struct json_object *o, struct archive_manifest *m, uint
     for (size_t i = 0; i < (size_t)m->lanes; i++)
         if (!get_lane(json_object_array_get_idx(lanes, i), &m->lane[i]))
             return false;
-    return get_text(o, "coupon", m->coupon, sizeof m->coupon) && coupon_id_valid(m->coupon);
+    return statement_text(o, "coupon", m->coupon, sizeof m->coupon) && coupon_id_valid(m->coupon);
 }
 
 /* False: useless for a replay. */

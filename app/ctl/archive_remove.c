@@ -8,6 +8,27 @@
 #include "ctl/job.h"
 #include "verify/scan.h"
 
+static int ask(struct ctl *c, struct call call)
+{
+    struct answer a;
+    int code = client_ask(c, call, &a);
+
+    if (code == CTL_OK)
+        answer_release(&a);
+    return code;
+}
+
+int coupon_end(struct ctl *c, const char *coupon)
+{
+    return ask(c, (struct call){.method = "PATCH", .path = client_path("/coupons/%s", coupon), .body = "{\"state\":\"ended\"}",
+                                .match = "*"});
+}
+
+int archive_close(struct ctl *c, const char *coupon)
+{
+    return ask(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/archive", coupon)});
+}
+
 enum store_status archive_tail(struct scan *v, int64_t lane, struct head *tail)
 {
     struct batch *b;
@@ -58,17 +79,8 @@ int archive_remove(struct ctl *c, struct direct *db, const char *coupon, const u
     if (s != STORE_OK && s != STORE_EXISTS)
         return direct_failed();
     code = job_watch(c, id, coupon, "documents", &a);
-    if (code == CTL_OK && !answer_ok(&a)) {
-        code = answer_code(&a);
-    } else if (code == CTL_OK && !job_is_done(&a)) {
-        const char *state = json_text_at(a.json, "/state"), *error = json_text_at(a.json, "/error"),
-                   *detail = json_text_at(a.json, "/error_detail");
-
-        ctl_complain("job %s %s: %s. %s", id, state ? state : "ended", error ? error : "no reason given", detail ? detail : "");
-        code = CTL_REFUSED;
-    } else if (code == CTL_OK) {
+    if (code == CTL_OK)
         *removed = json_int_at(a.json, "/done");
-    }
     answer_release(&a);
     return code;
 }

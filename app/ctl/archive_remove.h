@@ -1,5 +1,5 @@
 /*
- * ctl/archive_remove.h -- the end of couponctl archive: removes from the database what the archive holds.
+ * ctl/archive_remove.h -- what couponctl archive has the service do: close the coupon for good, and remove what the archive holds.
  */
 #ifndef CTL_ARCHIVE_REMOVE_H
 #define CTL_ARCHIVE_REMOVE_H
@@ -8,6 +8,10 @@
 #include "ctl/direct.h"
 
 struct scan;
+
+/* Return the exit code, with any refusal printed. coupon_end(): sets its state to `ended`. */
+int coupon_end(struct ctl *c, const char *coupon);
+int archive_close(struct ctl *c, const char *coupon);
 
 /* The last batch of a lane that its archive holds; in a removed lane, the one before the batch that says so, but with that one's
  * `archived`. seq 0: none. */

@@ -342,24 +342,46 @@ int64_t json_int_at(json_object *o, const char *pointer)
     return member ? json_object_get_int64(member) : 0;
 }
 
+int client_ask(struct ctl *c, struct call call, struct answer *a)
+{
+    int code = client_call(c, call, a);
+
+    if (code != CTL_OK || answer_ok(a))
+        return code;
+    code = answer_code(a);
+    answer_release(a);
+    return code;
+}
+
 int client_print(struct ctl *c, struct call call, print_answer *print)
 {
     struct answer a;
-    int code = client_call(c, call, &a);
+    int code = client_ask(c, call, &a);
 
     if (code != CTL_OK)
         return code;
-    if (!answer_ok(&a)) {
-        code = answer_code(&a);
-    } else if (ctl_json(c)) {
-        if (a.json)
-            print_json(a.json, stdout);
-    } else if (print) {
+    if (ctl_json(c) && a.json)
+        print_json(a.json, stdout);
+    else if (!ctl_json(c) && print)
         print(c, &a);
-    } else {
+    else if (!ctl_json(c))
         print_json_pretty(a.json, stdout);
-    }
     answer_release(&a);
+    return code;
+}
+
+static void print_nothing(struct ctl *c, const struct answer *a)
+{
+    (void)c;
+    (void)a;
+}
+
+int client_print_fact(struct ctl *c, struct call call, const char *fact)
+{
+    int code = client_print(c, call, print_nothing);
+
+    if (code == CTL_OK && !ctl_json(c))
+        print_fact(c->args.words[0], fact);
     return code;
 }
 
@@ -404,17 +426,15 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*print)(void *con
         json_object *items;
 
         next = NULL;
-        code = client_call(c, (struct call){.method = "GET", .path = page_path(path, cursor)}, &a);
+        code = client_ask(c, (struct call){.method = "GET", .path = page_path(path, cursor)}, &a);
         if (code != CTL_OK)
             break;
-        if (!answer_ok(&a))
-            code = answer_code(&a);
         items = json_at(a.json, "/items");
-        for (size_t i = 0; code == CTL_OK && i < json_count(items) && (most == 0 || passed < most); i++, passed++)
+        for (size_t i = 0; i < json_count(items) && (most == 0 || passed < most); i++, passed++)
             print(context, json_object_array_get_idx(items, i));
         if (json_at(a.json, "/incomplete"))
             ctl_complain("a coupon is left out: its stored definition cannot be read; `couponctl verify` names it");
-        if (code == CTL_OK && (most == 0 || passed < most))
+        if (most == 0 || passed < most)
             next = next_cursor(&a, cursor, &code);
         answer_release(&a);
         free(cursor);

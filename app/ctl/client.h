@@ -57,6 +57,8 @@ char *client_path(const char *format, ...);
 void client_path_add(struct buf *path, const char *format, ...);
 
 int client_call(struct ctl *c, struct call call, struct answer *a);
+/* The same, but CTL_OK only for a 2xx; a refusal is printed, and its answer released. */
+int client_ask(struct ctl *c, struct call call, struct answer *a);
 void answer_release(struct answer *a);
 
 /* True for 2xx; else the problem is printed on standard error. */
@@ -75,6 +77,8 @@ size_t json_count(json_object *items);
 /* Make the call, and print the answer: with --json its body, if any, on one line; else by print, or (NULL) the object. */
 typedef void print_answer(struct ctl *c, const struct answer *a);
 int client_print(struct ctl *c, struct call call, print_answer *print);
+/* The same, and without --json it is "FIRST-WORD is fact". */
+int client_print_fact(struct ctl *c, struct call call, const char *fact);
 
 /* Get the list at path (freed here) page by page, and call print for each item, at most `most`; 0: for all. A page of a filtered list may
  * be short, or empty, and not the last. */

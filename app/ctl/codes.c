@@ -58,17 +58,16 @@ struct purpose {
     const char *column;             /* the default */
     const char *counts[COUNTS_MOST]; /* members of the job's result; the first: all rows */
     const char *words[COUNTS_MOST];
-    const char *stays; /* of a job that was cancelled */
 };
 
 static const struct purpose to_import = {
     "", "code", {"rows", "imported", "duplicates_in_file", "duplicates_in_coupon", "invalid"},
-    {"rows", "imported", "twice in the file", "already there", "invalid"}, "what was imported stays"};
+    {"rows", "imported", "twice in the file", "already there", "invalid"}};
 static const struct purpose to_retire = {
     "/retire", "code", {"rows", "retired", "already", "spent", "held", "unknown"},
-    {"rows", "retired", "retired before", "redeemed", "held", "unknown"}, "what was retired stays so"};
+    {"rows", "retired", "retired before", "redeemed", "held", "unknown"}};
 static const struct purpose to_issue = {
-    "/issue", "user", {"rows", "issued", "already", "refused"}, {"rows", "issued", "had one", "refused"}, "what was issued stays so"};
+    "/issue", "user", {"rows", "issued", "already", "refused"}, {"rows", "issued", "had one", "refused"}};
 
 /* ---- the list ---- */
 
@@ -185,22 +184,13 @@ static void print_rows(json_object *rows, size_t most, const char *first, const 
 }
 
 /* Wait for the job, and take it into *job. */
-static int finish(struct ctl *c, const char *id, const struct purpose *purpose, json_object **job)
+static int finish(struct ctl *c, const char *id, json_object **job)
 {
-    const char *error;
     struct answer a;
     int code = job_watch(c, id, c->args.words[0], "lines", &a);
 
-    if (code == CTL_OK && !answer_ok(&a))
-        code = answer_code(&a);
-    if (code == CTL_OK)
+    if (a.status == 200)
         *job = json_object_get(a.json);
-    if (code == CTL_OK && !job_is_done(&a)) {
-        error = json_text_at(a.json, "/error");
-        ctl_complain("job %s %s: %s: %s", id, json_text_at(a.json, "/state"), error ? error : "no reason given",
-                     error ? json_text_at(a.json, "/error_detail") : purpose->stays);
-        code = CTL_REFUSED;
-    }
     answer_release(&a);
     return code;
 }
@@ -239,7 +229,7 @@ static void print_sums(const struct ctl *c, const struct purpose *p, json_object
 }
 
 /* Print, or wait for, what a list's answer says. */
-static int follow_answer(struct ctl *c, const struct answer *a, const struct purpose *purpose, json_object **job)
+static int follow_answer(struct ctl *c, const struct answer *a, json_object **job)
 {
     const char *id = json_text_at(a->json, "/id");
 
@@ -255,7 +245,7 @@ static int follow_answer(struct ctl *c, const struct answer *a, const struct pur
     if (!id)
         return answer_code(a);
     if (!ctl_option(c, OPT_NO_WAIT))
-        return finish(c, id, purpose, job);
+        return finish(c, id, job);
     if (ctl_json(c))
         print_json(a->json, stdout);
     else
@@ -275,7 +265,7 @@ static int work_off(struct ctl *c, const char *file, const struct purpose *purpo
         l.csv = l.csv || purpose == &to_issue;
         code = send_list(c, &l, purpose, &a);
         if (code == CTL_OK) {
-            code = follow_answer(c, &a, purpose, job);
+            code = follow_answer(c, &a, job);
             answer_release(&a);
         }
     }
@@ -354,8 +344,9 @@ static void print_code(struct ctl *c, const struct answer *a)
 
 int ctl_codes_show(struct ctl *c)
 {
-    return client_print(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes/%s", c->args.words[0],
-                                                                             c->args.words[1])}, print_code);
+    char *path = client_path("/coupons/%s/codes/%s", c->args.words[0], c->args.words[1]);
+
+    return client_print(c, (struct call){.method = "GET", .path = path}, print_code);
 }
 
 int ctl_codes_retire(struct ctl *c)

@@ -14,8 +14,6 @@
 #include "ctl/table.h"
 
 #define LIST_PAGE 200
-#define HISTORY_DEFAULT 20
-#define HISTORY_MOST 1000
 
 #define CHANGE_OPTIONS                                                                                                 \
     {"title", OPT_TITLE, "TEXT", 0, "Its title", 0},                                                                   \
@@ -49,10 +47,7 @@ const struct argp_option ctl_coupon_change_options[] = {
     {"retire", OPT_RETIRE, NULL, 0, "With a lower total: free codes may end", 1},
     CHANGE_OPTIONS, {0}};
 
-const struct argp_option ctl_coupon_history_options[] = {
-    {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
-    {0},
-};
+const struct argp_option ctl_coupon_history_options[] = {LIMIT_OPTION, {0}};
 const struct argp_option ctl_coupon_list_options[] = {
     {"state", OPT_STATE, "STATE", 0, "Only coupons in this state: draft, active, paused or ended", 0},
     {"active", OPT_ACTIVE, NULL, 0, "Only coupons that can be redeemed now", 0},
@@ -168,8 +163,6 @@ static int await_slots(struct ctl *c, const struct answer *made)
     if (!job || ctl_option(c, OPT_NO_WAIT))
         return CTL_OK;
     code = job_watch(c, job, id, "slots", &a);
-    if (code == CTL_OK)
-        code = job_slots_end(job, "generated", &a);
     answer_release(&a);
     return code;
 }
@@ -243,13 +236,11 @@ static void drop_window(json_object *definition)
 int ctl_coupon_clone(struct ctl *c)
 {
     struct answer a;
-    int code = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s", c->args.words[0])}, &a);
+    int code = client_ask(c, (struct call){.method = "GET", .path = client_path("/coupons/%s", c->args.words[0])}, &a);
 
     if (code != CTL_OK)
         return code;
-    if (!answer_ok(&a)) {
-        code = answer_code(&a);
-    } else if (!a.json) {
+    if (!a.json) {
         ctl_complain("the answer is not a coupon; check --url");
         code = CTL_REFUSED;
     } else {
@@ -288,35 +279,24 @@ int ctl_coupon_change(struct ctl *c)
     return code;
 }
 
-static void print_state(struct ctl *c, const struct answer *a)
-{
-    print_fact(c->args.words[0], json_text_at(a->json, "/state"));
-}
-
 int ctl_coupon_pause(struct ctl *c)
 {
-    return client_print(c, patch(c, "{\"state\":\"paused\"}"), print_state);
+    return client_print_fact(c, patch(c, "{\"state\":\"paused\"}"), "paused");
 }
 
 int ctl_coupon_resume(struct ctl *c)
 {
-    return client_print(c, patch(c, "{\"state\":\"active\"}"), print_state);
+    return client_print_fact(c, patch(c, "{\"state\":\"active\"}"), "active");
 }
 
 int ctl_coupon_end(struct ctl *c)
 {
-    return client_print(c, patch(c, "{\"state\":\"ended\"}"), print_state);
-}
-
-static void print_deletion(struct ctl *c, const struct answer *a)
-{
-    (void)a;
-    print_fact(c->args.words[0], "deleted");
+    return client_print_fact(c, patch(c, "{\"state\":\"ended\"}"), "ended");
 }
 
 int ctl_coupon_delete(struct ctl *c)
 {
-    return client_print(c, (struct call){.method = "DELETE", .path = client_path("/coupons/%s", c->args.words[0])}, print_deletion);
+    return client_print_fact(c, (struct call){.method = "DELETE", .path = client_path("/coupons/%s", c->args.words[0])}, "deleted");
 }
 
 /* ---- show ---- */
@@ -351,17 +331,12 @@ static void print_coupon(const struct ctl *c, json_object *definition, json_obje
 int ctl_coupon_show(struct ctl *c)
 {
     const char *id = c->args.words[0];
-    struct answer definition, counts = {.body = BUF_INIT};
-    int code = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s", id)}, &definition);
+    struct answer definition, counts;
+    int code = client_ask(c, (struct call){.method = "GET", .path = client_path("/coupons/%s", id)}, &definition);
 
     if (code != CTL_OK)
         return code;
-    if (!answer_ok(&definition))
-        code = answer_code(&definition);
-    if (code == CTL_OK)
-        code = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/counts", id)}, &counts);
-    if (code == CTL_OK && !answer_ok(&counts))
-        code = answer_code(&counts);
+    code = client_ask(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/counts", id)}, &counts);
     if (code == CTL_OK)
         print_coupon(c, definition.json, counts.json);
     answer_release(&definition);
@@ -415,11 +390,10 @@ static void add_deed(struct table *t, json_object *item, const char *const *colu
 int ctl_coupon_history(struct ctl *c)
 {
     static const char *const heads[] = {"AT", "KEY", "KIND", "ON", ">COUNT", "FIELD", "FROM", "TO", NULL};
-    const char *most = ctl_option(c, OPT_LIMIT);
-    int64_t limit = HISTORY_DEFAULT;
     struct buf path = BUF_INIT;
+    int64_t limit;
 
-    if (most && !ctl_number("--limit", most, 1, HISTORY_MOST, &limit))
+    if (!ctl_limit(c, &limit))
         return CTL_USAGE;
     client_path_add(&path, "/coupons/%s/history", c->args.words[0]);
     buf_printf(&path, "?limit=%" PRId64, limit);

@@ -85,6 +85,11 @@ const char *ctl_var(void);
 /* Read the configuration: --config, else conf/coupond.ini if it exists; --mongodb overrides it. NULL, with the error printed: unusable. */
 const struct config *ctl_config(struct ctl *c);
 
+/* --limit of commands that list the newest: LIMIT_OPTION. False, with the error printed: it is no limit. */
+#define LIST_MOST 1000
+#define LIMIT_OPTION {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0}
+bool ctl_limit(const struct ctl *c, int64_t *limit);
+
 /* Parse text as an integer in min..max into *value; false, with an error about `what` printed: it is not one. */
 bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 

@@ -42,6 +42,21 @@ static bool is_over(json_object *job)
     return state && strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
 }
 
+/* The exit code of a job's last state; why it is not done is printed. What it did stays. */
+static int code_of(const char *id, const char *unit, const struct answer *a)
+{
+    const char *state = json_text_at(a->json, "/state"), *error = json_text_at(a->json, "/error");
+    const char *detail = json_text_at(a->json, "/error_detail");
+
+    if (!answer_ok(a))
+        return answer_code(a);
+    if (state && strcmp(state, "done") == 0)
+        return CTL_OK;
+    ctl_complain("job %s %s after %" PRId64 " %s%s%s%s%s", id, state ? state : "ended", json_int_at(a->json, "/done"), unit,
+                 error ? ": " : "", error ? error : "", error && detail ? ": " : "", error && detail ? detail : "");
+    return CTL_REFUSED;
+}
+
 int job_watch(struct ctl *c, const char *id, const char *what, const char *unit, struct answer *a)
 {
     struct mono heard = mono_now();
@@ -69,25 +84,5 @@ int job_watch(struct ctl *c, const char *id, const char *what, const char *unit,
         nanosleep(&(struct timespec){0, POLL_MS * 1000000L}, NULL);
     }
     progress_end(&p);
-    return code;
-}
-
-bool job_is_done(const struct answer *a)
-{
-    const char *state = json_text_at(a->json, "/state");
-
-    return state && strcmp(state, "done") == 0;
-}
-
-int job_slots_end(const char *id, const char *done, const struct answer *a)
-{
-    const char *state = json_text_at(a->json, "/state"), *error = json_text_at(a->json, "/error");
-
-    if (!answer_ok(a))
-        return answer_code(a);
-    if (job_is_done(a))
-        return CTL_OK;
-    ctl_complain("job %s %s: %s; %" PRId64 " slots were %s, and stay so", id, state ? state : "ended",
-                 error ? error : "no reason given", json_int_at(a->json, "/done"), done);
-    return CTL_REFUSED;
+    return code == CTL_OK ? code_of(id, unit, a) : code;
 }

@@ -1,7 +1,7 @@
 /*
  * ctl/job.h -- jobs of the service: requests one exactly once, and watches it to its end.
  *
- * Exit    like client_call()'s: CTL_OK: any answer; the caller releases the answer
+ * Exit    job_start() like client_call(): CTL_OK: any answer. The caller releases the answer
  */
 #ifndef CTL_JOB_H
 #define CTL_JOB_H
@@ -11,11 +11,7 @@
 /* Make the call to `path`; repeat it if no answer came or the service was busy. Without a key it gets one: so at most one job, or coupon,
  * is made. */
 int job_start(struct ctl *c, struct call call, const char *path, struct answer *a);
-/* Watch the job to its end, with a progress bar of `unit`; *a is its last state. */
+/* Watch the job to its end, with a progress bar of `unit`; *a is its last state. CTL_OK: it is done; else that is printed. */
 int job_watch(struct ctl *c, const char *id, const char *what, const char *unit, struct answer *a);
-/* True if a, from job_watch(), says that the job is done. */
-bool job_is_done(const struct answer *a);
-/* The exit code for job `id`, by which slots were `done` ("generated"), from its last state in a; errors are printed. */
-int job_slots_end(const char *id, const char *done, const struct answer *a);
 
 #endif

@@ -4,23 +4,17 @@
 #include "base/buf.h"
 #include "ctl/client.h"
 
-#define LIST_DEFAULT 20
-#define LIST_MOST 1000
-const struct argp_option ctl_jobs_list_options[] = {
-    {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
-    {0},
-};
+const struct argp_option ctl_jobs_list_options[] = {LIMIT_OPTION, {0}};
 
 int ctl_jobs_list(struct ctl *c)
 {
     static const char *const heads[] = {"ID", "KIND", "COUPON", "STATE", ">DONE", ">TOTAL", "CREATED", "NOT-BEFORE", "ERROR", NULL};
     static const char *const columns[] = {"/id",   "/kind",  "/coupon",     "/state",
                                           "/done", "/total", "/created_at", "/not_before", "/error", NULL};
-    const char *most = ctl_option(c, OPT_LIMIT);
-    int64_t limit = LIST_DEFAULT;
     struct buf path = BUF_INIT;
+    int64_t limit;
 
-    if (most && !ctl_number("--limit", most, 1, LIST_MOST, &limit))
+    if (!ctl_limit(c, &limit))
         return CTL_USAGE;
     buf_printf(&path, "/coupons/-/jobs?limit=%" PRId64, limit);
     if (c->args.count)

@@ -264,6 +264,14 @@ bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, in
     return false;
 }
 
+bool ctl_limit(const struct ctl *c, int64_t *limit)
+{
+    const char *given = ctl_option(c, OPT_LIMIT);
+
+    *limit = 20;
+    return !given || ctl_number("--limit", given, 1, LIST_MOST, limit);
+}
+
 char *ctl_read_file(const char *path)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/checked.h"
 #include "base/jws.h"
 #include "base/new_file.h"
 #include "coupons/user_state.h"
@@ -16,8 +17,6 @@
 #include "ctl/client.h"
 #include "ctl/print.h"
 
-#define TOKEN_MOST 65536
-#define KEYS_MOST (1 << 20)
 #define HASH_TEXT_LEN 64
 #define NO_HASH "0000000000000000000000000000000000000000000000000000000000000000"
 
@@ -39,59 +38,39 @@ static int refuse(const char *why)
 
 /* ---- reading ---- */
 
-/* Read all of f. False: it cannot be read, has more than `most` bytes, or a NUL. */
-static bool read_text(FILE *f, size_t most, struct buf *out)
-{
-    char piece[4096];
-    size_t got;
-
-    while (out->len <= most && (got = fread(piece, 1, sizeof piece, f)) > 0)
-        buf_put(out, piece, got);
-    buf_putc(out, '\0'); /* even for an empty file */
-    return !ferror(f) && --out->len <= most && strlen(out->data) == out->len;
-}
-
-/* The receipt from the command line or standard input, without surrounding white space. */
-static bool read_token(const struct ctl *c, struct buf *out)
+/* The receipt from the command line or standard input, without white space at its end; the caller frees it. NULL: none. */
+static char *read_token(const struct ctl *c)
 {
     const char *word = c->args.words[0];
+    char *token = strcmp(word, "-") == 0 ? ctl_read_file(word) : checked(strdup(word));
 
-    if (strcmp(word, "-") != 0)
-        buf_puts(out, word);
-    else if (!read_text(stdin, TOKEN_MOST, out))
-        return false;
-    while (out->len && strchr(" \t\r\n", out->data[out->len - 1]))
-        out->data[--out->len] = '\0';
-    return out->len > 0;
+    for (size_t len = token ? strlen(token) : 0; len && strchr(" \t\r\n", token[len - 1]); len--)
+        token[len - 1] = '\0';
+    return token;
 }
 
 /* The JWK Set, from the file or the service. The caller releases *set. */
 static int read_keys(struct ctl *c, json_object **set)
 {
     const char *path = ctl_option(c, OPT_KEYS);
-    struct buf text = BUF_INIT;
     struct answer a;
+    char *text;
     int code;
-    FILE *f;
 
     *set = NULL;
     if (!path) {
-        code = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/-/receipt-keys")}, &a);
+        code = client_ask(c, (struct call){.method = "GET", .path = client_path("/coupons/-/receipt-keys")}, &a);
         if (code != CTL_OK)
             return code;
-        code = answer_ok(&a) ? CTL_OK : answer_code(&a);
-        *set = code == CTL_OK ? json_object_get(a.json) : NULL;
+        *set = json_object_get(a.json);
         answer_release(&a);
         return code;
     }
-    f = fopen(path, "re");
-    if (!f) {
-        ctl_complain("%s: %s", path, strerror(errno));
+    text = ctl_read_file(path);
+    if (!text)
         return CTL_USAGE;
-    }
-    *set = read_text(f, KEYS_MOST, &text) ? json_tokener_parse(text.data) : NULL;
-    fclose(f);
-    buf_free(&text);
+    *set = json_tokener_parse(text);
+    free(text);
     if (json_object_is_type(json_at(*set, "/keys"), json_type_array))
         return CTL_OK;
     ctl_complain("%s: not a JWK Set", path);
@@ -243,17 +222,10 @@ static bool is_entry(const struct wanted *w, json_object *e)
     return through && is_number(e, "/from", w->g) && is_number(e, from_n ? "/from_n" : "/n", w->n);
 }
 
-static json_object *entries_of(json_object *batch)
-{
-    json_object *entries = json_at(batch, "/entries");
-
-    return json_object_is_type(entries, json_type_array) ? entries : NULL;
-}
-
 /* Where the batch differs from the receipt; NULL: nowhere, and w->entry is set. */
 static const char *compare(struct wanted *w, const struct line *line)
 {
-    json_object *entries = entries_of(line->batch), *e = NULL;
+    json_object *entries = json_at(line->batch, "/entries"), *e = NULL;
     int64_t slot = json_at(w->claims, "/slot") ? json_int_at(w->claims, "/slot") : -1;
 
     if (!has_text(w->claims, "/hash", line->hash))
@@ -262,7 +234,7 @@ static const char *compare(struct wanted *w, const struct line *line)
         return "the ledger belongs to another coupon or lane";
     if (!has_text(w->claims, "/at", json_text_at(line->batch, "/at")))
         return "the ledger's batch has a different time";
-    for (size_t i = 0; entries && !e && i < json_object_array_length(entries); i++)
+    for (size_t i = 0; !e && i < json_count(entries); i++)
         if (is_entry(w, json_object_array_get_idx(entries, i)))
             e = json_object_array_get_idx(entries, i);
     if (!e)
@@ -282,9 +254,9 @@ static const char *compare(struct wanted *w, const struct line *line)
 /* The ordinal of w's taking in the batch, or 0. */
 static int64_t ordinal_in(const struct wanted *w, json_object *batch)
 {
-    json_object *entries = entries_of(batch);
+    json_object *entries = json_at(batch, "/entries");
 
-    for (size_t i = 0; entries && i < json_object_array_length(entries); i++) {
+    for (size_t i = 0; i < json_count(entries); i++) {
         json_object *e = json_object_array_get_idx(entries, i);
 
         if (json_at(e, "/ordinal") && is_number(e, "/n", w->taken_n) && is_number(e, "/g", w->taken_g))
@@ -368,20 +340,18 @@ static int verify_token(const struct ctl *c, const char *token, json_object *set
 
 int ctl_receipt_verify(struct ctl *c)
 {
-    struct buf token = BUF_INIT;
+    char *token = read_token(c);
     json_object *set = NULL;
-    int code;
+    int code = CTL_USAGE;
 
-    if (!read_token(c, &token)) {
+    if (token && !*token)
         ctl_complain("no receipt was given");
-        code = CTL_USAGE;
-    } else {
+    else if (token)
         code = read_keys(c, &set);
-    }
     if (code == CTL_OK)
-        code = verify_token(c, token.data, set);
+        code = verify_token(c, token, set);
     json_object_put(set);
-    buf_free(&token);
+    free(token);
     return code;
 }
 

@@ -12,9 +12,6 @@
 #include "ctl/ctl.h"
 #include "ctl/save.h"
 
-#define LIST_DEFAULT 20
-#define LIST_MOST 1000
-
 #define NEEDS_USER "Only of this order; needs --user"
 #define FILTERS(about_order)                                                                                           \
     {"user", OPT_USER, "USER", 0, "Only this user's", 0},                                                              \
@@ -26,7 +23,7 @@
 const struct argp_option ctl_redemptions_export_options[] = {FILTERS(NEEDS_USER), {0}};
 const struct argp_option ctl_redemptions_list_options[] = {
     FILTERS(NEEDS_USER ", or no COUPON"),
-    {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
+    LIMIT_OPTION,
     {0},
 };
 
@@ -68,10 +65,9 @@ int ctl_redemptions_list(struct ctl *c)
     static const char *const heads[] = {"COUPON", "ID", "USER", "STATE", "TAKEN", "ORDER", ">DISCOUNT", "CODE", NULL};
     static const char *const columns[] = {"/coupon", "/id", "/user", "/state", "/at", "/order", "/discount_minor", "/code", NULL};
     int first = c->args.count ? 1 : 0; /* for one coupon, omit its id */
-    const char *most = ctl_option(c, OPT_LIMIT);
-    int64_t limit = LIST_DEFAULT;
+    int64_t limit;
 
-    if (most && !ctl_number("--limit", most, 1, LIST_MOST, &limit))
+    if (!ctl_limit(c, &limit))
         return CTL_USAGE;
     if (c->args.count == 0 && !ctl_option(c, OPT_USER) && !ctl_option(c, OPT_ORDER)) {
         ctl_complain("name a COUPON, or give --user or --order");
@@ -82,16 +78,17 @@ int ctl_redemptions_list(struct ctl *c)
 
 int ctl_redemptions_show(struct ctl *c)
 {
-    return client_print(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/redemptions/%s", c->args.words[0],
-                                                                             c->args.words[1])}, NULL);
+    char *path = client_path("/coupons/%s/redemptions/%s", c->args.words[0], c->args.words[1]);
+
+    return client_print(c, (struct call){.method = "GET", .path = path}, NULL);
 }
 
 /* key, body NULL: none. */
 static int step(struct ctl *c, const char *verb, const char *key, const char *body)
 {
-    return client_print(c, (struct call){.method = "POST", .key = key, .body = body,
-                                        .path = client_path("/coupons/%s/redemptions/%s/%s", c->args.words[0],
-                                                            c->args.words[1], verb)}, NULL);
+    char *path = client_path("/coupons/%s/redemptions/%s/%s", c->args.words[0], c->args.words[1], verb);
+
+    return client_print(c, (struct call){.method = "POST", .key = key, .body = body, .path = path}, NULL);
 }
 
 int ctl_redemptions_cancel(struct ctl *c)

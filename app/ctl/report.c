@@ -159,13 +159,10 @@ int ctl_report(struct ctl *c)
 
     if (!read_query(c, &q))
         return CTL_USAGE;
-    code = client_call(
-        c, (struct call){.method = "GET", .path = report_path(c, &q), .accept = q.csv ? "text/csv" : NULL}, &a);
+    code = client_ask(c, (struct call){.method = "GET", .path = report_path(c, &q), .accept = q.csv ? "text/csv" : NULL}, &a);
     if (code != CTL_OK)
         return code;
-    if (!answer_ok(&a)) {
-        code = answer_code(&a);
-    } else if (q.csv) {
+    if (q.csv) {
         fwrite(a.body.data, 1, a.body.len, stdout);
     } else if (ctl_json(c)) {
         print_json(a.json, stdout);

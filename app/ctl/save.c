@@ -23,10 +23,9 @@ static int write_body(struct ctl *c, struct call call, FILE *to)
     int code;
 
     call.save = to;
-    code = client_call(c, call, &a);
-    if (code == CTL_OK && !answer_ok(&a))
-        code = answer_code(&a);
-    answer_release(&a);
+    code = client_ask(c, call, &a);
+    if (code == CTL_OK)
+        answer_release(&a);
     return code;
 }
 
@@ -40,22 +39,19 @@ static int write_items(struct ctl *c, struct call call, FILE *to)
     return client_each(c, call.path, 0, write_item, to);
 }
 
-static int save_to_output(struct ctl *c, writer *write, struct call call)
-{
-    int code = write(c, call, stdout);
-
-    if (code == CTL_OK && (fflush(stdout) != 0 || ferror(stdout))) {
-        complain_of("standard output");
-        code = CTL_USAGE;
-    }
-    return code;
-}
-
-static int save_to_file(struct ctl *c, writer *write, struct call call, const char *name)
+static int save(struct ctl *c, writer *write, struct call call, const char *name)
 {
     struct new_file f;
     int code;
 
+    if (!name || strcmp(name, "-") == 0) {
+        code = write(c, call, stdout);
+        if (code == CTL_OK && (fflush(stdout) != 0 || ferror(stdout))) {
+            complain_of("standard output");
+            code = CTL_USAGE;
+        }
+        return code;
+    }
     if (!new_file_open(&f, name)) {
         complain_of(name);
         free(call.path);
@@ -69,11 +65,6 @@ static int save_to_file(struct ctl *c, writer *write, struct call call, const ch
         code = CTL_USAGE;
     }
     return code;
-}
-
-static int save(struct ctl *c, writer *write, struct call call, const char *name)
-{
-    return name && strcmp(name, "-") != 0 ? save_to_file(c, write, call, name) : save_to_output(c, write, call);
 }
 
 int save_answer(struct ctl *c, struct call call, const char *name)

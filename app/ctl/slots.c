@@ -66,13 +66,10 @@ static int run_job(struct ctl *c, char *path, const char *done)
     if (!ctl_option(c, OPT_NO_WAIT) && !ctl_option(c, OPT_NOT_BEFORE)) {
         answer_release(&a);
         code = job_watch(c, id, c->args.words[0], "slots", &a);
-        if (code == CTL_OK) {
-            code = job_slots_end(id, done, &a);
-            if (ctl_json(c) && a.status == 200)
-                print_json(a.json, stdout);
-            else if (code == CTL_OK)
-                printf("%s: %" PRId64 " slots %s (job %s)\n", c->args.words[0], json_int_at(a.json, "/done"), done, id);
-        }
+        if (ctl_json(c) && a.status == 200)
+            print_json(a.json, stdout);
+        else if (code == CTL_OK)
+            printf("%s: %" PRId64 " slots %s (job %s)\n", c->args.words[0], json_int_at(a.json, "/done"), done, id);
     } else if (ctl_json(c)) {
         print_json(a.json, stdout);
     } else {

@@ -80,6 +80,17 @@ struct json_object *statement_member(struct json_object *o, const char *name, en
                : NULL;
 }
 
+bool statement_text(struct json_object *o, const char *name, char *to, size_t size)
+{
+    struct json_object *text = statement_member(o, name, json_type_string);
+    size_t len = text ? (size_t)json_object_get_string_len(text) : 0;
+
+    if (!len || len >= size)
+        return false;
+    memcpy(to, json_object_get_string(text), len + 1);
+    return strlen(to) == len;
+}
+
 bool statement_hash(struct json_object *o, const char *name, uint8_t hash[HASH_LEN])
 {
     struct json_object *text = statement_member(o, name, json_type_string);

@@ -29,6 +29,7 @@ struct json_object *statement_parse(const char *text, size_t len);
 /* The member of an object if it has this type, else NULL. */
 struct json_object *statement_member(struct json_object *o, const char *name, enum json_type type);
 /* False: no such member. A count is not negative. */
+bool statement_text(struct json_object *o, const char *name, char *to, size_t size); /* not "" */
 bool statement_hash(struct json_object *o, const char *name, uint8_t hash[HASH_LEN]);
 bool statement_count(struct json_object *o, const char *name, int64_t *value);
 

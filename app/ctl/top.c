@@ -193,15 +193,11 @@ static void print_coupons(json_object *coupons)
 static int look(struct ctl *c, struct samples *s)
 {
     struct answer a;
-    int code = client_call(
-        c, (struct call){.method = "GET", .path = client_path("/coupons/-/metrics"), .accept = "text/plain"}, &a);
+    int code = client_ask(c, (struct call){.method = "GET", .path = client_path("/coupons/-/metrics"), .accept = "text/plain"}, &a);
 
     if (code != CTL_OK)
         return code;
-    if (!answer_ok(&a))
-        code = answer_code(&a);
-    else
-        samples_read(s, a.body.data);
+    samples_read(s, a.body.data);
     answer_release(&a);
     return code;
 }

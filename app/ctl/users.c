@@ -1,6 +1,5 @@
 /* ctl/users.c -- couponctl users: erases a name, or exports all stored under it. The name goes in the body: not every name fits a path. */
 #include "ctl/client.h"
-#include "ctl/print.h"
 #include "ctl/save.h"
 
 /* {"user": the first word} */
@@ -12,17 +11,11 @@ static json_object *named_user(const struct ctl *c)
     return body;
 }
 
-static void print_erasure(struct ctl *c, const struct answer *a)
-{
-    (void)a;
-    print_fact(c->args.words[0], "erased");
-}
-
 int ctl_users_erase(struct ctl *c)
 {
     json_object *body = named_user(c);
-    int code = client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/-/users/erase"),
-                                            .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)}, print_erasure);
+    int code = client_print_fact(c, (struct call){.method = "POST", .path = client_path("/coupons/-/users/erase"),
+                                                 .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)}, "erased");
 
     json_object_put(body);
     return code;

@@ -6,25 +6,20 @@
 #include "ctl/client.h"
 #include "ctl/print.h"
 
-#define LIST_DEFAULT 20
-#define LIST_MOST 1000
-
 const struct argp_option ctl_webhooks_create_options[] = {
     {"events", OPT_EVENTS, "TYPE,...", 0, "Only these event types (default: all)", 0},
     {0},
 };
 const struct argp_option ctl_webhooks_deliveries_options[] = {
-    {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
+    LIMIT_OPTION,
     {"state", OPT_STATE, "STATE", 0, "Only attempts that failed, or succeeded", 0},
     {0},
 };
 
 int ctl_webhooks_list(struct ctl *c)
 {
-    static const char *const heads[] = {"ID",      "STATE",  "REASON", "FAILING SINCE", "CREATED",
-                                        "COUPONS", "EVENTS", "URL",    NULL};
-    static const char *const columns[] = {"/id",      "/state",  "/reason", "/failing_since", "/created_at",
-                                          "/coupons", "/events", "/url",    NULL};
+    static const char *const heads[] = {"ID", "STATE", "REASON", "FAILING SINCE", "CREATED", "COUPONS", "EVENTS", "URL", NULL};
+    static const char *const columns[] = {"/id", "/state", "/reason", "/failing_since", "/created_at", "/coupons", "/events", "/url", NULL};
 
     return client_print_items(c, client_path("/coupons/-/webhooks?limit=1000"), 0, heads, columns);
 }
@@ -53,6 +48,7 @@ static void print_secret(struct ctl *c, const struct answer *a)
 int ctl_webhooks_create(struct ctl *c)
 {
     json_object *body = json_object_new_object(), *coupons;
+    const char *text;
     int code;
 
     json_object_object_add(body, "url", json_object_new_string(c->args.words[0]));
@@ -64,47 +60,35 @@ int ctl_webhooks_create(struct ctl *c)
             json_object_array_add(coupons, json_object_new_string(c->args.words[i]));
         json_object_object_add(body, "coupons", coupons);
     }
-    code = client_print(c,
-                (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks"),
-                              .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)},
-                print_secret);
+    text = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN);
+    code = client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks"), .body = text}, print_secret);
     json_object_put(body);
     return code;
 }
 
 int ctl_webhooks_rotate(struct ctl *c)
 {
-    return client_print(c,
-                (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/rotate", c->args.words[0]),
-                              .body = "{}"},
-                print_secret);
-}
+    char *path = client_path("/coupons/-/webhooks/%s/rotate", c->args.words[0]);
 
-static void print_deletion(struct ctl *c, const struct answer *a)
-{
-    (void)a;
-    print_fact(c->args.words[0], "deleted");
+    return client_print(c, (struct call){.method = "POST", .path = path, .body = "{}"}, print_secret);
 }
 
 int ctl_webhooks_delete(struct ctl *c)
 {
-    return client_print(c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/webhooks/%s", c->args.words[0])},
-                print_deletion);
+    return client_print_fact(c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/webhooks/%s", c->args.words[0])}, "deleted");
 }
 
 /* ---- deliveries ---- */
 
 int ctl_webhooks_deliveries(struct ctl *c)
 {
-    static const char *const heads[] = {"ID",  "AT",    "STATE", ">STATUS", ">ATTEMPT",
-                                        ">MS", "EVENT", "TYPE",  "ERROR",   NULL};
-    static const char *const columns[] = {"/id",      "/at",    "/state", "/status", "/attempt",
-                                          "/took_ms", "/event", "/type",  "/error",  NULL};
-    const char *most = ctl_option(c, OPT_LIMIT), *state = ctl_option(c, OPT_STATE);
+    static const char *const heads[] = {"ID", "AT", "STATE", ">STATUS", ">ATTEMPT", ">MS", "EVENT", "TYPE", "ERROR", NULL};
+    static const char *const columns[] = {"/id", "/at", "/state", "/status", "/attempt", "/took_ms", "/event", "/type", "/error", NULL};
+    const char *state = ctl_option(c, OPT_STATE);
     struct buf path = BUF_INIT;
-    int64_t limit = LIST_DEFAULT;
+    int64_t limit;
 
-    if (most && !ctl_number("--limit", most, 1, LIST_MOST, &limit))
+    if (!ctl_limit(c, &limit))
         return CTL_USAGE;
     client_path_add(&path, "/coupons/-/webhooks/%s/deliveries", c->args.words[0]);
     buf_printf(&path, "?limit=%lld", (long long)limit);
@@ -113,7 +97,7 @@ int ctl_webhooks_deliveries(struct ctl *c)
     return client_print_items(c, path.data, limit, heads, columns);
 }
 
-static void print_test(struct ctl *c, const struct answer *a)
+static void print_event(struct ctl *c, const struct answer *a)
 {
     (void)c;
     printf("%s will be sent\n", json_text_at(a->json, "/event"));
@@ -121,21 +105,12 @@ static void print_test(struct ctl *c, const struct answer *a)
 
 int ctl_webhooks_test(struct ctl *c)
 {
-    return client_print(c,
-                (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/test", c->args.words[0])},
-                print_test);
-}
-
-static void print_redelivery(struct ctl *c, const struct answer *a)
-{
-    (void)c;
-    printf("%s will be sent again\n", json_text_at(a->json, "/event"));
+    return client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/test", c->args.words[0])}, print_event);
 }
 
 int ctl_webhooks_redeliver(struct ctl *c)
 {
-    return client_print(c,
-                (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/deliveries/%s/redeliver",
-                                                                   c->args.words[0], c->args.words[1])},
-                print_redelivery);
+    char *path = client_path("/coupons/-/webhooks/%s/deliveries/%s/redeliver", c->args.words[0], c->args.words[1]);
+
+    return client_print(c, (struct call){.method = "POST", .path = path}, print_event);
 }

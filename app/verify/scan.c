@@ -27,13 +27,10 @@ bool scan_again(enum store_status status, int *tries)
 enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last)
 {
     size_t count = 0;
-    int tries = 0;
     enum store_status s;
 
     *last = NULL;
-    do
-        s = mongo_ledger_back(v->session, v->coupon, lane, INT64_MAX, 1, last, &count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_ledger_back(v->session, v->coupon, lane, INT64_MAX, 1, last, &count));
     return s;
 }
 
@@ -49,23 +46,17 @@ enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
 
 enum store_status scan_mark(struct scan *v, int64_t lane, struct stored_mark *mark)
 {
-    int tries = 0;
     enum store_status s;
 
-    do
-        s = mongo_stored_mark(v->session, v->coupon, lane, mark);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_mark(v->session, v->coupon, lane, mark));
     return s;
 }
 
 enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct arena *a, struct stored_checkpoint *found)
 {
-    int tries = 0;
     enum store_status s;
 
-    do
-        s = mongo_stored_checkpoint(v->session, v->coupon, lane, a, found);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_checkpoint(v->session, v->coupon, lane, a, found));
     return s;
 }
 
@@ -73,12 +64,9 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
 {
     struct batch *b = NULL;
     size_t count = 0;
-    int tries = 0;
     enum store_status s;
 
-    do
-        s = v->session->ops->ledger(v->session, v->coupon, 0, 0, 1, &b, &count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, v->session->ops->ledger(v->session, v->coupon, 0, 0, 1, &b, &count));
     *lanes = s == STORE_OK && count && b->left ? b->lanes : 1;
     for (size_t i = 0; s == STORE_OK && count && i < b->count; i++)
         if (b->entries[i].kind == ENTRY_DEFINE)
@@ -93,12 +81,9 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
 enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t hash[HASH_LEN], bool *is_there)
 {
     struct batch *b = NULL;
-    int tries = 0;
     enum store_status s;
 
-    do
-        s = mongo_ledger_at(v->session, v->coupon, lane, seq, &b);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_ledger_at(v->session, v->coupon, lane, seq, &b));
     *is_there = s == STORE_OK;
     if (s == STORE_OK)
         memcpy(hash, b->head.hash, HASH_LEN);
@@ -112,13 +97,10 @@ enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t h
 static enum store_status read_rest(struct scan *v, struct lane_sums *zero, size_t *count)
 {
     struct batch *batches[PAGE_BATCHES];
-    int tries = 0;
     enum store_status s;
 
     *count = 0;
-    do
-        s = v->session->ops->ledger(v->session, v->coupon, 0, zero->head.seq, PAGE_BATCHES, batches, count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, v->session->ops->ledger(v->session, v->coupon, 0, zero->head.seq, PAGE_BATCHES, batches, count));
     for (size_t i = 0; s == STORE_OK && i < *count; i++) {
         lane_sums_batch(zero, batches[i]);
         batch_free(batches[i]);
@@ -156,11 +138,8 @@ const struct drift drift_coupon_id = {"coupon", "id", "form", "1 to 64 letters, 
 static enum store_status next_of(struct scan *v, const char *collection, const char *after, struct arena *a, const char **next)
 {
     enum store_status s;
-    int tries = 0;
 
-    do
-        s = mongo_next_coupon(v->session, collection, after, a, next);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_next_coupon(v->session, collection, after, a, next));
     return s;
 }
 
@@ -171,12 +150,9 @@ static enum store_status read_ids(struct scan *v, const char *after, bool *stray
     enum store_status s;
     struct arena a;
     size_t count;
-    int tries = 0;
 
     arena_init(&a, 0);
-    do
-        s = mongo_next_definitions(v->session, after, PAGE_IDS, &a, ids, &count, strays);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_next_definitions(v->session, after, PAGE_IDS, &a, ids, &count, strays));
     buf_clear(&v->ids);
     v->ids_at = 0;
     for (size_t i = 0; s == STORE_OK && !*strays && i < count; i++)

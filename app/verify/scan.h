@@ -38,6 +38,10 @@ struct scan {
 
 /* True if the call that returned status must be repeated: pauses first, each time for longer. *tries starts at 0. */
 bool scan_again(enum store_status status, int *tries);
+/* Read, and set s, repeating as long as that says. */
+#define SCAN_READ(s, call)                                                                                                               \
+    for (int tries_ = 0, again_ = 1; again_;)                                                                                            \
+    again_ = scan_again((s) = (call), &tries_)
 
 /* The lane's last batch, the caller's to free; NULL: it has none. */
 enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last);

@@ -126,12 +126,9 @@ static bool was_different(const struct code_scan *c, const char *code)
 
 static enum store_status check_look_ups(struct code_scan *c)
 {
-    int tries = 0;
     enum store_status s;
 
-    do
-        s = mongo_stored_look_ups(c->scan->session, c->coupon->id, &c->arena, c->look_ups, c->count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_look_ups(c->scan->session, c->coupon->id, &c->arena, c->look_ups, c->count));
     for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
         struct code_finding *f = &c->found[i];
 
@@ -152,16 +149,13 @@ static enum store_status check_look_ups(struct code_scan *c)
 static enum store_status check_directory(struct code_scan *c)
 {
     char form[CODE_MAX + 1];
-    int tries = 0;
     enum store_status s;
 
     for (size_t i = 0; i < c->count; i++) {
         mongo_directory_form(c->found[i].code, form);
         c->found[i].code = c->look_ups[i].code = arena_strdup(&c->arena, form);
     }
-    do
-        s = mongo_stored_look_ups(c->scan->session, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_look_ups(c->scan->session, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count));
     for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
         struct code_finding *f = &c->found[i];
 
@@ -185,13 +179,10 @@ static enum store_status check_codes(struct code_scan *c)
 
     do {
         struct stored_codes *buckets = NULL;
-        int tries = 0;
 
         arena_reset(&c->arena);
         count = c->count = 0;
-        do
-            s = mongo_stored_codes(c->scan->session, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count);
-        while (scan_again(s, &tries));
+        SCAN_READ(s, mongo_stored_codes(c->scan->session, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count));
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
             add_bucket(c, &buckets[i]);
@@ -242,14 +233,11 @@ static enum store_status check_all_look_ups(struct code_scan *c)
         qsort(c->different, c->different_count, sizeof *c->different, by_hash);
     while (s == STORE_OK) {
         struct stored_look_up *items = NULL;
-        int tries = 0;
 
         arena_reset(&c->arena);
         count = 0;
-        do
-            s = mongo_stored_look_ups_from(c->scan->session, c->coupon->id, after[0] ? after : NULL, PAGE_LOOK_UPS,
-                                           &c->arena, &items, &count);
-        while (scan_again(s, &tries));
+        SCAN_READ(s, mongo_stored_look_ups_from(c->scan->session, c->coupon->id, after[0] ? after : NULL, PAGE_LOOK_UPS, &c->arena, &items,
+                                                &count));
         if (s != STORE_OK || !count)
             break;
         snprintf(after, sizeof after, "%s", items[count - 1].code);

@@ -68,13 +68,10 @@ static enum store_status read_totals(struct reading *g)
     struct totals_row *rows = NULL;
     struct arena a;
     size_t count = 0;
-    int tries = 0;
     enum store_status s;
 
     arena_init(&a, 0);
-    do
-        s = mongo_stored_totals(g->scan->session, g->scan->coupon, &a, &rows, &count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_totals(g->scan->session, g->scan->coupon, &a, &rows, &count));
     if (s == STORE_OK)
         replay_totals(g->replay, rows, count);
     arena_free(&a);
@@ -85,13 +82,10 @@ static enum store_status read_definition(struct reading *g)
 {
     struct stored_coupon found = {.seq = 0};
     struct arena a;
-    int tries = 0;
     enum store_status s;
 
     arena_init(&a, 0);
-    do
-        s = mongo_stored_coupon(g->scan->session, g->scan->coupon, &a, &found);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_coupon(g->scan->session, g->scan->coupon, &a, &found));
     if (s == STORE_OK)
         replay_view_coupon(g->replay, &found);
     arena_free(&a);
@@ -108,12 +102,8 @@ static enum store_status read_buckets(struct reading *g)
 
     arena_init(&a, 0);
     while (count > PAGE_BUCKETS / 2 && from < end) {
-        int tries = 0;
-
         count = 0;
-        do
-            s = mongo_stored_buckets(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, buckets, &count);
-        while (scan_again(s, &tries));
+        SCAN_READ(s, mongo_stored_buckets(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, buckets, &count));
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
             if (buckets[i].b < end)
@@ -139,12 +129,9 @@ static enum store_status read_codes(struct reading *g)
     arena_init(&a, 0);
     while (count > PAGE_BUCKETS / 2 && from < end) {
         struct stored_codes *codes = NULL;
-        int tries = 0;
 
         count = 0;
-        do
-            s = mongo_stored_codes(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
-        while (scan_again(s, &tries));
+        SCAN_READ(s, mongo_stored_codes(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count));
         for (size_t i = 0; i < count; i++) {
             from = codes[i].b + 1;
             if (codes[i].b < end)
@@ -172,13 +159,10 @@ static void free_page(struct page *p)
 
 static enum store_status read_batches(struct reading *g, int64_t after, size_t most, struct stored_batch *batches, size_t *count)
 {
-    int tries = 0;
+    const struct scan *v = g->scan;
     enum store_status s;
 
-    do
-        s = mongo_stored_batches(g->scan->session, g->scan->coupon, g->how->lane, after, most, &g->scan->term_key, batches,
-                                 count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_batches(v->session, v->coupon, g->how->lane, after, most, &v->term_key, batches, count));
     return s;
 }
 
@@ -264,12 +248,8 @@ static enum store_status find_later_erasures(struct reading *g)
     size_t count;
 
     do {
-        int tries = 0;
-
         count = 0;
-        do
-            s = session->ops->ledger(session, g->scan->coupon, g->how->lane, after, PAGE_BATCHES, batches, &count);
-        while (scan_again(s, &tries));
+        SCAN_READ(s, session->ops->ledger(session, g->scan->coupon, g->how->lane, after, PAGE_BATCHES, batches, &count));
         for (size_t i = 0; i < count; i++) {
             after = batches[i]->head.seq;
             replay_later_erasures(g->replay, batches[i]);

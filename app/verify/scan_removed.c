@@ -75,16 +75,12 @@ static enum store_status check_marks(struct look *k, const struct batch *last)
 
 static enum store_status walk(struct look *k, struct leaving *l, int64_t *left)
 {
-    int tries = 0;
     enum store_status s = STORE_OK;
 
     l->coupon = k->scan->coupon;
     *left = 0;
-    while (s == STORE_OK && !l->done) {
-        do
-            s = mongo_leave_look(k->scan->session, l, left);
-        while (scan_again(s, &tries));
-    }
+    while (s == STORE_OK && !l->done)
+        SCAN_READ(s, mongo_leave_look(k->scan->session, l, left));
     k->unfinished = k->unfinished || *left < l->count;
     return s;
 }
@@ -96,16 +92,13 @@ static enum store_status check_ledger(struct look *k, const struct batch *last)
     struct leaving l = {.kind = REMAINS_LEDGER, .lane = last->lane, .end = last->head.seq};
     struct batch *first = NULL;
     int64_t left;
-    int tries = 0;
     enum store_status s = walk(k, &l, &left);
 
     if (s == STORE_OK && clock_now_ms() < last->head.at_ms + LANE_REMAINS_MS && l.count != 1)
         expect(k, "ledger", last->lane, "batches before the last", last->head.seq - 1, l.count);
     if (s != STORE_OK)
         return s;
-    do
-        s = mongo_ledger_at(k->scan->session, k->scan->coupon, last->lane, 1, &first);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_ledger_at(k->scan->session, k->scan->coupon, last->lane, 1, &first));
     if (s == STORE_NOT_FOUND)
         differs(k, "ledger", last->lane, "seq 1", "its _id", "none");
     batch_free(first);
@@ -119,14 +112,11 @@ static enum store_status check_totals(struct look *k, const struct batch *const 
     struct report_counts sums[COUPON_LANES_MAX] = {{0}};
     struct totals_row *rows;
     size_t count = 0;
-    int tries = 0;
     struct arena a;
     enum store_status s;
 
     arena_init(&a, 0);
-    do
-        s = mongo_stored_totals(k->scan->session, k->scan->coupon, &a, &rows, &count);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_totals(k->scan->session, k->scan->coupon, &a, &rows, &count));
     for (size_t i = 0; i < count && s == STORE_OK; i++) {
         if (rows[i].counts && rows[i].lane >= 0 && rows[i].lane < lanes)
             report_counts_add(&sums[rows[i].lane], rows[i].counts);
@@ -144,14 +134,11 @@ static enum store_status check_totals(struct look *k, const struct batch *const 
 static enum store_status check_definition(struct look *k, const struct batch *last)
 {
     struct stored_coupon found = {.seq = 0};
-    int tries = 0;
     struct arena a;
     enum store_status s;
 
     arena_init(&a, 0);
-    do
-        s = mongo_stored_coupon(k->scan->session, k->scan->coupon, &a, &found);
-    while (scan_again(s, &tries));
+    SCAN_READ(s, mongo_stored_coupon(k->scan->session, k->scan->coupon, &a, &found));
     if (s == STORE_OK && !found.definition)
         differs(k, "coupons", 0, "definition", "one that can be read", "none");
     else if (s == STORE_OK)
