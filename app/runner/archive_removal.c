@@ -36,7 +36,6 @@ static void forget_tails(struct archive *a)
 static enum ending read_tails(struct archive *a)
 {
     struct work *w = a->work;
-    int64_t pause_ms = 0;
 
     forget_tails(a);
     for (int64_t lane = 0; lane < a->lanes;) {
@@ -49,7 +48,7 @@ static enum ending read_tails(struct archive *a)
             lane++;
             continue;
         }
-        e = work_rest(w, &pause_ms, "Reading the ledger");
+        e = work_rest(w, "Reading the ledger");
         if (e != ENDING_DONE)
             return e;
     }
@@ -158,12 +157,12 @@ static enum ending await_readers(struct archive *a)
 
 static enum ending leave(struct work *w, struct leaving *l)
 {
-    int64_t pause_ms = 0, before = w->done;
+    int64_t before = w->done;
     enum ending e = ENDING_DONE;
 
     l->coupon = w->job->coupon;
     while (e == ENDING_DONE && !l->done) {
-        e = mongo_leave(w->session, l) == STORE_OK ? work_between_steps(w) : work_rest(w, &pause_ms, "Removing documents");
+        e = mongo_leave(w->session, l) == STORE_OK ? work_between_steps(w) : work_rest(w, "Removing documents");
         w->done = before + l->count;
     }
     return e;
@@ -185,12 +184,11 @@ static enum ending ask_for_remains(struct work *w)
 {
     const struct job job = {.kind = JOB_CLEANUP, .coupon = w->job->coupon, .not_before_ms = clock_now_ms() + LANE_REMAINS_MS,
                             .key = arena_printf(&w->keep, JOB_KEY_REMAINS "%s", w->job->id)};
-    int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE &&
            (mongo_removal_note(w->session, w->job->coupon) != STORE_OK || mongo_job_ask(w->session, &job) != STORE_OK))
-        e = work_rest(w, &pause_ms, "Asking for the job that deletes what remains");
+        e = work_rest(w, "Asking for the job that deletes what remains");
     return e;
 }
 

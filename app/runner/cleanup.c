@@ -69,7 +69,7 @@ static bool add_kept(struct work *w, int64_t from_b, int64_t to_b, int64_t next_
 
 static enum ending find_kept(struct work *w, int64_t next_n)
 {
-    int64_t end_b = bucket_of(next_n + BUCKET_SLOTS - 1), pause_ms = 0;
+    int64_t end_b = bucket_of(next_n + BUCKET_SLOTS - 1);
     enum ending e = ENDING_DONE;
 
     code_bloom_init(&w->code_bloom, next_n);
@@ -77,8 +77,7 @@ static enum ending find_kept(struct work *w, int64_t next_n)
         to_b = b + CLEAN_BUCKETS < end_b ? b + CLEAN_BUCKETS : end_b;
         e = work_between_steps(w);
         while (e == ENDING_DONE && !add_kept(w, b, to_b, next_n))
-            e = work_rest(w, &pause_ms, "Reading codes");
-        pause_ms = 0;
+            e = work_rest(w, "Reading codes");
         arena_reset(&w->arena);
     }
     return e;
@@ -93,7 +92,6 @@ static bool is_kept(void *context, const char *form)
 
 static enum ending drop_codes(struct work *w, bool twins)
 {
-    int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
     bool more = true;
 
@@ -101,8 +99,7 @@ static enum ending drop_codes(struct work *w, bool twins)
         e = work_between_steps(w);
         while (e == ENDING_DONE &&
                mongo_codes_clean(w->session, w->job->coupon, b, CLEAN_BUCKETS, twins ? is_kept : NULL, w, &more) != STORE_OK)
-            e = work_rest(w, &pause_ms, "Deleting codes");
-        pause_ms = 0;
+            e = work_rest(w, "Deleting codes");
     }
     return e;
 }

@@ -28,7 +28,6 @@ static enum ending whose_turn(struct work *w)
 
 static enum ending take_turn(struct work *w)
 {
-    int64_t pause_ms = 0;
 
     w->turned = true;
     for (;;) {
@@ -44,7 +43,7 @@ static enum ending take_turn(struct work *w)
             return work_fail(w, result, op.outcome.detail);
         e = whose_turn(w);
         if (e == ENDING_DONE)
-            e = work_rest(w, &pause_ms, "Taking the turn to make codes");
+            e = work_rest(w, "Taking the turn to make codes");
         if (e != ENDING_DONE)
             return e;
     }
@@ -99,15 +98,16 @@ enum ending codes_turn_end(struct work *w)
     if (!w->turned && w->job->fence <= 1)
         return ENDING_DONE;
     failing_over(&w->failing);
+    w->pause_ms = 0;
     e = work_progress(w);
     if (e == ENDING_LOST || e == ENDING_STOPPED)
         return e;
-    for (int64_t pause_ms = 0;;) {
+    for (;;) {
         enum cpn_result result = work_try(w, &op);
 
         if (!work_may_repeat(result))
             return ENDING_DONE; /* a removed coupon has no turns */
-        e = work_rest(w, &pause_ms, "Returning the turn to make codes");
+        e = work_rest(w, "Returning the turn to make codes");
         if (e == ENDING_LOST || e == ENDING_STOPPED)
             return e;
     }
@@ -128,7 +128,6 @@ static void add_to_code_bloom(void *context, const char *code)
 static enum ending fill_code_bloom(struct work *w)
 {
     bool wanted = w->coupon->codes.unique != UNIQUE_SERVICE && w->head.next_n / READ_PER_LOOK <= w->job->total;
-    int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
     if (w->code_bloom_turn == w->turn)
@@ -138,7 +137,7 @@ static enum ending fill_code_bloom(struct work *w)
         code_bloom_init(&w->code_bloom, w->head.next_n + w->job->total);
     while (e == ENDING_DONE && wanted &&
            mongo_codes_each(w->session, w->job->coupon, w->head.next_n, add_to_code_bloom, w) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Reading the coupon's codes");
+        e = work_rest(w, "Reading the coupon's codes");
     if (e == ENDING_DONE)
         w->code_bloom_turn = w->turn;
     return e;
@@ -149,7 +148,6 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
     struct code_draft *asked = arena_array(&w->arena, count + 1, sizeof *asked);
     size_t *places = arena_array(&w->arena, count + 1, sizeof *places), asked_count = 0;
     enum ending e = fill_code_bloom(w);
-    int64_t pause_ms = 0;
 
     for (size_t i = 0; e == ENDING_DONE && i < count; i++) {
         codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
@@ -160,7 +158,7 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
     }
     while (e == ENDING_DONE && asked_count > 0 &&
            mongo_codes_look(w->session, w->coupon, w->head.next_n, w->job->id, asked, asked_count, &w->arena) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Looking up codes");
+        e = work_rest(w, "Looking up codes");
     for (size_t i = 0; e == ENDING_DONE && i < asked_count; i++)
         codes[places[i]] = asked[i];
     return e;
@@ -184,14 +182,12 @@ static enum store_status write_drafts(struct work *w, struct code_draft *codes, 
 /* ANNOUNCED: written, may be announced. */
 static enum announced draft(struct work *w, struct code_draft *codes, size_t count, enum ending *e)
 {
-    int64_t pause_ms = 0;
-
     for (;;) {
         enum store_status s = write_drafts(w, codes, count);
 
         if (s == STORE_OK)
             break;
-        *e = work_rest(w, &pause_ms, "Writing codes");
+        *e = work_rest(w, "Writing codes");
         if (*e != ENDING_DONE)
             return ANNOUNCED_NOT;
         if (s == STORE_EXISTS) { /* a later turn wrote here */
@@ -209,7 +205,6 @@ static enum announced draft(struct work *w, struct code_draft *codes, size_t cou
 /* Append the announcement. After ANNOUNCED_AGAIN, the ledger says what became of it. */
 static enum announced append(struct work *w, struct op *op, enum ending *e)
 {
-    int64_t pause_ms = 0;
     enum cpn_result result = work_try(w, op);
 
     if (result == CPN_OK) {
@@ -220,7 +215,7 @@ static enum announced append(struct work *w, struct op *op, enum ending *e)
     }
     w->known = false;
     if (work_may_repeat(result)) {
-        *e = work_rest(w, &pause_ms, "Announcing codes");
+        *e = work_rest(w, "Announcing codes");
         return *e == ENDING_DONE ? ANNOUNCED_AGAIN : ANNOUNCED_NOT;
     }
     *e = work_fail(w, result, op->outcome.detail);

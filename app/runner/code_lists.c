@@ -252,7 +252,6 @@ static enum ending plan(struct work *w, struct rows *rows, struct upload_chunk *
     static const struct question state = {ask_state, judge_state};
     enum ending e = ask_rows(w, rows, &state);
     struct buf before = BUF_INIT;
-    int64_t pause_ms = 0;
 
     buf_puts(&before, "");
     for (size_t i = 0; e == ENDING_DONE && i < rows->count; i++)
@@ -260,7 +259,7 @@ static enum ending plan(struct work *w, struct rows *rows, struct upload_chunk *
             buf_printf(&before, "%" PRId64 "\n", rows->items[i].line);
     chunk->bad = before.data ? before.data : "";
     while (e == ENDING_DONE && mongo_chunk_put(w->session, chunk) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Noting which codes were retired before");
+        e = work_rest(w, "Noting which codes were retired before");
     buf_free(&before);
     return e;
 }

@@ -1,11 +1,15 @@
 /*
- * runner/front_heartbeat.c -- a thread that announces this front, with its receipt keys, and takes its leave at the end.
+ * runner/front_heartbeat.c -- a thread that announces this front, with its receipt keys, and takes its leave at the end; and keeps its
+ * high-water mark: see store/high_water.h.
+ *
+ * Older    if the database is replaced by an older one while the service runs, that is logged, once: the service is not stopped
  */
 #include "base/clock.h"
 #include "base/jws.h"
 #include "base/log.h"
 #include "runner/work.h"
 #include "store/fronts.h"
+#include "store/high_water.h"
 
 void *front_heartbeat_thread(void *context)
 {
@@ -14,7 +18,8 @@ void *front_heartbeat_thread(void *context)
     struct buf receipts = BUF_INIT;
     char id[FRONT_ID_SIZE];
     struct front front = {.id = id};
-    bool failing = false;
+    struct mono due = mono_now();
+    bool failing = false, older = false, level;
     struct jws_keys keys;
     const char *message;
 
@@ -25,15 +30,23 @@ void *front_heartbeat_thread(void *context)
     jws_keys_forget(&keys);
     front.receipts = receipts.data ? receipts.data : "";
     while (!stop_asked(&runner->stop)) {
-        int64_t now_ms = clock_now_ms();
-        bool written = mongo_front_write(session, &(struct front){id, front.receipts, now_ms}) == STORE_OK;
+        if (failing || !mono_before(mono_now(), due)) {
+            int64_t now_ms = clock_now_ms();
+            bool written = mongo_front_write(session, &(struct front){id, front.receipts, now_ms}) == STORE_OK;
 
-        if (written)
-            front.seen_ms = now_ms;
-        if (!written && !failing)
-            log_event(LOG_WARNING, "front.unannounced", F_DETAILS("the database does not answer"));
-        failing = !written;
-        stop_rest(&runner->stop, written ? FRONT_TELLS_MS : 1000);
+            if (written)
+                front.seen_ms = now_ms;
+            if (!written && !failing)
+                log_event(LOG_WARNING, "front.unannounced", F_DETAILS("the database does not answer"));
+            failing = !written;
+            due = mono_add_ms(mono_now(), FRONT_TELLS_MS);
+        }
+        stop_rest(&runner->stop, HIGH_WATER_MS);
+        level = high_water_note(session, runner->config->mongodb_high_water_file);
+        if (!level && !older)
+            log_event(LOG_ERROR, "database.older", F_WORD("database", runner->config->mongodb_database),
+                      F_TEXT("path", runner->config->mongodb_high_water_file));
+        older = !level;
     }
     (void)mongo_front_gone(session, &front); /* otherwise it expires */
     buf_free(&receipts);

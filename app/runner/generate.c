@@ -60,13 +60,12 @@ static enum ending plain_step(struct work *w, bool *enough)
 {
     struct op op = {.kind = OP_GENERATE, .in.job = {.id = w->job->id, .step = w->step + 1, .until = w->job->until}};
     enum cpn_result result;
-    int64_t pause_ms = 0;
     enum ending e;
 
     op.in.job.count = least(w->job->until ? w->job->until : w->job->total - w->done, w->runner->config->runner_step_slots);
     result = work_try(w, &op);
     if (work_may_repeat(result)) {
-        e = work_rest(w, &pause_ms, "Making slots");
+        e = work_rest(w, "Making slots");
         return e == ENDING_DONE ? check_plain(w) : e;
     }
     if (result != CPN_OK)

@@ -15,20 +15,18 @@ size_t list_lines(const struct upload_chunk *chunk)
 
 enum ending list_note(struct work *w, struct upload_chunk *chunk, const struct buf *bad)
 {
-    int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
     chunk->imported = true;
     chunk->bad = bad->data ? arena_memdup(&w->arena, bad->data, bad->len) : NULL;
     while (e == ENDING_DONE && mongo_chunk_done(w->session, chunk) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Noting the outcome of a part of the list");
+        e = work_rest(w, "Noting the outcome of a part of the list");
     return e;
 }
 
 /* Read the next chunk; *found: there is one. */
 static enum ending read_chunk(struct work *w, int64_t number, struct upload_chunk *chunk, bool *found)
 {
-    int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE) {
@@ -37,7 +35,7 @@ static enum ending read_chunk(struct work *w, int64_t number, struct upload_chun
         *found = s == STORE_OK;
         if (s == STORE_OK || s == STORE_NOT_FOUND)
             break;
-        e = work_rest(w, &pause_ms, "Reading the list");
+        e = work_rest(w, "Reading the list");
     }
     return e;
 }

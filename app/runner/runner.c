@@ -181,7 +181,7 @@ static void *job_thread(void *context)
 
 static void run_threads(struct runner *r)
 {
-    void *(*const others[])(void *) = {sweeper_thread, leases_thread, front_heartbeat_thread, high_water_thread};
+    void *(*const others[])(void *) = {sweeper_thread, leases_thread, front_heartbeat_thread};
     pthread_t threads[RUNNER_JOBS_MAX + sizeof others / sizeof *others];
     int jobs = r->config->runner_jobs, count = jobs + (int)(sizeof others / sizeof *others);
 

@@ -35,6 +35,7 @@ enum ending work_between_steps(struct work *w)
     enum ending e = work_progress(w);
 
     failing_over(&w->failing);
+    w->pause_ms = 0;
     return e == ENDING_DONE && stop_asked(&w->runner->stop) ? ENDING_STOPPED : e;
 }
 
@@ -57,7 +58,7 @@ bool work_may_repeat(enum cpn_result r)
     return r == CPN_BUSY || r == CPN_OUTCOME_UNKNOWN || r == CPN_INTERNAL;
 }
 
-enum ending work_rest(struct work *w, int64_t *pause_ms, const char *doing)
+enum ending work_rest(struct work *w, const char *doing)
 {
     enum failing_verdict verdict = failing_again(&w->failing, mono_now());
 
@@ -68,7 +69,7 @@ enum ending work_rest(struct work *w, int64_t *pause_ms, const char *doing)
         return work_fail(w, CPN_INTERNAL,
                          arena_printf(&w->keep, "%s failed %d times in a row, for an hour. What was done stays. The log says why.", doing,
                                       w->failing.count));
-    stop_back_off(&w->runner->stop, pause_ms);
+    stop_back_off(&w->runner->stop, &w->pause_ms);
     return stop_asked(&w->runner->stop) ? ENDING_STOPPED : work_progress(w);
 }
 
@@ -81,20 +82,17 @@ enum ending work_fail(struct work *w, enum cpn_result r, const char *detail)
 
 enum ending work_ask(struct work *w, struct op *op)
 {
-    int64_t pause_ms = 0;
-
     for (;;) {
-        enum cpn_result result;
+        enum cpn_result result = work_try(w, op);
         enum ending e;
 
-        result = work_try(w, op);
         if (result == CPN_OK)
             return ENDING_DONE;
         if (!work_may_repeat(result))
             return work_fail(w, result, op->outcome.detail);
         log_event(LOG_WARNING, "job.step_repeated", F_WORD("job", w->job->id), F_WORD("coupon", w->job->coupon), F_INT("kind", op->kind),
                   F_WORD("result", result_info(result)->name));
-        e = work_rest(w, &pause_ms, "A step in the coupon's ledger");
+        e = work_rest(w, "A step in the coupon's ledger");
         if (e != ENDING_DONE)
             return e;
     }
@@ -103,7 +101,6 @@ enum ending work_ask(struct work *w, struct op *op)
 enum ending work_ask_all(struct work *w, struct op *const *ops, size_t count)
 {
     struct op *open[WORK_OPS_MAX];
-    int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
     assert(count <= WORK_OPS_MAX);
@@ -119,7 +116,7 @@ enum ending work_ask_all(struct work *w, struct op *const *ops, size_t count)
             if (work_may_repeat(open[i]->outcome.result))
                 open[count++] = open[i];
         if (count > 0)
-            e = work_rest(w, &pause_ms, "A step in the coupon's ledger");
+            e = work_rest(w, "A step in the coupon's ledger");
     }
     return e;
 }
@@ -132,10 +129,9 @@ enum ending work_standing(struct work *w, struct op *op)
 
 enum ending work_catch_up(struct work *w)
 {
-    int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE && engine_catch_up(w->runner->engine, w->job->coupon, 0, ENGINE_CATCH_UP_MS) != STORE_OK)
-        e = work_rest(w, &pause_ms, "Waiting for the coupon's checkpoint");
+        e = work_rest(w, "Waiting for the coupon's checkpoint");
     return e;
 }

@@ -50,6 +50,7 @@ struct work {
     struct buf result;     /* JSON members of the result, besides those of its kind */
     int64_t step;          /* the last one in the ledger */
     struct failing failing; /* the step at hand */
+    int64_t pause_ms;      /* after its last failure */
     _Atomic int64_t done;  /* as in struct job */
     enum cpn_result error; /* when ENDING_FAILED */
     const char *detail;    /* kept or static; NULL: the error's explanation */
@@ -75,7 +76,7 @@ enum cpn_result work_try(struct work *w, struct op *op);
 /* True if the same op may be asked again. */
 bool work_may_repeat(enum cpn_result r);
 /* Rest after a failed attempt at `doing` (static), and renew the lease. A step that keeps failing is logged, and ends the job at last. */
-enum ending work_rest(struct work *w, int64_t *pause_ms, const char *doing);
+enum ending work_rest(struct work *w, const char *doing);
 /* Ask the engine until it decides. A refusal fails the job. */
 enum ending work_ask(struct work *w, struct op *op);
 /* The same for up to WORK_OPS_MAX at once, each with an arena of its own, until all are decided: their outcomes say how, refusals too. */
@@ -103,6 +104,5 @@ enum ending run_remains(struct work *w);
 /* The sweeper's thread; context is the struct runner. */
 void *sweeper_thread(void *context);
 void *front_heartbeat_thread(void *context);
-void *high_water_thread(void *context);
 
 #endif
