@@ -247,22 +247,12 @@ enum store_status checkpoint_write_parts(struct store *s, struct part_write *par
 
 static void put_checkpoint(bson_t *updates, size_t k, const struct checkpoint_write *w)
 {
-    bson_t update, sub, inner, view;
-    char buffer[16];
+    AUTO_BSON filter = BSON_INITIALIZER, view = BSON_INITIALIZER;
 
-    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    codec_lane_id(&sub, "_id", w->coupon, w->lane);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$max", &inner);
-    BSON_APPEND_DOCUMENT_BEGIN(&inner, "view", &view);
+    codec_lane_id(&filter, "_id", w->coupon, w->lane);
     codec_checkpoint_put(&view, &w->checkpoint);
-    bson_append_document_end(&inner, &view);
-    bson_append_document_end(&sub, &inner);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_BOOL(&update, "upsert", true);
-    bson_append_document_end(updates, &update);
+    AUTO_BCON update = BCON_NEW("$max", "{", "view", BCON_DOCUMENT(&view), "}");
+    session_put_update(updates, k, &filter, update, true);
 }
 
 /* Two upserts that meet: the one that loses finds a duplicate key, and is sent again. */

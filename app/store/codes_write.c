@@ -133,18 +133,12 @@ static enum store_status replace_some(struct session *session, const struct docu
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && *next - first < CODES_PER_UPDATE && updates.len < COMMAND_BYTES_MAX; ++*next) {
         size_t i = list->found[*next];
-        bson_t update, sub;
-        char buffer[16];
+        AUTO_BSON filter = BSON_INITIALIZER, rest = BSON_INITIALIZER;
 
-        bson_append_document_begin(&updates, array_key(*next - first, buffer), -1, &update);
-        bson_append_document_begin(&update, "q", 1, &sub);
-        list->type->put_id(&sub, list->draft, i);
-        BCON_APPEND(&sub, "w", "{", "$lte", BCON_INT64(list->draft->writing), "}");
-        bson_append_document_end(&update, &sub);
-        bson_append_document_begin(&update, "u", 1, &sub);
-        list->type->put_rest(&sub, list->draft, i);
-        bson_append_document_end(&update, &sub);
-        bson_append_document_end(&updates, &update);
+        list->type->put_id(&filter, list->draft, i);
+        BCON_APPEND(&filter, "w", "{", "$lte", BCON_INT64(list->draft->writing), "}");
+        list->type->put_rest(&rest, list->draft, i);
+        session_put_update(&updates, *next - first, &filter, &rest, false);
     }
     bson_append_array_end(&command, &updates);
     status = session_write(session, &command, &replaced);
@@ -203,19 +197,12 @@ static enum store_status take_some(struct session *session, const struct documen
             /* {q: the entry as it was read, u: ours} */
             size_t i = list->found[*next];
             const struct look_up *was = &met[*next];
-            bson_t update, sub;
-            char buffer[16];
+            AUTO_BSON filter = BSON_INITIALIZER, rest = BSON_INITIALIZER;
 
-            bson_append_document_begin(&updates, array_key(k++, buffer), -1, &update);
-            bson_append_document_begin(&update, "q", 1, &sub);
-            directory_put_id(&sub, list->draft, i);
-            bson_append_utf8(&sub, "o", 1, was->owner, -1);
-            bson_append_int64(&sub, "w", 1, was->writing);
-            bson_append_document_end(&update, &sub);
-            bson_append_document_begin(&update, "u", 1, &sub);
-            directory_put_rest(&sub, list->draft, i);
-            bson_append_document_end(&update, &sub);
-            bson_append_document_end(&updates, &update);
+            directory_put_id(&filter, list->draft, i);
+            BCON_APPEND(&filter, "o", BCON_UTF8(was->owner), "w", BCON_INT64(was->writing));
+            directory_put_rest(&rest, list->draft, i);
+            session_put_update(&updates, k++, &filter, &rest, false);
         }
     bson_append_array_end(&command, &updates);
     if (k == 0)

@@ -287,6 +287,8 @@ enum store_status mongo_hook_disable(struct store *s, const struct hook *h, cons
 
 /* ---- positions ---- */
 
+#define POSITION_ID(p) "_id", "{", "h", BCON_UTF8((p).hook), "c", BCON_UTF8((p).coupon), "l", BCON_INT64((p).lane), "}"
+
 enum store_status mongo_positions_write(struct store *s, const struct hook_position *p, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -297,16 +299,11 @@ enum store_status mongo_positions_write(struct store *s, const struct hook_posit
     BSON_APPEND_UTF8(&command, "update", POSITIONS);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (size_t i = 0; i < count; i++) {
-        AUTO_BCON update_of = BCON_NEW(
-            "q", "{", "_id", "{", "h", BCON_UTF8(p[i].hook), "c", BCON_UTF8(p[i].coupon), "l", BCON_INT64(p[i].lane), "}", "}",
-            "u", "{",
-                "$max", "{", "at", "{", "seq", BCON_INT64(p[i].seq), "part", BCON_INT64(p[i].part), "}", "}",
-                "$set", "{", "attempts", BCON_INT64(p[i].attempts), "not_before", BCON_DATE_TIME(p[i].not_before_ms), "}",
-            "}",
-            "upsert", BCON_BOOL(true));
-        char buffer[16];
+        AUTO_BCON filter = BCON_NEW(POSITION_ID(p[i]));
+        AUTO_BCON u = BCON_NEW("$max", "{", "at", "{", "seq", BCON_INT64(p[i].seq), "part", BCON_INT64(p[i].part), "}", "}", "$set", "{",
+                               "attempts", BCON_INT64(p[i].attempts), "not_before", BCON_DATE_TIME(p[i].not_before_ms), "}");
 
-        bson_append_document(&updates, array_key(i, buffer), -1, update_of);
+        session_put_update(&updates, i, filter, u, true);
     }
     bson_append_array_end(&command, &updates);
     return session_write(session_of(s), &command, NULL);
@@ -337,7 +334,7 @@ static bool get_position(const bson_t *doc, void *item, struct arena *a)
 
 enum store_status mongo_position(struct store *s, struct hook_position *p)
 {
-    AUTO_BCON filter = BCON_NEW("_id", "{", "h", BCON_UTF8(p->hook), "c", BCON_UTF8(p->coupon), "l", BCON_INT64(p->lane), "}");
+    AUTO_BCON filter = BCON_NEW(POSITION_ID(*p));
 
     return session_find_one(session_of(s), POSITIONS, filter, get_position, p, NULL);
 }
@@ -345,16 +342,14 @@ enum store_status mongo_position(struct store *s, struct hook_position *p)
 enum store_status mongo_positions_remove(struct store *s, const struct hook_position *p, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    char buffer[16];
     bson_t deletes;
 
     BSON_APPEND_UTF8(&command, "delete", POSITIONS);
     BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
     for (size_t i = 0; i < count; i++) {
-        AUTO_BCON one = BCON_NEW("q", "{", "_id", "{", "h", BCON_UTF8(p[i].hook), "c", BCON_UTF8(p[i].coupon), "l", BCON_INT64(p[i].lane),
-                                 "}", "at.seq", BCON_INT64(p[i].seq), "}", "limit", BCON_INT32(1));
+        AUTO_BCON filter = BCON_NEW(POSITION_ID(p[i]), "at.seq", BCON_INT64(p[i].seq));
 
-        bson_append_document(&deletes, array_key(i, buffer), -1, one);
+        session_put_delete(&deletes, i, filter);
     }
     bson_append_array_end(&command, &deletes);
     return session_write(session_of(s), &command, NULL);

@@ -58,23 +58,17 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
 
 static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *w, bool insert)
 {
-    bson_t update, sub, inner;
-    char buffer[16];
+    AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
+    bson_t set;
 
-    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    codec_lane_id(&sub, "_id", w->coupon, w->lane);
-    BCON_APPEND(&sub, "seq", "{", "$lt", BCON_INT64(w->seq), "}");
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
-    BSON_APPEND_INT64(&inner, "seq", w->seq);
+    codec_lane_id(&filter, "_id", w->coupon, w->lane);
+    BCON_APPEND(&filter, "seq", "{", "$lt", BCON_INT64(w->seq), "}");
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &set);
+    BSON_APPEND_INT64(&set, "seq", w->seq);
     if (w->at_ms)
-        BSON_APPEND_DATE_TIME(&inner, "at", w->at_ms);
-    bson_append_document_end(&sub, &inner);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_BOOL(&update, "upsert", insert);
-    bson_append_document_end(updates, &update);
+        BSON_APPEND_DATE_TIME(&set, "at", w->at_ms);
+    bson_append_document_end(&update, &set);
+    session_put_update(updates, k, &filter, &update, insert);
 }
 
 /* An upsert meets a duplicate key if the mark is already newer, or if an older one was inserted at the same moment: the same update again,

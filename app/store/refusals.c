@@ -14,21 +14,14 @@
 
 static void put_write(bson_t *updates, size_t k, const char *writer, const struct refusals_write *w)
 {
-    bson_t update, sub, inner;
-    char buffer[16];
+    AUTO_BCON filter = BCON_NEW("_id", "{", "c", BCON_UTF8(w->coupon), "at", BCON_DATE_TIME(w->quarter_ms), "w", BCON_UTF8(writer), "}");
+    AUTO_BSON counts = BSON_INITIALIZER;
 
-    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
-    BCON_APPEND(&update, "q", "{", "_id", "{", "c", BCON_UTF8(w->coupon), "at", BCON_DATE_TIME(w->quarter_ms), "w", BCON_UTF8(writer), "}",
-                "}");
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$max", &inner);
     for (int i = 0; i < CPN_REFUSAL_COUNT; i++)
         if (w->counts.of[i])
-            put_int(&inner, refusal_name((enum cpn_refusal)i), w->counts.of[i]);
-    bson_append_document_end(&sub, &inner);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_BOOL(&update, "upsert", true);
-    bson_append_document_end(updates, &update);
+            put_int(&counts, refusal_name((enum cpn_refusal)i), w->counts.of[i]);
+    AUTO_BCON update = BCON_NEW("$max", BCON_DOCUMENT(&counts));
+    session_put_update(updates, k, filter, update, true);
 }
 
 enum store_status mongo_refusals_write(struct store *s, const char *writer, const struct refusals_write *writes, size_t count)

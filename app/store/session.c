@@ -577,6 +577,29 @@ enum store_status session_update(struct session *session, const char *collection
     return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
 }
 
+void session_put_update(bson_t *updates, size_t k, const bson_t *filter, const bson_t *update, bool upsert)
+{
+    char buffer[16];
+    bson_t one;
+
+    bson_append_document_begin(updates, array_key(k, buffer), -1, &one);
+    BSON_APPEND_DOCUMENT(&one, "q", filter);
+    BSON_APPEND_DOCUMENT(&one, "u", update);
+    BSON_APPEND_BOOL(&one, "upsert", upsert);
+    bson_append_document_end(updates, &one);
+}
+
+void session_put_delete(bson_t *deletes, size_t k, const bson_t *filter)
+{
+    char buffer[16];
+    bson_t one;
+
+    bson_append_document_begin(deletes, array_key(k, buffer), -1, &one);
+    BSON_APPEND_DOCUMENT(&one, "q", filter);
+    BSON_APPEND_INT32(&one, "limit", 1);
+    bson_append_document_end(deletes, &one);
+}
+
 enum store_status session_delete(struct session *session, const char *collection, const bson_t *filter, int64_t *count)
 {
     AUTO_BCON command = BCON_NEW("delete", BCON_UTF8(collection), "deletes", "[", "{", "q", BCON_DOCUMENT(filter), "limit",

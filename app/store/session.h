@@ -182,6 +182,9 @@ enum store_status session_write(struct session *session, bson_t *command, int64_
 /* One document. Insert: STORE_EXISTS if its key is taken. Update: STORE_NOT_FOUND if none matches, unless it upserts. */
 enum store_status session_insert(struct session *session, const char *collection, const bson_t *doc);
 enum store_status session_update(struct session *session, const char *collection, const bson_t *filter, const bson_t *update, bool upsert);
+/* Statement k of a command "update" or "delete" of several; the latter of one document each. */
+void session_put_update(bson_t *updates, size_t k, const bson_t *filter, const bson_t *update, bool upsert);
+void session_put_delete(bson_t *deletes, size_t k, const bson_t *filter);
 /* Delete all that match. *count, if not NULL: how many. */
 enum store_status session_delete(struct session *session, const char *collection, const bson_t *filter, int64_t *count);
 

@@ -59,23 +59,18 @@ static void put_insert(bson_t *documents, size_t k, const struct totals_write *w
 
 static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
 {
-    bson_t update, sub, inner;
-    char buffer[16];
+    AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
+    bson_t inc;
 
-    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    put_totals_id(&sub, "_id", w);
-    BCON_APPEND(&sub, "seq", "{", "$lt", BCON_INT64(w->first_seq), "}");
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$inc", &inner);
-    bson_fields_write(&inner, report_members, report_members_count, 0, w->counts);
+    put_totals_id(&filter, "_id", w);
+    BCON_APPEND(&filter, "seq", "{", "$lt", BCON_INT64(w->first_seq), "}");
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "$inc", &inc);
+    bson_fields_write(&inc, report_members, report_members_count, 0, w->counts);
     if (w->by)
-        codec_by_code_inc(&inner, w->by);
-    bson_append_document_end(&sub, &inner);
-    BCON_APPEND(&sub, "$set", "{", "seq", BCON_INT64(w->last_seq), "}");
-    bson_append_document_end(&update, &sub);
-    bson_append_document_end(updates, &update);
+        codec_by_code_inc(&inc, w->by);
+    bson_append_document_end(&update, &inc);
+    BCON_APPEND(&update, "$set", "{", "seq", BCON_INT64(w->last_seq), "}");
+    session_put_update(updates, k, &filter, &update, false);
 }
 
 static bool send_some(struct additions *g, enum todo todo)

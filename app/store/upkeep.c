@@ -123,40 +123,31 @@ struct cleaning {
 static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const char *code, int64_t n,
                        const char *owner)
 {
-    bson_t one, filter;
-    char buffer[16];
+    AUTO_BSON filter = BSON_INITIALIZER;
 
-    bson_append_document_begin(deletes, array_key((*count)++, buffer), -1, &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
     codes_put_id(&filter, "_id", coupon, code);
     if (owner)
         BSON_APPEND_UTF8(&filter, "o", owner);
     else
         BSON_APPEND_INT64(&filter, "n", n);
-    bson_append_document_end(&one, &filter);
-    BSON_APPEND_INT32(&one, "limit", 1);
-    bson_append_document_end(deletes, &one);
+    session_put_delete(deletes, (*count)++, &filter);
 }
 
 static void put_nulls(struct cleaning *c, const struct bucket *k, const char *const codes[BUCKET_SLOTS])
 {
-    bson_t one, sub, set;
-    char buffer[16], name[32];
+    AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
+    char name[32];
+    bson_t set;
 
-    bson_append_document_begin(&c->updates, array_key(c->update_count++, buffer), -1, &one);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &sub);
-    codec_bucket_id(&sub, "_id", c->coupon, k->b);
-    bson_append_document_end(&one, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&one, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
+    codec_bucket_id(&filter, "_id", c->coupon, k->b);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &set);
     for (int i = 0; i < BUCKET_SLOTS; i++)
         if (codes[i] && k->slots[i].state == SLOT_RETIRED) {
             snprintf(name, sizeof name, "codes.%d", i);
             BSON_APPEND_NULL(&set, name);
         }
-    bson_append_document_end(&sub, &set);
-    bson_append_document_end(&one, &sub);
-    bson_append_document_end(&c->updates, &one);
+    bson_append_document_end(&update, &set);
+    session_put_update(&c->updates, c->update_count++, &filter, &update, false);
 }
 
 static bool has_kept_twin(const struct cleaning *c, const char *code)
@@ -201,15 +192,10 @@ static bool cleaning_row(const bson_t *doc, void *context)
         put_delete(&c->look_ups, &c->look_up_count, DIRECTORY, loose, n, c->coupon);
     }
     if (retired == BUCKET_SLOTS) {
-        bson_t one, filter;
-        char buffer[16];
+        AUTO_BSON filter = BSON_INITIALIZER;
 
-        bson_append_document_begin(&c->deletes, array_key(c->delete_count++, buffer), -1, &one);
-        BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
         codec_bucket_id(&filter, "_id", c->coupon, b);
-        bson_append_document_end(&one, &filter);
-        BSON_APPEND_INT32(&one, "limit", 1);
-        bson_append_document_end(&c->deletes, &one);
+        session_put_delete(&c->deletes, c->delete_count++, &filter);
     } else if (with_codes > 0) {
         put_nulls(c, k, codes);
     }
