@@ -75,7 +75,9 @@ int ctl_webhooks_rotate(struct ctl *c)
 
 int ctl_webhooks_delete(struct ctl *c)
 {
-    return client_print_fact(c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/webhooks/%s", c->args.words[0])}, "deleted");
+    char *path = client_path("/coupons/-/webhooks/%s", c->args.words[0]);
+
+    return client_print_fact(c, (struct call){.method = "DELETE", .path = path}, "deleted");
 }
 
 /* ---- deliveries ---- */
@@ -105,7 +107,9 @@ static void print_event(struct ctl *c, const struct answer *a)
 
 int ctl_webhooks_test(struct ctl *c)
 {
-    return client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/test", c->args.words[0])}, print_event);
+    char *path = client_path("/coupons/-/webhooks/%s/test", c->args.words[0]);
+
+    return client_print(c, (struct call){.method = "POST", .path = path}, print_event);
 }
 
 int ctl_webhooks_redeliver(struct ctl *c)

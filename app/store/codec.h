@@ -94,8 +94,6 @@ void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t
 /* From a whole document. */
 struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq);
 
-/* How far a lane is in the totals; false: it cannot be read. */
-
 /* The members of struct report_counts in a document of totals. */
 extern const struct bson_field report_members[];
 extern const size_t report_members_count;

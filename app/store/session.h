@@ -121,7 +121,7 @@ typedef bool session_row(const bson_t *doc, void *context); /* for each; false: 
 enum store_status session_find(struct session *session, const char *collection, const bson_t *filter, const bson_t *tail, size_t most,
                                session_row *row, void *context);
 
-/* A row of session_find() that is read into a list, whose items are in the arena. get() fills an item, which is zeroed; false: unreadable. */
+/* A row of session_find() that is read into a list, whose items are in the arena. get() fills one, which is zeroed; false: unreadable. */
 struct doc_list {
     bool (*get)(const bson_t *doc, void *item, struct arena *a);
     size_t size; /* of an item */

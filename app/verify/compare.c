@@ -107,14 +107,9 @@ static void differ_count(const char *name, int64_t expected, int64_t found, diff
 
 void compare_bucket(const struct bucket *expected, const struct bucket *found, differ_fn *differ, void *context)
 {
-    char want[24], have[24];
-
     compare_rows(bucket_fields, COUNT(bucket_fields), expected, found, "", differ, context);
-    if (found->stored_free >= 0 && found->stored_free != bucket_free_count(expected)) {
-        snprintf(want, sizeof want, "%d", bucket_free_count(expected));
-        snprintf(have, sizeof have, "%d", found->stored_free);
-        differ(context, "free", want, have);
-    }
+    if (found->stored_free >= 0)
+        differ_count("free", bucket_free_count(expected), found->stored_free, differ, context);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         const struct slot *slot = &expected->slots[i];
         char prefix[64] = "";

@@ -4,6 +4,9 @@
 #ifndef VERIFY_DRIFT_H
 #define VERIFY_DRIFT_H
 
+#include <inttypes.h>
+#include <stdio.h>
+
 struct drift {
     const char *what;     /* "ledger", "caps", "codes", "users", "buckets", "coupons", "totals", "marks", "lanes", "anchor", ... */
     const char *where;    /* "seq 88 entry 3", "u-17", "slot 1042", ... */
@@ -12,6 +15,18 @@ struct drift {
     const char *found;
 };
 typedef void drift_fn(void *context, const struct drift *d);
+
+/* Report d, with these numbers; relation: "", or what precedes the expected one ("at most "). */
+static inline void drift_numbers(drift_fn *report, void *context, struct drift d, const char *relation, int64_t expected, int64_t found)
+{
+    char want[64], have[32];
+
+    snprintf(want, sizeof want, "%s%" PRId64, relation, expected);
+    snprintf(have, sizeof have, "%" PRId64, found);
+    d.expected = want;
+    d.found = have;
+    report(context, &d);
+}
 
 enum fault {
     FAULT_NONE,

@@ -33,13 +33,13 @@ static void expect_int(struct replay *r, const struct batch *b, const char *fiel
 /* Report a value above its bound. */
 static void most(struct replay *r, const struct batch *b, const char *field, int64_t bound, int64_t found)
 {
-    char where[WHERE_SIZE], a[VALUE_SIZE], c[VALUE_SIZE];
+    char where[WHERE_SIZE];
 
     if (bound == COUPON_NULL || found <= bound)
         return;
-    snprintf(a, sizeof a, "at most %" PRId64, bound);
-    snprintf(c, sizeof c, "%" PRId64, found);
-    replay_drift(r, "caps", replay_entry_place(r, where, b), field, a, c);
+    r->sums.drifts++;
+    drift_numbers(r->report, r->context, (struct drift){"caps", replay_entry_place(r, where, b), field, NULL, NULL}, "at most ", bound,
+                  found);
 }
 
 static bool is_taking(const struct entry *e)
@@ -82,23 +82,25 @@ struct at_slot {
     int64_t n;
 };
 
+static const char *slot_place(const struct at_slot *at, char where[WHERE_SIZE])
+{
+    snprintf(where, WHERE_SIZE, "seq %" PRId64 " entry %" PRId64 " slot %" PRId64, at->batch->head.seq, at->replay->at, at->n);
+    return where;
+}
+
 static void slot_drift(const struct at_slot *at, const char *field, const char *expected, const char *found)
 {
     char where[WHERE_SIZE];
 
-    snprintf(where, sizeof where, "seq %" PRId64 " entry %" PRId64 " slot %" PRId64, at->batch->head.seq, at->replay->at, at->n);
-    replay_drift(at->replay, "ledger", where, field, expected, found);
+    replay_drift(at->replay, "ledger", slot_place(at, where), field, expected, found);
 }
 
 static void slot_expect(const struct at_slot *at, const char *field, uint32_t expected, uint32_t found)
 {
-    char a[VALUE_SIZE], b[VALUE_SIZE];
+    char where[WHERE_SIZE];
 
-    if (expected == found)
-        return;
-    snprintf(a, sizeof a, "%" PRIu32, expected);
-    snprintf(b, sizeof b, "%" PRIu32, found);
-    slot_drift(at, field, a, b);
+    if (expected != found)
+        replay_drift_int(at->replay, "ledger", slot_place(at, where), field, expected, found);
 }
 
 /* The highest generation that restores can have lost. */

@@ -1,11 +1,7 @@
 /* verify/replay_ends.c -- see replay_ends.h. */
 #include "verify/replay_ends.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-
-#define NUMBER_SIZE 48
 
 static void note_due(void *context, const struct redemption *r)
 {
@@ -97,11 +93,7 @@ static const char *wrong_use(const struct lane_ends *e)
 
 static void report_mismatch(drift_fn *report, void *context, const char *field, const char *relation, int64_t expected, int64_t found)
 {
-    char want[NUMBER_SIZE], have[NUMBER_SIZE];
-
-    snprintf(want, sizeof want, "%s%" PRId64, relation, expected);
-    snprintf(have, sizeof have, "%" PRId64, found);
-    report(context, &(struct drift){"lanes", "checkpoint", field, want, have});
+    drift_numbers(report, context, (struct drift){"lanes", "checkpoint", field, NULL, NULL}, relation, expected, found);
 }
 
 void lane_ends_report(const struct lane_ends *e, drift_fn *report, void *context)

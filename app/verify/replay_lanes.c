@@ -1,14 +1,12 @@
 /* verify/replay_lanes.c -- see replay_lanes.h. */
 #include "verify/replay_lanes.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "coupons/transfer.h"
 
 #define PLACE_SIZE 64
-#define NUMBER_SIZE 48
 
 /* ---- one lane ---- */
 
@@ -46,12 +44,7 @@ struct across {
 static void report_across(const struct across *a, const char *where, const char *field, const char *relation, int64_t expected,
                  int64_t found)
 {
-    char want[NUMBER_SIZE], have[NUMBER_SIZE];
-    const struct drift d = {"lanes", where, field, want, have};
-
-    snprintf(want, sizeof want, "%s%" PRId64, relation, expected);
-    snprintf(have, sizeof have, "%" PRId64, found);
-    a->report(a->context, &d);
+    drift_numbers(a->report, a->context, (struct drift){"lanes", where, field, NULL, NULL}, relation, expected, found);
 }
 
 static void most_across(const struct across *a, const char *where, const char *field, int64_t bound, int64_t found)

@@ -23,11 +23,8 @@ void replay_drift(struct replay *r, const char *what, const char *where, const c
 void replay_drift_int(struct replay *r, const char *what, const char *where, const char *field, int64_t expected,
                       int64_t found)
 {
-    char a[VALUE_SIZE], b[VALUE_SIZE];
-
-    snprintf(a, sizeof a, "%" PRId64, expected);
-    snprintf(b, sizeof b, "%" PRId64, found);
-    replay_drift(r, what, where, field, a, b);
+    r->sums.drifts++;
+    drift_numbers(r->report, r->context, (struct drift){what, where, field, NULL, NULL}, "", expected, found);
 }
 
 void replay_differ(void *context, const char *field, const char *expected, const char *found)

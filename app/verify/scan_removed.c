@@ -24,12 +24,11 @@ static void differs(struct look *k, const char *view, int64_t lane, const char *
 
 static void expect(struct look *k, const char *view, int64_t lane, const char *field, int64_t expected, int64_t found)
 {
-    char want[32], have[32];
+    char where[32];
 
-    snprintf(want, sizeof want, "%" PRId64, expected);
-    snprintf(have, sizeof have, "%" PRId64, found);
+    snprintf(where, sizeof where, "lane %" PRId64, lane);
     if (expected != found)
-        differs(k, view, lane, field, want, have);
+        drift_numbers(k->report, k->context, (struct drift){view, where, field, NULL, NULL}, "", expected, found);
 }
 
 /* ---- the last batch ---- */
