@@ -26,8 +26,11 @@ bool session_pulse(struct session *session)
 {
     AUTO_BCON filter = BCON_NEW("_id", BCON_INT32((int32_t)(session->number % PULSES)));
     AUTO_BCON u = BCON_NEW("$inc", "{", "count", BCON_INT64(1), "}");
+    bool taken = false;
 
-    return session_update(session, "pulses", filter, u, true) == STORE_OK || session_update(session, "pulses", filter, u, true) == STORE_OK;
+    for (int i = 0; !taken && i < 2; i++)
+        taken = session_update(session, "pulses", filter, u, true) == STORE_OK;
+    return taken;
 }
 
 /* One write serves all who wait for one that begins after they came. */

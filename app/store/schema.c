@@ -47,9 +47,11 @@ static bool note_version(struct store *s, int version)
 {
     AUTO_BCON filter = BCON_NEW("_id", SCHEMA);
     AUTO_BCON u = BCON_NEW("$max", "{", "form", BCON_INT32(version), "at", BCON_DATE_TIME(clock_now_ms()), "}");
+    bool noted = false;
 
-    return session_update(session_of(s), SCHEMA, filter, u, true) == STORE_OK ||
-           session_update(session_of(s), SCHEMA, filter, u, true) == STORE_OK;
+    for (int i = 0; !noted && i < 2; i++)
+        noted = session_update(session_of(s), SCHEMA, filter, u, true) == STORE_OK;
+    return noted;
 }
 
 /* The database's form; 0: it is new. What the first programs wrote has no form: then 1. */
