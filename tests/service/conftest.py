@@ -85,11 +85,16 @@ LONGEST = ("test_dashboard.py", "test_import.py", "test_life.py", "test_reconcil
 PLACES = {name: place for place, name in enumerate(LONGEST)}
 
 
+def has_short_form(item):
+    """Whoever starts a copy of the service for itself has none: starting it costs more than all else that the test does."""
+    return not item.get_closest_marker("full") and not {"another_stack", "beside"} & set(item.fixturenames)
+
+
 def pytest_collection_modifyitems(config, items):
-    """The longest files first; without the tests that have no short form, where that is what is run."""
+    """The longest files first; in the short form, without the tests that have none."""
     if not FULL:
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=[item for item in items if not has_short_form(item)])
+        items[:] = filter(has_short_form, items)
     items.sort(key=lambda item: PLACES.get(item.path.name, len(LONGEST)))
 
 

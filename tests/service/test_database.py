@@ -106,6 +106,7 @@ def mongod_program():
         ["bash", "-euc", ". scripts/lib.sh; mongod_path"], cwd=ROOT, text=True, capture_output=True, check=True).stdout.strip()
 
 
+@pytest.mark.full
 def test_doctor_says_so_of_another_mongod(stack, tmp_path):
     port = free_port()
     uri = f"mongodb://127.0.0.1:{port}/?replicaSet=rs0"

@@ -169,6 +169,7 @@ def statuses_of(calls):
     return collections.Counter(item["status"] for call in calls for item in call.reply.ok()["items"])
 
 
+@pytest.mark.full
 def test_the_batches_of_one_key_leave_room_for_the_coupons_of_others(stack):
     """All at one worker: what it decides at a time is bounded, and one key must not fill it."""
     worker = stack.var / "run" / "worker-0.sock"
@@ -189,6 +190,7 @@ def test_the_batches_of_one_key_leave_room_for_the_coupons_of_others(stack):
         assert len({item["status"] for item in call.reply.json()["items"]}) == 1, statuses_of([call])
 
 
+@pytest.mark.full
 def test_the_batches_of_one_coupon_leave_room_for_its_other_callers(stack):
     worker = stack.var / "run" / "worker-0.sock"
     coupon = stack.coupon(cap={"policy": "none"})

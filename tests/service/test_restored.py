@@ -91,6 +91,7 @@ def numbers(redemptions):
     return {(r["coupon"], r["id"]) for r in redemptions} | {(r["coupon"], r["lane"], "ordinal", r["ordinal"]) for r in redemptions}
 
 
+@pytest.mark.full
 def test_an_older_database_is_refused_and_goes_on_above_what_it_lost(shop, tmp_path):
     stack, backup = shop.stack, tmp_path / "db"
     for name, members in COUPONS.items():

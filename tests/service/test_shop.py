@@ -162,11 +162,13 @@ echo "{${ends%, }}"
 """
 
 
+@pytest.mark.full
 def test_the_program_in_python_checks_out(stack, tmp_path):
     (tmp_path / "checkout.py").write_text(shop.program("py") + PYTHON)
     shop.check_out(stack, tmp_path, sys.executable, "checkout.py")
 
 
+@pytest.mark.full
 def test_the_program_for_curl_checks_out(stack, tmp_path):
     (tmp_path / "checkout").write_text("set -euo pipefail\n" + shop.program("sh") + SHELL)
     shop.check_out(stack, tmp_path, "bash", "checkout")

@@ -94,6 +94,7 @@ def changes(d):
             yield member, {**d, member: stray}
 
 
+@pytest.mark.full
 def test_each_member_is_compared_or_is_named_as_not_derived(quiet):
     unseen, wrongly_seen = [], []
     for coupon, name, d in documents(quiet):
