@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "coupons/fold.h"
 
 #define HEAR_WAIT_MS 5 /* a database waits for as long as a second */
@@ -1076,8 +1078,7 @@ static enum store_status fake_epoch(struct store *store, int64_t *epoch)
     bool failed = is_cut(store) || fault(f);
 
     *epoch = failed ? 0 : f->epoch;
-    pthread_mutex_unlock(&f->lock);
-    return failed ? STORE_FAILED : STORE_OK;
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
 
 static void fake_close(struct store *store)
@@ -1086,6 +1087,15 @@ static void fake_close(struct store *store)
 }
 
 /* ---- outside ---- */
+
+static void unlock(struct fake **f)
+{
+    pthread_mutex_unlock(&(*f)->lock);
+}
+/* Until the end of the block. */
+#define LOCK(f)                                                                                                                  \
+    __attribute__((cleanup(unlock))) struct fake *locked = (f);                                                                  \
+    pthread_mutex_lock(&locked->lock)
 
 static struct store *open_session(struct store_source *source)
 {
@@ -1167,30 +1177,27 @@ void fake_free(struct fake *f)
 
 void fake_set_epoch(struct fake *f, int64_t epoch)
 {
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     f->epoch = epoch;
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_set_faults(struct fake *f, int fault_percent)
 {
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     f->fault_percent = fault_percent;
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_read_present(struct fake *f)
 {
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     f->aged_percent = 0;
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b)
 {
     struct stored_part *v;
 
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     v = find_part(f, PART_BUCKET, coupon, b, 0);
     if (!v) { /* nobody has touched it */
         struct bucket k;
@@ -1202,38 +1209,34 @@ void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b)
     }
     for (; v; v = v->older)
         v->damaged = true;
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_miscount_bucket(struct fake *f, const char *coupon, int64_t b, int by)
 {
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     for (struct stored_part *v = find_part(f, PART_BUCKET, coupon, b, 0); v; v = v->older)
         v->miscount = by;
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_damage_definition(struct fake *f, const char *coupon)
 {
     struct stored_part *v;
 
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     v = find_part(f, PART_DEFINITION, coupon, 0, 0);
     assert(v);
     for (; v; v = v->older)
         v->damaged = true;
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq)
 {
     struct stored_batch *s;
 
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     s = find_batch(f, coupon, lane, seq);
     assert(s);
     s->damaged = true;
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_damage_codes(struct fake *f, const char *coupon, int64_t b)
@@ -1243,10 +1246,9 @@ void fake_damage_codes(struct fake *f, const char *coupon, int64_t b)
     assert(d);
     d->coupon = strdup(coupon);
     d->b = b;
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     d->next = f->damaged_codes;
     f->damaged_codes = d;
-    pthread_mutex_unlock(&f->lock);
 }
 
 /* All but its _id, and whose append it was. */
@@ -1273,7 +1275,7 @@ static void let_part_leave(struct fake *f, struct stored_part *old)
 
 void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_t lanes)
 {
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     f->time++;
     for (struct stored_batch *s = f->ledger; s; s = s->next)
         if (strcmp(s->batch->coupon, coupon) == 0 && s->batch->lane < lanes && s->batch->head.seq < tails[s->batch->lane])
@@ -1283,12 +1285,11 @@ void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_
         if (v->kind == PART_BUCKET && strcmp(v->coupon, coupon) == 0)
             let_part_leave(f, v);
     }
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_leave_nothing(struct fake *f, const char *coupon)
 {
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     for (struct stored_batch *s = f->ledger, *next; s; s = next) {
         next = s->next;
         if (s->batch->left && s->batch->head.seq > 1 && strcmp(s->batch->coupon, coupon) == 0)
@@ -1299,17 +1300,15 @@ void fake_leave_nothing(struct fake *f, const char *coupon)
         if (v->left && strcmp(v->coupon, coupon) == 0)
             remove_part(f, v);
     }
-    pthread_mutex_unlock(&f->lock);
 }
 
 int fake_batches(struct fake *f, const char *coupon)
 {
     int count = 0;
 
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     for (const struct stored_batch *s = f->ledger; s; s = s->next)
         count += strcmp(s->batch->coupon, coupon) == 0;
-    pthread_mutex_unlock(&f->lock);
     return count;
 }
 
@@ -1317,10 +1316,9 @@ int fake_whole_buckets(struct fake *f, const char *coupon)
 {
     int count = 0;
 
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     for (struct stored_part *v = f->parts; v; v = v->next)
         count += v->kind == PART_BUCKET && !v->left && strcmp(v->coupon, coupon) == 0;
-    pthread_mutex_unlock(&f->lock);
     return count;
 }
 
@@ -1328,11 +1326,10 @@ bool fake_has_taking(struct fake *f, const char *coupon, const char *user)
 {
     bool found = false;
 
-    pthread_mutex_lock(&f->lock);
+    LOCK(f);
     for (struct stored_batch *s = f->ledger; s; s = s->next)
         for (size_t i = 0; strcmp(s->batch->coupon, coupon) == 0 && i < s->batch->count; i++)
             found = found || (s->batch->entries[i].user && strcmp(s->batch->entries[i].user, user) == 0);
-    pthread_mutex_unlock(&f->lock);
     return found;
 }
 
@@ -1350,9 +1347,8 @@ void fake_cut(struct store_source *source)
 {
     struct fake_source *s = (struct fake_source *)source;
 
-    pthread_mutex_lock(&s->fake->lock);
+    LOCK(s->fake);
     s->cut = true;
-    pthread_mutex_unlock(&s->fake->lock);
 }
 
 void fake_disconnect(struct store_source *source)
@@ -1362,10 +1358,37 @@ void fake_disconnect(struct store_source *source)
 
 int fake_faults(struct fake *f)
 {
-    int faults;
+    LOCK(f);
+    return f->faults;
+}
 
-    pthread_mutex_lock(&f->lock);
-    faults = f->faults;
-    pthread_mutex_unlock(&f->lock);
-    return faults;
+static struct store *open_watched(struct store_source *source)
+{
+    struct watched *w = (struct watched *)source;
+    struct store *session = w->inner->open(w->inner);
+
+    session->ops = &w->ops;
+    return session;
+}
+
+void fake_watch(struct watched *w, struct store_source *inner)
+{
+    struct store *session = inner->open(inner);
+
+    *w = (struct watched){.source = {.open = open_watched}, .inner = inner, .plain = session->ops, .ops = *session->ops};
+    session->ops->close(session);
+}
+
+void open_coupon(struct coupon *c, const char *id)
+{
+    coupon_init(c);
+    c->id = id;
+    c->title = "t";
+    c->state = COUPON_ACTIVE;
+}
+
+int fake_group_setup(void **state)
+{
+    (void)state;
+    return sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0 ? -1 : 0;
 }

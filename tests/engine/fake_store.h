@@ -53,4 +53,20 @@ int fake_faults(struct fake *f);
 /* What its Idempotency-Keys are hashed under. */
 extern const struct key_secret fake_key_secret;
 
+/* Sessions of `inner` that a test may watch: after fake_watch() it sets what it watches in .ops, whose calls go on with .plain.
+ * The engine is given .source; before any thread opens a session. */
+struct watched {
+    struct store_source source;
+    struct store_source *inner;
+    const struct store_ops *plain;
+    struct store_ops ops;
+};
+void fake_watch(struct watched *w, struct store_source *inner);
+
+/* An active coupon with that id and a title; else as coupon_init() leaves it. */
+void open_coupon(struct coupon *c, const char *id);
+
+/* Once, before all tests: cmocka's. */
+int fake_group_setup(void **state);
+
 #endif

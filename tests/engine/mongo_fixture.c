@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "mongod.h"
 
 struct config config;
@@ -17,15 +18,14 @@ struct store *session;
 struct arena arena;
 static int coupons;
 
-int mongo_group_setup(void **state)
+int mongo_group_setup(UNUSED_STATE)
 {
     const char *uri = mongod_uri();
     char message[1024];
 
-    (void)state;
     if (!uri)
         return 0;
-    if (sodium_init() < 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) != 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
         return -1;
     snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
     snprintf(config.mongodb_database, sizeof config.mongodb_database, "coupons_test_%d", (int)getpid());
@@ -44,18 +44,25 @@ mongoc_client_t *own_client(void)
     return mongoc_client_new(config.mongodb_uri);
 }
 
-void damage(const char *collection, const char *coupon, const char *name, int64_t number, const char *text,
-            const char *member)
+bool run_command(const char *database, bson_t *command)
+{
+    mongoc_client_t *client = own_client();
+    bool good = mongoc_client_command_simple(client, database ? database : config.mongodb_database, command, NULL, NULL, NULL);
+
+    bson_destroy(command);
+    mongoc_client_destroy(client);
+    return good;
+}
+
+void change_document(const char *collection, bson_t *which, bson_t *change)
 {
     mongoc_client_t *client = own_client();
     mongoc_collection_t *c = mongoc_client_get_collection(client, config.mongodb_database, collection);
-    bson_t *which = text ? BCON_NEW("_id.c", BCON_UTF8(coupon), name, BCON_UTF8(text))
-                         : BCON_NEW("_id.c", BCON_UTF8(coupon), name, BCON_INT64(number));
-    bson_t *change = BCON_NEW("$set", "{", member, BCON_UTF8("damaged"), "}"), reply;
     bson_iter_t it;
+    bson_t reply;
 
-    if (!mongoc_collection_update_one(c, which, change, NULL, &reply, NULL) ||
-        !bson_iter_init_find(&it, &reply, "modifiedCount") || bson_iter_as_int64(&it) != 1)
+    if (!mongoc_collection_update_one(c, which, change, NULL, &reply, NULL) || !bson_iter_init_find(&it, &reply, "modifiedCount") ||
+        bson_iter_as_int64(&it) != 1)
         abort();
     bson_destroy(&reply);
     bson_destroy(which);
@@ -64,15 +71,46 @@ void damage(const char *collection, const char *coupon, const char *name, int64_
     mongoc_client_destroy(client);
 }
 
+int64_t count_documents(const char *collection, bson_t *filter)
+{
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *c = mongoc_client_get_collection(client, config.mongodb_database, collection);
+    int64_t count = mongoc_collection_count_documents(c, filter, NULL, NULL, NULL, NULL);
+
+    if (count < 0)
+        abort();
+    bson_destroy(filter);
+    mongoc_collection_destroy(c);
+    mongoc_client_destroy(client);
+    return count;
+}
+
+void damage(const char *collection, const char *coupon, const char *name, int64_t number, const char *text,
+            const char *member)
+{
+    change_document(collection,
+                    text ? BCON_NEW("_id.c", BCON_UTF8(coupon), name, BCON_UTF8(text))
+                         : BCON_NEW("_id.c", BCON_UTF8(coupon), name, BCON_INT64(number)),
+                    BCON_NEW("$set", "{", member, BCON_UTF8("damaged"), "}"));
+}
+
+void drop_database(void)
+{
+    mongoc_client_t *client = own_client();
+    mongoc_database_t *database = mongoc_client_get_database(client, config.mongodb_database);
+
+    mongoc_database_drop(database, NULL);
+    mongoc_database_destroy(database);
+    mongoc_client_destroy(client);
+}
+
 /* mode: "times" or "skip". */
 static bool fail_as(const char *mode, int number, const char *command, const char *how, int64_t value)
 {
-    mongoc_client_t *client = own_client();
     bson_t *fail = BCON_NEW("configureFailPoint", "failCommand", "mode", "{", mode, BCON_INT32(number), "}", "data",
                             "{", "failCommands", "[", BCON_UTF8(command), "]", "appName", "coupons", "}");
     bson_t data, *whole = bson_new();
     bson_iter_t it;
-    bool good;
 
     bson_copy_to_excluding_noinit(fail, whole, "data", NULL);
     bson_iter_init_find(&it, fail, "data");
@@ -100,11 +138,8 @@ static bool fail_as(const char *mode, int number, const char *command, const cha
         BSON_APPEND_INT64(&data, how, value);
     }
     bson_append_document_end(whole, &data);
-    good = mongoc_client_command_simple(client, "admin", whole, NULL, NULL, NULL);
-    bson_destroy(whole);
     bson_destroy(fail);
-    mongoc_client_destroy(client);
-    return good;
+    return run_command("admin", whole);
 }
 
 bool fail_command(const char *command, int times, const char *how, int64_t value)
@@ -119,25 +154,14 @@ bool fail_after(const char *command, int spared, const char *how, int64_t value)
 
 void fail_nothing(void)
 {
-    mongoc_client_t *client = own_client();
-    bson_t *off = BCON_NEW("configureFailPoint", "failCommand", "mode", "off");
-
-    if (!mongoc_client_command_simple(client, "admin", off, NULL, NULL, NULL))
+    if (!run_command("admin", BCON_NEW("configureFailPoint", "failCommand", "mode", "off")))
         abort();
-    bson_destroy(off);
-    mongoc_client_destroy(client);
 }
 
-int mongo_group_teardown(void **state)
+int mongo_group_teardown(UNUSED_STATE)
 {
-    (void)state;
     if (session) {
-        mongoc_client_t *client = own_client();
-        mongoc_database_t *database = mongoc_client_get_database(client, config.mongodb_database);
-
-        mongoc_database_drop(database, NULL);
-        mongoc_database_destroy(database);
-        mongoc_client_destroy(client);
+        drop_database();
         session->ops->close(session);
         mongo_close(mongo);
     }
@@ -146,16 +170,14 @@ int mongo_group_teardown(void **state)
     return 0;
 }
 
-int mongo_setup(void **state)
+int mongo_setup(UNUSED_STATE)
 {
-    (void)state;
     arena_init(&arena, 0);
     return 0;
 }
 
-int mongo_teardown(void **state)
+int mongo_teardown(UNUSED_STATE)
 {
-    (void)state;
     arena_free(&arena);
     return 0;
 }

@@ -1,12 +1,12 @@
 /*
  * tests/engine/mongo_fixture.h -- a prepared database of its own on a real mongod, for tests of the store.
  *
- * Usage   mongo_group_setup and mongo_group_teardown around the program, mongo_setup and mongo_teardown around each
- *         test, which begins with NEEDS_SERVER()
+ * Usage   SERVER_TEST(name) { ... } for each test; the file ends with RUN_SERVER_TESTS()
  */
 #ifndef TESTS_ENGINE_MONGO_FIXTURE_H
 #define TESTS_ENGINE_MONGO_FIXTURE_H
 
+#include "cmocka_whole.h"
 #include <mongoc/mongoc.h>
 
 #include "base/config.h"
@@ -18,6 +18,7 @@ extern struct mongo *mongo;
 extern struct store *session; /* NULL: there is no server */
 extern struct arena arena; /* the test's */
 
+/* Of the program, and of each test. */
 int mongo_group_setup(void **state);
 int mongo_group_teardown(void **state);
 int mongo_setup(void **state);
@@ -40,6 +41,11 @@ struct entry *add_erasure(struct batch *b, const char *user);
 /* Append it to the ledger, and free it; aborts if that fails. */
 void append_and_free(struct batch *b);
 
+/* These free their documents. database: NULL for the tests' own. The second aborts unless it changed one, the third if it fails. */
+bool run_command(const char *database, bson_t *command);
+void change_document(const char *collection, bson_t *which, bson_t *change);
+int64_t count_documents(const char *collection, bson_t *filter);
+
 /* Set a member of the coupon's document whose _id has that text, or number, under that name, to what cannot be decoded. */
 void damage(const char *collection, const char *coupon, const char *name, int64_t number, const char *text,
             const char *member);
@@ -53,12 +59,21 @@ void fail_nothing(void);
 
 /* A client beside the store's, the caller's to destroy. */
 mongoc_client_t *own_client(void);
+void drop_database(void);
 /* An id that no test had before, in the arena. */
 const char *new_coupon(void);
 
-#define NEEDS_SERVER()                                                                                                 \
-    (void)state;                                                                                                       \
-    if (!session)                                                                                                      \
-        skip()
+/* Skipped where there is no server. */
+#define SERVER_TEST(name)                                                                                                        \
+    static void name(void);                                                                                                      \
+    TEST_OF_KIND(name, on_server_##name, true, NULL, NULL)                                                                       \
+    {                                                                                                                            \
+        if (!session)                                                                                                            \
+            skip();                                                                                                              \
+        name();                                                                                                                  \
+    }                                                                                                                            \
+    static void name(void)
+#define RUN_SERVER_TESTS()                                                                                                       \
+    RUN_TESTS(.each_setup = mongo_setup, .each_teardown = mongo_teardown, .setup = mongo_group_setup, .teardown = mongo_group_teardown)
 
 #endif

@@ -33,17 +33,15 @@ void one_engine_restart_written(const char *coupon)
     one_engine_restart();
 }
 
-int one_engine_begin(void **state)
+int one_engine_begin(UNUSED_STATE)
 {
-    (void)state;
     one_engine_connect();
     one_engine_start();
     return 0;
 }
 
-int one_engine_end(void **state)
+int one_engine_end(UNUSED_STATE)
 {
-    (void)state;
     engine_stop(one.engine);
     fake_disconnect(one.source);
     arena_free(&one.arena);

@@ -1,8 +1,9 @@
 /*
  * tests/engine/one_engine.h -- a fixture: one engine of one committer over a fake store, for tests of what one lane does.
  *
- * Usage   cmocka_unit_test_setup_teardown(test, one_engine_begin, one_engine_end); a test whose calls are to pass something of
- *         its own begins with one_engine_connect(), sets .served or .config, and goes on with one_engine_start().
+ * Usage   RUN_TESTS(.each_setup = one_engine_begin, .each_teardown = one_engine_end, .setup = fake_group_setup); a test whose calls
+ *         are to pass something of its own begins with one_engine_connect(), sets .served or .config, and goes on with
+ *         one_engine_start().
  */
 #ifndef TESTS_ENGINE_ONE_ENGINE_H
 #define TESTS_ENGINE_ONE_ENGINE_H

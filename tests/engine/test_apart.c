@@ -4,14 +4,9 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/latch.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "one_engine.h"
 
@@ -25,9 +20,7 @@
 
 static struct {
     /* sessions that are counted, and held */
-    struct store_source counted;
-    const struct store_ops *plain;
-    struct store_ops ops;
+    struct watched watched;
     atomic_size_t calls;
     atomic_bool held;
 } t;
@@ -41,110 +34,47 @@ static void count_call(void)
         nanosleep(&pause, NULL);
 }
 
-static enum store_status counted_checkpoints(struct store *s, struct checkpoint_read *reads, size_t count)
-{
-    count_call();
-    return t.plain->checkpoints(s, reads, count);
-}
-
-static enum store_status counted_ledgers(struct store *s, struct ledger_read *reads, size_t count)
-{
-    count_call();
-    return t.plain->ledgers(s, reads, count);
-}
-
-static enum store_status counted_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
-                                        struct batch **batches, size_t *count)
-{
-    count_call();
-    return t.plain->ledger(s, coupon, lane, after, most, batches, count);
-}
-
-static enum store_status counted_coupons(struct store *s, struct coupon_read *reads, size_t count)
-{
-    count_call();
-    return t.plain->coupons(s, reads, count);
-}
-
-static enum store_status counted_confirm(struct store *s, struct confirm *confirms, size_t count)
-{
-    count_call();
-    return t.plain->confirm(s, confirms, count);
-}
-
-static enum store_status counted_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
-{
-    count_call();
-    return t.plain->users(s, a, reads, count);
-}
-
-static enum store_status counted_free_counts(struct store *s, struct free_counts *reads, size_t count)
-{
-    count_call();
-    return t.plain->free_counts(s, reads, count);
-}
-
-static enum store_status counted_buckets(struct store *s, struct bucket_read *reads, size_t count)
-{
-    count_call();
-    return t.plain->buckets(s, reads, count);
-}
-
-static enum store_status counted_due_buckets(struct store *s, struct due_search *searches, size_t count)
-{
-    count_call();
-    return t.plain->due_buckets(s, searches, count);
-}
-
-static enum store_status counted_bucket_codes(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count)
-{
-    count_call();
-    return t.plain->bucket_codes(s, a, reads, count);
-}
-
-static enum store_status counted_append(struct store *s, struct append *appends, size_t count)
-{
-    count_call();
-    return t.plain->append(s, appends, count);
-}
-
-static struct store *open_counted(struct store_source *source)
-{
-    struct store *session = one.source->open(one.source);
-
-    (void)source;
-    session->ops = &t.ops;
-    return session;
-}
+#define COUNTED(call, parameters, arguments)                                                                                     \
+    static enum store_status counted_##call parameters                                                                           \
+    {                                                                                                                            \
+        count_call();                                                                                                            \
+        return t.watched.plain->call arguments;                                                                                  \
+    }
+COUNTED(checkpoints, (struct store *s, struct checkpoint_read *reads, size_t count), (s, reads, count))
+COUNTED(ledgers, (struct store *s, struct ledger_read *reads, size_t count), (s, reads, count))
+COUNTED(ledger, (struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most, struct batch **batches, size_t *count),
+        (s, coupon, lane, after, most, batches, count))
+COUNTED(coupons, (struct store *s, struct coupon_read *reads, size_t count), (s, reads, count))
+COUNTED(confirm, (struct store *s, struct confirm *confirms, size_t count), (s, confirms, count))
+COUNTED(users, (struct store *s, struct arena *a, struct user_read *reads, size_t count), (s, a, reads, count))
+COUNTED(free_counts, (struct store *s, struct free_counts *reads, size_t count), (s, reads, count))
+COUNTED(buckets, (struct store *s, struct bucket_read *reads, size_t count), (s, reads, count))
+COUNTED(due_buckets, (struct store *s, struct due_search *searches, size_t count), (s, searches, count))
+COUNTED(bucket_codes, (struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count), (s, a, reads, count))
+COUNTED(append, (struct store *s, struct append *appends, size_t count), (s, appends, count))
 
 static void count_calls(void)
 {
-    struct store *session = one.source->open(one.source);
-
-    t.plain = session->ops;
-    t.ops = *session->ops;
-    t.ops.checkpoints = counted_checkpoints;
-    t.ops.ledgers = counted_ledgers;
-    t.ops.ledger = counted_ledger;
-    t.ops.coupons = counted_coupons;
-    t.ops.confirm = counted_confirm;
-    t.ops.users = counted_users;
-    t.ops.free_counts = counted_free_counts;
-    t.ops.buckets = counted_buckets;
-    t.ops.due_buckets = counted_due_buckets;
-    t.ops.bucket_codes = counted_bucket_codes;
-    t.ops.append = counted_append;
-    t.counted.open = open_counted;
-    session->ops->close(session);
+    fake_watch(&t.watched, one.source);
+    t.watched.ops.checkpoints = counted_checkpoints;
+    t.watched.ops.ledgers = counted_ledgers;
+    t.watched.ops.ledger = counted_ledger;
+    t.watched.ops.coupons = counted_coupons;
+    t.watched.ops.confirm = counted_confirm;
+    t.watched.ops.users = counted_users;
+    t.watched.ops.free_counts = counted_free_counts;
+    t.watched.ops.buckets = counted_buckets;
+    t.watched.ops.due_buckets = counted_due_buckets;
+    t.watched.ops.bucket_codes = counted_bucket_codes;
+    t.watched.ops.append = counted_append;
 }
 
-static int begin(void **state)
+FIXTURE(begin)
 {
-    (void)state;
     memset(&t, 0, sizeof t);
     one_engine_connect();
     count_calls();
-    one.served = &t.counted;
+    one.served = &t.watched.source;
     one.config.redo_max = 200;
     one_engine_start();
     return 0;
@@ -167,10 +97,7 @@ static void create_with(const char *id, int64_t slots, bool codes)
     struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
     struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = slots}};
 
-    coupon_init(&coupon);
-    coupon.id = id;
-    coupon.title = "t";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, id);
     coupon.cap.total = slots;
     coupon.cap.per_user = 5;
     coupon.codes.source = codes ? CODES_IMPORTED : CODES_NONE;
@@ -240,7 +167,7 @@ static void take(const char *coupon, const char *user, const char *key)
 
 /* "ann" took from the first coupon before; the batch that says so is damaged, and a checkpoint is past it. Nobody else waits for her:
  * neither other coupons' users, nor those of hers. */
-TEST_THAT(whose_batch_is_damaged_waits_alone)
+TEST(whose_batch_is_damaged_waits_alone)
 {
     struct asked asked[COUPONS * 2] = {0};
     struct mono began;
@@ -271,7 +198,7 @@ TEST_THAT(whose_batch_is_damaged_waits_alone)
     release(asked, COUPONS * 2);
 }
 
-TEST_THAT(a_damaged_bucket_is_in_the_way_of_its_own_slots_only)
+TEST(a_damaged_bucket_is_in_the_way_of_its_own_slots_only)
 {
     struct asked asked[2] = {{.op = {.kind = OP_SLOT, .in.n = 1}}, {.op = {.kind = OP_SLOT, .in.n = BUCKET_SLOTS + 1}}};
 
@@ -324,7 +251,7 @@ static size_t ask_cold(struct asked *asked, int64_t ms_of_second)
     return atomic_load(&t.calls) - before;
 }
 
-TEST_THAT(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them)
+TEST(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them)
 {
     struct asked asked[COLD + 1] = {0};
 
@@ -335,7 +262,7 @@ TEST_THAT(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them)
     release(asked, COLD + 1);
 }
 
-TEST_THAT(those_with_codes_too)
+TEST(those_with_codes_too)
 {
     struct asked asked[COLD + 1] = {0};
 
@@ -358,7 +285,7 @@ static void check_that_the_second_waits_alone(struct asked *asked)
     release(asked, COLD + 1);
 }
 
-TEST_THAT(whose_definition_is_damaged_is_loaded_in_vain_alone)
+TEST(whose_definition_is_damaged_is_loaded_in_vain_alone)
 {
     struct asked asked[COLD + 1] = {0};
 
@@ -367,7 +294,7 @@ TEST_THAT(whose_definition_is_damaged_is_loaded_in_vain_alone)
     check_that_the_second_waits_alone(asked);
 }
 
-TEST_THAT(whose_ledger_is_damaged_is_loaded_in_vain_alone)
+TEST(whose_ledger_is_damaged_is_loaded_in_vain_alone)
 {
     struct asked asked[COLD + 1] = {0};
 
@@ -379,14 +306,13 @@ TEST_THAT(whose_ledger_is_damaged_is_loaded_in_vain_alone)
 /* ---- what nobody asks for ---- */
 
 /* A hold in each coupon lapses at the same moment: before its lane sees to it, it looks whether another process does. */
-static void idle_lanes_look_for_others_by_a_few_calls_for_all_of_them(void **state)
+TEST(idle_lanes_look_for_others_by_a_few_calls_for_all_of_them)
 {
     struct timespec pause = {0, 1000000};
     struct mono now;
     size_t before;
     int64_t expired;
 
-    (void)state;
     for (size_t i = 0; i < COLD; i++) {
         struct op op;
 
@@ -409,7 +335,7 @@ static void idle_lanes_look_for_others_by_a_few_calls_for_all_of_them(void **sta
 
 /* ---- coupons that do not exist ---- */
 
-TEST_THAT(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them)
+TEST(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them)
 {
     struct asked asked[UNKNOWN + 1] = {0};
     size_t before;
@@ -436,20 +362,4 @@ TEST_THAT(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them)
     release(asked, UNKNOWN + 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(whose_batch_is_damaged_waits_alone, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(a_damaged_bucket_is_in_the_way_of_its_own_slots_only, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(those_with_codes_too, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(whose_definition_is_damaged_is_loaded_in_vain_alone, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(whose_ledger_is_damaged_is_loaded_in_vain_alone, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(idle_lanes_look_for_others_by_a_few_calls_for_all_of_them, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them, begin, one_engine_end),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = begin, .each_teardown = one_engine_end, .setup = fake_group_setup)

@@ -5,11 +5,8 @@
 #include "cmocka_whole.h"
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/clock.h"
 #include "base/latch.h"
-#include "base/log.h"
 #include "one_engine.h"
 
 #define COUPON "c"
@@ -46,22 +43,18 @@ static void told(const char *user, int64_t n, enum cpn_result want)
 }
 
 /* A coupon with so many codes, CODE0 and on. */
-static int set_up(void **state)
+FIXTURE(set_up)
 {
     struct coupon coupon;
     struct op make = {.kind = OP_CREATE, .in.coupon.definition = &coupon}, turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
     struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = HOLDS}};
 
-    (void)state;
     one_engine_connect();
     one.config.batch_max = 512;
     one.config.queue_max = one.config.requests_max = 2 * HOLDS;
     one.config.redo_max = 8 * HOLDS;
     one_engine_start();
-    coupon_init(&coupon);
-    coupon.id = COUPON;
-    coupon.title = "t";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, COUPON);
     coupon.cap.total = COUPON_NULL;
     coupon.cap.per_user = HOLDS;
     coupon.codes.source = CODES_IMPORTED;
@@ -74,7 +67,7 @@ static int set_up(void **state)
     return 0;
 }
 
-TEST_THAT(what_became_of_a_code_is_known_to_who_reads_it_too)
+TEST(what_became_of_a_code_is_known_to_who_reads_it_too)
 {
     struct op erase = {.kind = OP_ERASE, .in.user.name = "ana"};
 
@@ -131,7 +124,7 @@ static int64_t hold_all(void)
     return until_ms;
 }
 
-TEST_THAT(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way)
+TEST(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way)
 {
     int64_t until_ms = hold_all();
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -147,14 +140,4 @@ TEST_THAT(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way)
     told("ana", HOLDS - 1, CPN_CODE_TAKEN);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_became_of_a_code_is_known_to_who_reads_it_too, set_up, one_engine_end),
-        cmocka_unit_test_setup_teardown(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way, set_up, one_engine_end),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = set_up, .each_teardown = one_engine_end, .setup = fake_group_setup)

@@ -4,13 +4,9 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/latch.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "engine/engine.h"
 #include "fake_store.h"
@@ -141,11 +137,10 @@ static struct store *open_watched(struct store_source *source)
     return session;
 }
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
     struct store *session;
 
-    (void)state;
     memset(&t, 0, sizeof t);
     t.fake = fake_new(1, 0);
     t.source = fake_connect(t.fake);
@@ -162,9 +157,8 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     fake_disconnect(t.source);
     fake_free(t.fake);
     arena_free(&t.arena);
@@ -212,10 +206,7 @@ static struct coupon *make_coupon(const char *id, int64_t slots)
 {
     struct coupon *c = arena_alloc(&t.arena, sizeof *c);
 
-    coupon_init(c);
-    c->id = id;
-    c->title = "t";
-    c->state = COUPON_ACTIVE;
+    open_coupon(c, id);
     c->cap.total = slots;
     c->cap.per_user = 3;
     return c;
@@ -310,7 +301,7 @@ static void leave_unwritten(int takings)
     atomic_store(&t.refuses_parts, false);
 }
 
-TEST_THAT(what_another_process_left_is_in_the_next_checkpoint)
+TEST(what_another_process_left_is_in_the_next_checkpoint)
 {
     struct engine *e;
     int64_t before;
@@ -325,7 +316,7 @@ TEST_THAT(what_another_process_left_is_in_the_next_checkpoint)
 }
 
 /* Two processes take from one coupon: a checkpoint of either holds the batches of both. */
-TEST_THAT(batches_of_another_process_are_gathered)
+TEST(batches_of_another_process_are_gathered)
 {
     struct engine *e = start_with(NEVER_MS, 20000), *other = start_with(NEVER_MS, 20000);
     struct op head = {.kind = OP_COUPON};
@@ -361,7 +352,7 @@ static void others_go_on(struct engine *e)
         take(e, GOOD, user++);
 }
 
-TEST_THAT(a_lane_whose_buckets_cannot_be_written_delays_no_other)
+TEST(a_lane_whose_buckets_cannot_be_written_delays_no_other)
 {
     struct engine *e = start();
     int64_t bad;
@@ -379,7 +370,7 @@ TEST_THAT(a_lane_whose_buckets_cannot_be_written_delays_no_other)
     engine_stop(e);
 }
 
-TEST_THAT(what_another_left_and_cannot_be_written_delays_no_other)
+TEST(what_another_left_and_cannot_be_written_delays_no_other)
 {
     struct engine *e;
     int64_t bad;
@@ -406,7 +397,7 @@ static void follow_another(struct engine *e, struct engine *other, const char *c
     call(e, coupon, &head);
 }
 
-TEST_THAT(a_lane_whose_buckets_cannot_be_gathered_delays_no_other)
+TEST(a_lane_whose_buckets_cannot_be_gathered_delays_no_other)
 {
     struct engine *e = start_with(4 * TOGETHER_MS, 20000), *other = start_with(NEVER_MS, 20000);
     struct mono until;
@@ -429,7 +420,7 @@ TEST_THAT(a_lane_whose_buckets_cannot_be_gathered_delays_no_other)
     engine_stop(e);
 }
 
-TEST_THAT(what_is_due_at_once_waits_for_none_that_is_due_later)
+TEST(what_is_due_at_once_waits_for_none_that_is_due_later)
 {
     struct engine *e = start_with(NEVER_MS, 20000);
 
@@ -479,7 +470,7 @@ static void assert_waits_for_its_checkpoint(struct engine *e, struct op *op, ato
     assert_true(checkpoint_of(BAD) >= op->head.seq);
 }
 
-TEST_THAT(a_new_definition_is_answered_when_its_checkpoint_is_stored)
+TEST(a_new_definition_is_answered_when_its_checkpoint_is_stored)
 {
     atomic_bool *const refuses[] = {&t.refuses_checkpoints, &t.refuses_parts};
     struct engine *e = start_with(NEVER_MS, 20000);
@@ -500,11 +491,10 @@ TEST_THAT(a_new_definition_is_answered_when_its_checkpoint_is_stored)
 #define FULL_BUCKETS 30 /* reads may see what was before, those of a session that did not see what was written */
 
 /* Their batches have left the redo log. */
-static void what_a_checkpoint_wrote_is_what_is_read_next(void **state)
+TEST(what_a_checkpoint_wrote_is_what_is_read_next)
 {
     struct engine *e = start_with(NEVER_MS, 20000);
 
-    (void)state;
     create(e, GOOD, FULL_BUCKETS * BUCKET_SLOTS);
     for (int i = 0; i < FULL_BUCKETS; i++) {
         struct op slot = {.kind = OP_SLOT, .in.n = (int64_t)i * BUCKET_SLOTS};
@@ -522,7 +512,7 @@ static void what_a_checkpoint_wrote_is_what_is_read_next(void **state)
 
 #define COVERED_TRIES 30 /* a read may see what was before: then it is written once more */
 
-TEST_THAT(a_checkpoint_of_another_process_empties_the_redo_log)
+TEST(a_checkpoint_of_another_process_empties_the_redo_log)
 {
     int64_t before = metrics_get(METRIC_REDO_ENTRIES); /* what engines stopped by other tests left */
     struct engine *e = start_with(NEVER_MS, 20000), *other;
@@ -553,7 +543,7 @@ TEST_THAT(a_checkpoint_of_another_process_empties_the_redo_log)
 #define UNSEEN 20 /* batches, after which whoever is behind looks for a newer checkpoint, and loads the lane again */
 
 /* The lane is loaded again, at the second try, from another's checkpoint, which covers what somebody waits for. */
-TEST_THAT(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
+TEST(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
 {
     struct engine *e = start_with(NEVER_MS, 20000), *other;
     struct op waits = {.kind = OP_CATCH_UP, .coupon = BAD, .arena = &t.arena, .done = note_done}, head = {.kind = OP_COUPON};
@@ -586,7 +576,7 @@ TEST_THAT(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
 
 /* ---- when it is due ---- */
 
-TEST_THAT(a_checkpoint_is_due_when_its_oldest_batch_has_an_age)
+TEST(a_checkpoint_is_due_when_its_oldest_batch_has_an_age)
 {
     const int age_ms = 400;
     struct engine *e = start_with(age_ms, 20000);
@@ -606,7 +596,7 @@ TEST_THAT(a_checkpoint_is_due_when_its_oldest_batch_has_an_age)
     engine_stop(e);
 }
 
-TEST_THAT(until_then_nothing_is_written)
+TEST(until_then_nothing_is_written)
 {
     struct engine *e = start_with(NEVER_MS, 20000);
     int64_t before;
@@ -621,7 +611,7 @@ TEST_THAT(until_then_nothing_is_written)
     assert_int_equal(redeemed_of(GOOD, 10), 300);
 }
 
-TEST_THAT(thousands_of_entries_make_it_due_however_young_they_are)
+TEST(thousands_of_entries_make_it_due_however_young_they_are)
 {
     struct engine *e = start_with(NEVER_MS, 20000);
     int good, users = 0;
@@ -638,7 +628,7 @@ TEST_THAT(thousands_of_entries_make_it_due_however_young_they_are)
 
 #define REDO_MAX 40
 
-TEST_THAT(a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not)
+TEST(a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not)
 {
     struct engine *e = start_with(NEVER_MS, REDO_MAX);
     struct op late;
@@ -676,7 +666,7 @@ static void let_deadlines_pass(struct engine *e)
     }
 }
 
-TEST_THAT(what_becomes_due_during_a_write_is_written_together)
+TEST(what_becomes_due_during_a_write_is_written_together)
 {
     struct engine *e = start();
     int rounds;
@@ -700,28 +690,4 @@ TEST_THAT(what_becomes_due_during_a_write_is_written_together)
     engine_stop(e);
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        T(what_another_process_left_is_in_the_next_checkpoint),
-        T(batches_of_another_process_are_gathered),
-        T(a_lane_whose_buckets_cannot_be_written_delays_no_other),
-        T(what_another_left_and_cannot_be_written_delays_no_other),
-        T(a_lane_whose_buckets_cannot_be_gathered_delays_no_other),
-        T(what_is_due_at_once_waits_for_none_that_is_due_later),
-        T(a_new_definition_is_answered_when_its_checkpoint_is_stored),
-        T(what_a_checkpoint_wrote_is_what_is_read_next),
-        T(a_checkpoint_of_another_process_empties_the_redo_log),
-        T(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded),
-        T(a_checkpoint_is_due_when_its_oldest_batch_has_an_age),
-        T(until_then_nothing_is_written),
-        T(thousands_of_entries_make_it_due_however_young_they_are),
-        T(a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not),
-        T(what_becomes_due_during_a_write_is_written_together),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = set_up, .each_teardown = tear_down, .setup = fake_group_setup)

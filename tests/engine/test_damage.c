@@ -3,12 +3,8 @@
  * the coupon are found past them, and what only they can tell is never said.
  */
 #include "cmocka_whole.h"
-#include <string.h>
-
-#include <sodium.h>
 
 #include "base/latch.h"
-#include "base/log.h"
 #include "one_engine.h"
 
 #define COUPON "c"
@@ -33,10 +29,7 @@ static enum cpn_result call(struct op *op, int64_t ms)
 
 static void define(struct coupon *c, int64_t slots)
 {
-    coupon_init(c);
-    c->id = COUPON;
-    c->title = "t";
-    c->state = COUPON_ACTIVE;
+    open_coupon(c, COUPON);
     c->cap.total = slots;
     c->cap.per_user = COUPON_NULL;
 }
@@ -92,7 +85,7 @@ static int64_t taken(void)
 /* ---- free slots ---- */
 
 /* As many damaged ones in front as are read at first: the free pool is filled from behind them. */
-TEST_THAT(what_is_free_behind_damaged_buckets_is_taken)
+TEST(what_is_free_behind_damaged_buckets_is_taken)
 {
     struct coupon c;
     int64_t n;
@@ -110,7 +103,7 @@ TEST_THAT(what_is_free_behind_damaged_buckets_is_taken)
     assert_int_equal(taken(), BUCKET_SLOTS);
 }
 
-TEST_THAT(at_random_too)
+TEST(at_random_too)
 {
     struct coupon c;
     int64_t n;
@@ -129,7 +122,7 @@ TEST_THAT(at_random_too)
     assert_int_equal(take_as("ann", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
 }
 
-TEST_THAT(slots_whose_codes_are_damaged_are_left_and_others_are_taken)
+TEST(slots_whose_codes_are_damaged_are_left_and_others_are_taken)
 {
     struct coupon c;
     int64_t n;
@@ -147,7 +140,7 @@ TEST_THAT(slots_whose_codes_are_damaged_are_left_and_others_are_taken)
 }
 
 /* Every slot of bucket 0 is taken; it says that ten are free. */
-TEST_THAT(a_count_that_is_too_high_hands_out_nothing_twice)
+TEST(a_count_that_is_too_high_hands_out_nothing_twice)
 {
     struct coupon c;
     int64_t n;
@@ -166,7 +159,7 @@ TEST_THAT(a_count_that_is_too_high_hands_out_nothing_twice)
 }
 
 /* Half of bucket 0 is free; it says that none is. That half is found once anything else in the bucket moves. */
-TEST_THAT(a_count_that_is_too_low_loses_nothing_for_good)
+TEST(a_count_that_is_too_low_loses_nothing_for_good)
 {
     struct op cancel = {.kind = OP_STEP, .in.redemption = {.g = 1, .move = MOVE_CANCEL}};
     struct coupon c;
@@ -192,7 +185,7 @@ TEST_THAT(a_count_that_is_too_low_loses_nothing_for_good)
 /* ---- holds that lapsed ---- */
 
 /* ann's hold is in a bucket that is damaged, bob's in another: both lapse. */
-TEST_THAT(a_lapsed_hold_beside_a_damaged_bucket_goes_back)
+TEST(a_lapsed_hold_beside_a_damaged_bucket_goes_back)
 {
     struct coupon c;
     int64_t n;
@@ -220,7 +213,7 @@ static void define_without_slots(struct coupon *c, int64_t total)
 }
 
 /* What the damaged batch holds stays taken; all else is known. */
-TEST_THAT(without_slots_beside_a_damaged_batch)
+TEST(without_slots_beside_a_damaged_batch)
 {
     struct coupon c;
     int damaged;
@@ -259,18 +252,18 @@ static void assert_others_go_back(int damaged)
     assert_int_equal(taken(), HOLDS);
 }
 
-TEST_THAT(one_damaged_batch_stops_none_of_many)
+TEST(one_damaged_batch_stops_none_of_many)
 {
     assert_others_go_back(1);
 }
 
-TEST_THAT(as_many_damaged_batches_as_are_searched_at_a_time_stop_none)
+TEST(as_many_damaged_batches_as_are_searched_at_a_time_stop_none)
 {
     assert_others_go_back(70);
 }
 
 /* ann has a hold in a batch that can be read, and another in one that cannot. */
-TEST_THAT(a_user_who_cannot_be_read_stops_none_of_many)
+TEST(a_user_who_cannot_be_read_stops_none_of_many)
 {
     struct coupon c;
     int damaged;
@@ -316,7 +309,7 @@ static void assert_waits_alone(struct op *op)
     assert_int_equal(op->outcome.result, CPN_BUSY);
 }
 
-TEST_THAT(an_erasure_whose_bucket_is_damaged_delays_no_other)
+TEST(an_erasure_whose_bucket_is_damaged_delays_no_other)
 {
     struct op erasure = {.kind = OP_ERASE, .in.user.name = "ann"};
     struct coupon c;
@@ -331,7 +324,7 @@ TEST_THAT(an_erasure_whose_bucket_is_damaged_delays_no_other)
     assert_waits_alone(&erasure);
 }
 
-TEST_THAT(a_job_whose_batch_is_damaged_delays_no_other)
+TEST(a_job_whose_batch_is_damaged_delays_no_other)
 {
     struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 2, .count = 1}};
     struct coupon c;
@@ -346,24 +339,4 @@ TEST_THAT(a_job_whose_batch_is_damaged_delays_no_other)
     assert_waits_alone(&more);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_free_behind_damaged_buckets_is_taken, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(at_random_too, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(slots_whose_codes_are_damaged_are_left_and_others_are_taken, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(a_count_that_is_too_high_hands_out_nothing_twice, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(a_count_that_is_too_low_loses_nothing_for_good, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(a_lapsed_hold_beside_a_damaged_bucket_goes_back, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(without_slots_beside_a_damaged_batch, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(one_damaged_batch_stops_none_of_many, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(as_many_damaged_batches_as_are_searched_at_a_time_stop_none, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(a_user_who_cannot_be_read_stops_none_of_many, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(an_erasure_whose_bucket_is_damaged_delays_no_other, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(a_job_whose_batch_is_damaged_delays_no_other, begin, one_engine_end),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = begin, .each_teardown = one_engine_end, .setup = fake_group_setup)

@@ -3,13 +3,9 @@
  * what is stored, with slots and without.
  */
 #include "cmocka_whole.h"
-#include <string.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/clock.h"
-#include "base/log.h"
 #include "one_engine.h"
 
 #define COUPON "c"
@@ -39,10 +35,7 @@ static void create(enum cap_policy policy)
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &t.coupon};
     struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = SLOTS}};
 
-    coupon_init(&t.coupon);
-    t.coupon.id = COUPON;
-    t.coupon.title = "t";
-    t.coupon.state = COUPON_ACTIVE;
+    open_coupon(&t.coupon, COUPON);
     t.coupon.cap.policy = policy;
     t.coupon.cap.total = COUPON_NULL;
     t.coupon.cap.per_user = 10;
@@ -149,22 +142,22 @@ static void all_end(enum cap_policy policy, bool anew)
     assert_int_equal(valid_until_ms, end_ms);
 }
 
-TEST_THAT(an_end_set_later_ends_all_that_is_issued)
+TEST(an_end_set_later_ends_all_that_is_issued)
 {
     all_end(CAP_EXACT, false);
 }
 
-TEST_THAT(an_end_set_later_ends_all_that_is_stored)
+TEST(an_end_set_later_ends_all_that_is_stored)
 {
     all_end(CAP_EXACT, true);
 }
 
-TEST_THAT(an_end_set_later_ends_all_without_slots)
+TEST(an_end_set_later_ends_all_without_slots)
 {
     all_end(CAP_NONE, false);
 }
 
-TEST_THAT(an_end_set_later_ends_all_without_slots_that_is_stored)
+TEST(an_end_set_later_ends_all_without_slots_that_is_stored)
 {
     all_end(CAP_NONE, true);
 }
@@ -198,12 +191,12 @@ static void an_end_may_move(enum cap_policy policy)
     await_issued(0);
 }
 
-TEST_THAT(an_end_may_move_with_slots)
+TEST(an_end_may_move_with_slots)
 {
     an_end_may_move(CAP_EXACT);
 }
 
-TEST_THAT(an_end_may_move_without_slots)
+TEST(an_end_may_move_without_slots)
 {
     an_end_may_move(CAP_NONE);
 }
@@ -231,31 +224,14 @@ static void a_hold_outlives_the_end(enum cap_policy policy)
     assert_int_equal(head().redeemed, 1);
 }
 
-TEST_THAT(a_hold_outlives_the_end_with_slots)
+TEST(a_hold_outlives_the_end_with_slots)
 {
     a_hold_outlives_the_end(CAP_EXACT);
 }
 
-TEST_THAT(a_hold_outlives_the_end_without_slots)
+TEST(a_hold_outlives_the_end_without_slots)
 {
     a_hold_outlives_the_end(CAP_NONE);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, one_engine_end)
-    const struct CMUnitTest tests[] = {
-        TEST(an_end_set_later_ends_all_that_is_issued),
-        TEST(an_end_set_later_ends_all_that_is_stored),
-        TEST(an_end_set_later_ends_all_without_slots),
-        TEST(an_end_set_later_ends_all_without_slots_that_is_stored),
-        TEST(an_end_may_move_with_slots),
-        TEST(an_end_may_move_without_slots),
-        TEST(a_hold_outlives_the_end_with_slots),
-        TEST(a_hold_outlives_the_end_without_slots),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = begin, .each_teardown = one_engine_end, .setup = fake_group_setup)

@@ -6,13 +6,9 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/latch.h"
-#include "base/log.h"
 #include "one_engine.h"
 
 #define COUPON "c"
@@ -21,9 +17,7 @@
 #define TOGETHER 1000 /* requests of a batch; users that are listed at a time are 1,024, and what a batch may expire 2,048 */
 
 static struct {
-    struct store_source watched;
-    const struct store_ops *plain;
-    struct store_ops ops;
+    struct watched watched;
     atomic_bool waits, waiting; /* appends do; one does */
     atomic_bool reads_one;      /* of several users, one is read, and the others are left */
 } t;
@@ -42,13 +36,13 @@ static enum store_status watched_append(struct store *s, struct append *appends,
         nap();
     }
     atomic_store(&t.waiting, false);
-    return t.plain->append(s, appends, count);
+    return t.watched.plain->append(s, appends, count);
 }
 
 static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
 {
     bool one_only = atomic_load(&t.reads_one);
-    enum store_status status = t.plain->users(s, a, reads, one_only ? 1 : count);
+    enum store_status status = t.watched.plain->users(s, a, reads, one_only ? 1 : count);
 
     for (size_t i = 1; i < count && one_only; i++) {
         reads[i].user_state = NULL;
@@ -57,47 +51,29 @@ static enum store_status watched_users(struct store *s, struct arena *a, struct 
     return status;
 }
 
-static struct store *open_watched(struct store_source *source)
-{
-    struct store *session = one.source->open(one.source);
-
-    (void)source;
-    session->ops = &t.ops;
-    return session;
-}
-
 /* Before any thread opens a session. */
 static void watch(void)
 {
-    struct store *session = one.source->open(one.source);
-
-    t.plain = session->ops;
-    t.ops = *session->ops;
-    t.ops.append = watched_append;
-    t.ops.users = watched_users;
-    t.watched.open = open_watched;
-    session->ops->close(session);
+    fake_watch(&t.watched, one.source);
+    t.watched.ops.append = watched_append;
+    t.watched.ops.users = watched_users;
 }
 
-static int begin(void **state)
+FIXTURE(begin)
 {
     struct coupon c;
     struct op create = {.kind = OP_CREATE, .in.coupon.definition = &c};
 
-    (void)state;
     memset(&t, 0, sizeof t);
     one_engine_connect();
     watch();
-    one.served = &t.watched;
+    one.served = &t.watched.source;
     one.config.batch_max = TOGETHER;
     one.config.queue_max = one.config.requests_max = 4 * TOGETHER;
     one.config.redo_max = 20000;
     one.config.user_bytes = 1 << 20;
     one_engine_start();
-    coupon_init(&c);
-    c.id = COUPON;
-    c.title = "t";
-    c.state = COUPON_ACTIVE;
+    open_coupon(&c, COUPON);
     c.cap.policy = CAP_NONE;
     c.cap.total = COUPON_NULL;
     c.cap.per_user = 3;
@@ -192,7 +168,7 @@ static void assert_all_go_back(void)
 
 /* ---- tests ---- */
 
-TEST_THAT(more_users_than_are_listed_at_a_time)
+TEST(more_users_than_are_listed_at_a_time)
 {
     hold(0, TOGETHER, 1);
     hold(TOGETHER, 2 * TOGETHER, 1);
@@ -202,7 +178,7 @@ TEST_THAT(more_users_than_are_listed_at_a_time)
 }
 
 /* The first 800 users have three holds each: who comes after them in the first batch is not expired with it. */
-TEST_THAT(more_holds_than_a_batch_may_end)
+TEST(more_holds_than_a_batch_may_end)
 {
     hold(0, TOGETHER, 1);
     hold(0, 800, 2);
@@ -210,7 +186,7 @@ TEST_THAT(more_holds_than_a_batch_may_end)
     assert_all_go_back();
 }
 
-TEST_THAT(users_that_are_read_one_at_a_time)
+TEST(users_that_are_read_one_at_a_time)
 {
     hold(0, 5, 1);
     atomic_store(&t.reads_one, true);
@@ -218,7 +194,7 @@ TEST_THAT(users_that_are_read_one_at_a_time)
 }
 
 /* The place was moved by a hold that was cancelled; then the clock is set back. */
-TEST_THAT(a_hold_that_ends_before_the_place_that_was_swept)
+TEST(a_hold_that_ends_before_the_place_that_was_swept)
 {
     struct op first = holding("u0", "a", HOLD_S), second = holding("u1", "b", 10), cancel = {.kind = OP_STEP};
     struct mono until;
@@ -238,16 +214,4 @@ TEST_THAT(a_hold_that_ends_before_the_place_that_was_swept)
     assert_int_equal(held(), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(more_users_than_are_listed_at_a_time, begin, end),
-        cmocka_unit_test_setup_teardown(more_holds_than_a_batch_may_end, begin, end),
-        cmocka_unit_test_setup_teardown(users_that_are_read_one_at_a_time, begin, end),
-        cmocka_unit_test_setup_teardown(a_hold_that_ends_before_the_place_that_was_swept, begin, end),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = begin, .each_teardown = end, .setup = fake_group_setup)

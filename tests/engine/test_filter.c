@@ -5,15 +5,9 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "engine/engine.h"
 #include "engine/filter.h"
@@ -175,21 +169,18 @@ static int two_engines_with(int64_t filter_bytes)
     return 0;
 }
 
-static int two_engines(void **state)
+FIXTURE(two_engines)
 {
-    (void)state;
     return two_engines_with(ROOM);
 }
 
-static int two_engines_with_little_room(void **state)
+FIXTURE(two_engines_with_little_room)
 {
-    (void)state;
     return two_engines_with(4 * 512);
 }
 
-static int stop_engines(void **state)
+FIXTURE(stop_engines)
 {
-    (void)state;
     for (int i = 0; i < ENGINES; i++) {
         atomic_store(&t.boxes[i].checkpoints_fail, false);
         engine_stop(t.boxes[i].engine);
@@ -220,10 +211,7 @@ static void create_of(const char *id)
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
     struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 1000}};
 
-    coupon_init(&coupon);
-    coupon.id = id;
-    coupon.title = "t";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, id);
     coupon.cap.total = 5000;
     coupon.cap.per_user = 1;
     assert_int_equal(call_of(0, id, &op), CPN_OK);
@@ -312,7 +300,7 @@ static bool says_new(int engine)
 
 /* ---- led since the first batch ---- */
 
-TEST_THAT(new_users_of_a_coupon_led_since_its_first_batch_are_not_read)
+TEST(new_users_of_a_coupon_led_since_its_first_batch_are_not_read)
 {
     create();
     catch_up(0);
@@ -325,7 +313,7 @@ TEST_THAT(new_users_of_a_coupon_led_since_its_first_batch_are_not_read)
     assert_in_range(bytes_most(), 1, ROOM);
 }
 
-TEST_THAT(who_took_is_read_and_found)
+TEST(who_took_is_read_and_found)
 {
     create();
     take_many(0, "u");
@@ -337,7 +325,7 @@ TEST_THAT(who_took_is_read_and_found)
     assert_in_range(people(0), USERS + 1, USERS + 2);
 }
 
-TEST_THAT(who_was_erased_is_read_as_well)
+TEST(who_was_erased_is_read_as_well)
 {
     size_t before;
 
@@ -352,7 +340,7 @@ TEST_THAT(who_was_erased_is_read_as_well)
 
 /* ---- what others append ---- */
 
-TEST_THAT(what_another_appended_is_laid_in)
+TEST(what_another_appended_is_laid_in)
 {
     create();
     take_many(0, "u");
@@ -367,7 +355,7 @@ TEST_THAT(what_another_appended_is_laid_in)
     assert_true(says_new(0));
 }
 
-TEST_THAT(what_another_appended_meanwhile_is_found_by_the_append_that_fails)
+TEST(what_another_appended_meanwhile_is_found_by_the_append_that_fails)
 {
     create();
     for (int i = 0; i < USERS; i++) {
@@ -377,7 +365,7 @@ TEST_THAT(what_another_appended_meanwhile_is_found_by_the_append_that_fails)
     }
 }
 
-TEST_THAT(a_lane_that_was_loaded_past_a_batch_says_nothing_any_more)
+TEST(a_lane_that_was_loaded_past_a_batch_says_nothing_any_more)
 {
     create();
     fake_read_present(t.fake);
@@ -390,7 +378,7 @@ TEST_THAT(a_lane_that_was_loaded_past_a_batch_says_nothing_any_more)
     assert_false(says_new(0));
 }
 
-TEST_THAT(whoever_loads_a_lane_behind_its_first_batch_reads_everybody)
+TEST(whoever_loads_a_lane_behind_its_first_batch_reads_everybody)
 {
     create();
     fake_read_present(t.fake); /* an older checkpoint is behind no batch: everything after it would be read */
@@ -404,7 +392,7 @@ TEST_THAT(whoever_loads_a_lane_behind_its_first_batch_reads_everybody)
 }
 
 /* As when a job has made its slots, and its definition was changed, before the sale begins. */
-TEST_THAT(whoever_loads_a_lane_before_its_first_taking_reads_nobody_new)
+TEST(whoever_loads_a_lane_before_its_first_taking_reads_nobody_new)
 {
     create();
     tick(0, MANY);
@@ -415,7 +403,7 @@ TEST_THAT(whoever_loads_a_lane_before_its_first_taking_reads_nobody_new)
     assert_true(says_new(1));
 }
 
-TEST_THAT(names_that_were_emptied_leave_no_filter)
+TEST(names_that_were_emptied_leave_no_filter)
 {
     size_t before;
 
@@ -442,7 +430,7 @@ static int64_t slots_of(int engine)
     return op.head.slots;
 }
 
-TEST_THAT(steps_of_jobs_are_repeated_over_an_empty_filter)
+TEST(steps_of_jobs_are_repeated_over_an_empty_filter)
 {
     struct op turn = {.kind = OP_TURN, .in.job = {.id = "t", .fence = 7}}, again = turn;
     struct op due = {.kind = OP_DUE, .in.job = {.id = "d", .step = 1, .count = 10}};
@@ -469,7 +457,7 @@ TEST_THAT(steps_of_jobs_are_repeated_over_an_empty_filter)
 
 /* ---- memory ---- */
 
-TEST_THAT(the_least_used_lanes_give_up_their_filters)
+TEST_WITH(the_least_used_lanes_give_up_their_filters, two_engines_with_little_room, stop_engines)
 {
     for (int i = 0; i < 12; i++) {
         const char *coupon = name("c-", i);
@@ -486,7 +474,7 @@ TEST_THAT(the_least_used_lanes_give_up_their_filters)
     assert_in_range(bytes_most(), 512, 4 * 512);
 }
 
-TEST_THAT(a_filter_that_grows_out_of_the_room_is_given_up)
+TEST_WITH(a_filter_that_grows_out_of_the_room_is_given_up, two_engines_with_little_room, stop_engines)
 {
     create();
     for (int k = 0; k < 1000; k += USERS)
@@ -531,7 +519,7 @@ static int lacking_of(const struct filter *f, const char *prefix)
     return lacking;
 }
 
-TEST_THAT(a_filter_grows_by_12_to_32_bits_a_user)
+TEST(a_filter_grows_by_12_to_32_bits_a_user)
 {
     struct filter_room room = {.bytes_max = INT64_C(1) << 30};
     struct filter f;
@@ -547,27 +535,4 @@ TEST_THAT(a_filter_grows_by_12_to_32_bits_a_user)
     assert_int_equal(atomic_load(&room.bytes), 0);
 }
 
-#define T(test) cmocka_unit_test_setup_teardown(test, two_engines, stop_engines)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        T(new_users_of_a_coupon_led_since_its_first_batch_are_not_read),
-        T(who_took_is_read_and_found),
-        T(who_was_erased_is_read_as_well),
-        T(what_another_appended_is_laid_in),
-        T(what_another_appended_meanwhile_is_found_by_the_append_that_fails),
-        T(a_lane_that_was_loaded_past_a_batch_says_nothing_any_more),
-        T(whoever_loads_a_lane_behind_its_first_batch_reads_everybody),
-        T(whoever_loads_a_lane_before_its_first_taking_reads_nobody_new),
-        T(names_that_were_emptied_leave_no_filter),
-        T(steps_of_jobs_are_repeated_over_an_empty_filter),
-        cmocka_unit_test_setup_teardown(the_least_used_lanes_give_up_their_filters, two_engines_with_little_room, stop_engines),
-        cmocka_unit_test_setup_teardown(a_filter_that_grows_out_of_the_room_is_given_up, two_engines_with_little_room, stop_engines),
-        T(a_filter_grows_by_12_to_32_bits_a_user),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = two_engines, .each_teardown = stop_engines, .setup = fake_group_setup)

@@ -4,10 +4,6 @@
  */
 #include "cmocka_whole.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <sodium.h>
 
 #include "base/log.h"
 #include "engine/free_map.h"
@@ -24,9 +20,8 @@ static struct {
     struct lane lane;
 } t;
 
-static int begin(void **state)
+FIXTURE(begin)
 {
-    (void)state;
     memset(&t, 0, sizeof t);
     one_engine_connect();
     t.session = one.source->open(one.source);
@@ -43,9 +38,8 @@ static void forget(void)
     free(t.lane.free_pool);
 }
 
-static int end(void **state)
+FIXTURE(end)
 {
-    (void)state;
     forget();
     t.session->ops->close(t.session);
     fake_disconnect(one.source);
@@ -95,7 +89,7 @@ static int64_t pooled(size_t i)
 }
 
 /* Several parts of the map lie before the first free slot; the lane's last bucket is made in part. */
-TEST_THAT(the_first_free_slot_is_found_behind_many_that_are_taken)
+TEST(the_first_free_slot_is_found_behind_many_that_are_taken)
 {
     int64_t next_n = 2 * PART * BUCKET_SLOTS + BUCKET_SLOTS + 5;
 
@@ -109,7 +103,7 @@ TEST_THAT(the_first_free_slot_is_found_behind_many_that_are_taken)
 }
 
 /* Once around, from where the search is. */
-TEST_THAT(what_is_given_back_behind_the_search_is_found)
+TEST(what_is_given_back_behind_the_search_is_found)
 {
     struct batch *b = batch_new(COUPON, 0);
 
@@ -128,7 +122,7 @@ TEST_THAT(what_is_given_back_behind_the_search_is_found)
 }
 
 /* What a batch did is in some of the stored buckets already, and in others not: each counts once. */
-TEST_THAT(the_redo_log_counts_where_it_is_not_stored_yet)
+TEST(the_redo_log_counts_where_it_is_not_stored_yet)
 {
     struct batch *b = batch_new(COUPON, 0);
 
@@ -151,7 +145,7 @@ TEST_THAT(the_redo_log_counts_where_it_is_not_stored_yet)
     assert_int_equal(t.lane.free_map[5], BUCKET_SLOTS);
 }
 
-TEST_THAT(a_bucket_ahead_of_the_tail_makes_the_lane_stale)
+TEST(a_bucket_ahead_of_the_tail_makes_the_lane_stale)
 {
     put(1, 5);
     load(3 * BUCKET_SLOTS, 0, 0);
@@ -175,7 +169,7 @@ static double bound_of(double degrees)
 }
 
 /* Buckets with 1 to 64 free slots, some with none: whichever place in the free pool is taken, each free slot is there equally often. */
-TEST_THAT(each_free_slot_is_picked_equally_often)
+TEST(each_free_slot_is_picked_equally_often)
 {
     static int picked[PLACES][BUCKETS * BUCKET_SLOTS];
     int64_t next_n = BUCKETS * BUCKET_SLOTS - 7, open = 0;
@@ -211,7 +205,7 @@ TEST_THAT(each_free_slot_is_picked_equally_often)
     }
 }
 
-TEST_THAT(at_random_all_are_found_once)
+TEST(at_random_all_are_found_once)
 {
     static bool found[BUCKETS * BUCKET_SLOTS];
 
@@ -229,18 +223,4 @@ TEST_THAT(at_random_all_are_found_once)
         assert_false(found[n]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_first_free_slot_is_found_behind_many_that_are_taken, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_given_back_behind_the_search_is_found, begin, end),
-        cmocka_unit_test_setup_teardown(the_redo_log_counts_where_it_is_not_stored_yet, begin, end),
-        cmocka_unit_test_setup_teardown(a_bucket_ahead_of_the_tail_makes_the_lane_stale, begin, end),
-        cmocka_unit_test_setup_teardown(each_free_slot_is_picked_equally_often, begin, end),
-        cmocka_unit_test_setup_teardown(at_random_all_are_found_once, begin, end),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = begin, .each_teardown = end, .setup = fake_group_setup)

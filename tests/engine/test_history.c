@@ -5,14 +5,9 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/latch.h"
-#include "base/log.h"
 #include "engine/engine.h"
 #include "fake_store.h"
 
@@ -26,9 +21,7 @@ static struct {
     struct store_source *source;
     struct engine *engine;
     struct arena arena;
-    struct store_source watched;
-    const struct store_ops *plain;
-    struct store_ops ops;
+    struct watched watched;
     atomic_bool counting, blocked;
     atomic_int by_committer, elsewhere;
 } t;
@@ -40,13 +33,13 @@ static _Thread_local bool commits;
 static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
 {
     commits = true;
-    return t.plain->append(s, appends, count);
+    return t.watched.plain->append(s, appends, count);
 }
 
 static enum store_status watched_confirm(struct store *s, struct confirm *confirms, size_t count)
 {
     commits = true;
-    return t.plain->confirm(s, confirms, count);
+    return t.watched.plain->confirm(s, confirms, count);
 }
 
 static void count_read(void)
@@ -66,54 +59,37 @@ static enum store_status watched_ledger(struct store *s, const char *coupon, int
                                         struct batch **batches, size_t *count)
 {
     count_read();
-    return t.plain->ledger(s, coupon, lane, after, most, batches, count);
+    return t.watched.plain->ledger(s, coupon, lane, after, most, batches, count);
 }
 
 static enum store_status watched_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                        struct batch **batch)
 {
     count_read();
-    return t.plain->ended(s, coupon, lane, n, g, batch);
+    return t.watched.plain->ended(s, coupon, lane, n, g, batch);
 }
 
-static struct store *open_watched(struct store_source *source)
-{
-    struct store *session = t.source->open(t.source);
-
-    (void)source;
-    session->ops = &t.ops;
-    return session;
-}
-
-static int start(void **state)
+FIXTURE(start)
 {
     const struct engine_config config = {
         .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = 200,
         .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
-    struct store *session;
-
-    (void)state;
     memset(&t, 0, sizeof t);
     t.fake = fake_new(1, 0);
     t.source = fake_connect(t.fake);
     arena_init(&t.arena, 0);
-    session = t.source->open(t.source);
-    t.plain = session->ops;
-    t.ops = *session->ops;
-    t.ops.append = watched_append;
-    t.ops.confirm = watched_confirm;
-    t.ops.ledger = watched_ledger;
-    t.ops.ended = watched_ended;
-    t.watched.open = open_watched;
-    session->ops->close(session);
-    t.engine = engine_start(&config, &t.watched, NULL);
+    fake_watch(&t.watched, t.source);
+    t.watched.ops.append = watched_append;
+    t.watched.ops.confirm = watched_confirm;
+    t.watched.ops.ledger = watched_ledger;
+    t.watched.ops.ended = watched_ended;
+    t.engine = engine_start(&config, &t.watched.source, NULL);
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     if (t.engine)
         engine_stop(t.engine);
     fake_disconnect(t.source);
@@ -143,10 +119,7 @@ static void create(enum cap_policy policy)
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
     struct op slots = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 10}};
 
-    coupon_init(&coupon);
-    coupon.id = COUPON;
-    coupon.title = "first";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, COUPON);
     coupon.cap.policy = policy;
     coupon.cap.total = 1000;
     assert_int_equal(call(&op), CPN_OK);
@@ -199,12 +172,11 @@ static struct op read_again(const struct redemption *r)
 
 /* ---- the tests ---- */
 
-static void what_has_ended_is_read_with_a_bound_and_by_nobody_who_commits(void **state)
+TEST(what_has_ended_is_read_with_a_bound_and_by_nobody_who_commits)
 {
     struct redemption r;
     struct op op;
 
-    (void)state;
     create(CAP_EXACT);
     r = long_hold("ann");
     assert_int_equal(step(&r, MOVE_REDEEM, "spend").outcome.result, CPN_OK);
@@ -225,12 +197,11 @@ static void what_has_ended_is_read_with_a_bound_and_by_nobody_who_commits(void *
     assert_int_equal(t.by_committer, 0);
 }
 
-static void a_redemption_without_a_slot_is_found_by_nobody_who_commits(void **state)
+TEST(a_redemption_without_a_slot_is_found_by_nobody_who_commits)
 {
     struct redemption r;
     struct op op;
 
-    (void)state;
     create(CAP_APPROXIMATE);
     r = take("ann", SLOT_REDEEMED);
     op = read_again(&r);
@@ -247,14 +218,13 @@ static void op_done(struct op *op)
     latch_down(op->context);
 }
 
-static void takings_do_not_wait_for_what_has_ended(void **state)
+TEST(takings_do_not_wait_for_what_has_ended)
 {
     struct redemption r, other;
     struct op op = {.kind = OP_REDEMPTION};
     struct arena arena;
     struct latch done;
 
-    (void)state;
     create(CAP_EXACT);
     r = long_hold("ann");
     assert_int_equal(step(&r, MOVE_CANCEL, NULL).outcome.result, CPN_OK);
@@ -279,7 +249,7 @@ static void takings_do_not_wait_for_what_has_ended(void **state)
     arena_free(&arena);
 }
 
-TEST_THAT(who_waits_for_the_ledger_is_not_waited_for_at_the_end)
+TEST(who_waits_for_the_ledger_is_not_waited_for_at_the_end)
 {
     struct redemption r;
     struct op ops[8];
@@ -308,18 +278,4 @@ TEST_THAT(who_waits_for_the_ledger_is_not_waited_for_at_the_end)
     t.engine = NULL;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(what_has_ended_is_read_with_a_bound_and_by_nobody_who_commits),
-        TEST(a_redemption_without_a_slot_is_found_by_nobody_who_commits),
-        TEST(takings_do_not_wait_for_what_has_ended),
-        TEST(who_waits_for_the_ledger_is_not_waited_for_at_the_end),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = start, .each_teardown = stop, .setup = fake_group_setup)

@@ -6,14 +6,10 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
-
-#include <sodium.h>
 
 #include "base/clock.h"
 #include "base/latch.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "coupons/transfer.h"
 #include "engine/engine.h"
@@ -34,9 +30,7 @@ static struct {
     struct engine *engines[2];
     struct arena arenas[2];
     /* the first engine's sessions */
-    struct store_source watched;
-    const struct store_ops *plain;
-    struct store_ops ops;
+    struct watched watched;
     void (*_Atomic before_append)(const struct batch *b); /* set while the engine looks after its lanes by itself */
     void (*_Atomic before_ledger)(int64_t lane);
     const char *_Atomic stuck;     /* nothing that is appended to this coupon arrives */
@@ -74,13 +68,13 @@ static enum store_status watched_append(struct store *s, struct append *appends,
             before(appends[i].batch);
     }
     if (!stuck)
-        return t.plain->append(s, appends, count);
+        return t.watched.plain->append(s, appends, count);
     for (size_t i = 0; i < count; i++) {
         appends[i].result = APPEND_UNKNOWN;
         if (strcmp(appends[i].batch->coupon, stuck) == 0) {
             t.lost++;
             status = STORE_FAILED;
-        } else if (t.plain->append(s, &appends[i], 1) != STORE_OK) {
+        } else if (t.watched.plain->append(s, &appends[i], 1) != STORE_OK) {
             status = STORE_FAILED;
         }
     }
@@ -98,7 +92,7 @@ static enum store_status watched_ledger(struct store *s, const char *coupon, int
         *count = 0;
         return STORE_UNREADABLE;
     }
-    return t.plain->ledger(s, coupon, lane, after, most, batches, count);
+    return t.watched.plain->ledger(s, coupon, lane, after, most, batches, count);
 }
 
 static enum store_status watched_ledgers(struct store *s, struct ledger_read *reads, size_t count)
@@ -109,7 +103,7 @@ static enum store_status watched_ledgers(struct store *s, struct ledger_read *re
 
     for (size_t i = 0; i < count && before; i++)
         before(reads[i].lane);
-    status = t.plain->ledgers(s, reads, count);
+    status = t.watched.plain->ledgers(s, reads, count);
     for (size_t i = 0; i < count; i++) {
         if (!t.unread || reads[i].lane != t.unread)
             continue;
@@ -130,7 +124,7 @@ static void let_definition_be_late(struct coupon *definition)
 
 static enum store_status watched_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
-    enum store_status status = t.plain->coupons(s, reads, count);
+    enum store_status status = t.watched.plain->coupons(s, reads, count);
 
     for (size_t i = 0; i < count; i++)
         let_definition_be_late(reads[i].definition);
@@ -139,7 +133,7 @@ static enum store_status watched_coupons(struct store *s, struct coupon_read *re
 
 static enum store_status watched_coupon(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
 {
-    enum store_status status = t.plain->coupon(s, coupon, a, definition, seq);
+    enum store_status status = t.watched.plain->coupon(s, coupon, a, definition, seq);
 
     let_definition_be_late(*definition);
     return status;
@@ -150,7 +144,7 @@ static int watched_hear(struct store *s, struct heard *heard)
     const struct timespec moment = {.tv_nsec = 5000000};
 
     if (!atomic_load(&t.deaf))
-        return t.plain->hear(s, heard);
+        return t.watched.plain->hear(s, heard);
     nanosleep(&moment, NULL);
     return 0;
 }
@@ -159,7 +153,7 @@ static enum store_status watched_write_parts(struct store *s, struct part_write 
 {
     if (mono_now().ns < t.parts_from_ns)
         return STORE_FAILED;
-    return t.plain->write_parts(s, parts, count, when);
+    return t.watched.plain->write_parts(s, parts, count, when);
 }
 
 #define HOUR_MS (INT64_C(3600) * 1000)
@@ -180,32 +174,18 @@ static enum store_status watched_day(struct store *s, const char *zone, int64_t 
     return STORE_OK;
 }
 
-static struct store *open_watched(struct store_source *source)
-{
-    struct store *session = t.sources[0]->open(t.sources[0]);
-
-    (void)source;
-    session->ops = &t.ops;
-    return session;
-}
-
 static void watch(void)
 {
-    struct store *session = t.sources[0]->open(t.sources[0]);
-
-    t.plain = session->ops;
-    t.ops = *session->ops;
-    t.ops.append = watched_append;
-    t.ops.ledger = watched_ledger;
-    t.ops.ledgers = watched_ledgers;
-    t.ops.coupon = watched_coupon;
-    t.ops.coupons = watched_coupons;
-    t.ops.day = watched_day;
-    t.ops.write_parts = watched_write_parts;
-    t.ops.hear = watched_hear;
-    t.watched.open = open_watched;
+    fake_watch(&t.watched, t.sources[0]);
+    t.watched.ops.append = watched_append;
+    t.watched.ops.ledger = watched_ledger;
+    t.watched.ops.ledgers = watched_ledgers;
+    t.watched.ops.coupon = watched_coupon;
+    t.watched.ops.coupons = watched_coupons;
+    t.watched.ops.day = watched_day;
+    t.watched.ops.write_parts = watched_write_parts;
+    t.watched.ops.hear = watched_hear;
     t.redo_before = metrics_get(METRIC_REDO_ENTRIES);
-    session->ops->close(session);
 }
 
 /* ---- two engines, and what is asked of them ---- */
@@ -226,28 +206,25 @@ static int start_two(int redo_max_all)
     }
     watch();
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, i == 0 ? &t.watched : t.sources[i], lanes_start);
+        t.engines[i] = engine_start(&config, i == 0 ? &t.watched.source : t.sources[i], lanes_start);
     return 0;
 }
 
-static int two_engines(void **state)
+FIXTURE(two_engines)
 {
-    (void)state;
     return start_two(0);
 }
 
 #define WINDOWS 60 /* entries of all lanes together */
 #define ROUND 48   /* that may come at once: one batch of each lane that is asked */
 
-static int two_engines_with_small_windows(void **state)
+FIXTURE(two_engines_with_small_windows)
 {
-    (void)state;
     return start_two(WINDOWS);
 }
 
-static int stop_engines(void **state)
+FIXTURE(stop_engines)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         engine_stop(t.engines[i]);
         fake_disconnect(t.sources[i]);
@@ -275,11 +252,8 @@ static void create_with(int64_t lanes, int64_t per_day, enum codes_source source
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
-    coupon_init(&coupon);
+    open_coupon(&coupon, t.coupon);
     coupon.codes.source = source;
-    coupon.id = t.coupon;
-    coupon.title = "first";
-    coupon.state = COUPON_ACTIVE;
     coupon.cap.total = 1000;
     coupon.cap.per_day = per_day;
     coupon.lanes = lanes;
@@ -360,10 +334,7 @@ static void create_approximate(int64_t lanes, int64_t total)
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
-    coupon_init(&coupon);
-    coupon.id = t.coupon;
-    coupon.title = "first";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, t.coupon);
     coupon.cap.policy = CAP_APPROXIMATE;
     coupon.cap.total = total;
     coupon.lanes = lanes;
@@ -372,7 +343,7 @@ static void create_approximate(int64_t lanes, int64_t total)
 
 /* ---- following ---- */
 
-TEST_THAT(as_many_lanes_as_there_may_be_follow_though_queues_are_short)
+TEST(as_many_lanes_as_there_may_be_follow_though_queues_are_short)
 {
     static const char *const users[] = {"ann", "bob", "cyd", "dan", "eve"};
     struct op op = {.kind = OP_FOLLOW};
@@ -386,13 +357,13 @@ TEST_THAT(as_many_lanes_as_there_may_be_follow_though_queues_are_short)
     assert_string_equal(look(1)->title, "another");
 }
 
-TEST_THAT(a_lane_waits_for_the_definition_that_it_follows)
+TEST(a_lane_waits_for_the_definition_that_it_follows)
 {
     struct filter_room room = {.bytes_max = 0};
     struct user_cache users = {.bytes_max = 0};
     struct lane *l = lane_new(COUPON, 1, &room, &users);
     struct lane_loading load = {.lane = l};
-    struct store *session = t.watched.open(&t.watched);
+    struct store *session = t.watched.source.open(&t.watched.source);
 
     create(2, COUPON_NULL);
     assert_int_equal(retitle(0, "another"), CPN_OK);
@@ -425,7 +396,7 @@ static void wait_a_moment(void)
     nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
-TEST_THAT(what_one_coupon_waits_for_is_not_in_another_ones_way)
+TEST(what_one_coupon_waits_for_is_not_in_another_ones_way)
 {
     struct op slow = {.kind = OP_CHANGE, .coupon = COUPON, .done = note_done};
     struct arena arena;
@@ -482,7 +453,7 @@ static void pass_time(struct store *session, int64_t at_ms, int64_t day_ms)
     batch_free(b);
 }
 
-TEST_THAT(a_day_ends_with_its_last_millisecond)
+TEST(a_day_ends_with_its_last_millisecond)
 {
     struct store *session = t.sources[0]->open(t.sources[0]);
     int64_t day_ms = day_of("UTC", clock_now_ms()) + DAY_MS, end_ms = day_ms + DAY_MS; /* tomorrow: a lane's time is its last batch's */
@@ -527,17 +498,13 @@ static void ask_for_both(const struct batch *b)
     assert_int_equal(engine_submit(t.engines[0], &zone_take), CPN_OK);
 }
 
-static void a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day(void **state)
+TEST(a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day)
 {
     struct coupon coupon;
     struct op create = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
     struct arena arenas[2];
 
-    (void)state;
-    coupon_init(&coupon);
-    coupon.id = COUPON;
-    coupon.title = "first";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, COUPON);
     coupon.cap.policy = CAP_NONE;
     assert_int_equal(call(0, &create), CPN_OK);
     for (int i = 0; i < 2; i++)
@@ -565,7 +532,7 @@ static void a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day(void **
 
 #define WAITS_MS 200
 
-TEST_THAT(who_waits_for_views_that_cannot_be_written_is_answered)
+TEST(who_waits_for_views_that_cannot_be_written_is_answered)
 {
     create(1, COUPON_NULL);
     generate(10);
@@ -601,7 +568,7 @@ static void take_with_its_code(const char *user)
 }
 
 /* The free pool held slots of a bucket whose codes are read again, since it has grown. Half of it before, half of it after. */
-TEST_THAT(slots_go_out_with_their_codes_also_when_their_bucket_has_grown)
+TEST(slots_go_out_with_their_codes_also_when_their_bucket_has_grown)
 {
     create_with(1, COUPON_NULL, CODES_IMPORTED);
     announce(1, BUCKET_SLOTS / 2);
@@ -632,7 +599,7 @@ static void take_until_held(const char *coupon)
     }
 }
 
-TEST_THAT(windows_together_are_bounded_and_the_largest_waits_first)
+TEST_WITH(windows_together_are_bounded_and_the_largest_waits_first, two_engines_with_small_windows, stop_engines)
 {
     static const char *const coupons[COUPONS] = {"c1", "c2", "c3", "c4"};
 
@@ -669,7 +636,7 @@ static void generate_before_it_is_asked_for(const struct batch *b)
     t.between = call(1, &op);
 }
 
-TEST_THAT(slots_that_come_before_they_are_asked_for_are_not_asked_for_again)
+TEST(slots_that_come_before_they_are_asked_for_are_not_asked_for_again)
 {
     struct op op = {.kind = OP_CHANGE}, told = {.kind = OP_COUPON};
 
@@ -704,7 +671,7 @@ static void take_before_slots_move(const struct batch *b)
         t.taken += take(1, arena_printf(&t.arenas[1], "%s-%d", users[i], t.taken)) == CPN_OK;
 }
 
-TEST_THAT(a_cap_that_is_passed_while_slots_come_is_refused_at_once)
+TEST(a_cap_that_is_passed_while_slots_come_is_refused_at_once)
 {
     struct op op = {.kind = OP_CHANGE};
 
@@ -764,12 +731,11 @@ static void move_slot_away_from(int64_t lane)
     slot.free_in = 1 - lane;
 }
 
-static void what_is_always_free_in_some_lane_is_never_sold_out(void **state)
+TEST(what_is_always_free_in_some_lane_is_never_sold_out)
 {
     struct op op = {.kind = OP_TAKE, .coupon = COUPON, .in.user.name = "eve", .arena = &t.arenas[0]};
     struct redemption in_lane_1;
 
-    (void)state;
     memset(&slot, 0, sizeof slot);
     create(2, COUPON_NULL);
     generate(2);
@@ -824,7 +790,7 @@ static void take_before_it_is_paused(const struct batch *b)
     t.between = take(1, user_of_lane(1, 1, 3));
 }
 
-TEST_THAT(a_change_that_comes_between_is_not_in_the_way_of_a_deletion)
+TEST(a_change_that_comes_between_is_not_in_the_way_of_a_deletion)
 {
     struct op op = {.kind = OP_DELETE};
 
@@ -836,11 +802,10 @@ TEST_THAT(a_change_that_comes_between_is_not_in_the_way_of_a_deletion)
     assert_null(look(1));
 }
 
-static void what_is_taken_before_it_can_be_deleted_leaves_it_active(void **state)
+TEST(what_is_taken_before_it_can_be_deleted_leaves_it_active)
 {
     struct op op = {.kind = OP_DELETE};
 
-    (void)state;
     atomic_store(&t.deaf, true);
     create(3, COUPON_NULL);
     generate(30);
@@ -855,11 +820,10 @@ static void what_is_taken_before_it_can_be_deleted_leaves_it_active(void **state
 }
 
 /* Lane 0 knows nothing of it, and has not heard of it. */
-static void what_another_lane_gave_is_not_deleted(void **state)
+TEST(what_another_lane_gave_is_not_deleted)
 {
     struct op op = {.kind = OP_DELETE};
 
-    (void)state;
     atomic_store(&t.deaf, true);
     create(3, COUPON_NULL);
     generate(30);
@@ -906,17 +870,17 @@ static void lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(enum coupo
     assert_int_equal(t.between, refusal);
 }
 
-TEST_THAT(what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell)
+TEST(what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell)
 {
     lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(COUPON_PAUSED, CPN_COUPON_NOT_ACTIVE);
 }
 
-TEST_THAT(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell)
+TEST(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell)
 {
     lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(COUPON_ENDED, CPN_COUPON_ENDED);
 }
 
-TEST_THAT(a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell)
+TEST(a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell)
 {
     struct op op = {.kind = OP_CHANGE};
 
@@ -933,7 +897,7 @@ TEST_THAT(a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell)
 #define CAP 6
 #define MOMENT_MS 100
 
-TEST_THAT(who_changed_an_approximate_coupon_hears_what_others_take)
+TEST(who_changed_an_approximate_coupon_hears_what_others_take)
 {
     create_approximate(2, CAP);
     assert_int_equal(retitle(0, "another"), CPN_OK); /* in all lanes of this engine */
@@ -942,11 +906,10 @@ TEST_THAT(who_changed_an_approximate_coupon_hears_what_others_take)
     assert_int_equal(take(0, user_of_lane(0, 0, 2)), CPN_SOLD_OUT);
 }
 
-static void a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid(void **state)
+TEST(a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid)
 {
     struct op op = {.kind = OP_TAKE};
 
-    (void)state;
     create_approximate(2, CAP);
     for (int i = 0; i < CAP; i++)
         assert_int_equal(take(1, user_of_lane(1, 1, 2)), CPN_OK);
@@ -1006,7 +969,7 @@ static void take_in_each(int engine, int64_t lanes, enum cpn_result expected)
 }
 
 /* An engine that has every lane in memory, and slept while another one closed them, does not know: only an occupied seq tells it. */
-TEST_THAT(who_slept_while_it_was_closed_is_told_by_every_lane)
+TEST(who_slept_while_it_was_closed_is_told_by_every_lane)
 {
     create(3, COUPON_NULL);
     generate(30);
@@ -1021,7 +984,7 @@ TEST_THAT(who_slept_while_it_was_closed_is_told_by_every_lane)
     assert_int_equal(archive(0, look(0)->version), CPN_OK);
 }
 
-TEST_THAT(what_opens_again_before_it_is_closed_stays_open)
+TEST(what_opens_again_before_it_is_closed_stays_open)
 {
     int64_t version;
 
@@ -1039,7 +1002,7 @@ TEST_THAT(what_opens_again_before_it_is_closed_stays_open)
 }
 
 /* Who closed lane 0 may have died then. */
-TEST_THAT(a_repeat_closes_the_lanes_that_are_left)
+TEST(a_repeat_closes_the_lanes_that_are_left)
 {
     struct op op = {.kind = OP_ARCHIVE};
 
@@ -1065,11 +1028,11 @@ static void count_followed(struct op *op)
 
 /* A coupon that few slots are left of is remembered, so that it is not looked at too often. Each is asked something, too: then it was
  * looked at. */
-TEST_THAT(what_is_remembered_of_coupons_is_bounded)
+TEST(what_is_remembered_of_coupons_is_bounded)
 {
     enum { GROUPS = LANES_KEPT_MOST + 200 };
     static struct op ops[GROUPS];
-    struct multilane *lanes = lanes_start(t.engines[0], &t.watched);
+    struct multilane *lanes = lanes_start(t.engines[0], &t.watched.source);
     struct arena a;
 
     arena_init(&a, 0);
@@ -1095,7 +1058,7 @@ static struct multilane *start_seen(struct engine *e, struct store_source *sourc
 }
 
 /* How many lanes a coupon has is known while one of them is in memory; whoever comes later learns it from lane 0. */
-TEST_THAT(what_is_known_of_coupons_is_forgotten_with_their_lanes)
+TEST(what_is_known_of_coupons_is_forgotten_with_their_lanes)
 {
     enum { SEVERAL = 40, LANES_MOST = 8 };
     const struct engine_config config = {
@@ -1197,7 +1160,7 @@ static struct multilane *start_counted(struct engine *e, struct store_source *so
     return s;
 }
 
-TEST_THAT(what_several_lanes_need_is_not_asked_for_one)
+TEST(what_several_lanes_need_is_not_asked_for_one)
 {
     const struct engine_config config = {
         .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200, .checkpoint_ms = 3,
@@ -1223,38 +1186,4 @@ TEST_THAT(what_several_lanes_need_is_not_asked_for_one)
     assert_int_equal(atomic_load(&hooked_alone), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(as_many_lanes_as_there_may_be_follow_though_queues_are_short, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_lane_waits_for_the_definition_that_it_follows, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_several_lanes_need_is_not_asked_for_one, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_one_coupon_waits_for_is_not_in_another_ones_way, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_day_ends_with_its_last_millisecond, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(who_waits_for_views_that_cannot_be_written_is_answered, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(slots_go_out_with_their_codes_also_when_their_bucket_has_grown, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(windows_together_are_bounded_and_the_largest_waits_first, two_engines_with_small_windows,
-                                        stop_engines),
-        cmocka_unit_test_setup_teardown(slots_that_come_before_they_are_asked_for_are_not_asked_for_again, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_cap_that_is_passed_while_slots_come_is_refused_at_once, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_is_always_free_in_some_lane_is_never_sold_out, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_change_that_comes_between_is_not_in_the_way_of_a_deletion, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_another_lane_gave_is_not_deleted, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_is_taken_before_it_can_be_deleted_leaves_it_active, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(who_changed_an_approximate_coupon_hears_what_others_take, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(who_slept_while_it_was_closed_is_told_by_every_lane, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_opens_again_before_it_is_closed_stays_open, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_repeat_closes_the_lanes_that_are_left, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_is_remembered_of_coupons_is_bounded, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_is_known_of_coupons_is_forgotten_with_their_lanes, two_engines, stop_engines),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = two_engines, .each_teardown = stop_engines, .setup = fake_group_setup)

@@ -4,12 +4,8 @@
  * Measure   COUPONS_UNWRITTEN="10000 20000 40000" prints how long a checkpoint of so many takings takes
  */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/latch.h"
-#include "base/log.h"
 #include "engine/engine.h"
 #include "mongo_fixture.h"
 #include "mongod.h"
@@ -153,10 +149,8 @@ static int redeemed_of(const char *coupon, int64_t b)
 /* ---- tests ---- */
 
 /* Their users' names alone are more than a command may hold. */
-static void buckets_of_more_bytes_than_a_command_can_hold_are_written(void **state)
+SERVER_TEST(buckets_of_more_bytes_than_a_command_can_hold_are_written)
 {
-    NEEDS_SERVER();
-
     const int64_t count = (INT64_C(18) << 20) / NAME_LONG / BUCKET_SLOTS * BUCKET_SLOTS;
     const char *coupon = leave_unwritten(count, NAME_LONG);
     int64_t ms, before = checkpoint_of(coupon);
@@ -168,12 +162,11 @@ static void buckets_of_more_bytes_than_a_command_can_hold_are_written(void **sta
         assert_int_equal(redeemed_of(coupon, b), BUCKET_SLOTS);
 }
 
-static void measured(void **state)
+SERVER_TEST(measured)
 {
     const char *counts = getenv("COUPONS_UNWRITTEN");
     char *end;
 
-    NEEDS_SERVER();
     for (; counts && *counts; counts = end) {
         int64_t count = strtoll(counts, &end, 10), ms;
 
@@ -184,14 +177,4 @@ static void measured(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(measured, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(buckets_of_more_bytes_than_a_command_can_hold_are_written, mongo_setup, mongo_teardown),
-    };
-
-    if (log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

@@ -2,9 +2,6 @@
 #include "cmocka_whole.h"
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "mongo_fixture.h"
@@ -93,10 +90,8 @@ static void stands_at(const struct coupon *c, const char *name, int k, int64_t n
 
 /* ---- drafts ---- */
 
-static void drafts_are_looked_up_both_ways(void **state)
+SERVER_TEST(drafts_are_looked_up_both_ways)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
 
     draft(c, 0, 5, "a", 0, 100);
@@ -116,10 +111,8 @@ static void drafts_are_looked_up_both_ways(void **state)
     assert_int_equal(slot_of(coded_coupon("other", UNIQUE_COUPON, MATCH_EXACT), "a-1"), -1);
 }
 
-static void many_are_read_at_once_of_several_coupons(void **state)
+SERVER_TEST(many_are_read_at_once_of_several_coupons)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c[2] = {coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT),
                                  coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT)};
     struct bucket_codes_read buckets[3] = {
@@ -145,10 +138,8 @@ static void many_are_read_at_once_of_several_coupons(void **state)
     assert_int_equal(session->ops->bucket_codes(session, &arena, buckets, 0), STORE_OK);
 }
 
-static void codes_that_cannot_be_decoded_fail_their_own_reads_only(void **state)
+SERVER_TEST(codes_that_cannot_be_decoded_fail_their_own_reads_only)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
     struct code_read codes[] = {{.coupon = c->id, .code = "x-0"}, {.coupon = c->id, .code = "x-1"}, {.coupon = c->id, .code = "no"}};
     struct bucket_codes_read buckets[] = {{.coupon = c->id, .b = 0}, {.coupon = c->id, .b = 1}, {.coupon = c->id, .b = 2}};
@@ -169,10 +160,8 @@ static void codes_that_cannot_be_decoded_fail_their_own_reads_only(void **state)
     assert_null(buckets[0].codes[0]);
 }
 
-static void a_draft_is_replaced_as_long_as_it_was_not_announced(void **state)
+SERVER_TEST(a_draft_is_replaced_as_long_as_it_was_not_announced)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
 
     draft(c, 0, 3, "old", 0, 70);   /* of these 70 are announced */
@@ -191,10 +180,8 @@ static void a_draft_is_replaced_as_long_as_it_was_not_announced(void **state)
 
 /* ---- a writer whose turn is over ---- */
 
-static void a_late_writer_changes_nothing(void **state)
+SERVER_TEST(a_late_writer_changes_nothing)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
     struct code_draft *late = make_codes("late", 0, 100), *same = make_codes("new", 50, 100);
 
@@ -278,10 +265,8 @@ static void *draft_in_turns(void *context)
     return NULL;
 }
 
-static void what_was_announced_stays_however_turns_are_interleaved(void **state)
+SERVER_TEST(what_was_announced_stays_however_turns_are_interleaved)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
     static int64_t announced_by[STEPS * STEP];
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -311,10 +296,8 @@ static void what_was_announced_stays_however_turns_are_interleaved(void **state)
 
 /* ---- what is known before a draft ---- */
 
-static void an_import_that_goes_on_knows_its_rows(void **state)
+SERVER_TEST(an_import_that_goes_on_knows_its_rows)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
     struct code_draft *codes = make_codes("aaa", 0, 300);
 
@@ -348,10 +331,8 @@ static void count_code(void *context, const char *code)
     seen[k]++;
 }
 
-static void all_codes_below_a_slot_are_read_and_none_behind(void **state)
+SERVER_TEST(all_codes_below_a_slot_are_read_and_none_behind)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
     static const int64_t ends[] = {0, 1, 63, 64, 65, 65536, 65537, 70000};
     int *seen = arena_array(&arena, 70000, sizeof *seen);
@@ -367,10 +348,8 @@ static void all_codes_below_a_slot_are_read_and_none_behind(void **state)
     }
 }
 
-static void drafts_are_forgotten_but_nothing_that_was_announced_or_is_of_a_later_turn(void **state)
+SERVER_TEST(drafts_are_forgotten_but_nothing_that_was_announced_or_is_of_a_later_turn)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
 
     draft(c, 0, 3, "old", 0, 100);   /* announced */
@@ -393,10 +372,8 @@ static void drafts_are_forgotten_but_nothing_that_was_announced_or_is_of_a_later
     assert_int_equal(mongo_codes_forget_drafts(session, c, 0, 1), STORE_OK);
 }
 
-static void loose_codes_are_compared_in_their_form(void **state)
+SERVER_TEST(loose_codes_are_compared_in_their_form)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_LOOSE);
     struct code_draft written = {.code = "ab-12 x", .normal = "AB12X", .row = 1},
                       other = {.code = "AB12x", .normal = "AB12X"};
@@ -417,10 +394,8 @@ static void are_elsewhere(const struct coupon *second, struct code_draft *codes,
             fail_msg("%s is%s elsewhere", codes[i].code, codes[i].elsewhere ? "" : " not");
 }
 
-static void a_code_of_the_service_belongs_to_one_coupon(void **state)
+SERVER_TEST(a_code_of_the_service_belongs_to_one_coupon)
 {
-    NEEDS_SERVER();
-
     const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
                         *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
     struct code_draft *codes = make_codes("dir", 50, 100);
@@ -443,10 +418,8 @@ static void a_code_of_the_service_belongs_to_one_coupon(void **state)
     stands_at(first, "dir", 99, 99);
 }
 
-static void a_code_of_the_service_that_was_given_up_is_anybodys(void **state)
+SERVER_TEST(a_code_of_the_service_that_was_given_up_is_anybodys)
 {
-    NEEDS_SERVER();
-
     const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
                         *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
     struct code_draft *codes = make_codes("up", 0, 100);
@@ -469,10 +442,8 @@ static void a_code_of_the_service_that_was_given_up_is_anybodys(void **state)
     stands_at(second, "up", 99, 59);
 }
 
-static void a_late_writer_does_not_touch_the_directory(void **state)
+SERVER_TEST(a_late_writer_does_not_touch_the_directory)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
                         *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
     struct code_draft *late = make_codes("tardy", 0, 10);
@@ -487,10 +458,8 @@ static void a_late_writer_does_not_touch_the_directory(void **state)
 }
 
 /* Codes that differ only in hyphens have one entry in the directory. */
-static void twins_are_drafted_again_after_an_interruption(void **state)
+SERVER_TEST(twins_are_drafted_again_after_an_interruption)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
                         *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
     struct code_draft twins[] = {{.code = "TWI-N1", .normal = "TWI-N1", .row = 1}, {.code = "TWIN2", .normal = "TWIN2", .row = 2},
@@ -516,10 +485,8 @@ static void twins_are_drafted_again_after_an_interruption(void **state)
 }
 
 /* Announced or drafted: nothing of a deleted coupon stands in the way of another. */
-static void a_code_of_a_deleted_coupon_is_anybodys(void **state)
+SERVER_TEST(a_code_of_a_deleted_coupon_is_anybodys)
 {
-    NEEDS_SERVER();
-
     const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
                         *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
     struct code_draft *codes = make_codes("del", 0, 60);
@@ -545,10 +512,8 @@ static void a_code_of_a_deleted_coupon_is_anybodys(void **state)
     assert_string_equal(codes[59].owner, second->id);
 }
 
-static void a_code_is_resolved_to_its_coupons(void **state)
+SERVER_TEST(a_code_is_resolved_to_its_coupons)
 {
-    NEEDS_SERVER();
-
     const struct coupon *exact = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT),
                         *loose = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
     struct code_draft both[] = {{.code = "res-1", .normal = "res-1"}, {.code = "RES1", .normal = "RES1"}},
@@ -585,10 +550,8 @@ static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int re
     bucket_release(k);
 }
 
-static void only_the_codes_of_retired_slots_are_cleaned_up(void **state)
+SERVER_TEST(only_the_codes_of_retired_slots_are_cleaned_up)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
                         *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
     struct code_draft *again = make_codes("clean", 0, 80);
@@ -625,10 +588,8 @@ static bool has_form(void *context, const char *form)
 }
 
 /* TW-9 is retired, TW9 is redeemed: one entry in the directory. */
-static void a_retired_code_whose_twin_is_in_use_stays_the_coupons(void **state)
+SERVER_TEST(a_retired_code_whose_twin_is_in_use_stays_the_coupons)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
                         *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
     struct code_draft codes[BUCKET_SLOTS + 1], spent = {.code = "tw-9", .normal = "tw-9"}, free_one = {.code = "tw-8", .normal = "tw-8"};
@@ -663,10 +624,8 @@ static void a_retired_code_whose_twin_is_in_use_stays_the_coupons(void **state)
 #define PARTS 20
 #define LEFT 24000
 
-static void codes_are_drafted_fast(void **state)
+SERVER_TEST(codes_are_drafted_fast)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
     struct code_draft *codes[PARTS];
     int64_t look_ms = 0, draft_ms = 0, rate;
@@ -690,10 +649,8 @@ static void codes_are_drafted_fast(void **state)
 }
 
 /* What a killed runner left: a whole step of drafts, which the next turn writes over. */
-static void drafts_left_behind_are_written_over_fast(void **state)
+SERVER_TEST(drafts_left_behind_are_written_over_fast)
 {
-    NEEDS_SERVER();
-
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
     struct code_draft *codes = make_codes("left", 0, LEFT);
     struct mono start = mono_now(), fresh;
@@ -712,31 +669,4 @@ static void drafts_left_behind_are_written_over_fast(void **state)
     assert_true(again_ms < 20 * fresh_ms + 1000);
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
-    const struct CMUnitTest tests[] = {
-        T(drafts_are_looked_up_both_ways),
-        T(many_are_read_at_once_of_several_coupons),
-        T(codes_that_cannot_be_decoded_fail_their_own_reads_only),
-        T(a_draft_is_replaced_as_long_as_it_was_not_announced),
-        T(a_late_writer_changes_nothing),
-        T(what_was_announced_stays_however_turns_are_interleaved),
-        T(an_import_that_goes_on_knows_its_rows),
-        T(all_codes_below_a_slot_are_read_and_none_behind),
-        T(drafts_are_forgotten_but_nothing_that_was_announced_or_is_of_a_later_turn),
-        T(loose_codes_are_compared_in_their_form),
-        T(a_code_of_the_service_belongs_to_one_coupon),
-        T(a_code_of_the_service_that_was_given_up_is_anybodys),
-        T(a_late_writer_does_not_touch_the_directory),
-        T(twins_are_drafted_again_after_an_interruption),
-        T(a_code_of_a_deleted_coupon_is_anybodys),
-        T(a_code_is_resolved_to_its_coupons),
-        T(only_the_codes_of_retired_slots_are_cleaned_up),
-        T(a_retired_code_whose_twin_is_in_use_stays_the_coupons),
-        T(codes_are_drafted_fast),
-        T(drafts_left_behind_are_written_over_fast),
-    };
-
-    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

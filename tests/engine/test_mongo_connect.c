@@ -1,16 +1,12 @@
 /* tests/engine/test_mongo_connect.c -- how the store connects and prepares, against a real mongod (see mongod.h). */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <string.h>
 
 #include "base/config.h"
 #include "mongo_fixture.h"
 #include "mongod.h"
 
-static void a_second_preparing_changes_nothing(void **state)
+SERVER_TEST(a_second_preparing_changes_nothing)
 {
-    NEEDS_SERVER();
-
     char message[1024];
 
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
@@ -41,11 +37,10 @@ static void says(const char *uri, const char *sentence, int time_ms)
     }
 }
 
-static void what_breaks_while_it_is_prepared_is_repeated(void **state)
+SERVER_TEST(what_breaks_while_it_is_prepared_is_repeated)
 {
     char message[1024];
 
-    NEEDS_SERVER();
     if (!fail_command("create", 2, "closeConnection", 0))
         skip();
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
@@ -53,10 +48,8 @@ static void what_breaks_while_it_is_prepared_is_repeated(void **state)
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
 }
 
-static void a_server_that_will_not_do_is_refused_with_what_to_do(void **state)
+SERVER_TEST(a_server_that_will_not_do_is_refused_with_what_to_do)
 {
-    NEEDS_SERVER();
-
     char *uri;
     int pid;
 
@@ -72,10 +65,8 @@ static void a_server_that_will_not_do_is_refused_with_what_to_do(void **state)
     mongod_stop(uri, pid);
 }
 
-static void a_server_that_is_gone_is_not_ready(void **state)
+SERVER_TEST(a_server_that_is_gone_is_not_ready)
 {
-    NEEDS_SERVER();
-
     struct config other = config;
     char message[256];
 
@@ -92,10 +83,8 @@ static void a_server_that_is_gone_is_not_ready(void **state)
     }
 }
 
-static void a_single_session_can_be_opened_again(void **state)
+SERVER_TEST(a_single_session_can_be_opened_again)
 {
-    NEEDS_SERVER();
-
     char message[1024];
     struct mongo *m = mongo_open_single(&config, message, sizeof message);
 
@@ -108,16 +97,4 @@ static void a_single_session_can_be_opened_again(void **state)
     mongo_close(m);
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
-    const struct CMUnitTest tests[] = {
-        T(a_second_preparing_changes_nothing),
-        T(what_breaks_while_it_is_prepared_is_repeated),
-        T(a_server_that_will_not_do_is_refused_with_what_to_do),
-        T(a_server_that_is_gone_is_not_ready),
-        T(a_single_session_can_be_opened_again),
-    };
-
-    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

@@ -2,8 +2,6 @@
 #include "cmocka_whole.h"
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "mongo_fixture.h"
@@ -52,18 +50,9 @@ static struct erasure erasure_of(const char *coupon, int64_t seq, const char *us
     return (struct erasure){.coupon = coupon, .alias = arena_strdup(&arena, alias_of(user).text), .seq = seq};
 }
 
-/* How many documents of the ledger the filter finds, which is destroyed. */
 static int64_t count_in_ledger(bson_t *filter)
 {
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *ledger = mongoc_client_get_collection(client, config.mongodb_database, "ledger");
-    int64_t count = mongoc_collection_count_documents(ledger, filter, NULL, NULL, NULL, NULL);
-
-    assert_true(count >= 0);
-    bson_destroy(filter);
-    mongoc_collection_destroy(ledger);
-    mongoc_client_destroy(client);
-    return count;
+    return count_documents("ledger", filter);
 }
 
 static int64_t count_names(const char *coupon, const char *member, const char *text)
@@ -186,10 +175,8 @@ static size_t noted_of(const char *user, const char *coupon, struct erasure *one
     return of;
 }
 
-static void a_name_leaves_every_batch_and_all_else_stays(void **state)
+SERVER_TEST(a_name_leaves_every_batch_and_all_else_stays)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct erasure ann = erasure_of(coupon, BATCHES + 1, "ann"), found;
 
@@ -214,10 +201,8 @@ static void a_name_leaves_every_batch_and_all_else_stays(void **state)
 }
 
 /* Nobody else is in them. */
-static void batches_of_one_user_have_no_terms_left(void **state)
+SERVER_TEST(batches_of_one_user_have_no_terms_left)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct erasure ann = erasure_of(coupon, 2, "ann");
     struct batch *b = begin_batch(coupon, 0, 1);
@@ -268,27 +253,24 @@ static void stop_everywhere(const char *command, const char *how, int64_t value)
     }
 }
 
-static void an_erasure_that_stops_before_any_write_is_finished_by_the_next(void **state)
+SERVER_TEST(an_erasure_that_stops_before_any_write_is_finished_by_the_next)
 {
-    NEEDS_SERVER();
     if (!fail_after("update", 0, "errorCode", 8))
         skip();
     fail_nothing();
     stop_everywhere("update", "errorCode", 8);
 }
 
-static void an_erasure_that_stops_before_any_read_is_finished_by_the_next(void **state)
+SERVER_TEST(an_erasure_that_stops_before_any_read_is_finished_by_the_next)
 {
-    NEEDS_SERVER();
     if (!fail_after("find", 0, "errorCode", 8))
         skip();
     fail_nothing();
     stop_everywhere("find", "errorCode", 8);
 }
 
-static void an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next(void **state)
+SERVER_TEST(an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next)
 {
-    NEEDS_SERVER();
     if (!fail_after("update", 0, "writeConcernError", 64))
         skip();
     fail_nothing();
@@ -301,18 +283,11 @@ static void an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next
 
 static void repair(const char *coupon, int64_t seq)
 {
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *ledger = mongoc_client_get_collection(client, config.mongodb_database, "ledger");
     struct batch *b = begin_batch(coupon, 0, seq);
-    bson_t *which = BCON_NEW("_id.c", BCON_UTF8(coupon), "_id.seq", BCON_INT64(seq));
-    bson_t *change = BCON_NEW("$set", "{", "at", BCON_DATE_TIME(b->head.at_ms), "}");
 
-    assert_true(mongoc_collection_update_one(ledger, which, change, NULL, NULL, NULL));
+    change_document("ledger", BCON_NEW("_id.c", BCON_UTF8(coupon), "_id.seq", BCON_INT64(seq)),
+                    BCON_NEW("$set", "{", "at", BCON_DATE_TIME(b->head.at_ms), "}"));
     batch_free(b);
-    bson_destroy(which);
-    bson_destroy(change);
-    mongoc_collection_destroy(ledger);
-    mongoc_client_destroy(client);
 }
 
 /* The damaged ones are `damaged`, from seq `first` on: all others are emptied, and who comes when they are repaired finishes. */
@@ -336,18 +311,15 @@ static void assert_others_are_emptied(int64_t first, int64_t damaged)
     assert_done(coupon, BATCHES);
 }
 
-static void what_cannot_be_read_keeps_its_names_and_all_else_loses_them(void **state)
+SERVER_TEST(what_cannot_be_read_keeps_its_names_and_all_else_loses_them)
 {
-    NEEDS_SERVER();
     assert_others_are_emptied(1, 1);
     assert_others_are_emptied(1, DAMAGED);
     assert_others_are_emptied(BATCHES - DAMAGED + 1, DAMAGED);
 }
 
-static void an_erasure_whose_own_batch_cannot_be_read_says_so(void **state)
+SERVER_TEST(an_erasure_whose_own_batch_cannot_be_read_says_so)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct erasure ann = erasure_of(coupon, 5, "ann");
 
@@ -359,10 +331,8 @@ static void an_erasure_whose_own_batch_cannot_be_read_says_so(void **state)
     assert_int_equal(mongo_erase_names(session, &ann), STORE_OK);
 }
 
-static void a_note_that_cannot_be_read_hides_no_other(void **state)
+SERVER_TEST(a_note_that_cannot_be_read_hides_no_other)
 {
-    NEEDS_SERVER();
-
     const char *coupons[] = {new_coupon(), new_coupon(), new_coupon()};
 
     for (int i = 0; i < 3; i++)
@@ -390,10 +360,8 @@ static void *erase(void *context)
     return NULL;
 }
 
-static void two_users_of_the_same_batches_are_erased_at_the_same_time_each_twice(void **state)
+SERVER_TEST(two_users_of_the_same_batches_are_erased_at_the_same_time_each_twice)
 {
-    NEEDS_SERVER();
-
     for (int round = 0; round < 5; round++) {
         const char *coupon = new_coupon();
         struct eraser erasers[4];
@@ -439,10 +407,8 @@ static void *read_bob(void *context)
 }
 
 /* A read sees one moment: not batches from before the erasure without the one that erased. */
-static void a_reader_meanwhile_never_sees_somebody(void **state)
+SERVER_TEST(a_reader_meanwhile_never_sees_somebody)
 {
-    NEEDS_SERVER();
-
     for (int round = 0; round < 4; round++) {
         const char *coupon = new_coupon();
         struct erasure bob = erasure_of(coupon, (round % 2 ? 2000 : 100) + 1, "bob");
@@ -465,23 +431,13 @@ static void a_reader_meanwhile_never_sees_somebody(void **state)
     }
 }
 
-static bool run_admin(bson_t *command)
-{
-    mongoc_client_t *client = own_client();
-    bool good = mongoc_client_command_simple(client, "admin", command, NULL, NULL, NULL);
-
-    bson_destroy(command);
-    mongoc_client_destroy(client);
-    return good;
-}
-
 /* The server lets go of what it reads after so many steps; and then, the first time in our ledger, for so long. */
 static bool make_slow(int steps, int ms)
 {
-    return run_admin(BCON_NEW("setParameter", BCON_INT32(1), "internalQueryExecYieldIterations", BCON_INT32(steps))) &&
-           (!ms || run_admin(BCON_NEW("configureFailPoint", "setYieldAllLocksWait", "mode", "{", "times", BCON_INT32(1), "}", "data", "{",
-                                      "waitForMillis", BCON_INT32(ms), "namespace",
-                                      BCON_UTF8(arena_printf(&arena, "%s.ledger", config.mongodb_database)), "}")));
+    return run_command("admin", BCON_NEW("setParameter", BCON_INT32(1), "internalQueryExecYieldIterations", BCON_INT32(steps))) &&
+           (!ms || run_command("admin", BCON_NEW("configureFailPoint", "setYieldAllLocksWait", "mode", "{", "times", BCON_INT32(1), "}",
+                                                 "data", "{", "waitForMillis", BCON_INT32(ms), "namespace",
+                                                 BCON_UTF8(arena_printf(&arena, "%s.ledger", config.mongodb_database)), "}")));
 }
 
 static void *read_once(void *context)
@@ -498,10 +454,8 @@ static void *read_once(void *context)
 }
 
 /* Also if the whole erasure comes in the middle of it. */
-static void a_slow_read_sees_one_moment(void **state)
+SERVER_TEST(a_slow_read_sees_one_moment)
 {
-    NEEDS_SERVER();
-
     for (int64_t batches = 40; batches <= 100; batches += 60) { /* in both ways of reading */
         const char *coupon = new_coupon();
         struct erasure bob = erasure_of(coupon, batches + 1, "bob");
@@ -531,10 +485,8 @@ static void a_slow_read_sees_one_moment(void **state)
     }
 }
 
-static void an_erasure_in_one_lane_leaves_the_others_alone(void **state)
+SERVER_TEST(an_erasure_in_one_lane_leaves_the_others_alone)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct erasure e = erasure_of(coupon, 5, "ann");
 
@@ -555,23 +507,4 @@ static void an_erasure_in_one_lane_leaves_the_others_alone(void **state)
     assert_int_equal(count_named(coupon, "ann") + count_named(coupon, "bob"), 0);
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
-    const struct CMUnitTest tests[] = {
-        T(a_name_leaves_every_batch_and_all_else_stays),
-        T(batches_of_one_user_have_no_terms_left),
-        T(an_erasure_that_stops_before_any_write_is_finished_by_the_next),
-        T(an_erasure_that_stops_before_any_read_is_finished_by_the_next),
-        T(an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next),
-        T(what_cannot_be_read_keeps_its_names_and_all_else_loses_them),
-        T(an_erasure_whose_own_batch_cannot_be_read_says_so),
-        T(a_note_that_cannot_be_read_hides_no_other),
-        T(two_users_of_the_same_batches_are_erased_at_the_same_time_each_twice),
-        T(a_reader_meanwhile_never_sees_somebody),
-        T(a_slow_read_sees_one_moment),
-        T(an_erasure_in_one_lane_leaves_the_others_alone),
-    };
-
-    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

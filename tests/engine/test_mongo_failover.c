@@ -9,9 +9,6 @@
 #include <signal.h>
 #include <sodium.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -186,9 +183,8 @@ static void hold_members(bool hold)
             usleep(50000);
 }
 
-static int let_members_go(void **state)
+FIXTURE(let_members_go)
 {
-    (void)state;
     if (mongo)
         hold_members(false);
     return 0;
@@ -202,7 +198,7 @@ static bool no_majority_writes(void)
 }
 
 /* A primary that cannot have a write taken may have been replaced: it does not know whether the tail has moved. */
-TEST_THAT(no_tail_is_confirmed_while_no_majority_takes_a_write)
+TEST(no_tail_is_confirmed_while_no_majority_takes_a_write)
 {
     struct confirm both[] = {{COUPON, 0, 0, false}, {"another", 0, 0, false}};
     struct store *session;
@@ -230,7 +226,7 @@ TEST_THAT(no_tail_is_confirmed_while_no_majority_takes_a_write)
 
 /* ---- fail-overs ---- */
 
-TEST_THAT(what_was_acknowledged_survives_every_fail_over)
+TEST_WITH(what_was_acknowledged_survives_every_fail_over, NULL, NULL)
 {
     pthread_t threads[WRITERS + ASKERS];
 
@@ -268,13 +264,12 @@ TEST_THAT(what_was_acknowledged_survives_every_fail_over)
     free(acknowledged);
 }
 
-static int start_set(void **state)
+FIXTURE(start_set)
 {
     static struct config config;
     char message[1024];
     char *uri;
 
-    (void)state;
     uri = sodium_init() < 0 ? NULL : mongod_start_set(3, pids);
     if (!uri) {
         printf("# skipped: no mongod to start; set COUPONS_TEST_MONGOD, or have it on PATH\n");
@@ -299,21 +294,12 @@ static int start_set(void **state)
     return mongo ? 0 : -1;
 }
 
-static int stop_set(void **state)
+FIXTURE(stop_set)
 {
-    (void)state;
     if (mongo)
         mongo_close(mongo);
     mongod_stop_all();
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(no_tail_is_confirmed_while_no_majority_takes_a_write, let_members_go),
-        cmocka_unit_test(what_was_acknowledged_survives_every_fail_over),
-    };
-
-    return cmocka_run_group_tests(tests, start_set, stop_set);
-}
+RUN_TESTS(.each_teardown = let_members_go, .setup = start_set, .teardown = stop_set)

@@ -1,6 +1,5 @@
 /* The store's rows of fronts on a real mongod: which fronts are active, and who removes a row. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "mongo_fixture.h"
 #include "store/fronts.h"
@@ -28,10 +27,8 @@ static const char *new_front(void)
     return id;
 }
 
-static void a_front_is_read_as_it_was_told_of(void **state)
+SERVER_TEST(a_front_is_read_as_it_was_told_of)
 {
-    NEEDS_SERVER();
-
     struct front told = {.id = new_front(), .receipts = "one two", .seen_ms = T0}, *read;
 
     assert_null(read_front(told.id));
@@ -44,10 +41,8 @@ static void a_front_is_read_as_it_was_told_of(void **state)
 }
 
 /* Its own row as it wrote it last, and no other. */
-static void a_runner_removes_no_row_that_somebody_else_wrote(void **state)
+SERVER_TEST(a_runner_removes_no_row_that_somebody_else_wrote)
 {
-    NEEDS_SERVER();
-
     struct front mine = {.id = new_front(), .receipts = "", .seen_ms = T0}, other = mine;
 
     other.seen_ms = T0 + 1;
@@ -59,10 +54,8 @@ static void a_runner_removes_no_row_that_somebody_else_wrote(void **state)
     assert_null(read_front(mine.id));
 }
 
-static void fronts_come_by_id(void **state)
+SERVER_TEST(fronts_come_by_id)
 {
-    NEEDS_SERVER();
-
     struct front told = {.receipts = "", .seen_ms = T0}, *fronts;
     size_t count;
 
@@ -76,13 +69,4 @@ static void fronts_come_by_id(void **state)
         assert_true(strcmp(fronts[i - 1].id, fronts[i].id) < 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_front_is_read_as_it_was_told_of, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(a_runner_removes_no_row_that_somebody_else_wrote, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(fronts_come_by_id, mongo_setup, mongo_teardown),
-    };
-
-    return cmocka_run_group_tests_name("mongo fronts", tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

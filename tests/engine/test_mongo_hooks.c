@@ -1,7 +1,5 @@
 /* The store's webhooks on a real mongod: subscriptions, leases, positions, attempts; where a lane's stream begins. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <string.h>
 
 #include "base/signature.h"
 #include "deliver/cursor.h"
@@ -30,10 +28,8 @@ static struct hook *read_hook(const char *id)
     return h;
 }
 
-static void a_subscription_is_read_as_it_was_written(void **state)
+SERVER_TEST(a_subscription_is_read_as_it_was_written)
 {
-    NEEDS_SERVER();
-
     const char *coupons[] = {"a", "b"};
     struct hook *h = new_hook(), *other = new_hook(), **all, *read;
     size_t count;
@@ -63,10 +59,8 @@ static void a_subscription_is_read_as_it_was_written(void **state)
     assert_int_equal(mongo_hook_remove(session, other->id), STORE_OK);
 }
 
-static void a_change_wants_what_was_read(void **state)
+SERVER_TEST(a_change_wants_what_was_read)
 {
-    NEEDS_SERVER();
-
     struct hook *h = new_hook(), *read;
 
     assert_int_equal(mongo_hook_insert(session, h), STORE_OK);
@@ -97,10 +91,8 @@ static void a_change_wants_what_was_read(void **state)
     assert_int_equal(mongo_hook_remove(session, h->id), STORE_OK);
 }
 
-static void one_deliverer_holds_it_for_its_lease(void **state)
+SERVER_TEST(one_deliverer_holds_it_for_its_lease)
 {
-    NEEDS_SERVER();
-
     struct hook *h = new_hook();
 
     assert_int_equal(mongo_hook_insert(session, h), STORE_OK);
@@ -118,10 +110,8 @@ static void one_deliverer_holds_it_for_its_lease(void **state)
     assert_int_equal(mongo_hook_claim(session, h->id, "one", T0, T0 + 100), STORE_NOT_FOUND);
 }
 
-static void its_owner_notes_what_has_arrived_and_is_delivered(void **state)
+SERVER_TEST(its_owner_notes_what_has_arrived_and_is_delivered)
 {
-    NEEDS_SERVER();
-
     struct hook *h = new_hook(), *read;
     struct watermark w = {.arrived = (uint64_t)(T0 / 1000 + 5) << 32 | 7};
     uint64_t first;
@@ -145,10 +135,8 @@ static void its_owner_notes_what_has_arrived_and_is_delivered(void **state)
     assert_int_equal(mongo_hook_remove(session, h->id), STORE_OK);
 }
 
-static void a_position_never_goes_back(void **state)
+SERVER_TEST(a_position_never_goes_back)
 {
-    NEEDS_SERVER();
-
     static const struct {
         int64_t seq, part, then_seq, then_part;
     } rows[] = {{5, 2, 5, 2}, {5, 1, 5, 2}, {4, 9, 5, 2}, {5, 3, 5, 3}, {6, 0, 6, 0}, {100, 0, 100, 0}, {INT64_C(1) << 40, 1,
@@ -178,10 +166,8 @@ static void a_position_never_goes_back(void **state)
     assert_int_equal(mongo_position(session, &p), STORE_NOT_FOUND);
 }
 
-static void attempts_are_listed_newest_first_and_asked_for_again(void **state)
+SERVER_TEST(attempts_are_listed_newest_first_and_asked_for_again)
 {
-    NEEDS_SERVER();
-
     struct hook *h = new_hook();
     struct delivery rows[5], **d, *one;
     size_t count;
@@ -247,10 +233,8 @@ static const char *make_lane(int64_t count)
     return coupon;
 }
 
-static void a_stream_begins_with_the_first_batch_since_then(void **state)
+SERVER_TEST(a_stream_begins_with_the_first_batch_since_then)
 {
-    NEEDS_SERVER();
-
     const char *coupon = make_lane(21);
 
     for (int64_t since = T0; since <= T0 + 130; since += 5) {
@@ -264,10 +248,8 @@ static void a_stream_begins_with_the_first_batch_since_then(void **state)
     assert_int_equal(cursor_start(session, coupon, 0, 25, T0, 0), -1); /* of which the server does not know yet */
 }
 
-static void a_stream_begins_with_the_first_batch_that_arrived_since_then(void **state)
+SERVER_TEST(a_stream_begins_with_the_first_batch_that_arrived_since_then)
 {
-    NEEDS_SERVER();
-
     const char *coupon = make_lane(21);
 
     for (int64_t seq = 1; seq <= 21; seq++) {
@@ -286,7 +268,7 @@ static void a_stream_begins_with_the_first_batch_that_arrived_since_then(void **
 }
 
 /* All is delivered, and arrived before the watermark; the rows are what makes it otherwise. */
-TEST_THAT(a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermark)
+TEST(a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermark)
 {
     struct endpoint *e = endpoint_new(new_hook());
     struct cursor *s = cursor_add(e, "c", 0, 7, 0);
@@ -316,10 +298,8 @@ TEST_THAT(a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermark)
 }
 
 /* What a deliverer forgot begins where the watermark says, also with an attempt that has to wait. */
-static void a_lane_that_was_forgotten_goes_on_behind_the_watermark(void **state)
+SERVER_TEST(a_lane_that_was_forgotten_goes_on_behind_the_watermark)
 {
-    NEEDS_SERVER();
-
     const char *coupon = make_lane(20);
     const struct event *event = NULL;
     const struct batch *b = NULL;
@@ -343,10 +323,8 @@ static void a_lane_that_was_forgotten_goes_on_behind_the_watermark(void **state)
     endpoint_free(e);
 }
 
-static void the_tail_of_a_lane_is_known_though_it_cannot_be_read(void **state)
+SERVER_TEST(the_tail_of_a_lane_is_known_though_it_cannot_be_read)
 {
-    NEEDS_SERVER();
-
     const char *coupon = make_lane(3);
     int64_t tail;
 
@@ -357,10 +335,8 @@ static void the_tail_of_a_lane_is_known_though_it_cannot_be_read(void **state)
     assert_int_equal(tail, 0);
 }
 
-static void a_stream_passes_over_what_is_not_subscribed_to(void **state)
+SERVER_TEST(a_stream_passes_over_what_is_not_subscribed_to)
 {
-    NEEDS_SERVER();
-
     const char *coupon = make_lane(20);
     const struct event *event = NULL;
     const struct batch *b = NULL;
@@ -387,10 +363,8 @@ static const char *behind(const struct batch *b)
     return hook;
 }
 
-static void an_archive_waits_for_those_that_are_enabled_and_want_the_coupon(void **state)
+SERVER_TEST(an_archive_waits_for_those_that_are_enabled_and_want_the_coupon)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon(), *others[] = {"another"};
     struct hook *h = new_hook(), *off = new_hook(), *elsewhere = new_hook();
     struct hook_position p = {.hook = h->id, .coupon = coupon, .lane = 0, .seq = 6};
@@ -427,23 +401,4 @@ static void an_archive_waits_for_those_that_are_enabled_and_want_the_coupon(void
     batch_free(b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_subscription_is_read_as_it_was_written, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(a_change_wants_what_was_read, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(one_deliverer_holds_it_for_its_lease, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(its_owner_notes_what_has_arrived_and_is_delivered, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(a_position_never_goes_back, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(attempts_are_listed_newest_first_and_asked_for_again, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(a_stream_begins_with_the_first_batch_since_then, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(a_stream_begins_with_the_first_batch_that_arrived_since_then, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(a_lane_is_over_when_all_is_delivered_and_arrived_before_the_watermark, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(a_lane_that_was_forgotten_goes_on_behind_the_watermark, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(the_tail_of_a_lane_is_known_though_it_cannot_be_read, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(a_stream_passes_over_what_is_not_subscribed_to, mongo_setup, mongo_teardown),
-        cmocka_unit_test_setup_teardown(an_archive_waits_for_those_that_are_enabled_and_want_the_coupon, mongo_setup, mongo_teardown),
-    };
-
-    return cmocka_run_group_tests_name("mongo hooks", tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

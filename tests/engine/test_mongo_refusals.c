@@ -1,8 +1,6 @@
 /* Tests of store/refusals, store/report_sum and http/refusal_counter on a real mongod: each refusal counts once. */
 #include "cmocka_whole.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "engine/mongo_fixture.h"
@@ -29,10 +27,8 @@ static struct refusal_counts counts_of(const char *coupon, int64_t from_ms, int6
     return counts;
 }
 
-static void a_repeat_or_a_late_writing_counts_once(void **state)
+SERVER_TEST(a_repeat_or_a_late_writing_counts_once)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
 
     write_one("a", coupon, QUARTER(1), 3, 0);
@@ -50,10 +46,8 @@ static void a_repeat_or_a_late_writing_counts_once(void **state)
 }
 
 /* Also where a coupon was only refused, and beside totals. */
-static void reports_hold_the_refusals_of_each_column_and_coupon(void **state)
+SERVER_TEST(reports_hold_the_refusals_of_each_column_and_coupon)
 {
-    NEEDS_SERVER();
-
     const char *ids[] = {new_coupon(), new_coupon()};
     int64_t starts[] = {QUARTER(4), QUARTER(8), QUARTER(12)};
     struct report_query q = {.ids = ids, .count = 2, .starts = starts, .columns = 2, .cells_max = 4};
@@ -92,10 +86,8 @@ static void reports_hold_the_refusals_of_each_column_and_coupon(void **state)
     report_sums_free(&sums);
 }
 
-static void what_is_old_goes(void **state)
+SERVER_TEST(what_is_old_goes)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
 
     write_one("a", coupon, QUARTER(1), 1, 0);
@@ -168,10 +160,8 @@ static void await_stored(int64_t sum)
 }
 
 /* So many coupons that the book is closed at the latest when they are refused once more, and another one begun. */
-static void a_counter_writes_each_refusal_once(void **state)
+SERVER_TEST(a_counter_writes_each_refusal_once)
 {
-    NEEDS_SERVER();
-
     struct refusal_counter *counter = refusal_counter_start(mongo);
     pthread_t threads[THREADS];
     size_t writers;
@@ -191,10 +181,8 @@ static void a_counter_writes_each_refusal_once(void **state)
     assert_true(writers >= 2);
 }
 
-static void past_its_room_a_counter_counts_what_it_has(void **state)
+SERVER_TEST(past_its_room_a_counter_counts_what_it_has)
 {
-    NEEDS_SERVER();
-
     struct refusal_counter *counter = refusal_counter_start(mongo);
     char coupon[24];
     size_t writers;
@@ -208,17 +196,4 @@ static void past_its_room_a_counter_counts_what_it_has(void **state)
     assert_true(stored(&writers) - before >= REFUSALS_MAX);
 }
 
-#define T(test) cmocka_unit_test_setup_teardown(test, mongo_setup, mongo_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        T(a_repeat_or_a_late_writing_counts_once),
-        T(reports_hold_the_refusals_of_each_column_and_coupon),
-        T(what_is_old_goes),
-        T(a_counter_writes_each_refusal_once),
-        T(past_its_room_a_counter_counts_what_it_has),
-    };
-
-    return cmocka_run_group_tests_name("mongo_refusals", tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

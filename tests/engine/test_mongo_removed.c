@@ -1,6 +1,5 @@
 /* tests/engine/test_mongo_removed.c -- what verify compares of a coupon that was removed with its archive, on a real mongod. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "mongo_fixture.h"
 #include "verify/scan.h"
@@ -55,10 +54,8 @@ static const char *found_in_totals(const char *coupon)
     return found;
 }
 
-static void its_totals_are_compared_with_the_last_batches(void **state)
+SERVER_TEST(its_totals_are_compared_with_the_last_batches)
 {
-    NEEDS_SERVER();
-
     const char *coupon = removed_coupon();
 
     assert_string_equal(found_in_totals(coupon), "[lane 0 redeemed: 0, not 2][lane 0 discount_minor: 0, not 100]"
@@ -75,11 +72,4 @@ static void its_totals_are_compared_with_the_last_batches(void **state)
                                                  "[lane 0 redeemed: 0, not 2][lane 0 discount_minor: 0, not 100]");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(its_totals_are_compared_with_the_last_batches, mongo_setup, mongo_teardown),
-    };
-
-    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

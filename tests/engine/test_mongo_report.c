@@ -1,8 +1,5 @@
 /* Tests of store/report and store/report_sum on a real mongod: sums by column and coupon, coupons, lanes, zones. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "engine/mongo_fixture.h"
@@ -39,10 +36,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void totals_are_added_up_by_column_and_coupon(void **state)
+SERVER_TEST(totals_are_added_up_by_column_and_coupon)
 {
-    NEEDS_SERVER();
-
     const char *ids[] = {new_coupon(), new_coupon(), new_coupon()};
     int64_t starts[] = {time_of("2026-03-28T23:00:00Z"), time_of("2026-03-29T22:00:00Z"), time_of("2026-03-30T22:00:00Z")};
     struct report_query q = {.ids = ids, .count = 3, .starts = starts, .columns = 2, .cells_max = 6};
@@ -88,10 +83,8 @@ static void append_batch(const char *coupon, int64_t lane, int64_t at_ms)
     batch_free(b);
 }
 
-static void a_lane_stands_where_its_mark_says_or_else_its_ledger(void **state)
+SERVER_TEST(a_lane_stands_where_its_mark_says_or_else_its_ledger)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     int64_t in_ledger = time_of("2026-03-28T23:00:00Z"), in_mark = in_ledger + 1, other = in_ledger + 2;
     struct mark_write marks[] = {{coupon, 0, 1, in_mark}, {coupon, 1, 1, 0}};
@@ -113,10 +106,8 @@ static void a_lane_stands_where_its_mark_says_or_else_its_ledger(void **state)
 }
 
 /* So much that several threads read it: the sums are those of one. */
-static void slices_add_up(void **state)
+SERVER_TEST(slices_add_up)
 {
-    NEEDS_SERVER();
-
     const char *ids[40];
     struct report_query q = {.ids = ids, .count = 40, .grouped = true, .cells_max = 40 * 7};
     struct report_counts one = {.redeemed = 1};
@@ -153,12 +144,11 @@ static void slices_add_up(void **state)
     report_sums_free(&sums);
 }
 
-static void a_zone_is_told_by_its_changes(void **state)
+SERVER_TEST(a_zone_is_told_by_its_changes)
 {
     static const struct zone_offset expected[] = {{0, 60}, {1774746000000, 120}, {1792890000000, 60}};
     struct zone z;
 
-    NEEDS_SERVER();
     assert_int_equal(mongo_zone(session, "Europe/Berlin", time_of("2026-01-20T00:00:00Z"), time_of("2026-12-01T00:00:00Z"),
                                 &arena, &z), STORE_OK);
     assert_int_equal(z.count, 3);
@@ -174,16 +164,4 @@ static void a_zone_is_told_by_its_changes(void **state)
     assert_int_equal(z.count, 1);
 }
 
-#define T(test) cmocka_unit_test_setup_teardown(test, mongo_setup, mongo_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        T(totals_are_added_up_by_column_and_coupon),
-        T(slices_add_up),
-        T(a_lane_stands_where_its_mark_says_or_else_its_ledger),
-        T(a_zone_is_told_by_its_changes),
-    };
-
-    return cmocka_run_group_tests_name("mongo_report", tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

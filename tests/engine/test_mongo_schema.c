@@ -1,24 +1,14 @@
-/* tests/engine/test_mongo_schema.c -- versioned steps, and what doctor asks, against a real mongod (see mongod.h). */
+/* tests/engine/test_mongo_schema.c -- versioned steps, and what doctor asks, against a real mongod (see mongo_fixture.h). */
 #include "cmocka_whole.h"
-#include <mongoc/mongoc.h>
 #include <pthread.h>
-#include <sodium.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/config.h"
-#include "base/log.h"
-#include "mongod.h"
+#include "mongo_fixture.h"
 #include "store/installation.h"
-#include "store/mongo.h"
 #include "store/name_key.h"
 #include "store/schema.h"
 
-static struct config config;
-static struct mongo *mongo;
-static struct store *session;
 static char message[1024];
 
 static atomic_int runs[3];  /* of each step */
@@ -45,50 +35,8 @@ static enum store_status second(struct store *s)
 /* No newer than what this program reads. */
 static const struct schema_step steps[] = {{1, "the first", first}, {2, "the second", second}};
 
-static void drop_database(void)
+FIXTURE(setup)
 {
-    mongoc_client_t *client = mongoc_client_new(config.mongodb_uri);
-    mongoc_database_t *database = mongoc_client_get_database(client, config.mongodb_database);
-
-    mongoc_database_drop(database, NULL);
-    mongoc_database_destroy(database);
-    mongoc_client_destroy(client);
-}
-
-static int group_setup(void **state)
-{
-    const char *uri = mongod_uri();
-
-    (void)state;
-    if (!uri)
-        return 0;
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) != 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
-        return -1;
-    snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
-    snprintf(config.mongodb_database, sizeof config.mongodb_database, "coupons_schema_%d", (int)getpid());
-    mongo = mongo_open(&config, message, sizeof message);
-    if (!mongo)
-        return -1;
-    session = mongo_session(mongo);
-    return 0;
-}
-
-static int group_teardown(void **state)
-{
-    (void)state;
-    if (session) {
-        drop_database();
-        session->ops->close(session);
-        mongo_close(mongo);
-    }
-    mongod_stop_all();
-    mongoc_cleanup();
-    return 0;
-}
-
-static int setup(void **state)
-{
-    (void)state;
     if (session)
         drop_database();
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
@@ -96,11 +44,6 @@ static int setup(void **state)
     failing_step = 0;
     return 0;
 }
-
-#define NEEDS_SERVER()                                                                                                 \
-    (void)state;                                                                                                       \
-    if (!session)                                                                                                      \
-        skip()
 
 static void assert_version(int64_t expected)
 {
@@ -115,17 +58,15 @@ static int newest(void)
     return schema_steps[schema_steps_count - 1].version;
 }
 
-static void a_new_database_gets_the_newest_version(void **state)
+SERVER_TEST(a_new_database_gets_the_newest_version)
 {
-    NEEDS_SERVER();
     assert_version(0);
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
     assert_version(newest());
 }
 
-static void steps_run_once_and_in_order_from_where_the_database_stands(void **state)
+SERVER_TEST(steps_run_once_and_in_order_from_where_the_database_stands)
 {
-    NEEDS_SERVER();
     assert_int_equal(schema_upgrade(session, steps, 1, message, sizeof message), 0);
     assert_version(1);
     assert_int_equal(schema_upgrade(session, steps, 2, message, sizeof message), 0);
@@ -135,9 +76,8 @@ static void steps_run_once_and_in_order_from_where_the_database_stands(void **st
     assert_int_equal(runs[2], 1);
 }
 
-static void a_step_that_fails_is_named_and_repeated(void **state)
+SERVER_TEST(a_step_that_fails_is_named_and_repeated)
 {
-    NEEDS_SERVER();
     failing_step = 2;
     assert_int_equal(schema_upgrade(session, steps, 2, message, sizeof message), -1);
     assert_non_null(strstr(message, "schema 2 (the second)"));
@@ -151,12 +91,11 @@ static void a_step_that_fails_is_named_and_repeated(void **state)
 
 #define NEWER_MAX 64
 
-static void a_newer_database_is_refused_and_left_alone(void **state)
+SERVER_TEST(a_newer_database_is_refused_and_left_alone)
 {
     struct schema_step newer[NEWER_MAX] = {{0}};
     char names[1024], expected[128];
 
-    NEEDS_SERVER();
     assert_true(schema_steps_count < NEWER_MAX);
     for (int i = 0; i <= (int)schema_steps_count; i++)
         newer[i] = (struct schema_step){schema_steps[0].version + i, "of a later program", NULL};
@@ -183,11 +122,10 @@ static void run(bson_t *command)
 }
 
 /* With a note of its version, and as the first programs left it, with none. */
-static void a_database_of_before_the_first_release_is_refused(void **state)
+SERVER_TEST(a_database_of_before_the_first_release_is_refused)
 {
     char names[1024];
 
-    NEEDS_SERVER();
     assert_int_equal(schema_upgrade(session, steps, 1, message, sizeof message), 0);
     assert_version(1);
     for (int noted = 1; noted >= 0; noted--) {
@@ -220,14 +158,13 @@ static void *prepare(void *key)
     return key;
 }
 
-static void the_key_of_names_is_made_once_and_its_loss_is_told(void **state)
+SERVER_TEST(the_key_of_names_is_made_once_and_its_loss_is_told)
 {
     struct name_key keys[4] = {{{{0}}}}, none = {{{0}}};
     const struct name_key *found;
     pthread_t threads[4];
     void *made;
 
-    NEEDS_SERVER();
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, prepare, &keys[i]), 0);
     for (int i = 0; i < 4; i++) {
@@ -252,11 +189,10 @@ static void the_key_of_names_is_made_once_and_its_loss_is_told(void **state)
     assert_int_equal(mongo_name_key(session, &found), STORE_NOT_FOUND);
 }
 
-static void a_key_of_names_never_gives_way_to_another(void **state)
+SERVER_TEST(a_key_of_names_never_gives_way_to_another)
 {
     const struct name_key first = name_key_random(), second = name_key_random(), *found;
 
-    NEEDS_SERVER();
     assert_int_equal(mongo_name_key_put(session, &first), STORE_OK);
     assert_int_equal(mongo_name_key_put(session, &first), STORE_OK); /* an answer was lost */
     assert_int_equal(mongo_name_key_put(session, &second), STORE_EXISTS);
@@ -275,9 +211,8 @@ static void *upgrade(void *failed)
     return NULL;
 }
 
-static void many_may_upgrade_at_once(void **state)
+SERVER_TEST(many_may_upgrade_at_once)
 {
-    NEEDS_SERVER();
     for (int round = 0; round < 5; round++) {
         pthread_t threads[8];
         int failed[8] = {0};
@@ -295,11 +230,10 @@ static void many_may_upgrade_at_once(void **state)
 
 /* ---- what the first start fixes ---- */
 
-static void the_first_start_fixes_how_users_are_folded(void **state)
+SERVER_TEST(the_first_start_fixes_how_users_are_folded)
 {
     enum user_fold fixed;
 
-    NEEDS_SERVER();
     assert_int_equal(installation_fold(session, &fixed), STORE_NOT_FOUND);
     assert_int_equal(fixed, USERS_NONE);
     assert_int_equal(installation_check(session, USERS_EMAIL, message, sizeof message), 0);
@@ -333,9 +267,8 @@ static void *start(void *first)
     return NULL;
 }
 
-static void of_first_starts_at_once_one_fixes_it(void **state)
+SERVER_TEST(of_first_starts_at_once_one_fixes_it)
 {
-    NEEDS_SERVER();
     for (int round = 0; round < 5; round++) {
         struct first_start firsts[6] = {{.failed = 0}};
         pthread_t threads[6];
@@ -354,13 +287,12 @@ static void of_first_starts_at_once_one_fixes_it(void **state)
     }
 }
 
-static void the_server_tells_what_doctor_asks(void **state)
+SERVER_TEST(the_server_tells_what_doctor_asks)
 {
     struct server_facts facts;
     char names[1024];
     int64_t us = -1;
 
-    NEEDS_SERVER();
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
     assert_int_equal(server_facts(session, &facts), STORE_OK);
     assert_true(facts.version[0] >= '6' && facts.driver[0] == '1' && facts.members >= 1);
@@ -381,11 +313,10 @@ static void make_otherwise(const char *collection, const char *name, bson_t *ind
     bson_destroy(index);
 }
 
-static void an_index_is_more_than_its_name(void **state)
+SERVER_TEST(an_index_is_more_than_its_name)
 {
     char faults[2048];
 
-    NEEDS_SERVER();
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
     make_otherwise("totals", "at", BCON_NEW("key", "{", "_id.at", BCON_DOUBLE(1), "}")); /* the same to the server */
     assert_int_equal(server_index_faults(session, faults, sizeof faults), STORE_OK);
@@ -409,23 +340,4 @@ static void an_index_is_more_than_its_name(void **state)
     assert_string_equal(faults, "");
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        T(a_new_database_gets_the_newest_version),
-        T(steps_run_once_and_in_order_from_where_the_database_stands),
-        T(a_step_that_fails_is_named_and_repeated),
-        T(a_newer_database_is_refused_and_left_alone),
-        T(a_database_of_before_the_first_release_is_refused),
-        T(the_key_of_names_is_made_once_and_its_loss_is_told),
-        T(a_key_of_names_never_gives_way_to_another),
-        T(many_may_upgrade_at_once),
-        T(the_first_start_fixes_how_users_are_folded),
-        T(of_first_starts_at_once_one_fixes_it),
-        T(the_server_tells_what_doctor_asks),
-        T(an_index_is_more_than_its_name),
-    };
-
-    return cmocka_run_group_tests_name("schema", tests, group_setup, group_teardown);
-}
+RUN_TESTS(.each_setup = setup, .setup = mongo_group_setup, .teardown = mongo_group_teardown)

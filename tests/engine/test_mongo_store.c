@@ -3,11 +3,7 @@
 #include <inttypes.h>
 #include <mongoc/mongoc.h>
 #include <pthread.h>
-#include <sodium.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -65,10 +61,8 @@ static void append_chain(const char *coupon, int64_t lane, int64_t from, int64_t
 
 /* ---- the ledger ---- */
 
-static void a_batch_is_appended_once_and_recognised_again(void **state)
+SERVER_TEST(a_batch_is_appended_once_and_recognised_again)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct batch *ours = make_batch(coupon, 0, 1, "u-1"), *theirs = make_batch(coupon, 0, 1, "u-2"), *read[2];
     size_t count;
@@ -85,10 +79,8 @@ static void a_batch_is_appended_once_and_recognised_again(void **state)
     batch_free(theirs);
 }
 
-static void lanes_in_one_insert_stand_or_fall_alone(void **state)
+SERVER_TEST(lanes_in_one_insert_stand_or_fall_alone)
 {
-    NEEDS_SERVER();
-
     const char *names[40];
     struct append appends[40];
     struct batch *read[1];
@@ -110,10 +102,8 @@ static void lanes_in_one_insert_stand_or_fall_alone(void **state)
     }
 }
 
-static void a_write_concern_error_leaves_every_lane_unknown_until_asked_again(void **state)
+SERVER_TEST(a_write_concern_error_leaves_every_lane_unknown_until_asked_again)
 {
-    NEEDS_SERVER();
-
     const char *taken = new_coupon(), *fresh = new_coupon();
     struct append appends[2];
 
@@ -145,10 +135,8 @@ static enum append_result settle(const struct batch *b)
     return result;
 }
 
-static void an_append_whose_reply_is_lost_is_found_to_be_ours(void **state)
+SERVER_TEST(an_append_whose_reply_is_lost_is_found_to_be_ours)
 {
-    NEEDS_SERVER();
-
     struct batch *b = make_batch(new_coupon(), 0, 1, "u-1"), *c = make_batch(new_coupon(), 0, 1, "u-1");
     struct append late = {b, APPEND_OURS};
     struct config hasty = config;
@@ -196,10 +184,8 @@ static void *race_appends(void *context)
     return NULL;
 }
 
-static void two_writers_never_both_win_a_seq(void **state)
+SERVER_TEST(two_writers_never_both_win_a_seq)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct racer racers[4];
     int64_t won = 0;
@@ -216,10 +202,8 @@ static void two_writers_never_both_win_a_seq(void **state)
     assert_int_equal(won, 50);
 }
 
-static void the_ledger_is_read_by_lane_from_any_seq_in_either_direction(void **state)
+SERVER_TEST(the_ledger_is_read_by_lane_from_any_seq_in_either_direction)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon(), *longer = arena_printf(&arena, "%s0", coupon);
     struct batch *read[30], *one;
     size_t count;
@@ -252,10 +236,8 @@ static void the_ledger_is_read_by_lane_from_any_seq_in_either_direction(void **s
     assert_int_equal(mongo_ledger_at(session, coupon, 0, 21, &one), STORE_NOT_FOUND);
 }
 
-static void the_batch_that_ended_a_generation_is_found(void **state)
+SERVER_TEST(the_batch_that_ended_a_generation_is_found)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct batch *b = make_batch(coupon, 0, 1, "u-1"), *found;
     struct entry *e = batch_add(b, ENTRY_REVERSE);
@@ -281,13 +263,12 @@ static int64_t confirm_ns(struct store *s, struct confirm *confirms, size_t coun
     return mono_now().ns - started;
 }
 
-static void on_a_cluster_tails_are_confirmed_together(void **state)
+SERVER_TEST(on_a_cluster_tails_are_confirmed_together)
 {
     struct confirm confirms[TAILS];
     struct store *s;
     int64_t apart_ns = INT64_MAX, together_ns = INT64_MAX;
 
-    NEEDS_SERVER();
     setenv("COUPONS_TEST_SHARDED", "1", 1);
     s = mongo_source(mongo)->open(mongo_source(mongo));
     for (int i = 0; i < TAILS; i++) {
@@ -314,10 +295,8 @@ static void on_a_cluster_tails_are_confirmed_together(void **state)
     assert_true(together_ns < apart_ns / 2);
 }
 
-static void a_tail_is_confirmed_only_while_nothing_follows_it(void **state)
+SERVER_TEST(a_tail_is_confirmed_only_while_nothing_follows_it)
 {
-    NEEDS_SERVER();
-
     struct confirm confirms[20];
 
     for (int i = 0; i < 20; i++) {
@@ -342,10 +321,8 @@ static int64_t mark_of(const char *coupon, int64_t lane)
     return reads[0].seq;
 }
 
-static void marks_never_go_back(void **state)
+SERVER_TEST(marks_never_go_back)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct mark_write marks[] = {{coupon, 0, 5, 0}, {coupon, 1, 7, 0}};
 
@@ -367,10 +344,8 @@ static struct checkpoint checkpoint_of(const char *coupon, int64_t lane)
     return reads[1].checkpoint;
 }
 
-static void a_checkpoint_never_goes_back(void **state)
+SERVER_TEST(a_checkpoint_never_goes_back)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct checkpoint_write writes[] = {{coupon, 0, {5, DAY + 9, DAY + 3, 2, NULL}}, {coupon, 1, {7, 0, 0, 0, NULL}}};
     struct checkpoint c = checkpoint_of(coupon, 0);
@@ -428,10 +403,8 @@ static int64_t stored_seq(const char *coupon, int64_t b)
     return seq;
 }
 
-static void an_older_bucket_never_replaces_a_newer_one(void **state)
+SERVER_TEST(an_older_bucket_never_replaces_a_newer_one)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct part_write parts[4];
     struct bucket k[4];
@@ -488,10 +461,8 @@ static void *race_parts(void *context)
     return NULL;
 }
 
-static void of_two_that_race_to_write_a_bucket_the_newer_wins(void **state)
+SERVER_TEST(of_two_that_race_to_write_a_bucket_the_newer_wins)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct part_racer racers[2];
 
@@ -511,10 +482,8 @@ static void of_two_that_race_to_write_a_bucket_the_newer_wins(void **state)
 #define PARTS 70 /* more than go in one command */
 
 /* Each of many in one call, of coupons with up to three stored buckets: in order, within its range, no more than wanted. */
-static void free_slots_are_counted_for_many_in_one_call(void **state)
+SERVER_TEST(free_slots_are_counted_for_many_in_one_call)
 {
-    NEEDS_SERVER();
-
     struct free_count rows[PARTS][3];
     struct free_counts reads[PARTS];
     struct store_time when = {0};
@@ -551,10 +520,8 @@ static void free_slots_are_counted_for_many_in_one_call(void **state)
 }
 
 /* Whoever looks there is to find out that it is damaged. */
-static void a_damaged_bucket_counts_as_free(void **state)
+SERVER_TEST(a_damaged_bucket_counts_as_free)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct free_count rows[3];
     struct free_counts read = {.coupon = coupon, .end = 3, .most = 3, .rows = rows};
@@ -580,10 +547,8 @@ static void a_damaged_bucket_counts_as_free(void **state)
     }
 }
 
-static void a_damaged_bucket_is_left_out_of_what_is_due(void **state)
+SERVER_TEST(a_damaged_bucket_is_left_out_of_what_is_due)
 {
-    NEEDS_SERVER();
-
     const char *coupons[] = {new_coupon(), new_coupon()};
     struct due_search searches[2];
     struct bucket k, found[2][3];
@@ -611,10 +576,8 @@ static void a_damaged_bucket_is_left_out_of_what_is_due(void **state)
     }
 }
 
-static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
+SERVER_TEST(a_list_of_buckets_has_those_that_nobody_touched)
 {
-    NEEDS_SERVER();
-
     static const int64_t touched[] = {1, 2, 4};
     const char *coupon = new_coupon();
     struct part_write parts[3];
@@ -641,10 +604,8 @@ static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
         bucket_release(&k[i]);
 }
 
-static void a_document_that_cannot_be_decoded_fails_its_own_read_only(void **state)
+SERVER_TEST(a_document_that_cannot_be_decoded_fails_its_own_read_only)
 {
-    NEEDS_SERVER();
-
     const char *a = new_coupon();
     struct part_write parts[2];
     struct bucket k[2], have[3] = {0};
@@ -668,10 +629,8 @@ static void a_document_that_cannot_be_decoded_fails_its_own_read_only(void **sta
         bucket_release(&k[i]);
 }
 
-static void a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only(void **state)
+SERVER_TEST(a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only)
 {
-    NEEDS_SERVER();
-
     const char *a = new_coupon(), *b = new_coupon();
     struct checkpoint_write writes[] = {{a, 0, {5, 0, 0, 0, NULL}}, {b, 0, {6, 0, 0, 0, NULL}}};
     struct checkpoint_read reads[] = {{.coupon = a}, {.coupon = b}, {.coupon = a}, {.coupon = a, .lane = 1}};
@@ -692,10 +651,8 @@ static void a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only(void **s
     assert_true(of[1].status == STORE_OK && of[1].seq == 6);
 }
 
-static void a_step_of_65536_slots_is_written_quickly(void **state)
+SERVER_TEST(a_step_of_65536_slots_is_written_quickly)
 {
-    NEEDS_SERVER();
-
     enum { BUCKETS = 1024, ALONE = 64 };
     struct bucket *k = calloc(BUCKETS, sizeof *k);
     struct part_write *parts = calloc(BUCKETS, sizeof *parts);
@@ -778,10 +735,8 @@ static const char *all_due(const char *coupon, int64_t lane, int64_t after_ms, i
     return text;
 }
 
-static void batches_without_slots_are_found_by_when_their_takings_end(void **state)
+SERVER_TEST(batches_without_slots_are_found_by_when_their_takings_end)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon(), *longer = arena_printf(&arena, "%s0", coupon);
 
     append_due(coupon, 0, 1, (const int64_t[]){50}, 1);
@@ -804,10 +759,8 @@ static void batches_without_slots_are_found_by_when_their_takings_end(void **sta
 }
 
 /* It is found again at each of them. */
-static void a_batch_whose_takings_end_at_different_times_is_found_for_each(void **state)
+SERVER_TEST(a_batch_whose_takings_end_at_different_times_is_found_for_each)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
 
     append_due(coupon, 0, 1, (const int64_t[]){10, 30, 50}, 3);
@@ -836,10 +789,8 @@ static void assert_found_past_damage(const char *coupon, int64_t at, size_t most
     assert_int_equal(search.next_due_ms, expected->next_due_ms);
 }
 
-static void a_damaged_batch_is_passed_over_among_what_ends(void **state)
+SERVER_TEST(a_damaged_batch_is_passed_over_among_what_ends)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct batch *found[4];
     struct due_batches search = {.coupon = coupon, .at_ms = DAY + 3, .most = 4, .batches = found};
@@ -883,19 +834,12 @@ static void noted_by_hint(const char *hint, int64_t *keys, int64_t *documents, c
 
 static void set_profile(int level)
 {
-    mongoc_client_t *client = own_client();
-    bson_t *set = BCON_NEW("profile", BCON_INT32(level));
-
-    assert_true(mongoc_client_command_simple(client, config.mongodb_database, set, NULL, NULL, NULL));
-    bson_destroy(set);
-    mongoc_client_destroy(client);
+    assert_true(run_command(NULL, BCON_NEW("profile", BCON_INT32(level))));
 }
 
 /* However many batches the lane has, and however many end later, only what is wanted is looked at: by the partial index, in its order. */
-static void what_ends_is_found_by_the_index_alone(void **state)
+SERVER_TEST(what_ends_is_found_by_the_index_alone)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon(), *plan;
     struct batch *found[3];
     struct due_batches search = {.coupon = coupon, .after_ms = DAY + 40, .after_seq = 4, .at_ms = DAY + 600, .most = 3,
@@ -935,10 +879,8 @@ static struct coupon *make_coupon(const char *id, int64_t version, int64_t coupo
 }
 
 /* When its coupon was created is part of it. */
-static void a_definition_whose_first_batch_cannot_be_read_holds_up_no_other(void **state)
+SERVER_TEST(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other)
 {
-    NEEDS_SERVER();
-
     const char *damaged = new_coupon(), *good = new_coupon();
     struct part_write parts[] = {{.coupon = damaged, .definition = make_coupon(damaged, 1, COUPON_ACTIVE), .seq = 1},
                                  {.coupon = good, .definition = make_coupon(good, 1, COUPON_ACTIVE), .seq = 1}};
@@ -964,10 +906,8 @@ static void write_coupon(const struct coupon *c, int64_t seq)
     write_all(&part, 1, &when);
 }
 
-static void a_definition_is_kept_with_the_newest_version(void **state)
+SERVER_TEST(a_definition_is_kept_with_the_newest_version)
 {
-    NEEDS_SERVER();
-
     const char *id = new_coupon();
     struct coupon *read;
     int64_t seq;
@@ -987,22 +927,12 @@ static void a_definition_is_kept_with_the_newest_version(void **state)
 
 static void damage_definition(const char *coupon)
 {
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *c = mongoc_client_get_collection(client, config.mongodb_database, "coupons");
-    bson_t *which = BCON_NEW("_id", BCON_UTF8(coupon)), *change = BCON_NEW("$set", "{", "view.def", BCON_INT32(5), "}");
-
-    assert_true(mongoc_collection_update_one(c, which, change, NULL, NULL, NULL));
-    bson_destroy(which);
-    bson_destroy(change);
-    mongoc_collection_destroy(c);
-    mongoc_client_destroy(client);
+    change_document("coupons", BCON_NEW("_id", BCON_UTF8(coupon)), BCON_NEW("$set", "{", "view.def", BCON_INT32(5), "}"));
 }
 
 /* One has a gap further behind its checkpoint than a lane normally looks at first; it is seen all the same. */
-static void lanes_are_loaded_together_and_each_fails_alone(void **state)
+SERVER_TEST(lanes_are_loaded_together_and_each_fails_alone)
 {
-    NEEDS_SERVER();
-
     enum { NOTHING, SHORT, LONG, SECOND_LANE, GAP, NO_BASE, BAD_BATCH, BAD_CHECKPOINT, BAD_DEFINITION, KINDS };
     static const int64_t tails[KINDS] = {[SHORT] = 3, [LONG] = 30, [SECOND_LANE] = 4};
     struct filter_room no_filters = {.bytes_max = 0};
@@ -1061,10 +991,8 @@ static size_t list_all(int coupon_state, int64_t active_at_ms, size_t page, cons
     return total;
 }
 
-static void coupons_are_listed_newest_first_page_by_page(void **state)
+SERVER_TEST(coupons_are_listed_newest_first_page_by_page)
 {
-    NEEDS_SERVER();
-
     const char *ids[100];
     struct coupon *c;
 
@@ -1098,10 +1026,8 @@ static void coupons_are_listed_newest_first_page_by_page(void **state)
 }
 
 /* Also where a page begins or ends with one, or has nothing else. */
-static void a_definition_that_cannot_be_read_is_left_out_of_lists(void **state)
+SERVER_TEST(a_definition_that_cannot_be_read_is_left_out_of_lists)
 {
-    NEEDS_SERVER();
-
     for (int i = 0; i < 6; i++) {
         const char *id = arena_printf(&arena, "hurt-%d", i);
         struct batch *b = make_batch(id, 0, 1, NULL);
@@ -1132,10 +1058,8 @@ static void a_definition_that_cannot_be_read_is_left_out_of_lists(void **state)
     }
 }
 
-static void coupons_with_a_ledger_are_found_in_order(void **state)
+SERVER_TEST(coupons_with_a_ledger_are_found_in_order)
 {
-    NEEDS_SERVER();
-
     const char **ids, *after = NULL;
     size_t count, total = 0;
 
@@ -1157,10 +1081,8 @@ static void coupons_with_a_ledger_are_found_in_order(void **state)
 
 /* ---- time ---- */
 
-static void days_have_the_length_of_their_zone(void **state)
+SERVER_TEST(days_have_the_length_of_their_zone)
 {
-    NEEDS_SERVER();
-
     static const struct {
         const char *zone, *at, *start, *end;
     } cases[] = {
@@ -1197,10 +1119,8 @@ static void days_have_the_length_of_their_zone(void **state)
     assert_int_equal(session->ops->day(session, "$x", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
 }
 
-static void the_primarys_clock_is_read(void **state)
+SERVER_TEST(the_primarys_clock_is_read)
 {
-    NEEDS_SERVER();
-
     int64_t now_ms;
 
     assert_int_equal(session->ops->now(session, &now_ms), STORE_OK);
@@ -1209,10 +1129,8 @@ static void the_primarys_clock_is_read(void **state)
 
 /* ---- keys and jobs ---- */
 
-static void a_key_is_known_by_its_hash_until_revoked(void **state)
+SERVER_TEST(a_key_is_known_by_its_hash_until_revoked)
 {
-    NEEDS_SERVER();
-
     struct api_key key = {.role = ROLE_OPS, .label = "till 5", .expires_ms = 1800000000000,
                           .limits = {.coupons = "till-", .networks = "10.0.0.0/8", .rate = 5}};
     char text[64], id[KEY_ID_LEN + 1];
@@ -1247,10 +1165,8 @@ static void a_key_is_known_by_its_hash_until_revoked(void **state)
     assert_false(api_key_parse("cpn_0123456789ab-0123456789abcdefghjkmnpqrstvwxyz", id, hash));
 }
 
-static void a_key_without_limits_has_none(void **state)
+SERVER_TEST(a_key_without_limits_has_none)
 {
-    NEEDS_SERVER();
-
     struct api_key key = {.role = ROLE_STOREFRONT};
     char text[64], id[KEY_ID_LEN + 1];
     const struct api_key *found = NULL;
@@ -1278,10 +1194,8 @@ static struct job make_job(const char *id, const char *coupon, const char *key, 
                         .key = key, .fingerprint = {1, 2, 3}};
 }
 
-static void a_job_is_made_once_per_key(void **state)
+SERVER_TEST(a_job_is_made_once_per_key)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct job first = make_job("job-a", coupon, "k1", 100), second = make_job("job-b", coupon, "k1", 101),
                other = make_job("job-c", coupon, NULL, 102), *existing = NULL, **list;
@@ -1310,10 +1224,8 @@ static void a_job_is_made_once_per_key(void **state)
     assert_int_equal(mongo_job_cancel(session, "none"), STORE_NOT_FOUND);
 }
 
-static void a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go(void **state)
+SERVER_TEST(a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go)
 {
-    NEEDS_SERVER();
-
     struct job made = make_job("job-r", new_coupon(), NULL, 50), *slow, *quick, *done;
     bool cancel;
 
@@ -1345,10 +1257,8 @@ static void a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go(void **s
     assert_int_equal(mongo_job_claim(session, 99999, 100, &arena, &done), STORE_NOT_FOUND);
 }
 
-static void a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next(void **state)
+SERVER_TEST(a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next)
 {
-    NEEDS_SERVER();
-
     struct job made = make_job("job-p", new_coupon(), NULL, 40), *first, *job;
 
     assert_int_equal(mongo_job_insert(session, &made, &arena, &job), STORE_OK);
@@ -1369,10 +1279,8 @@ static void a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next(v
 
 /* ---- totals ---- */
 
-static void batches_count_once_in_the_totals(void **state)
+SERVER_TEST(batches_count_once_in_the_totals)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct report_counts three = {.redeemed = 3, .discount_minor = 30};
     struct totals_write writes[] = {{coupon, 0, QUARTER(0), 1, 3, &three, NULL, false, 0, false},
@@ -1403,12 +1311,11 @@ static void batches_count_once_in_the_totals(void **state)
 }
 
 /* Whichever of its members is damaged: nothing is added to it, the others of the call are. */
-static void totals_that_cannot_be_read_say_so_and_the_others_are_added(void **state)
+SERVER_TEST(totals_that_cannot_be_read_say_so_and_the_others_are_added)
 {
     static const char *const members[] = {"seq", "redeemed"};
     struct report_counts one = {.redeemed = 1};
 
-    NEEDS_SERVER();
     for (size_t i = 0; i < 2; i++) {
         const char *damaged = new_coupon();
         struct totals_write writes[] = {{.coupon = damaged, .quarter_ms = QUARTER(0), .first_seq = 1, .last_seq = 1, .counts = &one},
@@ -1440,10 +1347,8 @@ static void *race_totals(void *context)
     return NULL;
 }
 
-static void a_second_reporter_is_harmless(void **state)
+SERVER_TEST(a_second_reporter_is_harmless)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct racer racers[3];
     struct totals_row *rows;
@@ -1465,72 +1370,6 @@ static void a_second_reporter_is_harmless(void **state)
     assert_int_equal(sum, 60);
 }
 
-/* ---- refused ---- */
-
-/* The server refuses documents of the ledger that have this member. */
-static void refuse(const char *member)
-{
-    bson_t *command = BCON_NEW("collMod", "ledger", "validator", "{", member ? member : "_id", "{", "$exists",
-                               BCON_BOOL(!member), "}", "}");
-    mongoc_client_t *client = own_client();
-
-    assert_true(mongoc_client_command_simple(client, config.mongodb_database, command, NULL, NULL, NULL));
-    bson_destroy(command);
-    mongoc_client_destroy(client);
-}
-
-static bool in_ledger(const struct batch *b)
-{
-    struct batch *found = NULL;
-    enum store_status status = mongo_ledger_at(session, b->coupon, b->lane, b->head.seq, &found);
-
-    if (status == STORE_OK)
-        batch_free(found);
-    assert_true(status == STORE_OK || status == STORE_NOT_FOUND);
-    return status == STORE_OK;
-}
-
-/* Both are refused by themselves, in one insert with another that is taken. */
-static void what_the_server_refuses_was_not_appended(void **state)
-{
-    NEEDS_SERVER();
-
-    struct batch *refused = make_batch(new_coupon(), 0, 1, "u-1"), *taken = make_batch(new_coupon(), 0, 1, NULL);
-    struct append appends[] = {{refused, APPEND_UNKNOWN}, {taken, APPEND_UNKNOWN}, {refused, APPEND_UNKNOWN}};
-
-    refuse("who"); /* DocumentValidationFailure: a batch with a user's name */
-    assert_int_equal(session->ops->append(session, appends, 2), STORE_FAILED);
-    assert_int_equal(appends[0].result, APPEND_UNKNOWN);
-    assert_int_equal(appends[1].result, APPEND_OURS);
-    assert_int_equal(session->ops->append(session, appends + 1, 2), STORE_FAILED); /* beside a duplicate key */
-    assert_int_equal(appends[1].result, APPEND_OURS);
-    assert_int_equal(appends[2].result, APPEND_UNKNOWN);
-    assert_false(in_ledger(refused));
-    refuse(NULL);
-    assert_int_equal(append_one(refused), APPEND_OURS); /* the same again is how it comes to be known */
-    assert_true(in_ledger(refused) && in_ledger(taken));
-    batch_free(refused);
-    batch_free(taken);
-}
-
-static void what_is_larger_than_a_document_may_be_was_not_appended(void **state)
-{
-    NEEDS_SERVER();
-
-    static const size_t sizes[] = {(16 << 20) + 1024, 40 << 20, 50 << 20}; /* BSONObjectTooLarge, and more than one message may have */
-
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct batch *b = make_batch(new_coupon(), 0, 1, "u-1");
-        char *name = arena_alloc(&b->arena, sizes[i]);
-
-        memset(name, 'x', sizes[i] - 1);
-        b->entries[0].metadata = name;
-        assert_int_equal(append_one(b), APPEND_UNKNOWN);
-        assert_false(in_ledger(b));
-        batch_free(b);
-    }
-}
-
 /* ---- the feed ---- */
 
 static struct batch_key unread;
@@ -1550,10 +1389,8 @@ static struct batch *next_batch(struct feed *f)
     return NULL;
 }
 
-static void the_feed_gives_each_batch_and_goes_on_after_its_token(void **state)
+SERVER_TEST(the_feed_gives_each_batch_and_goes_on_after_its_token)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct batch *b = NULL;
     struct feed_position p = {NULL, 0}, garbage = {"garbage!", 8};
@@ -1581,10 +1418,8 @@ static void the_feed_gives_each_batch_and_goes_on_after_its_token(void **state)
     feed_close(feed_open(session, &garbage));
 }
 
-static void the_feed_names_a_batch_that_cannot_be_read(void **state)
+SERVER_TEST(the_feed_names_a_batch_that_cannot_be_read)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     mongoc_client_t *client = own_client();
     mongoc_collection_t *ledger = mongoc_client_get_collection(client, config.mongodb_database, "ledger");
@@ -1613,10 +1448,8 @@ static void the_feed_names_a_batch_that_cannot_be_read(void **state)
     mongoc_client_destroy(client);
 }
 
-static void a_token_that_the_server_does_not_find_is_as_history_that_is_lost(void **state)
+SERVER_TEST(a_token_that_the_server_does_not_find_is_as_history_that_is_lost)
 {
-    NEEDS_SERVER();
-
     struct feed_position p = {NULL, 0};
     struct feed *f = feed_open(session, &p);
     struct batch *b = NULL;
@@ -1657,10 +1490,8 @@ static int status_after(const char *text, size_t length)
 }
 
 /* Where its decoding stops, the server says another code each time. */
-static void a_token_that_the_server_cannot_read_is_as_history_that_is_lost(void **state)
+SERVER_TEST(a_token_that_the_server_cannot_read_is_as_history_that_is_lost)
 {
-    NEEDS_SERVER();
-
     static const char *const garbage[] = {"garbage", "", "00", "82", "FF00"};
     static const size_t lengths[] = {18, 22, 30, 70, 74};
     struct feed_position p = {NULL, 0};
@@ -1710,10 +1541,8 @@ static struct heard next_heard(struct store *ear, const char *coupon)
     return heard;
 }
 
-static void what_lanes_append_is_heard_by_others_and_nothing_else(void **state)
+SERVER_TEST(what_lanes_append_is_heard_by_others_and_nothing_else)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon(), *alone = new_coupon();
     struct store *ear = mongo_session(mongo);
     struct heard heard;
@@ -1740,10 +1569,8 @@ static void what_lanes_append_is_heard_by_others_and_nothing_else(void **state)
     ear->ops->close(ear);
 }
 
-static void how_many_lanes_a_coupon_has_is_known_from_its_ledger_or_not_at_all(void **state)
+SERVER_TEST(how_many_lanes_a_coupon_has_is_known_from_its_ledger_or_not_at_all)
 {
-    NEEDS_SERVER();
-
     const char *single = new_coupon(), *several = new_coupon();
     int64_t lanes;
 
@@ -1759,10 +1586,8 @@ static void how_many_lanes_a_coupon_has_is_known_from_its_ledger_or_not_at_all(v
 }
 
 /* A sweep that could not be aimed would else take that time for the sign that it was. */
-static void a_watermark_that_cannot_be_read_gives_no_time(void **state)
+SERVER_TEST(a_watermark_that_cannot_be_read_gives_no_time)
 {
-    NEEDS_SERVER();
-
     struct watermark w;
     uint64_t now = 0;
 
@@ -1777,10 +1602,8 @@ static void a_watermark_that_cannot_be_read_gives_no_time(void **state)
     assert_true(now > 0);
 }
 
-static void whoever_no_longer_hears_is_told_and_hears_again(void **state)
+SERVER_TEST(whoever_no_longer_hears_is_told_and_hears_again)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct store *ear = mongo_session(mongo);
     struct heard heard;
@@ -1800,61 +1623,61 @@ static void whoever_no_longer_hears_is_told_and_hears_again(void **state)
     ear->ops->close(ear);
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
-    const struct CMUnitTest tests[] = {
-        T(a_batch_is_appended_once_and_recognised_again),
-        T(lanes_in_one_insert_stand_or_fall_alone),
-        T(a_write_concern_error_leaves_every_lane_unknown_until_asked_again),
-        T(an_append_whose_reply_is_lost_is_found_to_be_ours),
-        T(two_writers_never_both_win_a_seq),
-        T(the_ledger_is_read_by_lane_from_any_seq_in_either_direction),
-        T(the_batch_that_ended_a_generation_is_found),
-        T(a_tail_is_confirmed_only_while_nothing_follows_it),
-        T(on_a_cluster_tails_are_confirmed_together),
-        T(marks_never_go_back),
-        T(a_checkpoint_never_goes_back),
-        T(an_older_bucket_never_replaces_a_newer_one),
-        T(of_two_that_race_to_write_a_bucket_the_newer_wins),
-        T(free_slots_are_counted_for_many_in_one_call),
-        T(a_damaged_bucket_counts_as_free),
-        T(a_damaged_bucket_is_left_out_of_what_is_due),
-        T(a_list_of_buckets_has_those_that_nobody_touched),
-        T(a_document_that_cannot_be_decoded_fails_its_own_read_only),
-        T(a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only),
-        T(a_step_of_65536_slots_is_written_quickly),
-        T(batches_without_slots_are_found_by_when_their_takings_end),
-        T(a_batch_whose_takings_end_at_different_times_is_found_for_each),
-        T(a_damaged_batch_is_passed_over_among_what_ends),
-        T(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other),
-        T(what_ends_is_found_by_the_index_alone),
-        T(a_definition_is_kept_with_the_newest_version),
-        T(lanes_are_loaded_together_and_each_fails_alone),
-        T(coupons_are_listed_newest_first_page_by_page),
-        T(a_definition_that_cannot_be_read_is_left_out_of_lists),
-        T(coupons_with_a_ledger_are_found_in_order),
-        T(days_have_the_length_of_their_zone),
-        T(the_primarys_clock_is_read),
-        T(a_key_is_known_by_its_hash_until_revoked),
-        T(a_key_without_limits_has_none),
-        T(a_job_is_made_once_per_key),
-        T(a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go),
-        T(a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next),
-        T(batches_count_once_in_the_totals),
-        T(totals_that_cannot_be_read_say_so_and_the_others_are_added),
-        T(a_second_reporter_is_harmless),
-        T(the_feed_gives_each_batch_and_goes_on_after_its_token),
-        T(the_feed_names_a_batch_that_cannot_be_read),
-        T(a_token_that_the_server_does_not_find_is_as_history_that_is_lost),
-        T(a_token_that_the_server_cannot_read_is_as_history_that_is_lost),
-        T(what_lanes_append_is_heard_by_others_and_nothing_else),
-        T(how_many_lanes_a_coupon_has_is_known_from_its_ledger_or_not_at_all),
-        T(a_watermark_that_cannot_be_read_gives_no_time),
-        T(whoever_no_longer_hears_is_told_and_hears_again),
-        T(what_is_larger_than_a_document_may_be_was_not_appended),
-        T(what_the_server_refuses_was_not_appended), /* the last: cut short, it leaves the ledger's validator */
-    };
+/* ---- refused ---- */
 
-    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
+/* The server refuses documents of the ledger that have this member. */
+static void refuse(const char *member)
+{
+    assert_true(run_command(NULL, BCON_NEW("collMod", "ledger", "validator", "{", member ? member : "_id", "{", "$exists",
+                                           BCON_BOOL(!member), "}", "}")));
 }
+
+static bool in_ledger(const struct batch *b)
+{
+    struct batch *found = NULL;
+    enum store_status status = mongo_ledger_at(session, b->coupon, b->lane, b->head.seq, &found);
+
+    if (status == STORE_OK)
+        batch_free(found);
+    assert_true(status == STORE_OK || status == STORE_NOT_FOUND);
+    return status == STORE_OK;
+}
+
+SERVER_TEST(what_is_larger_than_a_document_may_be_was_not_appended)
+{
+    static const size_t sizes[] = {(16 << 20) + 1024, 40 << 20, 50 << 20}; /* BSONObjectTooLarge, and more than one message may have */
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct batch *b = make_batch(new_coupon(), 0, 1, "u-1");
+        char *name = arena_alloc(&b->arena, sizes[i]);
+
+        memset(name, 'x', sizes[i] - 1);
+        b->entries[0].metadata = name;
+        assert_int_equal(append_one(b), APPEND_UNKNOWN);
+        assert_false(in_ledger(b));
+        batch_free(b);
+    }
+}
+
+/* Both are refused by themselves, in one insert with another that is taken. The last test: cut short, it leaves the validator. */
+SERVER_TEST(what_the_server_refuses_was_not_appended)
+{
+    struct batch *refused = make_batch(new_coupon(), 0, 1, "u-1"), *taken = make_batch(new_coupon(), 0, 1, NULL);
+    struct append appends[] = {{refused, APPEND_UNKNOWN}, {taken, APPEND_UNKNOWN}, {refused, APPEND_UNKNOWN}};
+
+    refuse("who"); /* DocumentValidationFailure: a batch with a user's name */
+    assert_int_equal(session->ops->append(session, appends, 2), STORE_FAILED);
+    assert_int_equal(appends[0].result, APPEND_UNKNOWN);
+    assert_int_equal(appends[1].result, APPEND_OURS);
+    assert_int_equal(session->ops->append(session, appends + 1, 2), STORE_FAILED); /* beside a duplicate key */
+    assert_int_equal(appends[1].result, APPEND_OURS);
+    assert_int_equal(appends[2].result, APPEND_UNKNOWN);
+    assert_false(in_ledger(refused));
+    refuse(NULL);
+    assert_int_equal(append_one(refused), APPEND_OURS); /* the same again is how it comes to be known */
+    assert_true(in_ledger(refused) && in_ledger(taken));
+    batch_free(refused);
+    batch_free(taken);
+}
+
+RUN_SERVER_TESTS()

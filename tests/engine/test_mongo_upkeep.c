@@ -1,8 +1,5 @@
 /* tests/engine/test_mongo_upkeep.c -- what is due, over, erased or left behind, against a real mongod. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "mongo_fixture.h"
@@ -89,10 +86,8 @@ static enum store_status due_buckets(const char *coupon, int64_t lane, int64_t a
     return status;
 }
 
-static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
+SERVER_TEST(buckets_come_as_they_are_due_and_the_next_time_is_told)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct bucket found[10];
     int64_t next_ms;
@@ -123,10 +118,8 @@ static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
     assert_int_equal(next_ms, DAY + 3 * MINUTE);
 }
 
-static void what_is_known_better_is_not_looked_for(void **state)
+SERVER_TEST(what_is_known_better_is_not_looked_for)
 {
-    NEEDS_SERVER();
-
     static const int64_t buckets[] = {7, 5, 99};
     const char *coupon = new_coupon();
     struct bucket found[2];
@@ -158,10 +151,8 @@ static bool is_lane(const struct due_lane *d, const char *coupon, int64_t lane)
 /* Before those of other tests. */
 #define PAST (DAY - 1000 * MINUTE)
 
-static void lanes_are_due_by_their_checkpoints_the_earliest_first(void **state)
+SERVER_TEST(lanes_are_due_by_their_checkpoints_the_earliest_first)
 {
-    NEEDS_SERVER();
-
     const char *one = new_coupon(), *other = new_coupon(), *never = new_coupon();
     struct due_lane found[10];
 
@@ -209,10 +200,8 @@ static char *plan_of(const char *collection, const char *filter, const char *sor
     return text;
 }
 
-static void searches_go_by_their_index(void **state)
+SERVER_TEST(searches_go_by_their_index)
 {
-    NEEDS_SERVER();
-
     static const struct {
         const char *collection, *filter, *sort, *index, *members; /* members: all that is read, and the index alone has it */
     } searches[] = {
@@ -275,10 +264,8 @@ static int64_t cleanup_of(const char *id, const struct over_coupon *over, size_t
     return -1;
 }
 
-static void coupons_are_over_until_they_were_seen_to(void **state)
+SERVER_TEST(coupons_are_over_until_they_were_seen_to)
 {
-    NEEDS_SERVER();
-
     const char *ended = new_coupon(), *past = new_coupon(), *running = new_coupon(), *soon = new_coupon(),
                *seen = new_coupon(), *gone = new_coupon(), *anew = new_coupon();
     int64_t now_ms = DAY + 100 * MINUTE;
@@ -348,10 +335,8 @@ static void append_fillers(const char *coupon)
         batch_free((struct batch *)appends[i].batch);
 }
 
-static void batches_of_all_lanes_come_in_the_order_of_their_arrival(void **state)
+SERVER_TEST(batches_of_all_lanes_come_in_the_order_of_their_arrival)
 {
-    NEEDS_SERVER();
-
     struct arrivals_at at = {.from = time_now()};
     const char *first = new_coupon(), *fill = new_coupon(), *last = new_coupon();
     struct batch *b = make_batch(last, 3, 1, DAY - 100 * MINUTE); /* decided before all others */
@@ -385,10 +370,8 @@ static void set_watermark(uint64_t arrived)
     assert_int_equal(mongo_watermark_write(session, &(struct watermark){.arrived = arrived}), STORE_OK);
 }
 
-static void a_watermark_begins_only_before_the_first_batch(void **state)
+SERVER_TEST(a_watermark_begins_only_before_the_first_batch)
 {
-    NEEDS_SERVER();
-
     struct watermark none;
 
     (void)time_now();
@@ -399,10 +382,8 @@ static void a_watermark_begins_only_before_the_first_batch(void **state)
     set_watermark(1);
 }
 
-static void a_watermark_is_read_with_the_lanes_that_it_holds(void **state)
+SERVER_TEST(a_watermark_is_read_with_the_lanes_that_it_holds)
 {
-    NEEDS_SERVER();
-
     struct watermark w = {.arrived = 1}, read;
 
     assert_true(watermark_add_behind(&w, "held", 3) && watermark_add_behind(&w, "held", 2));
@@ -419,14 +400,9 @@ static void a_watermark_is_read_with_the_lanes_that_it_holds(void **state)
     set_watermark(1);
 }
 
-static void a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none(void **state)
+SERVER_TEST(a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none)
 {
-    NEEDS_SERVER();
-
     struct watermark w = {.arrived = 1}, read;
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *watermarks = mongoc_client_get_collection(client, config.mongodb_database, "watermarks");
-    bson_t *all = bson_new(), *one_more = BCON_NEW("$push", "{", "behind", "{", "c", "one-more", "l", BCON_INT64(0), "}", "}");
 
     for (int64_t lane = 0; lane < BEHIND_MOST; lane++)
         assert_true(watermark_add_behind(&w, "full", lane));
@@ -435,14 +411,10 @@ static void a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none(
     assert_int_equal(mongo_watermark_write(session, &w), STORE_OK);
     assert_int_equal(mongo_watermark(session, &read, NULL), STORE_OK);
     assert_int_equal(read.behind_count, BEHIND_MOST);
-    assert_true(mongoc_collection_update_one(watermarks, all, one_more, NULL, NULL, NULL));
+    change_document("watermarks", bson_new(), BCON_NEW("$push", "{", "behind", "{", "c", "one-more", "l", BCON_INT64(0), "}", "}"));
     assert_int_equal(mongo_watermark(session, &read, NULL), STORE_NOT_FOUND);
     assert_int_equal(read.behind_count, 0);
     set_watermark(1);
-    mongoc_collection_destroy(watermarks);
-    mongoc_client_destroy(client);
-    bson_destroy(all);
-    bson_destroy(one_more);
 }
 
 /* ---- erased users ---- */
@@ -471,10 +443,8 @@ static void append_erased(const char *coupon, int64_t seq, const char *user)
     batch_free(b);
 }
 
-static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(void **state)
+SERVER_TEST(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct batch *b = make_batch(coupon, 3, 1, DAY), *plain = make_batch(coupon, 3, 2, DAY), *back;
     struct erasure erasure;
@@ -530,10 +500,8 @@ static int64_t let_leave(const char *coupon, enum remains_kind kind, int64_t lan
 }
 
 /* An erasure that slept through the removal, too. */
-static void an_erasure_of_what_left_is_not_noted_and_hides_no_other(void **state)
+SERVER_TEST(an_erasure_of_what_left_is_not_noted_and_hides_no_other)
 {
-    NEEDS_SERVER();
-
     const char *left = new_coupon(), *stays = new_coupon();
     struct erasure of_left, of_stays;
 
@@ -548,10 +516,8 @@ static void an_erasure_of_what_left_is_not_noted_and_hides_no_other(void **state
     assert_int_equal(erasures_of(NULL, stays, &of_stays), 0);
 }
 
-static void an_ended_redemption_without_a_slot_is_found_in_its_lane(void **state)
+SERVER_TEST(an_ended_redemption_without_a_slot_is_found_in_its_lane)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct batch *b[2], *found;
     struct entry *e;
@@ -578,10 +544,8 @@ static void an_ended_redemption_without_a_slot_is_found_in_its_lane(void **state
 
 /* ---- jobs and their texts ---- */
 
-static void a_postponed_job_waits_and_its_runner_has_it_no_more(void **state)
+SERVER_TEST(a_postponed_job_waits_and_its_runner_has_it_no_more)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct job made = {.id = "postponed", .kind = JOB_IMPORT, .coupon = coupon, .upload = "up-1", .column = 2,
                        .digest = "sha256:00", .created_ms = DAY - 900 * MINUTE, .not_before_ms = DAY - 900 * MINUTE},
@@ -616,10 +580,8 @@ static void put_part(const char *upload, int64_t number, const char *text, size_
     assert_int_equal(mongo_chunk_put(session, &p), STORE_OK);
 }
 
-static void a_part_is_kept_byte_for_byte_until_it_was_imported(void **state)
+SERVER_TEST(a_part_is_kept_byte_for_byte_until_it_was_imported)
 {
-    NEEDS_SERVER();
-
     static const char bytes[] = "AB\0\xff\xfe\r\n";
     struct upload_chunk read, done = {.upload = "text-1", .number = 1, .rows = 10, .new_codes = 6, .duplicates_in_file = 1,
                                       .duplicates_in_coupon = 2, .invalid = 1, .bad = "12,invalid,too short\n"};
@@ -657,10 +619,8 @@ static bool has_part(const char *upload, int64_t number)
     return status == STORE_OK;
 }
 
-static void parts_go_when_nobody_needs_them(void **state)
+SERVER_TEST(parts_go_when_nobody_needs_them)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct job job = {.kind = JOB_IMPORT, .coupon = coupon, .created_ms = DAY}, *claimed;
     int64_t now_ms = clock_now_ms();
@@ -717,21 +677,11 @@ static bool has_bucket(const char *coupon, int64_t b)
 /* Buckets of which more than an age is stored. */
 static int64_t count_full(const char *coupon)
 {
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *buckets = mongoc_client_get_collection(client, config.mongodb_database, "buckets");
-    bson_t *filter = BCON_NEW("_id.c", BCON_UTF8(coupon), "view.lane", "{", "$exists", BCON_BOOL(true), "}");
-    int64_t count = mongoc_collection_count_documents(buckets, filter, NULL, NULL, NULL, NULL);
-
-    bson_destroy(filter);
-    mongoc_collection_destroy(buckets);
-    mongoc_client_destroy(client);
-    return count;
+    return count_documents("buckets", BCON_NEW("_id.c", BCON_UTF8(coupon), "view.lane", "{", "$exists", BCON_BOOL(true), "}"));
 }
 
-static void what_has_left_is_nowhere_and_nothing_late_brings_it_back(void **state)
+SERVER_TEST(what_has_left_is_nowhere_and_nothing_late_brings_it_back)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon(), *other = new_coupon();
 
     for (int64_t b = 0; b < LEAVERS; b++)
@@ -757,10 +707,8 @@ static enum append_result append_again(const struct batch *b)
     return a.result;
 }
 
-static void a_batch_that_has_left_still_says_whose_it_is(void **state)
+SERVER_TEST(a_batch_that_has_left_still_says_whose_it_is)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct batch *own = NULL, *foreign, *read[5];
     size_t count;
@@ -795,28 +743,4 @@ static void a_batch_that_has_left_still_says_whose_it_is(void **state)
     batch_free(foreign);
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
-    const struct CMUnitTest tests[] = {
-        T(buckets_come_as_they_are_due_and_the_next_time_is_told),
-        T(what_is_known_better_is_not_looked_for),
-        T(lanes_are_due_by_their_checkpoints_the_earliest_first),
-        T(searches_go_by_their_index),
-        T(coupons_are_over_until_they_were_seen_to),
-        T(batches_of_all_lanes_come_in_the_order_of_their_arrival),
-        T(a_watermark_begins_only_before_the_first_batch),
-        T(a_watermark_is_read_with_the_lanes_that_it_holds),
-        T(a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none),
-        T(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies),
-        T(an_erasure_of_what_left_is_not_noted_and_hides_no_other),
-        T(an_ended_redemption_without_a_slot_is_found_in_its_lane),
-        T(a_postponed_job_waits_and_its_runner_has_it_no_more),
-        T(a_part_is_kept_byte_for_byte_until_it_was_imported),
-        T(parts_go_when_nobody_needs_them),
-        T(what_has_left_is_nowhere_and_nothing_late_brings_it_back),
-        T(a_batch_that_has_left_still_says_whose_it_is),
-    };
-
-    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

@@ -1,7 +1,5 @@
 /* tests/engine/test_mongo_users.c -- what users did, from the ledger on a real mongod: read in whole batches, or one after another. */
 #include "cmocka_whole.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "mongo_fixture.h"
 #include "store/terms.h"
@@ -30,12 +28,7 @@ struct noted {
 
 static void profile(int level)
 {
-    mongoc_client_t *client = own_client();
-    bson_t *set = BCON_NEW("profile", BCON_INT32(level));
-
-    assert_true(mongoc_client_command_simple(client, config.mongodb_database, set, NULL, NULL, NULL));
-    bson_destroy(set);
-    mongoc_client_destroy(client);
+    assert_true(run_command(NULL, BCON_NEW("profile", BCON_INT32(level))));
 }
 
 /* Forget what was noted before, too. */
@@ -53,15 +46,7 @@ static void note_begin(void)
 
 static int count_noted(const char *command)
 {
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *noted = mongoc_client_get_collection(client, config.mongodb_database, "system.profile");
-    bson_t *filter = BCON_NEW(command, "ledger");
-    int64_t count = mongoc_collection_count_documents(noted, filter, NULL, NULL, NULL, NULL);
-
-    bson_destroy(filter);
-    mongoc_collection_destroy(noted);
-    mongoc_client_destroy(client);
-    return (int)count;
+    return (int)count_documents("system.profile", BCON_NEW(command, "ledger"));
 }
 
 static struct noted note_end(void)
@@ -70,10 +55,8 @@ static struct noted note_end(void)
     return (struct noted){count_noted("command.find"), count_noted("command.aggregate")};
 }
 
-static void users_are_read_in_one_go_also_absent_doubled_and_of_several_coupons(void **state)
+SERVER_TEST(users_are_read_in_one_go_also_absent_doubled_and_of_several_coupons)
 {
-    NEEDS_SERVER();
-
     const char *coupons[] = {new_coupon(), new_coupon()};
     struct user_read reads[602];
     struct noted noted;
@@ -143,10 +126,8 @@ static void assert_is_ann(const struct user_state *u, int64_t batches)
     }
 }
 
-static void a_user_in_many_batches_is_read_by_their_own_entries_with_the_same_outcome(void **state)
+SERVER_TEST(a_user_in_many_batches_is_read_by_their_own_entries_with_the_same_outcome)
 {
-    NEEDS_SERVER();
-
     const char *few = new_coupon(), *many = new_coupon();
     struct user_read read, reads[] = {{.coupon = many, .user = "other-7"}, {.coupon = many, .user = "ann"}, {.coupon = few, .user = "ann"},
                                       {.coupon = many, .user = "nobody"}, {.coupon = many, .user = "ann", .lane = 1}};
@@ -175,10 +156,8 @@ static void a_user_in_many_batches_is_read_by_their_own_entries_with_the_same_ou
     assert_is_ann(reads[4].user_state, 3);
 }
 
-static void a_name_may_look_like_what_the_server_would_compute(void **state)
+SERVER_TEST(a_name_may_look_like_what_the_server_would_compute)
 {
-    NEEDS_SERVER();
-
     static const char *const names[] = {"$who", "$$ROOT", "{\"$ne\":1}", "$", "a.b"};
     const char *coupon = new_coupon();
 
@@ -199,10 +178,8 @@ static void a_name_may_look_like_what_the_server_would_compute(void **state)
     }
 }
 
-static void what_an_erasure_left_behind_is_nobody_and_what_came_after_is_all_there_is(void **state)
+SERVER_TEST(what_an_erasure_left_behind_is_nobody_and_what_came_after_is_all_there_is)
 {
-    NEEDS_SERVER();
-
     for (int64_t before = 3; before <= MANY; before += MANY - 3) { /* in both ways of reading */
         const char *coupon = new_coupon();
         struct batch *b = begin_batch(coupon, 0, before + 1);
@@ -243,10 +220,8 @@ static void append_users_with_much(const char *coupon, struct user_read *reads, 
     }
 }
 
-static void users_that_fill_more_than_one_reply_are_all_read(void **state)
+SERVER_TEST(users_that_fill_more_than_one_reply_are_all_read)
 {
-    NEEDS_SERVER();
-
     struct user_read reads[45];
 
     append_users_with_much(new_coupon(), reads, 45); /* 20 MB */
@@ -258,10 +233,8 @@ static void users_that_fill_more_than_one_reply_are_all_read(void **state)
     }
 }
 
-static void users_past_the_bound_are_left_for_the_next_calls(void **state)
+SERVER_TEST(users_past_the_bound_are_left_for_the_next_calls)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct user_read reads[201];
     size_t count = 201, calls = 0;
@@ -293,11 +266,10 @@ static void users_past_the_bound_are_left_for_the_next_calls(void **state)
 }
 
 /* Whichever member of it is damaged, wherever in the list the users are whom it names. */
-static void a_batch_that_cannot_be_read_is_a_matter_of_those_whom_it_names(void **state)
+SERVER_TEST(a_batch_that_cannot_be_read_is_a_matter_of_those_whom_it_names)
 {
     static const char *const members[] = {"at", "day", "e", "e.0", "e.0.n", "who", "who.0", "who.0.i", "who.0.f"};
 
-    NEEDS_SERVER();
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         const char *coupon = new_coupon(), *other = new_coupon();
         struct user_read reads[] = {{.coupon = coupon, .user = "bob"}, {.coupon = coupon, .user = "ann"}, {.coupon = other, .user = "ann"},
@@ -330,10 +302,8 @@ static void a_batch_that_cannot_be_read_is_a_matter_of_those_whom_it_names(void 
     }
 }
 
-static void when_the_server_fails_so_does_every_read(void **state)
+SERVER_TEST(when_the_server_fails_so_does_every_read)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct user_read reads[] = {{.coupon = coupon, .user = "ann"}, {.coupon = coupon, .user = "other-1"}};
 
@@ -368,10 +338,8 @@ static bool take_state(void *context, const char *coupon, const struct user_stat
     return true;
 }
 
-static void a_wallet_has_what_a_user_did_in_every_coupon_and_no_jobs(void **state)
+SERVER_TEST(a_wallet_has_what_a_user_did_in_every_coupon_and_no_jobs)
 {
-    NEEDS_SERVER();
-
     const char *coupons[] = {new_coupon(), new_coupon(), new_coupon()};
     struct taken taken = {.most = 8}, cut = {.most = 1}, none = {.most = 8};
     struct batch *b;
@@ -406,10 +374,8 @@ static void a_wallet_has_what_a_user_did_in_every_coupon_and_no_jobs(void **stat
     assert_int_equal(mongo_user_everywhere(session, "wallet", take_state, &taken), STORE_FAILED); /* not all is known */
 }
 
-static void a_wallet_of_many_batches_is_whole(void **state)
+SERVER_TEST(a_wallet_of_many_batches_is_whole)
 {
-    NEEDS_SERVER();
-
     const char *many = new_coupon(), *few = new_coupon();
     struct taken taken = {.most = 8};
     struct batch *b;
@@ -427,10 +393,8 @@ static void a_wallet_of_many_batches_is_whole(void **state)
     assert_int_equal(taken.redemptions, MANY + 1);
 }
 
-static void an_order_is_found_with_all_who_named_it_and_nobody_else(void **state)
+SERVER_TEST(an_order_is_found_with_all_who_named_it_and_nobody_else)
 {
-    NEEDS_SERVER();
-
     const char *coupons[] = {new_coupon(), new_coupon()};
     struct taken taken = {.most = 8};
     struct batch *b;
@@ -466,23 +430,14 @@ static void an_order_is_found_with_all_who_named_it_and_nobody_else(void **state
 
 static void make_number(const char *coupon, const char *member)
 {
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *ledger = mongoc_client_get_collection(client, config.mongodb_database, "ledger");
-    bson_t *which = BCON_NEW("_id.c", BCON_UTF8(coupon)), *change = BCON_NEW("$set", "{", member, BCON_INT32(7), "}");
-
-    assert_true(mongoc_collection_update_one(ledger, which, change, NULL, NULL, NULL));
-    bson_destroy(which);
-    bson_destroy(change);
-    mongoc_collection_destroy(ledger);
-    mongoc_client_destroy(client);
+    change_document("ledger", BCON_NEW("_id.c", BCON_UTF8(coupon)), BCON_NEW("$set", "{", member, BCON_INT32(7), "}"));
 }
 
 /* A name that is no text may be the one that is looked for. */
-static void an_order_beside_a_name_that_is_no_text_is_not_told(void **state)
+SERVER_TEST(an_order_beside_a_name_that_is_no_text_is_not_told)
 {
     static const char *const members[] = {"who.0.o", "who.0.u"};
 
-    NEEDS_SERVER();
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         const char *coupon = new_coupon(), *order = arena_printf(&arena, "order-%s", coupon);
         struct taken taken = {.most = 8};
@@ -499,10 +454,8 @@ static void an_order_beside_a_name_that_is_no_text_is_not_told(void **state)
 }
 
 /* More users than are read at a time, and more than fit into one call. */
-static void an_order_of_many_users_has_them_all(void **state)
+SERVER_TEST(an_order_of_many_users_has_them_all)
 {
-    NEEDS_SERVER();
-
     enum { USERS = 150 };
     const char *coupon = new_coupon();
     char *metadata = arena_alloc(&arena, 4000);
@@ -526,10 +479,8 @@ static void an_order_of_many_users_has_them_all(void **state)
     assert_int_equal(found, (3 + 7) * 250);
 }
 
-static void a_jobs_progress_is_folded_from_its_own_entries(void **state)
+SERVER_TEST(a_jobs_progress_is_folded_from_its_own_entries)
 {
-    NEEDS_SERVER();
-
     const char *coupon = new_coupon();
     struct job_progress *read = NULL;
 
@@ -564,49 +515,20 @@ static void a_jobs_progress_is_folded_from_its_own_entries(void **state)
     assert_null(read);
 }
 
-static void a_users_hash_is_the_term_that_batches_have(void **state)
+SERVER_TEST(a_users_hash_is_the_term_that_batches_have)
 {
-    NEEDS_SERVER();
-
     uint64_t hash, again;
-    mongoc_client_t *client = own_client();
-    mongoc_collection_t *ledger = mongoc_client_get_collection(client, config.mongodb_database, "ledger");
     const char *coupon = new_coupon();
     struct batch *b = begin_batch(coupon, 0, 1);
-    bson_t *filter;
 
     take(b, "hashed", 1, NULL);
     append_and_free(b);
     assert_int_equal(session->ops->user_hash(session, "hashed", &hash), STORE_OK);
     assert_int_equal(session->ops->user_hash(session, "hashed", &again), STORE_OK);
     assert_true(hash == again);
-    filter = BCON_NEW("_id.c", BCON_UTF8(coupon), "part", BCON_INT64(term_part(coupon)), "terms", "[", BCON_INT64((int64_t)hash), "]");
-    assert_int_equal(mongoc_collection_count_documents(ledger, filter, NULL, NULL, NULL, NULL), 1);
-    bson_destroy(filter);
-    mongoc_collection_destroy(ledger);
-    mongoc_client_destroy(client);
+    assert_int_equal(count_documents("ledger", BCON_NEW("_id.c", BCON_UTF8(coupon), "part", BCON_INT64(term_part(coupon)), "terms", "[",
+                                                        BCON_INT64((int64_t)hash), "]")),
+                     1);
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
-    const struct CMUnitTest tests[] = {
-        T(users_are_read_in_one_go_also_absent_doubled_and_of_several_coupons),
-        T(a_user_in_many_batches_is_read_by_their_own_entries_with_the_same_outcome),
-        T(a_name_may_look_like_what_the_server_would_compute),
-        T(what_an_erasure_left_behind_is_nobody_and_what_came_after_is_all_there_is),
-        T(users_that_fill_more_than_one_reply_are_all_read),
-        T(users_past_the_bound_are_left_for_the_next_calls),
-        T(a_batch_that_cannot_be_read_is_a_matter_of_those_whom_it_names),
-        T(when_the_server_fails_so_does_every_read),
-        T(a_wallet_has_what_a_user_did_in_every_coupon_and_no_jobs),
-        T(a_wallet_of_many_batches_is_whole),
-        T(an_order_is_found_with_all_who_named_it_and_nobody_else),
-        T(an_order_beside_a_name_that_is_no_text_is_not_told),
-        T(an_order_of_many_users_has_them_all),
-        T(a_jobs_progress_is_folded_from_its_own_entries),
-        T(a_users_hash_is_the_term_that_batches_have),
-    };
-
-    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
-}
+RUN_SERVER_TESTS()

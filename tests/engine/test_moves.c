@@ -6,11 +6,7 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <string.h>
 
-#include <sodium.h>
-
-#include "base/log.h"
 #include "coupons/transfer.h"
 #include "engine/engine.h"
 #include "fake_store.h"
@@ -27,9 +23,7 @@ enum { ASKING, DYING };
 static struct {
     struct fake *fake;
     struct store_source *sources[2];
-    struct store_source watched[2];
-    struct store_ops ops[2];
-    const struct store_ops *plain;
+    struct watched watched[2];
     struct engine *engines[2];
     struct arena arenas[2];
     atomic_int questions; /* before so many more the other engine comes; 0: it has been, or is not to come */
@@ -45,7 +39,7 @@ static enum store_status asking_confirm(struct store *s, struct confirm *confirm
 {
     if (t.questions && atomic_fetch_sub(&t.questions, 1) == 1)
         move_and_die();
-    return t.plain->confirm(s, confirms, count);
+    return t.watched[ASKING].plain->confirm(s, confirms, count);
 }
 
 static enum store_status dying_append(struct store *s, struct append *appends, size_t count)
@@ -53,30 +47,7 @@ static enum store_status dying_append(struct store *s, struct append *appends, s
     for (size_t i = 0; i < count && t.dies; i++)
         if (appends[i].batch->lane == 1 && job_transfers(appends[i].batch->entries[0].job))
             fake_cut(t.sources[DYING]);
-    return t.plain->append(s, appends, count);
-}
-
-static struct store *open_watched(struct store_source *source)
-{
-    int engine = source == &t.watched[ASKING] ? ASKING : DYING;
-    struct store *session = t.sources[engine]->open(t.sources[engine]);
-
-    session->ops = &t.ops[engine];
-    return session;
-}
-
-static void watch(int engine)
-{
-    struct store *session = t.sources[engine]->open(t.sources[engine]);
-
-    t.plain = session->ops;
-    t.ops[engine] = *session->ops;
-    if (engine == ASKING)
-        t.ops[engine].confirm = asking_confirm;
-    else
-        t.ops[engine].append = dying_append;
-    t.watched[engine].open = open_watched;
-    session->ops->close(session);
+    return t.watched[DYING].plain->append(s, appends, count);
 }
 
 /* ---- two engines, and what is asked of them ---- */
@@ -93,10 +64,12 @@ static void start_engines(void)
     for (int i = 0; i < 2; i++) {
         arena_init(&t.arenas[i], 0);
         t.sources[i] = fake_connect(t.fake);
-        watch(i);
+        fake_watch(&t.watched[i], t.sources[i]);
     }
+    t.watched[ASKING].ops.confirm = asking_confirm;
+    t.watched[DYING].ops.append = dying_append;
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, &t.watched[i], lanes_start);
+        t.engines[i] = engine_start(&config, &t.watched[i].source, lanes_start);
 }
 
 static void stop_engines(void)
@@ -146,10 +119,7 @@ static void create(void)
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
-    coupon_init(&coupon);
-    coupon.id = COUPON;
-    coupon.title = "few";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, COUPON);
     coupon.cap.total = 1000;
     coupon.lanes = LANES;
     assert_int_equal(call(ASKING, &op), CPN_OK);
@@ -184,7 +154,7 @@ static bool moved_before_question(int k)
     return came;
 }
 
-TEST_THAT(a_slot_that_the_dead_were_moving_is_taken_once)
+TEST(a_slot_that_the_dead_were_moving_is_taken_once)
 {
     bool came = true;
     int k;
@@ -197,13 +167,4 @@ TEST_THAT(a_slot_that_the_dead_were_moving_is_taken_once)
     assert_in_range(k, 4, QUESTIONS_MOST - 1); /* it came in between, and not for ever */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slot_that_the_dead_were_moving_is_taken_once),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.setup = fake_group_setup)

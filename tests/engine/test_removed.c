@@ -8,13 +8,8 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <sodium.h>
-
-#include "base/log.h"
 #include "engine/engine.h"
 #include "fake_store.h"
 #include "lanes/lanes.h"
@@ -33,9 +28,7 @@ static struct {
     struct store_source *sources[ENGINES];
     struct engine *engines[ENGINES];
     struct arena arenas[ENGINES];
-    struct store_source watched;
-    const struct store_ops *plain;
-    struct store_ops ops;
+    struct watched watched;
     atomic_bool sleeps, sent, parts_wait, long_sleep;
     atomic_bool reads_slowly; /* the sleeper sleeps when it has read its user, in the middle of a round */
     bool taken; /* by the sleeper, as the ledger has it */
@@ -129,12 +122,12 @@ static bool is_sleepers(const struct append *appends, size_t count)
 static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
 {
     if (!is_sleepers(appends, count) || !atomic_exchange(&t.sleeps, false))
-        return t.plain->append(s, appends, count);
+        return t.watched.plain->append(s, appends, count);
     if (t.sent)
-        t.plain->append(s, appends, count);
+        t.watched.plain->append(s, appends, count);
     remove_coupon();
     if (!t.sent && !t.long_sleep)
-        return t.plain->append(s, appends, count);
+        return t.watched.plain->append(s, appends, count);
     for (size_t i = 0; i < count; i++)
         appends[i].result = APPEND_UNKNOWN;
     return STORE_FAILED;
@@ -142,26 +135,17 @@ static enum store_status watched_append(struct store *s, struct append *appends,
 
 static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
-    return t.parts_wait ? STORE_FAILED : t.plain->write_parts(s, parts, count, when);
+    return t.parts_wait ? STORE_FAILED : t.watched.plain->write_parts(s, parts, count, when);
 }
 
 static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
 {
-    enum store_status status = t.plain->users(s, a, reads, count);
+    enum store_status status = t.watched.plain->users(s, a, reads, count);
 
     for (size_t i = 0; i < count && t.reads_slowly; i++)
         if (strcmp(reads[i].user, SLEEPER) == 0 && atomic_exchange(&t.reads_slowly, false))
             remove_coupon();
     return status;
-}
-
-static struct store *open_watched(struct store_source *source)
-{
-    struct store *session = t.sources[0]->open(t.sources[0]);
-
-    (void)source;
-    session->ops = &t.ops;
-    return session;
 }
 
 static void start(int engine, struct store_source *source)
@@ -176,8 +160,6 @@ static void start(int engine, struct store_source *source)
 
 static void begin(uint32_t seed, bool long_sleep)
 {
-    struct store *session;
-
     memset(&t, 0, sizeof t);
     t.long_sleep = long_sleep;
     t.lanes = seed % 3 == 0 ? 2 : 1;
@@ -187,16 +169,12 @@ static void begin(uint32_t seed, bool long_sleep)
         arena_init(&t.arenas[i], 0);
         t.sources[i] = fake_connect(t.fake);
     }
-    session = t.sources[0]->open(t.sources[0]);
-    t.plain = session->ops;
-    t.ops = *session->ops;
-    t.ops.append = watched_append;
-    t.ops.write_parts = watched_write_parts;
-    t.ops.users = watched_users;
-    t.watched.open = open_watched;
-    session->ops->close(session);
+    fake_watch(&t.watched, t.sources[0]);
+    t.watched.ops.append = watched_append;
+    t.watched.ops.write_parts = watched_write_parts;
+    t.watched.ops.users = watched_users;
     for (int i = 0; i < ENGINES; i++)
-        start(i, i == 0 ? &t.watched : t.sources[i]);
+        start(i, i == 0 ? &t.watched.source : t.sources[i]);
 }
 
 static void create(void)
@@ -205,10 +183,7 @@ static void create(void)
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
     struct op slots = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 200}};
 
-    coupon_init(&coupon);
-    coupon.id = COUPON;
-    coupon.title = "first";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, COUPON);
     coupon.cap.total = 1000;
     coupon.lanes = t.lanes;
     assert_int_equal(call(0, &op), CPN_OK);
@@ -325,7 +300,7 @@ static void one_slow_seed(uint32_t seed)
 
 static uint32_t only;
 
-TEST_THAT(who_slept_is_told_the_truth_and_brings_nothing_back)
+TEST(who_slept_is_told_the_truth_and_brings_nothing_back)
 {
     const char *seeds = getenv("COUPONS_SEEDS");
     uint32_t count = seeds ? (uint32_t)strtoul(seeds, NULL, 10) : 200;
@@ -334,13 +309,13 @@ TEST_THAT(who_slept_is_told_the_truth_and_brings_nothing_back)
         one_seed(seed);
 }
 
-TEST_THAT(who_slept_until_nothing_was_left_loads_anew)
+TEST(who_slept_until_nothing_was_left_loads_anew)
 {
     for (uint32_t seed = only ? only : 1; only ? seed == only : seed <= LONG_SEEDS; seed++)
         one_long_seed(seed);
 }
 
-TEST_THAT(who_grew_too_old_in_a_round_loads_anew)
+TEST(who_grew_too_old_in_a_round_loads_anew)
 {
     for (uint32_t seed = only ? only : 1; only ? seed == only : seed <= LONG_SEEDS; seed++)
         one_slow_seed(seed);
@@ -348,14 +323,6 @@ TEST_THAT(who_grew_too_old_in_a_round_loads_anew)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_slept_is_told_the_truth_and_brings_nothing_back),
-        cmocka_unit_test(who_slept_until_nothing_was_left_loads_anew),
-        cmocka_unit_test(who_grew_too_old_in_a_round_loads_anew),
-    };
-
     only = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_listed((struct fixtures){.program = __FILE__, .setup = fake_group_setup});
 }

@@ -6,14 +6,9 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/latch.h"
-#include "base/log.h"
 #include "engine/engine.h"
 #include "fake_store.h"
 
@@ -30,9 +25,7 @@ static struct {
     struct arena arenas[2];
     struct store *session;
     /* the second engine's sessions */
-    struct store_source watched;
-    const struct store_ops *plain;
-    struct store_ops ops;
+    struct watched watched;
     atomic_size_t looks, read; /* of the ledger; batches */
     atomic_size_t appends;
     atomic_bool parts_fail;
@@ -43,7 +36,7 @@ static struct {
 static enum store_status watched_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                         struct batch **batches, size_t *count)
 {
-    enum store_status status = t.plain->ledger(s, coupon, lane, after, most, batches, count);
+    enum store_status status = t.watched.plain->ledger(s, coupon, lane, after, most, batches, count);
 
     atomic_fetch_add(&t.read, *count);
     atomic_fetch_add(&t.looks, 1);
@@ -52,7 +45,7 @@ static enum store_status watched_ledger(struct store *s, const char *coupon, int
 
 static enum store_status watched_ledgers(struct store *s, struct ledger_read *reads, size_t count)
 {
-    enum store_status status = t.plain->ledgers(s, reads, count);
+    enum store_status status = t.watched.plain->ledgers(s, reads, count);
 
     for (size_t i = 0; i < count; i++)
         atomic_fetch_add(&t.read, reads[i].count);
@@ -63,52 +56,40 @@ static enum store_status watched_ledgers(struct store *s, struct ledger_read *re
 static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
 {
     atomic_fetch_add(&t.appends, 1);
-    return t.plain->append(s, appends, count);
+    return t.watched.plain->append(s, appends, count);
 }
 
 static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
-    return atomic_load(&t.parts_fail) ? STORE_FAILED : t.plain->write_parts(s, parts, count, when);
+    return atomic_load(&t.parts_fail) ? STORE_FAILED : t.watched.plain->write_parts(s, parts, count, when);
 }
 
 /* As of now: a read that sees what was before finds its checkpoint missing, and it is written again. */
 static enum store_status fresh_checkpoints(struct store *s, struct checkpoint_read *reads, size_t count)
 {
-    t.plain->saw(s, (struct store_time){UINT32_MAX, 0});
-    return t.plain->checkpoints(s, reads, count);
-}
-
-static struct store *open_watched(struct store_source *source)
-{
-    struct store *session = t.sources[1]->open(t.sources[1]);
-
-    (void)source;
-    session->ops = &t.ops;
-    return session;
+    t.watched.plain->saw(s, (struct store_time){UINT32_MAX, 0});
+    return t.watched.plain->checkpoints(s, reads, count);
 }
 
 static void watch(void)
 {
-    t.plain = t.session->ops;
-    t.ops = *t.plain;
-    t.ops.ledger = watched_ledger;
-    t.ops.ledgers = watched_ledgers;
-    t.ops.append = watched_append;
-    t.ops.checkpoints = fresh_checkpoints;
-    t.ops.write_parts = watched_write_parts;
-    t.watched.open = open_watched;
+    fake_watch(&t.watched, t.sources[1]);
+    t.watched.ops.ledger = watched_ledger;
+    t.watched.ops.ledgers = watched_ledgers;
+    t.watched.ops.append = watched_append;
+    t.watched.ops.checkpoints = fresh_checkpoints;
+    t.watched.ops.write_parts = watched_write_parts;
 }
 
 /* ---- two engines, and what is asked of them ---- */
 
-static int two_engines(void **state)
+FIXTURE(two_engines)
 {
     const struct engine_config config = {
         .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
         .user_bytes = 1 << 20, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
-    (void)state;
     memset(&t, 0, sizeof t);
     t.fake = fake_new(1, 0);
     for (int i = 0; i < 2; i++) {
@@ -118,13 +99,12 @@ static int two_engines(void **state)
     t.session = t.sources[0]->open(t.sources[0]);
     watch();
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, i == 1 ? &t.watched : t.sources[i], NULL);
+        t.engines[i] = engine_start(&config, i == 1 ? &t.watched.source : t.sources[i], NULL);
     return 0;
 }
 
-static int stop_engines(void **state)
+FIXTURE(stop_engines)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         engine_stop(t.engines[i]);
         arena_free(&t.arenas[i]);
@@ -149,10 +129,7 @@ static void create(enum cap_policy policy)
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
-    coupon_init(&coupon);
-    coupon.id = COUPON;
-    coupon.title = "t";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, COUPON);
     coupon.cap.policy = policy;
     coupon.cap.total = policy == CAP_EXACT ? 1000 : COUPON_NULL;
     coupon.cap.per_user = 3;
@@ -226,7 +203,7 @@ static size_t read_since(size_t before)
 
 /* ---- following ---- */
 
-TEST_THAT(who_was_away_for_long_reads_the_redo_log_and_not_the_time_between)
+TEST(who_was_away_for_long_reads_the_redo_log_and_not_the_time_between)
 {
     size_t before;
 
@@ -255,7 +232,7 @@ static void answered(struct op *op)
     latch_down(op->context);
 }
 
-TEST_THAT(a_checkpoint_that_others_wrote_need_not_be_written)
+TEST(a_checkpoint_that_others_wrote_need_not_be_written)
 {
     struct latch done;
     struct arena arena;
@@ -302,7 +279,7 @@ static size_t count_expired(void)
     return expired;
 }
 
-TEST_THAT(a_hold_is_left_to_who_went_on_with_the_lane)
+TEST(a_hold_is_left_to_who_went_on_with_the_lane)
 {
     struct mono now;
     size_t looks, read, appends;
@@ -325,7 +302,7 @@ TEST_THAT(a_hold_is_left_to_who_went_on_with_the_lane)
     assert_int_equal(head_of(1).reserved, 0);
 }
 
-TEST_THAT(a_hold_goes_back_although_who_took_it_is_alone_and_not_asked)
+TEST(a_hold_goes_back_although_who_took_it_is_alone_and_not_asked)
 {
     create(CAP_EXACT);
     generate(100);
@@ -345,11 +322,10 @@ static enum cpn_result take_by(int engine, const char *key)
 }
 
 /* Both have ann in their caches, and each is behind the other in turn. */
-static void what_another_did_with_a_user_in_the_cache_counts(void **state)
+TEST(what_another_did_with_a_user_in_the_cache_counts)
 {
     struct op ann = {.kind = OP_USER_STATE, .in.user.name = "ann"};
 
-    (void)state;
     create(CAP_EXACT);
     generate(100);
     assert_int_equal(take_by(0, "k1"), CPN_OK);
@@ -361,17 +337,4 @@ static void what_another_did_with_a_user_in_the_cache_counts(void **state)
     assert_int_equal(take_by(0, "k4"), CPN_USER_CAP_REACHED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_was_away_for_long_reads_the_redo_log_and_not_the_time_between, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_checkpoint_that_others_wrote_need_not_be_written, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(what_another_did_with_a_user_in_the_cache_counts, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_hold_is_left_to_who_went_on_with_the_lane, two_engines, stop_engines),
-        cmocka_unit_test_setup_teardown(a_hold_goes_back_although_who_took_it_is_alone_and_not_asked, two_engines, stop_engines),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = two_engines, .each_teardown = stop_engines, .setup = fake_group_setup)

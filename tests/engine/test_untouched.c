@@ -3,13 +3,8 @@
  * they were made, in whatever order, and whoever leads the lane.
  */
 #include "cmocka_whole.h"
-#include <stdlib.h>
-#include <string.h>
-
-#include <sodium.h>
 
 #include "base/checked.h"
-#include "base/log.h"
 #include "one_engine.h"
 
 #define COUPON "c"
@@ -37,10 +32,7 @@ static void create(enum codes_source source, enum codes_pick pick)
 {
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &t.coupon};
 
-    coupon_init(&t.coupon);
-    t.coupon.id = COUPON;
-    t.coupon.title = "t";
-    t.coupon.state = COUPON_ACTIVE;
+    open_coupon(&t.coupon, COUPON);
     t.coupon.cap.total = COUPON_NULL;
     t.coupon.cap.per_user = COUPON_NULL;
     t.coupon.codes.source = source;
@@ -121,7 +113,7 @@ static size_t stored_buckets(void)
     return stored.count;
 }
 
-TEST_THAT(what_is_made_is_stored_when_it_is_touched)
+TEST(what_is_made_is_stored_when_it_is_touched)
 {
     create(CODES_NONE, PICK_SEQUENTIAL);
     make(SLOTS_MOST);
@@ -148,13 +140,13 @@ static void take_while_they_grow(void)
     take_all();
 }
 
-TEST_THAT(ranges_that_grow_go_out_once)
+TEST(ranges_that_grow_go_out_once)
 {
     create(CODES_NONE, PICK_SEQUENTIAL);
     take_while_they_grow();
 }
 
-TEST_THAT(at_random_likewise)
+TEST(at_random_likewise)
 {
     create(CODES_GENERATED, PICK_RANDOM);
     take_while_they_grow();
@@ -168,7 +160,7 @@ static void retire(int64_t count)
 }
 
 /* Somebody named a code far behind; more buckets than are walked over at a time lie before it. All that is free there is found. */
-TEST_THAT(gaps_before_the_last_touched_one_are_found)
+TEST(gaps_before_the_last_touched_one_are_found)
 {
     int64_t n;
 
@@ -185,7 +177,7 @@ TEST_THAT(gaps_before_the_last_touched_one_are_found)
 }
 
 /* What is retired leaves from where takings come. */
-TEST_THAT(what_is_retired_goes_out_to_nobody)
+TEST(what_is_retired_goes_out_to_nobody)
 {
     int64_t n, taken = 0;
 
@@ -199,7 +191,7 @@ TEST_THAT(what_is_retired_goes_out_to_nobody)
 }
 
 /* A read that fails once slots were found does not lose them, wherever it was. */
-TEST_THAT(what_was_found_before_a_read_failed_is_found_again)
+TEST(what_was_found_before_a_read_failed_is_found_again)
 {
     int64_t n;
 
@@ -213,18 +205,4 @@ TEST_THAT(what_was_found_before_a_read_failed_is_found_again)
     take_all();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_made_is_stored_when_it_is_touched, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(ranges_that_grow_go_out_once, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(at_random_likewise, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(gaps_before_the_last_touched_one_are_found, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(what_is_retired_goes_out_to_nobody, begin, one_engine_end),
-        cmocka_unit_test_setup_teardown(what_was_found_before_a_read_failed_is_found_again, begin, one_engine_end),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = begin, .each_teardown = one_engine_end, .setup = fake_group_setup)

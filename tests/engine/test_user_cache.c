@@ -1,8 +1,6 @@
 /* tests/engine/test_user_cache.c -- what the committer remembers of users: exact, bounded, the least recently used go first. No server. */
 #include "cmocka_whole.h"
 #include <malloc.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "engine/user_cache.h"
 
@@ -10,9 +8,8 @@ static struct user_cache cache;
 static struct lane_users lanes[2];
 static struct arena arena;
 
-static int setup(void **state)
+FIXTURE(setup)
 {
-    (void)state;
     arena_init(&arena, 0);
     cache = (struct user_cache){.bytes_max = 1 << 20};
     for (int i = 0; i < 2; i++)
@@ -21,9 +18,8 @@ static int setup(void **state)
 }
 
 /* Nothing is left, and counted. */
-static int teardown(void **state)
+FIXTURE(teardown)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         user_cache_forget_all(&lanes[i]);
     arena_free(&arena);
@@ -51,7 +47,7 @@ static const char *name(int i)
     return arena_printf(&arena, "u-%d", i);
 }
 
-TEST_THAT(what_is_kept_is_found_by_name_in_its_own_lane)
+TEST(what_is_kept_is_found_by_name_in_its_own_lane)
 {
     const struct user_state *found;
     struct user_state *u = somebody("ann", 3);
@@ -76,7 +72,7 @@ TEST_THAT(what_is_kept_is_found_by_name_in_its_own_lane)
 }
 
 /* As one that a round changed in place of a copy: its strings are the cache's own. */
-TEST_THAT(a_state_may_share_memory_with_the_one_that_it_replaces)
+TEST(a_state_may_share_memory_with_the_one_that_it_replaces)
 {
     const int64_t many = 100; /* more than malloc() keeps as it was when it is freed */
     struct user_state shared;
@@ -93,7 +89,7 @@ TEST_THAT(a_state_may_share_memory_with_the_one_that_it_replaces)
         assert_string_equal(user_cache_find(&lanes[0], "ann")->redemptions[i].order, arena_printf(&arena, "order-%d", (int)i));
 }
 
-TEST_THAT(who_is_nobody_is_not_kept_and_no_longer_found)
+TEST(who_is_nobody_is_not_kept_and_no_longer_found)
 {
     struct user_state *erased = somebody("ann", 0);
 
@@ -109,7 +105,7 @@ TEST_THAT(who_is_nobody_is_not_kept_and_no_longer_found)
     assert_int_equal(cache.bytes, 0);
 }
 
-TEST_THAT(the_least_recently_used_go_first_over_all_lanes)
+TEST(the_least_recently_used_go_first_over_all_lanes)
 {
     int64_t each;
     int left = 0;
@@ -135,7 +131,7 @@ TEST_THAT(the_least_recently_used_go_first_over_all_lanes)
         assert_non_null(user_cache_find(&lanes[0], arena_printf(&arena, "w-%d", i)));
 }
 
-TEST_THAT(who_is_larger_than_the_room_is_not_kept)
+TEST(who_is_larger_than_the_room_is_not_kept)
 {
     cache.bytes_max = 4096;
     user_cache_keep(&lanes[0], somebody("small", 1));
@@ -162,7 +158,7 @@ static void add_state(struct batch *b, struct user_state *u)
     b->user_states[b->user_state_count++] = u;
 }
 
-TEST_THAT(a_batch_of_its_own_brings_the_new_states)
+TEST(a_batch_of_its_own_brings_the_new_states)
 {
     struct batch *b = batch_new("c", 0);
 
@@ -178,7 +174,7 @@ TEST_THAT(a_batch_of_its_own_brings_the_new_states)
     assert_int_equal(user_cache_find(&lanes[1], "ann")->count, 1);
 }
 
-TEST_THAT(anothers_batch_drops_whom_it_names)
+TEST(anothers_batch_drops_whom_it_names)
 {
     struct batch *b = batch_new("c", 0);
 
@@ -197,7 +193,7 @@ TEST_THAT(anothers_batch_drops_whom_it_names)
 }
 
 /* Nobody can tell whom it is about. */
-TEST_THAT(anothers_batch_whose_names_were_erased_drops_all_of_its_lane)
+TEST(anothers_batch_whose_names_were_erased_drops_all_of_its_lane)
 {
     struct batch *b = batch_new("c", 0);
 
@@ -213,19 +209,4 @@ TEST_THAT(anothers_batch_whose_names_were_erased_drops_all_of_its_lane)
     assert_non_null(user_cache_find(&lanes[1], "ann"));
 }
 
-int main(void)
-{
-#define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        T(what_is_kept_is_found_by_name_in_its_own_lane),
-        T(a_state_may_share_memory_with_the_one_that_it_replaces),
-        T(who_is_nobody_is_not_kept_and_no_longer_found),
-        T(the_least_recently_used_go_first_over_all_lanes),
-        T(who_is_larger_than_the_room_is_not_kept),
-        T(a_batch_of_its_own_brings_the_new_states),
-        T(anothers_batch_drops_whom_it_names),
-        T(anothers_batch_whose_names_were_erased_drops_all_of_its_lane),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = setup, .each_teardown = teardown)

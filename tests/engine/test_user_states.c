@@ -4,14 +4,9 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "base/latch.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "engine/engine.h"
 #include "fake_store.h"
@@ -50,7 +45,7 @@ static struct redemption take(int k)
     return op.outcome.redemption;
 }
 
-static int start(void **state)
+FIXTURE(start)
 {
     const struct engine_config config = {
         .batch_max = ASKED, .queue_max = 2 * ASKED, .requests_max = 2 * ASKED, .lanes_max = 8, .redo_max = 200,
@@ -59,16 +54,12 @@ static int start(void **state)
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
-    (void)state;
     t.fake = fake_new(1, 0);
     t.source = fake_connect(t.fake);
     arena_init(&t.arena, 0);
     t.engine = engine_start(&config, t.source, NULL);
     memset(t.metadata, 'x', METADATA_BYTES);
-    coupon_init(&coupon);
-    coupon.id = COUPON;
-    coupon.title = "first";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, COUPON);
     coupon.cap.policy = CAP_NONE;
     coupon.cap.per_user = REDEMPTIONS;
     assert_int_equal(call(&op), CPN_OK);
@@ -77,9 +68,8 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     engine_stop(t.engine);
     fake_disconnect(t.source);
     fake_free(t.fake);
@@ -121,24 +111,22 @@ static size_t most_bytes(const struct op *one, enum cpn_result want)
     return most;
 }
 
-static void an_answer_carries_only_what_is_asked_for(void **state)
+TEST_WITH(an_answer_carries_only_what_is_asked_for, start, stop)
 {
     struct redemption r = take(0); /* again */
     struct op check = {.kind = OP_CHECK, .in.user.name = "ann"}, get = {.kind = OP_REDEMPTION, .in.redemption = {.n = r.n, .g = r.g}};
     struct op some = {.kind = OP_USER_STATE, .in.user = {.name = "ann", .most = REDEMPTIONS - 1}};
 
-    (void)state;
     check.in.user.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     assert_in_range(most_bytes(&check, CPN_USER_CAP_REACHED), 1, ANSWER_BYTES);
     assert_in_range(most_bytes(&get, CPN_OK), 1, ANSWER_BYTES);
     assert_in_range(most_bytes(&some, CPN_OK), 1, ANSWER_BYTES);
 }
 
-static void the_counts_are_those_of_the_whole(void **state)
+TEST_WITH(the_counts_are_those_of_the_whole, start, stop)
 {
     struct op check = {.kind = OP_CHECK, .in.user.name = "ann"}, user_state = {.kind = OP_USER_STATE, .in.user.name = "ann"};
 
-    (void)state;
     check.in.user.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     assert_int_equal(call(&check), CPN_USER_CAP_REACHED);
     assert_int_equal(check.out.user.state->total, REDEMPTIONS);
@@ -167,9 +155,7 @@ static void the_counts_are_those_of_the_whole(void **state)
 #define REDO_ENTRIES 24                /* of 4 MiB: two rounds, the second of which begins below the bound; and the batches themselves */
 
 static struct {
-    const struct store_ops *plain;
-    struct store_ops ops;
-    struct store_source watched;
+    struct watched watched;
     size_t bytes_most;
     int redemptions; /* of a heavy user */
     atomic_int answered; /* about the heavy users */
@@ -183,7 +169,7 @@ static struct {
 static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
 {
     if (!atomic_load(&m.refuses))
-        return m.plain->write_parts(s, parts, count, when);
+        return m.watched.plain->write_parts(s, parts, count, when);
     for (size_t i = 0; i < count; i++)
         parts[i].written = false;
     atomic_fetch_add(&m.refused, 1);
@@ -212,7 +198,7 @@ static struct user_state *heavy_state(const char *user, struct arena *a)
 static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
 {
     size_t before = a->bytes;
-    enum store_status status = m.plain->users(s, a, reads, count);
+    enum store_status status = m.watched.plain->users(s, a, reads, count);
 
     for (size_t i = 0; i < count; i++) {
         if (strncmp(reads[i].user, "heavy-", 6) != 0)
@@ -231,32 +217,18 @@ static enum store_status watched_append(struct store *s, struct append *appends,
 
     if (redo > m.redo_most)
         m.redo_most = redo;
-    return m.plain->append(s, appends, count);
-}
-
-static struct store *open_watched(struct store_source *source)
-{
-    struct store *session = t.source->open(t.source);
-
-    (void)source;
-    session->ops = &m.ops;
-    return session;
+    return m.watched.plain->append(s, appends, count);
 }
 
 /* Before any thread opens a session. */
 static void watch(void)
 {
-    struct store *session = t.source->open(t.source);
-
     memset(&m, 0, sizeof m);
-    m.plain = session->ops;
-    m.ops = *session->ops;
-    m.ops.append = watched_append;
-    m.ops.users = watched_users;
+    fake_watch(&m.watched, t.source);
+    m.watched.ops.append = watched_append;
+    m.watched.ops.users = watched_users;
     m.redo_before = metrics_get(METRIC_REDO_ENTRIES);
-    m.ops.write_parts = watched_write_parts;
-    m.watched.open = open_watched;
-    session->ops->close(session);
+    m.watched.ops.write_parts = watched_write_parts;
 }
 
 static void create(const char *id)
@@ -264,10 +236,7 @@ static void create(const char *id)
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
-    coupon_init(&coupon);
-    coupon.id = id;
-    coupon.title = "first";
-    coupon.state = COUPON_ACTIVE;
+    open_coupon(&coupon, id);
     coupon.cap.policy = CAP_NONE;
     coupon.cap.per_user = EACH;
     op.coupon = id;
@@ -287,7 +256,7 @@ static int start_with_users_of(int redemptions)
     t.source = fake_connect(t.fake);
     arena_init(&t.arena, 0);
     watch();
-    t.engine = engine_start(&config, &m.watched, NULL);
+    t.engine = engine_start(&config, &m.watched.source, NULL);
     memset(t.metadata, 'x', METADATA_BYTES);
     m.redemptions = redemptions;
     create(COUPON);
@@ -295,15 +264,13 @@ static int start_with_users_of(int redemptions)
     return 0;
 }
 
-static int start_with_heavy_users(void **state)
+FIXTURE(start_with_heavy_users)
 {
-    (void)state;
     return start_with_users_of(EACH);
 }
 
-static int start_with_users_of_one_less(void **state)
+FIXTURE(start_with_users_of_one_less)
 {
-    (void)state;
     return start_with_users_of(EACH - 1);
 }
 
@@ -364,7 +331,7 @@ static void ask_about_all(enum op_kind kind, enum cpn_result want)
     hear_answers(&a, want);
 }
 
-TEST_THAT(a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer)
+TEST(a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer)
 {
     ask_about_all(OP_CHECK, CPN_TOO_MANY_ATTEMPTS);
     assert_in_range(m.bytes_most, 1, ROUND_BYTES);
@@ -372,14 +339,14 @@ TEST_THAT(a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer)
     assert_in_range(m.bytes_most, 1, ROUND_BYTES);
 }
 
-TEST_THAT(who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones)
+TEST(who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones)
 {
     ask_about_all(OP_CHECK, CPN_TOO_MANY_ATTEMPTS);
     assert_in_range(m.before_light, 0, USERS - 1);
 }
 
 /* Until there is a checkpoint, each batch holds the states of its users: they are taken from no more than the redo log may hold. */
-TEST_THAT(appends_wait_for_checkpoints_by_their_bytes)
+TEST_WITH(appends_wait_for_checkpoints_by_their_bytes, start_with_users_of_one_less, stop)
 {
     const struct timespec moment = {0, 1000000};
     struct asked a;
@@ -393,18 +360,4 @@ TEST_THAT(appends_wait_for_checkpoints_by_their_bytes)
     assert_in_range(m.redo_most, 1, REDO_ENTRIES);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(appends_wait_for_checkpoints_by_their_bytes, start_with_users_of_one_less, stop),
-        cmocka_unit_test_setup_teardown(a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer, start_with_heavy_users,
-                                        stop),
-        cmocka_unit_test_setup_teardown(who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones, start_with_heavy_users, stop),
-        cmocka_unit_test_setup_teardown(an_answer_carries_only_what_is_asked_for, start, stop),
-        cmocka_unit_test_setup_teardown(the_counts_are_those_of_the_whole, start, stop),
-    };
-
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = start_with_heavy_users, .each_teardown = stop, .setup = fake_group_setup)

@@ -1,4 +1,4 @@
-/* unit/in_arena.h -- an arena for each test: in_arena(test) is the row of a test that uses it. After cmocka.h. */
+/* unit/in_arena.h -- the fixture of tests that use an arena each. After cmocka_whole.h. */
 #ifndef UNIT_IN_ARENA_H
 #define UNIT_IN_ARENA_H
 
@@ -6,20 +6,16 @@
 
 static struct arena arena;
 
-static int make_arena(void **state)
+FIXTURE(make_arena)
 {
-    (void)state;
     arena_init(&arena, 0);
     return 0;
 }
 
-static int release_arena(void **state)
+FIXTURE(release_arena)
 {
-    (void)state;
     arena_free(&arena);
     return 0;
 }
-
-#define in_arena(test) cmocka_unit_test_setup_teardown(test, make_arena, release_arena)
 
 #endif

@@ -39,9 +39,8 @@ static struct job_progress *const job = &the_job;
 static struct outcome out;
 static int64_t now_ms;
 
-static inline int lane_fresh(void **state)
+static inline int lane_fresh(UNUSED_STATE)
 {
-    (void)state;
     arena_init(&arena, 0);
     coupon_init(&c);
     c.id = "sale";
@@ -70,9 +69,8 @@ static inline void forget_named(void)
     memset(named, 0, sizeof named);
 }
 
-static inline int lane_release(void **state)
+static inline int lane_release(UNUSED_STATE)
 {
-    (void)state;
     forget_named();
     batch_free(batch);
     bucket_release(&the_bucket);
@@ -176,6 +174,20 @@ static inline void lane_close(void)
     if (d.coupon != &c)
         c = *coupon_copy(d.coupon, &arena);
     now_ms++;
+}
+
+static inline void lane_next(void)
+{
+    lane_close();
+    lane_open();
+}
+
+/* The next batch comes when what is held now has lapsed. */
+static inline void lane_lapse(void)
+{
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
 }
 
 /* A batch in which nothing may have happened. */

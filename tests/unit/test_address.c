@@ -2,7 +2,6 @@
 #include "cmocka_whole.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <string.h>
 #include <sys/un.h>
 
 #include "base/address.h"
@@ -21,7 +20,7 @@ static bool may_call(const char *text, const struct address_rules *rules)
     return address_may_call((const struct sockaddr *)&v6, rules);
 }
 
-TEST_THAT(public_addresses_are_called)
+TEST(public_addresses_are_called)
 {
     static const char *const addresses[] = {
         "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.1",
@@ -34,7 +33,7 @@ TEST_THAT(public_addresses_are_called)
             fail_msg("%s should be called", addresses[i]);
 }
 
-TEST_THAT(others_are_not)
+TEST(others_are_not)
 {
     static const char *const addresses[] = {
         "0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.127.255.255", "127.0.0.1", "127.255.255.255",
@@ -49,7 +48,7 @@ TEST_THAT(others_are_not)
             fail_msg("%s should not be called", addresses[i]);
 }
 
-TEST_THAT(what_is_no_address_of_a_network_is_not_called)
+TEST(what_is_no_address_of_a_network_is_not_called)
 {
     const struct sockaddr_un local = {.sun_family = AF_UNIX, .sun_path = "/run/docker.sock"};
     const struct address_rules all = {true, "0.0.0.0/0, ::/0"};
@@ -57,7 +56,7 @@ TEST_THAT(what_is_no_address_of_a_network_is_not_called)
     assert_false(address_may_call((const struct sockaddr *)&local, &all));
 }
 
-TEST_THAT(a_network_permits_what_is_in_it_alone)
+TEST(a_network_permits_what_is_in_it_alone)
 {
     const struct address_rules rules = {true, "10.1.0.0/16 127.0.0.1,fd00:1234::/30,, ::1"};
 
@@ -72,7 +71,7 @@ TEST_THAT(a_network_permits_what_is_in_it_alone)
     assert_true(may_call("8.8.8.8", &rules));
 }
 
-TEST_THAT(who_calls_is_in_a_network_however_the_address_is_written)
+TEST(who_calls_is_in_a_network_however_the_address_is_written)
 {
     static const char list[] = "10.1.0.0/16, 192.0.2.7 ,2001:db8:1::/48";
 
@@ -94,7 +93,7 @@ TEST_THAT(who_calls_is_in_a_network_however_the_address_is_written)
     assert_true(address_is_in("192.0.2.7", "::ffff:0:0/96"));
 }
 
-TEST_THAT(words_that_are_no_networks_are_told)
+TEST(words_that_are_no_networks_are_told)
 {
     static const char *const wrong[] = {"10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/8x",
                                         "localhost", "10.0.0.0/+8", "[::1]x", "10.0.0.0/0008"};
@@ -109,7 +108,7 @@ TEST_THAT(words_that_are_no_networks_are_told)
     assert_memory_equal(at, "bad ", 4);
 }
 
-TEST_THAT(urls_that_lead_outside_are_good)
+TEST(urls_that_lead_outside_are_good)
 {
     static const char *const urls[] = {
         "https://example.com/", "https://example.com", "HTTPS://Example.Com:8443/a/b?c=d&e=%20", "https://8.8.8.8/",
@@ -120,7 +119,7 @@ TEST_THAT(urls_that_lead_outside_are_good)
             fail_msg("%s %s", urls[i], address_url_fault(urls[i], &strict));
 }
 
-TEST_THAT(urls_that_do_not_are_refused)
+TEST(urls_that_do_not_are_refused)
 {
     static const char *const urls[] = {
         "", "example.com", "/path", "//example.com/", "https://", "https:///x", "https:/example.com", "http://example.com/",
@@ -140,7 +139,7 @@ TEST_THAT(urls_that_do_not_are_refused)
             fail_msg("%s should be refused", urls[i]);
 }
 
-TEST_THAT(settings_permit_more)
+TEST(settings_permit_more)
 {
     const struct address_rules open = {true, "127.0.0.0/8 ::1"}, http = {true, ""};
 
@@ -152,19 +151,4 @@ TEST_THAT(settings_permit_more)
     assert_non_null(address_url_fault("http://127.0.0.1/", &http));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(public_addresses_are_called),
-        cmocka_unit_test(others_are_not),
-        cmocka_unit_test(what_is_no_address_of_a_network_is_not_called),
-        cmocka_unit_test(a_network_permits_what_is_in_it_alone),
-        cmocka_unit_test(words_that_are_no_networks_are_told),
-        cmocka_unit_test(who_calls_is_in_a_network_however_the_address_is_written),
-        cmocka_unit_test(urls_that_lead_outside_are_good),
-        cmocka_unit_test(urls_that_do_not_are_refused),
-        cmocka_unit_test(settings_permit_more),
-    };
-
-    return cmocka_run_group_tests_name("address", tests, NULL, NULL);
-}
+RUN_TESTS()

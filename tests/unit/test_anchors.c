@@ -1,8 +1,5 @@
 /* Unit tests of couponctl's anchors: a file is read as it was written and signed, or not at all. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* couponctl is no library: its pure parts are compiled in here */
@@ -32,7 +29,7 @@ static struct head tail_at(int64_t seq)
     return h;
 }
 
-static int write_file(void **state)
+FIXTURE(write_file)
 {
     struct anchor_writer w;
     char *text;
@@ -40,7 +37,6 @@ static int write_file(void **state)
     FILE *f = open_memstream(&text, &size);
     const struct head second = tail_at(2), first = tail_at(1), other = tail_at(9);
 
-    (void)state;
     keys = (struct jws_keys){.count = 0};
     jws_keys_add(&keys, true);
     close(mkstemp(path));
@@ -55,9 +51,8 @@ static int write_file(void **state)
     return 0;
 }
 
-static int remove_file(void **state)
+FIXTURE(remove_file)
 {
-    (void)state;
     unlink(path);
     buf_free(&written);
     return 0;
@@ -84,7 +79,7 @@ static void refused(const char *text, size_t len, const char *why)
     anchors_release(&a);
 }
 
-TEST_THAT(what_was_written_is_read_in_order)
+TEST(what_was_written_is_read_in_order)
 {
     const struct head first = tail_at(1);
     struct anchors a;
@@ -108,7 +103,7 @@ TEST_THAT(what_was_written_is_read_in_order)
     assert_null(anchors_of(&a, "summer", &count));
 }
 
-TEST_THAT(every_changed_byte_is_found)
+TEST(every_changed_byte_is_found)
 {
     for (size_t i = 0; i < written.len; i++) {
         struct anchors a;
@@ -122,7 +117,7 @@ TEST_THAT(every_changed_byte_is_found)
     }
 }
 
-TEST_THAT(a_file_that_is_not_whole_is_none)
+TEST(a_file_that_is_not_whole_is_none)
 {
     refused("", 0, "ends without a signature");
     for (size_t len = 1; len < written.len; len++)
@@ -132,7 +127,7 @@ TEST_THAT(a_file_that_is_not_whole_is_none)
     written.data[--written.len] = '\0';
 }
 
-TEST_THAT(lines_are_bounded)
+TEST(lines_are_bounded)
 {
     struct buf text = BUF_INIT;
 
@@ -143,7 +138,7 @@ TEST_THAT(lines_are_bounded)
     buf_free(&text);
 }
 
-TEST_THAT(lines_of_another_kind_are_refused)
+TEST(lines_of_another_kind_are_refused)
 {
     static const char *const lines[] = {
         "\n", "[]\n", "{}\n", "nonsense\n", "{\"anchors\":1}\n",
@@ -162,7 +157,7 @@ TEST_THAT(lines_of_another_kind_are_refused)
     refused("{\"anchors\":\"a.b.c\"}\n", 20, "not signed by this key");
 }
 
-TEST_THAT(another_key_and_another_statement_are_refused)
+TEST(another_key_and_another_statement_are_refused)
 {
     const char *other = "{\"archive\":1,\"count\":0}";
     struct buf text = BUF_INIT;
@@ -179,16 +174,4 @@ TEST_THAT(another_key_and_another_statement_are_refused)
     anchors_release(&a);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read_in_order),
-        cmocka_unit_test(every_changed_byte_is_found),
-        cmocka_unit_test(a_file_that_is_not_whole_is_none),
-        cmocka_unit_test(lines_are_bounded),
-        cmocka_unit_test(lines_of_another_kind_are_refused),
-        cmocka_unit_test(another_key_and_another_statement_are_refused),
-    };
-
-    return cmocka_run_group_tests_name("anchors", tests, write_file, remove_file);
-}
+RUN_TESTS(.setup = write_file, .teardown = remove_file)

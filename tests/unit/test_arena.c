@@ -2,15 +2,13 @@
 #include "cmocka_whole.h"
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/checked.h"
 
-TEST_THAT(an_empty_arena_holds_nothing)
+TEST(an_empty_arena_holds_nothing)
 {
     struct arena a;
 
@@ -21,7 +19,7 @@ TEST_THAT(an_empty_arena_holds_nothing)
     assert_null(a.blocks);
 }
 
-TEST_THAT(every_allocation_is_zeroed_aligned_and_apart)
+TEST(every_allocation_is_zeroed_aligned_and_apart)
 {
     struct arena a;
     unsigned char *last = NULL;
@@ -41,7 +39,7 @@ TEST_THAT(every_allocation_is_zeroed_aligned_and_apart)
     arena_free(&a);
 }
 
-TEST_THAT(what_was_handed_out_stays_when_the_arena_grows)
+TEST(what_was_handed_out_stays_when_the_arena_grows)
 {
     struct arena a;
     char *first, *big;
@@ -59,7 +57,7 @@ TEST_THAT(what_was_handed_out_stays_when_the_arena_grows)
     assert_int_equal(a.bytes, 0);
 }
 
-TEST_THAT(a_reset_keeps_one_block_and_zeroes_again)
+TEST(a_reset_keeps_one_block_and_zeroes_again)
 {
     struct arena a;
     char *p;
@@ -75,7 +73,7 @@ TEST_THAT(a_reset_keeps_one_block_and_zeroes_again)
     arena_free(&a);
 }
 
-TEST_THAT(copies_end_with_nul)
+TEST(copies_end_with_nul)
 {
     struct arena a;
 
@@ -89,7 +87,7 @@ TEST_THAT(copies_end_with_nul)
     arena_free(&a);
 }
 
-TEST_THAT(a_list_grows_and_keeps_its_items)
+TEST(a_list_grows_and_keeps_its_items)
 {
     struct arena a;
     int *list = NULL, *before;
@@ -110,7 +108,7 @@ TEST_THAT(a_list_grows_and_keeps_its_items)
     arena_free(&a);
 }
 
-TEST_THAT(a_list_of_malloc_grows_likewise)
+TEST(a_list_of_malloc_grows_likewise)
 {
     struct {
         char bytes[1000];
@@ -131,7 +129,7 @@ TEST_THAT(a_list_of_malloc_grows_likewise)
     free(large);
 }
 
-TEST_THAT(out_of_memory_says_so_and_aborts)
+TEST(out_of_memory_says_so_and_aborts)
 {
     char said[256] = "", expected[256];
     size_t len = 0;
@@ -158,18 +156,4 @@ TEST_THAT(out_of_memory_says_so_and_aborts)
     assert_string_equal(said, expected);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_arena_holds_nothing),
-        cmocka_unit_test(every_allocation_is_zeroed_aligned_and_apart),
-        cmocka_unit_test(what_was_handed_out_stays_when_the_arena_grows),
-        cmocka_unit_test(a_reset_keeps_one_block_and_zeroes_again),
-        cmocka_unit_test(copies_end_with_nul),
-        cmocka_unit_test(a_list_grows_and_keeps_its_items),
-        cmocka_unit_test(a_list_of_malloc_grows_likewise),
-        cmocka_unit_test(out_of_memory_says_so_and_aborts),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

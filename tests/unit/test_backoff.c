@@ -10,11 +10,10 @@
 
 static struct config defaults;
 
-static int setup(void **state)
+FIXTURE(setup)
 {
     char message[512];
 
-    (void)state;
     return sodium_init() < 0 || config_load(&defaults, NULL, NULL, message, sizeof message) != 0;
 }
 
@@ -29,7 +28,7 @@ static void waits(int64_t failures, int64_t least_ms)
     }
 }
 
-TEST_THAT(each_wait_is_three_times_the_last_up_to_six_hours)
+TEST(each_wait_is_three_times_the_last_up_to_six_hours)
 {
     waits(1, 5000);
     waits(2, 15000);
@@ -40,7 +39,7 @@ TEST_THAT(each_wait_is_three_times_the_last_up_to_six_hours)
     waits(INT64_MAX, 6 * HOUR_MS);
 }
 
-TEST_THAT(a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up)
+TEST(a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up)
 {
     int64_t waited_ms = 0, failures = 0;
 
@@ -50,7 +49,7 @@ TEST_THAT(a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up)
     assert_in_range(failures, 24, 30);
 }
 
-TEST_THAT(waits_differ_so_that_receivers_are_not_asked_all_at_once)
+TEST(waits_differ_so_that_receivers_are_not_asked_all_at_once)
 {
     int64_t first = backoff_ms(&defaults, 5, 0);
     bool differs = false;
@@ -60,21 +59,11 @@ TEST_THAT(waits_differ_so_that_receivers_are_not_asked_all_at_once)
     assert_true(differs);
 }
 
-TEST_THAT(a_receiver_that_says_when_is_not_asked_before)
+TEST(a_receiver_that_says_when_is_not_asked_before)
 {
     assert_int_equal(backoff_ms(&defaults, 1, HOUR_MS), HOUR_MS);
     assert_int_equal(backoff_ms(&defaults, 1, 7 * HOUR_MS), 6 * HOUR_MS);
     assert_in_range(backoff_ms(&defaults, 1, 1), 5000, 6000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_wait_is_three_times_the_last_up_to_six_hours),
-        cmocka_unit_test(a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up),
-        cmocka_unit_test(waits_differ_so_that_receivers_are_not_asked_all_at_once),
-        cmocka_unit_test(a_receiver_that_says_when_is_not_asked_before),
-    };
-
-    return cmocka_run_group_tests_name("backoff", tests, setup, NULL);
-}
+RUN_TESTS(.setup = setup)

@@ -1,8 +1,6 @@
 /* Unit tests of coupons/batch: the line of the ledger, byte by byte, and its hash. */
 #include "cmocka_whole.h"
 #include <sodium.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "coupons/batch.h"
 #include "unit/canonical.h"
@@ -14,16 +12,14 @@
 
 static struct buf out, scratch;
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     buf_clear(&out);
     return 0;
 }
 
-static int release(void **state)
+FIXTURE(release)
 {
-    (void)state;
     buf_free(&out);
     buf_free(&scratch);
     return 0;
@@ -69,7 +65,7 @@ static const char *entry_text(const struct batch *b)
     return text;
 }
 
-TEST_THAT(a_new_batch_is_empty_and_has_a_name_of_its_own)
+TEST(a_new_batch_is_empty_and_has_a_name_of_its_own)
 {
     struct batch *a = batch_new("sale", 3), *b = batch_new("sale", 3);
 
@@ -83,7 +79,7 @@ TEST_THAT(a_new_batch_is_empty_and_has_a_name_of_its_own)
     batch_free(NULL);
 }
 
-TEST_THAT(the_line_of_an_empty_batch)
+TEST(the_line_of_an_empty_batch)
 {
     struct batch *b = new_batch();
 
@@ -103,7 +99,7 @@ TEST_THAT(the_line_of_an_empty_batch)
     batch_free(b);
 }
 
-TEST_THAT(each_kind_of_entry_has_its_members)
+TEST(each_kind_of_entry_has_its_members)
 {
     static const struct {
         enum entry_kind kind;
@@ -194,7 +190,7 @@ TEST_THAT(each_kind_of_entry_has_its_members)
 }
 
 /* So that lines of before, and of what no operator asked for, are as they always were. */
-TEST_THAT(an_entry_without_an_operator_does_not_speak_of_one)
+TEST(an_entry_without_an_operator_does_not_speak_of_one)
 {
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
         struct batch *b = new_batch();
@@ -206,7 +202,7 @@ TEST_THAT(an_entry_without_an_operator_does_not_speak_of_one)
 }
 
 /* Where they are not 0, as in a coupon with several lanes. */
-TEST_THAT(what_is_elsewhere_stands_in_the_totals)
+TEST(what_is_elsewhere_stands_in_the_totals)
 {
     struct batch *b = new_batch();
 
@@ -225,7 +221,7 @@ TEST_THAT(what_is_elsewhere_stands_in_the_totals)
     batch_free(b);
 }
 
-TEST_THAT(bson_fields_that_are_not_set_are_left_out)
+TEST(bson_fields_that_are_not_set_are_left_out)
 {
     struct batch *b = new_batch();
     struct entry *e = add_full(b, ENTRY_RESERVE);
@@ -245,7 +241,7 @@ TEST_THAT(bson_fields_that_are_not_set_are_left_out)
 }
 
 /* Without slots the issued one beneath a hold has a number of its own. */
-TEST_THAT(what_is_held_is_named_by_number_only_where_it_differs)
+TEST(what_is_held_is_named_by_number_only_where_it_differs)
 {
     struct batch *b = new_batch();
     struct entry *e = add_full(b, ENTRY_FORGET);
@@ -259,7 +255,7 @@ TEST_THAT(what_is_held_is_named_by_number_only_where_it_differs)
     batch_free(b);
 }
 
-TEST_THAT(a_definition_stands_in_its_entry_with_its_version)
+TEST(a_definition_stands_in_its_entry_with_its_version)
 {
     struct batch *b = new_batch();
     struct entry *e = batch_add(b, ENTRY_DEFINE);
@@ -279,7 +275,7 @@ TEST_THAT(a_definition_stands_in_its_entry_with_its_version)
     batch_free(b);
 }
 
-TEST_THAT(what_was_asked_for_with_a_definition_stands_beside_it)
+TEST(what_was_asked_for_with_a_definition_stands_beside_it)
 {
     struct batch *b = new_batch();
     struct entry *e = batch_add(b, ENTRY_DEFINE);
@@ -295,7 +291,7 @@ TEST_THAT(what_was_asked_for_with_a_definition_stands_beside_it)
 }
 
 /* Beside the hash, so that erasing a user leaves the chain as it is. */
-TEST_THAT(names_orders_and_metadata_do_not_reach_the_line)
+TEST(names_orders_and_metadata_do_not_reach_the_line)
 {
     struct batch *b = new_batch();
     uint8_t with[HASH_LEN], without[HASH_LEN];
@@ -313,7 +309,7 @@ TEST_THAT(names_orders_and_metadata_do_not_reach_the_line)
     batch_free(b);
 }
 
-TEST_THAT(every_line_is_canonical_at_every_bound)
+TEST(every_line_is_canonical_at_every_bound)
 {
     static const int64_t values[] = {0, 1, 9, 10, 99999, (INT64_C(1) << 53) - 1};
 
@@ -349,7 +345,7 @@ TEST_THAT(every_line_is_canonical_at_every_bound)
     }
 }
 
-TEST_THAT(many_entries_keep_their_order)
+TEST(many_entries_keep_their_order)
 {
     struct batch *b = new_batch();
     const char *p;
@@ -372,7 +368,7 @@ TEST_THAT(many_entries_keep_their_order)
     batch_free(b);
 }
 
-TEST_THAT(the_hash_is_sha256_of_the_line_without_hash)
+TEST(the_hash_is_sha256_of_the_line_without_hash)
 {
     struct batch *b = new_batch();
     uint8_t have[HASH_LEN], want[HASH_LEN], again[HASH_LEN];
@@ -408,7 +404,7 @@ static void add_for_ever(struct batch *b, enum entry_kind kind, int form)
 }
 
 /* Ledgers have their hashes: never to change. */
-TEST_THAT(lines_are_as_ever)
+TEST(lines_are_as_ever)
 {
     struct batch *b = new_batch();
     uint8_t hash[HASH_LEN];
@@ -438,7 +434,7 @@ TEST_THAT(lines_are_as_ever)
     batch_free(b);
 }
 
-TEST_THAT(kinds_have_names_and_names_kinds)
+TEST(kinds_have_names_and_names_kinds)
 {
     for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++)
         assert_int_equal(entry_kind_of_name(entry_kind_name((enum entry_kind)k)), k);
@@ -446,7 +442,7 @@ TEST_THAT(kinds_have_names_and_names_kinds)
     assert_null(entry_kind_name(ENTRY_KIND_COUNT));
 }
 
-TEST_THAT(kinds_have_the_members_that_they_need)
+TEST(kinds_have_the_members_that_they_need)
 {
     for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++) {
         struct entry e = {.kind = (enum entry_kind)k};
@@ -465,7 +461,7 @@ TEST_THAT(kinds_have_the_members_that_they_need)
 }
 
 /* A batch in which 5-1 is issued, held as 5-2, extended and redeemed; then the whole is reversed. */
-TEST_THAT(entries_are_found_by_what_they_say)
+TEST(entries_are_found_by_what_they_say)
 {
     static const struct {
         enum entry_kind kind;
@@ -510,27 +506,4 @@ TEST_THAT(entries_are_found_by_what_they_say)
     batch_free(b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_new_batch_is_empty_and_has_a_name_of_its_own, fresh),
-        cmocka_unit_test_setup(the_line_of_an_empty_batch, fresh),
-        cmocka_unit_test_setup(each_kind_of_entry_has_its_members, fresh),
-        cmocka_unit_test_setup(bson_fields_that_are_not_set_are_left_out, fresh),
-        cmocka_unit_test_setup(what_is_held_is_named_by_number_only_where_it_differs, fresh),
-        cmocka_unit_test_setup(a_definition_stands_in_its_entry_with_its_version, fresh),
-        cmocka_unit_test_setup(what_was_asked_for_with_a_definition_stands_beside_it, fresh),
-        cmocka_unit_test_setup(an_entry_without_an_operator_does_not_speak_of_one, fresh),
-        cmocka_unit_test_setup(what_is_elsewhere_stands_in_the_totals, fresh),
-        cmocka_unit_test_setup(names_orders_and_metadata_do_not_reach_the_line, fresh),
-        cmocka_unit_test_setup(every_line_is_canonical_at_every_bound, fresh),
-        cmocka_unit_test_setup(many_entries_keep_their_order, fresh),
-        cmocka_unit_test_setup(the_hash_is_sha256_of_the_line_without_hash, fresh),
-        cmocka_unit_test_setup(lines_are_as_ever, fresh),
-        cmocka_unit_test_setup(kinds_have_names_and_names_kinds, fresh),
-        cmocka_unit_test_setup(kinds_have_the_members_that_they_need, fresh),
-        cmocka_unit_test_setup(entries_are_found_by_what_they_say, fresh),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, release);
-}
+RUN_TESTS(.each_setup = fresh, .teardown = release)

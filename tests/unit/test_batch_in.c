@@ -1,7 +1,5 @@
 /* Unit tests of couponctl's reader of the ledger's lines: what batch_line() writes, and nothing else. */
 #include "cmocka_whole.h"
-#include <stdlib.h>
-#include <string.h>
 
 /* couponctl is no library: its pure parts are compiled in here */
 #include "ctl/batch_in.c"
@@ -57,7 +55,7 @@ static struct batch *read_again(const char *line, size_t len)
     return b;
 }
 
-TEST_THAT(a_line_of_every_kind_of_entry_is_read_again)
+TEST(a_line_of_every_kind_of_entry_is_read_again)
 {
     struct buf line = BUF_INIT, again = BUF_INIT;
     struct batch *b = new_batch(), *read;
@@ -90,7 +88,7 @@ static void assert_refused(const char *line, size_t len, const char *why)
         fail_msg("taken, although %s: %.*s", why, (int)len, line);
 }
 
-TEST_THAT(whatever_else_a_line_says_is_refused)
+TEST(whatever_else_a_line_says_is_refused)
 {
     static const struct {
         const char *from, *to, *why;
@@ -140,7 +138,7 @@ TEST_THAT(whatever_else_a_line_says_is_refused)
     buf_free(&line);
 }
 
-TEST_THAT(a_definition_needs_all_that_it_has)
+TEST(a_definition_needs_all_that_it_has)
 {
     struct batch *b = new_batch();
     struct buf line = BUF_INIT;
@@ -163,16 +161,10 @@ TEST_THAT(a_definition_needs_all_that_it_has)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_of_every_kind_of_entry_is_read_again),
-        cmocka_unit_test(whatever_else_a_line_says_is_refused),
-        cmocka_unit_test(a_definition_needs_all_that_it_has),
-    };
-
     coupon_init(&definition);
     definition.id = "sale";
     definition.title = "Sale";
     definition.version = 2;
     definition.cap.total = 100;
-    return cmocka_run_group_tests_name("batch_in", tests, NULL, NULL);
+    return run_listed((struct fixtures){.program = __FILE__});
 }

@@ -24,7 +24,7 @@ static int others_found(size_t bits)
     return found;
 }
 
-TEST_THAT(with_12_bits_for_each_hardly_any_other_is_there)
+TEST(with_12_bits_for_each_hardly_any_other_is_there)
 {
     int found = others_found(12);
 
@@ -32,13 +32,13 @@ TEST_THAT(with_12_bits_for_each_hardly_any_other_is_there)
         fail_msg("%d of %d others are said to be there", found, MANY);
 }
 
-TEST_THAT(with_16_there_are_fewer_and_with_4_many)
+TEST(with_16_there_are_fewer_and_with_4_many)
 {
     assert_in_range(others_found(16), 0, MANY / 200);
     assert_true(others_found(4) > MANY / 20);
 }
 
-TEST_THAT(an_empty_one_has_nothing_and_none_may_have_all)
+TEST(an_empty_one_has_nothing_and_none_may_have_all)
 {
     struct bloom b;
 
@@ -51,13 +51,4 @@ TEST_THAT(an_empty_one_has_nothing_and_none_may_have_all)
     bloom_add(&b, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_12_bits_for_each_hardly_any_other_is_there),
-        cmocka_unit_test(with_16_there_are_fewer_and_with_4_many),
-        cmocka_unit_test(an_empty_one_has_nothing_and_none_may_have_all),
-    };
-
-    return cmocka_run_group_tests_name("bloom", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,9 +1,6 @@
 /* Unit tests of what is read from bodies and written to them: takings, definitions, patches, redemptions. */
 #include "cmocka_whole.h"
 #include <sodium.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "http/coupon_body.h"
 #include "http/jsonin.h"
@@ -13,17 +10,15 @@
 static struct arena arena;
 static struct errors errors;
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
-    (void)state;
     arena_init(&arena, 0);
     errors_init(&errors, &arena);
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     arena_free(&arena);
     return 0;
 }
@@ -50,7 +45,7 @@ static struct take_in *read_take(const char *text)
     return in;
 }
 
-TEST_THAT(only_the_user_is_required)
+TEST(only_the_user_is_required)
 {
     const struct take_in *in = read_take("{\"user\":\"u-1\"}");
 
@@ -63,14 +58,13 @@ TEST_THAT(only_the_user_is_required)
     assert_true(has_error("/user"));
 }
 
-static void a_whole_order_is_read(void **state)
+TEST(a_whole_order_is_read)
 {
     const struct take_in *in = read_take(
         "{\"user\":\"u\",\"state\":\"redeemed\",\"code\":null,\"reserve_s\":null,\"metadata\":{\"b\":1,\"a\":2},"
         "\"order\":{\"id\":\"o\",\"amount_minor\":4200,\"currency\":\"EUR\",\"items\":[{\"sku\":\"A1\",\"category\":\"shoes\","
         "\"amount_minor\":4200,\"quantity\":2},{\"amount_minor\":1}]}}");
 
-    (void)state;
     assert_int_equal(errors.count, 0);
     assert_string_equal(in->metadata, "{\"a\":2,\"b\":1}");
     assert_string_equal(in->order->id, "o");
@@ -82,7 +76,7 @@ static void a_whole_order_is_read(void **state)
     assert_int_equal(in->order->lines[1].quantity, 1);
 }
 
-static void faults_are_pointed_at(void **state)
+TEST(faults_are_pointed_at)
 {
     static const struct {
         const char *text, *pointer;
@@ -118,7 +112,6 @@ static void faults_are_pointed_at(void **state)
          "/order/items/1/a~1b"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         read_take(rows[i].text);
         if (!has_error(rows[i].pointer))
@@ -126,7 +119,7 @@ static void faults_are_pointed_at(void **state)
     }
 }
 
-TEST_THAT(users_are_bounded_in_bytes)
+TEST(users_are_bounded_in_bytes)
 {
     char text[400];
 
@@ -154,7 +147,7 @@ static void canonical(const char *text, struct buf *out)
     assert_int_equal(errors.count, 0);
 }
 
-static void the_same_request_has_the_same_fingerprint(void **state)
+TEST(the_same_request_has_the_same_fingerprint)
 {
     static const char *const same[] = {
         "{\"user\":\"u\"}",
@@ -176,7 +169,6 @@ static void the_same_request_has_the_same_fingerprint(void **state)
     struct buf first = BUF_INIT, next = BUF_INIT;
     uint8_t a[FINGERPRINT_LEN], b[FINGERPRINT_LEN];
 
-    (void)state;
     canonical(same[0], &first);
     assert_string_equal(first.data, "{\"user\":\"u\"}");
     fingerprint_of("take", &take_table, read_take(same[0]), a);
@@ -194,7 +186,7 @@ static void the_same_request_has_the_same_fingerprint(void **state)
     buf_free(&next);
 }
 
-static void a_key_is_no_part_of_the_request(void **state)
+TEST(a_key_is_no_part_of_the_request)
 {
     static const char text[] = "{\"user\":\"u\",\"key\":\"k1\"}";
     struct take_in item;
@@ -202,7 +194,6 @@ static void a_key_is_no_part_of_the_request(void **state)
     uint8_t a[FINGERPRINT_LEN], b[FINGERPRINT_LEN];
     struct op op = {.coupon = "c"};
 
-    (void)state;
     fields_read(&take_item_table, o, "/items/0", &item, &errors);
     assert_int_equal(errors.count, 0);
     assert_string_equal(item.key, "k1");
@@ -228,7 +219,7 @@ static struct step_in *read_step(const char *text)
     return in;
 }
 
-TEST_THAT(a_step_may_say_nothing)
+TEST(a_step_may_say_nothing)
 {
     const struct step_in *in = read_step("{}");
 
@@ -245,7 +236,7 @@ TEST_THAT(a_step_may_say_nothing)
     assert_true(has_error("/reserve_s"));
 }
 
-static void every_state_can_be_asked_for(void **state)
+TEST(every_state_can_be_asked_for)
 {
     static const struct {
         const char *text;
@@ -258,7 +249,6 @@ static void every_state_can_be_asked_for(void **state)
         {"{\"user\":\"u\",\"state\":\"redeemed\",\"code\":\"AB-12\"}", SLOT_REDEEMED, COUPON_NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct op op = {.coupon = "c"};
 
@@ -285,11 +275,10 @@ static struct coupon *read_coupon(const char *text)
     return c;
 }
 
-static void a_definition_has_its_defaults(void **state)
+TEST(a_definition_has_its_defaults)
 {
     const struct coupon *c = read_coupon("{\"title\":\"T\",\"cap\":{\"total\":5}}");
 
-    (void)state;
     assert_int_equal(errors.count, 0);
     assert_null(c->id);
     assert_int_equal(c->state, COUPON_DRAFT);
@@ -300,7 +289,7 @@ static void a_definition_has_its_defaults(void **state)
     assert_string_equal(c->metadata, "{}");
 }
 
-TEST_THAT(imported_codes_are_presented_as_they_are_written)
+TEST(imported_codes_are_presented_as_they_are_written)
 {
     static const struct {
         const char *codes;
@@ -323,7 +312,7 @@ TEST_THAT(imported_codes_are_presented_as_they_are_written)
     }
 }
 
-static void a_definition_round_trips(void **state)
+TEST(a_definition_round_trips)
 {
     const struct coupon *c = read_coupon(
         "{\"id\":\"a-1\",\"title\":\"T\xC3\xA4\",\"state\":\"paused\",\"starts_at\":\"2026-11-01T00:00:00+01:00\",\"ends_at\":null,"
@@ -332,7 +321,6 @@ static void a_definition_round_trips(void **state)
     struct buf text = BUF_INIT, again = BUF_INIT;
     struct json j = json_to(&text), k = json_to(&again);
 
-    (void)state;
     assert_int_equal(errors.count, 0);
     coupon_write(c, &j, false);
     coupon_write(read_coupon(text.data), &k, false);
@@ -343,7 +331,7 @@ static void a_definition_round_trips(void **state)
     buf_free(&again);
 }
 
-TEST_THAT(faults_of_a_definition_are_pointed_at)
+TEST(faults_of_a_definition_are_pointed_at)
 {
     static const struct {
         const char *text, *pointer;
@@ -392,7 +380,7 @@ static const struct coupon *patched(const struct coupon *c, const char *patch)
     return coupon_patch(c, o, &errors);
 }
 
-TEST_THAT(a_patch_is_merged)
+TEST(a_patch_is_merged)
 {
     struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5,\"per_day\":3,\"per_user\":7},"
                                    "\"metadata\":{\"a\":1,\"b\":{\"c\":2,\"d\":3}},\"low_stock\":4,"
@@ -418,7 +406,7 @@ TEST_THAT(a_patch_is_merged)
     assert_int_equal(c->cap.per_user, 7);
 }
 
-TEST_THAT(a_new_kind_drops_the_old_ones_fields)
+TEST(a_new_kind_drops_the_old_ones_fields)
 {
     const struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5},\"discount\":{\"kind\":\"amount\","
                                          "\"amount_minor\":500,\"currency\":\"EUR\",\"min_spend_minor\":7,"
@@ -437,7 +425,7 @@ TEST_THAT(a_new_kind_drops_the_old_ones_fields)
     assert_true(has_error("/discount/amount_minor"));
 }
 
-TEST_THAT(a_new_source_of_codes_has_its_own_defaults)
+TEST(a_new_source_of_codes_has_its_own_defaults)
 {
     static const struct {
         const char *before, *patch;
@@ -468,7 +456,7 @@ TEST_THAT(a_new_source_of_codes_has_its_own_defaults)
     assert_true(has_error("/codes"));
 }
 
-TEST_THAT(bad_patches_are_pointed_at)
+TEST(bad_patches_are_pointed_at)
 {
     const struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5}}");
 
@@ -494,7 +482,7 @@ TEST_THAT(bad_patches_are_pointed_at)
 
 /* ---- redemptions ---- */
 
-static void a_redemption_is_written_whole(void **state)
+TEST(a_redemption_is_written_whole)
 {
     static struct worker w;
     struct redemption d = {.n = 1042, .g = 2, .from_n = 1042, .from = 1, .ordinal = 317, .seq = 88, .at_ms = INT64_C(1795255200000),
@@ -503,7 +491,6 @@ static void a_redemption_is_written_whole(void **state)
     struct buf out = BUF_INIT;
     struct json j = json_to(&out);
 
-    (void)state;
     redemption_write(&j, &(struct request){.worker = &w, .coupon = "summer-sale"}, "u-17", &d);
     assert_string_equal(
         out.data,
@@ -530,14 +517,13 @@ static void a_redemption_is_written_whole(void **state)
     buf_free(&out);
 }
 
-static void one_without_a_slot_has_an_id_of_its_lane_and_batch(void **state)
+TEST(one_without_a_slot_has_an_id_of_its_lane_and_batch)
 {
     static struct worker w;
     const struct redemption d = {.n = -88, .g = 3, .from_n = -7, .from = 2, .state = SLOT_RESERVED, .left = COUPON_NULL};
     struct buf out = BUF_INIT;
     struct json j = json_to(&out);
 
-    (void)state;
     redemption_write(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d);
     assert_non_null(strstr(out.data, "{\"id\":\"L0-88-3\","));
     assert_non_null(strstr(out.data, "\"slot\":null,"));
@@ -545,14 +531,13 @@ static void one_without_a_slot_has_an_id_of_its_lane_and_batch(void **state)
     buf_free(&out);
 }
 
-static void a_hold_whose_time_has_passed_is_shown_as_expired(void **state)
+TEST(a_hold_whose_time_has_passed_is_shown_as_expired)
 {
     static struct worker w;
     const struct redemption d = {.n = 1, .g = 1, .state = SLOT_RESERVED, .reserved_until_ms = 1000};
     struct buf out = BUF_INIT;
     struct json j = json_to(&out);
 
-    (void)state;
     redemption_write_at(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d, 999, 0);
     assert_non_null(strstr(out.data, "\"state\":\"reserved\""));
     assert_non_null(strstr(out.data, "\"reserved_until\":\"1970-01-01T00:00:01.000Z\""));
@@ -563,7 +548,7 @@ static void a_hold_whose_time_has_passed_is_shown_as_expired(void **state)
     buf_free(&out);
 }
 
-static void what_remains_leaves_out_what_has_lapsed(void **state)
+TEST(what_remains_leaves_out_what_has_lapsed)
 {
     struct redemption holds[] = {{.n = 1, .g = 1, .state = SLOT_RESERVED, .reserved_until_ms = 1000, .day_ms = 100},
                                  {.n = 2, .g = 1, .state = SLOT_REDEEMED, .day_ms = 100}};
@@ -571,7 +556,6 @@ static void what_remains_leaves_out_what_has_lapsed(void **state)
     struct coupon c;
     struct allowance r;
 
-    (void)state;
     coupon_init(&c);
     c.cap.per_user = 5;
     c.cap.per_user_per_day = 2;
@@ -586,7 +570,7 @@ static void what_remains_leaves_out_what_has_lapsed(void **state)
     assert_int_equal(r.today, 1);
 }
 
-TEST_THAT(pages_ask_as_many_so_that_all_lanes_answer_them)
+TEST(pages_ask_as_many_so_that_all_lanes_answer_them)
 {
     bool asked[4] = {false};
 
@@ -601,29 +585,5 @@ TEST_THAT(pages_ask_as_many_so_that_all_lanes_answer_them)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(only_the_user_is_required, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_whole_order_is_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(faults_are_pointed_at, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(users_are_bounded_in_bytes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_same_request_has_the_same_fingerprint, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_key_is_no_part_of_the_request, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_step_may_say_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_state_can_be_asked_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_definition_has_its_defaults, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(imported_codes_are_presented_as_they_are_written, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_definition_round_trips, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(faults_of_a_definition_are_pointed_at, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_patch_is_merged, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_new_kind_drops_the_old_ones_fields, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_new_source_of_codes_has_its_own_defaults, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(bad_patches_are_pointed_at, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_redemption_is_written_whole, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_without_a_slot_has_an_id_of_its_lane_and_batch, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_hold_whose_time_has_passed_is_shown_as_expired, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_remains_leaves_out_what_has_lapsed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pages_ask_as_many_so_that_all_lanes_answer_them, set_up, tear_down),
-    };
-
-    return sodium_init() < 0 ? 1 : cmocka_run_group_tests_name("bodies", tests, NULL, NULL);
+    return sodium_init() < 0 ? 1 : run_listed((struct fixtures){.program = __FILE__, .each_setup = set_up, .each_teardown = tear_down});
 }

@@ -1,8 +1,5 @@
 /* Unit tests of couponctl's reader of lines from outside: whole lines, of a bounded size, from a file that is not blown up. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* couponctl is no library: its pure parts are compiled in here */
@@ -11,23 +8,20 @@
 static char path[] = "/tmp/bounded.XXXXXX";
 static struct bounded_lines lines;
 
-static int make_file(void **state)
+FIXTURE(make_file)
 {
-    (void)state;
     close(mkstemp(path));
     return 0;
 }
 
-static int remove_file(void **state)
+FIXTURE(remove_file)
 {
-    (void)state;
     unlink(path);
     return 0;
 }
 
-static int close_lines(void **state)
+FIXTURE(close_lines)
 {
-    (void)state;
     bounded_close(&lines);
     return 0;
 }
@@ -48,7 +42,7 @@ static void read_line(const char *expected)
     assert_string_equal(lines.line.data ? lines.line.data : "", expected);
 }
 
-TEST_THAT(lines_come_one_by_one_compressed_or_not)
+TEST(lines_come_one_by_one_compressed_or_not)
 {
     static const char *const modes[] = {"wb", "wbT"};
 
@@ -72,7 +66,7 @@ TEST_THAT(lines_come_one_by_one_compressed_or_not)
     }
 }
 
-TEST_THAT(an_empty_file_has_no_line)
+TEST(an_empty_file_has_no_line)
 {
     opened("wbT", "", 0, 1);
     assert_false(bounded_next(&lines));
@@ -90,7 +84,7 @@ static void refused(const char *why)
     assert_false(bounded_next(&lines));
 }
 
-TEST_THAT(a_bomb_does_not_go_off)
+TEST(a_bomb_does_not_go_off)
 {
     static const char zeros[4096];
 
@@ -100,7 +94,7 @@ TEST_THAT(a_bomb_does_not_go_off)
     assert_true(lines.line.cap < 4 << 20);
 }
 
-TEST_THAT(a_line_is_bounded)
+TEST(a_line_is_bounded)
 {
     static char text[1 << 20];
 
@@ -109,7 +103,7 @@ TEST_THAT(a_line_is_bounded)
     refused("a line is too long");
 }
 
-TEST_THAT(values_are_bounded)
+TEST(values_are_bounded)
 {
     static char text[2 * (VALUES_MOST + 1)];
 
@@ -122,7 +116,7 @@ TEST_THAT(values_are_bounded)
     refused("too many values");
 }
 
-TEST_THAT(a_damaged_file_says_so)
+TEST(a_damaged_file_says_so)
 {
     char text[256];
 
@@ -135,13 +129,4 @@ TEST_THAT(a_damaged_file_says_so)
     refused("damaged, or not whole");
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, close_lines)
-    const struct CMUnitTest tests[] = {
-        TEST(lines_come_one_by_one_compressed_or_not), TEST(an_empty_file_has_no_line), TEST(a_bomb_does_not_go_off),
-        TEST(a_line_is_bounded), TEST(values_are_bounded), TEST(a_damaged_file_says_so),
-    };
-
-    return cmocka_run_group_tests_name("bounded", tests, make_file, remove_file);
-}
+RUN_TESTS(.each_teardown = close_lines, .setup = make_file, .teardown = remove_file)

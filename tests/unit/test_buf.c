@@ -1,10 +1,9 @@
 /* Unit tests of base/buf: growth, the NUL behind, numbers at their bounds. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "base/buf.h"
 
-TEST_THAT(a_buffer_is_always_followed_by_nul)
+TEST(a_buffer_is_always_followed_by_nul)
 {
     struct buf b = BUF_INIT;
 
@@ -25,7 +24,7 @@ TEST_THAT(a_buffer_is_always_followed_by_nul)
     assert_null(b.data);
 }
 
-TEST_THAT(room_that_was_reserved_does_not_move)
+TEST(room_that_was_reserved_does_not_move)
 {
     struct buf b = BUF_INIT;
     char *data;
@@ -40,7 +39,7 @@ TEST_THAT(room_that_was_reserved_does_not_move)
     buf_free(&b);
 }
 
-TEST_THAT(integers_are_written_up_to_their_bounds)
+TEST(integers_are_written_up_to_their_bounds)
 {
     static const struct {
         int64_t value;
@@ -59,7 +58,7 @@ TEST_THAT(integers_are_written_up_to_their_bounds)
     buf_free(&b);
 }
 
-TEST_THAT(printf_appends_whatever_the_length)
+TEST(printf_appends_whatever_the_length)
 {
     struct buf b = BUF_INIT;
     char long_text[3000];
@@ -73,14 +72,4 @@ TEST_THAT(printf_appends_whatever_the_length)
     buf_free(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_buffer_is_always_followed_by_nul),
-        cmocka_unit_test(room_that_was_reserved_does_not_move),
-        cmocka_unit_test(integers_are_written_up_to_their_bounds),
-        cmocka_unit_test(printf_appends_whatever_the_length),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,8 +1,5 @@
 /* Unit tests of http/canonical: RFC 8785, with the examples of its appendices. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "http/canonical.h"
 #include "http/jsonin.h"
@@ -25,7 +22,7 @@ static void check(const char *text, const char *wanted)
     arena_free(&arena);
 }
 
-TEST_THAT(bson_fields_are_sorted_and_blanks_dropped)
+TEST(bson_fields_are_sorted_and_blanks_dropped)
 {
     check("{}", "{}");
     check("{ \"b\" : [ 1 , 2 ] , \"a\" : { \"d\" : null, \"c\" : true } }", "{\"a\":{\"c\":true,\"d\":null},\"b\":[1,2]}");
@@ -33,7 +30,7 @@ TEST_THAT(bson_fields_are_sorted_and_blanks_dropped)
 }
 
 /* RFC 8785, 3.2.3: sorted by UTF-16, where a surrogate pair comes before U+FB33. */
-TEST_THAT(bson_fields_are_sorted_by_utf16)
+TEST(bson_fields_are_sorted_by_utf16)
 {
     check("{\"\\u20ac\":1,\"\\r\":2,\"\\ufb33\":3,\"1\":4,\"\\ud83d\\ude00\":5,\"\\u0080\":6,\"\\u00f6\":7}",
           "{\"\\r\":2,\"1\":4,\"\xC2\x80\":6,\"\xC3\xB6\":7,\"\xE2\x82\xAC\":1,\"\xF0\x9F\x98\x80\":5,\"\xEF\xAC\xB3\":3}");
@@ -43,7 +40,7 @@ TEST_THAT(bson_fields_are_sorted_by_utf16)
     assert_int_equal(canonical_compare("x", "x"), 0);
 }
 
-TEST_THAT(strings_have_the_shortest_escapes)
+TEST(strings_have_the_shortest_escapes)
 {
     check("{\"a\":\"\\u20ac$\\u000f\\u000aA'\\u0042\\u0022\\u005c\\\\\\\"\\/\"}",
           "{\"a\":\"\xE2\x82\xAC$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}");
@@ -59,7 +56,7 @@ static double of_bits(uint64_t bits)
 }
 
 /* RFC 8785, appendix B. */
-TEST_THAT(numbers_are_as_ecmascript_writes_them)
+TEST(numbers_are_as_ecmascript_writes_them)
 {
     static const struct {
         uint64_t bits;
@@ -88,14 +85,14 @@ TEST_THAT(numbers_are_as_ecmascript_writes_them)
     }
 }
 
-TEST_THAT(numbers_of_a_text_are_normal)
+TEST(numbers_of_a_text_are_normal)
 {
     check("{\"a\":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001,-0,-0.0,1.0,100,1e2]}",
           "{\"a\":[333333333.3333333,1e+30,4.5,0.002,1e-27,0,0,1,100,100]}");
     check("{\"a\":9007199254740992}", "{\"a\":9007199254740992}");
 }
 
-TEST_THAT(what_would_change_is_refused)
+TEST(what_would_change_is_refused)
 {
     struct arena arena;
     struct errors e;
@@ -123,7 +120,7 @@ TEST_THAT(what_would_change_is_refused)
 }
 
 /* Any double, written and read again, is itself. */
-TEST_THAT(numbers_round_trip)
+TEST(numbers_round_trip)
 {
     uint64_t bits = 88172645463325252u;
 
@@ -143,17 +140,4 @@ TEST_THAT(numbers_round_trip)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bson_fields_are_sorted_and_blanks_dropped),
-        cmocka_unit_test(bson_fields_are_sorted_by_utf16),
-        cmocka_unit_test(strings_have_the_shortest_escapes),
-        cmocka_unit_test(numbers_are_as_ecmascript_writes_them),
-        cmocka_unit_test(numbers_of_a_text_are_normal),
-        cmocka_unit_test(what_would_change_is_refused),
-        cmocka_unit_test(numbers_round_trip),
-    };
-
-    return cmocka_run_group_tests_name("canonical", tests, NULL, NULL);
-}
+RUN_TESTS()

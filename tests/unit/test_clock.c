@@ -1,12 +1,10 @@
 /* Unit tests of base/clock: RFC 3339 both ways, the offset to another clock. */
 #include "cmocka_whole.h"
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 
-TEST_THAT(times_are_read_with_any_offset)
+TEST(times_are_read_with_any_offset)
 {
     static const struct {
         const char *text;
@@ -36,7 +34,7 @@ TEST_THAT(times_are_read_with_any_offset)
     }
 }
 
-TEST_THAT(what_is_no_time_is_refused_and_changes_nothing)
+TEST(what_is_no_time_is_refused_and_changes_nothing)
 {
     static const char *const texts[] = {
         "", "2026", "2026-11-21", "2026-11-21T10:00:00", "2026-11-21 10:00:00Z", "2026-11-21T10:00Z",
@@ -56,7 +54,7 @@ TEST_THAT(what_is_no_time_is_refused_and_changes_nothing)
     }
 }
 
-TEST_THAT(text_and_time_are_each_others_inverse)
+TEST(text_and_time_are_each_others_inverse)
 {
     char text[CLOCK_TEXT_SIZE], again[CLOCK_TEXT_SIZE];
     int64_t last = INT64_C(253402300799999);
@@ -74,7 +72,7 @@ TEST_THAT(text_and_time_are_each_others_inverse)
     assert_true(strcmp(clock_text(1795255200123, text), clock_text(1795255200124, again)) < 0);
 }
 
-TEST_THAT(monotonic_time_only_goes_on)
+TEST(monotonic_time_only_goes_on)
 {
     struct mono a = mono_now(), b = mono_now();
 
@@ -99,7 +97,7 @@ static int64_t machine_ms(void)
 }
 
 /* The first test that sets the clock: two workers begin like this, and their times are compared. */
-TEST_THAT(a_primary_on_this_machine_leaves_the_clock_as_it_is)
+TEST(a_primary_on_this_machine_leaves_the_clock_as_it_is)
 {
     for (int i = 0; i < 2000; i++) {
         struct mono asked = mono_now();
@@ -111,7 +109,7 @@ TEST_THAT(a_primary_on_this_machine_leaves_the_clock_as_it_is)
     }
 }
 
-TEST_THAT(utc_follows_the_clock_it_was_told)
+TEST(utc_follows_the_clock_it_was_told)
 {
     int64_t own = clock_now_ms();
 
@@ -127,7 +125,7 @@ TEST_THAT(utc_follows_the_clock_it_was_told)
 }
 
 /* An election takes seconds, in which nobody answers: half of that is not how far the clock is off. */
-TEST_THAT(a_slow_answer_moves_the_clock_no_further_than_it_must)
+TEST(a_slow_answer_moves_the_clock_no_further_than_it_must)
 {
     struct mono now = mono_now();
 
@@ -142,17 +140,4 @@ TEST_THAT(a_slow_answer_moves_the_clock_no_further_than_it_must)
     near(clock_now_ms(), 5000000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_are_read_with_any_offset),
-        cmocka_unit_test(what_is_no_time_is_refused_and_changes_nothing),
-        cmocka_unit_test(text_and_time_are_each_others_inverse),
-        cmocka_unit_test(monotonic_time_only_goes_on),
-        cmocka_unit_test(a_primary_on_this_machine_leaves_the_clock_as_it_is),
-        cmocka_unit_test(utc_follows_the_clock_it_was_told),
-        cmocka_unit_test(a_slow_answer_moves_the_clock_no_further_than_it_must),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

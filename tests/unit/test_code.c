@@ -1,7 +1,5 @@
 /* Unit tests of coupons/code: what a new code looks like, that each character is as likely, and the loose form. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <string.h>
 
 #include "coupons/code.h"
 
@@ -12,16 +10,15 @@
 
 static struct coupon c;
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     coupon_init(&c);
     c.codes.source = CODES_GENERATED;
     c.codes.length = LENGTH;
     return 0;
 }
 
-TEST_THAT(a_code_is_its_prefix_and_letters_of_the_alphabet)
+TEST(a_code_is_its_prefix_and_letters_of_the_alphabet)
 {
     static const struct {
         const char *prefix;
@@ -45,7 +42,7 @@ TEST_THAT(a_code_is_its_prefix_and_letters_of_the_alphabet)
 
 /* Chi-square over the letters of each place, 26 degrees of freedom: above 90 less than once in 100 million times. A generator that takes
  * a byte modulo 27 would get some 960. */
-TEST_THAT(each_letter_is_as_likely_in_each_place)
+TEST(each_letter_is_as_likely_in_each_place)
 {
     static int counts[LENGTH][LETTERS];
     char code[CODE_MAX + 1];
@@ -67,7 +64,7 @@ TEST_THAT(each_letter_is_as_likely_in_each_place)
 }
 
 /* Neighbours share no more letters than chance gives them: one place in 27. */
-TEST_THAT(one_code_says_nothing_of_the_next)
+TEST(one_code_says_nothing_of_the_next)
 {
     char code[CODE_MAX + 1], last[CODE_MAX + 1];
     double want = (double)DRAWN * LENGTH / LETTERS;
@@ -83,7 +80,7 @@ TEST_THAT(one_code_says_nothing_of_the_next)
     assert_true(same > want * 0.9 && same < want * 1.1);
 }
 
-TEST_THAT(an_exact_code_is_looked_up_as_it_is)
+TEST(an_exact_code_is_looked_up_as_it_is)
 {
     char out[CODE_MAX + 1];
 
@@ -94,7 +91,7 @@ TEST_THAT(an_exact_code_is_looked_up_as_it_is)
 }
 
 /* Each of these between all characters of a code, and around it. */
-TEST_THAT(a_loose_code_may_have_any_space_dash_or_unseen_character_in_it)
+TEST(a_loose_code_may_have_any_space_dash_or_unseen_character_in_it)
 {
     static const char *const ignored[] = {
         " ", "\t", "\n", "\r", "\xC2\x85", "\xC2\xA0", "\xE1\x9A\x80", "\xE2\x80\x80", "\xE2\x80\x8A", "\xE2\x80\xA8", "\xE2\x80\xAF",
@@ -115,7 +112,7 @@ TEST_THAT(a_loose_code_may_have_any_space_dash_or_unseen_character_in_it)
     }
 }
 
-TEST_THAT(full_width_characters_are_their_ascii_ones)
+TEST(full_width_characters_are_their_ascii_ones)
 {
     char out[CODE_MAX + 1];
 
@@ -124,7 +121,7 @@ TEST_THAT(full_width_characters_are_their_ascii_ones)
     assert_false(code_normalise("\xEF\xBC\xA2" "BBB", MATCH_EXACT, out));
 }
 
-TEST_THAT(a_code_may_be_typed_with_more_than_it_has)
+TEST(a_code_may_be_typed_with_more_than_it_has)
 {
     static char typed[CODE_TYPED_MAX + 1];
     char out[CODE_MAX + 1];
@@ -136,7 +133,7 @@ TEST_THAT(a_code_may_be_typed_with_more_than_it_has)
     assert_false(code_normalise(typed, MATCH_EXACT, out));
 }
 
-TEST_THAT(a_loose_code_is_the_same_however_it_is_written)
+TEST(a_loose_code_is_the_same_however_it_is_written)
 {
     static const char *const spellings[] = {"SUMMER2026", "summer2026", "Summer-2026", " SUM MER-20 26 ", "s-u-m-m-e-r-2-0-2-6"};
     char out[CODE_MAX + 1];
@@ -149,7 +146,7 @@ TEST_THAT(a_loose_code_is_the_same_however_it_is_written)
     assert_string_equal(out, "A_B.C");
 }
 
-TEST_THAT(what_is_no_code_is_refused)
+TEST(what_is_no_code_is_refused)
 {
     static const char longest[] = "1234567890123456789012345678901234567890123456789012345678901234";
     char longer[sizeof longest + 1], out[CODE_MAX + 1];
@@ -173,19 +170,4 @@ TEST_THAT(what_is_no_code_is_refused)
     assert_true(code_normalise("- - -", MATCH_EXACT, out));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_code_is_its_prefix_and_letters_of_the_alphabet, fresh),
-        cmocka_unit_test_setup(each_letter_is_as_likely_in_each_place, fresh),
-        cmocka_unit_test_setup(one_code_says_nothing_of_the_next, fresh),
-        cmocka_unit_test_setup(an_exact_code_is_looked_up_as_it_is, fresh),
-        cmocka_unit_test_setup(a_loose_code_is_the_same_however_it_is_written, fresh),
-        cmocka_unit_test_setup(a_loose_code_may_have_any_space_dash_or_unseen_character_in_it, fresh),
-        cmocka_unit_test_setup(full_width_characters_are_their_ascii_ones, fresh),
-        cmocka_unit_test_setup(a_code_may_be_typed_with_more_than_it_has, fresh),
-        cmocka_unit_test_setup(what_is_no_code_is_refused, fresh),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = fresh)

@@ -1,6 +1,5 @@
 /* Unit tests of the Bloom filter: what was added is always found, and little else. */
 #include "cmocka_whole.h"
-#include <stdio.h>
 
 #include "runner/code_bloom.h"
 
@@ -32,7 +31,7 @@ static int others_found(int64_t expected)
     return found;
 }
 
-TEST_THAT(what_was_added_is_there_and_hardly_anything_else)
+TEST(what_was_added_is_there_and_hardly_anything_else)
 {
     int found = others_found(CODES);
 
@@ -40,12 +39,12 @@ TEST_THAT(what_was_added_is_there_and_hardly_anything_else)
         fail_msg("%d of %d others are said to be there", found, CODES);
 }
 
-TEST_THAT(one_that_is_too_small_says_too_much_but_never_too_little)
+TEST(one_that_is_too_small_says_too_much_but_never_too_little)
 {
     assert_true(others_found(1) > CODES / 100);
 }
 
-TEST_THAT(an_empty_one_has_nothing_and_none_may_have_all)
+TEST(an_empty_one_has_nothing_and_none_may_have_all)
 {
     struct code_bloom s;
 
@@ -57,7 +56,7 @@ TEST_THAT(an_empty_one_has_nothing_and_none_may_have_all)
     code_bloom_add(&s, "AAAA");
 }
 
-TEST_THAT(its_memory_is_bounded)
+TEST(its_memory_is_bounded)
 {
     struct code_bloom s;
 
@@ -66,14 +65,4 @@ TEST_THAT(its_memory_is_bounded)
     code_bloom_release(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_added_is_there_and_hardly_anything_else),
-        cmocka_unit_test(one_that_is_too_small_says_too_much_but_never_too_little),
-        cmocka_unit_test(an_empty_one_has_nothing_and_none_may_have_all),
-        cmocka_unit_test(its_memory_is_bounded),
-    };
-
-    return cmocka_run_group_tests_name("code_bloom", tests, NULL, NULL);
-}
+RUN_TESTS()

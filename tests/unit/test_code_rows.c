@@ -1,8 +1,5 @@
 /* Unit tests of lists of codes: their text, lines, CSV, and what is wrong with a row. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "coupons/code_rows.h"
@@ -44,7 +41,7 @@ static void assert_column(const char *header, int64_t expected)
     assert_header(header, "code", expected, ',', strlen(header));
 }
 
-TEST_THAT(a_plain_text_has_a_code_on_each_line)
+TEST(a_plain_text_has_a_code_on_each_line)
 {
     assert_rows("", 1, 0, "");
     assert_rows("\n\n  \t\n\xC2\xA0\n", 1, 0, "");
@@ -54,7 +51,7 @@ TEST_THAT(a_plain_text_has_a_code_on_each_line)
     assert_rows("AAAA,x\n\"BBBB\"\n", 7, 0, "7 AAAA,x\n8 \"BBBB\"\n");
 }
 
-TEST_THAT(a_row_without_a_usable_code_says_why)
+TEST(a_row_without_a_usable_code_says_why)
 {
     char most[CODE_MAX + 2], long_line[70000], expected[CODE_MAX + 16];
 
@@ -74,7 +71,7 @@ TEST_THAT(a_row_without_a_usable_code_says_why)
                 "1 !not printable ASCII\n2 !not printable ASCII\n3 !not printable ASCII\n4 !not printable ASCII\n");
 }
 
-TEST_THAT(a_code_with_a_nul_in_it_is_none)
+TEST(a_code_with_a_nul_in_it_is_none)
 {
     struct code_rows rows;
     struct code_row row;
@@ -87,7 +84,7 @@ TEST_THAT(a_code_with_a_nul_in_it_is_none)
     assert_false(code_rows_next(&rows, &row));
 }
 
-TEST_THAT(a_number_that_a_spreadsheet_cut_is_no_code)
+TEST(a_number_that_a_spreadsheet_cut_is_no_code)
 {
     static const char *const cut[] = {"8.71235E+12", "8,71235E+12", "1E+10", "9.99e+100"},
                       *const codes[] = {"8.71235E12", "1E10", "871E+12", "7.1E-05", "1E+1000", "E+12", "8.7+12", "8.7E+", "8.7E+1X", "X8.7E+12", ".5E+1"};
@@ -101,7 +98,7 @@ TEST_THAT(a_number_that_a_spreadsheet_cut_is_no_code)
     }
 }
 
-TEST_THAT(csv_has_its_codes_in_one_column)
+TEST(csv_has_its_codes_in_one_column)
 {
     assert_rows("x,AAAA\ny, BBBB ,z\n", 2, 2, "2 AAAA\n3 BBBB\n");
     assert_rows("AAAA\n\nBBBB,\n", 2, 1, "2 AAAA\n4 BBBB\n");
@@ -111,7 +108,7 @@ TEST_THAT(csv_has_its_codes_in_one_column)
     assert_shaped("\tAAAA\n\"x\"\t\"BBBB\"\n\t\n", 2, (struct list_shape){.column = 2, .separator = '\t'}, "2 AAAA\n3 BBBB\n");
 }
 
-TEST_THAT(quotes_hold_commas_and_quotes_within_a_line)
+TEST(quotes_hold_commas_and_quotes_within_a_line)
 {
     assert_rows("\"a,b\",AAAA\n", 2, 2, "2 AAAA\n");
     assert_rows("\"a\"\"b,\"\"\",\"AA\"\"AA\"\n", 2, 2, "2 AA\"AA\n");
@@ -121,7 +118,7 @@ TEST_THAT(quotes_hold_commas_and_quotes_within_a_line)
     assert_rows("A\"A\"A\n", 2, 1, "2 A\"A\"A\n");
 }
 
-TEST_THAT(the_header_says_which_column)
+TEST(the_header_says_which_column)
 {
     assert_column("code", 1);
     assert_column("Code,x\n", 1);
@@ -132,7 +129,7 @@ TEST_THAT(the_header_says_which_column)
     assert_column("a,\"code", 0);
 }
 
-TEST_THAT(the_header_says_which_separator)
+TEST(the_header_says_which_separator)
 {
     assert_header("note;Code\nx;AAAA\n", "code", 2, ';', 10);
     assert_header("code\tnote\n", "code", 1, '\t', 10);
@@ -146,7 +143,7 @@ TEST_THAT(the_header_says_which_separator)
     assert_header("sep=,\nsep=;,code\n", "code", 2, ',', 17);
 }
 
-TEST_THAT(the_columns_of_a_header_are_listed)
+TEST(the_columns_of_a_header_are_listed)
 {
     static const char header[] = "sep=;\nName;\"Gut;schein\";\x01\n";
     struct list_shape shape;
@@ -166,7 +163,7 @@ static const char *suspicion(const char *text, bool first)
     return code_row_suspicion(&(struct code_row){.text = text, .text_len = strlen(text)}, first);
 }
 
-TEST_THAT(a_plain_list_that_looks_like_another_is_suspicious)
+TEST(a_plain_list_that_looks_like_another_is_suspicious)
 {
     static const char *const headings[] = {"code", "CODES", "Coupon Code", "voucher_code", "Gutscheincode", "Coupons"},
                       *const rows[] = {"AAAA,x", "AAAA;", "AA\tAA", "A|A", "\"AAAA\""},
@@ -201,7 +198,7 @@ static void assert_text(const char *bytes, size_t len, const char *expected)
 
 #define ASSERT_TEXT(bytes, expected) assert_text(bytes, sizeof(bytes) - 1, expected)
 
-TEST_THAT(a_list_is_read_as_spreadsheets_write_it)
+TEST(a_list_is_read_as_spreadsheets_write_it)
 {
     ASSERT_TEXT("", "");
     ASSERT_TEXT("A\r\nB\rC\nD\r\r\nE\r", "A\nB\nC\nD\n\nE\n");
@@ -236,7 +233,7 @@ static void assert_joined(const char *text, const char *expected)
     free(out);
 }
 
-TEST_THAT(a_row_of_several_lines_becomes_one)
+TEST(a_row_of_several_lines_becomes_one)
 {
     assert_joined("", "");
     assert_joined("A,b\n\nC\n", "A,b\n\nC\n");
@@ -246,7 +243,7 @@ TEST_THAT(a_row_of_several_lines_becomes_one)
     assert_joined("A,5\" x\nB,\"5\"\"\"\n", "A,5\" x\nB,\"5\"\"\"\n");
 }
 
-TEST_THAT(a_stray_quote_ends_with_its_line)
+TEST(a_stray_quote_ends_with_its_line)
 {
     struct buf text = BUF_INIT;
 
@@ -268,23 +265,4 @@ TEST_THAT(a_stray_quote_ends_with_its_line)
     buf_free(&text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plain_text_has_a_code_on_each_line),
-        cmocka_unit_test(a_row_without_a_usable_code_says_why),
-        cmocka_unit_test(a_code_with_a_nul_in_it_is_none),
-        cmocka_unit_test(csv_has_its_codes_in_one_column),
-        cmocka_unit_test(quotes_hold_commas_and_quotes_within_a_line),
-        cmocka_unit_test(a_number_that_a_spreadsheet_cut_is_no_code),
-        cmocka_unit_test(the_header_says_which_column),
-        cmocka_unit_test(the_header_says_which_separator),
-        cmocka_unit_test(the_columns_of_a_header_are_listed),
-        cmocka_unit_test(a_plain_list_that_looks_like_another_is_suspicious),
-        cmocka_unit_test(a_list_is_read_as_spreadsheets_write_it),
-        cmocka_unit_test(a_row_of_several_lines_becomes_one),
-        cmocka_unit_test(a_stray_quote_ends_with_its_line),
-    };
-
-    return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
-}
+RUN_TESTS()

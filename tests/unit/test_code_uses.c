@@ -69,9 +69,8 @@ static void assert_used(const char *code, int64_t used, int64_t held)
     assert_int_equal(use ? use->held : 0, held);
 }
 
-static void a_code_is_used_by_whoever_types_it(void **state)
+TEST(a_code_is_used_by_whoever_types_it)
 {
-    (void)state;
     open();
     assert_string_equal(with(ana, SLOT_REDEEMED, "k1", NULL, " summer-10").code, "SUMMER10");
     assert_string_equal(with(bob, SLOT_REDEEMED, "k2", NULL, "\xEF\xBC\xA1nna10").code, "ANNA-10"); /* a full-width A */
@@ -82,7 +81,7 @@ static void a_code_is_used_by_whoever_types_it(void **state)
     assert_int_equal(the_bucket.slots[1].state, SLOT_REDEEMED);
 }
 
-TEST_THAT(a_code_that_the_coupon_does_not_list_is_not_found)
+TEST(a_code_that_the_coupon_does_not_list_is_not_found)
 {
     static const char *const texts[] = {"SUMMER1", "SUMMER100", "", "   ", "\xF0\x9F\x8E\x81"};
 
@@ -94,7 +93,7 @@ TEST_THAT(a_code_that_the_coupon_does_not_list_is_not_found)
     refused(ana, "summer10", CPN_CODE_NOT_FOUND);
 }
 
-TEST_THAT(a_code_must_be_presented_unless_any_claim_will_do)
+TEST(a_code_must_be_presented_unless_any_claim_will_do)
 {
     refused(ana, NULL, CPN_CODE_REQUIRED);
     c.codes.claim = CLAIM_ANY;
@@ -105,7 +104,7 @@ TEST_THAT(a_code_must_be_presented_unless_any_claim_will_do)
 }
 
 /* Each row: what is done with two uses of a code, and what that leaves. */
-static void what_is_given_back_can_be_used_again(void **state)
+TEST(what_is_given_back_can_be_used_again)
 {
     static const struct {
         enum slot_state state;
@@ -144,7 +143,7 @@ static void what_is_given_back_can_be_used_again(void **state)
     }
 }
 
-TEST_THAT(a_code_at_its_cap_is_spent_and_the_other_is_not)
+TEST(a_code_at_its_cap_is_spent_and_the_other_is_not)
 {
     open();
     with(ana, SLOT_REDEEMED, "k1", NULL, "SUMMER10");
@@ -158,7 +157,7 @@ TEST_THAT(a_code_at_its_cap_is_spent_and_the_other_is_not)
 }
 
 /* A checkout that holds a use may give it back. */
-TEST_THAT(while_a_use_is_held_the_code_is_in_a_transaction)
+TEST(while_a_use_is_held_the_code_is_in_a_transaction)
 {
     struct redemption held;
 
@@ -181,7 +180,7 @@ TEST_THAT(while_a_use_is_held_the_code_is_in_a_transaction)
 }
 
 /* The use is that of the issued one. */
-TEST_THAT(a_hold_on_an_issued_one_is_no_use)
+TEST(a_hold_on_an_issued_one_is_no_use)
 {
     struct redemption base, held;
 
@@ -207,7 +206,7 @@ TEST_THAT(a_hold_on_an_issued_one_is_no_use)
     assert_int_equal(uses.count, 0);
 }
 
-TEST_THAT(the_same_order_with_the_same_code_is_a_repeat)
+TEST(the_same_order_with_the_same_code_is_a_repeat)
 {
     struct redemption first;
 
@@ -221,7 +220,7 @@ TEST_THAT(the_same_order_with_the_same_code_is_a_repeat)
     assert_used("SUMMER10", 1, 0);
 }
 
-TEST_THAT(a_change_of_the_list_keeps_what_was_used)
+TEST(a_change_of_the_list_keeps_what_was_used)
 {
     static const char *respelled[] = {"Summer-10", "NEW10"};
     struct coupon next;
@@ -247,7 +246,7 @@ TEST_THAT(a_change_of_the_list_keeps_what_was_used)
     drop();
 }
 
-TEST_THAT(codes_that_are_counted_are_bounded)
+TEST(codes_that_are_counted_are_bounded)
 {
     struct coupon next;
 
@@ -273,7 +272,7 @@ TEST_THAT(codes_that_are_counted_are_bounded)
     code_uses_release(&d.uses);
 }
 
-static void coupons_without_slots_have_shared_codes_too(void **state)
+TEST(coupons_without_slots_have_shared_codes_too)
 {
     for (int policy = CAP_APPROXIMATE; policy <= CAP_NONE; policy++) {
         struct redemption r;
@@ -294,12 +293,11 @@ static void coupons_without_slots_have_shared_codes_too(void **state)
     }
 }
 
-static void a_check_says_the_same(void **state)
+TEST(a_check_says_the_same)
 {
     struct take t = {.code = "summer10", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     int64_t discount_minor;
 
-    (void)state;
     discounts(500);
     open();
     decide_check(&d, ana, &t, &out, &discount_minor);
@@ -315,22 +313,4 @@ static void a_check_says_the_same(void **state)
     close();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_code_is_used_by_whoever_types_it, fresh, release),
-        cmocka_unit_test_setup_teardown(a_code_that_the_coupon_does_not_list_is_not_found, fresh, release),
-        cmocka_unit_test_setup_teardown(a_code_must_be_presented_unless_any_claim_will_do, fresh, release),
-        cmocka_unit_test_setup_teardown(what_is_given_back_can_be_used_again, fresh, release),
-        cmocka_unit_test_setup_teardown(a_code_at_its_cap_is_spent_and_the_other_is_not, fresh, release),
-        cmocka_unit_test_setup_teardown(while_a_use_is_held_the_code_is_in_a_transaction, fresh, release),
-        cmocka_unit_test_setup_teardown(a_hold_on_an_issued_one_is_no_use, fresh, release),
-        cmocka_unit_test_setup_teardown(the_same_order_with_the_same_code_is_a_repeat, fresh, release),
-        cmocka_unit_test_setup_teardown(a_change_of_the_list_keeps_what_was_used, fresh, release),
-        cmocka_unit_test_setup_teardown(codes_that_are_counted_are_bounded, fresh, release),
-        cmocka_unit_test_setup_teardown(coupons_without_slots_have_shared_codes_too, fresh, release),
-        cmocka_unit_test_setup_teardown(a_check_says_the_same, fresh, release),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = fresh, .each_teardown = release)

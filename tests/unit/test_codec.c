@@ -1,9 +1,6 @@
 /* tests/unit/test_codec.c -- documents to structs and back, and documents that are not ours. */
 #include "cmocka_whole.h"
 #include <sodium.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "coupons/fold.h"
 #include "store/codec.h"
@@ -139,7 +136,7 @@ static void sample_bucket(struct bucket *k)
 
 /* ---- round trips ---- */
 
-TEST_THAT(a_batch_comes_back_with_the_same_line_and_names)
+TEST(a_batch_comes_back_with_the_same_line_and_names)
 {
     struct batch *b = sample_batch(), *back;
     struct buf lines[2] = {BUF_INIT, BUF_INIT};
@@ -174,7 +171,7 @@ TEST_THAT(a_batch_comes_back_with_the_same_line_and_names)
     batch_free(back);
 }
 
-TEST_THAT(what_is_heard_of_a_batch_are_its_totals)
+TEST(what_is_heard_of_a_batch_are_its_totals)
 {
     struct batch *b = sample_batch(), *one = batch_new("c", 0);
     AUTO_BSON doc = BSON_INITIALIZER, alone = BSON_INITIALIZER, parts = BSON_INITIALIZER;
@@ -197,7 +194,7 @@ TEST_THAT(what_is_heard_of_a_batch_are_its_totals)
     batch_free(one);
 }
 
-TEST_THAT(an_encoded_batch_is_the_same_bytes_each_time)
+TEST(an_encoded_batch_is_the_same_bytes_each_time)
 {
     AUTO_BSON first = BSON_INITIALIZER, second = BSON_INITIALIZER;
     struct batch *b = sample_batch();
@@ -231,7 +228,7 @@ static bool is_among(int64_t value, const int64_t *numbers, size_t count)
     return false;
 }
 
-TEST_THAT(a_batch_is_found_by_whom_and_what_it_speaks_of)
+TEST(a_batch_is_found_by_whom_and_what_it_speaks_of)
 {
     const struct term_key key = term_key(&name_key);
     struct batch *b = sample_batch(), *plain = batch_new("c", 0);
@@ -266,7 +263,7 @@ TEST_THAT(a_batch_is_found_by_whom_and_what_it_speaks_of)
 }
 
 /* Also if nothing else is in its batch. */
-TEST_THAT(each_ending_has_the_term_of_what_it_ends)
+TEST(each_ending_has_the_term_of_what_it_ends)
 {
     static const enum entry_kind endings[] = {ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE};
     const struct term_key key = term_key(&name_key);
@@ -286,7 +283,7 @@ TEST_THAT(each_ending_has_the_term_of_what_it_ends)
         }
 }
 
-TEST_THAT(terms_are_hashed_by_the_key)
+TEST(terms_are_hashed_by_the_key)
 {
     const struct name_key next = {{{1, 2, 4}}};
     const struct term_key key = term_key(&name_key), other = term_key(&next);
@@ -301,7 +298,7 @@ TEST_THAT(terms_are_hashed_by_the_key)
     assert_true(term_of_user(&key, "u-17") != term_of_order(&key, "u-17"));
 }
 
-TEST_THAT(only_what_ends_without_a_slot_is_due)
+TEST(only_what_ends_without_a_slot_is_due)
 {
     struct batch *b = batch_new("c", 0);
     AUTO_BSON doc = BSON_INITIALIZER;
@@ -324,7 +321,7 @@ TEST_THAT(only_what_ends_without_a_slot_is_due)
     batch_free(b);
 }
 
-TEST_THAT(a_batch_lists_the_names_that_it_erases)
+TEST(a_batch_lists_the_names_that_it_erases)
 {
     struct batch *b = sample_batch();
     AUTO_BSON doc = BSON_INITIALIZER;
@@ -347,7 +344,7 @@ static void put_checkpoint(bson_t *doc, const struct checkpoint *c)
     bson_append_document_end(doc, &view);
 }
 
-TEST_THAT(a_checkpoint_comes_back)
+TEST(a_checkpoint_comes_back)
 {
     struct code_use rows[] = {{.code = "ANNA10", .used = 5, .held = 2}, {.code = "SUMMER10", .used = INT64_C(5000000000)}};
     const struct code_uses uses = {.rows = rows, .count = 2};
@@ -373,7 +370,7 @@ TEST_THAT(a_checkpoint_comes_back)
     }
 }
 
-TEST_THAT(counts_of_codes_come_back_whatever_is_in_the_codes)
+TEST(counts_of_codes_come_back_whatever_is_in_the_codes)
 {
     static const char *const codes[] = {"A.B$C%D", "SUMMER10", "%2E", "$$$$", "\"x\\y"};
     struct code_counts by = {.rows = NULL}, back = {.rows = NULL};
@@ -399,7 +396,7 @@ TEST_THAT(counts_of_codes_come_back_whatever_is_in_the_codes)
     code_counts_release(&back);
 }
 
-TEST_THAT(a_definition_comes_back_whole)
+TEST(a_definition_comes_back_whole)
 {
     const struct coupon *c = sample_coupon();
     struct buf lines[2] = {BUF_INIT, BUF_INIT};
@@ -428,7 +425,7 @@ TEST_THAT(a_definition_comes_back_whole)
 }
 
 /* Also where codes are imported, and a new one would have another. */
-TEST_THAT(a_definition_keeps_the_claim_that_it_was_stored_with)
+TEST(a_definition_keeps_the_claim_that_it_was_stored_with)
 {
     struct coupon *c = coupon_copy(sample_coupon(), &arena);
     const int64_t claims[] = {CLAIM_ANY, CLAIM_PRESENT};
@@ -453,12 +450,11 @@ TEST_THAT(a_definition_keeps_the_claim_that_it_was_stored_with)
     }
 }
 
-static void a_tombstone_stays_one(void **state)
+TEST(a_tombstone_stays_one)
 {
     struct coupon *c = coupon_copy(sample_coupon(), &arena), *back;
     AUTO_BSON doc = BSON_INITIALIZER;
 
-    (void)state;
     c->state = COUPON_DELETED;
     codec_definition_put(&doc, c);
     back = codec_definition_get(&doc, c->id, c->version, &arena);
@@ -467,7 +463,7 @@ static void a_tombstone_stays_one(void **state)
 }
 
 /* Tables are read by them: no policy would be a place before the table's beginning. */
-TEST_THAT(a_choice_that_is_null_is_refused)
+TEST(a_choice_that_is_null_is_refused)
 {
     AUTO_BSON doc = BSON_INITIALIZER;
     bson_t cap;
@@ -482,7 +478,7 @@ TEST_THAT(a_choice_that_is_null_is_refused)
 }
 
 /* Users are divided among lanes: none would be a division by zero. */
-TEST_THAT(a_number_out_of_its_bounds_is_refused)
+TEST(a_number_out_of_its_bounds_is_refused)
 {
     static const int64_t lanes[] = {0, -1, COUPON_LANES_MAX + 1, COUPON_NULL};
 
@@ -529,7 +525,7 @@ static bool has(const bson_t *doc, const char *name)
     return find_document(doc, "view", &view) && bson_has_field(&view, name);
 }
 
-TEST_THAT(a_bucket_comes_back)
+TEST(a_bucket_comes_back)
 {
     AUTO_BSON doc = BSON_INITIALIZER, fresh = BSON_INITIALIZER;
     struct bucket k, back, empty;
@@ -564,7 +560,7 @@ static size_t fields_of(const bson_t *doc, const char *array)
     return count;
 }
 
-TEST_THAT(a_plain_taking_stores_nothing_of_what_it_did_not_have)
+TEST(a_plain_taking_stores_nothing_of_what_it_did_not_have)
 {
     AUTO_BSON ledger = BSON_INITIALIZER;
     struct batch *b = batch_new("c", 0);
@@ -668,7 +664,7 @@ static void put_sample(bson_t *doc, enum filling filling)
     batch_free(b);
 }
 
-TEST_THAT(batches_are_stored_as_ever)
+TEST(batches_are_stored_as_ever)
 {
     AUTO_BSON whole = BSON_INITIALIZER, bare = BSON_INITIALIZER, mixed = BSON_INITIALIZER;
 
@@ -680,7 +676,7 @@ TEST_THAT(batches_are_stored_as_ever)
     assert_bytes(&whole, "16cf86ec5c0c3d5f0bda15f8780bf210");
 }
 
-TEST_THAT(the_members_of_a_batch_keep_their_names_and_their_order)
+TEST(the_members_of_a_batch_keep_their_names_and_their_order)
 {
     static const char *const kinds[ENTRY_KIND_COUNT] = {
         [ENTRY_DEFINE] = "k from until valid job step by slots call om cur v keep_use hom from_n",
@@ -729,7 +725,7 @@ TEST_THAT(the_members_of_a_batch_keep_their_names_and_their_order)
     }
 }
 
-TEST_THAT(views_are_stored_as_ever)
+TEST(views_are_stored_as_ever)
 {
     const struct report_counts sums = {.issued = 1, .reserved = 2, .redeemed = 3, .cancelled = 4, .expired = 5, .reversed = 6,
                                        .discount_minor = INT64_C(1) << 40};
@@ -746,13 +742,12 @@ TEST_THAT(views_are_stored_as_ever)
     assert_bytes(&counts, "c543ac663d7afed33a46435d36462328");
 }
 
-static void the_members_of_views_keep_their_names_and_their_order(void **state)
+TEST(the_members_of_views_keep_their_names_and_their_order)
 {
     AUTO_BSON checkpoint = BSON_INITIALIZER, bucket = BSON_INITIALIZER, counts = BSON_INITIALIZER;
     const struct report_counts none = {0};
     struct bucket k;
 
-    (void)state;
     bucket_init(&k, 7);
     k.slots[0] = (struct slot){.generation = 2, .current = 1, .state = SLOT_ISSUED, .user = strdup("w"), .at_ms = 1, .due_ms = 2, .from = 3,
                                .issued = true};
@@ -890,7 +885,7 @@ static void check_each_field(enum shape shape, const bson_t *doc, const bson_t *
     }
 }
 
-TEST_THAT(a_document_without_one_field_or_with_another_type_is_refused)
+TEST(a_document_without_one_field_or_with_another_type_is_refused)
 {
     for (enum shape shape = 0; shape < SHAPE_COUNT; shape++) {
         AUTO_BSON doc = BSON_INITIALIZER;
@@ -904,7 +899,7 @@ TEST_THAT(a_document_without_one_field_or_with_another_type_is_refused)
     }
 }
 
-TEST_THAT(no_damaged_document_does_harm)
+TEST(no_damaged_document_does_harm)
 {
     uint32_t random = 1;
 
@@ -945,7 +940,7 @@ static bool bucket_readable(int64_t b, const char *rest)
     return good;
 }
 
-TEST_THAT(numbers_out_of_range_are_refused)
+TEST(numbers_out_of_range_are_refused)
 {
     static const char *const bad[] = {
         "\"g\":[-1]",
@@ -970,34 +965,4 @@ TEST_THAT(numbers_out_of_range_are_refused)
             fail_msg("read: %s", bad[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_comes_back_with_the_same_line_and_names),
-        cmocka_unit_test(what_is_heard_of_a_batch_are_its_totals),
-        cmocka_unit_test(an_encoded_batch_is_the_same_bytes_each_time),
-        cmocka_unit_test(a_batch_is_found_by_whom_and_what_it_speaks_of),
-        cmocka_unit_test(each_ending_has_the_term_of_what_it_ends),
-        cmocka_unit_test(terms_are_hashed_by_the_key),
-        cmocka_unit_test(only_what_ends_without_a_slot_is_due),
-        cmocka_unit_test(a_batch_lists_the_names_that_it_erases),
-        cmocka_unit_test(a_checkpoint_comes_back),
-        cmocka_unit_test(counts_of_codes_come_back_whatever_is_in_the_codes),
-        cmocka_unit_test(a_definition_comes_back_whole),
-        cmocka_unit_test(a_definition_keeps_the_claim_that_it_was_stored_with),
-        cmocka_unit_test(a_tombstone_stays_one),
-        cmocka_unit_test(a_choice_that_is_null_is_refused),
-        cmocka_unit_test(a_number_out_of_its_bounds_is_refused),
-        cmocka_unit_test(a_bucket_comes_back),
-        cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),
-        cmocka_unit_test(batches_are_stored_as_ever),
-        cmocka_unit_test(the_members_of_a_batch_keep_their_names_and_their_order),
-        cmocka_unit_test(views_are_stored_as_ever),
-        cmocka_unit_test(the_members_of_views_keep_their_names_and_their_order),
-        cmocka_unit_test(a_document_without_one_field_or_with_another_type_is_refused),
-        cmocka_unit_test(no_damaged_document_does_harm),
-        cmocka_unit_test(numbers_out_of_range_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, make_arena, release_arena);
-}
+RUN_TESTS(.setup = make_arena, .teardown = release_arena)

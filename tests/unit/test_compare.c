@@ -1,22 +1,19 @@
 /* Unit tests of verify/compare: what is told of two records that differ, and in which order. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "base/buf.h"
 #include "verify/compare.h"
 
 static struct buf told;
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     buf_clear(&told);
     return 0;
 }
 
-static int release(void **state)
+FIXTURE(release)
 {
-    (void)state;
     buf_free(&told);
     return 0;
 }
@@ -34,11 +31,10 @@ static void assert_told(const char *text)
     buf_clear(&told);
 }
 
-static void every_field_of_a_bucket_and_its_slots_is_told(void **state)
+TEST(every_field_of_a_bucket_and_its_slots_is_told)
 {
     struct bucket a, b;
 
-    (void)state;
     bucket_init(&a, 1);
     bucket_init(&b, 2);
     a.lane = 2;
@@ -66,7 +62,7 @@ static void every_field_of_a_bucket_and_its_slots_is_told(void **state)
     bucket_release(&b);
 }
 
-TEST_THAT(every_count_of_a_report_is_told)
+TEST(every_count_of_a_report_is_told)
 {
     const struct report_counts a = {.issued = 1, .reserved = 2, .redeemed = 3, .cancelled = 4, .expired = 5, .reversed = 6,
                                     .discount_minor = INT64_MIN};
@@ -82,7 +78,7 @@ TEST_THAT(every_count_of_a_report_is_told)
                 "discount_minor -9223372036854775808 0\n");
 }
 
-TEST_THAT(every_total_of_a_head_is_told)
+TEST(every_total_of_a_head_is_told)
 {
     const struct head a = {.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .due = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
                            .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
@@ -110,13 +106,4 @@ TEST_THAT(every_total_of_a_head_is_told)
                 "epoch 22 0\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_field_of_a_bucket_and_its_slots_is_told, fresh),
-        cmocka_unit_test_setup(every_count_of_a_report_is_told, fresh),
-        cmocka_unit_test_setup(every_total_of_a_head_is_told, fresh),
-    };
-
-    return cmocka_run_group_tests_name("compare", tests, NULL, release);
-}
+RUN_TESTS(.each_setup = fresh, .teardown = release)

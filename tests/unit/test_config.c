@@ -1,7 +1,5 @@
 /* Unit tests of base/config: rows, bounds, the sample file, reload. */
 #include "cmocka_whole.h"
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/config.h"
@@ -12,11 +10,10 @@ static struct config config;
 static char message[1024];
 static char ini_path[] = "/tmp/test_config_XXXXXX";
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
     int fd = mkstemp(ini_path);
 
-    (void)state;
     unsetenv("MONGODB_URI");
     setenv("COUPONS_VAR", "/tmp/no-such-var", 1);
     if (fd < 0)
@@ -24,9 +21,8 @@ static int set_up(void **state)
     return close(fd);
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     return unlink(ini_path);
 }
 
@@ -49,7 +45,7 @@ static void assert_refused(const char *text, const char *expected)
     assert_non_null(strstr(message, ini_path));
 }
 
-TEST_THAT(defaults_are_within_their_bounds)
+TEST(defaults_are_within_their_bounds)
 {
     assert_int_equal(config_load(&config, NULL, NULL, message, sizeof message), 0);
     assert_int_equal(config.coupond_workers, 2);
@@ -59,7 +55,7 @@ TEST_THAT(defaults_are_within_their_bounds)
     assert_int_equal(config.log_level, 1);
 }
 
-TEST_THAT(the_file_goes_before_the_default)
+TEST(the_file_goes_before_the_default)
 {
     assert_int_equal(load("[worker]\nio_threads = 5 ; five\n[log]\nlevel=error\npath =\n[coupond]\nrun_dir = /x\n"), 0);
     assert_int_equal(config.worker_io_threads, 5);
@@ -68,7 +64,7 @@ TEST_THAT(the_file_goes_before_the_default)
     assert_string_equal(config.coupond_run_dir, "/x");
 }
 
-TEST_THAT(an_error_names_file_line_key_and_bound)
+TEST(an_error_names_file_line_key_and_bound)
 {
     assert_refused("[coupond]\n\nworkers = 65\n", ":3: coupond.workers is 65; it must be from 1 to 64");
     assert_refused("[coupond]\nworkers = 0\n", ":2: coupond.workers is 0; it must be from 1 to 64");
@@ -85,7 +81,7 @@ TEST_THAT(an_error_names_file_line_key_and_bound)
     assert_refused("[runner]\nstep_slots = 100\n", "runner.step_slots is 100; it must be a multiple of 64");
 }
 
-TEST_THAT(a_line_that_would_be_cut_is_refused)
+TEST(a_line_that_would_be_cut_is_refused)
 {
     char text[1200] = "[mongodb]\nuri = mongodb://";
 
@@ -94,13 +90,13 @@ TEST_THAT(a_line_that_would_be_cut_is_refused)
     assert_refused(text, ":2: the line is longer than 198 bytes");
 }
 
-TEST_THAT(a_missing_file_is_an_error)
+TEST(a_missing_file_is_an_error)
 {
     assert_int_equal(config_load(&config, "/no/such/file", NULL, message, sizeof message), -1);
     assert_string_equal(message, "/no/such/file: cannot be read: No such file or directory");
 }
 
-TEST_THAT(overrides_go_before_the_file)
+TEST(overrides_go_before_the_file)
 {
     const char *good[] = {"worker.io_threads=7", "mongodb.uri=mongodb://a/?x=1", NULL};
     const char *bad[][2] = {{"worker.io_threads", NULL}, {"io_threads=3", NULL}, {"worker.nothing=3", NULL}, {"worker.io_threads=0", NULL}};
@@ -113,7 +109,7 @@ TEST_THAT(overrides_go_before_the_file)
         assert_int_equal(config_load(&config, NULL, bad[i], message, sizeof message), -1);
 }
 
-TEST_THAT(the_environments_uri_goes_before_the_file)
+TEST(the_environments_uri_goes_before_the_file)
 {
     setenv("MONGODB_URI", "mongodb://environment", 1);
     assert_int_equal(load("[mongodb]\nuri = mongodb://file\n"), 0);
@@ -121,7 +117,7 @@ TEST_THAT(the_environments_uri_goes_before_the_file)
     assert_string_equal(config.mongodb_uri, "mongodb://environment");
 }
 
-TEST_THAT(an_empty_uri_is_read_from_the_run_directory)
+TEST(an_empty_uri_is_read_from_the_run_directory)
 {
     char dir[] = "/tmp/test_config_dir_XXXXXX", path[64], override[128];
     const char *overrides[] = {override, NULL};
@@ -140,7 +136,7 @@ TEST_THAT(an_empty_uri_is_read_from_the_run_directory)
     assert_string_equal(config.mongodb_uri, "mongodb://noted");
 }
 
-TEST_THAT(a_reload_keeps_what_is_fixed)
+TEST(a_reload_keeps_what_is_fixed)
 {
     struct config fresh;
     char names[256];
@@ -157,7 +153,7 @@ TEST_THAT(a_reload_keeps_what_is_fixed)
     assert_string_equal(fresh.mongodb_database, "coupons");
 }
 
-TEST_THAT(printing_masks_passwords_and_can_be_read_again)
+TEST(printing_masks_passwords_and_can_be_read_again)
 {
     const char *uri[] = {"mongodb.uri=mongodb://me:se:cret@h1,h2/?x=y", NULL};
     struct config again;
@@ -197,7 +193,7 @@ static char *printed_uri(const char *uri)
     return line;
 }
 
-TEST_THAT(of_a_uri_only_its_hosts_are_printed)
+TEST(of_a_uri_only_its_hosts_are_printed)
 {
     static const char *const cases[][2] = {
         {"", ""},
@@ -224,7 +220,7 @@ TEST_THAT(of_a_uri_only_its_hosts_are_printed)
 }
 
 /* Read the sample as if its commented settings were in force, and note which rows it has. */
-TEST_THAT(the_sample_has_every_row_and_no_other)
+TEST(the_sample_has_every_row_and_no_other)
 {
     size_t count;
     const struct config_row *rows = config_rows(&count);
@@ -269,7 +265,7 @@ static void write_choices(const char *choices, char *out)
 }
 
 /* The sample's comments repeat the table's help, bounds or choices, and reload flag word by word. */
-TEST_THAT(the_sample_explains_every_row_as_the_table_does)
+TEST(the_sample_explains_every_row_as_the_table_does)
 {
     size_t count;
     const struct config_row *rows = config_rows(&count);
@@ -292,23 +288,4 @@ TEST_THAT(the_sample_explains_every_row_as_the_table_does)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_within_their_bounds),
-        cmocka_unit_test(the_file_goes_before_the_default),
-        cmocka_unit_test(an_error_names_file_line_key_and_bound),
-        cmocka_unit_test(a_line_that_would_be_cut_is_refused),
-        cmocka_unit_test(a_missing_file_is_an_error),
-        cmocka_unit_test(overrides_go_before_the_file),
-        cmocka_unit_test(the_environments_uri_goes_before_the_file),
-        cmocka_unit_test(an_empty_uri_is_read_from_the_run_directory),
-        cmocka_unit_test(a_reload_keeps_what_is_fixed),
-        cmocka_unit_test(printing_masks_passwords_and_can_be_read_again),
-        cmocka_unit_test(of_a_uri_only_its_hosts_are_printed),
-        cmocka_unit_test(the_sample_has_every_row_and_no_other),
-        cmocka_unit_test(the_sample_explains_every_row_as_the_table_does),
-    };
-
-    return cmocka_run_group_tests_name("config", tests, set_up, tear_down);
-}
+RUN_TESTS(.setup = set_up, .teardown = tear_down)

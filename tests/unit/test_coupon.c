@@ -1,8 +1,5 @@
 /* Unit tests of coupons/coupon: the table of fields, defaults, checks and what is written. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "coupons/coupon.h"
 #include "unit/canonical.h"
@@ -12,9 +9,8 @@ static struct buf out;
 static struct coupon c;
 
 /* The least that is a coupon. */
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     arena_reset(&arena);
     buf_clear(&out);
     coupon_init(&c);
@@ -84,7 +80,7 @@ static void set_kind(enum discount_kind kind)
 
 /* ---- the table ---- */
 
-TEST_THAT(the_table_is_sorted_and_leaves_id_and_version_out)
+TEST(the_table_is_sorted_and_leaves_id_and_version_out)
 {
     for (size_t i = 0; i < coupon_fields_count; i++) {
         const char *pointer = coupon_fields[i].pointer;
@@ -96,7 +92,7 @@ TEST_THAT(the_table_is_sorted_and_leaves_id_and_version_out)
     }
 }
 
-TEST_THAT(every_member_is_one_row)
+TEST(every_member_is_one_row)
 {
     bool covered[sizeof(struct coupon)] = {false};
     size_t missing = 0;
@@ -114,7 +110,7 @@ TEST_THAT(every_member_is_one_row)
     assert_int_equal(missing, sizeof c.id + sizeof c.version);
 }
 
-TEST_THAT(a_row_is_sound)
+TEST(a_row_is_sound)
 {
     for (size_t i = 0; i < coupon_fields_count; i++) {
         const struct coupon_field *f = &coupon_fields[i];
@@ -135,9 +131,8 @@ TEST_THAT(a_row_is_sound)
 
 /* ---- defaults ---- */
 
-static void the_defaults_are_the_contracts(void **state)
+TEST(the_defaults_are_the_contracts)
 {
-    (void)state;
     coupon_init(&c);
     assert_null(c.id);
     assert_null(c.title);
@@ -168,7 +163,7 @@ static void the_defaults_are_the_contracts(void **state)
     assert_string_equal(c.metadata, "{}");
 }
 
-TEST_THAT(a_title_and_a_total_are_enough)
+TEST(a_title_and_a_total_are_enough)
 {
     assert_fine();
     c.title = NULL;
@@ -180,7 +175,7 @@ TEST_THAT(a_title_and_a_total_are_enough)
 
 /* ---- checks ---- */
 
-static void integers_are_held_to_their_bounds(void **state)
+TEST(integers_are_held_to_their_bounds)
 {
     static const struct {
         const char *pointer;
@@ -217,7 +212,7 @@ static void integers_are_held_to_their_bounds(void **state)
     }
 }
 
-static void null_is_only_for_what_may_be_null(void **state)
+TEST(null_is_only_for_what_may_be_null)
 {
     for (size_t i = 0; i < coupon_fields_count; i++) {
         const struct coupon_field *f = &coupon_fields[i];
@@ -243,7 +238,7 @@ static const char *repeat(const char *part, size_t times)
     return text;
 }
 
-TEST_THAT(texts_are_counted_in_characters)
+TEST(texts_are_counted_in_characters)
 {
     c.title = repeat("\xF0\x9F\x98\x80", 200);
     c.description = repeat("\xC3\xA4", 2000);
@@ -259,7 +254,7 @@ TEST_THAT(texts_are_counted_in_characters)
     assert_wrong("/description");
 }
 
-TEST_THAT(a_time_zone_has_the_form_of_a_name)
+TEST(a_time_zone_has_the_form_of_a_name)
 {
     static const char *const good[] = {"UTC", "Europe/Berlin", "America/Port-au-Prince", "Etc/GMT+12", "+05:30", "A_b"};
     static const char *const bad[] = {"", "Europe Berlin", "Europe/Berlin\n", "a.b", "\xC3\xA4", "$x"};
@@ -278,7 +273,7 @@ TEST_THAT(a_time_zone_has_the_form_of_a_name)
     assert_wrong("/time_zone");
 }
 
-TEST_THAT(the_window_must_be_in_order)
+TEST(the_window_must_be_in_order)
 {
     c.starts_at_ms = 1000;
     assert_fine();
@@ -292,7 +287,7 @@ TEST_THAT(the_window_must_be_in_order)
     assert_fine();
 }
 
-TEST_THAT(lanes_have_their_bounds)
+TEST(lanes_have_their_bounds)
 {
     c.lanes = COUPON_LANES_MAX;
     assert_fine();
@@ -302,7 +297,7 @@ TEST_THAT(lanes_have_their_bounds)
     assert_wrong("/lanes");
 }
 
-TEST_THAT(users_go_to_the_same_lane_for_ever_and_evenly)
+TEST_WITH(users_go_to_the_same_lane_for_ever_and_evenly, NULL, NULL)
 {
     int64_t users[7] = {0};
     char user[32];
@@ -322,7 +317,7 @@ TEST_THAT(users_go_to_the_same_lane_for_ever_and_evenly)
 
 static const char *codes[SHARED_CODES_MAX + 1] = {"SUMMER10"};
 
-static void each_value_of_an_enumeration_passes_and_no_other(void **state)
+TEST(each_value_of_an_enumeration_passes_and_no_other)
 {
     for (size_t i = 0; i < coupon_fields_count; i++) {
         const struct coupon_field *f = &coupon_fields[i];
@@ -351,7 +346,7 @@ static void each_value_of_an_enumeration_passes_and_no_other(void **state)
     }
 }
 
-static void codes_stand_on_slots(void **state)
+TEST(codes_stand_on_slots)
 {
     for (int policy = CAP_APPROXIMATE; policy <= CAP_NONE; policy++) {
         fresh(state);
@@ -383,7 +378,7 @@ static void share(size_t count)
     c.codes.shared = (struct string_list){codes, count};
 }
 
-static void shared_codes_are_codes_and_distinct(void **state)
+TEST(shared_codes_are_codes_and_distinct)
 {
     static const struct {
         const char *second;
@@ -404,7 +399,7 @@ static void shared_codes_are_codes_and_distinct(void **state)
         }
 }
 
-static void there_are_one_to_a_hundred_shared_codes(void **state)
+TEST(there_are_one_to_a_hundred_shared_codes)
 {
     static char texts[SHARED_CODES_MAX + 1][8];
 
@@ -440,7 +435,7 @@ static void there_are_one_to_a_hundred_shared_codes(void **state)
     assert_wrong("/codes/shared_cap");
 }
 
-TEST_THAT(a_budget_needs_a_currency)
+TEST(a_budget_needs_a_currency)
 {
     c.cap.discount_minor = 1000;
     assert_fine(); /* no discount, no money */
@@ -451,7 +446,7 @@ TEST_THAT(a_budget_needs_a_currency)
     assert_fine();
 }
 
-TEST_THAT(a_total_may_be_missing_where_nothing_needs_it)
+TEST(a_total_may_be_missing_where_nothing_needs_it)
 {
     c.cap.total = COUPON_NULL;
     c.cap.policy = CAP_NONE;
@@ -465,7 +460,7 @@ TEST_THAT(a_total_may_be_missing_where_nothing_needs_it)
     assert_fine();
 }
 
-TEST_THAT(replenishing_needs_both_its_numbers)
+TEST(replenishing_needs_both_its_numbers)
 {
     c.replenish.below = 5;
     assert_wrong("/replenish");
@@ -475,7 +470,7 @@ TEST_THAT(replenishing_needs_both_its_numbers)
     assert_wrong("/replenish");
 }
 
-TEST_THAT(each_kind_of_discount_requires_its_fields)
+TEST(each_kind_of_discount_requires_its_fields)
 {
     for (int kind = DISCOUNT_NONE; kind <= DISCOUNT_OTHER; kind++) {
         set_kind((enum discount_kind)kind);
@@ -499,7 +494,7 @@ TEST_THAT(each_kind_of_discount_requires_its_fields)
     assert_wrong("/discount/label");
 }
 
-TEST_THAT(money_needs_a_currency)
+TEST(money_needs_a_currency)
 {
     static const char *const bad[] = {"eur", "EURO", "EU", "E1R", ""};
 
@@ -525,11 +520,10 @@ TEST_THAT(money_needs_a_currency)
     assert_fine();
 }
 
-static void fields_of_another_kind_are_refused(void **state)
+TEST(fields_of_another_kind_are_refused)
 {
     static const char *one[] = {"x"};
 
-    (void)state;
     c.discount.amount_minor = 500;
     assert_wrong("/discount/amount_minor");
     fresh(state);
@@ -556,7 +550,7 @@ static void fields_of_another_kind_are_refused(void **state)
     assert_wrong("/discount/kind");
 }
 
-TEST_THAT(lists_are_bounded_and_their_items_too)
+TEST(lists_are_bounded_and_their_items_too)
 {
     const char *items[101];
 
@@ -576,7 +570,7 @@ TEST_THAT(lists_are_bounded_and_their_items_too)
     assert_fine();
 }
 
-TEST_THAT(metadata_is_an_object_of_at_most_4_kib)
+TEST(metadata_is_an_object_of_at_most_4_kib)
 {
     c.metadata = arena_printf(&arena, "{\"a\":\"%s\"}", repeat("x", 4096 - 8));
     assert_fine();
@@ -588,7 +582,7 @@ TEST_THAT(metadata_is_an_object_of_at_most_4_kib)
     assert_wrong("/metadata");
 }
 
-TEST_THAT(all_errors_are_told_at_once)
+TEST(all_errors_are_told_at_once)
 {
     struct field_error *list;
     size_t count;
@@ -611,7 +605,7 @@ TEST_THAT(all_errors_are_told_at_once)
 
 /* ---- copies and differences ---- */
 
-TEST_THAT(a_copy_is_deep)
+TEST(a_copy_is_deep)
 {
     struct arena first;
     struct coupon *copy;
@@ -639,7 +633,7 @@ TEST_THAT(a_copy_is_deep)
     assert_int_equal(copy->discount.only.categories.count, 0);
 }
 
-TEST_THAT(fixed_fields_are_those_of_the_contract)
+TEST(fixed_fields_are_those_of_the_contract)
 {
     static const char *const fixed[] = {"/cap/policy",   "/codes/claim",  "/codes/length", "/codes/match",
                                         "/codes/pick",   "/codes/prefix", "/codes/shared_cap", "/codes/source", "/codes/unique",
@@ -652,11 +646,10 @@ TEST_THAT(fixed_fields_are_those_of_the_contract)
     assert_int_equal(found, sizeof fixed / sizeof *fixed);
 }
 
-static void differences_are_found_in_fixed_fields_only(void **state)
+TEST(differences_are_found_in_fixed_fields_only)
 {
     struct coupon other;
 
-    (void)state;
     set_kind(DISCOUNT_AMOUNT);
     other = c;
     assert_null(coupon_fixed_difference(&c, &other));
@@ -689,9 +682,8 @@ static const char *written(bool with_version)
 }
 
 /* The contract's example, its members sorted. */
-static void the_contracts_example_is_written(void **state)
+TEST(the_contracts_example_is_written)
 {
-    (void)state;
     c.id = "summer-sale";
     c.title = "Summer sale";
     c.state = COUPON_ACTIVE;
@@ -713,7 +705,7 @@ static void the_contracts_example_is_written(void **state)
         "\"title\":\"Summer sale\",\"valid_for_s\":null}");
 }
 
-TEST_THAT(a_discount_shows_only_what_its_kind_has)
+TEST(a_discount_shows_only_what_its_kind_has)
 {
     static const char *const want[] = {
         [DISCOUNT_NONE] = "\"discount\":{\"kind\":\"none\"},",
@@ -736,7 +728,7 @@ TEST_THAT(a_discount_shows_only_what_its_kind_has)
     }
 }
 
-TEST_THAT(the_version_comes_last_and_only_when_asked_for)
+TEST(the_version_comes_last_and_only_when_asked_for)
 {
     c.version = 12;
     c.valid_for_s = 5;
@@ -744,7 +736,7 @@ TEST_THAT(the_version_comes_last_and_only_when_asked_for)
     assert_non_null(strstr(written(true), ",\"valid_for_s\":5,\"version\":12}"));
 }
 
-TEST_THAT(metadata_is_written_as_it_is)
+TEST(metadata_is_written_as_it_is)
 {
     c.metadata = "{\"b\":[1,{\"c\":null}],\"d\":\"\xC3\xA4\"}";
     assert_non_null(strstr(written(false), "\"metadata\":{\"b\":[1,{\"c\":null}],\"d\":\"\xC3\xA4\"},\"on_user_cap\""));
@@ -752,7 +744,7 @@ TEST_THAT(metadata_is_written_as_it_is)
 
 /* ---- texts ---- */
 
-TEST_THAT(ids_have_the_contracts_form)
+TEST(ids_have_the_contracts_form)
 {
     static const char *const good[] = {"a", "_", "0", "summer-sale", "A_b-9"};
     static const char *const bad[] = {"", "-", "-a", "a b", "a/b", "a.b", "\xC3\xA4", "a\n", "a%20"};
@@ -767,7 +759,7 @@ TEST_THAT(ids_have_the_contracts_form)
     assert_false(coupon_id_valid(repeat("x", 65)));
 }
 
-TEST_THAT(users_are_text_without_control_characters)
+TEST(users_are_text_without_control_characters)
 {
     static const char *const good[] = {"u", "a b", "u/1", "\xC3\xA4", "\xF0\x9F\x98\x80", "{}", "$where", " "};
     static const char *const bad[] = {"", "\n", "a\x01", "\x7F", "\xC2\x80", "\xC2\x9F", "\xFF", "\xC3", "\xED\xA0\x80"};
@@ -785,44 +777,4 @@ TEST_THAT(users_are_text_without_control_characters)
     assert_false(coupon_user_valid(repeat("\xC3\xA4", 65)));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_table_is_sorted_and_leaves_id_and_version_out, fresh),
-        cmocka_unit_test_setup(every_member_is_one_row, fresh),
-        cmocka_unit_test_setup(a_row_is_sound, fresh),
-        cmocka_unit_test_setup(the_defaults_are_the_contracts, fresh),
-        cmocka_unit_test_setup(a_title_and_a_total_are_enough, fresh),
-        cmocka_unit_test_setup(integers_are_held_to_their_bounds, fresh),
-        cmocka_unit_test_setup(null_is_only_for_what_may_be_null, fresh),
-        cmocka_unit_test_setup(texts_are_counted_in_characters, fresh),
-        cmocka_unit_test_setup(a_time_zone_has_the_form_of_a_name, fresh),
-        cmocka_unit_test_setup(the_window_must_be_in_order, fresh),
-        cmocka_unit_test_setup(lanes_have_their_bounds, fresh),
-        cmocka_unit_test(users_go_to_the_same_lane_for_ever_and_evenly),
-        cmocka_unit_test_setup(each_value_of_an_enumeration_passes_and_no_other, fresh),
-        cmocka_unit_test_setup(codes_stand_on_slots, fresh),
-        cmocka_unit_test_setup(shared_codes_are_codes_and_distinct, fresh),
-        cmocka_unit_test_setup(there_are_one_to_a_hundred_shared_codes, fresh),
-        cmocka_unit_test_setup(a_budget_needs_a_currency, fresh),
-        cmocka_unit_test_setup(a_total_may_be_missing_where_nothing_needs_it, fresh),
-        cmocka_unit_test_setup(replenishing_needs_both_its_numbers, fresh),
-        cmocka_unit_test_setup(each_kind_of_discount_requires_its_fields, fresh),
-        cmocka_unit_test_setup(money_needs_a_currency, fresh),
-        cmocka_unit_test_setup(fields_of_another_kind_are_refused, fresh),
-        cmocka_unit_test_setup(lists_are_bounded_and_their_items_too, fresh),
-        cmocka_unit_test_setup(metadata_is_an_object_of_at_most_4_kib, fresh),
-        cmocka_unit_test_setup(all_errors_are_told_at_once, fresh),
-        cmocka_unit_test_setup(a_copy_is_deep, fresh),
-        cmocka_unit_test_setup(fixed_fields_are_those_of_the_contract, fresh),
-        cmocka_unit_test_setup(differences_are_found_in_fixed_fields_only, fresh),
-        cmocka_unit_test_setup(the_contracts_example_is_written, fresh),
-        cmocka_unit_test_setup(a_discount_shows_only_what_its_kind_has, fresh),
-        cmocka_unit_test_setup(the_version_comes_last_and_only_when_asked_for, fresh),
-        cmocka_unit_test_setup(metadata_is_written_as_it_is, fresh),
-        cmocka_unit_test_setup(ids_have_the_contracts_form, fresh),
-        cmocka_unit_test_setup(users_are_text_without_control_characters, fresh),
-    };
-
-    return cmocka_run_group_tests(tests, make_arena, tear_down);
-}
+RUN_TESTS(.each_setup = fresh, .setup = make_arena, .teardown = tear_down)

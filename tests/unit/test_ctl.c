@@ -1,8 +1,5 @@
 /* Unit tests of couponctl's small parts: tables, safe printing, the progress bar's line, metrics that are read. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* couponctl is no library: its pure parts are compiled in here */
 #include "ctl/print.c"
@@ -25,7 +22,7 @@ static void close_text(FILE *f, const char *expected)
     free(text);
 }
 
-TEST_THAT(columns_are_as_wide_as_their_content)
+TEST(columns_are_as_wide_as_their_content)
 {
     static const char *const heads[] = {"NAME", ">COUNT", "NOTE", NULL};
     FILE *f = open_text();
@@ -45,7 +42,7 @@ TEST_THAT(columns_are_as_wide_as_their_content)
                   "Grüße       -5  x\n");
 }
 
-TEST_THAT(a_title_cannot_drive_a_terminal)
+TEST(a_title_cannot_drive_a_terminal)
 {
     FILE *f = open_text();
 
@@ -59,7 +56,7 @@ TEST_THAT(a_title_cannot_drive_a_terminal)
     close_text(f, "-");
 }
 
-TEST_THAT(json_cannot_either_and_stays_the_same)
+TEST(json_cannot_either_and_stays_the_same)
 {
     struct json_object *o = json_object_new_object(), *again;
     const char *title = "a\033\x7f\xc2\x9b\xe2\x80\xae\xe2\x82\xac/";
@@ -78,7 +75,7 @@ TEST_THAT(json_cannot_either_and_stays_the_same)
     json_object_put(o);
 }
 
-TEST_THAT(the_bar_shows_share_and_rate)
+TEST(the_bar_shows_share_and_rate)
 {
     char line[PROGRESS_LINE_SIZE];
 
@@ -108,7 +105,7 @@ static void assert_near(double seen, double expected)
         fail_msg("%g, not %g", seen, expected);
 }
 
-TEST_THAT(two_looks_at_counters_make_a_rate)
+TEST(two_looks_at_counters_make_a_rate)
 {
     struct samples before = look_at("# HELP a_total Of a.\n# TYPE a_total counter\na_total{code=\"x\",way=\"1\"} 10\na_total{code=\"y\"} 5\nb 7.5\n", 10);
     struct samples now = look_at("a_total{code=\"x\",way=\"1\"} 30\na_total{code=\"y\"} 5\nb -2\nnonsense\n{} 1\n", 14);
@@ -125,7 +122,7 @@ TEST_THAT(two_looks_at_counters_make_a_rate)
     samples_release(&now);
 }
 
-TEST_THAT(a_restarted_counter_counts_from_nothing)
+TEST(a_restarted_counter_counts_from_nothing)
 {
     struct samples before = look_at("a_total 1000\n", 0), now = look_at("a_total 20\n", 10);
 
@@ -134,7 +131,7 @@ TEST_THAT(a_restarted_counter_counts_from_nothing)
     samples_release(&now);
 }
 
-TEST_THAT(a_quantile_is_of_what_came_between_two_looks)
+TEST(a_quantile_is_of_what_came_between_two_looks)
 {
     struct samples before = look_at("h_bucket{le=\"0.1\"} 5\nh_bucket{le=\"0.2\"} 5\nh_bucket{le=\"+Inf\"} 5\nh_count 5\n", 0);
     struct samples now = look_at("h_bucket{le=\"0.1\"} 5\nh_bucket{le=\"0.2\"} 15\nh_bucket{le=\"+Inf\"} 25\nh_count 25\n", 1);
@@ -146,17 +143,4 @@ TEST_THAT(a_quantile_is_of_what_came_between_two_looks)
     samples_release(&now);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_are_as_wide_as_their_content),
-        cmocka_unit_test(a_title_cannot_drive_a_terminal),
-        cmocka_unit_test(json_cannot_either_and_stays_the_same),
-        cmocka_unit_test(the_bar_shows_share_and_rate),
-        cmocka_unit_test(two_looks_at_counters_make_a_rate),
-        cmocka_unit_test(a_restarted_counter_counts_from_nothing),
-        cmocka_unit_test(a_quantile_is_of_what_came_between_two_looks),
-    };
-
-    return cmocka_run_group_tests_name("ctl", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -9,9 +9,6 @@
  * Repeat one  MODEL_SEED=n build/tests/unit/test_decide_model; more of them: MODEL_SEEDS=count
  */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "coupons/decide.h"
@@ -1720,7 +1717,7 @@ static void live(void)
     end_world();
 }
 
-TEST_THAT(every_answer_is_the_models_and_the_ledger_gives_the_same)
+TEST(every_answer_is_the_models_and_the_ledger_gives_the_same)
 {
     static const enum cpn_result met[] = {
         CPN_OK, CPN_IDEMPOTENCY_KEY_REUSED, CPN_COUPON_NOT_ACTIVE, CPN_COUPON_NOT_STARTED, CPN_COUPON_ENDED,
@@ -1748,11 +1745,4 @@ TEST_THAT(every_answer_is_the_models_and_the_ledger_gives_the_same)
             fail_msg("%s was made %zu times: the lives are not wild enough", entry_kind_name((enum entry_kind)kind), w.kinds[kind]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_answer_is_the_models_and_the_ledger_gives_the_same),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,8 +1,5 @@
 /* Unit tests of coupons/discount: what an order earns, its refusals in order, arithmetic at the bounds. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "coupons/discount.h"
 
@@ -16,9 +13,8 @@ static struct order_line lines[4];
 static const char *const shoes[] = {"shoes", "boots"};
 static const char *const skus[] = {"A1"};
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     coupon_init(&c);
     c.discount.kind = DISCOUNT_AMOUNT;
     c.discount.amount_minor = 500;
@@ -66,7 +62,7 @@ static void assert_refused(const struct order *o, enum misfit_reason reason)
     assert_lacks(o, reason, COUPON_NULL);
 }
 
-TEST_THAT(no_discount_asks_for_nothing)
+TEST(no_discount_asks_for_nothing)
 {
     coupon_init(&c);
     assert_earns(NULL, 0);
@@ -74,7 +70,7 @@ TEST_THAT(no_discount_asks_for_nothing)
     assert_earns(&order, 0);
 }
 
-TEST_THAT(an_amount_is_at_most_the_order)
+TEST(an_amount_is_at_most_the_order)
 {
     assert_earns(&order, 500);
     order.amount_minor = 500;
@@ -85,16 +81,15 @@ TEST_THAT(an_amount_is_at_most_the_order)
     assert_earns(&order, 0);
 }
 
-TEST_THAT(an_amount_without_rule_needs_no_order)
+TEST(an_amount_without_rule_needs_no_order)
 {
     assert_earns(NULL, 500);
     order.amount_minor = COUPON_NULL;
     assert_earns(&order, 500);
 }
 
-static void a_rule_needs_an_order_and_its_amount(void **state)
+TEST(a_rule_needs_an_order_and_its_amount)
 {
-    (void)state;
     c.discount.min_spend_minor = 1;
     assert_refused(NULL, MISFIT_NO_ORDER);
     order.amount_minor = COUPON_NULL;
@@ -110,7 +105,7 @@ static void a_rule_needs_an_order_and_its_amount(void **state)
     assert_refused(&order, MISFIT_NO_ORDER);
 }
 
-TEST_THAT(the_currency_must_be_the_coupons)
+TEST(the_currency_must_be_the_coupons)
 {
     order.currency = "USD";
     assert_refused(&order, MISFIT_CURRENCY);
@@ -126,7 +121,7 @@ TEST_THAT(the_currency_must_be_the_coupons)
     assert_earns(&order, 420);
 }
 
-TEST_THAT(the_minimum_spend_is_reached_from_it_on)
+TEST(the_minimum_spend_is_reached_from_it_on)
 {
     c.discount.min_spend_minor = 4200;
     assert_earns(&order, 500);
@@ -138,7 +133,7 @@ TEST_THAT(the_minimum_spend_is_reached_from_it_on)
     assert_earns(&order, 0);
 }
 
-TEST_THAT(lines_count_instead_of_the_amount)
+TEST(lines_count_instead_of_the_amount)
 {
     add_line("A1", "shoes", 100);
     add_line(NULL, NULL, 150);
@@ -147,7 +142,7 @@ TEST_THAT(lines_count_instead_of_the_amount)
     assert_earns(&order, 250);
 }
 
-TEST_THAT(only_listed_lines_count)
+TEST(only_listed_lines_count)
 {
     add_line("B1", "shoes", 100);
     add_line("B2", "hats", 1000);
@@ -165,7 +160,7 @@ TEST_THAT(only_listed_lines_count)
     assert_earns(&order, 120);
 }
 
-TEST_THAT(an_order_without_a_listed_line_is_not_eligible)
+TEST(an_order_without_a_listed_line_is_not_eligible)
 {
     only(shoes + 1, 1, NULL, 0);
     assert_refused(&order, MISFIT_NO_MATCHING_ITEM);
@@ -176,7 +171,7 @@ TEST_THAT(an_order_without_a_listed_line_is_not_eligible)
     assert_earns(&order, 0);
 }
 
-TEST_THAT(refusals_come_in_their_order)
+TEST(refusals_come_in_their_order)
 {
     c.discount.min_spend_minor = 10000;
     only(shoes, 2, NULL, 0);
@@ -191,7 +186,7 @@ TEST_THAT(refusals_come_in_their_order)
     assert_earns(&order, 500);
 }
 
-TEST_THAT(a_percentage_is_rounded_down)
+TEST(a_percentage_is_rounded_down)
 {
     static const struct {
         int64_t sum, bp, want;
@@ -209,7 +204,7 @@ TEST_THAT(a_percentage_is_rounded_down)
     }
 }
 
-TEST_THAT(a_percentage_stops_at_its_maximum)
+TEST(a_percentage_stops_at_its_maximum)
 {
     c.discount.kind = DISCOUNT_PERCENT;
     c.discount.percent_bp = 1500;
@@ -221,7 +216,7 @@ TEST_THAT(a_percentage_stops_at_its_maximum)
     assert_earns(&order, 0);
 }
 
-TEST_THAT(a_percentage_is_exact_to_the_unit)
+TEST(a_percentage_is_exact_to_the_unit)
 {
     srand(1);
     c.discount.kind = DISCOUNT_PERCENT;
@@ -237,7 +232,7 @@ TEST_THAT(a_percentage_is_exact_to_the_unit)
     }
 }
 
-TEST_THAT(what_is_excepted_earns_nothing)
+TEST(what_is_excepted_earns_nothing)
 {
     c.discount.except.categories = (struct string_list){(const char **)shoes, 2};
     assert_refused(NULL, MISFIT_NO_ORDER);
@@ -254,7 +249,7 @@ TEST_THAT(what_is_excepted_earns_nothing)
     assert_lacks(&order, MISFIT_MIN_SPEND, 1);
 }
 
-TEST_THAT(what_is_admitted_may_be_excepted)
+TEST(what_is_admitted_may_be_excepted)
 {
     only(shoes, 2, NULL, 0);
     c.discount.except.skus = (struct string_list){(const char **)skus, 1};
@@ -266,7 +261,7 @@ TEST_THAT(what_is_admitted_may_be_excepted)
 }
 
 /* A voucher may have lowered what is to be paid. */
-TEST_THAT(a_discount_is_at_most_the_orders_amount)
+TEST(a_discount_is_at_most_the_orders_amount)
 {
     add_line("A1", "shoes", 4200);
     order.amount_minor = 300;
@@ -282,7 +277,7 @@ TEST_THAT(a_discount_is_at_most_the_orders_amount)
     assert_earns(&order, 2100);
 }
 
-TEST_THAT(enormous_lines_do_not_overflow)
+TEST(enormous_lines_do_not_overflow)
 {
     static struct order_line many[3000];
 
@@ -313,7 +308,7 @@ static void assert_shares(int64_t discount_minor, const char *want)
     assert_int_equal(sum, discount_minor);
 }
 
-TEST_THAT(a_discount_is_divided_to_the_last_unit)
+TEST(a_discount_is_divided_to_the_last_unit)
 {
     for (int i = 0; i < 3; i++)
         lines[i] = (struct order_line){NULL, NULL, 1000, 1};
@@ -332,7 +327,7 @@ TEST_THAT(a_discount_is_divided_to_the_last_unit)
     assert_shares(INT64_C(9999999999999), "5000000000000,0,4999999999999");
 }
 
-TEST_THAT(only_lines_that_the_discount_applies_to_have_a_share)
+TEST(only_lines_that_the_discount_applies_to_have_a_share)
 {
     lines[0] = (struct order_line){"A1", "hats", 900, 1};
     lines[1] = (struct order_line){"A2", "shoes", 100, 1};
@@ -354,7 +349,7 @@ static bool same_numbers(const struct order *a, const struct order *b)
     return memcmp(x, y, sizeof x) == 0;
 }
 
-TEST_THAT(an_id_is_no_number)
+TEST(an_id_is_no_number)
 {
     struct order other = order;
 
@@ -366,7 +361,7 @@ TEST_THAT(an_id_is_no_number)
     assert_true(order_has_numbers(&(struct order){.amount_minor = 0}));
 }
 
-TEST_THAT(each_number_of_an_order_counts)
+TEST(each_number_of_an_order_counts)
 {
     struct order_line both[2] = {{"A1", "shoes", 100, 1}, {"B2", NULL, 200, 2}}, changed[2];
     struct order a = {.amount_minor = COUPON_NULL, .currency = "EUR", .lines = both, .line_count = 2}, b = a;
@@ -394,31 +389,4 @@ TEST_THAT(each_number_of_an_order_counts)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(no_discount_asks_for_nothing, fresh),
-        cmocka_unit_test_setup(an_amount_is_at_most_the_order, fresh),
-        cmocka_unit_test_setup(an_amount_without_rule_needs_no_order, fresh),
-        cmocka_unit_test_setup(a_rule_needs_an_order_and_its_amount, fresh),
-        cmocka_unit_test_setup(the_currency_must_be_the_coupons, fresh),
-        cmocka_unit_test_setup(the_minimum_spend_is_reached_from_it_on, fresh),
-        cmocka_unit_test_setup(lines_count_instead_of_the_amount, fresh),
-        cmocka_unit_test_setup(only_listed_lines_count, fresh),
-        cmocka_unit_test_setup(an_order_without_a_listed_line_is_not_eligible, fresh),
-        cmocka_unit_test_setup(refusals_come_in_their_order, fresh),
-        cmocka_unit_test_setup(a_percentage_is_rounded_down, fresh),
-        cmocka_unit_test_setup(a_percentage_stops_at_its_maximum, fresh),
-        cmocka_unit_test_setup(a_percentage_is_exact_to_the_unit, fresh),
-        cmocka_unit_test_setup(what_is_excepted_earns_nothing, fresh),
-        cmocka_unit_test_setup(what_is_admitted_may_be_excepted, fresh),
-        cmocka_unit_test_setup(a_discount_is_at_most_the_orders_amount, fresh),
-        cmocka_unit_test_setup(enormous_lines_do_not_overflow, fresh),
-        cmocka_unit_test_setup(a_discount_is_divided_to_the_last_unit, fresh),
-        cmocka_unit_test_setup(only_lines_that_the_discount_applies_to_have_a_share, fresh),
-        cmocka_unit_test_setup(an_id_is_no_number, fresh),
-        cmocka_unit_test_setup(each_number_of_an_order_counts, fresh),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = fresh)

@@ -1,7 +1,5 @@
 /* Unit tests of coupons/event: which events a batch makes, how large batches are cut, and what erasing changes. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <string.h>
 
 #include "coupons/event.h"
 #include "unit/in_arena.h"
@@ -45,7 +43,7 @@ static void assert_events(const struct batch *b, const struct head *before, cons
     buf_free(&text);
 }
 
-TEST_THAT(kinds_that_concern_redemptions_are_one_event)
+TEST(kinds_that_concern_redemptions_are_one_event)
 {
     static const enum entry_kind kinds[] = {ENTRY_ISSUE, ENTRY_RESERVE, ENTRY_REDEEM, ENTRY_HOLD, ENTRY_EXTEND, ENTRY_SPEND,
                                             ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE, ENTRY_FORGET};
@@ -69,7 +67,7 @@ TEST_THAT(kinds_that_concern_redemptions_are_one_event)
     batch_free(b);
 }
 
-TEST_THAT(other_kinds_are_passed_over)
+TEST(other_kinds_are_passed_over)
 {
     static const enum entry_kind kinds[] = {ENTRY_TICK, ENTRY_TURN, ENTRY_TURN_END, ENTRY_DUE, ENTRY_RETIRE, ENTRY_REPLENISH,
                                             ENTRY_GENERATE, ENTRY_ERASE};
@@ -85,7 +83,7 @@ TEST_THAT(other_kinds_are_passed_over)
     batch_free(b);
 }
 
-TEST_THAT(events_of_the_stock_stand_where_they_happened)
+TEST(events_of_the_stock_stand_where_they_happened)
 {
     struct batch *b = make("c", 7);
 
@@ -100,7 +98,7 @@ TEST_THAT(events_of_the_stock_stand_where_they_happened)
     batch_free(b);
 }
 
-TEST_THAT(a_refill_is_one_only_after_something_was_raised)
+TEST(a_refill_is_one_only_after_something_was_raised)
 {
     const struct head low = {.low_stock = 1}, sold_out = {.sold_out = 1};
     struct batch *b = make("c", 7);
@@ -112,7 +110,7 @@ TEST_THAT(a_refill_is_one_only_after_something_was_raised)
     batch_free(b);
 }
 
-TEST_THAT(a_change_is_told_by_the_first_lane)
+TEST(a_change_is_told_by_the_first_lane)
 {
     struct coupon definition;
     struct batch *b = make("c", 1);
@@ -129,7 +127,7 @@ TEST_THAT(a_change_is_told_by_the_first_lane)
     batch_free(b);
 }
 
-TEST_THAT(a_definition_that_is_too_long_is_left_out)
+TEST(a_definition_that_is_too_long_is_left_out)
 {
     static char description[25000];
     struct coupon definition;
@@ -174,7 +172,7 @@ static size_t entries_in_events(const struct batch *b, size_t *count)
     return entries;
 }
 
-TEST_THAT(the_largest_entries_fit)
+TEST(the_largest_entries_fit)
 {
     char coupon[COUPON_ID_MAX + 1], user[129], order[129];
     struct batch *b;
@@ -202,7 +200,7 @@ TEST_THAT(the_largest_entries_fit)
     batch_free(b);
 }
 
-TEST_THAT(erasing_a_user_does_not_move_the_cuts)
+TEST(erasing_a_user_does_not_move_the_cuts)
 {
     struct batch *b = make("c", 7);
     struct event *named, *erased;
@@ -220,7 +218,7 @@ TEST_THAT(erasing_a_user_does_not_move_the_cuts)
     batch_free(b);
 }
 
-TEST_THAT(an_event_is_json_with_names_and_without_secrets)
+TEST(an_event_is_json_with_names_and_without_secrets)
 {
     struct batch *b = make("c", 88);
     struct buf text = BUF_INIT;
@@ -253,7 +251,7 @@ TEST_THAT(an_event_is_json_with_names_and_without_secrets)
     batch_free(b);
 }
 
-TEST_THAT(without_slots_an_id_names_its_lane)
+TEST(without_slots_an_id_names_its_lane)
 {
     struct batch *b = make("c", 88);
     struct buf text = BUF_INIT;
@@ -267,28 +265,11 @@ TEST_THAT(without_slots_an_id_names_its_lane)
     batch_free(b);
 }
 
-TEST_THAT(types_have_names)
+TEST_WITH(types_have_names, NULL, NULL)
 {
     for (unsigned t = 0; t < EVENT_NONE; t++)
         assert_int_equal(event_type_of_name(event_type_name((enum event_type)t)), t);
     assert_int_equal(event_type_of_name("coupon.nothing"), EVENT_NONE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_arena(kinds_that_concern_redemptions_are_one_event),
-        in_arena(other_kinds_are_passed_over),
-        in_arena(events_of_the_stock_stand_where_they_happened),
-        in_arena(a_refill_is_one_only_after_something_was_raised),
-        in_arena(a_change_is_told_by_the_first_lane),
-        in_arena(a_definition_that_is_too_long_is_left_out),
-        in_arena(the_largest_entries_fit),
-        in_arena(erasing_a_user_does_not_move_the_cuts),
-        in_arena(an_event_is_json_with_names_and_without_secrets),
-        in_arena(without_slots_an_id_names_its_lane),
-        cmocka_unit_test(types_have_names),
-    };
-
-    return cmocka_run_group_tests_name("event", tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = make_arena, .each_teardown = release_arena)

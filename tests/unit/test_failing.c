@@ -10,7 +10,7 @@ static struct mono at(int64_t ms)
     return mono_add_ms((struct mono){.ns = 1}, ms);
 }
 
-TEST_THAT(every_tenth_failure_in_a_row_is_logged)
+TEST(every_tenth_failure_in_a_row_is_logged)
 {
     struct failing f = {.count = 0};
 
@@ -21,7 +21,7 @@ TEST_THAT(every_tenth_failure_in_a_row_is_logged)
         assert_int_equal(failing_again(&f, at(i * SECOND)), FAILING_REPEAT);
 }
 
-TEST_THAT(after_an_hour_of_them_the_job_ends)
+TEST(after_an_hour_of_them_the_job_ends)
 {
     struct failing f = {.count = 0};
 
@@ -32,7 +32,7 @@ TEST_THAT(after_an_hour_of_them_the_job_ends)
     assert_int_equal(failing_again(&f, at(3609 * SECOND)), FAILING_END);
 }
 
-TEST_THAT(a_database_that_was_away_for_an_hour_is_asked_again)
+TEST(a_database_that_was_away_for_an_hour_is_asked_again)
 {
     struct failing f = {.count = 0};
 
@@ -41,13 +41,4 @@ TEST_THAT(a_database_that_was_away_for_an_hour_is_asked_again)
         assert_int_equal(failing_again(&f, at(7200 * SECOND + i)), FAILING_REPEAT);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tenth_failure_in_a_row_is_logged),
-        cmocka_unit_test(after_an_hour_of_them_the_job_ends),
-        cmocka_unit_test(a_database_that_was_away_for_an_hour_is_asked_again),
-    };
-
-    return cmocka_run_group_tests_name("failing", tests, NULL, NULL);
-}
+RUN_TESTS()

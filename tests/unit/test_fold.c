@@ -1,7 +1,5 @@
 /* Unit tests of coupons/fold: what each kind of entry does to each view, and that a lie in a batch is found. */
 #include "cmocka_whole.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "coupons/fold.h"
@@ -13,17 +11,15 @@ static struct arena arena;
 static struct batch *made[80];
 static size_t made_count;
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     arena_init(&arena, 0);
     made_count = 0;
     return 0;
 }
 
-static int release(void **state)
+FIXTURE(release)
 {
-    (void)state;
     while (made_count)
         batch_free(made[--made_count]);
     arena_free(&arena);
@@ -95,14 +91,13 @@ static struct entry *range(struct batch *b, enum entry_kind kind, int64_t n, int
 
 /* ---- user states ---- */
 
-static void a_taking_is_laid_into_its_users_user_state(void **state)
+TEST(a_taking_is_laid_into_its_users_user_state)
 {
     struct batch *b = batch_at(5, NOON);
     struct entry *e = redeem(b, "ana", 70, 3);
     struct redemption *r;
     struct user_state u;
 
-    (void)state;
     e->ordinal = 12;
     e->left = 88;
     e->day = 2;
@@ -139,7 +134,7 @@ static void a_taking_is_laid_into_its_users_user_state(void **state)
     assert_int_equal(r->fingerprint[0], 8);
 }
 
-TEST_THAT(others_entries_leave_a_user_state_alone)
+TEST(others_entries_leave_a_user_state_alone)
 {
     struct batch *b = batch_at(1, NOON);
     struct user_state u;
@@ -153,7 +148,7 @@ TEST_THAT(others_entries_leave_a_user_state_alone)
     assert_int_equal(u.count, 0);
 }
 
-TEST_THAT(a_batch_counts_once_for_a_user_state)
+TEST(a_batch_counts_once_for_a_user_state)
 {
     struct batch *b = batch_at(4, NOON);
     struct user_state u;
@@ -170,7 +165,7 @@ TEST_THAT(a_batch_counts_once_for_a_user_state)
     assert_int_equal(u.redemptions[1].user_day, 2);
 }
 
-TEST_THAT(todays_count_starts_anew_with_the_day)
+TEST(todays_count_starts_anew_with_the_day)
 {
     struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON + DAY_MS);
     struct user_state u;
@@ -188,12 +183,11 @@ TEST_THAT(todays_count_starts_anew_with_the_day)
     assert_int_equal(u.redemptions[2].user_day, 1);
 }
 
-static void a_return_gives_back_the_day_only_on_its_day(void **state)
+TEST(a_return_gives_back_the_day_only_on_its_day)
 {
     struct batch *b = batch_at(1, NOON), *same = batch_at(2, NOON + 1), *later = batch_at(3, NOON + DAY_MS);
     struct user_state u;
 
-    (void)state;
     redeem(b, "ana", 1, 1);
     redeem(b, "ana", 2, 1);
     redeem(b, "ana", 3, 1);
@@ -215,7 +209,7 @@ static void a_return_gives_back_the_day_only_on_its_day(void **state)
     assert_int_equal(user_state_by_slot(&u, 3, 1)->state, SLOT_REDEEMED);
 }
 
-TEST_THAT(ended_redemptions_leave_after_seven_days)
+TEST(ended_redemptions_leave_after_seven_days)
 {
     struct batch *b = batch_at(1, NOON), *end = batch_at(2, NOON);
     struct batch *at_seven = batch_at(3, NOON + USER_STATE_KEY_KEPT_MS), *after = batch_at(4, NOON + USER_STATE_KEY_KEPT_MS + 1);
@@ -265,13 +259,12 @@ static void issue_and_hold(struct batch *issue, struct batch *hold, struct batch
     memset(e->fingerprint, 4, sizeof e->fingerprint);
 }
 
-static void a_hold_is_no_new_taking(void **state)
+TEST(a_hold_is_no_new_taking)
 {
     struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON + DAY_MS), *extend = batch_at(3, NOON + DAY_MS + 1);
     struct redemption *base, *r;
     struct user_state u;
 
-    (void)state;
     issue_and_hold(issue, hold, extend);
     user_state_init(&u, "ana", "");
     fold_user_state(&u, issue, &arena);
@@ -303,7 +296,7 @@ static void a_hold_is_no_new_taking(void **state)
     assert_int_equal(r->key[0], 2);
 }
 
-TEST_THAT(all_of_a_holds_extensions_are_kept)
+TEST(all_of_a_holds_extensions_are_kept)
 {
     struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON), *extend = batch_at(3, NOON), *more;
     const struct redemption *r;
@@ -340,7 +333,7 @@ TEST_THAT(all_of_a_holds_extensions_are_kept)
     }
 }
 
-static void a_hold_that_ends_leaves_the_issued_one_as_before(void **state)
+TEST(a_hold_that_ends_leaves_the_issued_one_as_before)
 {
     for (int kind = ENTRY_CANCEL; kind <= ENTRY_EXPIRE; kind++) {
         struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON), *extend = batch_at(3, NOON), *end = batch_at(4, NOON);
@@ -361,17 +354,15 @@ static void a_hold_that_ends_leaves_the_issued_one_as_before(void **state)
         assert_int_equal(u.redemptions[1].state, kind == ENTRY_CANCEL ? SLOT_CANCELLED : SLOT_EXPIRED);
         assert_int_equal(u.redemptions[1].ended_ms, NOON);
     }
-    (void)state;
 }
 
-static void what_is_spent_or_reversed_through_a_hold_is_so_beneath_it(void **state)
+TEST(what_is_spent_or_reversed_through_a_hold_is_so_beneath_it)
 {
     struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON), *extend = batch_at(3, NOON), *spend = batch_at(4, NOON);
     struct batch *back = batch_at(5, NOON + 1);
     struct entry *e = of_slot(spend, ENTRY_SPEND, 70, 2, 1);
     struct user_state u;
 
-    (void)state;
     issue_and_hold(issue, hold, extend);
     e->discount_minor = 25;
     e->order = "o2";
@@ -398,7 +389,7 @@ static void what_is_spent_or_reversed_through_a_hold_is_so_beneath_it(void **sta
     assert_int_equal(user_state_today(&u, day_of(NOON)), 0);
 }
 
-TEST_THAT(an_erased_user_state_starts_anew_under_another_alias)
+TEST(an_erased_user_state_starts_anew_under_another_alias)
 {
     struct batch *b = batch_at(1, NOON), *gone = batch_at(2, NOON + 1), *again = batch_at(3, NOON + 2);
     struct user_state u;
@@ -421,7 +412,7 @@ TEST_THAT(an_erased_user_state_starts_anew_under_another_alias)
     assert_int_equal(u.seq, 3);
 }
 
-TEST_THAT(a_job_that_has_its_turn_knows_it)
+TEST(a_job_that_has_its_turn_knows_it)
 {
     struct batch *b = batch_at(9, NOON);
     struct entry *e = batch_add(b, ENTRY_TURN);
@@ -436,7 +427,7 @@ TEST_THAT(a_job_that_has_its_turn_knows_it)
     assert_int_equal(j.total, 0);
 }
 
-TEST_THAT(a_jobs_progress_is_laid_into_its_own_view)
+TEST(a_jobs_progress_is_laid_into_its_own_view)
 {
     struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON);
     struct entry *e = range(b, ENTRY_GENERATE, 0, 64), *f = range(next, ENTRY_GENERATE, 64, 36);
@@ -461,7 +452,7 @@ TEST_THAT(a_jobs_progress_is_laid_into_its_own_view)
     assert_false(fold_user_state(&user, b, &arena));
 }
 
-TEST_THAT(an_entry_is_of_the_user_job_or_lane_it_names)
+TEST(an_entry_is_of_the_user_job_or_lane_it_names)
 {
     struct batch *b = batch_at(1, NOON);
     struct user_state user;
@@ -475,7 +466,7 @@ TEST_THAT(an_entry_is_of_the_user_job_or_lane_it_names)
 
 /* ---- totals ---- */
 
-TEST_THAT(each_kind_moves_the_totals)
+TEST(each_kind_moves_the_totals)
 {
     struct coupon c = {.version = 3};
     struct head h = {0};
@@ -513,7 +504,7 @@ TEST_THAT(each_kind_moves_the_totals)
     assert_int_equal(head_free(&h), 90);
 }
 
-TEST_THAT(holds_move_between_the_totals)
+TEST(holds_move_between_the_totals)
 {
     struct head h = {.slots = 10, .next_n = 10};
 
@@ -551,7 +542,7 @@ TEST_THAT(holds_move_between_the_totals)
     assert_int_equal(head_free(&h), 10);
 }
 
-TEST_THAT(events_and_turns_are_remembered_until_they_are_over)
+TEST(events_and_turns_are_remembered_until_they_are_over)
 {
     struct coupon c;
     struct head h = {.seq = 5, .slots = 10, .next_n = 10};
@@ -586,7 +577,7 @@ TEST_THAT(events_and_turns_are_remembered_until_they_are_over)
     assert_int_equal(h.replenish_until, 0);
 }
 
-TEST_THAT(a_new_day_starts_its_count_at_nothing)
+TEST(a_new_day_starts_its_count_at_nothing)
 {
     struct head h = {.at_ms = NOON, .day_ms = day_of(NOON), .day_taken = 7, .redeemed = 9};
 
@@ -601,13 +592,12 @@ TEST_THAT(a_new_day_starts_its_count_at_nothing)
 
 /* ---- definitions ---- */
 
-static void the_definition_follows_its_entries(void **state)
+TEST(the_definition_follows_its_entries)
 {
     struct batch *none = batch_at(1, NOON), *two = batch_at(2, NOON), *gone = batch_at(3, NOON);
     struct coupon first, second;
     const struct coupon *now;
 
-    (void)state;
     coupon_init(&first);
     coupon_init(&second);
     first.title = "First";
@@ -632,7 +622,7 @@ static void the_definition_follows_its_entries(void **state)
 
 /* ---- buckets ---- */
 
-TEST_THAT(slots_that_are_made_touch_no_bucket)
+TEST(slots_that_are_made_touch_no_bucket)
 {
     struct batch *b = batch_at(1, NOON);
     int64_t first, end;
@@ -654,7 +644,7 @@ TEST_THAT(slots_that_are_made_touch_no_bucket)
 }
 
 /* What an entry says about its slots' freedom is what folding it does to them. */
-static void an_entry_frees_or_takes_what_folding_it_does(void **state)
+TEST(an_entry_frees_or_takes_what_folding_it_does)
 {
     static const struct {
         enum entry_kind kind;
@@ -669,7 +659,6 @@ static void an_entry_frees_or_takes_what_folding_it_does(void **state)
         {ENTRY_FORGET, 0, SLOT_REDEEMED},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
         struct entry e = {.kind = moves[i].kind, .n = 3, .g = 2, .count = 1, .from = moves[i].from, .from_n = moves[i].from ? 3 : 0};
         struct slot s = {.state = moves[i].before, .generation = 1, .current = moves[i].before == SLOT_FREE ? 0 : 1, .from = moves[i].from};
@@ -689,12 +678,11 @@ static void an_entry_frees_or_takes_what_folding_it_does(void **state)
     }
 }
 
-static void a_slot_is_taken_returned_and_taken_again(void **state)
+TEST(a_slot_is_taken_returned_and_taken_again)
 {
     struct batch *b = batch_at(1, NOON), *back = batch_at(2, NOON + 1), *again = batch_at(3, NOON + 2);
     struct bucket k;
 
-    (void)state;
     range(b, ENTRY_GENERATE, 64, 64);
     redeem(b, "ana", 70, 1);
     reverse(back, "ana", 70, 1, true);
@@ -732,7 +720,7 @@ static void assert_slot(const struct slot *s, enum slot_state state, uint32_t ge
 }
 
 /* Until it is free again, by whatever way it is spent. */
-TEST_THAT(a_slot_knows_that_it_was_issued)
+TEST(a_slot_knows_that_it_was_issued)
 {
     static const struct {
         enum entry_kind kinds[4];
@@ -768,12 +756,11 @@ TEST_THAT(a_slot_knows_that_it_was_issued)
     }
 }
 
-static void a_slot_falls_back_to_where_it_came_from(void **state)
+TEST(a_slot_falls_back_to_where_it_came_from)
 {
     struct slot s = {.generation = 4};
     struct entry e = {.kind = ENTRY_ISSUE, .n = 6, .g = 5, .user = "ana", .valid_until_ms = 900};
 
-    (void)state;
     fold_slot(&s, &e, 10);
     assert_slot(&s, SLOT_ISSUED, 5, 5, 0, 900);
     e = (struct entry){.kind = ENTRY_HOLD, .n = 6, .g = 6, .from_n = 6, .from = 5, .user = "ana", .reserved_until_ms = 50};
@@ -811,7 +798,7 @@ static void a_slot_falls_back_to_where_it_came_from(void **state)
     assert_int_equal(s.current, 9);
 }
 
-TEST_THAT(entries_without_slots_touch_no_bucket)
+TEST(entries_without_slots_touch_no_bucket)
 {
     struct batch *b = batch_at(1, NOON);
     int64_t first, end;
@@ -834,12 +821,11 @@ TEST_THAT(entries_without_slots_touch_no_bucket)
     assert_int_equal(end, 2);
 }
 
-static void retired_slots_are_those_of_the_range(void **state)
+TEST(retired_slots_are_those_of_the_range)
 {
     struct batch *b = batch_at(1, NOON), *gone = batch_at(2, NOON);
     struct bucket k;
 
-    (void)state;
     range(b, ENTRY_GENERATE, 0, 200);
     range(gone, ENTRY_RETIRE, 60, 10);
     bucket_init(&k, 0);
@@ -860,7 +846,7 @@ static void retired_slots_are_those_of_the_range(void **state)
     bucket_release(&k);
 }
 
-TEST_THAT(what_is_not_of_slots_touches_no_bucket)
+TEST(what_is_not_of_slots_touches_no_bucket)
 {
     struct batch *b = batch_at(1, NOON);
     struct bucket k;
@@ -877,7 +863,7 @@ TEST_THAT(what_is_not_of_slots_touches_no_bucket)
 
 /* ---- reports ---- */
 
-TEST_THAT(reports_count_entries_and_net_money)
+TEST(reports_count_entries_and_net_money)
 {
     struct batch *b = batch_at(1, NOON);
     struct report_counts r = {0};
@@ -947,7 +933,7 @@ static void assert_found(const struct head *before, const struct batch *b, const
         fail_msg("not found: %s", lie);
 }
 
-TEST_THAT(an_honest_batch_holds_no_contradiction)
+TEST(an_honest_batch_holds_no_contradiction)
 {
     struct head before;
     struct batch *b = honest(&before);
@@ -957,7 +943,7 @@ TEST_THAT(an_honest_batch_holds_no_contradiction)
         fail_msg("contradiction in %s", found);
 }
 
-TEST_THAT(a_first_batch_follows_nothing)
+TEST(a_first_batch_follows_nothing)
 {
     struct head before = {0};
     struct batch *b = batch_at(1, NOON);
@@ -971,7 +957,7 @@ TEST_THAT(a_first_batch_follows_nothing)
     assert_string_equal(batch_contradiction(&before, b), "prev");
 }
 
-TEST_THAT(a_lie_in_the_head_is_found)
+TEST(a_lie_in_the_head_is_found)
 {
     static const size_t members[] = {
         offsetof(struct head, seq),      offsetof(struct head, version),  offsetof(struct head, slots),
@@ -1006,7 +992,7 @@ TEST_THAT(a_lie_in_the_head_is_found)
     }
 }
 
-TEST_THAT(a_lie_in_the_head_is_told_by_its_name)
+TEST(a_lie_in_the_head_is_told_by_its_name)
 {
     static const struct {
         const char *name;
@@ -1040,7 +1026,7 @@ TEST_THAT(a_lie_in_the_head_is_told_by_its_name)
     }
 }
 
-TEST_THAT(time_that_runs_backwards_is_found)
+TEST(time_that_runs_backwards_is_found)
 {
     struct head before;
     struct batch *b = honest(&before);
@@ -1055,7 +1041,7 @@ TEST_THAT(time_that_runs_backwards_is_found)
     assert_non_null(batch_contradiction(&before, b));
 }
 
-TEST_THAT(a_lie_in_an_entry_is_found)
+TEST(a_lie_in_an_entry_is_found)
 {
     static const struct {
         size_t entry, member;
@@ -1086,7 +1072,7 @@ TEST_THAT(a_lie_in_an_entry_is_found)
     }
 }
 
-TEST_THAT(a_return_of_another_day_is_found)
+TEST(a_return_of_another_day_is_found)
 {
     struct head before;
     struct batch *b = honest(&before);
@@ -1096,7 +1082,7 @@ TEST_THAT(a_return_of_another_day_is_found)
 }
 
 /* Entries and head may agree, and still not be possible. */
-TEST_THAT(totals_below_nothing_are_found)
+TEST(totals_below_nothing_are_found)
 {
     static const enum entry_kind kinds[] = {ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE, ENTRY_HOLD, ENTRY_SPEND};
     static const struct head empty = {.seq = 7, .slots = 10, .next_n = 10};
@@ -1125,7 +1111,7 @@ TEST_THAT(totals_below_nothing_are_found)
     }
 }
 
-TEST_THAT(a_missing_or_doubled_entry_is_found)
+TEST(a_missing_or_doubled_entry_is_found)
 {
     for (size_t i = 1; i < 7; i++) { /* a definition once more with the same version is no contradiction of totals */
         struct head before;
@@ -1141,48 +1127,4 @@ TEST_THAT(a_missing_or_doubled_entry_is_found)
     }
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fresh, release)
-    const struct CMUnitTest tests[] = {
-        TEST(a_taking_is_laid_into_its_users_user_state),
-        TEST(others_entries_leave_a_user_state_alone),
-        TEST(a_batch_counts_once_for_a_user_state),
-        TEST(todays_count_starts_anew_with_the_day),
-        TEST(a_return_gives_back_the_day_only_on_its_day),
-        TEST(ended_redemptions_leave_after_seven_days),
-        TEST(a_hold_is_no_new_taking),
-        TEST(all_of_a_holds_extensions_are_kept),
-        TEST(a_hold_that_ends_leaves_the_issued_one_as_before),
-        TEST(what_is_spent_or_reversed_through_a_hold_is_so_beneath_it),
-        TEST(an_erased_user_state_starts_anew_under_another_alias),
-        TEST(a_job_that_has_its_turn_knows_it),
-        TEST(a_jobs_progress_is_laid_into_its_own_view),
-        TEST(an_entry_is_of_the_user_job_or_lane_it_names),
-        TEST(each_kind_moves_the_totals),
-        TEST(holds_move_between_the_totals),
-        TEST(events_and_turns_are_remembered_until_they_are_over),
-        TEST(a_new_day_starts_its_count_at_nothing),
-        TEST(the_definition_follows_its_entries),
-        TEST(slots_that_are_made_touch_no_bucket),
-        TEST(an_entry_frees_or_takes_what_folding_it_does),
-        TEST(a_slot_is_taken_returned_and_taken_again),
-        TEST(a_slot_knows_that_it_was_issued),
-        TEST(a_slot_falls_back_to_where_it_came_from),
-        TEST(entries_without_slots_touch_no_bucket),
-        TEST(retired_slots_are_those_of_the_range),
-        TEST(what_is_not_of_slots_touches_no_bucket),
-        TEST(reports_count_entries_and_net_money),
-        TEST(an_honest_batch_holds_no_contradiction),
-        TEST(a_first_batch_follows_nothing),
-        TEST(a_lie_in_the_head_is_found),
-        TEST(a_lie_in_the_head_is_told_by_its_name),
-        TEST(time_that_runs_backwards_is_found),
-        TEST(a_lie_in_an_entry_is_found),
-        TEST(a_return_of_another_day_is_found),
-        TEST(totals_below_nothing_are_found),
-        TEST(a_missing_or_doubled_entry_is_found),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = fresh, .each_teardown = release)

@@ -4,8 +4,6 @@
  * replay compares that (test_replay.c).
  */
 #include "cmocka_whole.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "store/codec.h"
@@ -367,22 +365,22 @@ static void each_change_is_found(void (*put)(bson_t *doc), find_fn *find)
     bson_destroy(&doc);
 }
 
-TEST_THAT(of_a_batch)
+TEST(of_a_batch)
 {
     each_change_is_found(put_batch, find_in_batch);
 }
 
-TEST_THAT(of_a_bucket)
+TEST(of_a_bucket)
 {
     each_change_is_found(put_bucket, find_in_bucket);
 }
 
-TEST_THAT(of_a_definition)
+TEST(of_a_definition)
 {
     each_change_is_found(put_coupon, find_in_coupon);
 }
 
-TEST_THAT(of_a_checkpoint)
+TEST(of_a_checkpoint)
 {
     each_change_is_found(put_checkpoint, find_in_checkpoint);
 }
@@ -400,7 +398,7 @@ static const char *wrong_of(const bson_t *doc)
     return wrong;
 }
 
-TEST_THAT(an_index_is_that_of_entries_and_names)
+TEST(an_index_is_that_of_entries_and_names)
 {
     struct batch *b = make_batch();
     bson_t doc, less;
@@ -421,7 +419,7 @@ TEST_THAT(an_index_is_that_of_entries_and_names)
     batch_free(b);
 }
 
-TEST_THAT(an_erased_name_leaves_its_alias)
+TEST(an_erased_name_leaves_its_alias)
 {
     struct batch *b = make_batch();
     bson_t written, doc, who, row;
@@ -450,7 +448,7 @@ TEST_THAT(an_erased_name_leaves_its_alias)
     batch_free(b);
 }
 
-TEST_THAT(what_is_not_in_the_table_is_found)
+TEST(what_is_not_in_the_table_is_found)
 {
     bson_t doc;
 
@@ -465,17 +463,4 @@ TEST_THAT(what_is_not_in_the_table_is_found)
     bson_destroy(&doc);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_a_batch),
-        cmocka_unit_test(of_a_bucket),
-        cmocka_unit_test(of_a_definition),
-        cmocka_unit_test(of_a_checkpoint),
-        cmocka_unit_test(an_index_is_that_of_entries_and_names),
-        cmocka_unit_test(an_erased_name_leaves_its_alias),
-        cmocka_unit_test(what_is_not_in_the_table_is_found),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,7 +1,5 @@
 /* tests/unit/test_gather.c -- waiting for those who were just answered: with a clock, callers and a database made of numbers. */
 #include "cmocka_whole.h"
-#include <stdbool.h>
-#include <string.h>
 
 #include "engine/gather.h"
 
@@ -132,7 +130,7 @@ static void compare(struct world like, double *rate, double *latency)
 
 /* ---- tests ---- */
 
-TEST_THAT(test_a_lonely_caller_never_waits)
+TEST(test_a_lonely_caller_never_waits)
 {
     struct world w = {.callers = 1, .fixed_ns = ROUND_NS, .away_ns = 100 * US, .gathers = true};
 
@@ -142,7 +140,7 @@ TEST_THAT(test_a_lonely_caller_never_waits)
     assert_int_equal(w.waits, 0);
 }
 
-TEST_THAT(test_nobody_waits_for_a_crowd_that_is_gone)
+TEST(test_nobody_waits_for_a_crowd_that_is_gone)
 {
     struct gather g;
 
@@ -153,7 +151,7 @@ TEST_THAT(test_nobody_waits_for_a_crowd_that_is_gone)
     assert_int_equal(gather_left_ns(&g, 1, (struct mono){3 * ROUND_NS}), 0);
 }
 
-TEST_THAT(test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there)
+TEST(test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there)
 {
     struct gather g;
     const struct mono end = {ROUND_NS}, soon = {ROUND_NS + 100 * US};
@@ -168,7 +166,7 @@ TEST_THAT(test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there)
     assert_int_equal(gather_left_ns(&g, 3, (struct mono){ROUND_NS + ROUND_NS / 2}), 0);
 }
 
-TEST_THAT(test_no_failing_database_makes_the_wait_long)
+TEST(test_no_failing_database_makes_the_wait_long)
 {
     struct gather g;
     const struct mono end = {100000 * ROUND_NS};
@@ -178,7 +176,7 @@ TEST_THAT(test_no_failing_database_makes_the_wait_long)
     assert_true(gather_left_ns(&g, 1, end) <= 5000 * US);
 }
 
-TEST_THAT(test_who_has_no_room_in_the_round_is_not_waited_for)
+TEST(test_who_has_no_room_in_the_round_is_not_waited_for)
 {
     struct gather g;
 
@@ -187,7 +185,7 @@ TEST_THAT(test_who_has_no_room_in_the_round_is_not_waited_for)
     assert_int_equal(gather_left_ns(&g, 8, (struct mono){ROUND_NS}), 0);
 }
 
-TEST_THAT(test_callers_who_do_not_come_back_are_soon_not_waited_for)
+TEST(test_callers_who_do_not_come_back_are_soon_not_waited_for)
 {
     struct gather g;
     int64_t now = 0, waits = 0;
@@ -209,7 +207,7 @@ TEST_THAT(test_callers_who_do_not_come_back_are_soon_not_waited_for)
         fail_msg("%d waits for nobody in 1,000 rounds", (int)waits);
 }
 
-TEST_THAT(test_callers_who_begin_to_come_back_are_waited_for_again)
+TEST(test_callers_who_begin_to_come_back_are_waited_for_again)
 {
     struct world w = {.callers = 8, .fixed_ns = ROUND_NS, .away_ns = 3000 * US, .jitter_ns = 3000 * US, .by_themselves = true,
                       .gathers = true};
@@ -229,7 +227,7 @@ TEST_THAT(test_callers_who_begin_to_come_back_are_waited_for_again)
 
 /* However far away callers are, and however much of the work is each one's own. Of more of them than this nothing is said: then
  * processors are what all wait for, also those who answer, and this world has no processors. */
-TEST_THAT(test_it_pays_or_changes_nothing)
+TEST(test_it_pays_or_changes_nothing)
 {
     static const int callers[] = {1, 2, 3, 4, 8, 16};
     static const int64_t away_us[] = {50, 200, 400, 700, 1500, 5000, 20000}, each_us[] = {0, 10, 30}, apart_us[] = {10, 15, 20};
@@ -248,7 +246,7 @@ TEST_THAT(test_it_pays_or_changes_nothing)
             }
 }
 
-TEST_THAT(test_it_pays_where_callers_come_straight_back)
+TEST(test_it_pays_where_callers_come_straight_back)
 {
     static const int callers[] = {2, 4, 16};
 
@@ -263,7 +261,7 @@ TEST_THAT(test_it_pays_where_callers_come_straight_back)
     }
 }
 
-TEST_THAT(test_callers_who_come_by_themselves_wait_no_longer)
+TEST(test_callers_who_come_by_themselves_wait_no_longer)
 {
     static const int callers[] = {1, 2, 8, 16, 24};
     static const int64_t away_us[] = {2000, 5000, 20000};
@@ -280,20 +278,4 @@ TEST_THAT(test_callers_who_come_by_themselves_wait_no_longer)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_lonely_caller_never_waits),
-        cmocka_unit_test(test_nobody_waits_for_a_crowd_that_is_gone),
-        cmocka_unit_test(test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there),
-        cmocka_unit_test(test_no_failing_database_makes_the_wait_long),
-        cmocka_unit_test(test_who_has_no_room_in_the_round_is_not_waited_for),
-        cmocka_unit_test(test_callers_who_do_not_come_back_are_soon_not_waited_for),
-        cmocka_unit_test(test_callers_who_begin_to_come_back_are_waited_for_again),
-        cmocka_unit_test(test_it_pays_or_changes_nothing),
-        cmocka_unit_test(test_it_pays_where_callers_come_straight_back),
-        cmocka_unit_test(test_callers_who_come_by_themselves_wait_no_longer),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,7 +1,5 @@
 /* Unit tests of base/ids: the alphabet, the length, that no two are the same. */
 #include "cmocka_whole.h"
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +7,7 @@
 
 #define MANY 20000
 
-TEST_THAT(ids_have_their_length_and_no_look_alikes)
+TEST(ids_have_their_length_and_no_look_alikes)
 {
     char id[130];
 
@@ -26,7 +24,7 @@ static int compare(const void *a, const void *b)
     return memcmp(a, b, ID_SHORT_LEN);
 }
 
-TEST_THAT(no_two_ids_are_the_same)
+TEST(no_two_ids_are_the_same)
 {
     static char ids[MANY][ID_SHORT_LEN + 1];
 
@@ -38,7 +36,7 @@ TEST_THAT(no_two_ids_are_the_same)
 }
 
 /* The child has a copy of what its parent had drawn and not used. */
-TEST_THAT(a_child_and_its_parent_make_different_ids)
+TEST(a_child_and_its_parent_make_different_ids)
 {
     char ours[ID_BATCH_LEN + 1], theirs[ID_BATCH_LEN + 1];
     int ends[2], status;
@@ -59,7 +57,7 @@ TEST_THAT(a_child_and_its_parent_make_different_ids)
     close(ends[1]);
 }
 
-TEST_THAT(every_letter_is_as_likely)
+TEST(every_letter_is_as_likely)
 {
     int seen[128] = {0};
     char id[ID_BATCH_LEN + 1];
@@ -75,14 +73,4 @@ TEST_THAT(every_letter_is_as_likely)
             fail_msg("'%c' came %d times", *c, seen[(int)*c]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_have_their_length_and_no_look_alikes),
-        cmocka_unit_test(no_two_ids_are_the_same),
-        cmocka_unit_test(a_child_and_its_parent_make_different_ids),
-        cmocka_unit_test(every_letter_is_as_likely),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -5,21 +5,19 @@
 
 static struct buf out;
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     buf_clear(&out);
     return 0;
 }
 
-static int release(void **state)
+FIXTURE(release)
 {
-    (void)state;
     buf_free(&out);
     return 0;
 }
 
-TEST_THAT(commas_stand_between_and_nowhere_else)
+TEST(commas_stand_between_and_nowhere_else)
 {
     struct json j = json_to(&out);
 
@@ -47,7 +45,7 @@ TEST_THAT(commas_stand_between_and_nowhere_else)
                                   "\"f\":null,\"g\":\"2026-11-21T10:00:00.123Z\"}");
 }
 
-TEST_THAT(strings_have_the_shortest_escapes)
+TEST(strings_have_the_shortest_escapes)
 {
     struct json j = json_to(&out);
 
@@ -56,7 +54,7 @@ TEST_THAT(strings_have_the_shortest_escapes)
                                   "\xf0\x9f\x98\x80\"");
 }
 
-TEST_THAT(every_control_character_is_escaped)
+TEST(every_control_character_is_escaped)
 {
     for (char c = 1; c < 0x20; c++) {
         char text[2] = {c, '\0'};
@@ -70,7 +68,7 @@ TEST_THAT(every_control_character_is_escaped)
     }
 }
 
-TEST_THAT(several_values_can_follow_each_other_with_commas)
+TEST(several_values_can_follow_each_other_with_commas)
 {
     struct json j = json_to(&out);
 
@@ -79,14 +77,4 @@ TEST_THAT(several_values_can_follow_each_other_with_commas)
     assert_string_equal(out.data, "\"\",\"1970-01-01T00:00:00.000Z\"");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(commas_stand_between_and_nowhere_else, fresh),
-        cmocka_unit_test_setup(strings_have_the_shortest_escapes, fresh),
-        cmocka_unit_test_setup(every_control_character_is_escaped, fresh),
-        cmocka_unit_test_setup(several_values_can_follow_each_other_with_commas, fresh),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, release);
-}
+RUN_TESTS(.each_setup = fresh, .teardown = release)

@@ -1,8 +1,5 @@
 /* Unit tests of http/jsonin: what is JSON, and what json-c would let through. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "http/jsonin.h"
 #include "unit/in_arena.h"
@@ -20,7 +17,7 @@ static bool scan(const char *text, size_t len, struct json_scan *out)
     return ok;
 }
 
-TEST_THAT(good_texts_pass)
+TEST(good_texts_pass)
 {
     static const char *const texts[] = {
         "{}", "[]", " \t\r\n{ } ", "null", "true", "false", "0", "-0", "-1", "1.5", "1e5", "1E+5", "1e-5", "0.0", "\"\"",
@@ -37,7 +34,7 @@ TEST_THAT(good_texts_pass)
     }
 }
 
-TEST_THAT(bad_texts_are_refused)
+TEST(bad_texts_are_refused)
 {
     static const char *const texts[] = {
         "", " ", "{", "}", "[", "]", "{]", "[}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{,}", "[1,]", "[,1]", "[1 2]",
@@ -61,7 +58,7 @@ TEST_THAT(bad_texts_are_refused)
     }
 }
 
-TEST_THAT(a_raw_nul_is_refused)
+TEST(a_raw_nul_is_refused)
 {
     struct json_scan s;
 
@@ -70,7 +67,7 @@ TEST_THAT(a_raw_nul_is_refused)
     assert_false(scan("\0", 1, &s));
 }
 
-TEST_THAT(depth_is_bounded)
+TEST(depth_is_bounded)
 {
     char text[2 * JSON_DEPTH_MAX + 8];
     struct json_scan s;
@@ -114,7 +111,7 @@ static bool scan_nested(const char *what, size_t inner, size_t count, struct jso
     return ok;
 }
 
-TEST_THAT(the_number_of_objects_and_arrays_is_bounded)
+TEST(the_number_of_objects_and_arrays_is_bounded)
 {
     struct json_scan s;
 
@@ -125,7 +122,7 @@ TEST_THAT(the_number_of_objects_and_arrays_is_bounded)
 }
 
 /* 4 MiB of integers are refused where the first array is too long, before json-c sees any. */
-TEST_THAT(the_number_of_items_of_an_array_is_bounded)
+TEST(the_number_of_items_of_an_array_is_bounded)
 {
     struct json_scan s;
 
@@ -135,7 +132,7 @@ TEST_THAT(the_number_of_items_of_an_array_is_bounded)
     assert_int_equal(s.fault_at, 2 * JSON_ITEMS_MAX + 1);
 }
 
-TEST_THAT(the_number_of_values_and_of_members_is_bounded)
+TEST(the_number_of_values_and_of_members_is_bounded)
 {
     struct json_scan s;
 
@@ -148,7 +145,7 @@ TEST_THAT(the_number_of_values_and_of_members_is_bounded)
     assert_string_equal(s.fault, "too many members in an object");
 }
 
-TEST_THAT(every_cut_of_a_text_is_refused)
+TEST(every_cut_of_a_text_is_refused)
 {
     static const char text[] = "{\"a\":[1,2.5e3,\"\\ud83d\\ude00\xE2\x82\xAC\",true,null],\"b\":{\"c\":false}}";
     struct json_scan s;
@@ -158,7 +155,7 @@ TEST_THAT(every_cut_of_a_text_is_refused)
         assert_false(scan(text, len, &s));
 }
 
-TEST_THAT(bson_fields_and_range_are_told)
+TEST(bson_fields_and_range_are_told)
 {
     static const char text[] = "  {\"a\":{\"b\":1,\"c\":[{\"d\":2}]}}\n";
     struct json_scan s;
@@ -175,7 +172,7 @@ static struct json_object *parse(const char *text, struct errors *e)
     return json_in(text, strlen(text), e);
 }
 
-TEST_THAT(an_object_is_parsed)
+TEST(an_object_is_parsed)
 {
     struct errors e;
     struct json_object *o JSON_IN_AUTO = parse(" {\"a\":[1,{\"b\":null}], \"c\":\"x\"} ", &e);
@@ -185,7 +182,7 @@ TEST_THAT(an_object_is_parsed)
     assert_string_equal(json_object_get_string(json_object_object_get(o, "c")), "x");
 }
 
-TEST_THAT(what_is_no_object_is_refused)
+TEST(what_is_no_object_is_refused)
 {
     static const char *const texts[] = {"[]", "null", "1", "\"x\"", "true", ""};
     struct errors e;
@@ -197,7 +194,7 @@ TEST_THAT(what_is_no_object_is_refused)
     }
 }
 
-TEST_THAT(a_member_named_twice_is_refused)
+TEST(a_member_named_twice_is_refused)
 {
     static const char *const texts[] = {
         "{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":2,\"a\":3}", "{\"x\":{\"a\":1,\"a\":2}}", "{\"x\":[{\"a\":1,\"a\":2}]}",
@@ -212,7 +209,7 @@ TEST_THAT(a_member_named_twice_is_refused)
     }
 }
 
-TEST_THAT(errors_are_bounded_and_counted)
+TEST(errors_are_bounded_and_counted)
 {
     struct errors e;
     struct buf out = BUF_INIT;
@@ -229,23 +226,4 @@ TEST_THAT(errors_are_bounded_and_counted)
     assert_string_equal(pointer_to_index(&arena, "/items", 7), "/items/7");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_arena(good_texts_pass),
-        in_arena(bad_texts_are_refused),
-        in_arena(a_raw_nul_is_refused),
-        in_arena(depth_is_bounded),
-        in_arena(the_number_of_objects_and_arrays_is_bounded),
-        in_arena(the_number_of_items_of_an_array_is_bounded),
-        in_arena(the_number_of_values_and_of_members_is_bounded),
-        in_arena(every_cut_of_a_text_is_refused),
-        in_arena(bson_fields_and_range_are_told),
-        in_arena(an_object_is_parsed),
-        in_arena(what_is_no_object_is_refused),
-        in_arena(a_member_named_twice_is_refused),
-        in_arena(errors_are_bounded_and_counted),
-    };
-
-    return cmocka_run_group_tests_name("jsonin", tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = make_arena, .each_teardown = release_arena)

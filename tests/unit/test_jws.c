@@ -1,8 +1,6 @@
 /* Unit tests of base/jws: the vectors of RFC 8037, the file of keys, tokens that are none. */
 #include "cmocka_whole.h"
 #include <sodium.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/jws.h"
@@ -30,7 +28,7 @@ static bool load(struct jws_keys *k, const char *text)
     return loaded;
 }
 
-TEST_THAT(a_key_has_the_thumbprint_of_rfc_8037)
+TEST(a_key_has_the_thumbprint_of_rfc_8037)
 {
     struct jws_keys k;
     struct buf out = BUF_INIT;
@@ -42,7 +40,7 @@ TEST_THAT(a_key_has_the_thumbprint_of_rfc_8037)
     buf_free(&out);
 }
 
-TEST_THAT(the_signature_of_rfc_8037_verifies_and_no_other)
+TEST(the_signature_of_rfc_8037_verifies_and_no_other)
 {
     struct jws_key key, other;
     struct buf out = BUF_INIT;
@@ -63,7 +61,7 @@ TEST_THAT(the_signature_of_rfc_8037_verifies_and_no_other)
     buf_free(&out);
 }
 
-TEST_THAT(what_is_signed_verifies)
+TEST(what_is_signed_verifies)
 {
     struct jws_keys k;
     struct buf token = BUF_INIT, out = BUF_INIT;
@@ -77,7 +75,7 @@ TEST_THAT(what_is_signed_verifies)
     buf_free(&out);
 }
 
-TEST_THAT(what_is_no_token_is_refused)
+TEST(what_is_no_token_is_refused)
 {
     static const char *const texts[] = {"", ".", "..", "a.b", SIGNED, SIGNED ".", SIGNED "." SIGNATURE ".", SIGNED "." SIGNATURE "A",
                                         SIGNED "." SIGNATURE "=", "." SIGNED "." SIGNATURE};
@@ -90,7 +88,7 @@ TEST_THAT(what_is_no_token_is_refused)
     assert_false(jws_key_of(&key, SEED));
 }
 
-TEST_THAT(bad_files_are_no_keys)
+TEST(bad_files_are_no_keys)
 {
     static const char *const texts[] = {"", "\n\n", "xyz", "9d61", SEED "ff", SEED " x", X, X "\n" SEED, SEED "\n" X "x"};
     const char *message;
@@ -102,7 +100,7 @@ TEST_THAT(bad_files_are_no_keys)
 }
 
 /* Announced behind the one that signs, then before it: each change reads back, and the old one's public half stays. */
-TEST_THAT(keys_change_through_their_file)
+TEST(keys_change_through_their_file)
 {
     struct buf text = BUF_INIT;
     struct jws_keys k, again;
@@ -132,14 +130,5 @@ TEST_THAT(keys_change_through_their_file)
 
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_has_the_thumbprint_of_rfc_8037),
-        cmocka_unit_test(the_signature_of_rfc_8037_verifies_and_no_other),
-        cmocka_unit_test(what_is_signed_verifies),
-        cmocka_unit_test(what_is_no_token_is_refused),
-        cmocka_unit_test(bad_files_are_no_keys),
-        cmocka_unit_test(keys_change_through_their_file),
-    };
-
-    return sodium_init() < 0 ? 1 : cmocka_run_group_tests_name("jws", tests, NULL, NULL);
+    return sodium_init() < 0 ? 1 : run_listed((struct fixtures){.program = __FILE__});
 }

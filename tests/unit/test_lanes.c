@@ -9,9 +9,6 @@
  * Repeat one LANES_SEED=n build/tests/unit/test_lanes; more of them: LANES_SEEDS=count
  */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "coupons/decide.h"
@@ -157,9 +154,8 @@ static void world_free(void)
     buf_free(&scratch);
 }
 
-static int world_teardown(void **state)
+FIXTURE(world_teardown)
 {
-    (void)state;
     world_free();
     memset(&w, 0, sizeof w);
     return 0;
@@ -823,7 +819,7 @@ static void expect_drift(const char *line)
         fail_msg("no drift \"%s\" in:\n%s", line, found);
 }
 
-TEST_THAT(nothing_is_lost_or_doubled_in_random_lives)
+TEST_WITH(nothing_is_lost_or_doubled_in_random_lives, NULL, world_teardown)
 {
     const char *only = getenv("LANES_SEED"), *count = getenv("LANES_SEEDS");
     unsigned last = only ? (unsigned)strtoul(only, NULL, 10) : count ? (unsigned)strtoul(count, NULL, 10) : SEEDS;
@@ -852,11 +848,10 @@ TEST_THAT(nothing_is_lost_or_doubled_in_random_lives)
 static struct coupon *definition;
 
 /* Three lanes of a coupon of 200 slots, none of them made. */
-static int three_lanes(void **state)
+FIXTURE(three_lanes)
 {
     struct outcome out;
 
-    (void)state;
     seed = 0;
     world_init(3);
     definition = new_coupon();
@@ -879,7 +874,7 @@ static void make(int64_t count)
     assert_true(append_or_crash(0));
 }
 
-TEST_THAT(slots_that_move_are_numbered_anew)
+TEST(slots_that_move_are_numbered_anew)
 {
     make(101);
     assert_int_equal(w.lane[0].tail.slots, 101);
@@ -903,7 +898,7 @@ TEST_THAT(slots_that_move_are_numbered_anew)
 }
 
 /* Two processes move slots to the same lane; one of them is late with each of its requests. */
-TEST_THAT(a_step_that_is_asked_for_late_is_not_made_again)
+TEST(a_step_that_is_asked_for_late_is_not_made_again)
 {
     struct mover late = {.taker = 1, .most = 7};
 
@@ -923,7 +918,7 @@ TEST_THAT(a_step_that_is_asked_for_late_is_not_made_again)
     assert_int_equal(w.lane[1].tail.slots, 17);
 }
 
-TEST_THAT(a_cap_counts_the_slots_of_all_lanes)
+TEST(a_cap_counts_the_slots_of_all_lanes)
 {
     struct outcome out;
 
@@ -937,7 +932,7 @@ TEST_THAT(a_cap_counts_the_slots_of_all_lanes)
     assert_int_equal(head_free(&w.lane[0].tail), 200);
 }
 
-TEST_THAT(a_lane_says_what_it_lacks)
+TEST(a_lane_says_what_it_lacks)
 {
     struct outcome out;
     bool appended;
@@ -956,7 +951,7 @@ TEST_THAT(a_lane_says_what_it_lacks)
 }
 
 /* Whoever moved slots here did not make more of them. */
-TEST_THAT(slots_that_move_raise_no_event_and_settle_none)
+TEST(slots_that_move_raise_no_event_and_settle_none)
 {
     struct outcome out;
 
@@ -977,7 +972,7 @@ TEST_THAT(slots_that_move_raise_no_event_and_settle_none)
     assert_int_equal(w.lane[0].tail.low_stock, 0);
 }
 
-TEST_THAT(slots_that_come_while_the_lanes_are_asked_are_not_missed)
+TEST(slots_that_come_while_the_lanes_are_asked_are_not_missed)
 {
     struct outcome out;
 
@@ -1003,14 +998,13 @@ TEST_THAT(slots_that_come_while_the_lanes_are_asked_are_not_missed)
     assert_int_equal(t.batch->count, 2);
 }
 
-static void a_follower_takes_each_version_once_and_the_end_too(void **state)
+TEST(a_follower_takes_each_version_once_and_the_end_too)
 {
     struct coupon *next = coupon_copy(definition, &w.arena), *tombstone;
     struct one_lane *l = &w.lane[1];
     struct outcome out;
     int64_t seq = l->tail.seq;
 
-    (void)state;
     follow(1, 0);
     assert_int_equal(l->tail.seq, seq);
     next->title = "Another";
@@ -1058,7 +1052,7 @@ static const char *contradiction(struct entry e, int64_t slots, int64_t elsewher
     return wrong;
 }
 
-TEST_THAT(a_move_that_does_not_add_up_is_found)
+TEST(a_move_that_does_not_add_up_is_found)
 {
     struct entry from = {.kind = ENTRY_GENERATE, .job = "lane-1-from-0", .n = LANE_SLOTS, .count = 3}, bad;
 
@@ -1078,11 +1072,10 @@ TEST_THAT(a_move_that_does_not_add_up_is_found)
 /* ---- what is changed behind the ledgers' back ---- */
 
 /* A life of three lanes. */
-static int a_life(void **state)
+FIXTURE(a_life)
 {
     struct outcome out;
 
-    (void)state;
     seed = 0;
     w.random = 12;
     world_init(3);
@@ -1112,7 +1105,7 @@ static struct entry *entry_of(int64_t lane, enum entry_kind kind)
     return NULL;
 }
 
-TEST_THAT(no_lane_has_drift_in_parts_either)
+TEST_WITH(no_lane_has_drift_in_parts_either, a_life, end_life)
 {
     expect_no_drift();
     for (int64_t i = 0; i < w.lanes; i++) {
@@ -1133,7 +1126,7 @@ static struct entry *move_of(int64_t lane, enum entry_kind kind)
     return NULL;
 }
 
-TEST_THAT(what_is_of_another_lane_is_found)
+TEST_WITH(what_is_of_another_lane_is_found, a_life, end_life)
 {
     static const char *const wrong[] = {"lane-0-to-0", "lane-0-to-3", "lane-1-to-0", "lane-0-to-01", "lane-0-from-1", "lane-0"};
     struct entry *e = entry_of(1, ENTRY_REDEEM), *due = move_of(0, ENTRY_DUE);
@@ -1162,7 +1155,7 @@ TEST_THAT(what_is_of_another_lane_is_found)
     assert_string_equal(found, "ledger|seq 3 entry 0|lanes of the coupon|3|4\n");
 }
 
-TEST_THAT(an_event_that_is_not_lane_0s_is_found)
+TEST_WITH(an_event_that_is_not_lane_0s_is_found, a_life, end_life)
 {
     move_of(1, ENTRY_GENERATE)->kind = ENTRY_SOLD_OUT;
     tell_all();
@@ -1170,7 +1163,7 @@ TEST_THAT(an_event_that_is_not_lane_0s_is_found)
 }
 
 /* As after a restored backup of one shard: each ledger chains, and is one of its own. */
-TEST_THAT(a_lane_that_lost_what_went_from_it_is_found)
+TEST_WITH(a_lane_that_lost_what_went_from_it_is_found, a_life, end_life)
 {
     size_t less = 0;
 
@@ -1187,7 +1180,7 @@ TEST_THAT(a_lane_that_lost_what_went_from_it_is_found)
     expect_drift(" of lane 0|step|at most ");
 }
 
-TEST_THAT(what_lanes_say_of_each_other_is_compared)
+TEST_WITH(what_lanes_say_of_each_other_is_compared, a_life, end_life)
 {
     static const struct {
         const char *line;
@@ -1213,7 +1206,7 @@ TEST_THAT(what_lanes_say_of_each_other_is_compared)
     }
 }
 
-TEST_THAT(a_deleted_coupon_with_takings_in_any_lane_is_found)
+TEST_WITH(a_deleted_coupon_with_takings_in_any_lane_is_found, a_life, end_life)
 {
     char line[128];
 
@@ -1225,7 +1218,7 @@ TEST_THAT(a_deleted_coupon_with_takings_in_any_lane_is_found)
 }
 
 /* While lanes go on: what is of different times is not compared. */
-TEST_THAT(lanes_that_move_make_no_drift)
+TEST_WITH(lanes_that_move_make_no_drift, a_life, end_life)
 {
     tell_all();
     sums[1].peers[0].from.step -= 2;
@@ -1241,7 +1234,7 @@ static void count_repair(void *context, const struct repair *p)
     repairs[p->fault]++;
 }
 
-TEST_THAT(a_lane_mends_its_own_views_alone)
+TEST_WITH(a_lane_mends_its_own_views_alone, a_life, end_life)
 {
     struct replay *r;
 
@@ -1254,27 +1247,4 @@ TEST_THAT(a_lane_mends_its_own_views_alone)
     assert_int_equal(repairs[FAULT_SUPERFLUOUS] + repairs[FAULT_DIFFERENT] + repairs[FAULT_BEHIND], 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(slots_that_move_are_numbered_anew, three_lanes, world_teardown),
-        cmocka_unit_test_setup_teardown(a_step_that_is_asked_for_late_is_not_made_again, three_lanes, world_teardown),
-        cmocka_unit_test_setup_teardown(slots_that_move_raise_no_event_and_settle_none, three_lanes, world_teardown),
-        cmocka_unit_test_setup_teardown(a_cap_counts_the_slots_of_all_lanes, three_lanes, world_teardown),
-        cmocka_unit_test_setup_teardown(a_lane_says_what_it_lacks, three_lanes, world_teardown),
-        cmocka_unit_test_setup_teardown(slots_that_come_while_the_lanes_are_asked_are_not_missed, three_lanes, world_teardown),
-        cmocka_unit_test_setup_teardown(a_follower_takes_each_version_once_and_the_end_too, three_lanes, world_teardown),
-        cmocka_unit_test_setup_teardown(a_move_that_does_not_add_up_is_found, three_lanes, world_teardown),
-        cmocka_unit_test_setup_teardown(no_lane_has_drift_in_parts_either, a_life, end_life),
-        cmocka_unit_test_setup_teardown(what_is_of_another_lane_is_found, a_life, end_life),
-        cmocka_unit_test_setup_teardown(an_event_that_is_not_lane_0s_is_found, a_life, end_life),
-        cmocka_unit_test_setup_teardown(a_lane_that_lost_what_went_from_it_is_found, a_life, end_life),
-        cmocka_unit_test_setup_teardown(what_lanes_say_of_each_other_is_compared, a_life, end_life),
-        cmocka_unit_test_setup_teardown(a_deleted_coupon_with_takings_in_any_lane_is_found, a_life, end_life),
-        cmocka_unit_test_setup_teardown(lanes_that_move_make_no_drift, a_life, end_life),
-        cmocka_unit_test_setup_teardown(a_lane_mends_its_own_views_alone, a_life, end_life),
-        cmocka_unit_test_teardown(nothing_is_lost_or_doubled_in_random_lives, world_teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = three_lanes, .each_teardown = world_teardown)

@@ -1,8 +1,5 @@
 /* Unit tests of base/log: form of a line, levels, reopening. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -11,11 +8,10 @@ static char path[] = "/tmp/test_log_XXXXXX";
 static char moved[sizeof path + 4];
 static char text[16384];
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
     int fd = mkstemp(path);
 
-    (void)state;
     snprintf(moved, sizeof moved, "%s.old", path);
     if (fd < 0)
         return -1;
@@ -24,9 +20,8 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     unlink(moved);
     return unlink(path);
 }
@@ -41,9 +36,8 @@ static const char *content(const char *file)
     return text;
 }
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     log_context(NULL);
     return truncate(path, 0) || log_init(path, LOG_INFO);
 }
@@ -56,7 +50,7 @@ static void assert_ends(const char *line, const char *end)
         fail_msg("expected the end \"%s\" of \"%s\"", end, line);
 }
 
-TEST_THAT(a_line_has_time_level_role_pid_event_and_details)
+TEST(a_line_has_time_level_role_pid_event_and_details)
 {
     char expected[128];
 
@@ -67,7 +61,7 @@ TEST_THAT(a_line_has_time_level_role_pid_event_and_details)
     assert_int_equal(strchr(text, ' ') - text, 24);
 }
 
-TEST_THAT(a_line_has_the_threads_request_id)
+TEST(a_line_has_the_threads_request_id)
 {
     log_context("req-1");
     log_event(LOG_INFO, "request.failed", F_NONE);
@@ -77,13 +71,13 @@ TEST_THAT(a_line_has_the_threads_request_id)
     assert_ends(content(path), "event=request.failed x=1\n");
 }
 
-TEST_THAT(lower_levels_are_left_out)
+TEST(lower_levels_are_left_out)
 {
     log_event(LOG_DEBUG, "a.b", F_INT("x", 1));
     assert_string_equal(content(path), "");
 }
 
-TEST_THAT(an_event_is_one_line_whatever_it_says)
+TEST(an_event_is_one_line_whatever_it_says)
 {
     char *long_text = malloc(10000);
 
@@ -98,7 +92,7 @@ TEST_THAT(an_event_is_one_line_whatever_it_says)
     assert_in_range(strlen(text), 4096, 4400);
 }
 
-TEST_THAT(as_json_a_line_is_an_object_with_typed_members)
+TEST(as_json_a_line_is_an_object_with_typed_members)
 {
     char expected[512];
 
@@ -132,7 +126,7 @@ static int lines_with(const char *word)
 }
 
 /* Under an overload every refusal would be a line; one per kind and thread is enough to see it. */
-TEST_THAT(what_repeats_is_left_out_and_counted)
+TEST(what_repeats_is_left_out_and_counted)
 {
     log_event(LOG_INFO, "a.b", F_INT("x", 1)); /* of another test's second, perhaps */
     usleep(1100000);
@@ -147,7 +141,7 @@ TEST_THAT(what_repeats_is_left_out_and_counted)
     assert_ends(text, " x=100\n");
 }
 
-TEST_THAT(reopening_follows_the_path)
+TEST(reopening_follows_the_path)
 {
     log_event(LOG_INFO, "a.first", F_INT("x", 1));
     assert_int_equal(rename(path, moved), 0);
@@ -161,25 +155,11 @@ TEST_THAT(reopening_follows_the_path)
     assert_null(strstr(text, "a.second"));
 }
 
-TEST_THAT(a_path_that_cannot_be_opened_leaves_the_log_as_it_was)
+TEST(a_path_that_cannot_be_opened_leaves_the_log_as_it_was)
 {
     assert_int_equal(log_init("/no/such/directory/log", LOG_DEBUG), -1);
     log_event(LOG_INFO, "a.b", F_INT("x", 2));
     assert_ends(content(path), "event=a.b x=2\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_line_has_time_level_role_pid_event_and_details, fresh),
-        cmocka_unit_test_setup(a_line_has_the_threads_request_id, fresh),
-        cmocka_unit_test_setup(lower_levels_are_left_out, fresh),
-        cmocka_unit_test_setup(an_event_is_one_line_whatever_it_says, fresh),
-    cmocka_unit_test_setup(as_json_a_line_is_an_object_with_typed_members, fresh),
-        cmocka_unit_test_setup(what_repeats_is_left_out_and_counted, fresh),
-        cmocka_unit_test_setup(reopening_follows_the_path, fresh),
-        cmocka_unit_test_setup(a_path_that_cannot_be_opened_leaves_the_log_as_it_was, fresh),
-    };
-
-    return cmocka_run_group_tests_name("log", tests, set_up, tear_down);
-}
+RUN_TESTS(.each_setup = fresh, .setup = set_up, .teardown = tear_down)

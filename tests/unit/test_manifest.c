@@ -1,7 +1,5 @@
 /* Unit tests of what an import says of its rows, and of codes that stand twice among drafts. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <string.h>
 
 #include "http/manifest.h"
 #include "runner/code_drafts.h"
@@ -15,7 +13,7 @@ static void assert_result(const struct manifest *m, const char *expected)
     buf_free(&out);
 }
 
-TEST_THAT(parts_add_up)
+TEST(parts_add_up)
 {
     const struct upload_chunk one = {.rows = 10, .new_codes = 7, .duplicates_in_file = 1, .duplicates_in_coupon = 1, .invalid = 1,
                                      .bad = "2,invalid,too short,ab\n4,duplicate,an earlier row has this code,\"A,\"\"B\"\n"};
@@ -33,7 +31,7 @@ TEST_THAT(parts_add_up)
     manifest_release(&m);
 }
 
-TEST_THAT(nothing_is_a_result_too)
+TEST(nothing_is_a_result_too)
 {
     struct manifest m = {.bad = BUF_INIT};
 
@@ -42,7 +40,7 @@ TEST_THAT(nothing_is_a_result_too)
     manifest_release(&m);
 }
 
-TEST_THAT(the_result_shows_the_first_hundred_bad_rows)
+TEST(the_result_shows_the_first_hundred_bad_rows)
 {
     struct manifest m = {.bad = BUF_INIT};
     struct upload_chunk one = {.rows = 0};
@@ -62,7 +60,7 @@ TEST_THAT(the_result_shows_the_first_hundred_bad_rows)
     manifest_release(&m);
 }
 
-TEST_THAT(each_row_counts_and_a_bad_one_comes_with_its_text)
+TEST(each_row_counts_and_a_bad_one_comes_with_its_text)
 {
     static const char text[] = "\xEF\xBB\xBFG\xC3\xBC\xFF\x01,\"x\"";
     const struct code_row row = {.line = 3, .text = text + 3, .text_len = sizeof text - 4, .wrong = "not printable ASCII"};
@@ -83,7 +81,7 @@ TEST_THAT(each_row_counts_and_a_bad_one_comes_with_its_text)
     buf_free(&bad);
 }
 
-TEST_THAT(a_code_counts_as_doubled_from_the_second_time_on)
+TEST(a_code_counts_as_doubled_from_the_second_time_on)
 {
     const struct code_draft codes[] = {{.normal = "A"}, {.normal = "B"}, {.normal = "A"}, {.normal = "A"}, {.normal = "C"}};
     bool doubled[5];
@@ -93,15 +91,4 @@ TEST_THAT(a_code_counts_as_doubled_from_the_second_time_on)
     codes_doubled(codes, 0, doubled);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(nothing_is_a_result_too),
-        cmocka_unit_test(the_result_shows_the_first_hundred_bad_rows),
-        cmocka_unit_test(each_row_counts_and_a_bad_one_comes_with_its_text),
-        cmocka_unit_test(a_code_counts_as_doubled_from_the_second_time_on),
-    };
-
-    return cmocka_run_group_tests_name("manifest", tests, NULL, NULL);
-}
+RUN_TESTS()

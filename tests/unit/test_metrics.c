@@ -1,8 +1,6 @@
 /* Unit tests of base/metrics: sums over processes, rendering, slots that change hands. */
 #include "cmocka_whole.h"
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,9 +8,8 @@
 
 static const char *const routes[] = {"/coupons", "/coupons/{id}"};
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     return metrics_create();
 }
 
@@ -51,9 +48,8 @@ static void count_some(void)
     metrics_set(METRIC_QUEUE, 5);
 }
 
-static void processes_are_added_up(void **state)
+TEST(processes_are_added_up)
 {
-    (void)state;
     in_child(0, count_some);
     in_child(1, count_some);
     assert_shows("\ncoupons_conflicts_total 4\n");
@@ -63,9 +59,8 @@ static void processes_are_added_up(void **state)
     assert_shows("# TYPE coupons_queue_requests gauge\n");
 }
 
-static void histograms_are_cumulative(void **state)
+TEST(histograms_are_cumulative)
 {
-    (void)state;
     in_child(0, count_some);
     assert_shows("\ncoupons_batch_requests_bucket{le=\"2\"} 0\n"
                  "coupons_batch_requests_bucket{le=\"4\"} 1\n");
@@ -77,11 +72,10 @@ static void histograms_are_cumulative(void **state)
     assert_shows("\ncoupons_request_duration_seconds_sum 0.0015\n");
 }
 
-static void a_successor_counts_on_but_gauges_start_anew(void **state)
+TEST(a_successor_counts_on_but_gauges_start_anew)
 {
     int pid;
 
-    (void)state;
     pid = in_child(3, count_some);
     metrics_leave(3, pid);
     assert_shows("\ncoupons_queue_requests 0\n");
@@ -89,9 +83,8 @@ static void a_successor_counts_on_but_gauges_start_anew(void **state)
 }
 
 /* What it counts for nobody to see is not settled with another's. */
-static void a_process_that_finds_no_bank_has_none_of_anothers(void **state)
+TEST(a_process_that_finds_no_bank_has_none_of_anothers)
 {
-    (void)state;
     for (int i = 0; i < METRICS_BANKS + 1; i++)
         in_child(3, count_some);
     assert_shows("\ncoupons_queue_requests 20\n");
@@ -99,11 +92,10 @@ static void a_process_that_finds_no_bank_has_none_of_anothers(void **state)
 }
 
 /* While a successor is at work already, what its predecessor leaves behind goes with that one alone. */
-static void of_two_in_one_slot_each_has_gauges_of_its_own(void **state)
+TEST(of_two_in_one_slot_each_has_gauges_of_its_own)
 {
     int first, second;
 
-    (void)state;
     first = in_child(3, count_some);
     second = in_child(3, count_some);
     assert_shows("\ncoupons_queue_requests 10\n");
@@ -118,15 +110,14 @@ static void of_two_in_one_slot_each_has_gauges_of_its_own(void **state)
     assert_shows("\ncoupons_queue_requests 5\n");
 }
 
-static void values_past_the_last_bound_are_counted(void **state)
+TEST(values_past_the_last_bound_are_counted)
 {
-    (void)state;
     metrics_observe(METRIC_BATCH_SIZE, 100000);
     metrics_observe(METRIC_BATCH_SIZE, 1024);
     assert_shows("coupons_batch_requests_bucket{le=\"1024\"} 1\ncoupons_batch_requests_bucket{le=\"+Inf\"} 2\n");
 }
 
-static void a_lag_is_shown_in_seconds(void **state)
+TEST(a_lag_is_shown_in_seconds)
 {
     static const struct {
         int64_t ms;
@@ -135,25 +126,22 @@ static void a_lag_is_shown_in_seconds(void **state)
                 {1250, "\ncoupons_reporter_lag_seconds 1.25\n"}, {90000, "\ncoupons_reporter_lag_seconds 90\n"},
                 {-3, "\ncoupons_reporter_lag_seconds -0.003\n"}, {-4200, "\ncoupons_reporter_lag_seconds -4.2\n"}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         metrics_set(METRIC_REPORTER_LAG_MS, rows[i].ms);
         assert_shows(rows[i].shown);
     }
 }
 
-static void a_status_that_has_no_row_is_other(void **state)
+TEST(a_status_that_has_no_row_is_other)
 {
-    (void)state;
     metrics_request(0, 418, 1);
     metrics_request(0, 503, 1);
     assert_shows("\ncoupons_requests_total{route=\"/coupons\",status=\"503\"} 1\n"
                  "coupons_requests_total{route=\"/coupons\",status=\"other\"} 1\n");
 }
 
-static void both_outcomes_are_always_shown(void **state)
+TEST(both_outcomes_are_always_shown)
 {
-    (void)state;
     metrics_add_outcome(METRIC_DELIVERIES, true, 2);
     assert_shows("\ncoupons_deliveries_total{outcome=\"succeeded\"} 2\n"
                  "coupons_deliveries_total{outcome=\"failed\"} 0\n");
@@ -162,7 +150,7 @@ static void both_outcomes_are_always_shown(void **state)
 }
 
 /* Names follow Prometheus's conventions: a counter, and nothing else, ends in _total; times are in seconds. */
-static void names_are_conventional(void **state)
+TEST_WITH(names_are_conventional, NULL, NULL)
 {
     static const struct {
         const char *wire, *help;
@@ -176,7 +164,6 @@ static void names_are_conventional(void **state)
 #undef X
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t len = strlen(rows[i].wire);
 
@@ -209,9 +196,8 @@ static void tell_some(void)
     metrics_set_stocks(some, 3);
 }
 
-static void coupons_are_shown_that_somebody_tells_of(void **state)
+TEST(coupons_are_shown_that_somebody_tells_of)
 {
-    (void)state;
     assert_shows_nothing_of("{coupon=");
     in_child(METRICS_SLOT_RUNNER, tell_some);
     assert_shows("# TYPE coupons_coupon_free gauge\n"
@@ -226,20 +212,18 @@ static void coupons_are_shown_that_somebody_tells_of(void **state)
     assert_shows_nothing_of("{coupon=");
 }
 
-static void stocks_are_wanted_once_somebody_has_read_the_metrics(void **state)
+TEST(stocks_are_wanted_once_somebody_has_read_the_metrics)
 {
-    (void)state;
     assert_false(metrics_stocks_wanted());
     assert_shows("coupons_coupon_free");
     assert_true(metrics_stocks_wanted());
 }
 
 /* The stocks are told again and again, until the process is killed: maybe within. */
-static void who_dies_while_telling_leaves_the_others_to_tell(void **state)
+TEST(who_dies_while_telling_leaves_the_others_to_tell)
 {
     static struct coupon_stock many[METRICS_STOCKS];
 
-    (void)state;
     for (int i = 0; i < METRICS_STOCKS; i++) {
         snprintf(many[i].coupon, sizeof many[i].coupon, "m-%d", i);
         many[i].taken = 1;
@@ -270,23 +254,4 @@ static void who_dies_while_telling_leaves_the_others_to_tell(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(processes_are_added_up, fresh),
-        cmocka_unit_test_setup(histograms_are_cumulative, fresh),
-        cmocka_unit_test_setup(a_successor_counts_on_but_gauges_start_anew, fresh),
-        cmocka_unit_test_setup(of_two_in_one_slot_each_has_gauges_of_its_own, fresh),
-        cmocka_unit_test_setup(a_process_that_finds_no_bank_has_none_of_anothers, fresh),
-        cmocka_unit_test_setup(values_past_the_last_bound_are_counted, fresh),
-        cmocka_unit_test_setup(a_lag_is_shown_in_seconds, fresh),
-        cmocka_unit_test_setup(a_status_that_has_no_row_is_other, fresh),
-        cmocka_unit_test_setup(both_outcomes_are_always_shown, fresh),
-        cmocka_unit_test(names_are_conventional),
-        cmocka_unit_test_setup(coupons_are_shown_that_somebody_tells_of, fresh),
-        cmocka_unit_test_setup(stocks_are_wanted_once_somebody_has_read_the_metrics, fresh),
-        cmocka_unit_test_setup(who_dies_while_telling_leaves_the_others_to_tell, fresh),
-    };
-
-    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = fresh)

@@ -6,9 +6,6 @@
  */
 #include "cmocka_whole.h"
 #include <sodium.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/config.h"
@@ -52,21 +49,18 @@ static int start_at(uint16_t port)
     return session && read_name_key() ? 0 : -1;
 }
 
-static int start(void **state)
+FIXTURE(start)
 {
-    (void)state;
     return start_at(mongos_start());
 }
 
-static int start_member(void **state)
+FIXTURE(start_member)
 {
-    (void)state;
     return start_at(mongos_start_member());
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     session->ops->close(session);
     mongo_close(mongo);
     mongos_stop();
@@ -109,7 +103,7 @@ static void append_is(enum store_status status, const enum append_result results
 
 static const enum append_result all_unknown[BATCHES] = {APPEND_UNKNOWN, APPEND_UNKNOWN, APPEND_UNKNOWN, APPEND_UNKNOWN};
 
-TEST_THAT(an_insert_names_majority_journal_and_no_order)
+TEST(an_insert_names_majority_journal_and_no_order)
 {
     const enum append_result ours[BATCHES] = {APPEND_OURS, APPEND_OURS, APPEND_OURS, APPEND_OURS};
     bson_t concern;
@@ -130,7 +124,7 @@ TEST_THAT(an_insert_names_majority_journal_and_no_order)
 }
 
 /* One shard has taken its part, one has the seq already, one is not reached, and of one the routing stayed stale. */
-TEST_THAT(each_batch_of_an_insert_stands_for_itself)
+TEST(each_batch_of_an_insert_stands_for_itself)
 {
     const enum append_result results[BATCHES] = {APPEND_OURS, APPEND_THEIRS, APPEND_UNKNOWN, APPEND_UNKNOWN};
 
@@ -150,7 +144,7 @@ TEST_THAT(each_batch_of_an_insert_stands_for_itself)
 }
 
 /* A reply was lost on the way from a shard, and mongos has sent the batch again: the duplicate is its own. */
-TEST_THAT(a_duplicate_that_is_ours_counts_as_appended)
+TEST(a_duplicate_that_is_ours_counts_as_appended)
 {
     const enum append_result results[BATCHES] = {APPEND_OURS, APPEND_OURS, APPEND_OURS, APPEND_OURS};
     char reply[512];
@@ -195,7 +189,7 @@ static const char *const open_replies[] = {
     NULL,
 };
 
-TEST_THAT(what_a_reply_leaves_open_is_unknown)
+TEST(what_a_reply_leaves_open_is_unknown)
 {
     for (size_t i = 0; i < sizeof open_replies / sizeof *open_replies; i++) {
         make_batches();
@@ -207,7 +201,7 @@ TEST_THAT(what_a_reply_leaves_open_is_unknown)
 
 /* ---- other writes ---- */
 
-TEST_THAT(a_mark_that_one_shard_refuses_is_not_moved)
+TEST(a_mark_that_one_shard_refuses_is_not_moved)
 {
     struct mark_write marks[] = {{.coupon = "a", .seq = 3},
                                  {.coupon = "b", .seq = 4}};
@@ -230,7 +224,7 @@ TEST_THAT(a_mark_that_one_shard_refuses_is_not_moved)
 }
 
 /* Buckets that are new: of those refused, the one that exists is updated, the other one is the caller's to write again. */
-TEST_THAT(buckets_are_written_but_those_that_a_shard_refuses)
+TEST(buckets_are_written_but_those_that_a_shard_refuses)
 {
     struct bucket buckets[] = {{.b = 0}, {.b = 1}, {.b = 2}};
     struct part_write parts[] = {{.coupon = "a", .bucket = &buckets[0]},
@@ -262,7 +256,7 @@ static const char *const failed_reads[] = {
     NULL,
 };
 
-TEST_THAT(a_read_that_some_shard_fails_has_failed)
+TEST(a_read_that_some_shard_fails_has_failed)
 {
     struct mark_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
 
@@ -275,7 +269,7 @@ TEST_THAT(a_read_that_some_shard_fails_has_failed)
 }
 
 /* mongos may have nothing yet and go on; and the shard that it waits for may go away. */
-TEST_THAT(a_result_comes_in_pieces_or_not_at_all)
+TEST(a_result_comes_in_pieces_or_not_at_all)
 {
     struct mark_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
 
@@ -296,7 +290,7 @@ TEST_THAT(a_result_comes_in_pieces_or_not_at_all)
 
 /* ---- confirming a tail: one linearizable read of the shard that the lane is on ---- */
 
-TEST_THAT(a_tail_is_confirmed_by_a_linearizable_read)
+TEST(a_tail_is_confirmed_by_a_linearizable_read)
 {
     struct confirm c = {.coupon = "a", .lane = 0, .tail = 6};
     const char *level;
@@ -341,7 +335,7 @@ static void assert_not_before(size_t k, uint32_t increment)
     assert_int_equal(count, increment);
 }
 
-TEST_THAT(a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write)
+TEST_WITH(a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write, start_member, stop)
 {
     struct confirm c = {.coupon = "a", .lane = 0, .tail = 6};
 
@@ -353,7 +347,7 @@ TEST_THAT(a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write)
     mongos_done();
 }
 
-TEST_THAT(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert)
+TEST_WITH(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert, start_member, stop)
 {
     make_batches();
     mongos_will("insert", "{\"n\": 3, \"writeErrors\": [{\"index\": 1, \"code\": 11000, \"errmsg\": \"\"}],"
@@ -368,7 +362,7 @@ TEST_THAT(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert)
 }
 
 /* As of a tail that this session was told of: a read before it would miss what the tail has. */
-TEST_THAT(no_read_of_a_lane_is_before_what_the_session_was_told_of)
+TEST_WITH(no_read_of_a_lane_is_before_what_the_session_was_told_of, start_member, stop)
 {
     struct arena a;
     struct batch *found[2];
@@ -412,7 +406,7 @@ TEST_THAT(no_read_of_a_lane_is_before_what_the_session_was_told_of)
 
 #define ERASURE_ROUNDS 100 /* as in erasure.c */
 
-TEST_THAT(an_erasure_that_changed_nothing_each_time_has_failed)
+TEST_WITH(an_erasure_that_changed_nothing_each_time_has_failed, start_member, stop)
 {
     const struct erasure e = {.coupon = "a", .alias = "0123456789abcdef", .seq = 1};
     struct batch *b = batch_new("a", 0);
@@ -474,7 +468,7 @@ static void assert_token(const struct feed *f, const char *wanted)
 }
 
 /* The token of a quiet stream is mongos' own, of the time that all shards have reached. */
-TEST_THAT(a_quiet_stream_goes_on_from_the_token_of_all_shards)
+TEST(a_quiet_stream_goes_on_from_the_token_of_all_shards)
 {
     struct feed_position p = {NULL, 0};
     struct batch_key key;
@@ -505,7 +499,7 @@ TEST_THAT(a_quiet_stream_goes_on_from_the_token_of_all_shards)
 }
 
 /* A shard's primary changes, or a router ends: the driver goes on from the last event, and none comes twice. */
-TEST_THAT(a_stream_that_can_go_on_goes_on)
+TEST(a_stream_that_can_go_on_goes_on)
 {
     static const char *const breaks[] = {
         "{\"ok\": 0, \"code\": 10107, \"codeName\": \"NotWritablePrimary\", \"errmsg\": \"\", \"errorLabels\": [\"ResumableChangeStreamError\"]}",
@@ -537,7 +531,7 @@ TEST_THAT(a_stream_that_can_go_on_goes_on)
 }
 
 /* A token that no shard's history has any more: catch up from the ledger. */
-TEST_THAT(a_stream_whose_history_is_lost_says_so)
+TEST(a_stream_whose_history_is_lost_says_so)
 {
     static const char *const ends[] = {
         "{\"ok\": 0, \"code\": 286, \"codeName\": \"ChangeStreamHistoryLost\", \"errmsg\": \"Executor error during getMore :: caused by :: "
@@ -563,7 +557,7 @@ TEST_THAT(a_stream_whose_history_is_lost_says_so)
 
 /* ---- what doctor asks ---- */
 
-TEST_THAT(doctor_knows_which_versions_leak)
+TEST_WITH(doctor_knows_which_versions_leak, NULL, NULL)
 {
     static const struct {
         const char *version;
@@ -603,7 +597,7 @@ static const struct {
      {.shards = 2, .balances = true, .whole = "ledger, coupons, buckets, totals, refusals, lanes, marks, codes, code_buckets"}},
 };
 
-TEST_THAT(doctor_sees_keys_and_balancer)
+TEST(doctor_sees_keys_and_balancer)
 {
     struct shard_facts facts;
     const char *database;
@@ -626,7 +620,7 @@ TEST_THAT(doctor_sees_keys_and_balancer)
     mongos_done();
 }
 
-TEST_THAT(doctor_reads_as_the_service_does)
+TEST(doctor_reads_as_the_service_does)
 {
     static const char *const levels[] = {"majority", "linearizable"};
     int64_t majority_us, linearizable_us;
@@ -708,7 +702,7 @@ static void let_doctor_look(const char *collections, const char *balancer, const
     assert_told("replicas ok: a sharded cluster");
 }
 
-TEST_THAT(doctor_says_what_is_wrong_with_a_cluster)
+TEST(doctor_says_what_is_wrong_with_a_cluster)
 {
     static const char none[] = "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}";
 
@@ -728,30 +722,4 @@ TEST_THAT(doctor_says_what_is_wrong_with_a_cluster)
     buf_free(&told);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_insert_names_majority_journal_and_no_order, start, stop),
-        cmocka_unit_test_setup_teardown(each_batch_of_an_insert_stands_for_itself, start, stop),
-        cmocka_unit_test_setup_teardown(a_duplicate_that_is_ours_counts_as_appended, start, stop),
-        cmocka_unit_test_setup_teardown(what_a_reply_leaves_open_is_unknown, start, stop),
-        cmocka_unit_test_setup_teardown(a_mark_that_one_shard_refuses_is_not_moved, start, stop),
-        cmocka_unit_test_setup_teardown(buckets_are_written_but_those_that_a_shard_refuses, start, stop),
-        cmocka_unit_test_setup_teardown(a_read_that_some_shard_fails_has_failed, start, stop),
-        cmocka_unit_test_setup_teardown(a_result_comes_in_pieces_or_not_at_all, start, stop),
-        cmocka_unit_test_setup_teardown(a_tail_is_confirmed_by_a_linearizable_read, start, stop),
-        cmocka_unit_test_setup_teardown(a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write, start_member, stop),
-        cmocka_unit_test_setup_teardown(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert, start_member, stop),
-        cmocka_unit_test_setup_teardown(no_read_of_a_lane_is_before_what_the_session_was_told_of, start_member, stop),
-        cmocka_unit_test_setup_teardown(an_erasure_that_changed_nothing_each_time_has_failed, start_member, stop),
-        cmocka_unit_test_setup_teardown(a_quiet_stream_goes_on_from_the_token_of_all_shards, start, stop),
-        cmocka_unit_test_setup_teardown(a_stream_that_can_go_on_goes_on, start, stop),
-        cmocka_unit_test_setup_teardown(a_stream_whose_history_is_lost_says_so, start, stop),
-        cmocka_unit_test(doctor_knows_which_versions_leak),
-        cmocka_unit_test_setup_teardown(doctor_sees_keys_and_balancer, start, stop),
-        cmocka_unit_test_setup_teardown(doctor_reads_as_the_service_does, start, stop),
-        cmocka_unit_test_setup_teardown(doctor_says_what_is_wrong_with_a_cluster, start, stop),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = start, .each_teardown = stop)

@@ -1,9 +1,6 @@
 /* Unit tests of base/new_file: a file is there whole or not at all. */
 #include "cmocka_whole.h"
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,18 +8,16 @@
 
 static char dir[32], path[48];
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
-    (void)state;
     strcpy(dir, "/tmp/new_file.XXXXXX");
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/file", dir);
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     unlink(path);
     return rmdir(dir); /* which is empty, or something was left behind */
 }
@@ -38,7 +33,7 @@ static void assert_text(const char *expected)
     assert_string_equal(text, expected);
 }
 
-TEST_THAT(what_is_kept_takes_the_place_of_what_was_there)
+TEST(what_is_kept_takes_the_place_of_what_was_there)
 {
     struct new_file f;
     struct stat s;
@@ -58,7 +53,7 @@ TEST_THAT(what_is_kept_takes_the_place_of_what_was_there)
     assert_int_equal(s.st_mode & 0777, 0600);
 }
 
-TEST_THAT(what_root_replaces_stays_its_owner_s)
+TEST(what_root_replaces_stays_its_owner_s)
 {
     struct new_file f;
     struct stat s;
@@ -75,7 +70,7 @@ TEST_THAT(what_root_replaces_stays_its_owner_s)
     assert_int_equal(s.st_gid, 981);
 }
 
-TEST_THAT(what_is_dropped_changes_nothing)
+TEST(what_is_dropped_changes_nothing)
 {
     struct new_file f;
 
@@ -88,7 +83,7 @@ TEST_THAT(what_is_dropped_changes_nothing)
     assert_text("first");
 }
 
-TEST_THAT(a_failed_write_is_seen_at_the_end)
+TEST(a_failed_write_is_seen_at_the_end)
 {
     struct new_file f;
     FILE *full = fopen("/dev/full", "we");
@@ -117,7 +112,7 @@ TEST_THAT(a_failed_write_is_seen_at_the_end)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-TEST_THAT(a_place_that_is_none_is_told)
+TEST(a_place_that_is_none_is_told)
 {
     struct new_file f;
     char nowhere[64];
@@ -133,15 +128,4 @@ TEST_THAT(a_place_that_is_none_is_told)
     assert_int_equal(rmdir(path), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_kept_takes_the_place_of_what_was_there, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_root_replaces_stays_its_owner_s, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_dropped_changes_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_failed_write_is_seen_at_the_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_place_that_is_none_is_told, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = set_up, .each_teardown = tear_down)

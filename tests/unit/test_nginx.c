@@ -1,8 +1,5 @@
 /* Unit tests of nginx/nginx.conf.in: its problem documents say what the result table says. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/result.h"
 
@@ -25,7 +22,7 @@ static void member(const char *line, const char *name, char value[VALUE_SIZE])
         memmove(quote, quote + 1, strlen(quote));
 }
 
-TEST_THAT(every_problem_has_the_tables_type_title_and_status)
+TEST(every_problem_has_the_tables_type_title_and_status)
 {
     FILE *conf = fopen(CONF, "r");
     char line[2048], code[VALUE_SIZE], title[VALUE_SIZE], type[VALUE_SIZE], detail[VALUE_SIZE], expected[2 * VALUE_SIZE];
@@ -65,7 +62,7 @@ TEST_THAT(every_problem_has_the_tables_type_title_and_status)
 }
 
 /* But for the question whether its key may do it, which changes nothing. */
-TEST_THAT(a_request_that_may_have_arrived_is_never_called_busy)
+TEST(a_request_that_may_have_arrived_is_never_called_busy)
 {
     FILE *conf = fopen(CONF, "r");
     char line[2048], place[2048] = "";
@@ -80,12 +77,4 @@ TEST_THAT(a_request_that_may_have_arrived_is_never_called_busy)
     fclose(conf);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_problem_has_the_tables_type_title_and_status),
-        cmocka_unit_test(a_request_that_may_have_arrived_is_never_called_busy),
-    };
-
-    return cmocka_run_group_tests_name("nginx", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -4,9 +4,6 @@
  */
 #include "cmocka_whole.h"
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/version.h"
 #include "coupons/batch.h"
@@ -245,9 +242,8 @@ static struct json_object *asked(struct json_object *operation)
     return resolve(get2(get2(operation, "requestBody", "content"), "application/json", "schema"));
 }
 
-static void every_table_of_a_body_is_its_schema(void **state)
+TEST(every_table_of_a_body_is_its_schema)
 {
-    (void)state;
     expect_table("TakingWithKey", schema("TakingWithKey"), &take_item_table); /* of a batch: no route has it */
     for (size_t i = 0; i < routes_count; i++) {
         struct json_object *post = get(get2(document, "paths", routes[i].pattern), "post");
@@ -364,11 +360,10 @@ static void expect_group(struct json_object *o, const char *base, size_t *i, enu
         fail_msg("%s: additionalProperties belongs to bodies", *base ? base : "the coupon");
 }
 
-static void every_field_of_a_coupon_is_in_its_schemas(void **state)
+TEST(every_field_of_a_coupon_is_in_its_schemas)
 {
     size_t i = 0;
 
-    (void)state;
     expect_group(schema("Coupon"), "", &i, FORM_SHOWN, 4); /* id, job, slots_missing, version */
     i = 0;
     expect_group(schema("NewCoupon"), "", &i, FORM_NEW, 2); /* id, generate */
@@ -408,11 +403,10 @@ static bool is_tag(const char *name)
     return false;
 }
 
-static void every_route_is_an_operation_and_every_operation_a_route(void **state)
+TEST(every_route_is_an_operation_and_every_operation_a_route)
 {
     size_t found = 0;
 
-    (void)state;
     for (size_t i = 0; i < routes_count; i++)
         assert_string_equal(text(operation_of(&routes[i]), "operationId"), routes[i].name);
     JSONC_FOREACH(get(document, "paths"), path) {
@@ -431,9 +425,8 @@ static void every_route_is_an_operation_and_every_operation_a_route(void **state
     assert_int_equal(found, routes_count + 1);
 }
 
-static void every_operation_names_the_roles_of_its_route(void **state)
+TEST(every_operation_names_the_roles_of_its_route)
 {
-    (void)state;
     for (size_t i = 0; i < routes_count; i++) {
         struct json_object *security = get(operation_of(&routes[i]), "security");
         unsigned roles = 0;
@@ -472,9 +465,8 @@ static size_t parameters_in(struct json_object *operation, const char *in)
     return count;
 }
 
-static void every_operation_has_the_parameters_of_its_path(void **state)
+TEST(every_operation_has_the_parameters_of_its_path)
 {
-    (void)state;
     for (size_t i = 0; i < routes_count; i++) {
         struct json_object *o = operation_of(&routes[i]);
         size_t count = 0;
@@ -494,9 +486,8 @@ static int header(struct json_object *operation, const char *name)
     return one ? json_object_get_boolean(get(one, "required")) : -1;
 }
 
-static void every_operation_has_the_header_fields_of_its_flags(void **state)
+TEST(every_operation_has_the_header_fields_of_its_flags)
 {
-    (void)state;
     for (size_t i = 0; i < routes_count; i++) {
         const struct route *r = &routes[i];
         struct json_object *o = operation_of(r);
@@ -508,7 +499,7 @@ static void every_operation_has_the_header_fields_of_its_flags(void **state)
     }
 }
 
-static void every_operation_has_the_body_of_its_route(void **state)
+TEST(every_operation_has_the_body_of_its_route)
 {
     static const char *const types[BODY_TYPE_COUNT][2] = {
         [BODY_JSON] = {"application/json"},
@@ -517,7 +508,6 @@ static void every_operation_has_the_body_of_its_route(void **state)
         [BODY_TEXT] = {"text/plain", "text/csv"},
     };
 
-    (void)state;
     for (size_t i = 0; i < routes_count; i++) {
         const struct route *r = &routes[i];
         struct json_object *body = get(operation_of(r), "requestBody"), *content = get(body, "content");
@@ -541,9 +531,8 @@ static void every_operation_has_the_body_of_its_route(void **state)
     }
 }
 
-static void every_operation_answers_in_the_forms_of_its_route(void **state)
+TEST(every_operation_answers_in_the_forms_of_its_route)
 {
-    (void)state;
     for (size_t i = 0; i < routes_count; i++) {
         const char *const *types = router_offers(&routes[i]);
         size_t count = 0;
@@ -564,12 +553,11 @@ static void every_operation_answers_in_the_forms_of_its_route(void **state)
     }
 }
 
-static void lists_have_the_limits_of_the_code(void **state)
+TEST(lists_have_the_limits_of_the_code)
 {
     struct json_object *limit = get(get2(document, "components", "parameters"), "Limit"), *lane;
     char fallback[PLACE_SIZE];
 
-    (void)state;
     expect_bound("limit", get(limit, "schema"), "minimum", 1, 0);
     expect_bound("limit", get(limit, "schema"), "maximum", LIST_LIMIT_MAX, 0);
     snprintf(fallback, sizeof fallback, "Default: %d.", LIST_LIMIT);
@@ -591,9 +579,8 @@ static bool may_answer(struct json_object *operation, enum cpn_result result)
 }
 
 /* What follows from a route. own: its handler may say it for reasons of its own. */
-static void every_operation_has_the_problems_of_its_flags(void **state)
+TEST(every_operation_has_the_problems_of_its_flags)
 {
-    (void)state;
     for (size_t i = 0; i < routes_count; i++) {
         const struct route *r = &routes[i];
         bool open = r->flags & ROUTE_OPEN, body = r->body != BODY_NONE;
@@ -651,11 +638,10 @@ static void expect_problems(const char *name, const char *status, struct json_ob
     }
 }
 
-static void every_problem_is_answered_somewhere_with_its_status(void **state)
+TEST(every_problem_is_answered_somewhere_with_its_status)
 {
     bool seen[CPN_RESULT_COUNT] = {[CPN_OK] = true, [CPN_METHOD_NOT_ALLOWED] = true};
 
-    (void)state;
     JSONC_FOREACH(get(document, "paths"), path)
         JSONC_FOREACH(jsonc_value(path), method)
             JSONC_FOREACH(get(jsonc_value(method), "responses"), answer)
@@ -666,9 +652,8 @@ static void every_problem_is_answered_somewhere_with_its_status(void **state)
             fail_msg("no call answers %s", result_info((enum cpn_result)i)->name);
 }
 
-static void every_problem_says_what_to_do(void **state)
+TEST(every_problem_says_what_to_do)
 {
-    (void)state;
     for (int i = CPN_OK + 1; i < CPN_RESULT_COUNT; i++)
         if (!advice_of((enum cpn_result)i))
             fail_msg("%s has no advice", result_info((enum cpn_result)i)->name);
@@ -728,7 +713,7 @@ static const char *delivery_word(int i)
     return i < EVENT_NONE ? event_type_name((enum event_type)i) : NULL;
 }
 
-static void words_are_those_of_the_code(void **state)
+TEST(words_are_those_of_the_code)
 {
     static const struct {
         const char *schema, *member;
@@ -760,7 +745,6 @@ static void words_are_those_of_the_code(void **state)
         {"NewWebhook", "events", event_word, 0, true, false},
         {"WebhookChange", "events", event_word, 0, true, false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct json_object *member = get2(schema(rows[i].schema), "properties", rows[i].member);
         const char *words[CPN_RESULT_COUNT + 1] = {NULL};
@@ -774,11 +758,10 @@ static void words_are_those_of_the_code(void **state)
     expect_words("Period", get(schema("Period"), "enum"), period_names);
 }
 
-static void every_type_of_event_is_a_webhook(void **state)
+TEST(every_type_of_event_is_a_webhook)
 {
     struct json_object *webhooks = get(document, "webhooks");
 
-    (void)state;
     for (int i = 0; i < EVENT_NONE; i++) {
         const char *name = event_type_name((enum event_type)i);
         struct json_object *body = get2(get2(webhooks, name, "post"), "requestBody", "content");
@@ -793,9 +776,8 @@ static void every_type_of_event_is_a_webhook(void **state)
 
 /* ---- the file ---- */
 
-static void its_version_is_that_of_the_programs(void **state)
+TEST(its_version_is_that_of_the_programs)
 {
-    (void)state;
     assert_string_equal(text(get(document, "info"), "version"), COUPONS_VERSION);
 }
 
@@ -811,19 +793,17 @@ static void expect_part(struct json_object *o)
             expect_part(jsonc_value(member));
 }
 
-static void every_reference_leads_somewhere_and_no_default_is_a_keyword(void **state)
+TEST(every_reference_leads_somewhere_and_no_default_is_a_keyword)
 {
-    (void)state;
     expect_part(document);
 }
 
-static int read_document(void **state)
+FIXTURE(read_document)
 {
     static char bytes[1 << 20];
     FILE *file = fopen(DOCUMENT, "r");
     size_t len = file ? fread(bytes, 1, sizeof bytes - 1, file) : 0;
 
-    (void)state;
     if (file)
         fclose(file);
     bytes[len] = '\0';
@@ -831,33 +811,10 @@ static int read_document(void **state)
     return document ? 0 : -1;
 }
 
-static int put_document(void **state)
+FIXTURE(put_document)
 {
-    (void)state;
     json_object_put(document);
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_route_is_an_operation_and_every_operation_a_route),
-        cmocka_unit_test(every_operation_names_the_roles_of_its_route),
-        cmocka_unit_test(every_operation_has_the_parameters_of_its_path),
-        cmocka_unit_test(every_operation_has_the_header_fields_of_its_flags),
-        cmocka_unit_test(every_operation_has_the_body_of_its_route),
-        cmocka_unit_test(every_operation_answers_in_the_forms_of_its_route),
-        cmocka_unit_test(lists_have_the_limits_of_the_code),
-        cmocka_unit_test(every_table_of_a_body_is_its_schema),
-        cmocka_unit_test(every_field_of_a_coupon_is_in_its_schemas),
-        cmocka_unit_test(every_operation_has_the_problems_of_its_flags),
-        cmocka_unit_test(every_problem_is_answered_somewhere_with_its_status),
-        cmocka_unit_test(every_problem_says_what_to_do),
-        cmocka_unit_test(words_are_those_of_the_code),
-        cmocka_unit_test(every_type_of_event_is_a_webhook),
-        cmocka_unit_test(its_version_is_that_of_the_programs),
-        cmocka_unit_test(every_reference_leads_somewhere_and_no_default_is_a_keyword),
-    };
-
-    return cmocka_run_group_tests_name("openapi", tests, read_document, put_document);
-}
+RUN_TESTS(.setup = read_document, .teardown = put_document)

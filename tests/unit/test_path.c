@@ -1,11 +1,10 @@
 /* Unit tests of http/path: the raw target, decoded after splitting. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "http/path.h"
 #include "unit/in_arena.h"
 
-TEST_THAT(a_path_is_split_before_it_is_decoded)
+TEST(a_path_is_split_before_it_is_decoded)
 {
     struct path p;
 
@@ -16,7 +15,7 @@ TEST_THAT(a_path_is_split_before_it_is_decoded)
     assert_string_equal(p.raw, "/coupons/c1/users/a%2Fb%20c+d");
 }
 
-TEST_THAT(slashes_count)
+TEST(slashes_count)
 {
     struct path p;
 
@@ -30,7 +29,7 @@ TEST_THAT(slashes_count)
     assert_int_equal(p.count, 2);
 }
 
-TEST_THAT(what_is_too_deep_matches_nothing)
+TEST(what_is_too_deep_matches_nothing)
 {
     struct path p;
 
@@ -40,7 +39,7 @@ TEST_THAT(what_is_too_deep_matches_nothing)
     assert_int_equal(p.count, PATH_SEGMENTS_MAX + 1);
 }
 
-TEST_THAT(bad_targets_are_refused)
+TEST(bad_targets_are_refused)
 {
     static const char *const targets[] = {"", "coupons", "*", "/a%", "/a%2", "/a%2/b", "/a%zz", "/a%%20", "/%00", "/a%0g",
                                           "/x?a=%", "/x?%zz=1", "/x?a=%00", "/x?a%"};
@@ -51,7 +50,7 @@ TEST_THAT(bad_targets_are_refused)
             fail_msg("%s was taken", targets[i]);
 }
 
-TEST_THAT(a_query_is_read)
+TEST(a_query_is_read)
 {
     struct path p;
 
@@ -67,7 +66,7 @@ TEST_THAT(a_query_is_read)
     assert_int_equal(p.query_count, 0);
 }
 
-TEST_THAT(too_many_parameters_are_refused)
+TEST(too_many_parameters_are_refused)
 {
     struct path p;
 
@@ -75,7 +74,7 @@ TEST_THAT(too_many_parameters_are_refused)
     assert_false(path_parse(&p, "/?a&a&a&a&a&a&a&a&a&a&a&a&a&a&a&a&a", &arena));
 }
 
-TEST_THAT(encoding_is_undone_by_decoding)
+TEST(encoding_is_undone_by_decoding)
 {
     char text[256];
     struct buf out = BUF_INIT;
@@ -93,17 +92,4 @@ TEST_THAT(encoding_is_undone_by_decoding)
     buf_free(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_arena(a_path_is_split_before_it_is_decoded),
-        in_arena(slashes_count),
-        in_arena(what_is_too_deep_matches_nothing),
-        in_arena(bad_targets_are_refused),
-        in_arena(a_query_is_read),
-        in_arena(too_many_parameters_are_refused),
-        in_arena(encoding_is_undone_by_decoding),
-    };
-
-    return cmocka_run_group_tests_name("path", tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = make_arena, .each_teardown = release_arena)

@@ -1,16 +1,13 @@
 /* Unit tests of base/guesses: what may be missed, for how long whoever passed it waits, who counts as one, many processes. */
 #include "cmocka_whole.h"
-#include <stdbool.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/rates.h"
 
-static int fresh(void **state)
+FIXTURE(fresh)
 {
-    (void)state;
     return rates_create();
 }
 
@@ -37,14 +34,14 @@ static int64_t wait_ms(enum rate kind, const char *who, int per_minute)
     return ms;
 }
 
-TEST_THAT(as_many_as_the_limit_may_fail_at_once)
+TEST(as_many_as_the_limit_may_fail_at_once)
 {
     for (int i = 0; i < 60; i++)
         assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1), 0);
     assert_in_range(miss(RATE_CODES_OF_USER, "k", 60, 1), 1, 1000);
 }
 
-TEST_THAT(a_rate_is_by_the_second_and_beside_what_is_guessed)
+TEST(a_rate_is_by_the_second_and_beside_what_is_guessed)
 {
     for (int i = 0; i < 5; i++)
         assert_int_equal(rate_charge(RATE_CALLS, "rated", 5, 1), 0);
@@ -54,7 +51,7 @@ TEST_THAT(a_rate_is_by_the_second_and_beside_what_is_guessed)
     assert_int_equal(rate_charge(RATE_CALLS, "rated", 5, 1), 0);
 }
 
-TEST_THAT(who_waited_may_look_again)
+TEST(who_waited_may_look_again)
 {
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60000, 63000), 0);
     assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 60000), 1, 3001);
@@ -62,7 +59,7 @@ TEST_THAT(who_waited_may_look_again)
     assert_int_equal(wait_ms(RATE_CODES_OF_USER, "k", 60000), 0);
 }
 
-TEST_THAT(what_is_under_way_is_owed_and_what_is_found_forgiven)
+TEST(what_is_under_way_is_owed_and_what_is_found_forgiven)
 {
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1000), 0);
     assert_in_range(miss(RATE_CODES_OF_USER, "k", 60, 1), 940000, 941000);
@@ -73,7 +70,7 @@ TEST_THAT(what_is_under_way_is_owed_and_what_is_found_forgiven)
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1), 0);
 }
 
-TEST_THAT(what_is_forgiven_late_is_no_credit)
+TEST(what_is_forgiven_late_is_no_credit)
 {
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60000, 100), 0);
     pause_ms(110);
@@ -82,27 +79,27 @@ TEST_THAT(what_is_forgiven_late_is_no_credit)
     assert_true(miss(RATE_CODES_OF_USER, "k", 60, 1) > 0);
 }
 
-TEST_THAT(nobody_waits_longer_than_the_bound)
+TEST(nobody_waits_longer_than_the_bound)
 {
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 60, 1000000), 0);
     assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 60), RATE_WAIT_MAX_MS - 61000, RATE_WAIT_MAX_MS);
 }
 
-TEST_THAT(the_bound_forgives_nothing_that_was_missed)
+TEST(the_bound_forgives_nothing_that_was_missed)
 {
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 10, 1000), 0);
     rate_settle(RATE_CODES_OF_USER, "k", 10, 1000, 100);
     assert_in_range(wait_ms(RATE_CODES_OF_USER, "k", 10), 540000, 546000 + 1);
 }
 
-TEST_THAT(without_a_limit_nobody_waits)
+TEST(without_a_limit_nobody_waits)
 {
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 0, 1000), 0);
     assert_int_equal(miss(RATE_CODES_OF_USER, "k", 0, 1), 0);
     assert_int_equal(wait_ms(RATE_CODES_OF_USER, "k", 1), 0);
 }
 
-TEST_THAT(who_counts_as_one)
+TEST_WITH(who_counts_as_one, NULL, NULL)
 {
     static const struct {
         const char *guilty, *other;
@@ -126,7 +123,7 @@ TEST_THAT(who_counts_as_one)
     }
 }
 
-TEST_THAT(a_crowd_hides_nobody_who_owes_more)
+TEST(a_crowd_hides_nobody_who_owes_more)
 {
     char address[32];
 
@@ -141,7 +138,7 @@ TEST_THAT(a_crowd_hides_nobody_who_owes_more)
 }
 
 /* Four processes that look for 250 codes each at a time: 100 are let in, all together. */
-TEST_THAT(processes_count_together)
+TEST(processes_count_together)
 {
     int status, let_in = 0;
 
@@ -160,21 +157,4 @@ TEST_THAT(processes_count_together)
     assert_in_range(let_in, 100, 110); /* one is paid every 0.6 s */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(as_many_as_the_limit_may_fail_at_once, fresh),
-        cmocka_unit_test_setup(a_rate_is_by_the_second_and_beside_what_is_guessed, fresh),
-        cmocka_unit_test_setup(who_waited_may_look_again, fresh),
-        cmocka_unit_test_setup(what_is_under_way_is_owed_and_what_is_found_forgiven, fresh),
-        cmocka_unit_test_setup(what_is_forgiven_late_is_no_credit, fresh),
-        cmocka_unit_test_setup(nobody_waits_longer_than_the_bound, fresh),
-        cmocka_unit_test_setup(the_bound_forgives_nothing_that_was_missed, fresh),
-        cmocka_unit_test_setup(without_a_limit_nobody_waits, fresh),
-        cmocka_unit_test(who_counts_as_one),
-        cmocka_unit_test_setup(a_crowd_hides_nobody_who_owes_more, fresh),
-        cmocka_unit_test_setup(processes_count_together, fresh),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = fresh)

@@ -1,7 +1,5 @@
 /* Unit tests of the reporter's pure parts: tallies become runs, and which lanes are looked after. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <string.h>
 
 #include "reporter/backstop.h"
 #include "reporter/batch_counts.h"
@@ -16,13 +14,12 @@ static struct batch_counts one(struct counted_lane *of, int64_t seq, int64_t at_
     return t;
 }
 
-static void batches_of_one_lane_and_quarter_become_one_run(void **state)
+TEST(batches_of_one_lane_and_quarter_become_one_run)
 {
     struct batch_counts t[] = {one(&hot, 5, 100, 1), one(&cold, 9, 100, 7), one(&hot, 6, 200, 2), one(&hot, 7, QUARTER_MS - 1, 3)};
     struct run runs[4];
     struct totals_write w;
 
-    (void)state;
     assert_int_equal(runs_build(t, 4, runs), 2);
     assert_int_equal(runs[0].first_seq, 5);
     assert_int_equal(runs[0].last_seq, 7);
@@ -33,13 +30,12 @@ static void batches_of_one_lane_and_quarter_become_one_run(void **state)
     assert_ptr_equal(w.counts, &runs[0].counts);
 }
 
-static void counts_of_codes_are_merged_and_trimmed_with_the_run(void **state)
+TEST(counts_of_codes_are_merged_and_trimmed_with_the_run)
 {
     struct batch_counts t[] = {one(&hot, 1, 0, 1), one(&hot, 2, 0, 2), one(&hot, 3, 0, 4)};
     struct run runs[3];
     struct totals_write w;
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         code_counts_add(&t[i].codes, i == 1 ? "BEA" : "ANNA", "EUR", &t[i].counts);
     assert_int_equal(runs_build(t, 3, runs), 1);
@@ -55,12 +51,11 @@ static void counts_of_codes_are_merged_and_trimmed_with_the_run(void **state)
         batch_counts_release(&t[i]);
 }
 
-static void a_new_quarter_begins_a_new_run(void **state)
+TEST(a_new_quarter_begins_a_new_run)
 {
     struct batch_counts t[] = {one(&hot, 1, QUARTER_MS - 1, 1), one(&hot, 2, QUARTER_MS, 2), one(&hot, 3, QUARTER_MS + 5, 4)};
     struct run runs[3];
 
-    (void)state;
     assert_int_equal(runs_build(t, 3, runs), 2);
     assert_int_equal(runs[0].quarter_ms, 0);
     assert_int_equal(runs[0].counts.redeemed, 1);
@@ -69,22 +64,20 @@ static void a_new_quarter_begins_a_new_run(void **state)
     assert_int_equal(runs[1].counts.redeemed, 6);
 }
 
-static void what_is_not_counted_and_what_adds_nothing_makes_no_run(void **state)
+TEST(what_is_not_counted_and_what_adds_nothing_makes_no_run)
 {
     struct batch_counts t[] = {one(&hot, 1, 0, 1), one(&cold, 1, 0, 0)};
     struct run runs[2];
 
-    (void)state;
     t[0].of = NULL;
     assert_int_equal(runs_build(t, 2, runs), 0);
 }
 
-static void a_run_is_trimmed_to_what_the_totals_do_not_hold(void **state)
+TEST(a_run_is_trimmed_to_what_the_totals_do_not_hold)
 {
     struct batch_counts t[] = {one(&hot, 1, 0, 1), one(&hot, 2, 0, 2), one(&cold, 3, 0, 64), one(&hot, 3, 0, 4)};
     struct run runs[4];
 
-    (void)state;
     assert_int_equal(runs_build(t, 4, runs), 2);
     assert_true(run_trim(&runs[0], 1, t, 4));
     assert_int_equal(runs[0].first_seq, 2);
@@ -93,12 +86,11 @@ static void a_run_is_trimmed_to_what_the_totals_do_not_hold(void **state)
     assert_false(run_trim(&runs[0], 3, t, 4));
 }
 
-static void a_batch_that_asks_for_slots_says_so_in_its_counts(void **state)
+TEST(a_batch_that_asks_for_slots_says_so_in_its_counts)
 {
     struct batch *b = batch_new("hot", 0);
     struct batch_counts t;
 
-    (void)state;
     batch_add(b, ENTRY_TICK);
     batch_counts_of(&t, b);
     assert_int_equal(t.replenish_until, 0);
@@ -109,13 +101,12 @@ static void a_batch_that_asks_for_slots_says_so_in_its_counts(void **state)
     batch_free(b);
 }
 
-static void a_new_coupon_that_wants_slots_of_a_job_says_so_in_its_counts(void **state)
+TEST(a_new_coupon_that_wants_slots_of_a_job_says_so_in_its_counts)
 {
     struct batch *b = batch_new("hot", 0);
     struct entry *e = batch_add(b, ENTRY_DEFINE);
     struct batch_counts t;
 
-    (void)state;
     e->count = 300; /* made in the same batch */
     batch_counts_of(&t, b);
     assert_int_equal(t.first_slots, 0);
@@ -126,7 +117,7 @@ static void a_new_coupon_that_wants_slots_of_a_job_says_so_in_its_counts(void **
     batch_free(b);
 }
 
-static void a_definition_that_other_lanes_follow_is_told_of(void **state)
+TEST(a_definition_that_other_lanes_follow_is_told_of)
 {
     static const struct {
         int64_t lane, lanes;
@@ -135,7 +126,6 @@ static void a_definition_that_other_lanes_follow_is_told_of(void **state)
     } rows[] = {{0, 4, ENTRY_DEFINE, true}, {0, 4, ENTRY_DELETE, true}, {0, 4, ENTRY_TICK, false},
                 {1, 4, ENTRY_DEFINE, false}, {0, 1, ENTRY_DEFINE, false}, {0, 0, ENTRY_DELETE, false}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct batch *b = batch_new("hot", rows[i].lane);
         struct batch_counts t;
@@ -191,12 +181,11 @@ static bool is_behind(struct backstop *k, const char *coupon, int64_t lane, int6
     return backstop_read(k, &due, seq, at(ms));
 }
 
-static void lanes_are_made_to_follow_once_and_again_where_that_failed(void **state)
+TEST(lanes_are_made_to_follow_once_and_again_where_that_failed)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct backstop_due due;
 
-    (void)state;
     backstop_changed(k, "hot", at(0));
     backstop_changed(k, "cold", at(500));
     backstop_changed(k, "hot", at(900)); /* is one with the first */
@@ -220,12 +209,11 @@ static void lanes_are_made_to_follow_once_and_again_where_that_failed(void **sta
     backstop_free(k);
 }
 
-static void a_checkpoint_that_has_not_moved_between_two_looks_is_behind(void **state)
+TEST(a_checkpoint_that_has_not_moved_between_two_looks_is_behind)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct backstop_due due;
 
-    (void)state;
     backstop_seen(k, "hot", 0, 7, at(0));
     nothing_is_due_at(k, LOOK_MS - 1);
     due = due_at(k, LOOK_MS);
@@ -241,12 +229,11 @@ static void a_checkpoint_that_has_not_moved_between_two_looks_is_behind(void **s
     backstop_free(k);
 }
 
-static void a_look_that_follows_soon_on_another_says_nothing(void **state)
+TEST(a_look_that_follows_soon_on_another_says_nothing)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct backstop_due due;
 
-    (void)state;
     backstop_seen(k, "hot", 0, 7, at(0));
     due = due_at(k, LOOK_MS);
     assert_false(backstop_read(k, &due, 5, at(LOOK_MS)));
@@ -260,12 +247,11 @@ static void a_look_that_follows_soon_on_another_says_nothing(void **state)
     backstop_free(k);
 }
 
-static void however_short_the_age_a_lane_is_left_alone_for_a_moment(void **state)
+TEST(however_short_the_age_a_lane_is_left_alone_for_a_moment)
 {
     struct backstop *k = backstop_new(1);
     struct backstop_due due;
 
-    (void)state;
     backstop_seen(k, "hot", 0, 7, at(0));
     nothing_is_due_at(k, BACKSTOP_LEAST_MS - 1);
     due = due_at(k, BACKSTOP_LEAST_MS);
@@ -276,11 +262,10 @@ static void however_short_the_age_a_lane_is_left_alone_for_a_moment(void **state
     backstop_free(k);
 }
 
-static void a_checkpoint_that_moves_is_not_behind_however_busy_its_lane(void **state)
+TEST(a_checkpoint_that_moves_is_not_behind_however_busy_its_lane)
 {
     struct backstop *k = backstop_new(AGE_MS);
 
-    (void)state;
     for (int64_t look = 1; look < 20; look++) {
         struct backstop_due due;
 
@@ -291,13 +276,12 @@ static void a_checkpoint_that_moves_is_not_behind_however_busy_its_lane(void **s
     backstop_free(k);
 }
 
-static void a_lane_that_cannot_be_written_is_tried_less_and_less_often(void **state)
+TEST(a_lane_that_cannot_be_written_is_tried_less_and_less_often)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct backstop_due due;
     int64_t now = LOOK_MS;
 
-    (void)state;
     backstop_seen(k, "hot", 0, 7, at(0));
     for (int64_t pause_ms = 2 * LOOK_MS; pause_ms < BACKSTOP_MOST_MS; pause_ms *= 2) {
         due = due_at(k, now);
@@ -316,13 +300,12 @@ static void a_lane_that_cannot_be_written_is_tried_less_and_less_often(void **st
     backstop_free(k);
 }
 
-static void lanes_that_cannot_follow_are_tried_less_and_less_often_while_others_write(void **state)
+TEST(lanes_that_cannot_follow_are_tried_less_and_less_often_while_others_write)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct backstop_due due;
     int64_t now = BACKSTOP_FOLLOW_MS, seq = 1;
 
-    (void)state;
     backstop_changed(k, "hot", at(0));
     for (int64_t pause_ms = 2 * LOOK_MS; pause_ms < BACKSTOP_MOST_MS; pause_ms *= 2) {
         backstop_seen(k, "hot", 0, seq + 1, at(now));
@@ -339,13 +322,12 @@ static void lanes_that_cannot_follow_are_tried_less_and_less_often_while_others_
     backstop_free(k);
 }
 
-static void many_lanes_are_looked_at_in_turns(void **state)
+TEST(many_lanes_are_looked_at_in_turns)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct backstop_due due[2];
     char seen[5] = "";
 
-    (void)state;
     for (int64_t lane = 0; lane < 4; lane++)
         backstop_seen(k, "many", lane, 1, at(0));
     for (int round = 0; round < 2; round++) {
@@ -366,11 +348,10 @@ static bool all_is_done(struct backstop *k)
     return backstop_is_done(k, failed, 2, &count) && count == 0;
 }
 
-static void what_was_undone_when_a_wait_began_is_waited_for_and_nothing_later(void **state)
+TEST(what_was_undone_when_a_wait_began_is_waited_for_and_nothing_later)
 {
     struct backstop *k = backstop_new(AGE_MS);
 
-    (void)state;
     backstop_begin(k);
     assert_true(all_is_done(k));
     backstop_seen(k, "hot", 0, 7, at(0));
@@ -393,14 +374,13 @@ static void what_was_undone_when_a_wait_began_is_waited_for_and_nothing_later(vo
     backstop_free(k);
 }
 
-static void what_cannot_be_done_is_not_waited_for_but_named(void **state)
+TEST(what_cannot_be_done_is_not_waited_for_but_named)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct lane_behind failed[2];
     struct backstop_due hurt[2] = {lane_of("hurt", 1), lane_of("hurt", 2)};
     size_t count;
 
-    (void)state;
     for (int64_t lane = 0; lane < 3; lane++)
         backstop_seen(k, "hurt", lane, 7, at(0));
     backstop_seen(k, "well", 0, 7, at(0));
@@ -424,14 +404,13 @@ static void what_cannot_be_done_is_not_waited_for_but_named(void **state)
     backstop_free(k);
 }
 
-static void who_cannot_be_made_to_follow_is_not_waited_for_but_named(void **state)
+TEST(who_cannot_be_made_to_follow_is_not_waited_for_but_named)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct lane_behind failed[2];
     struct backstop_due due;
     size_t count;
 
-    (void)state;
     backstop_seen(k, "hurt", 0, 2, at(0));
     backstop_changed(k, "hurt", at(0));
     backstop_begin(k);
@@ -451,12 +430,11 @@ static void who_cannot_be_made_to_follow_is_not_waited_for_but_named(void **stat
     backstop_free(k);
 }
 
-static void changes_that_come_on_and_on_are_not_waited_for(void **state)
+TEST(changes_that_come_on_and_on_are_not_waited_for)
 {
     struct backstop *k = backstop_new(AGE_MS);
     struct backstop_due due;
 
-    (void)state;
     backstop_changed(k, "busy", at(0));
     backstop_begin(k);
     backstop_changed(k, "busy", at(500));
@@ -472,30 +450,4 @@ static void changes_that_come_on_and_on_are_not_waited_for(void **state)
     backstop_free(k);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_coupon_that_wants_slots_of_a_job_says_so_in_its_counts),
-        cmocka_unit_test(a_definition_that_other_lanes_follow_is_told_of),
-        cmocka_unit_test(lanes_are_made_to_follow_once_and_again_where_that_failed),
-        cmocka_unit_test(batches_of_one_lane_and_quarter_become_one_run),
-        cmocka_unit_test(counts_of_codes_are_merged_and_trimmed_with_the_run),
-        cmocka_unit_test(a_new_quarter_begins_a_new_run),
-        cmocka_unit_test(what_is_not_counted_and_what_adds_nothing_makes_no_run),
-        cmocka_unit_test(a_run_is_trimmed_to_what_the_totals_do_not_hold),
-        cmocka_unit_test(a_batch_that_asks_for_slots_says_so_in_its_counts),
-        cmocka_unit_test(a_checkpoint_that_has_not_moved_between_two_looks_is_behind),
-        cmocka_unit_test(a_look_that_follows_soon_on_another_says_nothing),
-        cmocka_unit_test(however_short_the_age_a_lane_is_left_alone_for_a_moment),
-        cmocka_unit_test(a_checkpoint_that_moves_is_not_behind_however_busy_its_lane),
-        cmocka_unit_test(a_lane_that_cannot_be_written_is_tried_less_and_less_often),
-        cmocka_unit_test(lanes_that_cannot_follow_are_tried_less_and_less_often_while_others_write),
-        cmocka_unit_test(many_lanes_are_looked_at_in_turns),
-        cmocka_unit_test(what_was_undone_when_a_wait_began_is_waited_for_and_nothing_later),
-        cmocka_unit_test(what_cannot_be_done_is_not_waited_for_but_named),
-        cmocka_unit_test(who_cannot_be_made_to_follow_is_not_waited_for_but_named),
-        cmocka_unit_test(changes_that_come_on_and_on_are_not_waited_for),
-    };
-
-    return cmocka_run_group_tests_name("reporter", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,10 +1,9 @@
 /* Unit tests of base/result: the table is whole, and its order is the contract's order of checks. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "base/result.h"
 
-TEST_THAT(every_row_is_filled_and_found_by_its_name)
+TEST(every_row_is_filled_and_found_by_its_name)
 {
     for (unsigned i = 0; i < CPN_RESULT_COUNT; i++) {
         const struct result_info *info = result_info((enum cpn_result)i);
@@ -20,7 +19,7 @@ TEST_THAT(every_row_is_filled_and_found_by_its_name)
     assert_int_equal(result_of_name(""), CPN_RESULT_COUNT);
 }
 
-TEST_THAT(refusals_are_the_part_of_the_table_that_is_decided)
+TEST(refusals_are_the_part_of_the_table_that_is_decided)
 {
     for (unsigned i = 0; i < CPN_REFUSAL_COUNT; i++)
         assert_int_equal(result_refusal(result_of_name(refusal_name((enum cpn_refusal)i))), i);
@@ -32,7 +31,7 @@ TEST_THAT(refusals_are_the_part_of_the_table_that_is_decided)
 }
 
 /* The contract's two lists, in the order in which they are checked. */
-TEST_THAT(precedence_is_the_order_of_the_contract)
+TEST(precedence_is_the_order_of_the_contract)
 {
     static const struct {
         const char *name;
@@ -67,7 +66,7 @@ TEST_THAT(precedence_is_the_order_of_the_contract)
     }
 }
 
-TEST_THAT(retry_is_said_where_the_contract_says_it)
+TEST(retry_is_said_where_the_contract_says_it)
 {
     static const char *const retry[] = {
         "coupon_not_active", "coupon_not_started", "transaction_in_progress", "user_daily_cap_reached",
@@ -85,14 +84,4 @@ TEST_THAT(retry_is_said_where_the_contract_says_it)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusals_are_the_part_of_the_table_that_is_decided),
-        cmocka_unit_test(every_row_is_filled_and_found_by_its_name),
-        cmocka_unit_test(precedence_is_the_order_of_the_contract),
-        cmocka_unit_test(retry_is_said_where_the_contract_says_it),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,8 +1,6 @@
 /* Unit tests of http/router's table, and of http/reply and http/list: what needs no connection. */
 #include "cmocka_whole.h"
 #include <sodium.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/metrics.h"
 #include "http/conditional.h"
@@ -33,18 +31,16 @@ static struct request *make(const char *method, const char *target)
     return request;
 }
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
-    (void)state;
     request = calloc(1, sizeof *request);
     assert_non_null(request);
     arena_init(&request->arena, 0);
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     arena_free(&request->arena);
     buf_free(&request->reply.body);
     buf_free(&request->reply.header);
@@ -59,7 +55,7 @@ static const char *header(void)
 
 /* ---- the table ---- */
 
-TEST_THAT(every_route_is_found_by_its_own_pattern)
+TEST(every_route_is_found_by_its_own_pattern)
 {
     static const char *const methods[] = {"GET", "POST", "PATCH", "DELETE"};
 
@@ -79,7 +75,7 @@ TEST_THAT(every_route_is_found_by_its_own_pattern)
     }
 }
 
-TEST_THAT(every_route_is_whole)
+TEST(every_route_is_whole)
 {
     size_t count;
     const char *const *names = router_names(&count);
@@ -105,7 +101,7 @@ TEST_THAT(every_route_is_whole)
     }
 }
 
-TEST_THAT(params_are_taken_from_the_raw_path)
+TEST(params_are_taken_from_the_raw_path)
 {
     make("GET", "/coupons/c1/users/a%2Fb");
     assert_string_equal(request->route->name, "user_get");
@@ -127,7 +123,7 @@ TEST_THAT(params_are_taken_from_the_raw_path)
     assert_string_equal(request->params[0], "5-1");
 }
 
-TEST_THAT(unknown_paths_have_no_methods)
+TEST(unknown_paths_have_no_methods)
 {
     static const char *const targets[] = {"/", "/coupon", "/coupons/", "/coupons/-", "/coupons/-/", "/coupons/-/nothing",
                                           "/coupons//counts", "/coupons/c/", "/coupons/c/nothing", "/coupons/-/counts",
@@ -142,7 +138,7 @@ TEST_THAT(unknown_paths_have_no_methods)
     assert_true(request->bad_target);
 }
 
-TEST_THAT(methods_are_told_apart)
+TEST(methods_are_told_apart)
 {
     make("HEAD", "/coupons/c");
     assert_string_equal(request->route->name, "coupon_get");
@@ -158,7 +154,7 @@ TEST_THAT(methods_are_told_apart)
     assert_string_equal(request->route->name, "slots_retire");
 }
 
-TEST_THAT(media_types_are_compared_with_their_charset)
+TEST(media_types_are_compared_with_their_charset)
 {
     assert_true(router_has_type("text/csv", "text/csv"));
     assert_true(router_has_type("Text/CSV; header=present; charset=\"UTF-8\"", "text/csv"));
@@ -174,7 +170,7 @@ TEST_THAT(media_types_are_compared_with_their_charset)
 
 /* ---- replies ---- */
 
-TEST_THAT(problems_have_every_member)
+TEST(problems_have_every_member)
 {
     make("GET", "/coupons/c");
     errors_add(&request->errors, "/a", "b\"c");
@@ -187,7 +183,7 @@ TEST_THAT(problems_have_every_member)
                         "\"errors\":[{\"pointer\":\"/a\",\"detail\":\"b\\\"c\"}]}");
 }
 
-TEST_THAT(who_must_wait_is_told_how_long)
+TEST(who_must_wait_is_told_how_long)
 {
     make("GET", "/coupons/c");
     reply_problem(request, CPN_BUSY, NULL);
@@ -208,7 +204,7 @@ TEST_THAT(who_must_wait_is_told_how_long)
     assert_non_null(strstr(header(), "WWW-Authenticate: Bearer\r\n"));
 }
 
-TEST_THAT(tags_are_compared)
+TEST(tags_are_compared)
 {
     static const struct {
         const char *header;
@@ -230,7 +226,7 @@ TEST_THAT(tags_are_compared)
     }
 }
 
-TEST_THAT(the_versions_of_if_match_are_the_strong_tags_of_ours)
+TEST(the_versions_of_if_match_are_the_strong_tags_of_ours)
 {
     static const struct {
         const char *header;
@@ -261,7 +257,7 @@ TEST_THAT(the_versions_of_if_match_are_the_strong_tags_of_ours)
 #define LONG 16384
 
 /* Each tag once, however many there are, and no more room taken than there is. */
-TEST_THAT(a_long_if_match_is_walked_once)
+TEST_WITH(a_long_if_match_is_walked_once, NULL, NULL)
 {
     static const struct {
         const char *first, *then;
@@ -288,7 +284,7 @@ TEST_THAT(a_long_if_match_is_walked_once)
     }
 }
 
-TEST_THAT(accept_is_weighed)
+TEST(accept_is_weighed)
 {
     static const struct {
         const char *accept;
@@ -307,7 +303,7 @@ TEST_THAT(accept_is_weighed)
             fail_msg("Accept: %s", rows[i].accept);
 }
 
-TEST_THAT(accept_admits_what_it_does_not_exclude)
+TEST_WITH(accept_admits_what_it_does_not_exclude, NULL, NULL)
 {
     static const struct {
         const char *accept;
@@ -339,7 +335,7 @@ static const char *offered(const char *method, const char *target)
     return text;
 }
 
-TEST_THAT(a_route_offers_what_its_call_answers_with)
+TEST(a_route_offers_what_its_call_answers_with)
 {
     assert_string_equal(offered("GET", "/coupons/c/redemptions"), "application/json text/csv");
     assert_string_equal(offered("POST", "/coupons/c/redemptions"), "application/json");
@@ -378,12 +374,11 @@ static bool follow(const char *target, const char *cursor, struct list *l)
     return list_begin(request, l);
 }
 
-static void a_cursor_leads_on_in_its_own_list(void **state)
+TEST(a_cursor_leads_on_in_its_own_list)
 {
     char *cursor = cursor_of("/coupons?state=active&limit=7", "17.c");
     struct list l;
 
-    (void)state;
     assert_non_null(strstr(header(), "Link: </coupons?state=active&limit=7&cursor="));
     assert_true(follow("/coupons?state=active&limit=7", cursor, &l));
     assert_string_equal(l.position, "17.c");
@@ -405,7 +400,7 @@ static void a_cursor_leads_on_in_its_own_list(void **state)
 }
 
 /* Also not one that no list knows. */
-TEST_THAT(a_parameter_is_never_taken_for_a_position)
+TEST(a_parameter_is_never_taken_for_a_position)
 {
     char *cursor = cursor_of("/coupons?17.c=b", "18.d");
     unsigned char made[64], forged[64];
@@ -424,7 +419,7 @@ TEST_THAT(a_parameter_is_never_taken_for_a_position)
 }
 
 /* Their checksums are right: where the key is known, anybody makes those. */
-TEST_THAT(positions_of_other_characters_are_refused)
+TEST(positions_of_other_characters_are_refused)
 {
     static const char *const positions[] = {"a b", "17\n", "\xff", "1/2", "\xc3\xa4"};
     struct list l;
@@ -438,7 +433,7 @@ TEST_THAT(positions_of_other_characters_are_refused)
     }
 }
 
-TEST_THAT(forged_cursors_are_refused)
+TEST(forged_cursors_are_refused)
 {
     static const char *const cursors[] = {"", "x", "AAAA", "AAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAA", "%3D%3D", "a b", "....",
                                           "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"};
@@ -449,7 +444,7 @@ TEST_THAT(forged_cursors_are_refused)
             fail_msg("%s was taken", cursors[i]);
 }
 
-TEST_THAT(limits_are_checked)
+TEST(limits_are_checked)
 {
     static const char *const bad[] = {"0", "1001", "-1", "x", "", "1.5", "99999999999999999999", "%2B5"};
     struct list l;
@@ -469,7 +464,7 @@ TEST_THAT(limits_are_checked)
     }
 }
 
-TEST_THAT(times_of_a_query_may_hold_a_plus)
+TEST(times_of_a_query_may_hold_a_plus)
 {
     int64_t a = 0, b = 0;
 
@@ -482,30 +477,4 @@ TEST_THAT(times_of_a_query_may_hold_a_plus)
     assert_false(query_time(request, "from", &b));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_route_is_found_by_its_own_pattern, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_route_is_whole, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(params_are_taken_from_the_raw_path, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(unknown_paths_have_no_methods, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(methods_are_told_apart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(media_types_are_compared_with_their_charset, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(problems_have_every_member, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_must_wait_is_told_how_long, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(tags_are_compared, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_versions_of_if_match_are_the_strong_tags_of_ours, set_up, tear_down),
-        cmocka_unit_test(a_long_if_match_is_walked_once),
-        cmocka_unit_test_setup_teardown(accept_is_weighed, set_up, tear_down),
-        cmocka_unit_test(accept_admits_what_it_does_not_exclude),
-        cmocka_unit_test_setup_teardown(a_route_offers_what_its_call_answers_with, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_cursor_leads_on_in_its_own_list, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_parameter_is_never_taken_for_a_position, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(positions_of_other_characters_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(forged_cursors_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(limits_are_checked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(times_of_a_query_may_hold_a_plus, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests_name("router", tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = set_up, .each_teardown = tear_down)

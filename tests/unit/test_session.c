@@ -1,8 +1,5 @@
 /* Unit tests of store/session: what is told of a document that cannot be read. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -28,7 +25,7 @@ static void expect_logged(const char *collection, bson_t *doc, const char *shown
     bson_destroy(doc);
 }
 
-TEST_THAT(the_log_tells_which_document_but_no_name_and_no_code)
+TEST(the_log_tells_which_document_but_no_name_and_no_code)
 {
     expect_logged("users",
                   BCON_NEW("_id", "{", "c", "sale", "h", BCON_BIN(BSON_SUBTYPE_BINARY, (const uint8_t *)"0123456789abcdef", 16), "}",
@@ -40,9 +37,4 @@ TEST_THAT(the_log_tells_which_document_but_no_name_and_no_code)
     expect_logged("jobs", BCON_NEW("other", "secret"), "jobs");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_log_tells_which_document_but_no_name_and_no_code)};
-
-    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
-}
+RUN_TESTS()

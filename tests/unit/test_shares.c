@@ -1,6 +1,5 @@
 /* Unit tests of http/shares: how much of a room each of its users may hold, and who counts as one. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "http/shares.h"
 
@@ -14,7 +13,7 @@ static int take_all(struct shares *s, const char *name, int count)
     return times;
 }
 
-TEST_THAT(one_gets_half_and_each_further_one_what_is_free_then)
+TEST(one_gets_half_and_each_further_one_what_is_free_then)
 {
     struct shares *s = shares_new(1200, 1200);
 
@@ -31,7 +30,7 @@ TEST_THAT(one_gets_half_and_each_further_one_what_is_free_then)
     shares_free(s);
 }
 
-TEST_THAT(what_is_refused_takes_nothing)
+TEST(what_is_refused_takes_nothing)
 {
     struct shares *s = shares_new(100, 100);
 
@@ -43,7 +42,7 @@ TEST_THAT(what_is_refused_takes_nothing)
     shares_free(s);
 }
 
-TEST_THAT(nobody_holds_more_than_the_most_for_one)
+TEST(nobody_holds_more_than_the_most_for_one)
 {
     struct shares *s = shares_new(1000, 10);
 
@@ -53,7 +52,7 @@ TEST_THAT(nobody_holds_more_than_the_most_for_one)
     shares_free(s);
 }
 
-TEST_THAT(visitors_of_a_page_count_by_address_though_they_have_one_key)
+TEST(visitors_of_a_page_count_by_address_though_they_have_one_key)
 {
     struct request shop = {.role = ROLE_STOREFRONT, .by = "0123456789ab"}, page = {.role = ROLE_PUBLIC, .by = "ba9876543210"};
     char name[ADDRESS_OWNER_SIZE];
@@ -65,14 +64,4 @@ TEST_THAT(visitors_of_a_page_count_by_address_though_they_have_one_key)
     assert_string_equal(shares_name(&page, name), "ba9876543210");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_gets_half_and_each_further_one_what_is_free_then),
-        cmocka_unit_test(what_is_refused_takes_nothing),
-        cmocka_unit_test(nobody_holds_more_than_the_most_for_one),
-        cmocka_unit_test(visitors_of_a_page_count_by_address_though_they_have_one_key),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

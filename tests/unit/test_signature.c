@@ -1,11 +1,9 @@
 /* Unit tests of base/signature: secrets, and the test vector of Standard Webhooks. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <string.h>
 
 #include "base/signature.h"
 
-TEST_THAT(the_reference_implementation_signs_alike)
+TEST(the_reference_implementation_signs_alike)
 {
     /* of the tests of standard-webhooks/libraries */
     static const char secret[] = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", body[] = "{\"test\": 2432232314}";
@@ -16,7 +14,7 @@ TEST_THAT(the_reference_implementation_signs_alike)
     buf_free(&out);
 }
 
-TEST_THAT(everything_that_is_signed_changes_the_signature)
+TEST(everything_that_is_signed_changes_the_signature)
 {
     static const struct {
         const char *secret, *id;
@@ -42,7 +40,7 @@ TEST_THAT(everything_that_is_signed_changes_the_signature)
     }
 }
 
-TEST_THAT(what_is_made_is_valid_and_new)
+TEST(what_is_made_is_valid_and_new)
 {
     char one[SECRET_TEXT_SIZE], other[SECRET_TEXT_SIZE];
 
@@ -53,7 +51,7 @@ TEST_THAT(what_is_made_is_valid_and_new)
     assert_string_not_equal(one, other);
 }
 
-TEST_THAT(secrets_have_24_to_64_bytes_in_base64)
+TEST(secrets_have_24_to_64_bytes_in_base64)
 {
     static const struct {
         const char *text;
@@ -78,14 +76,4 @@ TEST_THAT(secrets_have_24_to_64_bytes_in_base64)
             fail_msg("\"%s\" should be %s", rows[i].text, rows[i].valid ? "valid" : "invalid");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_reference_implementation_signs_alike),
-        cmocka_unit_test(everything_that_is_signed_changes_the_signature),
-        cmocka_unit_test(what_is_made_is_valid_and_new),
-        cmocka_unit_test(secrets_have_24_to_64_bytes_in_base64),
-    };
-
-    return cmocka_run_group_tests_name("signature", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,6 +1,5 @@
 /* Unit tests of coupons/slot: the table of moves is the design's, buckets own their names. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "coupons/slot.h"
 
@@ -21,7 +20,7 @@ static const struct {
 };
 #define DESIGN_ROWS (sizeof design / sizeof *design)
 
-TEST_THAT(a_slot_moves_as_the_design_says_and_no_other_way)
+TEST(a_slot_moves_as_the_design_says_and_no_other_way)
 {
     size_t found = 0;
 
@@ -47,7 +46,7 @@ TEST_THAT(a_slot_moves_as_the_design_says_and_no_other_way)
     assert_int_equal(found, DESIGN_ROWS);
 }
 
-TEST_THAT(what_is_taken_can_come_back_and_only_that)
+TEST(what_is_taken_can_come_back_and_only_that)
 {
     for (size_t i = 0; i < slot_moves_count; i++) {
         const struct slot_rule *r = &slot_moves[i];
@@ -59,7 +58,7 @@ TEST_THAT(what_is_taken_can_come_back_and_only_that)
     }
 }
 
-TEST_THAT(an_ended_generation_never_moves_again)
+TEST(an_ended_generation_never_moves_again)
 {
     static const enum slot_state ended[] = {SLOT_RETIRED, SLOT_CANCELLED, SLOT_EXPIRED, SLOT_REVERSED};
 
@@ -68,7 +67,7 @@ TEST_THAT(an_ended_generation_never_moves_again)
             assert_null(slot_rule(ended[i], (enum slot_move)move));
 }
 
-TEST_THAT(states_have_names_and_names_states)
+TEST(states_have_names_and_names_states)
 {
     for (unsigned s = 0; s < SLOT_STATE_COUNT; s++)
         assert_int_equal(slot_state_of_name(slot_state_name((enum slot_state)s)), s);
@@ -76,7 +75,7 @@ TEST_THAT(states_have_names_and_names_states)
     assert_int_equal(slot_state_of_name(""), SLOT_STATE_COUNT);
 }
 
-TEST_THAT(slot_n_lives_in_bucket_n_by_64)
+TEST(slot_n_lives_in_bucket_n_by_64)
 {
     assert_int_equal(bucket_of(0), 0);
     assert_int_equal(bucket_of(63), 0);
@@ -84,11 +83,10 @@ TEST_THAT(slot_n_lives_in_bucket_n_by_64)
     assert_int_equal(bucket_of(10000000), 156250);
 }
 
-static void a_copy_of_a_bucket_is_its_own(void **state)
+TEST(a_copy_of_a_bucket_is_its_own)
 {
     struct bucket a, b;
 
-    (void)state;
     bucket_init(&a, 7);
     bucket_init(&b, 8);
     a.size = BUCKET_SLOTS;
@@ -107,11 +105,10 @@ static void a_copy_of_a_bucket_is_its_own(void **state)
     bucket_release(&b);
 }
 
-static void free_slots_and_due_times(void **state)
+TEST(free_slots_and_due_times)
 {
     struct bucket k;
 
-    (void)state;
     bucket_init(&k, 0);
     assert_int_equal(bucket_free_count(&k), BUCKET_SLOTS);
     assert_int_equal(bucket_due(&k), 0);
@@ -124,7 +121,7 @@ static void free_slots_and_due_times(void **state)
     bucket_release(&k);
 }
 
-TEST_THAT(a_bucket_has_the_slots_that_its_lane_has_made)
+TEST(a_bucket_has_the_slots_that_its_lane_has_made)
 {
     static const int64_t next_n[] = {0, 64, 65, 127, 128, 1000};
     static const int size[] = {0, 0, 1, 63, 64, 64};
@@ -143,11 +140,10 @@ TEST_THAT(a_bucket_has_the_slots_that_its_lane_has_made)
     assert_int_equal(k.size, 2);
 }
 
-static void a_slot_is_due_from_its_last_millisecond_on(void **state)
+TEST(a_slot_is_due_from_its_last_millisecond_on)
 {
     struct slot s = {.state = SLOT_RESERVED};
 
-    (void)state;
     assert_false(slot_is_due(&s, INT64_MAX, 0)); /* never */
     s.due_ms = 100;
     assert_false(slot_is_due(&s, 99, 0));
@@ -155,7 +151,7 @@ static void a_slot_is_due_from_its_last_millisecond_on(void **state)
 }
 
 /* The coupon's end ends what is issued, and what falls back to issued; a hold stands. */
-static void the_coupon_s_end_ends_what_is_issued(void **state)
+TEST(the_coupon_s_end_ends_what_is_issued)
 {
     static const struct {
         enum slot_state state;
@@ -169,7 +165,6 @@ static void the_coupon_s_end_ends_what_is_issued(void **state)
         {SLOT_REDEEMED, 0, 0, SLOT_REDEEMED, SLOT_REDEEMED}, {SLOT_FREE, 0, 0, SLOT_FREE, SLOT_FREE},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct slot s = {.state = (uint8_t)rows[i].state, .from = rows[i].from, .due_ms = rows[i].due_ms};
 
@@ -178,20 +173,4 @@ static void the_coupon_s_end_ends_what_is_issued(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slot_moves_as_the_design_says_and_no_other_way),
-        cmocka_unit_test(what_is_taken_can_come_back_and_only_that),
-        cmocka_unit_test(an_ended_generation_never_moves_again),
-        cmocka_unit_test(states_have_names_and_names_states),
-        cmocka_unit_test(slot_n_lives_in_bucket_n_by_64),
-        cmocka_unit_test(a_copy_of_a_bucket_is_its_own),
-        cmocka_unit_test(free_slots_and_due_times),
-        cmocka_unit_test(a_bucket_has_the_slots_that_its_lane_has_made),
-        cmocka_unit_test(a_slot_is_due_from_its_last_millisecond_on),
-        cmocka_unit_test(the_coupon_s_end_ends_what_is_issued),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

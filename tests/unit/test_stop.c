@@ -13,7 +13,7 @@ static void *ask_soon(void *context)
     return NULL;
 }
 
-TEST_THAT(a_rest_ends_when_the_stop_is_asked_for)
+TEST(a_rest_ends_when_the_stop_is_asked_for)
 {
     struct mono began = mono_now();
     struct stop s;
@@ -30,7 +30,7 @@ TEST_THAT(a_rest_ends_when_the_stop_is_asked_for)
     stop_release(&s);
 }
 
-TEST_THAT(a_rest_lasts_as_long_as_it_should)
+TEST(a_rest_lasts_as_long_as_it_should)
 {
     static const int64_t rests[] = {30, 1, 0, -1000};
     struct stop s;
@@ -46,7 +46,7 @@ TEST_THAT(a_rest_lasts_as_long_as_it_should)
     stop_release(&s);
 }
 
-TEST_THAT(backing_off_takes_longer_each_time_up_to_a_limit)
+TEST(backing_off_takes_longer_each_time_up_to_a_limit)
 {
     int64_t ms = 0, expected = STOP_BACKOFF_FIRST_MS;
     struct stop s;
@@ -61,7 +61,7 @@ TEST_THAT(backing_off_takes_longer_each_time_up_to_a_limit)
     stop_release(&s);
 }
 
-TEST_THAT(only_the_signals_of_the_end_end_the_wait)
+TEST(only_the_signals_of_the_end_end_the_wait)
 {
     static const int ends[] = {SIGTERM, SIGINT};
     sigset_t all, pending;
@@ -81,14 +81,4 @@ TEST_THAT(only_the_signals_of_the_end_end_the_wait)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rest_ends_when_the_stop_is_asked_for),
-        cmocka_unit_test(a_rest_lasts_as_long_as_it_should),
-        cmocka_unit_test(backing_off_takes_longer_each_time_up_to_a_limit),
-        cmocka_unit_test(only_the_signals_of_the_end_end_the_wait),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -16,7 +16,7 @@ static void *body(void *context)
     return NULL;
 }
 
-TEST_THAT(runs_under_its_name)
+TEST(runs_under_its_name)
 {
     pthread_t thread;
     char name[16];
@@ -31,7 +31,7 @@ TEST_THAT(runs_under_its_name)
     assert_int_equal(ran, 1);
 }
 
-TEST_THAT(runs_where_no_descriptor_is_left)
+TEST(runs_where_no_descriptor_is_left)
 {
     struct rlimit before, none;
     pthread_t thread;
@@ -47,12 +47,4 @@ TEST_THAT(runs_where_no_descriptor_is_left)
     assert_int_equal(ran, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_under_its_name),
-        cmocka_unit_test(runs_where_no_descriptor_is_left),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -65,7 +65,7 @@ static void generate(int64_t step_number, int64_t count, enum cpn_result want)
         lane_close();
 }
 
-TEST_THAT(events_come_once_on_the_way_down)
+TEST(events_come_once_on_the_way_down)
 {
     start_with(40);
     c.low_stock = 10;
@@ -84,7 +84,7 @@ TEST_THAT(events_come_once_on_the_way_down)
     assert_int_equal(events_of(0, 10), 2);
 }
 
-TEST_THAT(one_batch_may_raise_everything)
+TEST(one_batch_may_raise_everything)
 {
     c.codes.source = CODES_NONE;
     c.low_stock = 10;
@@ -99,13 +99,12 @@ TEST_THAT(one_batch_may_raise_everything)
     assert_int_equal(last_of(ENTRY_REPLENISH)->count, 100); /* up to cap.total */
     decide_events(&d);
     assert_int_equal(batch->count, 67); /* nothing twice */
-    lane_close();
-    lane_open();
+    lane_next();
     decide_events(&d);
     assert_false(decide_changed(&d)); /* they follow from something, or are not */
 }
 
-TEST_THAT(stock_that_came_back_within_the_batch_was_there)
+TEST(stock_that_came_back_within_the_batch_was_there)
 {
     c.codes.source = CODES_NONE;
     c.low_stock = 10;
@@ -119,7 +118,7 @@ TEST_THAT(stock_that_came_back_within_the_batch_was_there)
     assert_int_equal(events_of(3, 4), 1);
 }
 
-TEST_THAT(replenishing_goes_on_until_it_is_done_and_is_asked_for_once)
+TEST(replenishing_goes_on_until_it_is_done_and_is_asked_for_once)
 {
     start_with(40);
     c.replenish.below = 10;
@@ -139,7 +138,7 @@ TEST_THAT(replenishing_goes_on_until_it_is_done_and_is_asked_for_once)
     assert_int_equal(tail.replenish_until, 64); /* no more than the cap */
 }
 
-static void nothing_is_replenished_where_nothing_should(void **state)
+TEST(nothing_is_replenished_where_nothing_should)
 {
     for (int i = 0; i < 4; i++) {
         lane_fresh(state);
@@ -160,7 +159,7 @@ static void nothing_is_replenished_where_nothing_should(void **state)
     lane_fresh(state);
 }
 
-TEST_THAT(a_coupon_without_slots_has_no_stock_to_be_low)
+TEST(a_coupon_without_slots_has_no_stock_to_be_low)
 {
     without_slots(CAP_APPROXIMATE);
     c.low_stock = 100;
@@ -184,7 +183,7 @@ static void turn(struct job_progress *of, int64_t fence, enum cpn_result want, i
     assert_int_equal(given, want_turn);
 }
 
-TEST_THAT(one_job_at_a_time_makes_codes)
+TEST(one_job_at_a_time_makes_codes)
 {
     int64_t first;
 
@@ -204,15 +203,13 @@ TEST_THAT(one_job_at_a_time_makes_codes)
     expect(CPN_BUSY);
     decide_generate(&d, job, 1, 10, first, &out);
     expect(CPN_OK);
-    lane_close();
-    lane_open();
+    lane_next();
     turn(job, 2, CPN_OK, 10); /* the next runner of the same job */
     decide_generate(&d, job, 2, 10, first, &out); /* what the first one made is not announced */
     expect(CPN_BUSY);
     decide_generate(&d, job, 1, 10, first, &out);
     assert_true(out.replayed);
-    lane_close();
-    lane_open();
+    lane_next();
     turn(job, 1, CPN_BUSY, 0); /* the first one comes back */
     decide_turn_end(&d, &other, &out);
     assert_false(decide_changed(&d));
@@ -226,7 +223,7 @@ TEST_THAT(one_job_at_a_time_makes_codes)
     lane_close();
 }
 
-TEST_THAT(a_batch_gives_one_turn_at_the_most)
+TEST(a_batch_gives_one_turn_at_the_most)
 {
     other = (struct job_progress){.id = "j2"};
     lane_open();
@@ -235,12 +232,11 @@ TEST_THAT(a_batch_gives_one_turn_at_the_most)
     decide_turn_end(&d, job, &out);
     turn(&other, 1, CPN_BUSY, 0);
     assert_int_equal(d.head.turn, 0);
-    lane_close();
-    lane_open();
+    lane_next();
     turn(&other, 1, CPN_OK, 9);
 }
 
-TEST_THAT(where_there_are_no_codes_nobody_needs_a_turn)
+TEST(where_there_are_no_codes_nobody_needs_a_turn)
 {
     c.codes.source = CODES_NONE;
     c.cap.total = 100;
@@ -256,17 +252,15 @@ static void retire(struct user_state *u, int64_t n, enum cpn_result want)
     expect(want);
 }
 
-static void a_slot_is_retired_once_from_free_or_issued(void **state)
+TEST(a_slot_is_retired_once_from_free_or_issued)
 {
     struct redemption issued, reserved;
 
-    (void)state;
     lane_open();
     issued = take(ana, SLOT_ISSUED, "i", NULL);
     reserved = take(ana, SLOT_RESERVED, "h", NULL);
     take(ana, SLOT_REDEEMED, "r", NULL);
-    lane_close();
-    lane_open();
+    lane_next();
     retire(NULL, 64, CPN_SLOT_NOT_FOUND);
     retire(ana, 1, CPN_TRANSACTION_IN_PROGRESS);
     assert_int_equal(out.retry_at_ms, reserved.reserved_until_ms);
@@ -290,13 +284,11 @@ static void a_slot_is_retired_once_from_free_or_issued(void **state)
     assert_false(decide_changed(&d));
 }
 
-TEST_THAT(what_lapsed_can_be_retired)
+TEST(what_lapsed_can_be_retired)
 {
     lane_open();
     step(ana, take(ana, SLOT_ISSUED, "i", NULL), MOVE_RESERVE, "h", NULL, CPN_OK);
-    lane_close();
-    now_ms += c.reserve_s * SECOND_MS;
-    lane_open();
+    lane_lapse();
     retire(ana, 0, CPN_OK);
     lane_close();
     assert_int_equal(tail.reserved + tail.issued, 0);
@@ -304,11 +296,10 @@ TEST_THAT(what_lapsed_can_be_retired)
 }
 
 /* All free slots are due for retirement: the one that is named is one of them. */
-static void a_slot_that_is_due_is_not_counted_twice(void **state)
+TEST(a_slot_that_is_due_is_not_counted_twice)
 {
     int64_t done;
 
-    (void)state;
     lane_open();
     take_times(ana, 60);
     decide_due(&d, job, 1, 100, &done, &out);
@@ -324,7 +315,7 @@ static void a_slot_that_is_due_is_not_counted_twice(void **state)
         assert_int_equal(the_bucket.slots[i].state, SLOT_RETIRED);
 }
 
-TEST_THAT(a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code)
+TEST(a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code)
 {
     tail.due = 1;
     lane_open();
@@ -398,19 +389,18 @@ static void an_erased_user_leaves_no_name_and_starts_anew(void **state, bool slo
     lane_release(state);
 }
 
-static void an_erased_user_starts_anew_with_and_without_slots(void **state)
+TEST(an_erased_user_starts_anew_with_and_without_slots)
 {
     an_erased_user_leaves_no_name_and_starts_anew(state, true);
     an_erased_user_leaves_no_name_and_starts_anew(state, false);
     lane_fresh(state);
 }
 
-TEST_THAT(an_erased_user_who_comes_back_later_is_not_linked_either)
+TEST(an_erased_user_who_comes_back_later_is_not_linked_either)
 {
     lane_open();
     take(ana, SLOT_REDEEMED, "k", NULL);
-    lane_close();
-    lane_open();
+    lane_next();
     decide_erase(&d, ana, &out);
     lane_close();
     assert_string_equal(ana->alias, "");
@@ -435,7 +425,7 @@ TEST_THAT(an_erased_user_who_comes_back_later_is_not_linked_either)
     assert_int_equal(tail.redeemed, 4);
 }
 
-TEST_THAT(who_was_never_there_is_erased_without_a_trace)
+TEST(who_was_never_there_is_erased_without_a_trace)
 {
     lane_open();
     decide_erase(&d, ana, &out);
@@ -446,12 +436,11 @@ TEST_THAT(who_was_never_there_is_erased_without_a_trace)
     lane_drop();
 }
 
-TEST_THAT(the_slots_of_an_erased_user_must_be_at_hand)
+TEST(the_slots_of_an_erased_user_must_be_at_hand)
 {
     lane_open();
     take_times(ana, 2);
-    lane_close();
-    lane_open();
+    lane_next();
     d.named_count = 1;
     decide_erase(&d, ana, &out);
     expect(CPN_BUSY);
@@ -460,7 +449,7 @@ TEST_THAT(the_slots_of_an_erased_user_must_be_at_hand)
 
 /* ---- without slots ---- */
 
-TEST_THAT(what_has_no_slot_is_known_by_its_place_in_the_ledger)
+TEST(what_has_no_slot_is_known_by_its_place_in_the_ledger)
 {
     struct redemption a, b, hold;
 
@@ -474,22 +463,20 @@ TEST_THAT(what_has_no_slot_is_known_by_its_place_in_the_ledger)
     assert_int_equal(b.g, 2);
     assert_int_equal(a.left, COUPON_NULL);
     assert_int_equal(b.day, 2);
-    lane_close();
-    lane_open();
+    lane_next();
     hold = step(bob, b, MOVE_RESERVE, "h", NULL, CPN_OK);
     assert_int_equal(hold.n, -9);
     assert_int_equal(hold.g, 1);
     assert_int_equal(hold.from_n, -8);
     assert_int_equal(hold.from, 2);
-    lane_close();
-    lane_open();
+    lane_next();
     step(bob, hold, MOVE_CANCEL, NULL, NULL, CPN_OK);
     lane_close();
     assert_int_equal(tail.issued, 1);
     assert_int_equal(tail.reserved, 0);
 }
 
-TEST_THAT(an_approximate_cap_adds_what_others_were_heard_to_have_taken)
+TEST(an_approximate_cap_adds_what_others_were_heard_to_have_taken)
 {
     struct coupon next;
 
@@ -521,7 +508,7 @@ TEST_THAT(an_approximate_cap_adds_what_others_were_heard_to_have_taken)
     lane_close();
 }
 
-TEST_THAT(no_cap_lets_everything_through_but_the_users_own)
+TEST(no_cap_lets_everything_through_but_the_users_own)
 {
     without_slots(CAP_NONE);
     c.cap.total = 1;
@@ -535,7 +522,7 @@ TEST_THAT(no_cap_lets_everything_through_but_the_users_own)
     lane_close();
 }
 
-TEST_THAT(slots_are_not_made_where_there_are_none)
+TEST(slots_are_not_made_where_there_are_none)
 {
     without_slots(CAP_NONE);
     generate(1, 5, CPN_CAP_EXCEEDED);
@@ -543,32 +530,4 @@ TEST_THAT(slots_are_not_made_where_there_are_none)
     lane_drop();
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lane_fresh, lane_release)
-    const struct CMUnitTest tests[] = {
-        TEST(events_come_once_on_the_way_down),
-        TEST(one_batch_may_raise_everything),
-        TEST(stock_that_came_back_within_the_batch_was_there),
-        TEST(replenishing_goes_on_until_it_is_done_and_is_asked_for_once),
-        TEST(nothing_is_replenished_where_nothing_should),
-        TEST(a_coupon_without_slots_has_no_stock_to_be_low),
-        TEST(one_job_at_a_time_makes_codes),
-        TEST(a_batch_gives_one_turn_at_the_most),
-        TEST(where_there_are_no_codes_nobody_needs_a_turn),
-        TEST(a_slot_is_retired_once_from_free_or_issued),
-        TEST(what_lapsed_can_be_retired),
-        TEST(a_slot_that_is_due_is_not_counted_twice),
-        TEST(a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code),
-        TEST(an_erased_user_starts_anew_with_and_without_slots),
-        TEST(an_erased_user_who_comes_back_later_is_not_linked_either),
-        TEST(who_was_never_there_is_erased_without_a_trace),
-        TEST(the_slots_of_an_erased_user_must_be_at_hand),
-        TEST(what_has_no_slot_is_known_by_its_place_in_the_ledger),
-        TEST(an_approximate_cap_adds_what_others_were_heard_to_have_taken),
-        TEST(no_cap_lets_everything_through_but_the_users_own),
-        TEST(slots_are_not_made_where_there_are_none),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(.each_setup = lane_fresh, .each_teardown = lane_release)

@@ -1,8 +1,5 @@
 /* Unit tests of http/upload (a text in pieces becomes chunks of whole lines) and http/csv. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "http/csv.h"
 #include "http/upload.h"
@@ -34,9 +31,8 @@ static enum store_status put(void *context, const struct upload_chunk *chunk)
     return STORE_OK;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     while (count)
         free(chunks[--count].text);
     upload_release(&upload);
@@ -63,7 +59,7 @@ static bool feed(const char *text, size_t len, size_t piece)
     return upload_end(&upload, digest);
 }
 
-TEST_THAT(a_short_text_is_one_part_however_it_comes)
+TEST(a_short_text_is_one_part_however_it_comes)
 {
     static const char text[] = "AAAA\r\n\nBBBB\nCCCC";
 
@@ -78,7 +74,7 @@ TEST_THAT(a_short_text_is_one_part_however_it_comes)
     }
 }
 
-TEST_THAT(the_digest_is_of_the_bytes_that_came)
+TEST(the_digest_is_of_the_bytes_that_came)
 {
     char digest[UPLOAD_DIGEST_SIZE];
 
@@ -89,7 +85,7 @@ TEST_THAT(the_digest_is_of_the_bytes_that_came)
     assert_string_equal(digest, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST_THAT(parts_hold_whole_lines_and_know_their_number)
+TEST(parts_hold_whole_lines_and_know_their_number)
 {
     enum { LINES = 80000, WIDTH = 11 };
     char *text = malloc(LINES * WIDTH + 1);
@@ -114,7 +110,7 @@ TEST_THAT(parts_hold_whole_lines_and_know_their_number)
     free(text);
 }
 
-TEST_THAT(a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number)
+TEST(a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number)
 {
     static char text[2 * CHUNK_SIZE + 100];
     size_t len = 2 * CHUNK_SIZE;
@@ -133,7 +129,7 @@ TEST_THAT(a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number)
     assert_int_equal(upload.line - 1, 3);
 }
 
-TEST_THAT(csv_must_name_the_column)
+TEST(csv_must_name_the_column)
 {
     begin(true);
     assert_true(feed("\xEF\xBB\xBF" "name,\"Code\"\r\nx,AAAA\r\n", 25, 3));
@@ -148,7 +144,7 @@ TEST_THAT(csv_must_name_the_column)
     assert_int_equal(count, 0);
 }
 
-TEST_THAT(a_line_before_the_header_may_name_the_separator)
+TEST(a_line_before_the_header_may_name_the_separator)
 {
     static const char text[] = "\xFF\xFEs\0e\0p\0=\0;\0\r\0\n\0a\0;\0C\0o\0d\0e\0\r\0\n\0x\0;\0A\0B\0C\0D\0\r\0\n\0";
 
@@ -163,7 +159,7 @@ TEST_THAT(a_line_before_the_header_may_name_the_separator)
     }
 }
 
-TEST_THAT(a_plain_list_that_looks_like_another_is_refused_with_the_rows)
+TEST(a_plain_list_that_looks_like_another_is_refused_with_the_rows)
 {
     begin(false);
     assert_false(feed("Code\nAAAA\nBBBB;x\n", 17, 3));
@@ -181,7 +177,7 @@ TEST_THAT(a_plain_list_that_looks_like_another_is_refused_with_the_rows)
     assert_int_equal(upload.suspicious_count, UPLOAD_SUSPICIOUS_MOST);
 }
 
-TEST_THAT(blank_lines_and_a_header_are_no_rows)
+TEST(blank_lines_and_a_header_are_no_rows)
 {
     begin(false);
     assert_true(feed("", 0, 1));
@@ -194,7 +190,7 @@ TEST_THAT(blank_lines_and_a_header_are_no_rows)
     assert_false(upload.has_row);
 }
 
-TEST_THAT(nothing_is_taken_after_the_database_failed)
+TEST(nothing_is_taken_after_the_database_failed)
 {
     static char text[3 * CHUNK_SIZE];
 
@@ -207,7 +203,7 @@ TEST_THAT(nothing_is_taken_after_the_database_failed)
     assert_int_equal(count, 1);
 }
 
-TEST_THAT(fields_are_quoted_where_they_must_be)
+TEST(fields_are_quoted_where_they_must_be)
 {
     struct buf out = BUF_INIT;
 
@@ -222,18 +218,5 @@ TEST_THAT(fields_are_quoted_where_they_must_be)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_short_text_is_one_part_however_it_comes, tear_down),
-        cmocka_unit_test_teardown(the_digest_is_of_the_bytes_that_came, tear_down),
-        cmocka_unit_test_teardown(parts_hold_whole_lines_and_know_their_number, tear_down),
-        cmocka_unit_test_teardown(a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number, tear_down),
-        cmocka_unit_test_teardown(csv_must_name_the_column, tear_down),
-        cmocka_unit_test_teardown(a_line_before_the_header_may_name_the_separator, tear_down),
-        cmocka_unit_test_teardown(a_plain_list_that_looks_like_another_is_refused_with_the_rows, tear_down),
-        cmocka_unit_test_teardown(blank_lines_and_a_header_are_no_rows, tear_down),
-        cmocka_unit_test_teardown(nothing_is_taken_after_the_database_failed, tear_down),
-        cmocka_unit_test_teardown(fields_are_quoted_where_they_must_be, tear_down),
-    };
-
-    return sodium_init() < 0 ? 1 : cmocka_run_group_tests_name("upload", tests, NULL, NULL);
+    return sodium_init() < 0 ? 1 : run_listed((struct fixtures){.program = __FILE__, .each_teardown = tear_down});
 }

@@ -1,9 +1,6 @@
 /* Unit tests of coupons/user_fold, and of how http/user_name uses it. */
 #include "cmocka_whole.h"
 #include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/config.h"
@@ -20,7 +17,7 @@ static const char *fold(enum user_fold how, const char *user)
     return user_fold(how, user, folded);
 }
 
-TEST_THAT(the_words_are_those_of_the_setting)
+TEST(the_words_are_those_of_the_setting)
 {
     char words[64];
     enum user_fold how;
@@ -82,7 +79,7 @@ static const struct {
     {"Zo\x65\xCC\x88+x@x", "zo\xC3\xAB+x@x", "zo\xC3\xAB@x"},
 };
 
-TEST_THAT(spellings_are_folded_as_said)
+TEST(spellings_are_folded_as_said)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_ptr_equal(fold(USERS_NONE, rows[i].user), rows[i].user);
@@ -91,9 +88,8 @@ TEST_THAT(spellings_are_folded_as_said)
     }
 }
 
-static void the_locale_plays_no_part(void **state)
+TEST(the_locale_plays_no_part)
 {
-    (void)state;
     setlocale(LC_ALL, "tr_TR.UTF-8"); /* where there is one */
     spellings_are_folded_as_said(state);
     setlocale(LC_ALL, "C");
@@ -111,7 +107,7 @@ static const char *repeated(const char *text, size_t count)
 
 #define GROWS "\xC5\x89" /* n after an apostrophe: 2 bytes, folded 3 */
 
-TEST_THAT(a_name_that_is_too_long_when_folded_is_none)
+TEST(a_name_that_is_too_long_when_folded_is_none)
 {
     char lower[USER_MAX + 1] = "";
 
@@ -152,7 +148,7 @@ static size_t put_point(uint32_t point, char *out)
 }
 
 /* Each alone, and as often as it fits: no character is larger than what the buffers allow for. */
-TEST_THAT(every_character_folds_once)
+TEST(every_character_folds_once)
 {
     char one[8];
 
@@ -180,7 +176,7 @@ static uint32_t random_point(void)
     return block < sizeof blocks / sizeof *blocks ? blocks[block].first + point % blocks[block].count : point;
 }
 
-TEST_THAT(random_names_fold_once)
+TEST(random_names_fold_once)
 {
     unsigned seed = (unsigned)time(NULL);
 
@@ -205,7 +201,7 @@ static int fold_nothing(void **state)
     return release_arena(state);
 }
 
-TEST_THAT(a_name_is_checked_and_then_folded)
+TEST_WITH(a_name_is_checked_and_then_folded, make_arena, fold_nothing)
 {
     const char *long_one = arena_strdup(&arena, repeated(GROWS, 64)), *text = "Anna+1@X.de", *plain = "anna@x.de";
 
@@ -221,17 +217,4 @@ TEST_THAT(a_name_is_checked_and_then_folded)
     assert_null(user_name(repeated("x", 129), &arena));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_words_are_those_of_the_setting),
-        cmocka_unit_test(spellings_are_folded_as_said),
-        cmocka_unit_test(the_locale_plays_no_part),
-        cmocka_unit_test(a_name_that_is_too_long_when_folded_is_none),
-        cmocka_unit_test(every_character_folds_once),
-        cmocka_unit_test(random_names_fold_once),
-        cmocka_unit_test_setup_teardown(a_name_is_checked_and_then_folded, make_arena, fold_nothing),
-    };
-
-    return cmocka_run_group_tests_name("user_fold", tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -1,8 +1,5 @@
 /* tests/unit/test_user_lines.c -- lists of users: read from CSV, kept a line each, and a user removed from one. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "coupons/user_lines.h"
@@ -36,7 +33,7 @@ static const char *told(const struct buf *kept, int64_t first_line)
     return text;
 }
 
-TEST_THAT(only_the_users_are_kept)
+TEST(only_the_users_are_kept)
 {
     static const char text[] = "\n1;anna@x.de;Anna\n2;\"Doe; John\";\"says \"\"hi\"\"\"\n\n3;;\n4\n5;8.71235E+12;\n6; b\xC3\xBC \n7;\xFF;\n8;a\x01z;\n";
     struct buf kept = BUF_INIT;
@@ -49,7 +46,7 @@ TEST_THAT(only_the_users_are_kept)
     buf_free(&kept);
 }
 
-TEST_THAT(a_user_is_as_long_as_users_may_be)
+TEST(a_user_is_as_long_as_users_may_be)
 {
     char text[256];
     struct buf kept = BUF_INIT;
@@ -68,7 +65,7 @@ TEST_THAT(a_user_is_as_long_as_users_may_be)
     buf_free(&kept);
 }
 
-TEST_THAT(a_user_is_forgotten_in_every_line_and_nobody_else_is)
+TEST(a_user_is_forgotten_in_every_line_and_nobody_else_is)
 {
     struct buf kept = BUF_INIT;
 
@@ -82,13 +79,4 @@ TEST_THAT(a_user_is_forgotten_in_every_line_and_nobody_else_is)
     buf_free(&kept);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_users_are_kept),
-        cmocka_unit_test(a_user_is_as_long_as_users_may_be),
-        cmocka_unit_test(a_user_is_forgotten_in_every_line_and_nobody_else_is),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

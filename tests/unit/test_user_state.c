@@ -1,7 +1,5 @@
 /* Unit tests of coupons/user_state: copies, look-ups, what ends by itself, the hash of a key, ids. */
 #include "cmocka_whole.h"
-#include <stdio.h>
-#include <string.h>
 
 #include "coupons/user_state.h"
 #include "unit/in_arena.h"
@@ -23,7 +21,7 @@ static struct redemption *add(struct user_state *u, int64_t n, enum slot_state n
     return r;
 }
 
-TEST_THAT(a_new_user_state_took_nothing)
+TEST(a_new_user_state_took_nothing)
 {
     struct user_state u;
 
@@ -37,7 +35,7 @@ TEST_THAT(a_new_user_state_took_nothing)
     assert_null(user_state_by_slot(&u, 0, 0));
 }
 
-TEST_THAT(many_redemptions_keep_their_order)
+TEST(many_redemptions_keep_their_order)
 {
     struct user_state u;
 
@@ -55,7 +53,7 @@ TEST_THAT(many_redemptions_keep_their_order)
     assert_null(user_state_by_slot(&u, 517, 2));
 }
 
-TEST_THAT(a_key_is_found_only_as_it_was_given)
+TEST(a_key_is_found_only_as_it_was_given)
 {
     struct user_state u;
     uint8_t hash[KEY_HASH_LEN];
@@ -74,7 +72,7 @@ TEST_THAT(a_key_is_found_only_as_it_was_given)
     assert_null(user_state_by_key(&u, hash, &which));
 }
 
-TEST_THAT(a_key_says_which_call_it_was)
+TEST(a_key_says_which_call_it_was)
 {
     struct user_state u;
     uint8_t hash[KEY_HASH_LEN];
@@ -106,7 +104,7 @@ TEST_THAT(a_key_says_which_call_it_was)
     assert_int_equal(which, KEY_OF_SPENDING);
 }
 
-TEST_THAT(the_border_between_alias_and_key_is_hashed_too)
+TEST(the_border_between_alias_and_key_is_hashed_too)
 {
     uint8_t a[KEY_HASH_LEN], b[KEY_HASH_LEN];
 
@@ -119,7 +117,7 @@ TEST_THAT(the_border_between_alias_and_key_is_hashed_too)
     assert_memory_not_equal(a, b, KEY_HASH_LEN);
 }
 
-TEST_THAT(an_order_is_found_while_its_redemption_stands)
+TEST(an_order_is_found_while_its_redemption_stands)
 {
     struct user_state u;
 
@@ -140,7 +138,7 @@ TEST_THAT(an_order_is_found_while_its_redemption_stands)
     assert_null(user_state_by_order(&u, "O1", NOW));
 }
 
-TEST_THAT(an_order_whose_hold_ran_out_stands_no_longer)
+TEST(an_order_whose_hold_ran_out_stands_no_longer)
 {
     struct user_state u;
 
@@ -152,7 +150,7 @@ TEST_THAT(an_order_whose_hold_ran_out_stands_no_longer)
 
 /* ---- what ends by itself ---- */
 
-static void a_state_is_read_at_a_time(void **state)
+TEST(a_state_is_read_at_a_time)
 {
     static const struct {
         enum slot_state now;
@@ -163,7 +161,6 @@ static void a_state_is_read_at_a_time(void **state)
         {SLOT_CANCELLED, 50, 40, 0}, {SLOT_EXPIRED, 50, 40, 0},    {SLOT_REVERSED, 50, 40, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct redemption r = {.state = (uint8_t)rows[i].now, .reserved_until_ms = rows[i].reserved_until_ms,
                                .valid_until_ms = rows[i].valid_until_ms};
@@ -175,13 +172,12 @@ static void a_state_is_read_at_a_time(void **state)
     }
 }
 
-static void a_coupon_s_end_ends_what_is_issued(void **state)
+TEST(a_coupon_s_end_ends_what_is_issued)
 {
     static const struct {
         int64_t valid_until_ms, reserved_until_ms, ends_ms, due_ms;
     } rows[] = {{0, 0, 60, 60}, {70, 0, 60, 60}, {50, 0, 60, 50}, {70, 0, 0, 70}, {0, 90, 60, 90}, {0, 50, 60, 60}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct redemption r = {.state = SLOT_ISSUED, .first_state = SLOT_ISSUED, .valid_until_ms = rows[i].valid_until_ms,
                                .reserved_until_ms = rows[i].reserved_until_ms, .ends_ms = 40};
@@ -215,11 +211,10 @@ static void issue_and_hold(struct user_state *u)
     r->reserved_until_ms = 200;
 }
 
-static void a_hold_is_found_while_it_stands_or_was_redeemed(void **state)
+TEST(a_hold_is_found_while_it_stands_or_was_redeemed)
 {
     struct user_state u;
 
-    (void)state;
     issue_and_hold(&u);
     assert_ptr_equal(user_state_hold_on(&u, &u.redemptions[0], 199), &u.redemptions[2]);
     assert_null(user_state_hold_on(&u, &u.redemptions[0], 200));
@@ -231,11 +226,10 @@ static void a_hold_is_found_while_it_stands_or_was_redeemed(void **state)
     assert_null(user_state_hold_on(&u, &u.redemptions[0], 0));
 }
 
-static void the_newest_unspent_one_is_not_held(void **state)
+TEST(the_newest_unspent_one_is_not_held)
 {
     struct user_state u;
 
-    (void)state;
     issue_and_hold(&u);
     assert_int_equal(user_state_unspent(&u, 50, 0)->n, 2);
     u.redemptions[1].state = SLOT_REDEEMED;
@@ -247,11 +241,10 @@ static void the_newest_unspent_one_is_not_held(void **state)
     assert_null(user_state_unspent(&u, 100, 0));
 }
 
-static void what_lapsed_is_counted_once_and_a_hold_not_at_all(void **state)
+TEST(what_lapsed_is_counted_once_and_a_hold_not_at_all)
 {
     struct user_state u;
 
-    (void)state;
     issue_and_hold(&u);
     u.redemptions[0].day_ms = 50;
     assert_int_equal(user_state_lapsed(&u, 199, 0), 0); /* the hold puts it off */
@@ -267,7 +260,7 @@ static void what_lapsed_is_counted_once_and_a_hold_not_at_all(void **state)
     assert_int_equal(user_state_due(&u, 0), 200);
 }
 
-TEST_THAT(today_counts_only_its_own_day)
+TEST(today_counts_only_its_own_day)
 {
     struct user_state u;
 
@@ -279,11 +272,10 @@ TEST_THAT(today_counts_only_its_own_day)
     assert_int_equal(user_state_today(&u, 0), 0);
 }
 
-static void a_copy_can_be_changed_without_the_other_seeing_it(void **state)
+TEST(a_copy_can_be_changed_without_the_other_seeing_it)
 {
     struct user_state u, *copy;
 
-    (void)state;
     user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, "o1", "a");
     copy = user_state_copy(&u, &arena, false);
@@ -298,7 +290,7 @@ static void a_copy_can_be_changed_without_the_other_seeing_it(void **state)
     assert_ptr_equal(copy->redemptions[0].order, u.redemptions[0].order);
 }
 
-TEST_THAT(a_deep_copy_outlives_what_it_was_made_of)
+TEST(a_deep_copy_outlives_what_it_was_made_of)
 {
     struct arena first;
     struct user_state u, *copy;
@@ -320,7 +312,7 @@ TEST_THAT(a_deep_copy_outlives_what_it_was_made_of)
     assert_string_equal(copy->redemptions[0].first_order, "o0");
 }
 
-TEST_THAT(a_copy_of_an_empty_user_state_can_grow)
+TEST(a_copy_of_an_empty_user_state_can_grow)
 {
     struct user_state u, *copy;
 
@@ -334,7 +326,7 @@ TEST_THAT(a_copy_of_an_empty_user_state_can_grow)
 
 /* ---- ids ---- */
 
-TEST_THAT(an_id_says_its_slot_or_its_place)
+TEST(an_id_says_its_slot_or_its_place)
 {
     static const struct {
         int64_t n, lane;
@@ -361,7 +353,7 @@ TEST_THAT(an_id_says_its_slot_or_its_place)
     }
 }
 
-TEST_THAT(what_is_no_id_is_refused)
+TEST(what_is_no_id_is_refused)
 {
     static const char *const texts[] = {
         "", "-", "1", "1-", "-1", "1-0", "01-1", "1-01", "1-1-1", "1-1 ", " 1-1", "+1-1", "1--1", "a-1", "1-a", "1-4294967296",
@@ -378,28 +370,4 @@ TEST_THAT(what_is_no_id_is_refused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_user_state_took_nothing),
-        cmocka_unit_test(many_redemptions_keep_their_order),
-        cmocka_unit_test(a_key_is_found_only_as_it_was_given),
-        cmocka_unit_test(a_key_says_which_call_it_was),
-        cmocka_unit_test(the_border_between_alias_and_key_is_hashed_too),
-        cmocka_unit_test(an_order_is_found_while_its_redemption_stands),
-        cmocka_unit_test(an_order_whose_hold_ran_out_stands_no_longer),
-        cmocka_unit_test(a_state_is_read_at_a_time),
-        cmocka_unit_test(a_coupon_s_end_ends_what_is_issued),
-        cmocka_unit_test(a_hold_is_found_while_it_stands_or_was_redeemed),
-        cmocka_unit_test(the_newest_unspent_one_is_not_held),
-        cmocka_unit_test(what_lapsed_is_counted_once_and_a_hold_not_at_all),
-        cmocka_unit_test(today_counts_only_its_own_day),
-        cmocka_unit_test(a_copy_can_be_changed_without_the_other_seeing_it),
-        cmocka_unit_test(a_deep_copy_outlives_what_it_was_made_of),
-        cmocka_unit_test(a_copy_of_an_empty_user_state_can_grow),
-        cmocka_unit_test(an_id_says_its_slot_or_its_place),
-        cmocka_unit_test(what_is_no_id_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, make_arena, release_arena);
-}
+RUN_TESTS(.setup = make_arena, .teardown = release_arena)

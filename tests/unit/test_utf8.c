@@ -1,6 +1,5 @@
 /* Unit tests of base/utf8. */
 #include "cmocka_whole.h"
-#include <string.h>
 
 #include "base/utf8.h"
 
@@ -40,7 +39,7 @@ static bool table_says_valid(const unsigned char *s)
     return true;
 }
 
-TEST_THAT(utf8_is_what_the_standard_says)
+TEST(utf8_is_what_the_standard_says)
 {
     static const unsigned char bytes[] = {0x01, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF,
                                           0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF};
@@ -60,7 +59,7 @@ TEST_THAT(utf8_is_what_the_standard_says)
     }
 }
 
-TEST_THAT(characters_are_counted)
+TEST(characters_are_counted)
 {
     size_t characters = 99;
 
@@ -70,7 +69,7 @@ TEST_THAT(characters_are_counted)
     assert_int_equal(characters, 4);
 }
 
-TEST_THAT(a_character_ends_before_the_end)
+TEST(a_character_ends_before_the_end)
 {
     static const unsigned char text[] = "\xF0\x9F\x98\x80";
     int32_t point = 0;
@@ -83,13 +82,4 @@ TEST_THAT(a_character_ends_before_the_end)
     assert_int_equal(point, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(utf8_is_what_the_standard_says),
-        cmocka_unit_test(characters_are_counted),
-        cmocka_unit_test(a_character_ends_before_the_end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -8,7 +8,7 @@
 
 #define LONG_MS 60000
 
-TEST_THAT(without_a_master_nobody_is_woken)
+TEST(without_a_master_nobody_is_woken)
 {
     struct mono began = mono_now();
 
@@ -19,7 +19,7 @@ TEST_THAT(without_a_master_nobody_is_woken)
     assert_true(mono_ms_between(began, mono_now()) >= 19);
 }
 
-TEST_THAT(a_call_of_another_process_ends_the_wait)
+TEST(a_call_of_another_process_ends_the_wait)
 {
     struct mono began = mono_now();
     pid_t child;
@@ -38,7 +38,7 @@ TEST_THAT(a_call_of_another_process_ends_the_wait)
     assert_false(wake_take(WAKE_RUNNER));
 }
 
-TEST_THAT(each_call_is_taken_once_and_none_is_lost)
+TEST(each_call_is_taken_once_and_none_is_lost)
 {
     for (int i = 0; i < 3; i++)
         wake_process(WAKE_RUNNER);
@@ -48,13 +48,4 @@ TEST_THAT(each_call_is_taken_once_and_none_is_lost)
     assert_false(wake_take(WAKE_RUNNER));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_master_nobody_is_woken),
-        cmocka_unit_test(a_call_of_another_process_ends_the_wait),
-        cmocka_unit_test(each_call_is_taken_once_and_none_is_lost),
-    };
-
-    return cmocka_run_group_tests_name("wake", tests, NULL, NULL);
-}
+RUN_TESTS()
