@@ -28,7 +28,6 @@ static enum ending whose_turn(struct work *w)
 
 static enum ending take_turn(struct work *w)
 {
-
     w->turned = true;
     for (;;) {
         struct op op = {.kind = OP_TURN, .in.job = {.id = w->job->id, .fence = w->job->fence}};
