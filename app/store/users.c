@@ -189,15 +189,10 @@ static void fold_free(struct folding *f)
 
 /* ---- by terms ---- */
 
-/* coupon NULL: in all parts. */
-static void put_part(bson_t *filter, const char *coupon)
+static void put_all_parts(bson_t *filter)
 {
     struct in_clause in;
 
-    if (coupon) {
-        put_int(filter, "part", term_part(coupon));
-        return;
-    }
     in_begin(&in, filter, "part");
     for (int64_t part = 0; part < TERM_PARTS; part++)
         put_int(&in.values, in_next(&in), part);
@@ -459,7 +454,7 @@ enum store_status mongo_user_everywhere(struct store *s, const char *user, user_
 
     if (!session_finds_names(session))
         return STORE_FAILED;
-    put_part(&filter, NULL);
+    put_all_parts(&filter);
     BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
     gather_init(&of.gathered, 0, is_streamed, &of);
     status = gather_whole(session, &filter, &of.gathered, &more);
@@ -533,7 +528,7 @@ enum store_status mongo_order_everywhere(struct store *s, const char *order, use
         return STORE_FAILED;
     arena_init(&names, 0);
     o.arena = &names;
-    put_part(&filter, NULL);
+    put_all_parts(&filter);
     BSON_APPEND_INT64(&filter, "terms", term_of_order(&session->term_key, order));
     status = session_find(session, "ledger", &filter, tail, 0, order_row, &o);
     for (size_t done = 0; done < o.count && status == STORE_OK;) {
