@@ -480,9 +480,11 @@ static void check_codes(struct round *r)
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next) {
             int64_t b = code_of(op) ? needed_bucket(p->lane, op) : -1;
             const struct cached_bucket *k = b >= 0 ? cached_bucket_find(p->lane, b) : NULL;
-            const char *code = k && k->codes ? k->codes[op->engine.work->n % BUCKET_SLOTS] : NULL, *normal = op->engine.work->code;
+            const char *code = k && k->codes ? k->codes[op->engine.work->n % BUCKET_SLOTS] : NULL, *named = op->engine.work->code;
+            char own[CODE_MAX + 1];
 
-            if (code_of(op) && !(code && normal && code_text_same(code, normal, (enum codes_match)p->lane->definition->codes.match)))
+            if (code_of(op) && !(code && named && code_normalise(code, (enum codes_match)p->lane->definition->codes.match, own) &&
+                                 strcmp(own, named) == 0))
                 op->engine.work->n = -1;
         }
     }
