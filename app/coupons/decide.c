@@ -888,7 +888,7 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
 
 /* ---- taking ---- */
 
-/* Find the first refusal in the table that applies, or OK with the price. named: the slot with the code, if one was given. */
+/* Find the first refusal that applies, in the order of result.h, or OK with the price. named: the slot with the code, if one was given. */
 static void check_rules(struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
                         struct outcome *out, struct price *price)
 {

@@ -147,8 +147,8 @@ struct outcome {
 #define DECIDE_AGAIN false
 
 /* Take a slot for u, the working copy of the user's state at the tail, with this decision's changes so far. Returns DECIDE_AGAIN, or true
- * with *out filled in. Order of checks: a repeat, t->versions, the table of refusals. Releases u's expired holds first, so that they
- * affect no check, even if the request is then refused; t->versions do not count that as a change. */
+ * with *out filled in. Order of checks: a repeat, t->versions, the refusals in the order of result.h. Releases u's expired holds first, so
+ * that they affect no check, even if the request is then refused; t->versions do not count that as a change. */
 bool decide_take(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out) CPN_CHECKED;
 
 /* True if whoever presented the slot's code holds or redeemed it: until then the code was nobody's, so others may learn what became of it.

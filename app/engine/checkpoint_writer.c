@@ -206,7 +206,7 @@ static bool take_in(struct checkpoint_writer *w)
     return w->jobs || !w->stopping;
 }
 
-/* Told to stop while the database keeps failing, and time is up: the next process that loads these lanes writes what is missing. */
+/* It is to stop, and patience has run out with a database that fails: the next process that loads these lanes writes what is missing. */
 static void give_up(struct checkpoint_writer *w)
 {
     struct checkpoint_job *job;

@@ -27,7 +27,7 @@
 
 /* ---- answering ---- */
 
-/* One that was counted when it was submitted is not, from here on. */
+/* From here on the op does not count as waiting. */
 static void count_out(struct committer *c)
 {
     int before = atomic_fetch_sub(&c->waiting, 1);
@@ -172,7 +172,7 @@ static void job_done(struct checkpoint_job *job)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The list is by deadline. Most are later than all others; a lane that failed comes behind those that are due before it tries again. */
+/* The list is by deadline. A new one mostly belongs at the end; one that failed comes behind those due before it tries again. */
 static void insert_lagging(struct committer *c, struct lane *l)
 {
     struct lane *later = c->lagging;
@@ -352,7 +352,7 @@ static void count_redo(struct committer *c, struct lane *l)
         metrics_add(METRIC_REDO_ENTRIES, more);
 }
 
-/* True if it exceeds what all may still add: so the largest waits first, and all stay within `most` (0: unbounded). */
+/* True if the lane's own share exceeds the room that remains of `most` (0: unbounded): so the largest waits first. */
 static bool has_most(size_t own, int64_t all, int64_t most)
 {
     return most && (int64_t)own > most - all;

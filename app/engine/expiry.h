@@ -1,8 +1,8 @@
 /*
  * engine/expiry.h -- what has expired in a lane, and when the next one does.
- * Coupon's end  ends what is issued, too, at the coupon's `ends_at` of now, which may move: no index has that. The lane is looked through
- *               once when the coupon is over (`over` in lane_state.h): its stored buckets, or, without slots, its batches in the order of
- *               `due`
+ * Coupon's end  when the coupon ends, issued redemptions end with it, at its `ends_at` of now, which may move: no index lists them. The
+ *               lane is looked through once when the coupon is over (`over` in lane_state.h): its stored buckets, or, without slots,
+ *               its batches in the order of `due`
  * Threads       the lane's
  */
 #ifndef ENGINE_EXPIRY_H

@@ -47,9 +47,9 @@ struct lane {
     int64_t definition_seq;
     int64_t definition_stored_seq; /* that of the stored one: if lower, it is to be written */
 
-    struct checkpoint checkpoint;  /* seq as stored, as far as is known; the rest: the present, without uses */
+    struct checkpoint checkpoint;  /* seq as stored, as far as is known; the rest is as of the tail, without uses */
     struct code_uses uses;         /* of shared codes, as of the tail, where codes.shared_cap bounds them */
-    bool checkpoint_late;          /* `due` or the place moved without a batch: to be written */
+    bool checkpoint_late;          /* `due` or `swept` moved without a batch: to be written */
     struct redo_batch *redo_log;   /* the batches after it, ascending */
     size_t redo_entries;
     size_t redo_bytes;           /* memory that they hold */
@@ -82,8 +82,8 @@ struct lane {
     bool multilane_counted;  /* by the hooks of multilane.h */
     bool ready;              /* in the committer's list of lanes with work */
     struct lane *ready_prev, *ready_next;
-    struct mono not_before;  /* not before this time: back-off, or another writer's turn */
-    int yields;              /* after so many more of our batches, another writer gets a turn */
+    struct mono not_before;  /* not before this time: it backs off, or yields to another writer */
+    int yields;              /* so many more of our batches are each followed by a pause for another writer */
     bool lagging;            /* in the committer's list of lanes with something to write: */
     struct lane *lagging_prev, *lagging_next;
     struct mono checkpoint_at; /* its deadline */

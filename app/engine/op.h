@@ -27,7 +27,7 @@ enum op_kind {      /* in                                               out */
     OP_USER_STATE,  /* user: name, most                                 user: state, left_out, definition_seq */
     OP_ERASE,       /* user: name                                       BUSY if their slots change */
     OP_STEP,        /* redemption                                       user: state. REDEMPTION_NOT_FOUND, or as decide_step() */
-    OP_REDEMPTION,  /* redemption: n, g                                 user: state. REDEMPTION_NOT_FOUND, or how it stands now */
+    OP_REDEMPTION,  /* redemption: n, g                                 user: state. REDEMPTION_NOT_FOUND, or its present state */
     OP_SLOT,        /* n                                                slot. SLOT_NOT_FOUND */
     OP_CODE,        /* code                                             slot. CODE_NOT_FOUND */
     OP_RETIRE_ONE,  /* code                                             CODE_NOT_FOUND, or as decide_retire_one() */

@@ -26,8 +26,8 @@
 #define ROUND_LOADS_MAX 32     /* of which loaded, so that cold lanes do not hold up warm ones */
 #define RETIRE_STEP 4096       /* slots retired in a batch */
 #define AGAIN_MS 2             /* slots are free, but none is found */
-#define AGAIN_DAMAGED_MS 100   /* perhaps they are: the document that says so cannot be read */
-#define YIELDS 4                /* after another writer's batch: our own batches that are followed by its turn */
+#define AGAIN_DAMAGED_MS 100   /* slots may be free, but their document is unreadable */
+#define YIELDS 4                /* after another writer's batch: our own batches that are each followed by a pause */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
 
 struct committer {

@@ -46,8 +46,8 @@ void miss(struct committer *c, struct lane_work *p, enum store_status status, ab
 
 /* ---- lanes ---- */
 
-/* Chores are for the process that appended last. If that was another, leave the lane alone, after one read for all such lanes, just to
- * find out. Chores that nobody does any more are found by the sweeper, by the indexes. */
+/* Only the process that appended last does a lane's chores. If that was another, leave the lane alone, after one read for all such
+ * lanes, just to find out. Chores that nobody does any more are found by the sweeper, by the indexes. */
 static void leave_chores(struct committer *c, struct round *r)
 {
     struct ledger_read *reads = arena_array(&r->arena, r->count + 1, sizeof *reads);
@@ -528,7 +528,7 @@ static const struct slot *slot_of(const struct lane_work *p, const struct op *op
     return k ? &k->bucket.slots[n % BUCKET_SLOTS] : NULL;
 }
 
-static bool stands(const struct slot *s, uint32_t g)
+static bool is_current(const struct slot *s, uint32_t g)
 {
     return s->user && (s->current == g || (s->state != SLOT_ISSUED && s->from == g));
 }
@@ -543,7 +543,7 @@ static bool is_past(const struct lane_work *p, const struct op *op)
         return false;
     if (named->n < 0)
         return op->engine.asked_lane == p->lane->number && -named->n <= p->lane->tail.seq;
-    return s && s->generation >= named->g && !stands(s, named->g);
+    return s && s->generation >= named->g && !is_current(s, named->g);
 }
 
 /* Send them to the history: each takes several reads, so not on this thread. */
@@ -577,7 +577,7 @@ static const char *find_user(const struct lane_work *p, const struct op *op, str
     *ended = NULL;
     if (op_is(op, OPS_OF_USER))
         return op_user(op)->name;
-    if (s && (op->kind == OP_RETIRE_ONE || (of_redemption && stands(s, op_redemption(op)->g))))
+    if (s && (op->kind == OP_RETIRE_ONE || (of_redemption && is_current(s, op_redemption(op)->g))))
         return s->user;
     if (!of_redemption)
         return NULL;

@@ -6,25 +6,18 @@
  */
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/session.h"
 
-#define DUPLICATE_WAIT_MS_MAX 2000 /* until a batch that took our seq is visible to majority reads */
-
 /* Appends; for those with APPEND_DUPLICATE, the batch that took their seq must be read. */
 struct duplicates {
     struct append *appends;
     size_t count;
-    size_t open; /* not resolved yet */
+    size_t taken; /* how many those are */
 };
-
-/* Not decided yet: the insert met a duplicate key. */
-#define APPEND_DUPLICATE ((enum append_result)(APPEND_THEIRS + 1))
 
 static bool duplicate_row(const bson_t *doc, void *context)
 {
@@ -42,7 +35,6 @@ static bool duplicate_row(const bson_t *doc, void *context)
             strcmp(b->coupon, coupon) != 0)
             continue;
         t->appends[i].result = strcmp(b->id, id) == 0 ? APPEND_OURS : APPEND_THEIRS;
-        t->open--;
     }
     return true;
 }
@@ -54,7 +46,8 @@ static const char *append_coupon(const void *context, size_t i)
     return appends[i].batch->coupon;
 }
 
-static enum store_status read_duplicates(struct session *session, struct duplicates *t)
+/* A duplicate key can show before a majority has the document: then it stays UNKNOWN, and is inserted again later. */
+static void resolve_duplicates(struct session *session, struct duplicates *t)
 {
     AUTO_BCON ids = BCON_NEW("projection", "{", "batch", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
@@ -69,24 +62,7 @@ static enum store_status read_duplicates(struct session *session, struct duplica
     }
     in_end(&in, &filter);
     session_add_coupons(session, &filter, append_coupon, t->appends, t->count);
-    return session_find(session, "ledger", &filter, ids, t->open, duplicate_row, t);
-}
-
-/* A duplicate key can show before a majority has the document: read until it does. */
-static void resolve_duplicates(struct session *session, struct duplicates *t)
-{
-    struct mono start = mono_now();
-    long wait_ms = 1;
-
-    while (t->open > 0 && mono_ms_between(start, mono_now()) < DUPLICATE_WAIT_MS_MAX) {
-        struct timespec pause = {0, wait_ms * 1000000};
-
-        if (read_duplicates(session, t) != STORE_OK)
-            break;
-        if (t->open > 0)
-            nanosleep(&pause, NULL);
-        wait_ms = wait_ms < 50 ? wait_ms * 2 : wait_ms;
-    }
+    (void)session_find(session, "ledger", &filter, ids, t->taken, duplicate_row, t); /* those that it does not give stay open */
     for (size_t i = 0; i < t->count; i++)
         if (t->appends[i].result == APPEND_DUPLICATE)
             t->appends[i].result = APPEND_UNKNOWN;
@@ -114,11 +90,12 @@ static void classify(struct session *session, struct append *appends, size_t cou
             return;
         }
         appends[index].result = duplicate ? APPEND_DUPLICATE : APPEND_UNKNOWN;
-        duplicates.open += duplicate;
+        duplicates.taken += duplicate;
         if (!duplicate)
             log_event(LOG_ERROR, "store.append_refused", F_WORD("coupon", appends[index].batch->coupon), F_INT("code", code));
     }
-    resolve_duplicates(session, &duplicates);
+    if (duplicates.taken)
+        resolve_duplicates(session, &duplicates);
 }
 
 /* Insert as many as fit into one command; returns how many. */

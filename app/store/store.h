@@ -181,9 +181,10 @@ struct due_batches {
 };
 
 enum append_result {
-    APPEND_UNKNOWN, /* insert the same batch again until it is one of the others */
-    APPEND_OURS,    /* in the ledger, by this insert or an earlier one whose reply was lost; a majority has it */
-    APPEND_THEIRS   /* another batch has its seq: read that, and decide again */
+    APPEND_UNKNOWN,  /* insert the same batch again until it is ours or theirs */
+    APPEND_OURS,     /* in the ledger, by this insert or an earlier one whose reply was lost; a majority has it */
+    APPEND_THEIRS,   /* another batch has its seq: read that, and decide again */
+    APPEND_DUPLICATE /* only in append.c: somebody's batch has its seq */
 };
 
 struct append {

@@ -156,9 +156,13 @@ TEST(a_duplicate_that_is_ours_counts_as_appended)
     mongos_will("insert", "{\"n\": 3, \"writeErrors\": [{\"index\": 3, \"code\": 11000, \"errmsg\": \"\"}]}");
     /* It is not there with majority at once. */
     mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
-    mongos_will("find", reply);
-    assert_int_equal(session->ops->append(session, appends, BATCHES), STORE_OK);
+    assert_int_equal(session->ops->append(session, appends, BATCHES), STORE_FAILED);
     assert_true(find_document(mongos_asked(1), "filter", &filter) && find_document(&filter, "_id.c", &coupons));
+    assert_int_equal(appends[3].result, APPEND_UNKNOWN);
+    mongos_done();
+    mongos_will("insert", "{\"n\": 0, \"writeErrors\": [{\"index\": 0, \"code\": 11000, \"errmsg\": \"\"}]}");
+    mongos_will("find", reply);
+    assert_int_equal(session->ops->append(session, &appends[3], 1), STORE_OK);
     mongos_done();
     for (size_t i = 0; i < BATCHES; i++)
         assert_int_equal(appends[i].result, results[i]);
