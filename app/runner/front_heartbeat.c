@@ -42,6 +42,8 @@ void *front_heartbeat_thread(void *context)
             due = mono_add_ms(mono_now(), FRONT_TELLS_MS);
         }
         stop_rest(&runner->stop, HIGH_WATER_MS);
+        if (stop_asked(&runner->stop))
+            break;
         level = high_water_note(session, runner->config->mongodb_high_water_file);
         if (!level && !older)
             log_event(LOG_ERROR, "database.older", F_WORD("database", runner->config->mongodb_database),
@@ -49,6 +51,7 @@ void *front_heartbeat_thread(void *context)
         older = !level;
     }
     (void)mongo_front_gone(session, &front); /* otherwise it expires */
+    (void)high_water_note(session, runner->config->mongodb_high_water_file);
     buf_free(&receipts);
     session->ops->close(session);
     return NULL;

@@ -316,7 +316,7 @@ enum store_status session_find(struct session *session, const char *collection, 
         bson_concat(command, tail);
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(session, command, most);
+    session_read_options(session, command, most ? most + 1 : 0); /* a router closes the cursor only if the batch is not full */
     return session_read(session, command, row, context);
 }
 

@@ -947,6 +947,20 @@ def test_a_file_is_looked_at_before_it_is_imported(board, page, signed_in, tmp_p
     board.client("ops").get(f"/coupons/{coupon}/codes/{first}").expect(200)
 
 
+def test_what_was_said_about_a_file_goes_when_another_is_chosen(board, page, signed_in, tmp_path):
+    coupon = board.coupon(cap={"total": None}, codes={"source": "imported"})
+    (tmp_path / "empty.txt").write_text("\n\n")
+    (tmp_path / "list.txt").write_text("ANOTHER-001\n")
+    signed_in(at(coupon))
+    page.click("Import codes")
+    page.field("File").send_keys(str(tmp_path / "empty.txt"))
+    page.button("Import").click()
+    page.sees("There is no code in this file.", css="dialog")
+    page.field("File").send_keys(str(tmp_path / "list.txt"))
+    page.sees("The first codes: ANOTHER-001", css="dialog")
+    page.lacks("There is no code in this file.", css="dialog")
+
+
 # ---- addresses that a colleague opens ----
 
 def test_what_is_looked_at_stands_in_the_address(board, page, signed_in):

@@ -49,6 +49,7 @@ function openList({title, verb, kind, intro, label, input, below, isFilled, send
     el("div", {class: "actions"}, button("Cancel", close), go));
 
   dialog.addEventListener("close", () => stop.abort());
+  input.addEventListener("change", () => replace(box)); // what was said is about the list before
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = input.disabled = true;

@@ -95,9 +95,6 @@ export function table(caption, columns, rows, kind = "") {
   );
 }
 
-/* What went wrong, likewise. */
-export const toastProblem = (problem) => toast(`${problem.message}. ${problem.detail ?? ""}`, "bad");
-
 /* A sentence at the edge of the screen, also spoken. */
 export function toast(text, kind = "good") {
   const note = el("p", {class: `toast ${kind}`}, text);
@@ -107,3 +104,6 @@ export function toast(text, kind = "good") {
   while (box.children.length > 3) box.firstChild.remove();
   setTimeout(() => note.remove(), 8000);
 }
+
+/* What went wrong, likewise. */
+export const toastProblem = (problem) => toast(`${problem.message}. ${problem.detail ?? ""}`, "bad");
