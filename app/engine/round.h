@@ -4,7 +4,7 @@
  * Path     committer.c picks lanes and requests; round_load.c reads what they need; round_decide.c decides each lane; committer.c appends,
  *          confirms and answers. A lane that cannot go on is deferred: its requests go back to it
  * Memory   a round reads at most STORE_USERS_BYTES of users: requests about the rest wait for the next round, which is smaller
- *          (users_fit())
+ *          (run_round())
  * Damage   requests that need something unreadable are set aside; the others of their lane continue
  * Threads  the committer's
  */

@@ -62,7 +62,7 @@ static void resolve_duplicates(struct session *session, struct duplicates *t)
     }
     in_end(&in, &filter);
     session_add_coupons(session, &filter, append_coupon, t->appends, t->count);
-    (void)session_find(session, "ledger", &filter, ids, t->taken, duplicate_row, t); /* those that it does not give stay open */
+    (void)session_find(session, "ledger", &filter, ids, t->taken, duplicate_row, t); /* what it does not give stays open */
     for (size_t i = 0; i < t->count; i++)
         if (t->appends[i].result == APPEND_DUPLICATE)
             t->appends[i].result = APPEND_UNKNOWN;
