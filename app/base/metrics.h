@@ -2,7 +2,7 @@
  * base/metrics.h -- counters of all processes, in shared memory.
  *
  * Shape    one slot per process: workers by index, then reporter, runner, deliverer and master. The master makes the memory before it
- *          forks; a process that replaces another takes over its slot, so counters never go back. Gauges, and debts of views, are in a bank
+ *          forks; a process that replaces another takes over its slot, so counters never go back. Gauges are in a bank
  *          per process: when a process ends, they go with it, even if two share the slot for a while
  * Usage    metrics_create() in the master; metrics_attach(slot) after the fork; then count from any thread
  *          Without them (tools, unit tests) the calls count into memory of this process

@@ -5,8 +5,8 @@
  * Shape    a table in shared memory, made by the master before it forks. An entry is the time when its owner's debt is paid: each look-up
  *          first adds a minute / per_minute to it, and takes that back if it finds something. An owner who owes less than a minute may go
  *          on; one who owes nothing has no entry
- * Promise  over time, at most per_minute failures a minute, and per_minute at first, however many are sent at once: what is under way is
- *          owed too, so no more than that is. What an owner looks up together is accepted or refused as a whole: all its misses are charged
+ * Promise  at most per_minute failures a minute, after a first burst of as many. Look-ups under way count as failures, so sending many at
+ *          once gains nothing. What an owner looks up together is accepted or refused as a whole: all its misses are charged
  * Bounds   nobody waits longer than RATE_WAIT_MAX_MS. If all entries near an owner's are taken, the one that owes least is dropped
  * Rates    the same per second: each call is charged and never refunded
  * Threads  any, of any process; no locks, so a process that dies leaves none behind

@@ -5,7 +5,7 @@
  * Forms   exact: without outer blanks. Loose: also in upper case, full-width characters as ASCII, and without any of Unicode's spaces,
  *         dashes and characters without width
  * Owns    nothing
- * Source  the HTTP contract, codes.*; Unicode 15 for what is a space and a dash; unbiased choice from libsodium's generator
+ * Source  static/docs/openapi.json, codes.*; Unicode 15 for what is a space and a dash; unbiased choice from libsodium's generator
  */
 #ifndef COUPONS_CODE_H
 #define COUPONS_CODE_H

@@ -5,7 +5,7 @@
  * Units   *_ms: UTC milliseconds since 1970; *_minor: minor units of the currency; *_s: seconds; *_bp: 1/10000
  * Nulls   an integer or time that is null is COUPON_NULL; a string that is null is NULL
  * Owns    nothing; strings are borrowed from the arena that the coupon was made in
- * Source  the HTTP contract, chapter Coupons
+ * Source  static/docs/openapi.json
  */
 #ifndef COUPONS_COUPON_H
 #define COUPONS_COUPON_H

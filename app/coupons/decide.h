@@ -5,7 +5,7 @@
  *         and its like for each request in order of arrival, then decide_events(), then decide_end(), which fills in the
  *         batch's head and hash. It changes only the decision, its batch, and the working copies of user states and named
  *         slots, so a decision that lost its race is simply dropped.
- * Source  the HTTP contract: order of checks, table of refusals
+ * Source  static/docs/openapi.json: order of checks, table of refusals
  */
 #ifndef COUPONS_DECIDE_H
 #define COUPONS_DECIDE_H

@@ -3,7 +3,7 @@
  *
  * Shape   an order is an amount, a currency and lines; a line's amount_minor is its total
  * Units   minor units of the order's currency, 0..2^53-1
- * Source  the HTTP contract, chapter Coupons, discount.kind
+ * Source  static/docs/openapi.json, discount.kind
  */
 #ifndef COUPONS_DISCOUNT_H
 #define COUPONS_DISCOUNT_H

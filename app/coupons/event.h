@@ -9,7 +9,7 @@
  *         erasing a user changes no event's id, nor which entries it covers
  * Names   of users and orders are in the entries until the user is erased; keys, metadata and codes of slots never are. A shared code
  *         is, and stays
- * Source  the HTTP contract, Types of webhooks; Standard Webhooks 1.0 for {type, timestamp, data}
+ * Source  static/docs/openapi.json, webhooks; Standard Webhooks 1.0 for {type, timestamp, data}
  */
 #ifndef COUPONS_EVENT_H
 #define COUPONS_EVENT_H

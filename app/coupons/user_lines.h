@@ -1,8 +1,8 @@
 /*
  * coupons/user_lines.h -- a list of users, as kept until its job has worked it off: of each line of the caller's list the user alone. Pure.
  *
- * Shape   a line for each line of that list: the user; empty: none; \x01 and why the row has no user; \x01 alone, or several: the user was
- *         erased
+ * Shape   one line for each line of that list. It is the user; or empty: no row; or \x01 and a reason: a bad row; or only \x01s: the
+ *         user was erased
  * Why     what else the list says of people (names, addresses) is never stored, and an erasure can find a user in it
  */
 #ifndef COUPONS_USER_LINES_H

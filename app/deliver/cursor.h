@@ -6,8 +6,8 @@
  * State   idle: nothing left; ready: the next event waits for its turn; waiting: for the time of its next attempt; sending
  * Start   a lane without a stored position starts with its first batch since the webhook was created and since the watermark: that follows
  *         from the ledger, so nothing is lost before the first position is written. It is found when the lane's turn comes
- * Watermark like the reporter's (store/arrivals.c), per webhook: where a sweep starts to look for lanes with news, besides those that the
- *         watermark names. When it moves, it names the lanes that wait for another attempt, or cannot be read
+ * Watermark one per webhook, like the reporter's (store/arrivals.c). A sweep looks at batches that arrived after it, and at the lanes
+ *         that it lists. When it moves on, it lists the lanes that wait for another attempt, or cannot be read
  * Bound   a lane whose batches are all delivered, and arrived before the watermark, has neither a cursor nor a stored position
  * Owns    an endpoint its copy of the webhook and its cursors; a cursor its batches
  */

@@ -48,8 +48,8 @@ void hand_off(struct committer *c)
     count_out(c);
 }
 
-/* True if the op lacks slots that other lanes may have: they answer it. */
-static bool look_around(struct committer *c, struct op *op)
+/* True if the op lacks slots that other lanes may have: those are asked, and it is answered later. */
+static bool ask_other_lanes(struct committer *c, struct op *op)
 {
     if (!op->outcome.need || op->engine.inner || op->engine.looked)
         return false;
@@ -461,7 +461,7 @@ void defer(struct committer *c, struct lane_work *p, int64_t ms)
     if (p->sweeping)
         p->lane->next_due_ms = INT64_MIN; /* what was found expired is not in the ledger yet */
     work_free_users(p);
-    op_list_prepend(&p->lane->queue, &p->left);
+    op_list_prepend(&p->lane->queue, &p->unread);
     op_list_prepend(&p->lane->queue, &p->again);
     if (p->state == WORK_RETRY) {
         assert(!p->lane->pending && !p->lane->pending_ops.count);
@@ -611,10 +611,10 @@ static void answer_work(struct committer *c, struct lane_work *p)
     while ((op = op_list_take(&p->ops))) {
         if ((op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK) || waits_for_definition(l, op))
             watch(c, l, op);
-        else if (!look_around(c, op))
+        else if (!ask_other_lanes(c, op))
             answer(c, op);
     }
-    op_list_prepend(&l->queue, &p->left);
+    op_list_prepend(&l->queue, &p->unread);
     if (p->again.count) {
         l->stale = true; /* slots are free but none is found: perhaps somebody else took them; read the ledger */
         op_list_prepend(&l->queue, &p->again);
@@ -797,7 +797,7 @@ static void run_round(struct committer *c, struct round *r)
 {
     r->started = mono_now();
     r->count = r->ops = 0;
-    r->left = false;
+    r->unread = false;
     c->answered = 0;
     pick(c, r);
     if (!r->count)
@@ -814,7 +814,7 @@ static void run_round(struct committer *c, struct round *r)
     }
     /* If its users did not fit into memory, the next round takes half as many requests, and so on: so the first in a queue is left only a
      * few times, whichever users the store reads first, and lanes take turns. */
-    if (r->left)
+    if (r->unread)
         c->ops_most = r->ops > 1 ? r->ops / 2 : 1;
     else
         c->ops_most = c->ops_most * 2 < ROUND_OPS_MAX ? c->ops_most * 2 : ROUND_OPS_MAX;
@@ -920,7 +920,7 @@ static bool await_company(struct committer *c)
 }
 
 /* Take what has come in; wait if there is nothing to do. True: stop. */
-static bool take_in(struct committer *c)
+static bool collect(struct committer *c)
 {
     struct op_list queue;
     struct checkpoint_job *finished;
@@ -989,9 +989,9 @@ static void *committer_main(void *argument)
 
     arena_init(&r->arena, 64 * 1024);
     do {
-        stop = take_in(c);
+        stop = collect(c);
         if (await_company(c))
-            stop = take_in(c);
+            stop = collect(c);
         metrics_set(METRIC_QUEUE, atomic_load(&c->waiting));
         look_for_chores(c);
         run_round(c, r);

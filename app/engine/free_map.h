@@ -23,9 +23,8 @@ void free_map_note(struct lane *l, const struct bucket *k);
 /*
  * Choose at most `most` buckets with free slots of which none is in the free pool; returns how many.
  * In order: from the lane's cursor on, around to where the search began: *passed counts the buckets that it has passed. It stops where the
- * map does. At random: nothing until the map is whole; then the first by how many slots are free in it, the others evenly. So the choice of
- * a set is as likely as it has free slots; and of the set's slots, shuffled, the first may be each of the lane's free ones, all
- * equally likely.
+ * map does. At random: nothing until the map is whole. The first bucket is drawn with a probability proportional to its free slots, the
+ * others uniformly: so when the slots of all of them are shuffled, every free slot of the lane is equally likely to be the first.
  */
 size_t free_map_choose(struct lane *l, int64_t *chosen, size_t most, int64_t *passed);
 void free_map_forget(struct lane *l);

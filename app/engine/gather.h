@@ -5,8 +5,8 @@
  *          committer that starts at once takes the first few, and all others wait for two rounds instead of one
  * How      wait until as many are there as were answered or waiting at the last round's end, but at most half of a recent round's time R;
  *          and not at all once R has passed since they were answered
- * Pays     of the n there after a wait of w, the k that arrived meanwhile are spared a round: it paid if 5 k R > 4 n w. Callers who come on
- *          their own, not because they were answered, number n w / (R + w) in w, which is too few. Three waits in a row are judged
+ * Pays     a wait w delays n requests, and saves a round R for each of the k that came meanwhile: it paid if k R > 0.8 n w. Callers who
+ *          come on their own, not because they were answered, number n w / (R + w) in w, which is too few. Three waits in a row are judged
  *          together, because the first brings together those whom the next two find together. If they did not pay, four times as many
  *          rounds as last time, plus three, go without waiting: 256 at most. Rounds of CROWD or more are not judged: they are short of
  *          processors, and a fuller one saves some of what all wait for

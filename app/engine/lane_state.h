@@ -84,9 +84,9 @@ struct lane {
     struct lane *ready_prev, *ready_next;
     struct mono not_before;  /* not before this time: it backs off, or yields to another writer */
     int yields;              /* so many more of our batches are each followed by a pause for another writer */
-    bool lagging;            /* in the committer's list of lanes with something to write: */
+    bool lagging;            /* in the committer's list of lanes with something to write */
     struct lane *lagging_prev, *lagging_next;
-    struct mono checkpoint_at; /* its deadline */
+    struct mono checkpoint_at; /* while lagging: when it is to be written */
     bool writing_checkpoint; /* now */
 };
 

@@ -85,8 +85,8 @@ struct op_coupon {
     int64_t expected_version;
     bool retire;             /* codes may end by a lower total */
     const char *key;         /* Idempotency-Key, or NULL */
-    int64_t slots;           /* to make with it, */
-    const char *job;         /* by this job; NULL: at once */
+    int64_t slots;           /* to make with it */
+    const char *job;         /* the job that makes them; NULL: they are made at once */
 };
 
 struct op_job {
@@ -125,7 +125,7 @@ struct op_engine {
     bool inner;              /* sent by lanes/: goes to this lane unchanged */
     int64_t asked_lane;      /* `lane` as the caller gave it */
     int64_t until_seq;       /* the batch that a checkpoint must cover before it is answered */
-    bool sought;             /* the ledger was searched for the redemption it names: */
+    bool sought;             /* the ledger was searched for the redemption it names; holder and ended are what it says */
     const char *holder;      /* whose it is, or was; NULL: nobody's, or erased */
     struct user_state *ended; /* if it has ended: a user state with only it and the one beneath it. Read-only */
     bool looked;             /* since it was asked, the other lanes were: none had free slots; or, without slots, all were heard */

@@ -69,7 +69,7 @@ struct committer {
 struct loaded_user {
     const char *user;
     struct user_state *user_state; /* current, shared by all requests about it; NULL until loaded */
-    bool writable;   /* some may write: then a copy in the batch's memory. Else valid for the round */
+    bool writable;   /* a request may change it: a copy in the batch's arena. Else it is shared, and valid until the round ends */
     bool changed;
     bool read;       /* from the ledger, so it can be cached */
     UT_hash_handle hh;
@@ -109,7 +109,7 @@ struct lane_work {
     struct multilane *multilane; /* the coupon has, or will have, several lanes: call its hooks; else NULL */
     enum work_state state;
     struct op_list ops;     /* decided, or to be */
-    struct op_list left;    /* back to the queue after the round: their users were not read */
+    struct op_list unread;  /* back to the queue after the round: their users were not read */
     struct op_list again;   /* back to the queue after the round: what was loaded does not suffice */
     struct batch *batch;
     struct decision d;
@@ -130,7 +130,7 @@ struct round {
     struct lane_work work[ROUND_LANES_MAX];
     size_t count;
     size_t ops;
-    bool left; /* users were left unread */
+    bool unread; /* some users were not read: they did not fit into memory */
     struct mono started;
     struct arena arena;
     int64_t load_us, append_us; /* time taken to load, and to append */

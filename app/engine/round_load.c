@@ -644,8 +644,8 @@ static void miss_user(struct committer *c, struct lane_work *p, struct loaded_us
 /* The store left a user unread, having read as much as it may: another round reads on. */
 static void leave_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u)
 {
-    r->left = true;
-    if (!move_ops(p, &p->left, is_of_user, u) && !p->sweeping) {
+    r->unread = true;
+    if (!move_ops(p, &p->unread, is_of_user, u) && !p->sweeping) {
         defer(c, p, 0);
         return;
     }

@@ -1,5 +1,6 @@
 /*
- * http/csv.h -- writes CSV: fields, and rows of codes. Source: RFC 4180.
+ * http/csv.h -- writes CSV: fields, and rows of codes. Fields are as stored, also those that a spreadsheet takes for a formula: see
+ * conf/SECURITY.md. Source: RFC 4180.
  */
 #ifndef HTTP_CSV_H
 #define HTTP_CSV_H

@@ -1,7 +1,7 @@
 /*
  * http/problem.h -- problem documents: refusals and errors as JSON, with Retry-After where a repeat can help.
  *
- * Source  RFC 9457, the HTTP contract; base/result.h has the codes and texts
+ * Source  RFC 9457, static/docs/openapi.json; base/result.h has the codes and texts
  */
 #ifndef HTTP_PROBLEM_H
 #define HTTP_PROBLEM_H

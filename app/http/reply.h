@@ -2,7 +2,7 @@
  * http/reply.h -- replies: status, headers, body; what Accept asks for. (problem.h: problem documents; conditional.h: ETags)
  *
  * Usage   write the body to r->reply.body, add header lines, then return reply_json(r, 200). The reactor sends it
- * Source  RFC 9110, the HTTP contract
+ * Source  RFC 9110, static/docs/openapi.json
  */
 #ifndef HTTP_REPLY_H
 #define HTTP_REPLY_H

@@ -1,5 +1,5 @@
 /*
- * http/router.h -- the route table, and the general checks in the order of the HTTP contract, in one place.
+ * http/router.h -- the route table, and the general checks in the order of static/docs/openapi.json, in one place.
  *
  * Order   unauthorized, forbidden, not_found, method_not_allowed, not_acceptable, unsupported_media_type, too_large,
  *         idempotency_key_required, coupon_not_found, precondition_required, (version_changed: the handler's), bad_request

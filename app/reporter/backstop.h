@@ -43,9 +43,10 @@ bool backstop_read(struct backstop *k, const struct backstop_due *due, int64_t s
 void backstop_followed(struct backstop *k, const struct backstop_due *due);
 /* Writing its checkpoint, or making its lanes follow, failed: wait longer before the lane is due again. */
 void backstop_failed(struct backstop *k, const struct backstop_due *due, struct mono now);
-/* From now on wait for what is not known to be done now. */
+/* Begin to wait for all lanes that are not known to be done. */
 void backstop_begin(struct backstop *k);
-/* True if it is, except for failed[*count], of which the last attempts failed. False: others are pending, or more than `most` failed. */
+/* True if each of those lanes is done, or its last attempt failed: these are in failed[*count]. False: others are pending, or more than
+ * `most` failed. */
 bool backstop_is_done(struct backstop *k, struct lane_behind *failed, size_t most, size_t *count);
 
 #endif

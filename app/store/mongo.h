@@ -346,8 +346,8 @@ enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t l
 /* Read the next page from at->from on, and advance at; a page's last batch may be in the next one, too. */
 enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count);
 /* For each batch that arrived before the watermark, checkpoints and totals are written, and other lanes follow it, except for lanes that
- * are behind. STORE_NOT_FOUND: none yet. *now, if not NULL: all that arrived before it is seen by reads from here on, or comes by the
- * feed; 0: unknown. */
+ * are behind. STORE_NOT_FOUND: none yet. *now (may be NULL) is a time, 0 if unknown: later reads, or the feed, show every batch that
+ * arrived before it. */
 enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t *now);
 /* For the reporter alone. */
 enum store_status mongo_watermark_write(struct store *s, const struct watermark *w);

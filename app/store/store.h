@@ -56,8 +56,10 @@ static inline struct store_time store_time_later(struct store_time a, struct sto
 struct checkpoint {
     int64_t seq;       /* its buckets and its definition are written as of this batch; 0: no checkpoint */
     int64_t due_ms;    /* nothing in the lane ends before; 0: nothing ends */
-    int64_t swept_ms;  /* without slots: all batches with a `due` up to this place (time, seq) were looked at, and what had ended by */
-    int64_t swept_seq; /* then is in the ledger, unless it cannot be read */
+    /* Without slots: the place (time, seq) up to which batches were searched by `due`. What had ended by then is in the ledger, except what
+     * cannot be read. */
+    int64_t swept_ms;
+    int64_t swept_seq;
     const struct code_uses *uses; /* of shared codes, as of seq; NULL: none */
 };
 
@@ -202,7 +204,7 @@ struct confirm {
 /* A bucket, or a definition, to write whole, if the stored one is older. */
 struct part_write {
     const char *coupon;
-    const struct bucket *bucket; /* NULL: */
+    const struct bucket *bucket; /* or NULL, and */
     const struct coupon *definition;
     int64_t seq;  /* of the definition; a bucket has its own */
     bool written; /* out: a majority has it, or a newer one */
