@@ -363,23 +363,6 @@ enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon
     return status;
 }
 
-static bool count_row(const bson_t *doc, void *context)
-{
-    return find_int(doc, "count", context);
-}
-
-enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int64_t next_n, int64_t *count)
-{
-    AUTO_BCON command = BCON_NEW(
-        "aggregate", BCON_UTF8("codes"), "cursor", "{", "}", "pipeline", "[",
-        "{", "$match", "{", "_id", "{", "$gt", "{", "c", BCON_UTF8(coupon), "}", "$lt", "{", "c", BCON_UTF8(coupon),
-        "code", BCON_MAXKEY, "}", "}", "_id.c", BCON_UTF8(coupon), "n", "{", "$not", "{", "$gte", BCON_INT64(next_n), "}", "}", "}", "}",
-        "{", "$count", BCON_UTF8("count"), "}", "]");
-
-    *count = 0;
-    return session_read(session_of(s), command, count_row, count);
-}
-
 /* ---- coupons that have views ---- */
 
 const char *const mongo_view_collections[] = {"coupons", "lanes", "buckets", "totals", "marks", "codes"};

@@ -98,8 +98,6 @@ enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, str
 /* The coupon's look-ups after that code (NULL: all), ascending. */
 enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon, const char *after, size_t most,
                                              struct arena *a, struct stored_look_up **items, size_t *count);
-/* How many of the coupon's look-ups are not of slots from next_n on. */
-enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int64_t next_n, int64_t *count);
 
 /* The collections of views, which have a coupon in their _id; the first is "coupons". */
 extern const char *const mongo_view_collections[];

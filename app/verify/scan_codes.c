@@ -216,37 +216,47 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     return s;
 }
 
-/* Read all look-ups, for members that nobody writes. If there are more than codes account for (of a coupon without codes: any), find
- * those of existing slots that have another code, as a job leaves that lost its turn. */
-static enum store_status check_all_look_ups(struct code_scan *c)
+/* Read all look-ups, page by page: report members that nobody writes, or look-ups of existing slots that have another code. *all: how many
+ * name an existing slot, or none. */
+static enum store_status read_look_ups(struct code_scan *c, bool wrong, bool stale, int64_t *all)
 {
     char after[CODE_MAX + 1] = "";
-    int64_t all = 0;
-    size_t count;
-    bool stale;
     enum store_status s = STORE_OK;
 
-    if (c->coupon->codes.source != CODES_NONE)
-        s = mongo_count_look_ups(c->scan->session, c->coupon->id, c->next_n, &all);
-    stale = c->coupon->codes.source == CODES_NONE || all > c->matched + (int64_t)c->different_count;
-    if (c->different_count)
-        qsort(c->different, c->different_count, sizeof *c->different, by_hash);
+    *all = 0;
     while (s == STORE_OK) {
         struct stored_look_up *items = NULL;
+        size_t count = 0;
 
         arena_reset(&c->arena);
-        count = 0;
         SCAN_READ(s, mongo_stored_look_ups_from(c->scan->session, c->coupon->id, after[0] ? after : NULL, PAGE_LOOK_UPS, &c->arena, &items,
                                                 &count));
         if (s != STORE_OK || !count)
             break;
         snprintf(after, sizeof after, "%s", items[count - 1].code);
-        for (size_t i = 0; i < count; i++)
-            if (items[i].wrong && items[i].n < c->next_n)
+        for (size_t i = 0; i < count; i++) {
+            *all += items[i].n < c->next_n;
+            if (wrong && items[i].wrong && items[i].n < c->next_n)
                 report_code(c, &(struct code_finding){.n = items[i].n, .other = items[i].n, .code = items[i].code}, LOOK_UP_WRONG);
+        }
         for (size_t i = 0; stale && i < count && s == STORE_OK; i += PAGE_BUCKETS)
             s = check_stale_page(c, items + i, count - i < PAGE_BUCKETS ? count - i : PAGE_BUCKETS);
     }
+    return s;
+}
+
+/* A job that lost its turn leaves look-ups of slots that have another code: they are searched for if there are more look-ups than codes
+ * account for, and in a coupon without codes. */
+static enum store_status check_all_look_ups(struct code_scan *c)
+{
+    bool has_codes = c->coupon->codes.source != CODES_NONE;
+    int64_t all;
+    enum store_status s = read_look_ups(c, true, !has_codes, &all);
+
+    if (c->different_count)
+        qsort(c->different, c->different_count, sizeof *c->different, by_hash);
+    if (s == STORE_OK && has_codes && all > c->matched + (int64_t)c->different_count)
+        s = read_look_ups(c, false, true, &all);
     return s;
 }
 
