@@ -1,6 +1,9 @@
 """The stack that the tests share, and those of their own."""
 import contextlib
+import functools
+import inspect
 import pathlib
+import re
 import sys
 import time
 
@@ -85,9 +88,19 @@ LONGEST = ("test_dashboard.py", "test_import.py", "test_life.py", "test_reconcil
 PLACES = {name: place for place, name in enumerate(LONGEST)}
 
 
+# Starting one costs more than all else that most tests do.
+STARTS = re.compile(r'\b(Stack|Balanced|Browser|Installed)\(|\bscript\("run"')
+
+
+@functools.cache
+def starts_something(function):
+    return bool(STARTS.search(inspect.getsource(function)))
+
+
 def has_short_form(item):
-    """Whoever starts a copy of the service for itself has none: starting it costs more than all else that the test does."""
-    return not item.get_closest_marker("full") and not {"another_stack", "beside"} & set(item.fixturenames)
+    """Whoever starts a copy of the service, or a browser, for itself has none."""
+    used = [fixtures[-1].func for name, fixtures in item._fixtureinfo.name2fixturedefs.items() if name != "stack"]
+    return not item.get_closest_marker("full") and not any(map(starts_something, [item.function, *used]))
 
 
 def pytest_collection_modifyitems(config, items):

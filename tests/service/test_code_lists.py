@@ -139,6 +139,8 @@ def test_a_list_whose_runner_is_killed_again_and_again_is_retired_once(stack, op
     assert counts_of(stack.job(retire(stack, name, list_of(before))), RETIRED)[1] == 100
     rows = codes[:-500] + codes[100:200] + ["no-such-code"] * 10
     chance.shuffle(rows)
+    slow = {"failCommands": ["insert"], "namespace": f"{stack.database.name}.ledger", "blockConnection": True, "blockTimeMS": 500}
+    stack.mongo.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=slow)  # so that it is killed in its midst
     at = retire(stack, name, list_of(rows)).header("Location")
     disturbed, last = 0, 100
     while disturbed < 4:
@@ -147,6 +149,7 @@ def test_a_list_whose_runner_is_killed_again_and_again_is_retired_once(stack, op
         if ops.get(at).ok()["state"] != "running":
             break
         disturbed, last = disturbed + 1, retired
+    stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")
     assert disturbed, "the list ended too early to be disturbed"
     job = stack.job_at(at)
     count = len(codes) - 500

@@ -264,6 +264,7 @@ def test_a_deleted_coupon_that_was_never_used_gives_its_codes_back(stack, ops, c
 
 # ---- interrupted, repeated, side by side ----
 
+@pytest.mark.full
 def test_a_list_of_twins_is_imported_although_its_runner_is_killed(stack, ops, coupon):
     """Each pair differs only in its dashes and has one entry in the directory of the service."""
     name = coupon(unique="service")
