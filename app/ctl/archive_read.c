@@ -275,19 +275,19 @@ static void replay_lane(struct checking *c, struct archive_lines *t, int64_t lan
     *c->lane = lane;
     c->parts = parts > c->parts ? parts : c->parts;
     if (r) {
-        replay_nameless(r);
-        replay_sum(r, sums);
+        r->nameless = true;
+        r->lane_sums = sums;
     }
     replay_lines(c, t, lane, r, sums);
     if (r) {
         replay_end(r);
-        t->out->entries += replay_sums(r).entries;
-        tail = replay_tail(r);
+        t->out->entries += r->sums.entries;
+        tail = &r->head;
         snprintf(where, sizeof where, "seq %" PRId64, l->seq);
         if (tail->seq != l->seq || memcmp(tail->hash, l->hash, HASH_LEN) != 0)
             refuse(c, where, "last batch", "the one that the manifest names", "another, or none");
         if (c->part == 0)
-            c->untrue = c->untrue || replay_sums(r).broken || head_takings(tail) != l->takings || tail->next_n % LANE_SLOTS != l->slots;
+            c->untrue = c->untrue || r->sums.broken || head_takings(tail) != l->takings || tail->next_n % LANE_SLOTS != l->slots;
         replay_free(r);
     }
     *c->lane = 0;

@@ -38,6 +38,11 @@ const struct argp_option ctl_reconcile_options[] = {
 
 enum view_of { OF_LEDGER, OF_LANES, OF_BUCKETS, OF_COUPONS, OF_TOTALS, OF_MARKS, OF_CODES, OF_COUNT };
 static const char *const view_names[OF_COUNT] = {"ledger", "lanes", "buckets", "coupons", "totals", "marks", "codes"};
+static const enum view_of views[REWRITE_KIND_COUNT] = {
+    [REWRITE_BUCKET] = OF_BUCKETS, [REWRITE_COUPON] = OF_COUPONS, [REWRITE_CHECKPOINT] = OF_LANES, [REWRITE_TOTALS] = OF_TOTALS,
+    [REWRITE_MARK] = OF_MARKS, [REWRITE_LOOK_UP] = OF_CODES, [REWRITE_DIRECTORY] = OF_CODES, [REWRITE_ERASING] = OF_LEDGER,
+    [REWRITE_INDEX] = OF_LEDGER,
+};
 static const char *const fault_names[FAULT_COUNT] = {
     [FAULT_MISSING] = "missing", [FAULT_BEHIND] = "behind", [FAULT_DIFFERENT] = "different",
     [FAULT_SUPERFLUOUS] = "superfluous",
@@ -73,16 +78,6 @@ struct reconcile {
 };
 
 /* ---- printing ---- */
-
-static void note(struct reconcile *v, enum view_of of, enum fault fault, const char *where)
-{
-    struct finding *f = &v->found[of][fault];
-
-    if (f->count < NAMES_MOST)
-        f->names[f->count] = checked(strdup(where));
-    f->count++;
-    v->changes++;
-}
 
 static void say(struct reconcile *v, const char *text)
 {
@@ -230,13 +225,20 @@ static void flush(struct reconcile *v, struct store_time *when)
     arena_reset(&v->codes);
 }
 
-static void rewrite(struct reconcile *v, struct rewrite m)
+/* Count what is wrong at `where`, and have m repair it. */
+static void change(struct reconcile *v, enum fault fault, const char *where, struct rewrite m)
 {
+    struct finding *f = &v->found[views[m.kind]][fault];
+
+    if (f->count < NAMES_MOST)
+        f->names[f->count] = checked(strdup(where));
+    f->count++;
+    v->changes++;
     if (!v->apply)
         return;
     m.guarded = v->online;
-    if (!m.coupon)
-        m.coupon = v->scan.coupon;
+    m.coupon = v->scan.coupon;
+    m.term_key = &v->scan.term_key;
     v->rewrites[v->rewrite_count++] = m;
     if (v->rewrite_count == REWRITES_MOST)
         flush(v, NULL);
@@ -244,35 +246,9 @@ static void rewrite(struct reconcile *v, struct rewrite m)
 
 /* ---- views ---- */
 
-static enum view_of view_of(const char *what)
-{
-    int of = 0;
-
-    while (strcmp(view_names[of], what) != 0)
-        of++;
-    return (enum view_of)of;
-}
-
 static void take_repair(void *context, const struct repair *p)
 {
-    struct reconcile *v = context;
-    enum view_of of = view_of(p->what);
-    struct rewrite m = {.remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq, .lane = v->lane, .b = p->b,
-                     .quarter_ms = p->quarter_ms, .bucket = p->bucket, .definition = p->definition, .seq = p->seq,
-                     .created_ms = p->created_ms, .changed_ms = p->changed_ms, .alias = p->erasing, .term_key = &v->scan.term_key};
-
-    if (of == OF_LEDGER)
-        m.kind = p->index ? REWRITE_INDEX : REWRITE_ERASING;
-    else
-        m.kind = of == OF_BUCKETS ? REWRITE_BUCKET : of == OF_COUPONS ? REWRITE_COUPON : REWRITE_TOTALS;
-    if (p->totals) {
-        m.lane = p->totals->lane;
-        m.counts = p->totals->counts;
-        m.by = p->totals->by;
-        m.seq = p->totals->seq;
-    }
-    note(v, of, p->fault, p->where);
-    rewrite(v, m);
+    change(context, p->fault, p->where, p->write);
 }
 
 /* Contradictions within the ledger are for verify to report. */
@@ -287,7 +263,7 @@ static void pass_drift(void *context, const struct drift *d)
 /* The reporter moves it forward. */
 static enum store_status reconcile_mark(struct reconcile *v, const struct replay *r)
 {
-    const struct head *tail = replay_tail(r);
+    const struct head *tail = &r->head;
     struct stored_mark found;
     enum store_status s = scan_mark(&v->scan, v->lane, &found);
     char where[64];
@@ -300,10 +276,9 @@ static enum store_status reconcile_mark(struct reconcile *v, const struct replay
     if (!fault)
         return STORE_OK;
     snprintf(where, sizeof where, v->lane ? "totals of lane %" PRId64 : "totals", v->lane);
-    note(v, OF_MARKS, fault, where);
     keeps = found.readable && found.seq <= tail->seq;
-    rewrite(v, (struct rewrite){.kind = REWRITE_MARK, .lane = v->lane, .seq = keeps ? found.seq : tail->seq,
-                          .at_ms = keeps ? r->mark_ms : tail->at_ms});
+    change(v, fault, where, (struct rewrite){.kind = REWRITE_MARK, .lane = v->lane, .seq = keeps ? found.seq : tail->seq,
+                                             .at_ms = keeps ? r->mark_ms : tail->at_ms});
     flush(v, NULL);
     return v->status;
 }
@@ -319,9 +294,8 @@ static void note_ended(void *context, const struct lane_ends *ends)
     if (!fault || v->broken || v->status != STORE_OK)
         return;
     snprintf(where, sizeof where, v->lane ? "checkpoint of lane %" PRId64 : "checkpoint", v->lane);
-    note(v, OF_LANES, fault, where);
-    rewrite(v, (struct rewrite){.kind = REWRITE_CHECKPOINT, .lane = v->lane, .checkpoint = &c,
-                          .found_seq = ends->found.readable ? ends->found.checkpoint.seq : -1});
+    change(v, fault, where, (struct rewrite){.kind = REWRITE_CHECKPOINT, .lane = v->lane, .checkpoint = &c,
+                                             .found_seq = ends->found.readable ? ends->found.checkpoint.seq : -1});
     flush(v, NULL);
 }
 
@@ -330,17 +304,17 @@ static bool note_replayed(void *context, struct replay *r)
 {
     struct reconcile *v = context;
 
-    v->broken += replay_sums(r).broken;
-    v->kept += replay_sums(r).kept;
+    v->broken += r->sums.broken;
+    v->kept += r->sums.kept;
     if (!v->broken && v->status == STORE_OK) {
         replay_repairs(r, !v->online, take_repair, v);
         flush(v, NULL); /* they point into the replay */
     }
     if (!replay_is_first(r))
         return !v->broken;
-    v->tail = *replay_tail(r);
-    if (v->lane == 0 && replay_definition(r))
-        v->definition = coupon_copy(replay_definition(r), &v->arena);
+    v->tail = r->head;
+    if (v->lane == 0 && r->definition)
+        v->definition = coupon_copy(r->definition, &v->arena);
     if (!v->broken && v->status == STORE_OK && !v->online && v->tail.seq)
         v->status = reconcile_mark(v, r);
     return !v->broken;
@@ -386,10 +360,10 @@ static void take_code(void *context, const struct code_finding *f)
         return;
     }
     snprintf(where, sizeof where, "%sslot %" PRId64, rows[f->fault].kind == REWRITE_DIRECTORY ? "directory, " : "", f->n);
-    note(v, OF_CODES, rows[f->fault].fault, where);
-    rewrite(v, (struct rewrite){.kind = rows[f->fault].kind, .remove = f->fault == LOOK_UP_STALE,
-                          .found_seq = rows[f->fault].fault == FAULT_MISSING ? -1 : f->other,
-                          .code = v->apply ? arena_strdup(&v->codes, f->code) : NULL, .n = f->n, .w = f->w});
+    change(v, rows[f->fault].fault, where,
+           (struct rewrite){.kind = rows[f->fault].kind, .remove = f->fault == LOOK_UP_STALE,
+                            .found_seq = rows[f->fault].fault == FAULT_MISSING ? -1 : f->other,
+                            .code = v->apply ? arena_strdup(&v->codes, f->code) : NULL, .n = f->n, .w = f->w});
 }
 
 /* ---- one coupon ---- */

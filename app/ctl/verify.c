@@ -283,11 +283,11 @@ static bool note_replayed(void *context, struct replay *r)
 
     if (!replay_is_first(r))
         return true;
-    v->tails[v->lane] = *replay_tail(r);
-    v->batches += replay_sums(r).batches;
-    v->entries += replay_sums(r).entries;
-    if (v->lane == 0 && replay_definition(r))
-        v->definition = coupon_copy(replay_definition(r), &v->arena);
+    v->tails[v->lane] = r->head;
+    v->batches += r->sums.batches;
+    v->entries += r->sums.entries;
+    if (v->lane == 0 && r->definition)
+        v->definition = coupon_copy(r->definition, &v->arena);
     return true;
 }
 

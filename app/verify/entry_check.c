@@ -4,7 +4,6 @@
  */
 #include "verify/entry_check.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,34 +74,6 @@ static bool permits(enum slot_state state, enum entry_kind kind)
     return moves[kind].move == SLOT_MOVE_COUNT || slot_rule(state, moves[kind].move);
 }
 
-struct at_slot {
-    struct replay *replay;
-    const struct batch *batch;
-    const struct entry *entry;
-    int64_t n;
-};
-
-static const char *slot_place(const struct at_slot *at, char where[WHERE_SIZE])
-{
-    snprintf(where, WHERE_SIZE, "seq %" PRId64 " entry %" PRId64 " slot %" PRId64, at->batch->head.seq, at->replay->at, at->n);
-    return where;
-}
-
-static void slot_drift(const struct at_slot *at, const char *field, const char *expected, const char *found)
-{
-    char where[WHERE_SIZE];
-
-    replay_drift(at->replay, "ledger", slot_place(at, where), field, expected, found);
-}
-
-static void slot_expect(const struct at_slot *at, const char *field, uint32_t expected, uint32_t found)
-{
-    char where[WHERE_SIZE];
-
-    if (expected != found)
-        replay_drift_int(at->replay, "ledger", slot_place(at, where), field, expected, found);
-}
-
 /* The highest generation that restores can have lost. */
 static uint32_t lost_generations(const struct batch *b)
 {
@@ -115,57 +86,54 @@ static uint32_t generation_after(const struct batch *b, uint32_t last)
 }
 
 /* Check which redemption of the slot it is about, and whose. */
-static void check_holder(const struct at_slot *at, const struct slot *slot, uint64_t owner)
+static void check_holder(struct replay *r, const struct batch *b, const struct entry *e, const struct slot *slot, uint64_t owner)
 {
-    const struct entry *e = at->entry;
     bool makes = entry_makes(e->kind);
 
     if (owner ? owner != replay_hash(e->alias) : slot->state != SLOT_FREE)
-        slot_drift(at, "owner", owner ? "the user who has it" : "nobody", e->alias);
-    slot_expect(at, "generation", makes ? generation_after(at->batch, slot->generation) : slot->current, e->g);
+        entry_drift(r, b, "owner", owner ? "the user who has it" : "nobody", e->alias);
+    expect_int(r, b, "generation", makes ? generation_after(b, slot->generation) : slot->current, e->g);
     if (e->kind != ENTRY_FORGET)
-        slot_expect(at, "from", e->kind == ENTRY_HOLD ? slot->current : makes ? 0 : slot->from, e->from);
-    if (e->from && e->from_n != at->n)
-        slot_drift(at, "from", "of the same slot", "of another");
+        expect_int(r, b, "from", e->kind == ENTRY_HOLD ? slot->current : makes ? 0 : slot->from, e->from);
+    if (e->from && e->from_n != r->slot)
+        entry_drift(r, b, "from", "of the same slot", "of another");
     if ((entry_members[e->kind] & HAS_WAS) && e->was != slot->state)
-        slot_drift(at, "was", slot_state_name((enum slot_state)slot->state), slot_state_name((enum slot_state)e->was));
+        entry_drift(r, b, "was", slot_state_name((enum slot_state)slot->state), slot_state_name((enum slot_state)e->was));
 }
 
 /* Codes are not reported: they are worth money. */
-static void check_code(const struct at_slot *at, const struct bucket_state *s)
+static void check_code(struct replay *r, const struct batch *b, const struct entry *e, const struct bucket_state *s)
 {
-    const struct coupon *c = at->replay->definition;
-    const struct entry *e = at->entry;
-    uint64_t code = s->codes ? s->codes[at->n % BUCKET_SLOTS] : 0;
+    const struct coupon *c = r->definition;
+    uint64_t code = s->codes ? s->codes[r->slot % BUCKET_SLOTS] : 0;
 
     if (!c || !is_taking(e) || !e->user) /* erased users' codes are gone from the ledger */
         return;
     if (!coupon_slots_have_codes(c) && e->code)
-        slot_drift(at, "code", "none", "one");
+        entry_drift(r, b, "code", "none", "one");
     else if (coupon_slots_have_codes(c) && !e->code)
-        slot_drift(at, "code", "the slot's", "none");
+        entry_drift(r, b, "code", "the slot's", "none");
     else if (e->code && code && replay_hash(e->code) != code)
-        slot_drift(at, "code", "the slot's", "another");
+        entry_drift(r, b, "code", "the slot's", "another");
 }
 
 void check_slot(struct replay *r, const struct bucket_state *s, const struct batch *b, const struct entry *e, int64_t n)
 {
     const struct slot *slot = &s->bucket.slots[n % BUCKET_SLOTS];
-    const struct at_slot at = {r, b, e, n};
     char expected[VALUE_SIZE];
 
+    r->slot = n;
     if (n < r->part.lane * LANE_SLOTS || n >= r->next_n) {
-        slot_drift(&at, "slot", "generated before", "never generated");
-        return;
-    }
-    if (!permits((enum slot_state)slot->state, e->kind)) {
+        entry_drift(r, b, "slot", "generated before", "never generated");
+    } else if (!permits((enum slot_state)slot->state, e->kind)) {
         snprintf(expected, sizeof expected, "a state that permits %s", entry_kind_name(e->kind));
-        slot_drift(&at, "state", expected, slot_state_name((enum slot_state)slot->state));
-        return;
+        entry_drift(r, b, "state", expected, slot_state_name((enum slot_state)slot->state));
+    } else {
+        if (entry_members[e->kind] & HAS_USER)
+            check_holder(r, b, e, slot, s->owners[n % BUCKET_SLOTS]);
+        check_code(r, b, e, s);
     }
-    if (entry_members[e->kind] & HAS_USER)
-        check_holder(&at, slot, s->owners[n % BUCKET_SLOTS]);
-    check_code(&at, s);
+    r->slot = -1;
 }
 
 /* ---- users ---- */
@@ -486,7 +454,6 @@ void check_definition(struct replay *r, const struct batch *b)
 void check_first_slots(struct replay *r, const struct batch *b)
 {
     int64_t first_slots = 0, made = 0;
-    char where[WHERE_SIZE];
 
     for (r->at = 0; r->at < (int64_t)b->count; r->at++) {
         const struct entry *e = &b->entries[r->at];
@@ -502,9 +469,8 @@ void check_first_slots(struct replay *r, const struct batch *b)
             entry_drift(r, b, "count", "none: its slots are not made", "some");
         most(r, b, "count", e->definition->cap.total, e->count);
     }
-    snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
-    if (first_slots != made)
-        replay_drift_int(r, "ledger", where, "slots made with the coupon", first_slots, made);
+    r->at = -1;
+    expect_int(r, b, "slots made with the coupon", first_slots, made);
 }
 
 /* ---- turns at making codes ---- */
@@ -589,7 +555,6 @@ void check_events(struct replay *r, const struct batch *b)
     static const enum entry_kind kinds[] = {ENTRY_LOW_STOCK, ENTRY_SOLD_OUT, ENTRY_REPLENISH};
     int64_t raised[ENTRY_KIND_COUNT], others = 0, most_free = head_free(&r->head);
     struct head h = r->head;
-    char where[WHERE_SIZE];
 
     if (lanes_of(r) > 1) {
         check_events_of_all(r, b);
@@ -609,15 +574,15 @@ void check_events(struct replay *r, const struct batch *b)
         if (head_free(&h) > most_free)
             most_free = head_free(&h);
     }
-    snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
+    r->at = -1;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         int64_t due = others ? event_due(kinds[i], r->definition, &h, most_free) : -1;
 
         if (due < 0 && raised[kinds[i]] >= 0)
-            replay_drift(r, "ledger", where, entry_kind_name(kinds[i]), "no event", "one");
+            entry_drift(r, b, entry_kind_name(kinds[i]), "no event", "one");
         else if (due >= 0 && raised[kinds[i]] < 0)
-            replay_drift(r, "ledger", where, entry_kind_name(kinds[i]), "an event", "none");
-        else if (due != raised[kinds[i]])
-            replay_drift_int(r, "ledger", where, entry_kind_name(kinds[i]), due, raised[kinds[i]]);
+            entry_drift(r, b, entry_kind_name(kinds[i]), "an event", "none");
+        else
+            expect_int(r, b, entry_kind_name(kinds[i]), due, raised[kinds[i]]);
     }
 }

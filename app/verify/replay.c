@@ -31,6 +31,7 @@ struct replay *replay_new(const struct part *part, drift_fn *report, void *conte
     r->totals.quarter_ms = -1;
     r->totals.repairs_end = &r->totals.repairs;
     r->index_repairs_end = &r->index_repairs;
+    r->slot = -1;
     arena_init(&r->arena, 0);
     return r;
 }
@@ -61,41 +62,6 @@ void replay_free(struct replay *r)
     arena_free(&r->arena);
     free(r->erased_later);
     free(r);
-}
-
-struct replay_sums replay_sums(const struct replay *r)
-{
-    return r->sums;
-}
-
-const struct head *replay_tail(const struct replay *r)
-{
-    return &r->head;
-}
-
-const struct coupon *replay_definition(const struct replay *r)
-{
-    return r->definition;
-}
-
-void replay_sum(struct replay *r, struct lane_sums *sums)
-{
-    r->lane_sums = replay_is_first(r) ? sums : NULL;
-}
-
-void replay_note_ends(struct replay *r, struct lane_ends *ends)
-{
-    r->lane_ends = ends;
-}
-
-void replay_names(struct replay *r, enum user_fold fold)
-{
-    r->fold = fold;
-}
-
-void replay_nameless(struct replay *r)
-{
-    r->nameless = true;
 }
 
 /* ---- entries: buckets ---- */
@@ -369,9 +335,9 @@ static void replay_one(struct replay *r, const struct batch *b, const struct sto
         totals_batch(r, b);
         if (stored)
             check_stored(r, stored);
+        if (r->lane_sums)
+            lane_sums_batch(r->lane_sums, b);
     }
-    if (r->lane_sums)
-        lane_sums_batch(r->lane_sums, b);
     r->head = b->head;
     r->stored = NULL;
 }
@@ -400,8 +366,8 @@ void replay_end(struct replay *r)
     if (!replay_is_first(r))
         return;
     totals_end(r);
-    if (r->totals_mark < 0)
+    if (r->marks.totals_seq < 0)
         replay_drift(r, "marks", "totals", "mark", "one that can be read", "unreadable");
-    else if (r->totals_mark > r->head.seq)
-        replay_drift_int(r, "marks", "totals", "seq, beyond the ledger", r->head.seq, r->totals_mark);
+    else if (r->marks.totals_seq > r->head.seq)
+        replay_drift_int(r, "marks", "totals", "seq, beyond the ledger", r->head.seq, r->marks.totals_seq);
 }

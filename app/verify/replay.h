@@ -1,10 +1,10 @@
 /*
  * verify/replay.h -- replays a lane's ledger, and compares everything stored beside it. No I/O.
  *
- * Usage    replay_new(); then what was read of buckets, definition, codes, totals and the mark (replay_view_*, replay_codes,
- *          replay_totals, replay_marks); then all batches of the lane from seq 1, at least up to the tail read after the
- *          buckets; then replay_end(), and replay_repairs() if something is to be repaired.
- *          Each view is compared at its own seq, so the lane may be written meanwhile
+ * Usage    replay_new(); then its first members, as replay_state.h says; then what was read of buckets, definition, codes and totals
+ *          (replay_view_*, replay_codes, replay_totals); then all batches of the lane from seq 1, at least up to the tail read after the
+ *          buckets; then replay_end(), and replay_repairs() if something is to be repaired; then its head, definition and sums say what
+ *          was found. Each view is compared at its own seq, so the lane may be written meanwhile
  * Checks   each batch: seq without gap, hash, chain, running totals, ordinals, the events that it had to raise, and what is stored with it;
  *          each entry: the slot's move and owner, what it repeats of its redemption, its key, the user's chain (`before`),
  *          the caps and the window then in force, turns at making codes, codes; each view, total and mark, field by field;
@@ -26,25 +26,10 @@
 struct replay *replay_new(const struct part *part, drift_fn *report, void *context);
 void replay_free(struct replay *r);
 
-/* Before the first batch: expect names that are folded so; without it any spelling. */
-void replay_names(struct replay *r, enum user_fold fold);
-/* Before the first batch: expect no names in the ledger. */
-void replay_nameless(struct replay *r);
-/* Before the first batch: sum up in *sums, the caller's, what other lanes must agree with; note in *ends what the checkpoint must agree
- * with (replay_ends.h). In several parts: the sums by the first, the ends by all. */
-struct lane_sums;
-struct lane_ends;
-void replay_sum(struct replay *r, struct lane_sums *sums);
-void replay_note_ends(struct replay *r, struct lane_ends *ends);
 void replay_batch(struct replay *r, const struct batch *b);
 /* The same with what is stored with the batch, and its hash (batch_hash()), which only the first part needs. */
 void replay_stored(struct replay *r, const struct stored_batch *stored, const uint8_t hash[HASH_LEN]);
 /* After all input. */
 void replay_end(struct replay *r);
-
-struct replay_sums replay_sums(const struct replay *r);
-/* As of the last batch; definition NULL: none. Valid until replay_free(). */
-const struct head *replay_tail(const struct replay *r);
-const struct coupon *replay_definition(const struct replay *r);
 
 #endif

@@ -5,7 +5,7 @@
  * Rules    seq: not beyond the ledger. due: not later than the first end as of that seq, and there if anything ends: an earlier one only
  *          wakes a sweeper in vain. swept: without slots, nothing whose end is before that place is still open, and it is not in
  *          the future, where holds are yet to end. codes: how often they are used as of that seq
- * Usage    zero it but for `found`; each part's replay notes what it knows (replay_note_ends()); then ask; lane_ends_release()
+ * Usage    zero it but for `found`; each part's replay, which has it as lane_ends, notes what it knows; then ask; lane_ends_release()
  */
 #ifndef VERIFY_REPLAY_ENDS_H
 #define VERIFY_REPLAY_ENDS_H

@@ -1,7 +1,7 @@
 /*
  * verify/replay_lanes.h -- what the lanes of one coupon say of each other, and whether they agree. No I/O.
  *
- * Usage    a struct lane_sums, zeroed, per lane; replay_sum() has a replay fill it; then lane_sums_rest() and, for lane 0, the
+ * Usage    a struct lane_sums, zeroed, per lane; a replay that has it as lane_sums fills it; then lane_sums_rest() and, for lane 0, the
  *          batches appended while the other lanes were replayed: so all that came to lanes from lane 0 is known to have gone there
  * Checks   what a lane has elsewhere is what moved; no more slots came to a lane than went there, and after the same step as many; no lane
  *          is ahead of lane 0's definition; a deleted coupon has no takings in any lane. It follows that no slot is lost or doubled, since

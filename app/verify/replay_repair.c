@@ -15,10 +15,13 @@ struct reporting {
     void *context;
 };
 
-static void report_one(const struct reporting *t, const struct repair *repair)
+static void report_one(const struct reporting *t, enum fault fault, const char *where, struct rewrite write)
 {
-    if (repair->fault && (repair->fault == FAULT_SUPERFLUOUS) == t->superfluous)
-        t->report(t->context, repair);
+    if (!fault || (fault == FAULT_SUPERFLUOUS) != t->superfluous)
+        return;
+    write.remove = t->superfluous;
+    write.lane = t->replay->part.lane;
+    t->report(t->context, &(struct repair){fault, where, write});
 }
 
 static enum fault fault_of(const struct standing *s, bool all)
@@ -43,12 +46,11 @@ static void repair_definition(const struct reporting *t)
 {
     const struct replay *r = t->replay;
     const struct standing *s = &r->definition_view.standing;
-    struct repair repair = {.fault = fault_of(s, t->all), .what = "coupons", .where = "definition",
-                            .found_seq = found_seq(s), .definition = r->definition, .seq = s->touched,
-                            .created_ms = r->first_ms, .changed_ms = r->changed_ms};
 
     if (r->part.lane == 0)
-        report_one(t, &repair);
+        report_one(t, fault_of(s, t->all), "definition",
+                   (struct rewrite){.kind = REWRITE_COUPON, .found_seq = found_seq(s), .definition = r->definition, .seq = s->touched,
+                                    .created_ms = r->first_ms, .changed_ms = r->changed_ms});
 }
 
 static void repair_totals(const struct reporting *t)
@@ -56,11 +58,12 @@ static void repair_totals(const struct reporting *t)
     char where[WHERE_SIZE], text[CLOCK_TEXT_SIZE];
 
     for (const struct totals_repair *one = t->replay->totals.repairs; one; one = one->next) {
-        struct repair repair = {.fault = one->fault, .what = "totals", .where = where,
-                                .quarter_ms = one->row.quarter_ms, .found_seq = one->found_seq, .totals = &one->row};
+        const struct totals_row *row = &one->row;
 
-        snprintf(where, sizeof where, "quarter hour %s", clock_text(one->row.quarter_ms, text));
-        report_one(t, &repair);
+        snprintf(where, sizeof where, "quarter hour %s", clock_text(row->quarter_ms, text));
+        report_one(t, one->fault, where,
+                   (struct rewrite){.kind = REWRITE_TOTALS, .quarter_ms = row->quarter_ms, .found_seq = one->found_seq,
+                                    .counts = row->counts, .by = row->by, .seq = row->seq});
     }
 }
 
@@ -72,7 +75,7 @@ static void repair_indexes(const struct reporting *t)
 
     for (const struct index_repair *one = t->replay->index_repairs; one; one = one->next) {
         snprintf(where, sizeof where, "seq %" PRId64, one->seq);
-        report_one(t, &(struct repair){.fault = FAULT_DIFFERENT, .what = "ledger", .where = where, .index = true, .seq = one->seq});
+        report_one(t, FAULT_DIFFERENT, where, (struct rewrite){.kind = REWRITE_INDEX, .seq = one->seq});
     }
 }
 
@@ -86,8 +89,7 @@ static void repair_erasures(const struct reporting *t)
         if (!u || !u->erased_seq || !u->named_seq || u->listed || u->unlistable)
             continue;
         snprintf(where, sizeof where, "alias %s", u->alias);
-        report_one(t, &(struct repair){.fault = FAULT_MISSING, .what = "ledger", .where = where, .erasing = u->alias,
-                                       .seq = u->erased_seq});
+        report_one(t, FAULT_MISSING, where, (struct rewrite){.kind = REWRITE_ERASING, .alias = u->alias, .seq = u->erased_seq});
     }
 }
 
@@ -97,13 +99,11 @@ void replay_repairs(struct replay *r, bool all, repair_fn *report, void *context
         struct reporting t = {r, all, pass == 0, report, context};
 
         for (const struct bucket_state *s = r->bucket_states; s; s = s->hh.next) {
-            struct repair repair = {.fault = fault_of(&s->standing, t.all), .what = "buckets", .b = s->b,
-                                    .found_seq = found_seq(&s->standing), .bucket = &s->bucket};
             char where[WHERE_SIZE];
 
             snprintf(where, sizeof where, "bucket %" PRId64, s->b);
-            repair.where = where;
-            report_one(&t, &repair);
+            report_one(&t, fault_of(&s->standing, all), where,
+                       (struct rewrite){.kind = REWRITE_BUCKET, .b = s->b, .found_seq = found_seq(&s->standing), .bucket = &s->bucket});
         }
         repair_erasures(&t);
         if (replay_is_first(r)) {
@@ -122,5 +122,5 @@ enum fault repair_of_mark(const struct stored_mark *m, const struct replay *r)
         return FAULT_MISSING;
     if (!m->readable || m->seq > r->head.seq)
         return FAULT_DIFFERENT;
-    return m->seq == r->totals_mark && r->mark_ms && m->at_ms != r->mark_ms ? FAULT_DIFFERENT : FAULT_NONE;
+    return m->seq == r->marks.totals_seq && r->mark_ms && m->at_ms != r->mark_ms ? FAULT_DIFFERENT : FAULT_NONE;
 }

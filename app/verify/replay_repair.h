@@ -12,20 +12,11 @@
 
 struct replay;
 
-/* What should be stored: exactly one of bucket, definition, totals, index and erasing; none of them: remove it. */
+/* What is wrong with one view, and the write that repairs it: without its coupon, guard and term key. */
 struct repair {
     enum fault fault;
-    const char *what;  /* "buckets", "coupons", "totals", "ledger" */
     const char *where; /* as in struct drift */
-    int64_t b;
-    int64_t quarter_ms;
-    int64_t found_seq; /* the stored view's; -1: there is none, or it cannot be read */
-    const struct bucket *bucket;
-    const struct coupon *definition;
-    int64_t seq, created_ms, changed_ms; /* of the definition */
-    const struct totals_row *totals;
-    bool index;          /* of batch seq */
-    const char *erasing; /* the alias, which batch seq must list */
+    struct rewrite write;
 };
 typedef void repair_fn(void *context, const struct repair *repair);
 

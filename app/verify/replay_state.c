@@ -37,7 +37,12 @@ void replay_differ(void *context, const char *field, const char *expected, const
 
 const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], const struct batch *b)
 {
-    snprintf(where, WHERE_SIZE, "seq %" PRId64 " entry %" PRId64, b->head.seq, r->at);
+    int len = snprintf(where, WHERE_SIZE, "seq %" PRId64, b->head.seq);
+
+    if (r->at >= 0)
+        len += snprintf(where + len, WHERE_SIZE - (size_t)len, " entry %" PRId64, r->at);
+    if (r->slot >= 0)
+        snprintf(where + len, WHERE_SIZE - (size_t)len, " slot %" PRId64, r->slot);
     return where;
 }
 
@@ -45,7 +50,7 @@ const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], c
 
 bool standing_passes(const struct replay *r, struct standing *s, int64_t seq)
 {
-    if (seq <= r->checkpoint_seq)
+    if (seq <= r->marks.checkpoint_seq)
         s->needed = seq;
     if (!s->stored || s->unreadable || s->view_seq != seq)
         return false;

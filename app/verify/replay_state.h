@@ -1,5 +1,5 @@
 /*
- * verify/replay_state.h -- internal to replay: its state, its reports, and its rows of buckets.
+ * verify/replay_state.h -- a replay's state, its reports, and its rows of buckets. To its callers: what they set, and what they read.
  */
 #ifndef VERIFY_REPLAY_STATE_H
 #define VERIFY_REPLAY_STATE_H
@@ -84,20 +84,33 @@ struct replay_sums {
 };
 
 struct replay {
+    /* set by the caller before the first batch */
+    enum user_fold fold;         /* of users' names; zero: any spelling */
+    bool nameless;               /* the input has no names */
+    struct lane_sums *lane_sums; /* gets what other lanes must agree with, from the first part; or NULL */
+    struct lane_ends *lane_ends; /* gets what the checkpoint must agree with, from each part; or NULL */
+    int64_t codes_next_n;        /* slots below it must have a code: as it was before the codes were read */
+    struct replay_marks {
+        int64_t checkpoint_seq;  /* read before the views */
+        int64_t totals_seq;      /* -1: unreadable */
+        int64_t totals_at_ms;    /* of its batch; 0: not given */
+    } marks;
+    /* read by the caller; valid until replay_free() */
+    struct head head; /* of the last batch, as in the ledger */
+    const struct coupon *definition; /* as of the last batch; NULL: none */
+    struct replay_sums sums;
+    int64_t mark_ms;  /* of the batch at the totals' mark; 0: not passed */
+    /* its own */
     struct part part;
-    bool nameless;           /* the input has no names */
-    int64_t at;              /* the current entry's place in its batch */
+    int64_t at;              /* the current entry's place in its batch; -1: this is about the batch */
+    int64_t slot;            /* the slot that is checked; -1: none */
     drift_fn *report;
     void *context;
-    enum user_fold fold; /* of users' names */
     struct arena arena;
     struct buf scratch;
-    struct head head; /* of the last batch, as in the ledger */
     int64_t next_n;   /* the first slot not made yet */
     int64_t first_ms; /* of the first batch */
     int64_t changed_ms; /* of the last batch that changed the definition */
-    const struct coupon *definition;
-    int64_t codes_next_n;
     const char *turn_job; /* the job with the turn at making codes; NULL: none */
     int64_t turn_fence;
     struct kept_users users;
@@ -108,8 +121,6 @@ struct replay {
     size_t erased_later_count, erased_later_capacity;
     struct standing *touched_buckets; /* by the current batch */
     const struct stored_batch *stored; /* the current batch, as stored; NULL: unknown */
-    int64_t checkpoint_seq, totals_mark, totals_mark_ms;
-    int64_t mark_ms;  /* of the batch at the totals' mark; 0: not passed */
     struct {
         const struct coupon *view;
         int64_t created_ms, changed_ms;
@@ -118,9 +129,6 @@ struct replay {
     } definition_view;
     struct totals_state totals;
     struct index_repair *index_repairs, **index_repairs_end;
-    struct replay_sums sums;
-    struct lane_sums *lane_sums; /* or NULL, like: */
-    struct lane_ends *lane_ends;
 };
 
 /* ---- reporting ---- */
@@ -135,6 +143,7 @@ struct place {
     bool differed;
 };
 void replay_differ(void *context, const char *field, const char *expected, const char *found);
+/* "seq 88 entry 3 slot 1042", as far as r->at and r->slot say. */
 const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], const struct batch *b);
 /* FNV-1a; never 0. */
 uint64_t replay_hash(const char *text);

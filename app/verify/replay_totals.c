@@ -174,7 +174,7 @@ void totals_batch(struct replay *r, const struct batch *b)
     code_counts_fold(&t->by, b);
     if (memcmp(&counts, &no_counts, sizeof counts) != 0) {
         t->last = b->head.seq;
-        if (b->head.seq <= r->totals_mark) {
+        if (b->head.seq <= r->marks.totals_seq) {
             t->needed = b->head.seq;
             t->sum_needed = t->sum;
             code_counts_copy(&t->by_needed, &t->by);

@@ -12,13 +12,6 @@
 
 /* ---- before the first batch ---- */
 
-void replay_marks(struct replay *r, int64_t checkpoint_seq, int64_t totals_seq, int64_t totals_at_ms)
-{
-    r->checkpoint_seq = checkpoint_seq;
-    r->totals_mark = totals_seq;
-    r->totals_mark_ms = totals_at_ms;
-}
-
 static void report_wrong(struct replay *r, const char *what, const char *where, const char *wrong)
 {
     replay_drift(r, what, where, wrong, "as the service writes it", "another");
@@ -58,11 +51,6 @@ void replay_view_coupon(struct replay *r, const struct stored_coupon *stored)
         report_wrong(r, "coupons", "definition", stored->wrong);
         r->definition_view.standing.differs = true;
     }
-}
-
-void replay_codes_until(struct replay *r, int64_t next_n)
-{
-    r->codes_next_n = next_n;
 }
 
 void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS], const char *wrong)
@@ -157,11 +145,11 @@ void replay_views_batch(struct replay *r, const struct batch *b)
         return;
     close_definition(r, b);
     /* The mark's time is that of its batch. */
-    if (b->head.seq != r->totals_mark)
+    if (b->head.seq != r->marks.totals_seq)
         return;
     r->mark_ms = b->head.at_ms;
-    if (r->totals_mark_ms != r->mark_ms)
-        replay_drift_int(r, "marks", "totals", "at", b->head.at_ms, r->totals_mark_ms);
+    if (r->marks.totals_at_ms != r->mark_ms)
+        replay_drift_int(r, "marks", "totals", "at", b->head.at_ms, r->marks.totals_at_ms);
 }
 
 /* ---- users who are erased meanwhile ---- */

@@ -12,14 +12,10 @@
 struct replay;
 
 /* ---- before the first batch ---- */
-/* The checkpoint's seq, read before the views; and the mark of the totals (seq -1: unreadable; at_ms of its batch, 0: not given). */
-void replay_marks(struct replay *r, int64_t checkpoint_seq, int64_t totals_seq, int64_t totals_at_ms);
 /* view NULL: it cannot be read. wrong: see reconcile.h. */
 void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view, const char *wrong);
 void replay_view_coupon(struct replay *r, const struct stored_coupon *stored);
-/* The codes of bucket b's slots (NULL: none). Before the first call: which slots must have one, those below next_n, as it was before the
- * codes were read. */
-void replay_codes_until(struct replay *r, int64_t next_n);
+/* The codes of bucket b's slots (NULL: none). r->codes_next_n is known by then. */
 void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS], const char *wrong);
 
 /* ---- batch by batch ---- */

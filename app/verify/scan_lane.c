@@ -307,7 +307,7 @@ static enum store_status replay_ledger(struct reading *g)
     if (s == STORE_OK && !whole)
         s = scan_tail(g->scan, g->how->lane, &g->tail);
     if (s == STORE_OK)
-        replay_marks(g->replay, checkpoint_seq(g), totals_seq(g), g->totals.at_ms);
+        g->replay->marks = (struct replay_marks){checkpoint_seq(g), totals_seq(g), g->totals.at_ms};
     for (size_t i = 0; whole && i < p->count; i++)
         replay_stored(g->replay, &p->batches[i], p->hashes[i]);
     free_page(p);
@@ -321,9 +321,10 @@ static enum store_status replay_part(struct reading *g)
 {
     enum store_status s = STORE_OK;
 
-    replay_sum(g->replay, g->how->sums);
-    replay_note_ends(g->replay, &g->ends);
-    replay_codes_until(g->replay, g->before.next_n);
+    g->replay->fold = g->scan->fold;
+    g->replay->lane_sums = g->how->sums;
+    g->replay->lane_ends = &g->ends;
+    g->replay->codes_next_n = g->before.next_n;
     begin_phase(g, VIEWS);
     if (replay_is_first(g->replay))
         s = read_totals(g);
@@ -355,7 +356,6 @@ static enum store_status replay_parts(struct reading *g)
     for (unsigned part = 0; part < parts && s == STORE_OK && !g->enough; part++) {
         g->part = part_of(part, parts, slots, g->how->lane, g->how->lanes);
         g->replay = replay_new(&g->part, g->how->report, g->how->context);
-        replay_names(g->replay, g->scan->fold);
         s = replay_part(g);
         replay_free(g->replay);
     }

@@ -36,7 +36,7 @@ static void on_drift(void *context, const struct drift *d)
 static void on_repair(void *context, const struct repair *repair)
 {
     (void)context;
-    REQUIRE(repair->fault > FAULT_NONE && repair->fault < FAULT_COUNT && repair->what && repair->where);
+    REQUIRE(repair->fault > FAULT_NONE && repair->fault < FAULT_COUNT && repair->where);
 }
 
 static bool name_stays(void *context, const char *alias, int64_t seq)
@@ -104,17 +104,17 @@ static int64_t tell_part(const struct lane_documents *l, const struct part *part
     struct arena a;
 
     arena_init(&a, 0);
-    replay_note_ends(r, ends);
-    replay_codes_until(r, marks);
+    r->lane_ends = ends;
+    r->codes_next_n = marks;
     for (size_t i = 0; i < l->count; i++)
         tell_view(r, &l->docs[i], &a);
-    replay_marks(r, marks, marks, 0);
+    r->marks = (struct replay_marks){marks, marks, 0};
     for (size_t i = 0; i < l->count; i++)
         tell_batch(r, &l->docs[i], i == DOCUMENTS_MAX - 1);
     replay_look_again(r, name_stays, NULL);
     replay_end(r);
     replay_repairs(r, marks & 1, on_repair, NULL);
-    drifts = replay_sums(r).drifts;
+    drifts = r->sums.drifts;
     arena_free(&a);
     replay_free(r);
     return drifts;

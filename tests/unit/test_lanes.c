@@ -774,11 +774,11 @@ static struct replay *tell_part(int64_t lane, size_t less, unsigned number, unsi
     const struct part part = {number, parts, parts > 1 ? 3 : INT64_C(1) << 30, lane, w.lanes};
     struct replay *r = replay_new(&part, note, NULL);
 
-    replay_marks(r, l->tail.seq, 0, 0);
+    r->marks.checkpoint_seq = l->tail.seq;
     if (lane == 0 && number == 0)
         give_definition(r, l);
     give_views(r);
-    replay_sum(r, &sums[lane]);
+    r->lane_sums = &sums[lane];
     for (size_t k = 0; k + less < l->count; k++)
         replay_batch(r, l->ledger[k]);
     replay_end(r);

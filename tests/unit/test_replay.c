@@ -422,7 +422,7 @@ struct options {
 
 static void give_codes(struct replay *r)
 {
-    replay_codes_until(r, SLOTS);
+    r->codes_next_n = SLOTS;
     for (int k = 0; k < BUCKETS; k++) {
         const char *codes[BUCKET_SLOTS] = {NULL};
 
@@ -444,8 +444,8 @@ static void give_stored(struct replay *r, const struct options *o)
 
     int64_t mark = o->totals_mark < 0 ? w.tail.seq : o->totals_mark;
 
-    replay_marks(r, o->views_mark < 0 ? w.tail.seq : o->views_mark, mark,
-                 mark > 0 && (size_t)mark <= w.count ? w.ledger[mark - 1]->head.at_ms + w.mark_late_ms : 0);
+    r->marks = (struct replay_marks){o->views_mark < 0 ? w.tail.seq : o->views_mark, mark,
+                                     mark > 0 && (size_t)mark <= w.count ? w.ledger[mark - 1]->head.at_ms + w.mark_late_ms : 0};
     if (replay_is_first(r)) {
         replay_view_coupon(r, &coupon);
         replay_totals(r, w.rows, w.row_count);
@@ -476,8 +476,8 @@ static void tell_all(const struct options *o, unsigned parts, bool all, repair_f
         const struct part part = part_of(i, parts, SLOTS, 0, 1);
         struct replay *r = replay_new(&part, note, NULL);
 
-        replay_note_ends(r, ends);
-        replay_names(r, w.fold);
+        r->lane_ends = ends;
+        r->fold = w.fold;
         give_stored(r, o);
         for (size_t k = 0; k < until; k++)
             if (k + 1 != o->skip)
@@ -1277,7 +1277,6 @@ TEST(names_that_go_while_the_ledger_is_read_are_not_missed)
 
     erase(3, true);
     r = replay_new(&all_of_it, note, NULL);
-    replay_marks(r, 0, 0, 0);
     for (size_t i = 0; i < until; i++)
         replay_batch(r, w.ledger[i]);
     replay_later_erasures(r, w.ledger[until]);
@@ -1625,10 +1624,13 @@ static char repairs[4096];
 static void note_repair_of(void *context, const struct repair *p)
 {
     static const char *const names[] = {"none", "missing", "behind", "different", "superfluous"};
+    static const char *const views[REWRITE_KIND_COUNT] = {
+        [REWRITE_BUCKET] = "buckets", [REWRITE_COUPON] = "coupons", [REWRITE_TOTALS] = "totals", [REWRITE_ERASING] = "ledger",
+        [REWRITE_INDEX] = "ledger"};
     size_t len = strlen(repairs);
 
     (void)context;
-    snprintf(repairs + len, sizeof repairs - len, "%s %s %s\n", names[p->fault], p->what, p->where);
+    snprintf(repairs + len, sizeof repairs - len, "%s %s %s\n", names[p->fault], views[p->write.kind], p->where);
 }
 
 /* The same lines, in any order. */
@@ -1695,8 +1697,8 @@ TEST(what_cannot_be_read_is_a_drift_and_repaired)
     struct lane_ends ends = {.found = {.is_there = true}};
     struct totals_row row = {.quarter_ms = 0, .seq = 0};
 
-    replay_note_ends(r, &ends);
-    replay_marks(r, 0, -1, 0);
+    r->lane_ends = &ends;
+    r->marks.totals_seq = -1;
     replay_view_coupon(r, &(struct stored_coupon){.is_there = true, .created_ms = -1, .changed_ms = -1});
     replay_view_bucket(r, 0, NULL, NULL);
     replay_totals(r, &row, 1);
