@@ -1,24 +1,20 @@
 /* ctl/receipt.c -- couponctl receipt verify, rotate: checks a receipt against a JWK Set and a ledger file; changes the key. */
 #include <errno.h>
-#include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/jws.h"
 #include "base/new_file.h"
-#include "coupons/user_state.h"
+#include "coupons/batch.h"
+#include "ctl/batch_in.h"
 #include "ctl/bounded.h"
 #include "ctl/client.h"
 #include "ctl/print.h"
-
-#define HASH_TEXT_LEN 64
-#define NO_HASH "0000000000000000000000000000000000000000000000000000000000000000"
 
 const struct argp_option ctl_receipt_verify_options[] = {
     {"keys", OPT_KEYS, "FILE", 0, "The JWK Set (default: fetched from the service)", 0},
@@ -110,95 +106,53 @@ static bool find_key(json_object *set, const char *token, struct jws_key *key)
 
 /* ---- the ledger ---- */
 
-/* A line of the ledger; the chain is checked up to it. */
-struct line {
-    json_object *batch; /* without its hash */
-    char hash[HASH_TEXT_LEN + 1];
-    int64_t seq;
-};
-
+/* A lane's ledger. The chain is checked up to the current batch. */
 struct chain {
     struct bounded_lines lines;
-    struct line now;
-    char before[HASH_TEXT_LEN + 1]; /* hash of the line before; "": none read */
+    struct buf scratch;
+    struct batch *batch;    /* the current one; NULL: none */
+    int64_t seq;            /* of the last one; 0: none was read */
+    uint8_t hash[HASH_LEN]; /* likewise */
 };
 
-/* Cut the member "hash" out of the line, where RFC 8785 puts it: the rest is what was hashed. */
-static bool cut_hash(char *text, char hash[HASH_TEXT_LEN + 1])
-{
-    static const char start[] = ",\"hash\":\"";
-    char *found = NULL, *end;
-
-    for (char *at = strstr(text, start); at; at = strstr(at + 1, start))
-        found = at;
-    if (!found)
-        return false;
-    end = found + sizeof start - 1;
-    if (strspn(end, "0123456789abcdef") != HASH_TEXT_LEN || end[HASH_TEXT_LEN] != '"')
-        return false;
-    memcpy(hash, end, HASH_TEXT_LEN);
-    hash[HASH_TEXT_LEN] = '\0';
-    end += HASH_TEXT_LEN + 1;
-    memmove(found, end, strlen(end) + 1);
-    return true;
-}
-
-static bool is_hash_of(const char *hash, const char *text)
-{
-    unsigned char made[crypto_hash_sha256_BYTES];
-    char hex[HASH_TEXT_LEN + 1];
-
-    crypto_hash_sha256(made, (const unsigned char *)text, strlen(text));
-    return strcmp(sodium_bin2hex(hex, sizeof hex, made, sizeof made), hash) == 0;
-}
-
-/* Read the next line. False at the end, *fault NULL; or *fault says where the chain breaks. */
+/* Read the next batch. False at the end, *fault NULL; or *fault says where the chain breaks. */
 static bool chain_next(struct chain *c, const char **fault)
 {
-    char *text;
-    int64_t seq;
+    static const uint8_t none[HASH_LEN];
+    const struct buf *line = &c->lines.line;
+    uint8_t hash[HASH_LEN];
 
-    json_object_put(c->now.batch);
-    c->now.batch = NULL;
+    batch_free(c->batch);
+    c->batch = NULL;
     if (!bounded_next(&c->lines)) {
         *fault = c->lines.fault;
         return false;
     }
-    text = c->lines.line.data;
     *fault = "a line of the ledger is malformed";
-    if (!text || !cut_hash(text, c->now.hash) || !(c->now.batch = json_tokener_parse(text)))
+    c->batch = line->len ? batch_in(line->data, line->len) : NULL;
+    if (!c->batch)
         return false;
     *fault = "a batch of the ledger does not match its hash";
-    if (!is_hash_of(c->now.hash, text))
+    batch_hash(c->batch, &c->scratch, hash);
+    if (memcmp(hash, c->batch->head.hash, HASH_LEN) != 0)
         return false;
     *fault = "the ledger's batches do not form a chain";
-    seq = json_int_at(c->now.batch, "/seq");
-    if (c->before[0] ? seq != c->now.seq + 1 || !has_text(c->now.batch, "/prev", c->before)
-                     : seq == 1 && !has_text(c->now.batch, "/prev", NO_HASH))
+    if (c->seq ? c->batch->head.seq != c->seq + 1 || memcmp(c->batch->prev, c->hash, HASH_LEN) != 0
+               : c->batch->head.seq == 1 && memcmp(c->batch->prev, none, HASH_LEN) != 0)
         return false;
     *fault = NULL;
-    c->now.seq = seq;
-    memcpy(c->before, c->now.hash, sizeof c->before);
+    c->seq = c->batch->head.seq;
+    memcpy(c->hash, hash, HASH_LEN);
     return true;
 }
 
 /* ---- the entry ---- */
 
-/* The kinds of entries that put a redemption into a state; through: also for the issued one beneath a hold. */
-static const struct {
-    const char *state, *kind;
-    bool through;
-} kinds[] = {
-    {"issued", "issue", false},   {"reserved", "reserve", false},  {"reserved", "hold", false}, {"redeemed", "redeem", false},
-    {"redeemed", "spend", true},  {"redeemed", "adjust", true},   {"cancelled", "cancel", false},
-    {"expired", "expire", false}, {"reversed", "reverse", true},
-};
-
 struct wanted {
     json_object *claims;
     int64_t n, lane;
     uint32_t g;
-    json_object *entry;  /* that put it into its state; ours */
+    bool found;          /* the entry that put it into its state */
     int64_t taken_n;     /* the taking with its ordinal */
     uint32_t taken_g;
 };
@@ -208,93 +162,66 @@ static bool is_number(json_object *o, const char *pointer, int64_t value)
     return json_object_is_type(json_at(o, pointer), json_type_int) && json_int_at(o, pointer) == value;
 }
 
-static bool is_entry(const struct wanted *w, json_object *e)
+/* Where the batch differs from the receipt; NULL: nowhere, and w->found is set. */
+static const char *compare(struct wanted *w, const struct batch *b)
 {
-    bool through = false, known = false;
-    json_object *from_n = json_at(e, "/from_n");
+    const char *name = json_text_at(w->claims, "/state");
+    enum slot_state state = slot_state_of_name(name ? name : "");
+    char hash[2 * HASH_LEN + 1], at[CLOCK_TEXT_SIZE];
+    const struct entry *e;
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !known; i++) {
-        known = has_text(w->claims, "/state", kinds[i].state) && has_text(e, "/kind", kinds[i].kind);
-        through = known && kinds[i].through;
-    }
-    if (known && is_number(e, "/n", w->n) && is_number(e, "/g", w->g))
-        return true;
-    return through && is_number(e, "/from", w->g) && is_number(e, from_n ? "/from_n" : "/n", w->n);
-}
-
-/* Where the batch differs from the receipt; NULL: nowhere, and w->entry is set. */
-static const char *compare(struct wanted *w, const struct line *line)
-{
-    json_object *entries = json_at(line->batch, "/entries"), *e = NULL;
-    int64_t slot = json_at(w->claims, "/slot") ? json_int_at(w->claims, "/slot") : -1;
-
-    if (!has_text(w->claims, "/hash", line->hash))
+    if (!has_text(w->claims, "/hash", sodium_bin2hex(hash, sizeof hash, b->head.hash, HASH_LEN)))
         return "the ledger's batch with this seq has a different hash";
-    if (!has_text(line->batch, "/coupon", json_text_at(w->claims, "/coupon")) || !is_number(line->batch, "/lane", w->lane))
+    if (!has_text(w->claims, "/coupon", b->coupon) || b->lane != w->lane)
         return "the ledger belongs to another coupon or lane";
-    if (!has_text(w->claims, "/at", json_text_at(line->batch, "/at")))
+    if (!has_text(w->claims, "/at", clock_text(b->head.at_ms, at)))
         return "the ledger's batch has a different time";
-    for (size_t i = 0; !e && i < json_count(entries); i++)
-        if (is_entry(w, json_object_array_get_idx(entries, i)))
-            e = json_object_array_get_idx(entries, i);
+    e = state == SLOT_STATE_COUNT ? NULL : batch_find_state(b, w->n, w->g, state);
     if (!e)
         return "the batch has no entry that puts this id into this state";
-    if (slot != (w->n >= 0 ? w->n : -1))
+    if ((json_at(w->claims, "/slot") ? json_int_at(w->claims, "/slot") : -1) != (w->n >= 0 ? w->n : -1))
         return "the entry has a different slot";
-    if (!has_text(w->claims, "/user", json_text_at(e, "/alias")))
+    if (!has_text(w->claims, "/user", e->alias))
         return "the entry has a different alias";
-    if (!is_number(w->claims, "/discount_minor", json_at(e, "/discount_minor") ? json_int_at(e, "/discount_minor") : 0))
+    if (!is_number(w->claims, "/discount_minor", e->discount_minor))
         return "the entry has a different discount";
-    w->entry = json_object_get(e);
-    w->taken_n = json_at(e, "/from") && json_at(e, "/from_n") ? json_int_at(e, "/from_n") : json_int_at(e, "/n");
-    w->taken_g = (uint32_t)json_int_at(e, json_at(e, "/from") ? "/from" : "/g");
+    w->found = true;
+    w->taken_n = e->from ? e->from_n : e->n;
+    w->taken_g = e->from ? e->from : e->g;
     return NULL;
-}
-
-/* The ordinal of w's taking in the batch, or 0. */
-static int64_t ordinal_in(const struct wanted *w, json_object *batch)
-{
-    json_object *entries = json_at(batch, "/entries");
-
-    for (size_t i = 0; i < json_count(entries); i++) {
-        json_object *e = json_object_array_get_idx(entries, i);
-
-        if (json_at(e, "/ordinal") && is_number(e, "/n", w->taken_n) && is_number(e, "/g", w->taken_g))
-            return json_int_at(e, "/ordinal");
-    }
-    return 0;
 }
 
 /* Read the whole chain to find the batch; then again, up to there, to find the taking: its entry has the ordinal. */
 static const char *look_up(struct wanted *w, struct chain *c)
 {
-    int64_t seq = json_int_at(w->claims, "/seq"), ordinal = 0;
+    const struct entry *taking = NULL;
+    int64_t seq = json_int_at(w->claims, "/seq");
     const char *fault, *differs = NULL;
 
     while (chain_next(c, &fault))
-        if (c->now.seq == seq)
-            differs = compare(w, &c->now);
+        if (c->seq == seq)
+            differs = compare(w, c->batch);
     if (fault || differs)
         return fault ? fault : differs;
-    if (!w->entry)
+    if (!w->found)
         return "the ledger does not contain its batch";
     bounded_rewind(&c->lines);
     if (c->lines.fault)
         return "the ledger cannot be read twice; use a regular file";
-    c->before[0] = '\0';
-    while (!ordinal && chain_next(c, &fault) && c->now.seq <= seq)
-        ordinal = ordinal_in(w, c->now.batch);
+    c->seq = 0;
+    while (!taking && chain_next(c, &fault) && c->seq <= seq)
+        taking = batch_find_origin(c->batch, w->taken_n, w->taken_g);
     if (fault)
         return fault;
-    if (!ordinal)
+    if (!taking)
         return "the ledger does not contain its taking";
-    return is_number(w->claims, "/ordinal", ordinal) ? NULL : "the taking has a different ordinal";
+    return is_number(w->claims, "/ordinal", taking->ordinal) ? NULL : "the taking has a different ordinal";
 }
 
 static int verify_ledger(json_object *claims, const char *path)
 {
     struct wanted w = {.claims = claims};
-    struct chain c = {.before = ""};
+    struct chain c = {.scratch = BUF_INIT};
     const char *id = json_text_at(claims, "/id"), *fault = NULL;
     int64_t lane;
 
@@ -307,8 +234,8 @@ static int verify_ledger(json_object *claims, const char *path)
         fault = "its id is not a redemption id";
     else
         fault = look_up(&w, &c);
-    json_object_put(w.entry);
-    json_object_put(c.now.batch);
+    batch_free(c.batch);
+    buf_free(&c.scratch);
     bounded_close(&c.lines);
     return fault ? refuse(fault) : CTL_OK;
 }
@@ -379,54 +306,34 @@ static bool change(struct jws_keys *k)
     return true;
 }
 
-/* Write text and a line feed to a new file beside path, readable only by its owner, which then takes its place: nobody sees half a key. */
-static bool write_secret(const char *path, const char *text)
-{
-    struct new_file f;
-
-    if (!new_file_open(&f, path) || (fprintf(f.to, "%s\n", text), !new_file_keep(&f))) {
-        ctl_complain("%s: %s", path, strerror(errno));
-        return false;
-    }
-    return true;
-}
-
-/* Replace the file; as root, keep its owner. */
+/* Replace the file by a new one that only its owner can read: nobody sees half a key. */
 static bool replace(const char *path, const struct jws_keys *k)
 {
     struct buf text = BUF_INIT;
-    struct stat s;
-    bool good;
+    struct new_file f;
+    bool good = false;
 
-    if (stat(path, &s) != 0) {
+    if (new_file_open(&f, path)) {
+        jws_keys_put(k, &text);
+        fwrite(text.data, 1, text.len, f.to);
+        sodium_memzero(text.data, text.len);
+        buf_free(&text);
+        good = new_file_keep(&f);
+    }
+    if (!good)
         ctl_complain("%s: %s", path, strerror(errno));
-        return false;
-    }
-    jws_keys_put(k, &text);
-    text.data[--text.len] = '\0'; /* the last line feed is added by the writer */
-    good = write_secret(path, text.data);
-    sodium_memzero(text.data, text.len);
-    buf_free(&text);
-    if (good && geteuid() == 0 && chown(path, s.st_uid, s.st_gid) != 0) {
-        ctl_complain("%s: %s; its owner must be the user that coupond runs as", path, strerror(errno));
-        good = false;
-    }
     return good;
 }
 
 static void print_change(const struct ctl *c, const char *kid, bool announced)
 {
-    json_object *o;
+    struct buf line = BUF_INIT;
 
-    if (!ctl_json(c)) {
-        printf("%s %s once coupond is reloaded (SIGHUP)\n", kid, announced ? "is published" : "signs");
-        return;
-    }
-    o = json_object_new_object();
-    json_object_object_add(o, "kid", json_object_new_string(kid));
-    json_object_object_add(o, "signs", json_object_new_boolean(!announced));
-    print_json(o, stdout);
-    json_object_put(o);
+    if (ctl_json(c))
+        buf_printf(&line, "{\"kid\":\"%s\",\"signs\":%s}", kid, announced ? "false" : "true");
+    else
+        buf_printf(&line, "%s %s once coupond is reloaded (SIGHUP)", kid, announced ? "is published" : "signs");
+    print_line(&line, ctl_json(c), stdout);
 }
 
 int ctl_receipt_rotate(struct ctl *c)
