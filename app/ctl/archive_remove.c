@@ -8,25 +8,15 @@
 #include "ctl/job.h"
 #include "verify/scan.h"
 
-static int ask(struct ctl *c, struct call call)
-{
-    struct answer a;
-    int code = client_ask(c, call, &a);
-
-    if (code == CTL_OK)
-        answer_release(&a);
-    return code;
-}
-
 int coupon_end(struct ctl *c, const char *coupon)
 {
-    return ask(c, (struct call){.method = "PATCH", .path = client_path("/coupons/%s", coupon), .body = "{\"state\":\"ended\"}",
-                                .match = "*"});
+    return client_ask(c, (struct call){.method = "PATCH", .path = client_path("/coupons/%s", coupon), .body = "{\"state\":\"ended\"}",
+                                       .match = "*"}, NULL);
 }
 
 int archive_close(struct ctl *c, const char *coupon)
 {
-    return ask(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/archive", coupon)});
+    return client_ask(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/archive", coupon)}, NULL);
 }
 
 enum store_status archive_tail(struct scan *v, int64_t lane, struct head *tail)

@@ -2,6 +2,7 @@
 #include "ctl/client.h"
 
 #include <curl/curl.h>
+#include <inttypes.h>
 #include <json-c/json_pointer.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,6 +102,37 @@ char *client_path(const char *format, ...)
     va_start(args, format);
     add_path(&path, format, args);
     va_end(args);
+    return path.data;
+}
+
+static void add_query(struct buf *path, const char *name, const char *value)
+{
+    buf_putc(path, path->len && strchr(path->data, '?') ? '&' : '?');
+    client_path_add(path, "%s=%s", name, value);
+}
+
+void client_add_filters(const struct ctl *c, struct buf *path)
+{
+    static const struct {
+        enum opt option;
+        const char *name;
+    } filters[] = {{OPT_USER, "user"}, {OPT_ORDER, "order"}, {OPT_STATE, "state"}, {OPT_PREFIX, "prefix"},
+                   {OPT_FROM, "from"}, {OPT_TO, "to"},       {OPT_TZ, "tz"}};
+
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
+        if (ctl_option(c, filters[i].option))
+            add_query(path, filters[i].name, ctl_option(c, filters[i].option));
+}
+
+char *client_filtered_path(const struct ctl *c, const char *format, ...)
+{
+    struct buf path = BUF_INIT;
+    va_list args;
+
+    va_start(args, format);
+    add_path(&path, format, args);
+    va_end(args);
+    client_add_filters(c, &path);
     return path.data;
 }
 
@@ -344,12 +376,15 @@ int64_t json_int_at(json_object *o, const char *pointer)
 
 int client_ask(struct ctl *c, struct call call, struct answer *a)
 {
-    int code = client_call(c, call, a);
+    struct answer unwanted = {.body = BUF_INIT}, *got = a ? a : &unwanted;
+    int code = client_call(c, call, got);
 
-    if (code != CTL_OK || answer_ok(a))
+    if (code != CTL_OK)
         return code;
-    code = answer_code(a);
-    answer_release(a);
+    if (!answer_ok(got))
+        code = answer_code(got);
+    if (code != CTL_OK || !a)
+        answer_release(got);
     return code;
 }
 
@@ -363,16 +398,15 @@ int client_print(struct ctl *c, struct call call, print_answer *print)
     if (ctl_json(c) && a.json)
         print_json(a.json, stdout);
     else if (!ctl_json(c) && print)
-        print(c, &a);
+        print(&a);
     else if (!ctl_json(c))
         print_json_pretty(a.json, stdout);
     answer_release(&a);
     return code;
 }
 
-static void print_nothing(struct ctl *c, const struct answer *a)
+static void print_nothing(const struct answer *a)
 {
-    (void)c;
     (void)a;
 }
 
@@ -385,19 +419,31 @@ int client_print_fact(struct ctl *c, struct call call, const char *fact)
     return code;
 }
 
+int ctl_plain_call(struct ctl *c, const struct plain_call *plain)
+{
+    const struct call call = {.method = plain->method, .path = client_path(plain->path, c->args.words[0], c->args.words[1]),
+                              .body = plain->body, .match = strcmp(plain->method, "PATCH") == 0 ? "*" : NULL};
+
+    return plain->fact ? client_print_fact(c, call, plain->fact) : client_print(c, call, NULL);
+}
+
 size_t json_count(json_object *items)
 {
     return items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
 }
 
-/* path with this cursor; NULL: from the start. */
-static char *page_path(const char *path, const char *cursor)
+/* path with this cursor (NULL: from the start), and as its limit `most`, if that is less than a page. */
+static char *page_path(const char *path, int64_t most, const char *cursor)
 {
     struct buf page = BUF_INIT;
+    char limit[24];
 
     buf_puts(&page, path);
+    snprintf(limit, sizeof limit, "%" PRId64, most);
+    if (most > 0 && most <= LIST_MOST)
+        add_query(&page, "limit", limit);
     if (cursor)
-        client_path_add(&page, strchr(path, '?') ? "&cursor=%s" : "?cursor=%s", cursor);
+        add_query(&page, "cursor", cursor);
     return page.data;
 }
 
@@ -426,7 +472,7 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*print)(void *con
         json_object *items;
 
         next = NULL;
-        code = client_ask(c, (struct call){.method = "GET", .path = page_path(path, cursor)}, &a);
+        code = client_ask(c, (struct call){.method = "GET", .path = page_path(path, most, cursor)}, &a);
         if (code != CTL_OK)
             break;
         items = json_at(a.json, "/items");
@@ -467,10 +513,18 @@ static void print_item(void *context, json_object *item)
 int client_print_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns)
 {
     struct item_table t = {.add = add, .columns = columns, .json = ctl_json(c)};
+    const char *limit = ctl_option(c, OPT_LIMIT);
     int code;
 
-    if (!most && !t.json)
+    if (most == NEWEST) {
+        most = 20;
+        if (limit && !ctl_number("--limit", limit, 1, LIST_MOST, &most)) {
+            free(path);
+            return CTL_USAGE;
+        }
+    } else if (!most && !t.json) {
         most = ROWS_MOST;
+    }
     table_init(&t.table, heads);
     code = client_each(c, path, most, print_item, &t);
     if (most == ROWS_MOST && t.count == ROWS_MOST)

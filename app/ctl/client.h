@@ -55,9 +55,13 @@ bool client_address(const struct ctl *c, char url[CLIENT_URL_SIZE], char key[CLI
 char *client_path(const char *format, ...);
 /* Append to the path likewise. */
 void client_path_add(struct buf *path, const char *format, ...);
+/* Append to its query the options that filter a list. */
+void client_add_filters(const struct ctl *c, struct buf *path);
+/* client_path() with these filters. */
+char *client_filtered_path(const struct ctl *c, const char *format, ...);
 
 int client_call(struct ctl *c, struct call call, struct answer *a);
-/* The same, but CTL_OK only for a 2xx; a refusal is printed, and its answer released. */
+/* The same, but CTL_OK only for a 2xx; a refusal is printed, and its answer released. a NULL: it is not wanted. */
 int client_ask(struct ctl *c, struct call call, struct answer *a);
 void answer_release(struct answer *a);
 
@@ -75,16 +79,19 @@ int64_t json_int_at(json_object *o, const char *pointer);
 size_t json_count(json_object *items);
 
 /* Make the call, and print the answer: with --json its body, if any, on one line; else by print, or (NULL) the object. */
-typedef void print_answer(struct ctl *c, const struct answer *a);
+typedef void print_answer(const struct answer *a);
 int client_print(struct ctl *c, struct call call, print_answer *print);
 /* The same, and without --json it is "FIRST-WORD is fact". */
 int client_print_fact(struct ctl *c, struct call call, const char *fact);
 
 /* Get the list at path (freed here) page by page, and call print for each item, at most `most`; 0: for all. A page of a filtered list may
  * be short, or empty, and not the last. */
+#define LIST_MOST 1000 /* items of a page */
 int client_each(struct ctl *c, char *path, int64_t most, void (*print)(void *context, json_object *item), void *context);
 
-/* Print these items: as a table with a member per column (columns is NULL-terminated); or, with --json, one per line. */
+/* Print these items: as a table with a member per column (columns is NULL-terminated); or, with --json, one per line. most NEWEST: as many
+ * as --limit says (LIMIT_OPTION). */
+#define NEWEST INT64_C(-1)
 int client_print_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns);
 /* The same, but `add` adds the rows: one or more per item. */
 typedef void add_item(struct table *t, json_object *item, const char *const *columns);

@@ -323,13 +323,12 @@ int ctl_codes_export(struct ctl *c)
 
 /* ---- one code ---- */
 
-static void print_code(struct ctl *c, const struct answer *a)
+static void print_code(const struct answer *a)
 {
     static const char *const members[] = {"code", "state", "user", "at", "due", "slot", "generation"};
     static const char *const heads[] = {"MEMBER", "NOW", NULL};
     struct table t;
 
-    (void)c;
     table_init(&t, heads);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         char pointer[32];
@@ -394,9 +393,6 @@ static int find_code(struct ctl *c, const char *code, struct table *t)
 
 int ctl_codes_find(struct ctl *c)
 {
-    const char *state = ctl_option(c, OPT_STATE), *prefix = ctl_option(c, OPT_PREFIX);
-    char *path;
-
     if (c->args.count > 1) {
         FILE *file = strcmp(c->args.words[1], "-") == 0 ? stdin : fopen(c->args.words[1], "re");
         char *line = NULL;
@@ -422,11 +418,5 @@ int ctl_codes_find(struct ctl *c)
             fclose(file);
         return code;
     }
-    if (state && prefix)
-        path = client_path("/coupons/%s/codes?state=%s&prefix=%s", c->args.words[0], state, prefix);
-    else if (state || prefix)
-        path = client_path(state ? "/coupons/%s/codes?state=%s" : "/coupons/%s/codes?prefix=%s", c->args.words[0], state ? state : prefix);
-    else
-        path = client_path("/coupons/%s/codes", c->args.words[0]);
-    return client_print_items(c, path, 0, found_heads, found_columns);
+    return client_print_items(c, client_filtered_path(c, "/coupons/%s/codes", c->args.words[0]), 0, found_heads, found_columns);
 }

@@ -13,8 +13,6 @@
 #include "ctl/print.h"
 #include "ctl/table.h"
 
-#define LIST_PAGE 200
-
 #define CHANGE_OPTIONS                                                                                                 \
     {"title", OPT_TITLE, "TEXT", 0, "Its title", 0},                                                                   \
     {"description", OPT_DESCRIPTION, "TEXT", 0, "Its description", 0},                                                 \
@@ -254,13 +252,7 @@ int ctl_coupon_clone(struct ctl *c)
     return code;
 }
 
-/* ---- change, delete ---- */
-
-static struct call patch(const struct ctl *c, const char *body)
-{
-    return (struct call){
-        .method = "PATCH", .path = client_path("/coupons/%s", c->args.words[0]), .body = body, .match = "*"};
-}
+/* ---- change ---- */
 
 int ctl_coupon_change(struct ctl *c)
 {
@@ -274,29 +266,10 @@ int ctl_coupon_change(struct ctl *c)
     body = definition_text(c, c->args.count > 1 ? c->args.words[1] : NULL);
     if (!body)
         return CTL_USAGE;
-    code = client_print(c, patch(c, body), NULL);
+    code = client_print(c, (struct call){.method = "PATCH", .path = client_path("/coupons/%s", c->args.words[0]), .body = body,
+                                         .match = "*"}, NULL);
     free(body);
     return code;
-}
-
-int ctl_coupon_pause(struct ctl *c)
-{
-    return client_print_fact(c, patch(c, "{\"state\":\"paused\"}"), "paused");
-}
-
-int ctl_coupon_resume(struct ctl *c)
-{
-    return client_print_fact(c, patch(c, "{\"state\":\"active\"}"), "active");
-}
-
-int ctl_coupon_end(struct ctl *c)
-{
-    return client_print_fact(c, patch(c, "{\"state\":\"ended\"}"), "ended");
-}
-
-int ctl_coupon_delete(struct ctl *c)
-{
-    return client_print_fact(c, (struct call){.method = "DELETE", .path = client_path("/coupons/%s", c->args.words[0])}, "deleted");
 }
 
 /* ---- show ---- */
@@ -350,15 +323,9 @@ int ctl_coupon_list(struct ctl *c)
 {
     static const char *const heads[] = {"ID", "STATE", ">TOTAL", ">PER USER", "STARTS", "ENDS", "TITLE", NULL};
     static const char *const columns[] = {"/id", "/state", "/cap/total", "/cap/per_user", "/starts_at", "/ends_at", "/title", NULL};
-    const char *state = ctl_option(c, OPT_STATE);
-    struct buf path = BUF_INIT;
+    char *path = client_filtered_path(c, ctl_option(c, OPT_ACTIVE) ? "/coupons?limit=200&active=true" : "/coupons?limit=200");
 
-    buf_printf(&path, "/coupons?limit=%d", LIST_PAGE);
-    if (ctl_option(c, OPT_ACTIVE))
-        buf_puts(&path, "&active=true");
-    if (state)
-        client_path_add(&path, "&state=%s", state);
-    return client_print_items(c, path.data, 0, heads, columns);
+    return client_print_items(c, path, 0, heads, columns);
 }
 
 /* ---- history ---- */
@@ -390,12 +357,6 @@ static void add_deed(struct table *t, json_object *item, const char *const *colu
 int ctl_coupon_history(struct ctl *c)
 {
     static const char *const heads[] = {"AT", "KEY", "KIND", "ON", ">COUNT", "FIELD", "FROM", "TO", NULL};
-    struct buf path = BUF_INIT;
-    int64_t limit;
 
-    if (!ctl_limit(c, &limit))
-        return CTL_USAGE;
-    client_path_add(&path, "/coupons/%s/history", c->args.words[0]);
-    buf_printf(&path, "?limit=%" PRId64, limit);
-    return client_print_rows(c, path.data, limit, heads, add_deed, NULL);
+    return client_print_rows(c, client_path("/coupons/%s/history", c->args.words[0]), NEWEST, heads, add_deed, NULL);
 }

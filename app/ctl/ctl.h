@@ -55,15 +55,24 @@ struct ctl {
     bool configured;
 };
 
+typedef int ctl_command(struct ctl *c); /* returns the exit code */
+
+/* A command that is one call of the service, on its first two words. */
+struct plain_call {
+    const char *method, *path, *body; /* path: with a %s for each word */
+    const char *fact; /* without --json it prints "FIRST-WORD is fact"; NULL: the answer */
+};
+int ctl_plain_call(struct ctl *c, const struct plain_call *plain);
+
 struct command {
     const char *group, *verb;   /* "slots", "generate"; verb NULL: one word */
-    int (*run)(struct ctl *c);  /* the exit code */
+    ctl_command *run;
     const char *words;          /* its positional arguments, as shown in usage */
     int words_min, words_most;
     const struct argp_option *options; /* NULL: only the global ones */
     const char *brief;          /* for the list of commands, at most 45 characters */
     const char *help;           /* for its own --help */
-    int (*run_raw)(int argc, char **argv); /* instead of run: gets argv unparsed, and is not listed */
+    const struct plain_call *call; /* instead of run */
 };
 
 static inline const char *ctl_option(const struct ctl *c, enum opt o)
@@ -85,10 +94,8 @@ const char *ctl_var(void);
 /* Read the configuration: --config, else conf/coupond.ini if it exists; --mongodb overrides it. NULL, with the error printed: unusable. */
 const struct config *ctl_config(struct ctl *c);
 
-/* --limit of commands that list the newest: LIMIT_OPTION. False, with the error printed: it is no limit. */
-#define LIST_MOST 1000
+/* Of commands that list the newest: see NEWEST in client.h. */
 #define LIMIT_OPTION {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0}
-bool ctl_limit(const struct ctl *c, int64_t *limit);
 
 /* Parse text as an integer in min..max into *value; false, with an error about `what` printed: it is not one. */
 bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
@@ -97,54 +104,16 @@ bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, in
 char *ctl_read_file(const char *path);
 
 /* The subcommands, by file. */
-int ctl_coupon_create(struct ctl *c);
-int ctl_coupon_clone(struct ctl *c);
-int ctl_coupon_change(struct ctl *c);
-int ctl_coupon_pause(struct ctl *c);
-int ctl_coupon_resume(struct ctl *c);
-int ctl_coupon_end(struct ctl *c);
-int ctl_coupon_delete(struct ctl *c);
-int ctl_coupon_show(struct ctl *c);
-int ctl_coupon_list(struct ctl *c);
-int ctl_coupon_history(struct ctl *c);
-int ctl_slots_generate(struct ctl *c);
-int ctl_slots_retire(struct ctl *c);
-int ctl_codes_import(struct ctl *c);
-int ctl_codes_export(struct ctl *c);
-int ctl_codes_show(struct ctl *c);
-int ctl_codes_retire(struct ctl *c);
-int ctl_codes_issue(struct ctl *c);
-int ctl_codes_find(struct ctl *c);
-int ctl_redemptions_list(struct ctl *c);
-int ctl_redemptions_show(struct ctl *c);
-int ctl_redemptions_cancel(struct ctl *c);
-int ctl_redemptions_adjust(struct ctl *c);
-int ctl_redemptions_reverse(struct ctl *c);
-int ctl_redemptions_export(struct ctl *c);
-int ctl_jobs_list(struct ctl *c);
-int ctl_jobs_show(struct ctl *c);
-int ctl_jobs_cancel(struct ctl *c);
-int ctl_users_erase(struct ctl *c);
-int ctl_users_export(struct ctl *c);
-int ctl_webhooks_list(struct ctl *c);
-int ctl_webhooks_create(struct ctl *c);
-int ctl_webhooks_rotate(struct ctl *c);
-int ctl_webhooks_delete(struct ctl *c);
-int ctl_webhooks_deliveries(struct ctl *c);
-int ctl_webhooks_redeliver(struct ctl *c);
-int ctl_webhooks_test(struct ctl *c);
-int ctl_keys_create(struct ctl *c);
-int ctl_keys_list(struct ctl *c);
-int ctl_keys_revoke(struct ctl *c);
-int ctl_receipt_verify(struct ctl *c);
-int ctl_receipt_rotate(struct ctl *c);
-int ctl_report(struct ctl *c);
-int ctl_verify(struct ctl *c);
-int ctl_archive(struct ctl *c);
-int ctl_reconcile(struct ctl *c);
-int ctl_restored(struct ctl *c);
-int ctl_top(struct ctl *c);
-int ctl_doctor(struct ctl *c);
+ctl_command ctl_coupon_create, ctl_coupon_clone, ctl_coupon_change, ctl_coupon_show, ctl_coupon_list, ctl_coupon_history;
+ctl_command ctl_slots_generate, ctl_slots_retire;
+ctl_command ctl_codes_import, ctl_codes_export, ctl_codes_show, ctl_codes_retire, ctl_codes_issue, ctl_codes_find;
+ctl_command ctl_redemptions_list, ctl_redemptions_adjust, ctl_redemptions_reverse, ctl_redemptions_export;
+ctl_command ctl_jobs_list;
+ctl_command ctl_users_erase, ctl_users_export;
+ctl_command ctl_webhooks_list, ctl_webhooks_create, ctl_webhooks_rotate, ctl_webhooks_deliveries, ctl_webhooks_redeliver, ctl_webhooks_test;
+ctl_command ctl_keys_create, ctl_keys_list, ctl_keys_revoke;
+ctl_command ctl_receipt_verify, ctl_receipt_rotate;
+ctl_command ctl_report, ctl_verify, ctl_archive, ctl_reconcile, ctl_restored, ctl_top, ctl_doctor;
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_change_options[], ctl_coupon_list_options[],
     ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[],
     ctl_codes_retire_options[], ctl_codes_issue_options[], ctl_codes_find_options[],

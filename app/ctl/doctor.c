@@ -307,7 +307,7 @@ static void check_libfcgi(struct doctor *d)
 static const struct {
     const char *name; /* at most 10 characters */
     bool database;    /* needs a database that answers */
-    void (*run)(struct doctor *d);
+    doctor_check *run;
 } checks[] = {
     {"database", false, doctor_connect},
     {"leak", true, doctor_leak},

@@ -24,22 +24,10 @@ void doctor_report(struct doctor *d, enum doctor_level level, const char *format
 /* The same, for free space. */
 void doctor_report_space(struct doctor *d, const char *where, int64_t total, int64_t unused);
 
-/* Checks of the database. The first one connects; the others need d->database. */
-void doctor_connect(struct doctor *d);
-void doctor_leak(struct doctor *d);
-void doctor_replica_set(struct doctor *d);
-/* These two print nothing for a replica set. */
-void doctor_shards(struct doctor *d);
-void doctor_reads(struct doctor *d);
-void doctor_majority(struct doctor *d);
-void doctor_schema(struct doctor *d);
-void doctor_restored(struct doctor *d);
-void doctor_users(struct doctor *d);
-void doctor_indexes(struct doctor *d);
-void doctor_totals(struct doctor *d);
-void doctor_clock(struct doctor *d);
-void doctor_server_disk(struct doctor *d);
-void doctor_receipts(struct doctor *d);
+/* Checks of the database. The first one connects; the others need d->database. shards and reads print nothing for a replica set. */
+typedef void doctor_check(struct doctor *d);
+doctor_check doctor_connect, doctor_leak, doctor_replica_set, doctor_shards, doctor_reads, doctor_majority, doctor_schema,
+    doctor_restored, doctor_users, doctor_indexes, doctor_totals, doctor_clock, doctor_server_disk, doctor_receipts;
 void doctor_disconnect(struct doctor *d);
 
 /* True if this version of MongoDB has the fix of CVE-2025-14847. */

@@ -19,7 +19,10 @@
 #define DEFAULT_CONFIG "conf/coupond.ini"
 #define FILE_MOST (64 * 1024)
 
-static int show_config(struct ctl *c);
+static ctl_command show_config;
+
+#define CALL(method, path, body, fact) &(const struct plain_call){method, path, body, fact}
+#define TO_STATE(state) CALL("PATCH", "/coupons/%s", "{\"state\":\"" state "\"}", state)
 
 static const struct command commands[] = {
     {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options, "create a coupon",
@@ -35,14 +38,14 @@ static const struct command commands[] = {
      "file. Of a number or a time, the value default restores the default. Prints the definition. A higher total makes no slots by "
      "itself: --generate; a lower one ends free codes only with --retire.\nOther fields are "
      "left alone, even if they change at the same time.", NULL},
-    {"coupon", "pause", ctl_coupon_pause, "COUPON", 1, 1, NULL, "stop new redemptions",
-     "Set a coupon's state to paused. What is held can still be redeemed.", NULL},
-    {"coupon", "resume", ctl_coupon_resume, "COUPON", 1, 1, NULL, "make it active",
-     "Set a coupon's state to active.", NULL},
-    {"coupon", "end", ctl_coupon_end, "COUPON", 1, 1, NULL, "end it",
-     "Set a coupon's state to ended. What is held can still be redeemed.", NULL},
-    {"coupon", "delete", ctl_coupon_delete, "COUPON", 1, 1, NULL, "delete a coupon without redemptions",
-     "Delete a coupon that has no redemptions. Its id is never used again.", NULL},
+    {"coupon", "pause", NULL, "COUPON", 1, 1, NULL, "stop new redemptions",
+     "Set a coupon's state to paused. What is held can still be redeemed.", TO_STATE("paused")},
+    {"coupon", "resume", NULL, "COUPON", 1, 1, NULL, "make it active",
+     "Set a coupon's state to active.", TO_STATE("active")},
+    {"coupon", "end", NULL, "COUPON", 1, 1, NULL, "end it",
+     "Set a coupon's state to ended. What is held can still be redeemed.", TO_STATE("ended")},
+    {"coupon", "delete", NULL, "COUPON", 1, 1, NULL, "delete a coupon without redemptions",
+     "Delete a coupon that has no redemptions. Its id is never used again.", CALL("DELETE", "/coupons/%s", NULL, "deleted")},
     {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, NULL, "print its definition and counts",
      "Print a coupon's definition and its current counts.", NULL},
     {"coupon", "list", ctl_coupon_list, "", 0, 0, ctl_coupon_list_options, "list coupons",
@@ -80,10 +83,11 @@ static const struct command commands[] = {
      NULL},
     {"redemptions", "list", ctl_redemptions_list, "[COUPON]", 0, 1, ctl_redemptions_list_options, "list redemptions",
      "List redemptions of a coupon, or of a user or an order over all coupons, newest first.", NULL},
-    {"redemptions", "show", ctl_redemptions_show, "COUPON REDEMPTION", 2, 2, NULL,
-     "print one redemption", "Print one redemption as it is now.", NULL},
-    {"redemptions", "cancel", ctl_redemptions_cancel, "COUPON REDEMPTION", 2, 2, NULL,
-     "cancel what is issued or held", "Cancel a redemption that is issued or held, and print it.", NULL},
+    {"redemptions", "show", NULL, "COUPON REDEMPTION", 2, 2, NULL,
+     "print one redemption", "Print one redemption as it is now.", CALL("GET", "/coupons/%s/redemptions/%s", NULL, NULL)},
+    {"redemptions", "cancel", NULL, "COUPON REDEMPTION", 2, 2, NULL,
+     "cancel what is issued or held", "Cancel a redemption that is issued or held, and print it.",
+     CALL("POST", "/coupons/%s/redemptions/%s/cancel", NULL, NULL)},
     {"redemptions", "adjust", ctl_redemptions_adjust, "COUPON REDEMPTION", 2, 2, ctl_redemptions_adjust_options,
      "lower the discount of what is redeemed",
      "Lower the discount of a redeemed redemption, or compute it again for what is left of its order, and print it. Slot and use "
@@ -98,10 +102,10 @@ static const struct command commands[] = {
      "columns are those of GET /coupons/COUPON/redemptions with Accept: text/csv; with --json a line for each.", NULL},
     {"jobs", "list", ctl_jobs_list, "[COUPON]", 0, 1, ctl_jobs_list_options, "list background jobs",
      "List background jobs, of one coupon or all, newest first.", NULL},
-    {"jobs", "show", ctl_jobs_show, "JOB", 1, 1, NULL, "show a job and its result",
-     "Print one job, with its result.", NULL},
-    {"jobs", "cancel", ctl_jobs_cancel, "JOB", 1, 1, NULL, "stop a job",
-     "Ask a job to stop. What it has done stays.", NULL},
+    {"jobs", "show", NULL, "JOB", 1, 1, NULL, "show a job and its result",
+     "Print one job, with its result.", CALL("GET", "/coupons/-/jobs/%s", NULL, NULL)},
+    {"jobs", "cancel", NULL, "JOB", 1, 1, NULL, "stop a job",
+     "Ask a job to stop. What it has done stays.", CALL("POST", "/coupons/-/jobs/%s/cancel", NULL, NULL)},
     {"users", "erase", ctl_users_erase, "USER", 1, 1, NULL, "erase a user's name everywhere",
      "Erase a user: what they hold ends, their name is removed everywhere, their caps start again, and the ledger "
      "still verifies.", NULL},
@@ -116,8 +120,8 @@ static const struct command commands[] = {
      "coupon.refilled, coupon.changed.", NULL},
     {"webhooks", "rotate", ctl_webhooks_rotate, "WEBHOOK", 1, 1, NULL, "replace its secret",
      "Give a webhook a new secret, and print it. For a day the old one signs as well.", NULL},
-    {"webhooks", "delete", ctl_webhooks_delete, "WEBHOOK", 1, 1, NULL, "delete a webhook",
-     "Delete a webhook. Undelivered events are dropped.", NULL},
+    {"webhooks", "delete", NULL, "WEBHOOK", 1, 1, NULL, "delete a webhook",
+     "Delete a webhook. Undelivered events are dropped.", CALL("DELETE", "/coupons/-/webhooks/%s", NULL, "deleted")},
     {"webhooks", "deliveries", ctl_webhooks_deliveries, "WEBHOOK", 1, 1, ctl_webhooks_deliveries_options,
      "list delivery attempts", "List attempts to deliver events to a webhook, newest first.", NULL},
     {"webhooks", "redeliver", ctl_webhooks_redeliver, "WEBHOOK DELIVERY", 2, 2, NULL, "send an event again",
@@ -200,7 +204,6 @@ static const struct command commands[] = {
      "keys. Each check prints a line: ok, warn or fail, and what to do about it. Exit code 1 if any fails. Run it where "
      "coupond runs, with its configuration and COUPONS_VAR.", NULL},
     {"config", NULL, show_config, "", 0, 0, NULL, "print the settings in force", "Print the settings in force.", NULL},
-    {"replset-init", NULL, NULL, "", 0, 0, NULL, "", "", ctl_replset_init},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 
@@ -262,14 +265,6 @@ bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, in
         return true;
     ctl_complain("%s must be a whole number from %lld to %lld, not \"%s\"", what, (long long)min, (long long)max, text);
     return false;
-}
-
-bool ctl_limit(const struct ctl *c, int64_t *limit)
-{
-    const char *given = ctl_option(c, OPT_LIMIT);
-
-    *limit = 20;
-    return !given || ctl_number("--limit", given, 1, LIST_MOST, limit);
 }
 
 char *ctl_read_file(const char *path)
@@ -397,14 +392,12 @@ static int run_command(struct ctl *c, const struct command *row, int argc, char 
         .options = row->options, .parser = parse_command, .args_doc = row->words, .doc = row->help, .children = global_child};
     char name[64];
 
-    if (row->run_raw)
-        return row->run_raw(argc, argv);
     snprintf(name, sizeof name, "couponctl %s%s%s", row->group, row->verb ? " " : "", row->verb ? row->verb : "");
     argv[0] = name;
     parsed_command = row;
     if (argp_parse(&argp, argc, argv, 0, NULL, c) != 0)
         return CTL_USAGE;
-    return row->run(c);
+    return row->call ? ctl_plain_call(c, row->call) : row->run(c);
 }
 
 /* Index of the subcommand's first word; 0: none. */
@@ -440,8 +433,6 @@ static char *list_commands(void)
         const struct command *row = &commands[i];
         char call[64];
 
-        if (row->run_raw)
-            continue;
         snprintf(call, sizeof call, "%s%s%s %s", row->group, row->verb ? " " : "", row->verb ? row->verb : "", row->words);
         buf_printf(&text, "  %-28s %s\n", call, row->brief);
     }
@@ -503,6 +494,8 @@ int main(int argc, char **argv)
     free(doc);
     group = argv[top.first_word];
     verb = argv[top.first_word + 1];
+    if (strcmp(group, "replset-init") == 0) /* not listed, and parses its own arguments */
+        return ctl_replset_init(argc - top.first_word, argv + top.first_word);
     row = find_command(group, verb, &group_exists);
     if (!row && group_exists)
         return explain_group(group, verb);

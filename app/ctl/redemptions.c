@@ -1,17 +1,13 @@
-/*
- * ctl/redemptions.c -- couponctl redemptions: lists, shows, cancels, adjusts and reverses redemptions; saves all of a coupon's as CSV or
- * JSON.
- */
-#include <inttypes.h>
+/* ctl/redemptions.c -- couponctl redemptions: lists, adjusts and reverses redemptions; saves all of a coupon's as CSV or JSON. */
 #include <stdlib.h>
 
-#include "base/buf.h"
 #include "base/ids.h"
 #include "coupons/coupon.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 #include "ctl/save.h"
 
+#define LIST_PATH "/coupons/%s/redemptions"
 #define NEEDS_USER "Only of this order; needs --user"
 #define FILTERS(about_order)                                                                                           \
     {"user", OPT_USER, "USER", 0, "Only this user's", 0},                                                              \
@@ -38,49 +34,18 @@ const struct argp_option ctl_redemptions_reverse_options[] = {
     {0},
 };
 
-/* Path of the coupon's list, or of everyone's without a coupon; limit 0: none given. */
-static char *list_path(const struct ctl *c, int64_t limit)
-{
-    static const struct {
-        enum opt option;
-        const char *name;
-    } filters[] = {{OPT_USER, "user"}, {OPT_ORDER, "order"}, {OPT_STATE, "state"}, {OPT_FROM, "from"}, {OPT_TO, "to"}};
-    struct buf path = BUF_INIT;
-    char sign = '?';
-
-    client_path_add(&path, "/coupons/%s/redemptions", c->args.count ? c->args.words[0] : "-");
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (ctl_option(c, filters[i].option)) {
-            buf_putc(&path, sign);
-            client_path_add(&path, "%s=%s", filters[i].name, ctl_option(c, filters[i].option));
-            sign = '&';
-        }
-    if (limit)
-        buf_printf(&path, "%climit=%" PRId64, sign, limit);
-    return path.data;
-}
-
 int ctl_redemptions_list(struct ctl *c)
 {
     static const char *const heads[] = {"COUPON", "ID", "USER", "STATE", "TAKEN", "ORDER", ">DISCOUNT", "CODE", NULL};
     static const char *const columns[] = {"/coupon", "/id", "/user", "/state", "/at", "/order", "/discount_minor", "/code", NULL};
     int first = c->args.count ? 1 : 0; /* for one coupon, omit its id */
-    int64_t limit;
 
-    if (!ctl_limit(c, &limit))
-        return CTL_USAGE;
     if (c->args.count == 0 && !ctl_option(c, OPT_USER) && !ctl_option(c, OPT_ORDER)) {
         ctl_complain("name a COUPON, or give --user or --order");
         return CTL_USAGE;
     }
-    return client_print_items(c, list_path(c, limit), limit, heads + first, columns + first);
-}
-
-int ctl_redemptions_show(struct ctl *c)
-{
-    char *path = client_path("/coupons/%s/redemptions/%s", c->args.words[0], c->args.words[1]);
-
-    return client_print(c, (struct call){.method = "GET", .path = path}, NULL);
+    return client_print_items(c, client_filtered_path(c, LIST_PATH, c->args.count ? c->args.words[0] : "-"), NEWEST, heads + first,
+                              columns + first);
 }
 
 /* key, body NULL: none. */
@@ -89,11 +54,6 @@ static int step(struct ctl *c, const char *verb, const char *key, const char *bo
     char *path = client_path("/coupons/%s/redemptions/%s/%s", c->args.words[0], c->args.words[1], verb);
 
     return client_print(c, (struct call){.method = "POST", .key = key, .body = body, .path = path}, NULL);
-}
-
-int ctl_redemptions_cancel(struct ctl *c)
-{
-    return step(c, "cancel", NULL, NULL);
 }
 
 /* What to adjust, from the options. NULL, with the error printed: unusable. */
@@ -147,9 +107,9 @@ int ctl_redemptions_reverse(struct ctl *c)
 
 int ctl_redemptions_export(struct ctl *c)
 {
-    const char *file = c->args.count > 1 ? c->args.words[1] : NULL;
+    const char *coupon = c->args.words[0], *file = c->args.words[1];
 
     if (ctl_json(c))
-        return save_items(c, list_path(c, LIST_MOST), file);
-    return save_answer(c, (struct call){.method = "GET", .path = list_path(c, 0), .accept = "text/csv"}, file);
+        return save_items(c, client_filtered_path(c, LIST_PATH "?limit=1000", coupon), file);
+    return save_answer(c, (struct call){.method = "GET", .path = client_filtered_path(c, LIST_PATH, coupon), .accept = "text/csv"}, file);
 }

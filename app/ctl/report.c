@@ -21,12 +21,12 @@ const struct argp_option ctl_report_options[] = {
     {0},
 };
 
-/* A column of the report: the API's member, and the table's head. */
+/* A column of the report: the API's member, by a JSON pointer, and the table's head. */
 static const struct {
     const char *name, *head;
 } columns[] = {
-    {"issued", ">ISSUED"},   {"reserved", ">RESERVED"}, {"redeemed", ">REDEEMED"},       {"cancelled", ">CANCELLED"},
-    {"expired", ">EXPIRED"}, {"reversed", ">REVERSED"}, {"discount_minor", ">DISCOUNT"}, {"refused", ">REFUSED"},
+    {"/issued", ">ISSUED"},   {"/reserved", ">RESERVED"}, {"/redeemed", ">REDEEMED"},       {"/cancelled", ">CANCELLED"},
+    {"/expired", ">EXPIRED"}, {"/reversed", ">REVERSED"}, {"/discount_minor", ">DISCOUNT"}, {"/refused", ">REFUSED"},
 };
 #define COLUMNS (sizeof columns / sizeof *columns)
 
@@ -37,10 +37,6 @@ struct report_query {
 
 static char *report_path(const struct ctl *c, const struct report_query *q)
 {
-    static const struct {
-        enum opt option;
-        const char *format;
-    } parts[] = {{OPT_FROM, "&from=%s"}, {OPT_TO, "&to=%s"}, {OPT_TZ, "&tz=%s"}};
     const char *period = ctl_option(c, OPT_PERIOD);
     struct buf path = BUF_INIT;
 
@@ -50,32 +46,23 @@ static char *report_path(const struct ctl *c, const struct report_query *q)
             client_path_add(&path, "&coupon=%s", c->args.words[i]);
     if (q->grouped || q->by_code)
         buf_puts(&path, q->by_code ? "&group=code" : "&group=coupon");
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (ctl_option(c, parts[i].option))
-            client_path_add(&path, parts[i].format, ctl_option(c, parts[i].option));
+    client_add_filters(c, &path);
     return path.data;
-}
-
-static const char *member(json_object *row, const char *name)
-{
-    json_object *value = json_object_object_get(row, name);
-
-    return value ? json_object_get_string(value) : NULL;
 }
 
 /* The discount; where currencies differ, each with its own. */
 static const char *discount(json_object *row, struct buf *text)
 {
-    json_object *money = json_object_object_get(row, "money");
+    json_object *money = json_at(row, "/money");
 
-    if (member(row, "discount_minor") || !money)
-        return member(row, "discount_minor");
+    if (json_text_at(row, "/discount_minor") || !money)
+        return json_text_at(row, "/discount_minor");
     buf_clear(text);
     for (size_t i = 0; i < json_count(money); i++) {
         json_object *item = json_object_array_get_idx(money, i);
-        const char *currency = member(item, "currency");
+        const char *currency = json_text_at(item, "/currency");
 
-        buf_printf(text, "%s%s%s%s", i ? " + " : "", member(item, "discount_minor"), currency ? " " : "", currency ? currency : "");
+        buf_printf(text, "%s%s%s%s", i ? " + " : "", json_text_at(item, "/discount_minor"), currency ? " " : "", currency ? currency : "");
     }
     return text->data;
 }
@@ -98,10 +85,10 @@ static void print_table(json_object *items, const struct report_query *q)
         json_object *row = json_object_array_get_idx(items, i);
 
         if (q->grouped || q->by_code)
-            table_add(&t, member(row, q->by_code ? "code" : "coupon"));
-        table_add(&t, member(row, "start"));
+            table_add(&t, json_text_at(row, q->by_code ? "/code" : "/coupon"));
+        table_add(&t, json_text_at(row, "/start"));
         for (size_t k = 0; k < COLUMNS; k++)
-            table_add(&t, strcmp(columns[k].name, "discount_minor") == 0 ? discount(row, &text) : member(row, columns[k].name));
+            table_add(&t, strcmp(columns[k].name, "/discount_minor") == 0 ? discount(row, &text) : json_text_at(row, columns[k].name));
     }
     table_print(&t, stdout);
     table_release(&t);

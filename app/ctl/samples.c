@@ -10,13 +10,6 @@
 
 #define NAME_SIZE 128
 
-static char *copy(const char *text, size_t len)
-{
-    char *made = checked(strndup(text, len));
-
-    return made;
-}
-
 /* name{labels} value, or name value. Our labels hold no braces. */
 static void read_line(struct samples *s, const char *line)
 {
@@ -34,7 +27,7 @@ static void read_line(struct samples *s, const char *line)
     if (end == rest || !isfinite(value))
         return;
     s->rows = checked_grown(s->rows, s->count, &s->capacity, sizeof *s->rows);
-    s->rows[s->count++] = (struct sample){copy(line, len), copy(labels, labels_len), value};
+    s->rows[s->count++] = (struct sample){checked(strndup(line, len)), checked(strndup(labels, labels_len)), value};
 }
 
 void samples_read(struct samples *s, char *text)

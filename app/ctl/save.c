@@ -19,14 +19,8 @@ typedef int writer(struct ctl *c, struct call call, FILE *to);
 
 static int write_body(struct ctl *c, struct call call, FILE *to)
 {
-    struct answer a;
-    int code;
-
     call.save = to;
-    code = client_ask(c, call, &a);
-    if (code == CTL_OK)
-        answer_release(&a);
-    return code;
+    return client_ask(c, call, NULL);
 }
 
 static void write_item(void *context, json_object *item)

@@ -39,9 +39,8 @@ static json_object *words_of(const char *list)
     return array;
 }
 
-static void print_secret(struct ctl *c, const struct answer *a)
+static void print_secret(const struct answer *a)
 {
-    (void)c;
     printf("%s %s\n", json_text_at(a->json, "/id"), json_text_at(a->json, "/secret"));
 }
 
@@ -73,35 +72,19 @@ int ctl_webhooks_rotate(struct ctl *c)
     return client_print(c, (struct call){.method = "POST", .path = path, .body = "{}"}, print_secret);
 }
 
-int ctl_webhooks_delete(struct ctl *c)
-{
-    char *path = client_path("/coupons/-/webhooks/%s", c->args.words[0]);
-
-    return client_print_fact(c, (struct call){.method = "DELETE", .path = path}, "deleted");
-}
-
 /* ---- deliveries ---- */
 
 int ctl_webhooks_deliveries(struct ctl *c)
 {
     static const char *const heads[] = {"ID", "AT", "STATE", ">STATUS", ">ATTEMPT", ">MS", "EVENT", "TYPE", "ERROR", NULL};
     static const char *const columns[] = {"/id", "/at", "/state", "/status", "/attempt", "/took_ms", "/event", "/type", "/error", NULL};
-    const char *state = ctl_option(c, OPT_STATE);
-    struct buf path = BUF_INIT;
-    int64_t limit;
+    char *path = client_filtered_path(c, "/coupons/-/webhooks/%s/deliveries", c->args.words[0]);
 
-    if (!ctl_limit(c, &limit))
-        return CTL_USAGE;
-    client_path_add(&path, "/coupons/-/webhooks/%s/deliveries", c->args.words[0]);
-    buf_printf(&path, "?limit=%lld", (long long)limit);
-    if (state)
-        client_path_add(&path, "&state=%s", state);
-    return client_print_items(c, path.data, limit, heads, columns);
+    return client_print_items(c, path, NEWEST, heads, columns);
 }
 
-static void print_event(struct ctl *c, const struct answer *a)
+static void print_event(const struct answer *a)
 {
-    (void)c;
     printf("%s will be sent\n", json_text_at(a->json, "/event"));
 }
 
