@@ -9,10 +9,9 @@
  * Order    with several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to those. So in the file no lane got
  *          what lane 0 did not give there, whatever is appended meanwhile
  */
-#include "ctl/archive_file.h"
-
 #include <errno.h>
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +23,12 @@
 #include "ctl/archive_remove.h"
 #include "ctl/archive_verify.h"
 #include "ctl/direct.h"
+#include "ctl/gz_file.h"
 #include "ctl/print.h"
 #include "ctl/progress.h"
 #include "ctl/statement.h"
 #include "verify/scan.h"
 
-#define PAGE_BATCHES 50
 #define DUE_MOST 10000 /* coupons archived by one command */
 #define FAILURES_MOST 3 /* in a row, before the cause is taken to be not the coupons */
 #define SUFFIX ".archive.gz"
@@ -49,53 +48,26 @@ struct archiving {
     struct direct *db;
     const struct jws_keys *keys;
     struct scan scan;
-    const char *path;
-    struct archive_writer file;
-    struct names {
-        const char *path; /* NULL: not wanted */
-        struct gz_file file;
-        struct buf line;
-    } names;
+    const char *path, *names_path; /* names_path NULL: names are not wanted */
+    struct gz_file file, names;
+    crypto_hash_sha256_state hash; /* of the file's lines */
+    struct buf line, ends;         /* ends: of the lanes written, as the statement has them */
     struct progress progress;
     int64_t lanes, first, done, total;
     int64_t removed; /* documents; -1: no removal */
     bool still;
     struct head tails[COUPON_LANES_MAX];
+    struct head last; /* of the batch written last */
 };
-
-/* ---- names ---- */
-
-static void put_name(struct names *n, const struct batch *b, size_t i)
-{
-    const struct entry *e = &b->entries[i];
-    struct json j = json_to(&n->line);
-
-    buf_clear(&n->line);
-    json_begin_object(&j);
-    json_key_int(&j, "lane", b->lane);
-    json_key_int(&j, "seq", b->head.seq);
-    json_key_int(&j, "entry", (int64_t)i);
-    json_key_string(&j, "alias", e->alias);
-    json_key_string(&j, "user", e->user);
-    json_key_string(&j, "order", e->order);
-    json_key_string(&j, "code", e->code);
-    json_key(&j, "metadata");
-    json_raw(&j, e->metadata ? e->metadata : "{}");
-    json_end_object(&j);
-    buf_putc(&n->line, '\n');
-    gz_file_put(&n->file, n->line.data, n->line.len);
-}
 
 /* ---- the ledger ---- */
 
 /* Find how far to read each lane: without what an interrupted removal appended. */
 static enum store_status read_tails(struct archiving *g)
 {
-    struct head tail = {.seq = 0};
-    enum store_status s = scan_lanes(&g->scan, &g->lanes);
+    struct head tail;
+    enum store_status s = archive_tail(&g->scan, 0, &tail);
 
-    if (s == STORE_OK)
-        s = archive_tail(&g->scan, 0, &tail);
     g->first = tail.seq;
     for (int64_t i = g->lanes; s == STORE_OK && i-- > 0;) /* lane 0 last */
         s = archive_tail(&g->scan, i, &g->tails[i]);
@@ -109,43 +81,94 @@ static enum store_status read_tails(struct archiving *g)
     return s;
 }
 
-static enum store_status write_page(struct archiving *g, int64_t lane, struct head *last, size_t *count)
+static void put_name(struct archiving *g, const struct batch *b, size_t i)
 {
-    struct batch *batches[PAGE_BATCHES];
-    int64_t until = g->tails[lane].seq;
-    enum store_status s;
+    const struct entry *e = &b->entries[i];
+    struct json j = json_to(&g->line);
 
-    SCAN_READ(s, g->db->session->ops->ledger(g->db->session, g->scan.coupon, lane, last->seq, PAGE_BATCHES, batches, count));
-    for (size_t i = 0; s == STORE_OK && i < *count; i++) {
-        if (batches[i]->head.seq <= until) {
-            archive_put(&g->file, batches[i]);
-            for (size_t k = 0; g->names.path && k < batches[i]->count; k++)
-                if (batches[i]->entries[k].user)
-                    put_name(&g->names, batches[i], k);
-            *last = batches[i]->head;
-        }
-        batch_free(batches[i]);
-    }
-    g->done += (int64_t)*count;
-    progress_show(&g->progress, g->done, g->total);
-    return s;
+    buf_clear(&g->line);
+    json_begin_object(&j);
+    json_key_int(&j, "lane", b->lane);
+    json_key_int(&j, "seq", b->head.seq);
+    json_key_int(&j, "entry", (int64_t)i);
+    json_key_string(&j, "alias", e->alias);
+    json_key_string(&j, "user", e->user);
+    json_key_string(&j, "order", e->order);
+    json_key_string(&j, "code", e->code);
+    json_key(&j, "metadata");
+    json_raw(&j, e->metadata ? e->metadata : "{}");
+    json_end_object(&j);
+    buf_putc(&g->line, '\n');
+    gz_file_put(&g->names, g->line.data, g->line.len);
+}
+
+static void put_batch(void *context, const struct batch *b)
+{
+    struct archiving *g = context;
+
+    buf_clear(&g->line);
+    batch_line(b, &g->line, true);
+    buf_putc(&g->line, '\n');
+    crypto_hash_sha256_update(&g->hash, (const unsigned char *)g->line.data, g->line.len);
+    gz_file_put(&g->file, g->line.data, g->line.len);
+    for (size_t i = 0; g->names_path && i < b->count; i++)
+        if (b->entries[i].user)
+            put_name(g, b, i);
+    g->last = b->head;
+    progress_show(&g->progress, ++g->done, g->total);
+}
+
+static void end_lane(struct archiving *g)
+{
+    struct json j = json_to(&g->ends);
+
+    if (g->ends.len)
+        buf_putc(&g->ends, ',');
+    json_begin_object(&j);
+    json_key_int(&j, "seq", g->last.seq);
+    statement_put_hash(&j, "hash", g->last.hash);
+    json_key_time(&j, "at", g->last.at_ms);
+    json_key_int(&j, "made", g->last.next_n % LANE_SLOTS);
+    statement_put_totals(&j, &g->last);
+    json_end_object(&j);
+}
+
+static void put_statement(struct archiving *g)
+{
+    struct buf payload = BUF_INIT;
+    struct json j = json_to(&payload);
+    uint8_t sha256[HASH_LEN];
+
+    crypto_hash_sha256_final(&g->hash, sha256);
+    json_begin_object(&j);
+    json_key_int(&j, "archive", 1);
+    json_key_string(&j, "coupon", g->scan.coupon);
+    json_key_int(&j, "batches", g->done);
+    statement_put_hash(&j, "sha256", sha256);
+    json_key_int(&j, "first", g->first);
+    json_key_bool(&j, "still", g->still);
+    json_key(&j, "lanes");
+    buf_printf(&payload, "[%s]", g->ends.data);
+    json_end_object(&j);
+
+    buf_clear(&g->line);
+    buf_puts(&g->line, g->keys->count ? "{\"manifest\":\"" : "{\"manifest\":");
+    statement_sign(g->keys, &payload, &g->line);
+    buf_puts(&g->line, g->keys->count ? "\"}\n" : "}\n");
+    gz_file_put(&g->file, g->line.data, g->line.len);
+    buf_free(&payload);
 }
 
 static enum store_status write_lanes(struct archiving *g)
 {
     enum store_status s = STORE_OK;
 
+    crypto_hash_sha256_init(&g->hash);
     progress_begin(&g->progress, g->scan.coupon, "batches", false);
     for (int64_t lane = 0; s == STORE_OK && lane < g->lanes; lane++) {
-        struct head last = {.seq = 0};
-        size_t count = 1;
-
-        s = STORE_OK;
-        while (s == STORE_OK && count > 0 && last.seq < g->tails[lane].seq) {
-            count = 0;
-            s = write_page(g, lane, &last, &count);
-        }
-        archive_lane_end(&g->file, &last);
+        g->last = (struct head){.seq = 0};
+        s = scan_ledger(&g->scan, lane, 0, g->tails[lane].seq, put_batch, g);
+        end_lane(g);
     }
     progress_end(&g->progress);
     return s;
@@ -165,7 +188,7 @@ static void print_result(const struct archiving *g, const struct archive_result 
         json_key_int(&j, "batches", r->batches);
         json_key_int(&j, "entries", r->entries);
         json_key_string(&j, "kid", r->manifest.kid[0] ? r->manifest.kid : NULL);
-        json_key_string(&j, "names", g->names.path);
+        json_key_string(&j, "names", g->names_path);
         json_key_int_or_null(&j, "removed", g->removed >= 0, g->removed);
         json_end_object(&j);
     } else {
@@ -190,22 +213,21 @@ static int write_archive(struct archiving *g, bool json, struct archive_result *
     }
     if (s != STORE_OK)
         return direct_failed();
-    if (!gz_file_open(&g->file.file, g->path) || (g->names.path && !gz_file_open(&g->names.file, g->names.path)))
+    if (!gz_file_open(&g->file, g->path) || (g->names_path && !gz_file_open(&g->names, g->names_path)))
         return CTL_USAGE;
-    archive_begin(&g->file);
     if (write_lanes(g) != STORE_OK)
         return direct_failed();
-    archive_end(&g->file, g->scan.coupon, g->first, g->still, g->keys);
-    if (!gz_file_close(&g->file.file) || (g->names.path && !gz_file_close(&g->names.file)))
+    put_statement(g);
+    if (!gz_file_close(&g->file) || (g->names_path && !gz_file_close(&g->names)))
         return CTL_USAGE;
-    code = archive_check_printing(g->file.file.place.temporary, g->path, &(struct archive_proof){g->keys, &(struct anchors){.count = 0}},
+    code = archive_check_printing(g->file.place.temporary, g->path, &(struct archive_proof){g->keys, &(struct anchors){.count = 0}},
                                   json, result, &drifts);
     fflush(stdout);
     if (code == CTL_REFUSED)
         ctl_complain("nothing was written: the ledger has differences; see couponctl verify %s", g->scan.coupon);
     if (code != CTL_OK)
         return code;
-    if ((g->names.path && !gz_file_keep(&g->names.file)) || !gz_file_keep(&g->file.file))
+    if ((g->names_path && !gz_file_keep(&g->names)) || !gz_file_keep(&g->file))
         return CTL_USAGE;
     return CTL_OK;
 }
@@ -213,16 +235,10 @@ static int write_archive(struct archiving *g, bool json, struct archive_result *
 static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
 {
     struct archive_result result = {.batches = 0};
-    uint8_t digest[FINGERPRINT_LEN];
     int code = write_archive(g, ctl_json(c), &result);
 
     if (code == CTL_OK && !keep) {
-        uint8_t hashes[COUPON_LANES_MAX][HASH_LEN];
-
-        for (int64_t i = 0; i < g->lanes; i++)
-            memcpy(hashes[i], g->tails[i].hash, HASH_LEN);
-        batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)g->lanes, digest);
-        code = archive_remove(c, g->db, g->scan.coupon, digest, &g->removed);
+        code = archive_remove(c, g->db, g->scan.coupon, g->tails, g->lanes, &g->removed);
         if (code != CTL_OK)
             ctl_complain("the archive is written, in %s", g->path);
     }
@@ -233,33 +249,35 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
 
 static int archive(struct ctl *c, struct archiving *g, bool keep)
 {
-    struct ends ends = {.archived = 0};
     enum store_status s = scan_lanes(&g->scan, &g->lanes);
+    int64_t archived = LANE_REMOVED; /* the least of all lanes; then nothing follows what the archive holds */
     int code = CTL_OK;
 
-    if (s == STORE_OK)
-        s = archive_ends(&g->scan, g->lanes, &ends);
+    for (int64_t i = 0; s == STORE_OK && i < g->lanes; i++) {
+        s = archive_tail(&g->scan, i, &g->tails[i]);
+        archived = g->tails[i].archived < archived ? g->tails[i].archived : archived;
+    }
     if (s != STORE_OK)
         return direct_failed();
-    if (ends.archived == LANE_REMOVED && keep) {
+    if (archived == LANE_REMOVED && keep) {
         ctl_complain("coupon_archived: \"%s\" is no longer in the database; it is in its archive", g->scan.coupon);
         return CTL_REFUSED;
     }
-    if (ends.archived == LANE_REMOVED) {
+    if (archived == LANE_REMOVED) {
         struct archive_result none = {.batches = 0};
 
-        code = archive_remove(c, g->db, g->scan.coupon, ends.digest, &g->removed);
+        code = archive_remove(c, g->db, g->scan.coupon, g->tails, g->lanes, &g->removed);
         if (code != CTL_OK)
             return code;
         if (ctl_json(c)) {
-            g->path = g->names.path = NULL;
+            g->path = g->names_path = NULL;
             print_result(g, &none, true);
         } else {
             printf("%s: its archive was already written; %" PRId64 " documents removed\n", g->scan.coupon, g->removed);
         }
         return CTL_OK;
     }
-    if (!keep && ends.archived == 0)
+    if (!keep && archived == 0)
         code = archive_close(c, g->scan.coupon);
     return code == CTL_OK ? write_and_remove(c, g, keep) : code;
 }
@@ -275,13 +293,13 @@ static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *
     g->keys = keys;
     g->scan = (struct scan){.session = db->session, .coupon = coupon};
     g->path = path;
-    g->names.path = names;
+    g->names_path = names;
     g->removed = -1;
     code = archive(c, g, ctl_option(c, OPT_KEEP) != NULL);
-    gz_file_release(&g->names.file);
-    gz_file_release(&g->file.file);
-    buf_free(&g->names.line);
-    archive_release(&g->file);
+    gz_file_release(&g->names);
+    gz_file_release(&g->file);
+    buf_free(&g->line);
+    buf_free(&g->ends);
     free(g);
     return code;
 }

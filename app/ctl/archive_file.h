@@ -1,5 +1,5 @@
 /*
- * ctl/archive_file.h -- archives: a coupon's ledger in a file, written, read and checked without a database.
+ * ctl/archive_file.h -- archives: a coupon's ledger in a file, read and checked without a database. archive.c writes them.
  *
  * File       gzip. Lines of JSON: each lane's batches, as in GET /ledger; then {"manifest": ...}, the statement
  * Statement  JSON: the coupon; each lane's seq, hash and totals; the number of batches, and the SHA-256 of all lines before. If signed, its
@@ -10,14 +10,12 @@
 #ifndef CTL_ARCHIVE_FILE_H
 #define CTL_ARCHIVE_FILE_H
 
-#include <sodium.h>
 #include <stdbool.h>
 
 #include "base/jws.h"
 #include "coupons/batch.h"
 #include "ctl/anchors.h"
 #include "ctl/ctl.h"
-#include "ctl/gz_file.h"
 #include "verify/drift.h"
 
 struct archive_lane {
@@ -35,25 +33,6 @@ struct archive_manifest {
     char kid[JWS_TEXT_SIZE]; /* of the key that signed it; "": unsigned */
     bool checked;            /* its signature by that key is valid */
 };
-
-/* ---- writing ---- */
-
-struct archive_writer {
-    struct gz_file file; /* the caller opens, closes and keeps it */
-    crypto_hash_sha256_state hash;
-    struct buf line, lanes;
-    int64_t batches;
-};
-
-void archive_begin(struct archive_writer *w);
-void archive_put(struct archive_writer *w, const struct batch *b);
-/* Lanes in order; tail: that of the last batch put. */
-void archive_lane_end(struct archive_writer *w, const struct head *tail);
-/* Write the statement. keys: none, or the first one signs. */
-void archive_end(struct archive_writer *w, const char *coupon, int64_t first, bool still, const struct jws_keys *keys);
-void archive_release(struct archive_writer *w);
-
-/* ---- checking ---- */
 
 struct archive_result {
     struct archive_manifest manifest; /* coupon "": could not be read */

@@ -33,26 +33,9 @@ enum store_status archive_tail(struct scan *v, int64_t lane, struct head *tail)
     return s;
 }
 
-enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends)
+int archive_remove(struct ctl *c, struct direct *db, const char *coupon, const struct head *tails, int64_t lanes, int64_t *removed)
 {
-    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN] = {{0}};
-    enum store_status s = STORE_OK;
-
-    *ends = (struct ends){.archived = LANE_REMOVED};
-    for (int64_t i = 0; i < lanes && s == STORE_OK; i++) {
-        struct head tail;
-
-        s = archive_tail(v, i, &tail);
-        if (tail.archived < ends->archived)
-            ends->archived = tail.archived;
-        memcpy(hashes[i], tail.hash, HASH_LEN);
-    }
-    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)lanes, ends->digest);
-    return s;
-}
-
-int archive_remove(struct ctl *c, struct direct *db, const char *coupon, const uint8_t digest[FINGERPRINT_LEN], int64_t *removed)
-{
+    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN];
     char id[ID_SHORT_LEN + 1];
     struct job job = {.id = id, .kind = JOB_ARCHIVE, .coupon = coupon, .created_ms = clock_now_ms()}, *existing;
     enum store_status s;
@@ -62,7 +45,9 @@ int archive_remove(struct ctl *c, struct direct *db, const char *coupon, const u
 
     *removed = 0;
     id_random(id, ID_SHORT_LEN);
-    memcpy(job.fingerprint, digest, FINGERPRINT_LEN);
+    for (int64_t i = 0; i < lanes; i++)
+        memcpy(hashes[i], tails[i].hash, HASH_LEN);
+    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)lanes, job.fingerprint);
     arena_init(&arena, 0);
     s = mongo_job_insert(db->session, &job, &arena, &existing);
     arena_free(&arena);

@@ -17,14 +17,7 @@ int archive_close(struct ctl *c, const char *coupon);
  * `archived`. seq 0: none. */
 enum store_status archive_tail(struct scan *v, int64_t lane, struct head *tail);
 
-/* Where a coupon's lanes end, before the removal. */
-struct ends {
-    int64_t archived; /* the least of all lanes; LANE_REMOVED: nothing follows what the archive holds */
-    uint8_t digest[FINGERPRINT_LEN]; /* batch_tails_digest() of their tails */
-};
-enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends);
-
-/* Have a job remove the lanes that end by this digest, and watch it. Returns the exit code, with errors printed; *removed: documents. */
-int archive_remove(struct ctl *c, struct direct *db, const char *coupon, const uint8_t digest[FINGERPRINT_LEN], int64_t *removed);
+/* Have a job remove the lanes that end with these tails, and watch it. Returns the exit code, with errors printed; *removed: documents. */
+int archive_remove(struct ctl *c, struct direct *db, const char *coupon, const struct head *tails, int64_t lanes, int64_t *removed);
 
 #endif

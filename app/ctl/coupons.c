@@ -1,5 +1,4 @@
 /* ctl/coupons.c -- couponctl coupon: creates, clones, changes, deletes, shows and lists coupons, by the API; and shows who changed them. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

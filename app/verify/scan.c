@@ -11,7 +11,7 @@
 
 #define TRIES 8 /* of one read */
 #define PAUSE_FIRST_MS 50
-#define PAGE_BATCHES 200
+#define PAGE_BATCHES 50
 #define PAGE_IDS 200
 
 bool scan_again(enum store_status status, int *tries)
@@ -91,21 +91,30 @@ enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t h
     return s == STORE_NOT_FOUND ? STORE_OK : s;
 }
 
-/* ---- several lanes ---- */
-
-/* Read a page of lane 0's batches after those already summed. */
-static enum store_status read_rest(struct scan *v, struct lane_sums *zero, size_t *count)
+enum store_status scan_ledger(struct scan *v, int64_t lane, int64_t after, int64_t until, scan_batch_fn *take, void *context)
 {
     struct batch *batches[PAGE_BATCHES];
-    enum store_status s;
+    size_t count = PAGE_BATCHES;
+    enum store_status s = STORE_OK;
 
-    *count = 0;
-    SCAN_READ(s, v->session->ops->ledger(v->session, v->coupon, 0, zero->head.seq, PAGE_BATCHES, batches, count));
-    for (size_t i = 0; s == STORE_OK && i < *count; i++) {
-        lane_sums_batch(zero, batches[i]);
-        batch_free(batches[i]);
+    while (s == STORE_OK && count == PAGE_BATCHES && after < until) {
+        count = 0;
+        SCAN_READ(s, v->session->ops->ledger(v->session, v->coupon, lane, after, PAGE_BATCHES, batches, &count));
+        for (size_t i = 0; s == STORE_OK && i < count; i++) {
+            after = batches[i]->head.seq;
+            if (after <= until)
+                take(context, batches[i]);
+            batch_free(batches[i]);
+        }
     }
     return s;
+}
+
+/* ---- several lanes ---- */
+
+static void sum_up(void *context, const struct batch *b)
+{
+    lane_sums_batch(context, b);
 }
 
 enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still)
@@ -113,13 +122,10 @@ enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t cou
     int64_t seq = lanes[0].head.seq;
     enum store_status s;
     struct head tail = {0};
-    size_t page;
 
     for (int64_t i = 0; i < count; i++)
         lane_sums_rest(&lanes[i]);
-    do
-        s = read_rest(v, &lanes[0], &page);
-    while (s == STORE_OK && page == PAGE_BATCHES);
+    s = scan_ledger(v, 0, seq, INT64_MAX, sum_up, &lanes[0]);
     *still = seq == lanes[0].head.seq;
     for (int64_t i = 1; i < count && s == STORE_OK; i++) {
         s = scan_tail(v, i, &tail);

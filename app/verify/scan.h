@@ -52,6 +52,10 @@ enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t h
 enum store_status scan_mark(struct scan *v, int64_t lane, struct stored_mark *mark);
 enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct arena *a, struct stored_checkpoint *found);
 
+/* Give the lane's batches with after < seq <= until, ascending, to take(). */
+typedef void scan_batch_fn(void *context, const struct batch *b);
+enum store_status scan_ledger(struct scan *v, int64_t lane, int64_t after, int64_t until, scan_batch_fn *take, void *context);
+
 /* How many lanes the coupon has, by the first batch of its ledger. */
 enum store_status scan_lanes(struct scan *v, int64_t *lanes);
 

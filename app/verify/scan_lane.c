@@ -238,25 +238,9 @@ static enum store_status read_small(struct reading *g, struct page *p, bool *who
     return s;
 }
 
-/* Find users erased while the ledger was read. */
-static enum store_status find_later_erasures(struct reading *g)
+static void note_later_erasures(void *context, const struct batch *b)
 {
-    struct batch *batches[PAGE_BATCHES];
-    struct store *session = g->scan->session;
-    int64_t after = g->tail.seq;
-    enum store_status s;
-    size_t count;
-
-    do {
-        count = 0;
-        SCAN_READ(s, session->ops->ledger(session, g->scan->coupon, g->how->lane, after, PAGE_BATCHES, batches, &count));
-        for (size_t i = 0; i < count; i++) {
-            after = batches[i]->head.seq;
-            replay_later_erasures(g->replay, batches[i]);
-            batch_free(batches[i]);
-        }
-    } while (s == STORE_OK && count == PAGE_BATCHES);
-    return s;
+    replay_later_erasures(context, b);
 }
 
 /* ---- a part ---- */
@@ -314,7 +298,9 @@ static enum store_status replay_ledger(struct reading *g)
     free(p);
     if (s == STORE_OK && !whole)
         s = read_ledger(g);
-    return s == STORE_OK && !whole ? find_later_erasures(g) : s;
+    if (s == STORE_OK && !whole)
+        s = scan_ledger(g->scan, g->how->lane, g->tail.seq, INT64_MAX, note_later_erasures, g->replay);
+    return s;
 }
 
 static enum store_status replay_part(struct reading *g)
