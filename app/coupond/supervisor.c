@@ -44,13 +44,10 @@
 #define SEATS_MAX (METRICS_WORKERS_MAX + OTHERS)
 #define LEAVERS_MAX (4 * SEATS_MAX)
 
-enum process_kind { REPORTER, RUNNER, DELIVERER, WORKER };
-
 /* A seat always has a process: worker 0, worker 1, ..., the reporter, the runner, the deliverer. */
 struct seat {
-    enum process_kind kind;
-    int index;              /* the worker's number */
-    int slot;               /* in the metrics' memory */
+    int (*run)(const struct config *config); /* NULL: a worker */
+    int slot;               /* in the metrics' memory; a worker's is its number */
     char name[24];          /* "worker-0": in the log and file names */
     int listen_fd;          /* -1: has none */
     pid_t pid;              /* 0: it died, and is started again at respawn_at */
@@ -183,13 +180,11 @@ static int listen_at(struct seat *s, gid_t group)
 
 static int make_seats(void)
 {
-    static const struct {
-        enum process_kind kind;
-        int slot;
-        const char *name;
-    } others[OTHERS] = {{REPORTER, METRICS_SLOT_REPORTER, "reporter"},
-                        {RUNNER, METRICS_SLOT_RUNNER, "runner"},
-                        {DELIVERER, METRICS_SLOT_DELIVERER, "deliverer"}};
+    static const struct seat others[OTHERS] = {
+        {.run = reporter_run, .slot = METRICS_SLOT_REPORTER, .name = "reporter", .listen_fd = -1},
+        {.run = runner_run, .slot = METRICS_SLOT_RUNNER, .name = "runner", .listen_fd = -1},
+        {.run = deliverer_run, .slot = METRICS_SLOT_DELIVERER, .name = "deliverer", .listen_fd = -1},
+    };
     const struct group *group = NULL;
     int workers = master.config.coupond_workers;
 
@@ -199,26 +194,30 @@ static int make_seats(void)
         struct seat *s = &master.seats[master.seat_count++];
         int failed;
 
-        *s = (struct seat){.kind = WORKER, .index = i, .slot = i, .listen_fd = -1};
+        *s = (struct seat){.slot = i, .listen_fd = -1};
         snprintf(s->name, sizeof s->name, "worker-%d", i);
         failed = listen_at(s, group ? group->gr_gid : (gid_t)-1);
         if (failed)
             return failed;
     }
-    for (int i = 0; i < OTHERS; i++) {
-        struct seat *s = &master.seats[master.seat_count++];
-
-        *s = (struct seat){.kind = others[i].kind, .slot = others[i].slot, .listen_fd = -1};
-        snprintf(s->name, sizeof s->name, "%s", others[i].name);
-    }
+    for (int i = 0; i < OTHERS; i++)
+        master.seats[master.seat_count++] = others[i];
     return 0;
 }
 
 /* ---- children ---- */
 
-/* First thing in every child: die with the master, and keep nothing of its that is not ours. */
-static void become_child(const struct seat *seat, pid_t parent)
+/* Fork a child that dies with the master, and keeps nothing of its but the seat's socket (NULL: nothing at all). As fork(). */
+static pid_t start_child(const char *name, const struct seat *seat)
 {
+    pid_t parent = getpid(), pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid < 0)
+        log_event(LOG_ERROR, "process.fork_failed", F_WORD("process", name), F_TEXT("reason", strerror(errno)));
+    if (pid != 0)
+        return pid;
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         raise(SIGTERM); /* it died before the prctl(); the signal is pending, and will be waited for */
@@ -226,41 +225,22 @@ static void become_child(const struct seat *seat, pid_t parent)
     for (int i = 0; i < master.seat_count; i++)
         if (&master.seats[i] != seat && master.seats[i].listen_fd >= 0)
             close(master.seats[i].listen_fd);
-}
-
-static int play_role(const struct seat *s, const struct config *config)
-{
-    switch (s->kind) {
-    case WORKER:
-        return worker_run(config, s->index, s->listen_fd);
-    case REPORTER:
-        return reporter_run(config);
-    case RUNNER:
-        return runner_run(config);
-    case DELIVERER:
-        return deliverer_run(config);
-    }
-    abort();
+    log_role(name);
+    return 0;
 }
 
 /* The new process's id, or 0: fork failed. */
 static pid_t start_process(const struct seat *s, const struct config *config)
 {
-    pid_t parent = getpid(), pid;
+    pid_t pid = start_child(s->name, s);
 
-    fflush(NULL);
-    pid = fork();
     if (pid == 0) {
-        become_child(s, parent);
         metrics_attach(s->slot);
-        log_role(s->name);
         log_set((enum log_level)config->log_level, (enum log_format)config->log_format);
-        exit(play_role(s, config));
+        exit(s->run ? s->run(config) : worker_run(config, s->slot, s->listen_fd));
     }
-    if (pid < 0) {
-        log_event(LOG_ERROR, "process.fork_failed", F_WORD("process", s->name), F_TEXT("reason", strerror(errno)));
+    if (pid < 0)
         return 0;
-    }
     log_event(LOG_INFO, "process.started", F_WORD("process", s->name), F_INT("child", pid));
     return pid;
 }
@@ -268,17 +248,12 @@ static pid_t start_process(const struct seat *s, const struct config *config)
 /* Test config on the database in a child: mongoc must never be used before a fork. False: fork failed. */
 static bool start_checker(const struct config *config)
 {
-    pid_t parent = getpid();
-
     assert(!master.checker);
-    fflush(NULL);
-    master.checker = fork();
+    master.checker = start_child("check", NULL);
     if (master.checker == 0) {
         char message[1024] = "the database could not be checked";
         sigset_t none;
 
-        become_child(NULL, parent);
-        log_role("check");
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL); /* may be interrupted at any time */
         if (store_check(config, message, sizeof message) == 0)
@@ -289,7 +264,6 @@ static bool start_checker(const struct config *config)
         exit(EX_CONFIG);
     }
     if (master.checker < 0) {
-        log_event(LOG_ERROR, "process.fork_failed", F_WORD("process", "check"), F_TEXT("reason", strerror(errno)));
         master.checker = 0;
         if (!master.serving) {
             master.stopping = true;

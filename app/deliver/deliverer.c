@@ -617,12 +617,10 @@ int deliverer_run(const struct config *config)
 
     clock_init();
     d.config = config;
-    if (!address_networks_valid(config->webhooks_networks, &wrong)) {
+    if (address_networks_valid(config->webhooks_networks, &wrong))
+        d.mongo = mongo_open(config, message, sizeof message);
+    else
         snprintf(message, sizeof message, "webhooks.networks: %s is not a network", wrong);
-        log_event(LOG_ERROR, "deliverer.unusable", F_TEXT("reason", message));
-        return EX_CONFIG;
-    }
-    d.mongo = mongo_open(config, message, sizeof message);
     if (!d.mongo) {
         log_event(LOG_ERROR, "deliverer.unusable", F_TEXT("reason", message));
         return EX_CONFIG;

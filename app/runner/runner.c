@@ -98,13 +98,9 @@ static void conclude(struct work *w, enum ending e)
 {
     switch (e) {
     case ENDING_DONE:
-        finish(w, JOB_DONE);
-        break;
     case ENDING_FAILED:
-        finish(w, JOB_FAILED);
-        break;
     case ENDING_CANCELLED:
-        finish(w, JOB_CANCELLED);
+        finish(w, e == ENDING_DONE ? JOB_DONE : e == ENDING_FAILED ? JOB_FAILED : JOB_CANCELLED);
         break;
     case ENDING_POSTPONED:
         if (mongo_job_postpone(w->session, w->job->id, w->job->fence, clock_now_ms() + POSTPONE_MS) == STORE_FAILED)
