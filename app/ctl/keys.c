@@ -1,5 +1,5 @@
 /* ctl/keys.c -- couponctl keys create, list, revoke: directly on the database, so that a first key can be made. */
-#include <arpa/inet.h>
+#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -91,47 +91,20 @@ static bool are_networks(const char *list)
     return false;
 }
 
-/* The length of the host that text starts with: a name, an IPv4 address, or an IPv6 address in brackets. 0: none. */
-static size_t host_length(const char *text)
-{
-    static const char name[] = "abcdefghijklmnopqrstuvwxyz0123456789.-_", of_ipv6[] = "abcdef0123456789:.";
-    char address[INET6_ADDRSTRLEN];
-    struct in6_addr parsed;
-    size_t len;
-
-    if (*text != '[') {
-        len = strspn(text, name);
-        return *text == '.' || memmem(text, len, "..", 2) ? 0 : len;
-    }
-    len = strspn(text + 1, of_ipv6);
-    if (text[1 + len] != ']' || len >= sizeof address)
-        return 0;
-    memcpy(address, text + 1, len);
-    address[len] = '\0';
-    return inet_pton(AF_INET6, address, &parsed) == 1 ? len + 2 : 0;
-}
-
-/* ":8443", as browsers write it: without leading zeros. */
-static bool is_port(const char *text, size_t len)
-{
-    return len >= 2 && len <= 6 && text[0] == ':' && text[1] != '0' && strspn(text + 1, "0123456789") == len - 1 &&
-           strtol(text + 1, NULL, 10) <= UINT16_MAX;
-}
-
-/* "https://shop.example:8443", as browsers write it: they leave out a scheme's own port. */
+/* "https://shop.example:8443", as browsers write it: in lower case, without the scheme's own port, and with nothing after it. */
 static bool is_origin(const char *text, size_t len)
 {
-    size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz"), host;
+    char *url = checked(strndup(text, len)), *written = NULL;
+    CURLU *parsed = checked(curl_url());
+    bool good = strspn(url, "abcdefghijklmnopqrstuvwxyz0123456789.-_:/[]") == len && !strstr(url, "..") && !strstr(url, "/.") &&
+                curl_url_set(parsed, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK &&
+                curl_url_get(parsed, CURLUPART_URL, &written, CURLU_NO_DEFAULT_PORT) == CURLUE_OK &&
+                strncmp(written, url, len) == 0 && strcmp(written + len, "/") == 0;
 
-    if (scheme == 0 || strncmp(text + scheme, "://", 3) != 0)
-        return false;
-    host = host_length(text + scheme + 3);
-    if (host == 0 || scheme + 3 + host > len)
-        return false;
-    if (scheme + 3 + host < len && !is_port(text + scheme + 3 + host, len - scheme - 3 - host))
-        return false;
-    return !(strncmp(text, "https:", 6) == 0 && strncmp(text + len - 4, ":443", 4) == 0) &&
-           !(strncmp(text, "http:", 5) == 0 && strncmp(text + len - 3, ":80", 3) == 0);
+    curl_free(written);
+    curl_url_cleanup(parsed);
+    free(url);
+    return good;
 }
 
 static bool are_origins(const char *list)
@@ -218,31 +191,6 @@ static void print_key(const struct api_key *key, const char *text)
     buf_free(&line);
 }
 
-static void print_created(const struct api_key *key, bool json, const char *text)
-{
-    if (json)
-        print_key(key, text);
-    else if (text)
-        puts(text);
-}
-
-static int print_stored(struct direct *d, const char *id)
-{
-    struct api_key *keys;
-    struct arena a;
-    size_t count;
-    int code = CTL_OK;
-
-    arena_init(&a, 0);
-    if (mongo_keys(d->session, &a, &keys, &count) != STORE_OK)
-        code = direct_failed();
-    for (size_t i = 0; code == CTL_OK && i < count; i++)
-        if (strcmp(keys[i].id, id) == 0)
-            print_key(&keys[i], NULL);
-    arena_free(&a);
-    return code;
-}
-
 /* ---- the commands ---- */
 
 int ctl_keys_create(struct ctl *c)
@@ -262,8 +210,10 @@ int ctl_keys_create(struct ctl *c)
             code = direct_failed();
         else if (file && !write_output(file, output, text))
             code = CTL_REFUSED;
-        else
-            print_created(&key, ctl_json(c), file ? NULL : text);
+        else if (ctl_json(c))
+            print_key(&key, file ? NULL : text);
+        else if (!file)
+            puts(text);
         explicit_bzero(text, sizeof text);
         direct_close(&d);
     }
@@ -299,24 +249,34 @@ static void print_keys(const struct api_key *keys, size_t count)
     table_release(&t);
 }
 
-int ctl_keys_list(struct ctl *c)
+/* Print the keys that are stored; only: with --json, the one with this id; NULL: all. */
+static int print_stored(const struct direct *d, const char *only, bool json)
 {
     struct api_key *keys;
     struct arena a;
-    struct direct d;
     size_t count;
+    int code = CTL_OK;
+
+    arena_init(&a, 0);
+    if (mongo_keys(d->session, &a, &keys, &count) != STORE_OK)
+        code = direct_failed();
+    else if (!json)
+        print_keys(keys, count);
+    for (size_t i = 0; code == CTL_OK && json && i < count; i++)
+        if (!only || strcmp(keys[i].id, only) == 0)
+            print_key(&keys[i], NULL);
+    arena_free(&a);
+    return code;
+}
+
+int ctl_keys_list(struct ctl *c)
+{
+    struct direct d;
     int code = direct_open(c, &d);
 
     if (code != CTL_OK)
         return code;
-    arena_init(&a, 0);
-    if (mongo_keys(d.session, &a, &keys, &count) != STORE_OK)
-        code = direct_failed();
-    else if (!ctl_json(c))
-        print_keys(keys, count);
-    for (size_t i = 0; code == CTL_OK && ctl_json(c) && i < count; i++)
-        print_key(&keys[i], NULL);
-    arena_free(&a);
+    code = print_stored(&d, NULL, ctl_json(c));
     direct_close(&d);
     return code;
 }
@@ -337,7 +297,7 @@ int ctl_keys_revoke(struct ctl *c)
     } else if (status != STORE_OK) {
         code = direct_failed();
     } else if (ctl_json(c)) {
-        code = print_stored(&d, id);
+        code = print_stored(&d, id, true);
     } else {
         print_fact(id, "revoked");
     }
