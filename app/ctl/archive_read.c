@@ -25,7 +25,8 @@
 
 struct checking {
     struct bounded_lines lines;
-    struct archive_manifest *manifest;
+    struct archive_result *out;
+    struct archive_manifest *manifest; /* out's */
     const struct jws_keys *keys;
     const struct anchors *anchors;
     uint8_t sha256[HASH_LEN]; /* of all lines but the last */
@@ -35,6 +36,8 @@ struct checking {
     drift_fn *report;
     void *context;
     unsigned part, parts; /* that is replayed; of the lane with most parts */
+    int64_t read;         /* lines, for this part, over all lanes */
+    bool at_hand;         /* the current line is a later lane's */
     bool untrue; /* the numbers in the manifest are wrong: they must not say how often the file is read */
     bool found_any;
 };
@@ -208,13 +211,7 @@ static bool fits(struct checking *c, const struct archive_lane *l, const struct 
     return true;
 }
 
-struct archive_lines {
-    int64_t lines; /* lines read, over all lanes */
-    bool at_hand;  /* the current line is a later lane's */
-    struct archive_result *out;
-};
-
-static void pass_anchors(struct checking *c, const struct batch *b, struct archive_result *out)
+static void pass_anchors(struct checking *c, const struct batch *b)
 {
     size_t count;
     struct anchor *a = anchors_of(c->anchors, c->manifest->coupon, &count);
@@ -224,24 +221,24 @@ static void pass_anchors(struct checking *c, const struct batch *b, struct archi
             continue;
         a[i].seen = true;
         if (memcmp(a[i].hash, b->head.hash, HASH_LEN) == 0)
-            out->passed++;
+            c->out->passed++;
         else
             anchor_report(&a[i], b->head.hash, pass_on, c);
     }
 }
 
 /* Give the rest of this lane to r; NULL: only pass it. */
-static void replay_lines(struct checking *c, struct archive_lines *t, int64_t lane, struct replay *r, struct lane_sums *sums)
+static void replay_lines(struct checking *c, int64_t lane, struct replay *r, struct lane_sums *sums)
 {
     int64_t seq = 0;
 
-    while (t->at_hand || (t->lines < c->batches && bounded_next(&c->lines))) {
+    while (c->at_hand || (c->read < c->batches && bounded_next(&c->lines))) {
         bool later, fit;
         struct batch *b;
 
-        t->lines += !t->at_hand;
+        c->read += !c->at_hand;
         b = read_batch(c, lane, seq, &later);
-        t->at_hand = later;
+        c->at_hand = later;
         if (later)
             break;
         if (!b)
@@ -250,10 +247,10 @@ static void replay_lines(struct checking *c, struct archive_lines *t, int64_t la
         if (fit && r)
             replay_batch(r, b);
         if (fit && c->part == 0) {
-            pass_anchors(c, b, t->out);
+            pass_anchors(c, b);
             if (lane == 0 && b->head.seq == c->manifest->first)
                 lane_sums_rest(sums);
-            t->out->batches++;
+            c->out->batches++;
         }
         seq = b->head.seq;
         batch_free(b);
@@ -263,7 +260,7 @@ static void replay_lines(struct checking *c, struct archive_lines *t, int64_t la
 }
 
 /* Replay one part of this lane. */
-static void replay_lane(struct checking *c, struct archive_lines *t, int64_t lane, struct lane_sums *sums)
+static void replay_lane(struct checking *c, int64_t lane, struct lane_sums *sums)
 {
     const struct archive_lane *l = &c->manifest->lane[lane];
     unsigned parts = parts_for(l->takings, l->slots);
@@ -278,10 +275,10 @@ static void replay_lane(struct checking *c, struct archive_lines *t, int64_t lan
         r->nameless = true;
         r->lane_sums = sums;
     }
-    replay_lines(c, t, lane, r, sums);
+    replay_lines(c, lane, r, sums);
     if (r) {
         replay_end(r);
-        t->out->entries += r->sums.entries;
+        c->out->entries += r->sums.entries;
         tail = &r->head;
         snprintf(where, sizeof where, "seq %" PRId64, l->seq);
         if (tail->seq != l->seq || memcmp(tail->hash, l->hash, HASH_LEN) != 0)
@@ -293,7 +290,7 @@ static void replay_lane(struct checking *c, struct archive_lines *t, int64_t lan
     *c->lane = 0;
 }
 
-static void replay_lanes(struct checking *c, struct archive_result *out)
+static void replay_lanes(struct checking *c)
 {
     struct lane_sums *sums = checked(calloc(COUPON_LANES_MAX, sizeof *sums));
     size_t count;
@@ -302,12 +299,12 @@ static void replay_lanes(struct checking *c, struct archive_result *out)
     c->parts = 1;
     for (c->part = 0; c->part < c->parts && !c->untrue; c->part++) {
         /* Users and buckets that do not fit in memory are replayed in parts: the file is read once for each. */
-        struct archive_lines t = {.out = out};
-
         bounded_rewind(&c->lines);
+        c->read = 0;
+        c->at_hand = false;
         for (int64_t lane = 0; lane < c->manifest->lanes; lane++)
-            replay_lane(c, &t, lane, &sums[lane]);
-        if (t.at_hand || t.lines < c->batches)
+            replay_lane(c, lane, &sums[lane]);
+        if (c->at_hand || c->read < c->batches)
             refuse(c, "file", "lines", "of the lanes that the manifest names", "others");
     }
     c->part = 0;
@@ -316,7 +313,7 @@ static void replay_lanes(struct checking *c, struct archive_result *out)
     for (size_t i = 0; i < count; i++) {
         *c->lane = a[i].lane;
         if (!a[i].seen && a[i].seq > c->manifest->lane[a[i].lane].seq)
-            out->beyond++;
+            c->out->beyond++;
         else if (!a[i].seen)
             anchor_report(&a[i], NULL, pass_on, c);
         a[i].seen = false;
@@ -334,6 +331,7 @@ int archive_check(const char *path, const struct archive_proof *proof, int64_t *
     int code = CTL_OK;
 
     *out = (struct archive_result){.batches = 0};
+    c->out = out;
     c->manifest = &out->manifest;
     c->keys = proof->keys;
     c->anchors = proof->anchors;
@@ -345,7 +343,7 @@ int archive_check(const char *path, const struct archive_proof *proof, int64_t *
         ctl_complain("%s: %s", path, strerror(errno));
         code = CTL_USAGE;
     } else if (read_through(c) && check_statement(c)) {
-        replay_lanes(c, out);
+        replay_lanes(c);
     }
     bounded_close(&c->lines);
     buf_free(&c->statement);

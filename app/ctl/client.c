@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -174,8 +173,7 @@ static size_t give_body(char *into, size_t size, size_t count, void *context)
     if (len < 0 || (len == 0 && t->sent < t->size))
         return CURL_READFUNC_ABORT;
     t->sent += len;
-    if (t->on_sent)
-        t->on_sent(t);
+    progress_show(t->progress, t->sent, t->size);
     return (size_t)len;
 }
 
@@ -187,21 +185,6 @@ static int rewind_body(void *context, curl_off_t offset, int origin)
         return CURL_SEEKFUNC_CANTSEEK;
     t->sent = offset;
     return CURL_SEEKFUNC_OK;
-}
-
-static size_t take_header(char *data, size_t size, size_t count, void *context)
-{
-    static const char name[] = "location:";
-    struct answer *a = ((struct exchange *)context)->answer;
-    size_t len = size * count, at = sizeof name - 1;
-
-    if (len <= at || strncasecmp(data, name, at) != 0)
-        return len;
-    while (at < len && data[at] == ' ')
-        at++;
-    free(a->location);
-    a->location = checked(strndup(data + at, strcspn(data + at, "\r\n") < len - at ? strcspn(data + at, "\r\n") : len - at));
-    return len;
 }
 
 static struct curl_slist *add_header(struct curl_slist *list, const char *name, const char *value)
@@ -250,8 +233,6 @@ static CURLcode transfer(const struct call *call, const char *url, struct curl_s
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &x);
-    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_header);
-    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &x);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -318,7 +299,6 @@ void answer_release(struct answer *a)
 {
     json_object_put(a->json);
     buf_free(&a->body);
-    free(a->location);
     *a = (struct answer){.body = BUF_INIT};
 }
 

@@ -15,13 +15,13 @@
 
 #include "base/buf.h"
 #include "ctl/ctl.h"
+#include "ctl/progress.h"
 #include "ctl/table.h"
 
 struct answer {
     long status;
     struct buf body;
     json_object *json;  /* an object; NULL: the body is something else */
-    char *location;     /* or NULL */
 };
 
 /* A body too long for memory: a file. */
@@ -30,8 +30,7 @@ struct client_text {
     int fd;             /* must support pread() */
     int64_t size;
     int64_t sent;       /* bytes, so far */
-    void (*on_sent)(struct client_text *t); /* or NULL */
-    void *context;      /* the caller's */
+    struct progress *progress; /* shows what is sent */
 };
 
 struct call {

@@ -16,7 +16,6 @@
 #include "ctl/client.h"
 #include "ctl/job.h"
 #include "ctl/print.h"
-#include "ctl/progress.h"
 #include "ctl/save.h"
 #include "ctl/table.h"
 
@@ -143,16 +142,10 @@ static bool open_list(struct list *l, const struct ctl *c, const char *name)
 
 /* ---- its job ---- */
 
-static void show_sent(struct client_text *t)
-{
-    progress_show(t->context, t->sent, t->size);
-}
-
 static int send_list(struct ctl *c, const struct list *l, const struct purpose *purpose, struct answer *a)
 {
     struct progress p;
-    struct client_text text = {
-        .type = l->csv ? "text/csv" : "text/plain", .fd = l->fd, .size = l->size, .on_sent = show_sent, .context = &p};
+    struct client_text text = {.type = l->csv ? "text/csv" : "text/plain", .fd = l->fd, .size = l->size, .progress = &p};
     const char *column = ctl_option(c, OPT_COLUMN);
     struct buf path = BUF_INIT;
     int code;
@@ -181,18 +174,6 @@ static void print_rows(json_object *rows, size_t most, const char *first, const 
         print_safely(json_text_at(row, second), stderr);
         fputc('\n', stderr);
     }
-}
-
-/* Wait for the job, and take it into *job. */
-static int finish(struct ctl *c, const char *id, json_object **job)
-{
-    struct answer a;
-    int code = job_watch(c, id, c->args.words[0], "lines", &a);
-
-    if (a.status == 200)
-        *job = json_object_get(a.json);
-    answer_release(&a);
-    return code;
 }
 
 static int64_t count_in(json_object *job, const char *member)
@@ -232,6 +213,8 @@ static void print_sums(const struct ctl *c, const struct purpose *p, json_object
 static int follow_answer(struct ctl *c, const struct answer *a, json_object **job)
 {
     const char *id = json_text_at(a->json, "/id");
+    struct answer last;
+    int code;
 
     if (!answer_ok(a)) {
         print_rows(json_at(a->json, "/rows"), SIZE_MAX, "/reason", "/text"); /* for which the list was refused */
@@ -244,13 +227,18 @@ static int follow_answer(struct ctl *c, const struct answer *a, json_object **jo
     }
     if (!id)
         return answer_code(a);
-    if (!ctl_option(c, OPT_NO_WAIT))
-        return finish(c, id, job);
-    if (ctl_json(c))
-        print_json(a->json, stdout);
-    else
-        puts(id);
-    return CTL_OK;
+    if (ctl_option(c, OPT_NO_WAIT)) {
+        if (ctl_json(c))
+            print_json(a->json, stdout);
+        else
+            puts(id);
+        return CTL_OK;
+    }
+    code = job_watch(c, id, c->args.words[0], "lines", &last);
+    if (last.status == 200)
+        *job = json_object_get(last.json);
+    answer_release(&last);
+    return code;
 }
 
 /* Have the list in this file worked off. *job, the caller's to put: its job at its end; of a dry run, its result; or NULL. */

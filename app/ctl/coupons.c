@@ -1,4 +1,4 @@
-/* ctl/coupons.c -- couponctl coupon: creates, clones, changes, deletes, shows and lists coupons, by the API; and shows who changed them. */
+/* ctl/coupons.c -- couponctl coupon: creates, clones, changes, shows and lists coupons, by the API; and shows who changed them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -114,6 +114,8 @@ ctl_command ctl_webhooks_list, ctl_webhooks_create, ctl_webhooks_rotate, ctl_web
 ctl_command ctl_keys_create, ctl_keys_list, ctl_keys_revoke;
 ctl_command ctl_receipt_verify, ctl_receipt_rotate;
 ctl_command ctl_report, ctl_verify, ctl_archive, ctl_reconcile, ctl_restored, ctl_top, ctl_doctor;
+/* A hidden one, replset.c: KEYFILE PASSWORD-FILE DATABASE NAME HOST:PORT... Returns the exit code. */
+int ctl_replset_init(int argc, char **argv);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_change_options[], ctl_coupon_list_options[],
     ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[],
     ctl_codes_retire_options[], ctl_codes_issue_options[], ctl_codes_find_options[],

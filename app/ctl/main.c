@@ -13,7 +13,6 @@
 #include "base/version.h"
 #include "ctl/ctl.h"
 #include "ctl/print.h"
-#include "ctl/replset.h"
 #include "store/mongo.h"
 
 #define DEFAULT_CONFIG "conf/coupond.ini"

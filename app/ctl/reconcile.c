@@ -199,13 +199,6 @@ static void print_coupon(struct reconcile *v)
     v->any_undone = v->any_undone || v->broken || v->done < v->sent;
 }
 
-static void show_progress(void *context, int64_t done, int64_t total)
-{
-    struct reconcile *v = context;
-
-    progress_show(&v->progress, done, total);
-}
-
 /* ---- carrying out ---- */
 
 static void flush(struct reconcile *v, struct store_time *when)
@@ -568,8 +561,8 @@ int ctl_reconcile(struct ctl *c)
         v->scan.session = v->db.session;
         v->scan.term_key = term_key(v->db.name_key);
         v->scan.fold = v->db.fold;
-        v->scan.progress = show_progress;
-        v->scan.context = v;
+        v->scan.show = progress_show;
+        v->scan.progress = &v->progress;
         v->json = ctl_json(c);
         if (!v->online)
             code = look_for_service(v);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "ctl/replset.h"
+#include "ctl/ctl.h"
 
 #define ALREADY_INITIALIZED 23
 #define USER_EXISTS 51003

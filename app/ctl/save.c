@@ -9,53 +9,43 @@
 #include "base/new_file.h"
 #include "ctl/print.h"
 
-static void complain_of(const char *name)
-{
-    ctl_complain("%s: %s", name, strerror(errno));
-}
-
-/* Write the answer to the call (whose path is freed) to a stream; returns the exit code. */
-typedef int writer(struct ctl *c, struct call call, FILE *to);
-
-static int write_body(struct ctl *c, struct call call, FILE *to)
-{
-    call.save = to;
-    return client_ask(c, call, NULL);
-}
-
 static void write_item(void *context, json_object *item)
 {
     print_json(item, context);
 }
 
-static int write_items(struct ctl *c, struct call call, FILE *to)
+/* Write the answer to the call (whose path is freed), or the items of the list, to a stream; returns the exit code. */
+static int write_to(struct ctl *c, struct call call, bool items, FILE *to)
 {
-    return client_each(c, call.path, 0, write_item, to);
+    if (items)
+        return client_each(c, call.path, 0, write_item, to);
+    call.save = to;
+    return client_ask(c, call, NULL);
 }
 
-static int save(struct ctl *c, writer *write, struct call call, const char *name)
+static int save(struct ctl *c, struct call call, bool items, const char *name)
 {
     struct new_file f;
     int code;
 
     if (!name || strcmp(name, "-") == 0) {
-        code = write(c, call, stdout);
+        code = write_to(c, call, items, stdout);
         if (code == CTL_OK && (fflush(stdout) != 0 || ferror(stdout))) {
-            complain_of("standard output");
+            ctl_complain("standard output: %s", strerror(errno));
             code = CTL_USAGE;
         }
         return code;
     }
     if (!new_file_open(&f, name)) {
-        complain_of(name);
+        ctl_complain("%s: %s", name, strerror(errno));
         free(call.path);
         return CTL_USAGE;
     }
-    code = write(c, call, f.to);
+    code = write_to(c, call, items, f.to);
     if (code != CTL_OK)
         new_file_drop(&f);
     else if (!new_file_keep(&f)) {
-        complain_of(name);
+        ctl_complain("%s: %s", name, strerror(errno));
         code = CTL_USAGE;
     }
     return code;
@@ -63,10 +53,10 @@ static int save(struct ctl *c, writer *write, struct call call, const char *name
 
 int save_answer(struct ctl *c, struct call call, const char *name)
 {
-    return save(c, write_body, call, name);
+    return save(c, call, false, name);
 }
 
 int save_items(struct ctl *c, char *path, const char *name)
 {
-    return save(c, write_items, (struct call){.path = path}, name);
+    return save(c, (struct call){.path = path}, true, name);
 }

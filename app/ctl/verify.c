@@ -239,13 +239,6 @@ static void print_coupon(struct checker *v, const char *archived)
             anchors_put(&all->writer, v->scan.coupon, lane, &v->tails[lane]);
 }
 
-static void show_progress(void *context, int64_t done, int64_t total)
-{
-    struct checker *v = context;
-
-    progress_show(&v->progress, done, total);
-}
-
 /* ---- codes ---- */
 
 /* The codes themselves are not printed: they are worth money. */
@@ -506,8 +499,7 @@ static size_t open_checkers(const struct checker *one, struct checker *checkers)
         checkers[count] = *one;
         checkers[count].alone = false;
         checkers[count].scan.session = session;
-        checkers[count].scan.context = &checkers[count];
-        checkers[count++].scan.progress = NULL; /* of several at a time there is none */
+        checkers[count++].scan.show = NULL; /* of several at a time there is none */
     }
     return count;
 }
@@ -603,7 +595,7 @@ int ctl_verify(struct ctl *c)
         if (code == CTL_OK) {
             *one = (struct checker){.verify = v, .alone = true};
             one->scan = (struct scan){.session = v->db.session, .term_key = term_key(v->db.name_key), .fold = v->db.fold,
-                                      .parts_asked = v->parts_asked, .progress = show_progress, .context = one};
+                                      .parts_asked = v->parts_asked, .show = progress_show, .progress = &one->progress};
             code = c->args.count ? verify_named(one, &c->args) : verify_all(one);
             direct_close(&v->db);
         }

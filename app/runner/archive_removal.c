@@ -36,23 +36,19 @@ static void forget_tails(struct archive *a)
 static enum ending read_tails(struct archive *a)
 {
     struct work *w = a->work;
+    enum ending e = ENDING_DONE;
 
     forget_tails(a);
-    for (int64_t lane = 0; lane < a->lanes;) {
+    for (int64_t lane = 0; e == ENDING_DONE && lane < a->lanes; lane++) {
         size_t count = 0;
-        enum ending e;
 
-        if (mongo_ledger_back(w->session, w->job->coupon, lane, INT64_MAX, 1, &a->tails[lane], &count) == STORE_OK) {
-            if (!count)
-                return work_fail(w, CPN_COUPON_IN_USE, "A lane has no batch.");
-            lane++;
-            continue;
-        }
-        e = work_rest(w, "Reading the ledger");
-        if (e != ENDING_DONE)
-            return e;
+        while (e == ENDING_DONE &&
+               mongo_ledger_back(w->session, w->job->coupon, lane, INT64_MAX, 1, &a->tails[lane], &count) != STORE_OK)
+            e = work_rest(w, "Reading the ledger");
+        if (e == ENDING_DONE && !count)
+            e = work_fail(w, CPN_COUPON_IN_USE, "A lane has no batch.");
     }
-    return ENDING_DONE;
+    return e;
 }
 
 static bool all_are(const struct archive *a, int64_t archived)

@@ -10,13 +10,6 @@ static void note_due(void *context, const struct redemption *r)
     e->due_ms = sooner_ms(redemption_due(r, e->ends_ms), e->due_ms);
 }
 
-static void note_due_tail(void *context, const struct redemption *r)
-{
-    struct lane_ends *e = context;
-
-    e->due_tail_ms = sooner_ms(redemption_due(r, e->ends_ms), e->due_tail_ms);
-}
-
 /* Without slots, a batch is found by the ends that it made, until the sweep has passed them. In an issued redemption, a later batch may
  * have brought back its end: then only a sweep beyond that instant has passed it for certain. */
 static bool is_passed(const struct lane_ends *e, const struct redemption *r)
@@ -29,10 +22,11 @@ static bool is_passed(const struct lane_ends *e, const struct redemption *r)
     return due_ms < c->swept_ms || (due_ms == c->swept_ms && seq <= c->swept_seq);
 }
 
-static void note_unswept(void *context, const struct redemption *r)
+static void note_tail(void *context, const struct redemption *r)
 {
     struct lane_ends *e = context;
 
+    e->due_tail_ms = sooner_ms(redemption_due(r, e->ends_ms), e->due_tail_ms);
     if (!is_passed(e, r))
         return;
     e->unswept = true;
@@ -62,8 +56,7 @@ void lane_ends_end(struct lane_ends *e, const struct kept_users *users, const st
         code_uses_copy(&e->uses_tail, uses);
     if (!e->tail_seq || tail_seq < e->tail_seq)
         e->tail_seq = tail_seq; /* parts may be replayed one after another, while the ledger grows */
-    kept_users_each(users, note_due_tail, e);
-    kept_users_each(users, note_unswept, e);
+    kept_users_each(users, note_tail, e);
 }
 
 static bool swept_is_ahead(const struct lane_ends *e)

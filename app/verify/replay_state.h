@@ -124,7 +124,6 @@ struct replay {
     struct {
         const struct coupon *view;
         int64_t created_ms, changed_ms;
-        const char *wrong;
         struct standing standing;
     } definition_view;
     struct totals_state totals;

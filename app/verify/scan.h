@@ -16,8 +16,9 @@
 #include "verify/drift.h"
 #include "verify/part.h"
 
+struct progress; /* the caller's */
 /* Called with the progress, in steps of any size. */
-typedef void scan_progress_fn(void *context, int64_t done, int64_t total);
+typedef void scan_progress_fn(struct progress *p, int64_t done, int64_t total);
 
 struct lane_ends;
 struct lane_sums;
@@ -32,8 +33,8 @@ struct scan {
     struct buf ids;      /* the next coupons, each with its NUL, from ids_at on: scan_next_coupon()'s; the caller frees it */
     size_t ids_at;
     int64_t parts_asked; /* 1 to PARTS_MOST; 0: by the size of the lane */
-    scan_progress_fn *progress;
-    void *context; /* its own */
+    scan_progress_fn *show; /* NULL: nothing is shown */
+    struct progress *progress;
 };
 
 /* True if the call that returned status must be repeated: pauses first, each time for longer. *tries starts at 0. */

@@ -192,8 +192,8 @@ static enum store_status check_codes(struct code_scan *c)
         /* a deleted coupon's entries are anybody's */
         if (s == STORE_OK && c->count && c->coupon->codes.unique == UNIQUE_SERVICE && c->coupon->state != COUPON_DELETED)
             s = check_directory(c);
-        if (c->scan->progress)
-            c->scan->progress(c->scan->context, from * BUCKET_SLOTS, c->next_n);
+        if (c->scan->show)
+            c->scan->show(c->scan->progress, from * BUCKET_SLOTS, c->next_n);
     } while (s == STORE_OK && count > 0 && from * BUCKET_SLOTS < c->next_n);
     return s;
 }

@@ -48,11 +48,11 @@ static void advance(struct reading *g, int64_t done)
 {
     int64_t all = phase_total(g);
 
-    if (!g->scan->progress)
+    if (!g->scan->show)
         return;
     g->done += done;
-    g->scan->progress(g->scan->context, (g->part.number * PHASES + g->phase) * all + (g->done < all ? g->done : all),
-                      g->part.count * PHASES * all);
+    g->scan->show(g->scan->progress, (g->part.number * PHASES + g->phase) * all + (g->done < all ? g->done : all),
+                  g->part.count * PHASES * all);
 }
 
 static void begin_phase(struct reading *g, int phase)
