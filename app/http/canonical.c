@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 #define INTEGER_MAX (INT64_C(1) << 53)
 #define EXPONENT_FROM 1e21 /* from here on, numbers are written with an exponent */
@@ -169,6 +170,8 @@ static const char *write_value(struct json_object *o, struct json *j, size_t mos
         problem = write_double(json_object_get_double(o), j);
         break;
     case json_type_string:
+        if (!utf8_valid(json_object_get_string(o), NULL))
+            return "must be UTF-8 without U+0000";
         json_string(j, json_object_get_string(o));
         break;
     case json_type_object:

@@ -21,22 +21,42 @@ static bool wrong(struct errors *e, const char *pointer, const char *detail)
     return false;
 }
 
-bool value_string(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to)
+/* The characters of text; what stands for one that is none counts as one. */
+static int64_t characters_of(const char *text)
 {
-    size_t len, characters;
+    int64_t count = 0;
+
+    for (; *text; text++)
+        count += (*text & 0xC0) != 0x80;
+    return count;
+}
+
+/* typed: as ROW_TYPED. */
+static bool read_string(struct json_object *o, int64_t min, int64_t max, bool typed, const char *pointer, struct errors *e, const char **to)
+{
+    int64_t characters;
     const char *text;
+    size_t len;
+    bool valid;
 
     if (!json_object_is_type(o, json_type_string))
         return wrong(e, pointer, "must be a string");
     text = json_object_get_string(o);
     len = (size_t)json_object_get_string_len(o);
-    if (strlen(text) != len || !utf8_valid(text, &characters))
+    valid = strlen(text) == len && utf8_valid(text, NULL);
+    if (!valid && !typed)
         return wrong(e, pointer, "must be UTF-8 without U+0000");
-    if ((int64_t)characters < min || (int64_t)characters > max)
+    characters = characters_of(text);
+    if (characters < min || characters > max)
         return wrong(e, pointer,
                      arena_printf(e->arena, "must have %" PRId64 " to %" PRId64 " characters", min, max));
-    *to = arena_memdup(e->arena, text, len);
+    *to = valid ? arena_memdup(e->arena, text, len) : "\xEF\xBF\xBD";
     return true;
+}
+
+bool value_string(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to)
+{
+    return read_string(o, min, max, false, pointer, e, to);
 }
 
 /* An integer, however written: 5, 5.0 and 5e0 are one number (JSON Schema, RFC 8259). *value: exact to 2^53. */
@@ -188,7 +208,7 @@ static void read_row(const struct field_row *row, struct json_object *o, const c
         return;
     switch (row->type) {
     case ROW_STRING:
-        if (value_string(o, row->min, row->max, pointer, e, &text)) {
+        if (read_string(o, row->min, row->max, row->flags & ROW_TYPED, pointer, e, &text)) {
             if (row->kept)
                 text = row->kept(text, e->arena);
             if (!text || (row->valid && !row->valid(text)))

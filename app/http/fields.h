@@ -25,7 +25,8 @@ enum row_type {
 
 enum row_flags {
     ROW_REQUIRED = 1,
-    ROW_NULLABLE = 2 /* null counts as absent */
+    ROW_NULLABLE = 2, /* null counts as absent */
+    ROW_TYPED = 4     /* ROW_STRING: a code as somebody typed it; what is not UTF-8 is read as U+FFFD, which no code has */
 };
 
 struct field_table;

@@ -15,6 +15,8 @@ struct cursor {
     const unsigned char *start, *at, *end;
     struct json_scan *scan;
     int depth;
+    struct arena *arena; /* for scan->mended; NULL: escapes of no character are faults */
+    bool in_name;
 };
 
 static bool fault(struct cursor *c, const char *what)
@@ -57,9 +59,22 @@ static bool hex4(struct cursor *c, unsigned *unit)
     return true;
 }
 
+/* The escape that begins at `from`, with \u and four digits, is no character. */
+static bool scan_no_character(struct cursor *c, const unsigned char *from, const char *what)
+{
+    if (!c->arena || c->in_name)
+        return fault(c, what);
+    if (!c->scan->mended)
+        c->scan->mended = arena_memdup(c->arena, c->start, (size_t)(c->end - c->start));
+    memcpy(c->scan->mended + (from - c->start), NO_CHARACTER, sizeof NO_CHARACTER - 1);
+    c->at = from + sizeof NO_CHARACTER - 1;
+    return true;
+}
+
 /* After a backslash. */
 static bool scan_escape(struct cursor *c)
 {
+    const unsigned char *from = c->at - 1;
     unsigned unit, low;
     int kind = peek(c);
 
@@ -73,17 +88,17 @@ static bool scan_escape(struct cursor *c)
     if (!hex4(c, &unit))
         return false;
     if (unit == 0)
-        return fault(c, "a string must not contain U+0000");
+        return scan_no_character(c, from, "a string must not contain U+0000");
     if (unit >= 0xDC00 && unit <= 0xDFFF)
-        return fault(c, "lone surrogate in a string");
+        return scan_no_character(c, from, "lone surrogate in a string");
     if (unit < 0xD800 || unit > 0xDBFF)
         return true;
     if (c->end - c->at < 2 || c->at[0] != '\\' || c->at[1] != 'u')
-        return fault(c, "lone surrogate in a string");
+        return scan_no_character(c, from, "lone surrogate in a string");
     c->at += 2;
     if (!hex4(c, &low))
         return false;
-    return low >= 0xDC00 && low <= 0xDFFF ? true : fault(c, "lone surrogate in a string");
+    return low >= 0xDC00 && low <= 0xDFFF ? true : scan_no_character(c, from, "lone surrogate in a string");
 }
 
 static bool scan_string(struct cursor *c)
@@ -196,8 +211,13 @@ static bool scan_word(struct cursor *c, const char *word)
 
 static bool scan_member(struct cursor *c)
 {
+    bool good;
+
     skip_blanks(c);
-    if (!scan_string(c))
+    c->in_name = true;
+    good = scan_string(c);
+    c->in_name = false;
+    if (!good)
         return false;
     c->scan->members++;
     skip_blanks(c);
@@ -277,10 +297,10 @@ static bool scan_value(struct cursor *c)
     return ok;
 }
 
-bool json_scan(const char *text, size_t len, struct json_scan *scan)
+static bool scan_text(const char *text, size_t len, struct json_scan *scan, struct arena *a)
 {
     const unsigned char *start = (const unsigned char *)text;
-    struct cursor c = {start, start, start + len, scan, 0};
+    struct cursor c = {start, start, start + len, scan, .arena = a};
 
     *scan = (struct json_scan){.start = 0};
     skip_blanks(&c);
@@ -293,6 +313,11 @@ bool json_scan(const char *text, size_t len, struct json_scan *scan)
     while (scan->end > scan->start && strchr(" \t\r\n", text[scan->end - 1]))
         scan->end--;
     return true;
+}
+
+bool json_scan(const char *text, size_t len, struct json_scan *scan)
+{
+    return scan_text(text, len, scan, NULL);
 }
 
 /* ---- parsing ---- */
@@ -312,14 +337,14 @@ static size_t count_members(struct json_object *o)
     return count;
 }
 
-struct json_object *json_in(const char *text, size_t len, struct errors *e)
+static struct json_object *parse(const char *text, size_t len, struct errors *e, struct arena *a)
 {
     struct json_scan scan = {.start = 0};
     struct json_tokener *t;
     struct json_object *o;
     bool complete;
 
-    if (!json_scan(text, len, &scan)) {
+    if (!scan_text(text, len, &scan, a)) {
         errors_add(e, "", arena_printf(e->arena, "invalid JSON at byte %zu: %s", scan.fault_at, scan.fault));
         return NULL;
     }
@@ -328,8 +353,8 @@ struct json_object *json_in(const char *text, size_t len, struct errors *e)
         return NULL;
     }
     t = checked(json_tokener_new_ex(JSON_DEPTH_MAX + 2));
-    json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-    o = json_tokener_parse_ex(t, text + scan.start, (int)(scan.end - scan.start));
+    json_tokener_set_flags(t, JSON_TOKENER_STRICT);
+    o = json_tokener_parse_ex(t, (scan.mended ? scan.mended : text) + scan.start, (int)(scan.end - scan.start));
     complete = json_tokener_get_error(t) == json_tokener_success;
     json_tokener_free(t);
     if (!o || !complete) {
@@ -343,4 +368,14 @@ struct json_object *json_in(const char *text, size_t len, struct errors *e)
         return NULL;
     }
     return o;
+}
+
+struct json_object *json_in(const char *text, size_t len, struct errors *e)
+{
+    return parse(text, len, e, NULL);
+}
+
+struct json_object *json_in_typed(const char *text, size_t len, struct errors *e)
+{
+    return parse(text, len, e, e->arena);
 }

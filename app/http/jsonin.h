@@ -5,7 +5,8 @@
  *         own scanner checks the whole text before json-c sees it
  * Limits  depth JSON_DEPTH_MAX; objects and arrays JSON_CONTAINERS_MAX, because "{}" takes 760 bytes in json-c; values of any kind
  *         JSON_VALUES_MAX, members of an object JSON_MEMBERS_MAX and items of an array JSON_ITEMS_MAX, because 4 MiB of short ones take
- *         json-c a third of a second; integers within 64 bits; other numbers within the range of a double; no NUL in strings
+ *         json-c a third of a second; integers within 64 bits; other numbers within the range of a double; no NUL in strings, but for those
+ *         of json_in_typed()
  * Source  RFC 8259; RFC 3629 for UTF-8
  */
 #ifndef HTTP_JSONIN_H
@@ -30,6 +31,7 @@ struct json_scan {
     size_t values;      /* of any kind, these too */
     size_t fault_at;    /* offset of the fault */
     const char *fault;  /* static sentence; NULL: no fault */
+    char *mended;       /* json_in_typed(): the text, if anything was replaced in it; else NULL */
 };
 
 /* Check that text (len bytes) is exactly one JSON value. False: see fault and fault_at. */
@@ -38,6 +40,11 @@ bool json_scan(const char *text, size_t len, struct json_scan *scan);
 /* Parse a body that must be an object. NULL, with an error added, if it is no object, is not JSON, or has duplicate members. The caller
  * releases it: JSON_IN_AUTO. */
 struct json_object *json_in(const char *text, size_t len, struct errors *e);
+
+/* The same of a body in which somebody may have typed a code: in place of what is escaped and no character, U+0000 or half of a surrogate
+ * pair, values have NO_CHARACTER, which is not UTF-8. In names it is a fault. */
+struct json_object *json_in_typed(const char *text, size_t len, struct errors *e);
+#define NO_CHARACTER "\xFF\x80\x80\x80\x80\x80" /* as long as the escape */
 
 static inline void json_in_release(struct json_object **o)
 {

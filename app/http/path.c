@@ -11,8 +11,9 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decode from[0..len) into the arena; NULL: an invalid escape, or a NUL. */
-static const char *decode(const char *from, size_t len, bool plus_is_blank, struct arena *a)
+/* Decode from[0..len) into the arena; NULL: an invalid escape, or a NUL. typed: it is a code that somebody typed, in which a NUL is read as
+ * a byte that is not UTF-8. */
+static const char *decode(const char *from, size_t len, bool plus_is_blank, bool typed, struct arena *a)
 {
     char *text = arena_memdup(a, from, len), *to;
 
@@ -23,9 +24,9 @@ static const char *decode(const char *from, size_t len, bool plus_is_blank, stru
         if (from[i] == '%') {
             int high = len - i > 2 ? hex(from[i + 1]) : -1, low = len - i > 2 ? hex(from[i + 2]) : -1;
 
-            if (high < 0 || low < 0 || high + low == 0)
+            if (high < 0 || low < 0 || (high + low == 0 && !typed))
                 return NULL;
-            *to++ = (char)(high * 16 + low);
+            *to++ = high + low ? (char)(high * 16 + low) : '\xFF';
             i += 2;
         } else {
             *to++ = plus_is_blank && from[i] == '+' ? ' ' : from[i];
@@ -47,9 +48,11 @@ static bool parse_query(struct path *p, const char *text, struct arena *a)
             while (name_len < len && text[name_len] != '=')
                 name_len++;
             q = &p->query[p->query_count++];
-            q->name = decode(text, name_len, true, a);
-            q->value = name_len < len ? decode(text + name_len + 1, len - name_len - 1, true, a) : "";
-            if (!q->name || !q->value)
+            q->name = decode(text, name_len, true, false, a);
+            if (!q->name)
+                return false;
+            q->value = name_len < len ? decode(text + name_len + 1, len - name_len - 1, true, strcmp(q->name, "code") == 0, a) : "";
+            if (!q->value)
                 return false;
         }
         text += len;
@@ -80,7 +83,7 @@ bool path_parse(struct path *p, const char *target, struct arena *a)
             break;
         }
         p->escaped[p->count] = memchr(at, '%', part) != NULL;
-        p->segments[p->count] = decode(at, part, false, a);
+        p->segments[p->count] = decode(at, part, false, false, a);
         if (!p->segments[p->count++])
             return false;
         at += part;

@@ -29,8 +29,8 @@ struct path {
     size_t query_count;
 };
 
-/* Split and decode target. False: an invalid percent-escape, a NUL, too many parameters, or no leading slash. Bytes that are not UTF-8
- * pass: whoever uses a segment as text checks it. */
+/* Split and decode target. False: an invalid percent-escape, a NUL but in the parameter code, too many parameters, or no leading slash.
+ * Bytes that are not UTF-8 pass: whoever uses a segment as text checks it. */
 bool path_parse(struct path *p, const char *target, struct arena *a);
 
 /* The value of the first query parameter of that name, or NULL. */

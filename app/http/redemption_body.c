@@ -72,7 +72,7 @@ static const enum slot_state states_of[] = {
 #define TAKE(member) offsetof(struct take_in, member)
 /* Any text is accepted as a code: one that cannot be a code is answered like an unknown one. */
 #define ROW_CODE                                                                                                       \
-    {"code", ROW_STRING, TAKE(code), 0, CODE_TYPED_MAX, .flags = ROW_NULLABLE}
+    {"code", ROW_STRING, TAKE(code), 0, CODE_TYPED_MAX, .flags = ROW_NULLABLE | ROW_TYPED}
 #define ROWS_AFTER_KEY                                                                                                 \
     {"metadata", ROW_JSON, TAKE(metadata), 0, COUPON_METADATA_MAX, .flags = 0},                                        \
     ROW_ORDER(TAKE(order)),                                                                                            \
@@ -137,7 +137,7 @@ static const struct field_row user_rows[] = {ROW_USER(offsetof(struct user_in, u
 static const struct user_in user_start = {.user = NULL};
 const struct field_table user_table = {user_rows, sizeof user_rows / sizeof user_rows[0], sizeof(struct user_in), &user_start, NULL};
 
-#define ROW_RESOLVED {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, CODE_TYPED_MAX, .flags = ROW_REQUIRED}
+#define ROW_RESOLVED {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, CODE_TYPED_MAX, .flags = ROW_REQUIRED | ROW_TYPED}
 static const struct field_row resolve_rows[] = {
     ROW_RESOLVED,
     ROW_ORDER(offsetof(struct resolve_in, order)),

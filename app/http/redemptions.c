@@ -574,7 +574,7 @@ enum handled redemption_batch(struct request *r)
 {
     size_t fit;
 
-    struct json_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+    struct json_object *o JSON_IN_AUTO = json_in_typed(r->body ? r->body : "", r->body_len, &r->errors);
     struct json_object *items = o ? json_object_object_get(o, "items") : NULL;
 
     if (o) {

@@ -423,7 +423,7 @@ static bool read_table(struct request *r)
     const struct field_table *table = table_of(r);
     bool none = (r->route->flags & ROUTE_BODY_OPTIONAL) && r->body_len == 0;
     struct json_object *o JSON_IN_AUTO = none ? json_in("{}", 2, &r->errors)
-                                               : json_in(r->body ? r->body : "", r->body_len, &r->errors);
+                                               : json_in_typed(r->body ? r->body : "", r->body_len, &r->errors);
 
     if (!o)
         return false;

@@ -34,7 +34,7 @@ static void require_all_tables(void)
 /* What the table made of the body; NULL: it has faults. */
 static void *read_body(const struct field_table *table, const char *text, size_t len, struct errors *e)
 {
-    struct json_object *o JSON_IN_AUTO = json_in(text, len, e);
+    struct json_object *o JSON_IN_AUTO = json_in_typed(text, len, e);
     void *in = arena_alloc(e->arena, table->size);
 
     REQUIRE((o == NULL) == (e->count > 0));

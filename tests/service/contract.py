@@ -101,7 +101,7 @@ class Operation:
         content = self.body.get("requestBody", {}).get("content", {}).get("application/json")
         if not content or not body or len(body) > LARGEST:
             return
-        asked = json.loads(body)
+        asked = json.loads(json.dumps(json.loads(body), ensure_ascii=False).encode(errors="replace"))  # a code may have half of a pair
         if self.name == "redemption_batch":  # an item that is malformed is refused in its place
             asked["items"] = [item for item, answer in zip(asked["items"], reply.json()["items"])
                               if answer["body"].get("code") != "bad_request"] or [{"user": "u", "key": "k"}]

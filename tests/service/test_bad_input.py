@@ -51,12 +51,14 @@ NOT_JSON = {
 
 BAD_TAKING = [
     ({}, "/user"), ({"user": None}, "/user"), ({"user": ""}, "/user"), ({"user": 5}, "/user"), ({"user": True}, "/user"), ({"user": ["u"]}, "/user"),
-    ({"user": {"$ne": 1}}, "/user"), ({"user": "x" * 129}, "/user"), ({"user": "ä" * 65}, "/user"), ({"user": "a\u0000"}, None),
+    ({"user": {"$ne": 1}}, "/user"), ({"user": "x" * 129}, "/user"), ({"user": "ä" * 65}, "/user"), ({"user": "a\u0000"}, "/user"),
     ({"user": "a\u0001b"}, "/user"), ({"user": "a\nb"}, "/user"), ({"user": "\u007f"}, "/user"), ({"user": "\u0085"}, "/user"),
     ({"user": "u", "users": 1}, "/users"), ({"user": "u", "User": "v"}, "/User"), ({"user": "u", "key": "k"}, "/key"),
     ({"user": "u", "state": "free"}, "/state"), ({"user": "u", "state": ""}, "/state"), ({"user": "u", "state": 3}, "/state"),
     ({"user": "u", "state": "reversed"}, "/state"), ({"user": "u", "state": "Redeemed"}, "/state"),
     ({"user": "u", "metadata": []}, "/metadata"), ({"user": "u", "metadata": "x"}, "/metadata"), ({"user": "u", "metadata": {"a": "x" * 4096}}, "/metadata"),
+    ({"user": "u", "metadata": {"code": "a\u0000"}}, "/metadata"), ({"user": "u", "metadata": {"a": ["\ud800"]}}, "/metadata"), ({"user": "\ud800"}, "/user"),
+    ({"user": "u", "order": {"id": "o\udc00"}}, "/order/id"),
     ({"user": "u", "reserve_s": 0}, "/reserve_s"), ({"user": "u", "reserve_s": 86401}, "/reserve_s"), ({"user": "u", "reserve_s": "9"}, "/reserve_s"),
     ({"user": "u", "reserve_s": 1.5}, "/reserve_s"), ({"user": "u", "reserve_s": 2**63 - 1}, "/reserve_s"),
     ({"user": "u", "code": 5}, "/code"), ({"user": "u", "order": []}, "/order"), ({"user": "u", "order": "o"}, "/order"),

@@ -514,7 +514,8 @@ def test_loose_codes_are_found_as_they_are_typed(stack, storefront):
     assert [i["coupon"] for i in items(storefront, "loo se77")] == [coupon]
 
 
-TYPED_BY_NOBODY = ["", " ", "x", "\u00e4\u00f6\u00fc", "SUMMER\u2028", "\U0001f600", "a\tb\nc\x01", "'\"$ne", "----", "\u200b", "x" * 65, "\u00df" * 256]
+TYPED_BY_NOBODY = ["", " ", "x", "\u00e4\u00f6\u00fc", "SUMMER\u2028", "\U0001f600", "a\tb\nc\x01", "'\"$ne", "----", "\u200b", "x" * 65, "\u00df" * 256,
+                   "\u0000", "REAL-CODE\u0000", "REAL-CODE\u0000x", "\u0000REAL-CODE", "\ud800", "\udc00", "REAL-CODE\udfff", "\u0000" * 256, "\ud800" * 256]
 
 
 @pytest.mark.parametrize("typed", TYPED_BY_NOBODY, ids=range(len(TYPED_BY_NOBODY)))
@@ -527,14 +528,17 @@ def test_whatever_is_typed_as_a_code_is_a_code_that_does_not_exist(stack, storef
         batch = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": [{"key": "k", "user": "u", "code": typed}]}).ok()
         assert batch["items"][0]["status"] == 404, batch
     assert items(storefront, typed) == []
+    sent = urllib.parse.quote(typed.encode(errors="surrogatepass"))
+    assert not typed or ops.get(f"/coupons/-/codes?code={sent}").ok()["items"] == []
     plain = stack.coupon(slots=1)
     storefront.take(plain, "u", code=typed).problem("code_not_found")
 
 
 def test_more_than_anybody_types_is_malformed(stack, storefront):
     coupon = imported(stack, ["REAL-CODE"])
-    storefront.take(coupon, "u", code="x" * 257).problem("bad_request", at="/code")
-    storefront.post("/coupons/-/resolve", {"code": "x" * 257, "user": "u"}).problem("bad_request", at="/code")
+    for typed in ("x" * 257, "\u0000" * 257, "\ud800" * 257):
+        storefront.take(coupon, "u", code=typed).problem("bad_request", at="/code")
+        storefront.post("/coupons/-/resolve", {"code": typed, "user": "u"}).problem("bad_request", at="/code")
 
 
 def test_a_generated_code_is_taken_however_it_is_typed(stack, storefront, ops):

@@ -2,6 +2,8 @@
 #include "cmocka_whole.h"
 #include <sodium.h>
 
+#include "base/utf8.h"
+#include "coupons/code.h"
 #include "http/coupon_body.h"
 #include "http/jsonin.h"
 #include "http/redemption_body.h"
@@ -39,7 +41,7 @@ static struct take_in *read_take(const char *text)
     struct json_object *o JSON_IN_AUTO = NULL;
 
     errors_init(&errors, &arena);
-    o = json_in(text, strlen(text), &errors);
+    o = json_in_typed(text, strlen(text), &errors);
     if (o)
         fields_read(&take_table, o, "", in, &errors);
     return in;
@@ -116,6 +118,25 @@ TEST(faults_are_pointed_at)
         read_take(rows[i].text);
         if (!has_error(rows[i].pointer))
             fail_msg("%s: nothing points at %s", rows[i].text, rows[i].pointer);
+    }
+}
+
+TEST(a_typed_code_may_hold_what_is_no_character)
+{
+    static const char *const texts[] = {"A\\u0000B", "A\\u0000", "\\u0000A", "A\\ud800", "\\udc00A"};
+    char body[64], form[CODE_MAX + 1];
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const struct take_in *in;
+
+        snprintf(body, sizeof body, "{\"user\":\"u\",\"code\":\"%s\"}", texts[i]);
+        in = read_take(body);
+        assert_int_equal(errors.count, 0);
+        assert_true(utf8_valid(in->code, NULL));
+        assert_false(code_normalise(in->code, MATCH_LOOSE, form));
+        snprintf(body, sizeof body, "{\"user\":\"%s\"}", texts[i]);
+        read_take(body);
+        assert_true(has_error("/user"));
     }
 }
 

@@ -182,6 +182,44 @@ TEST(an_object_is_parsed)
     assert_string_equal(json_object_get_string(json_object_object_get(o, "c")), "x");
 }
 
+/* The member a of a body in which a code may be typed; NULL: the body is refused. */
+static const char *typed(const char *text, size_t *len)
+{
+    struct errors e;
+    struct json_object *o, *a;
+    const char *copy = NULL;
+
+    errors_init(&e, &arena);
+    o = json_in_typed(text, strlen(text), &e);
+    assert_int_equal(o == NULL, e.count > 0);
+    if (o && json_object_object_get_ex(o, "a", &a)) {
+        *len = (size_t)json_object_get_string_len(a);
+        copy = arena_memdup(&arena, json_object_get_string(a), *len);
+    }
+    json_object_put(o);
+    return copy;
+}
+
+TEST(what_is_typed_may_have_escapes_of_no_character)
+{
+    static const char *const texts[] = {"\\u0000", "\\ud800", "\\uDFFF"};
+    char body[64];
+    size_t len;
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        snprintf(body, sizeof body, "{\"a\":\"x%s\\u0041%s\"}", texts[i], texts[i]);
+        assert_string_equal(typed(body, &len), "x" NO_CHARACTER "A" NO_CHARACTER);
+        snprintf(body, sizeof body, "{\"%s\":1}", texts[i]);
+        assert_null(typed(body, &len));
+        snprintf(body, sizeof body, "{\"a\":1,\"b%s\":1}", texts[i]);
+        assert_null(typed(body, &len));
+    }
+    assert_string_equal(typed("{\"a\":\"\\ud83d\\ude00\"}", &len), "\xF0\x9F\x98\x80");
+    assert_string_equal(typed("{\"a\":\"\\ud800\\ud83d\"}", &len), NO_CHARACTER NO_CHARACTER);
+    assert_null(typed("{\"a\":\"\xFF\"}", &len));
+    assert_null(typed("{\"a\":\"\\ud800\\x\"}", &len));
+}
+
 TEST(what_is_no_object_is_refused)
 {
     static const char *const texts[] = {"[]", "null", "1", "\"x\"", "true", ""};

@@ -66,6 +66,16 @@ TEST(a_query_is_read)
     assert_int_equal(p.query_count, 0);
 }
 
+TEST(a_nul_in_a_code_is_no_end)
+{
+    struct path p;
+
+    assert_true(path_parse(&p, "/x?code=A%00B&user=u", &arena));
+    assert_string_equal(path_query(&p, "code"), "A\xFF" "B");
+    assert_false(path_parse(&p, "/x?codes=A%00B", &arena));
+    assert_false(path_parse(&p, "/x?co%00de=A", &arena));
+}
+
 TEST(too_many_parameters_are_refused)
 {
     struct path p;
