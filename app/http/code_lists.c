@@ -166,19 +166,12 @@ static bool has_codes(struct request *r)
     return false;
 }
 
-static bool wants_dry_run(struct request *r, const struct list_ask *ask)
-{
-    if (ask->dry_run)
-        reply_problem(r, CPN_BAD_REQUEST, "dry_run is for imports alone.");
-    return ask->dry_run;
-}
-
 enum handled codes_retire(struct request *r)
 {
     struct upload *u = arena_alloc(&r->arena, sizeof *u);
     struct list_ask ask;
 
-    if (!has_codes(r) || !read_ask(r, CODE_COLUMN, &ask) || wants_dry_run(r, &ask))
+    if (!has_codes(r) || !read_ask(r, CODE_COLUMN, &ask))
         return ANSWERED;
     begin(u, r, &ask);
     insert_job(r, u, JOB_RETIRE_CODES, ask.not_before_ms);
@@ -233,7 +226,7 @@ enum handled codes_issue(struct request *r)
     struct upload *u = arena_alloc(&r->arena, sizeof *u);
     struct list_ask ask;
 
-    if (!has_codes(r) || !read_ask(r, USER_COLUMN, &ask) || wants_dry_run(r, &ask))
+    if (!has_codes(r) || !read_ask(r, USER_COLUMN, &ask))
         return ANSWERED;
     begin(u, r, &ask);
     r->state = u;

@@ -55,6 +55,7 @@ struct route {
     enum body_type body;
     size_t body_max;
     const struct field_table *table; /* reads the body into r->in; NULL: the handler reads it */
+    const char *const *query; /* of a call that changes something: its query parameters, NULL-terminated; NULL: none. Others are refused */
 };
 
 #endif

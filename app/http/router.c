@@ -36,101 +36,100 @@
 #define OPEN ROUTE_OPEN
 #define WITHIN ROUTE_WITHIN
 
-/* Columns: name, method, pattern, handler, roles, flags, body, its limit, its table. In place of {coupon}, the literal "-" means: not about
- * one coupon. Each row is an operation of app/static/docs/openapi.json, with the same name. nginx serves that document, docs/ and
- * dashboard/. */
+/* The query parameters of calls that change something. */
+static const char *const receipt_query[] = {"receipt", NULL};
+static const char *const import_query[] = {"not_before", "column", "accept", "dry_run", NULL};
+static const char *const retire_query[] = {"not_before", "column", "accept", NULL};
+static const char *const issue_query[] = {"not_before", "column", NULL};
+
+/* Rows: a GET; another call without a body; those with a body of JSON, with a patch, and with a list. */
+#define GET(name, pattern, start, roles, flags) {name, METHOD_GET, pattern, start, roles, flags, BODY_NONE, 0, NULL, NULL}
+#define BARE(name, method, pattern, start, roles, flags) {name, method, pattern, start, roles, flags, BODY_NONE, 0, NULL, NULL}
+#define POST(name, pattern, start, roles, flags, table, query)                                                         \
+    {name, METHOD_POST, pattern, start, roles, flags, BODY_JSON, BODY_MAX, table, query}
+#define PATCH(name, pattern, start, roles, flags) {name, METHOD_PATCH, pattern, start, roles, flags, BODY_PATCH, BODY_MAX, NULL, NULL}
+#define LIST(name, pattern, start, body, query)                                                                        \
+    {name, METHOD_POST, pattern, start, O, STREAM | ROUTE_KEY_OPTIONAL, body, IMPORT_MAX, NULL, query}
+
+/* In place of {coupon}, the literal "-" means: not about one coupon. Each row is an operation of app/static/docs/openapi.json, with the same
+ * name. nginx serves that document, docs/ and dashboard/. */
 const struct route routes[] = {
-    {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, BLOCKS | WITHIN | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX, NULL},
+    GET("coupon_list", "/coupons", coupon_list, S | R | O, BLOCKS | WITHIN),
+    POST("coupon_create", "/coupons", coupon_create, O, BLOCKS | WITHIN | ROUTE_KEY_OPTIONAL, NULL, NULL),
 
-    {"health", METHOD_GET, "/coupons/-/health", service_health, 0, OPEN, BODY_NONE, 0, NULL},
-    {"ready", METHOD_GET, "/coupons/-/ready", service_ready, 0, OPEN, BODY_NONE, 0, NULL},
-    {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O | M, ROUTE_METRICS | ROUTE_PLAIN, BODY_NONE, 0, NULL},
-    {"problem", METHOD_GET, "/coupons/-/problems/{code}", service_problem, 0, OPEN | ROUTE_FILE, BODY_NONE, 0, NULL},
-    {"receipt_keys", METHOD_GET, "/coupons/-/receipt-keys", service_receipt_keys, S | R | O, WITHIN, BODY_NONE, 0, NULL},
-    {"job_list", METHOD_GET, "/coupons/-/jobs", job_list, R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"job_get", METHOD_GET, "/coupons/-/jobs/{job}", job_get, R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"job_rows", METHOD_GET, "/coupons/-/jobs/{job}/rows", job_rows, R | O, STREAM | WITHIN | ROUTE_CSV, BODY_NONE, 0, NULL},
-    {"report_several", METHOD_GET, "/coupons/-/reports", report_several, R | O, STREAM | WITHIN | ROUTE_OR_CSV, BODY_NONE, 0, NULL},
-    {"redemption_search", METHOD_GET, "/coupons/-/redemptions", redemption_search, S | R | O,
-     BLOCKS | WITHIN | ROUTE_OR_CSV | ROUTE_CSV_STREAM, BODY_NONE, 0, NULL},
-    {"user_export", METHOD_GET, "/coupons/-/users/{user}/export", user_export, O, STREAM | ROUTE_NDJSON, BODY_NONE, 0, NULL},
-    {"user_export_named", METHOD_POST, "/coupons/-/users/export", user_export_named, O, STREAM | ROUTE_NDJSON, BODY_JSON, BODY_MAX,
-     &user_table},
-    {"wallet", METHOD_GET, "/coupons/-/users/{user}", user_wallet, S | R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, BLOCKS | ROUTE_EMPTY, BODY_NONE, 0, NULL},
-    {"user_erase_named", METHOD_POST, "/coupons/-/users/erase", user_erase_named, O, BLOCKS | ROUTE_EMPTY, BODY_JSON, BODY_MAX,
-     &user_table},
-    {"code_find", METHOD_GET, "/coupons/-/codes", code_find, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"resolve", METHOD_POST, "/coupons/-/resolve", code_resolve, S | O | P, BLOCKS | WITHIN, BODY_JSON, BODY_MAX, &resolve_table},
+    GET("health", "/coupons/-/health", service_health, 0, OPEN),
+    GET("ready", "/coupons/-/ready", service_ready, 0, OPEN),
+    GET("metrics", "/coupons/-/metrics", service_metrics, O | M, ROUTE_METRICS | ROUTE_PLAIN),
+    GET("problem", "/coupons/-/problems/{code}", service_problem, 0, OPEN | ROUTE_FILE),
+    GET("receipt_keys", "/coupons/-/receipt-keys", service_receipt_keys, S | R | O, WITHIN),
+    GET("job_list", "/coupons/-/jobs", job_list, R | O, BLOCKS | WITHIN),
+    GET("job_get", "/coupons/-/jobs/{job}", job_get, R | O, BLOCKS | WITHIN),
+    BARE("job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, BLOCKS | WITHIN),
+    GET("job_rows", "/coupons/-/jobs/{job}/rows", job_rows, R | O, STREAM | WITHIN | ROUTE_CSV),
+    GET("report_several", "/coupons/-/reports", report_several, R | O, STREAM | WITHIN | ROUTE_OR_CSV),
+    GET("redemption_search", "/coupons/-/redemptions", redemption_search, S | R | O, BLOCKS | WITHIN | ROUTE_OR_CSV | ROUTE_CSV_STREAM),
+    GET("user_export", "/coupons/-/users/{user}/export", user_export, O, STREAM | ROUTE_NDJSON),
+    POST("user_export_named", "/coupons/-/users/export", user_export_named, O, STREAM | ROUTE_NDJSON, &user_table, NULL),
+    GET("wallet", "/coupons/-/users/{user}", user_wallet, S | R | O, BLOCKS | WITHIN),
+    BARE("user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, BLOCKS | ROUTE_EMPTY),
+    POST("user_erase_named", "/coupons/-/users/erase", user_erase_named, O, BLOCKS | ROUTE_EMPTY, &user_table, NULL),
+    GET("code_find", "/coupons/-/codes", code_find, O, BLOCKS | WITHIN),
+    POST("resolve", "/coupons/-/resolve", code_resolve, S | O | P, BLOCKS | WITHIN, &resolve_table, NULL),
 
-    {"webhook_list", METHOD_GET, "/coupons/-/webhooks", webhook_list, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"webhook_create", METHOD_POST, "/coupons/-/webhooks", webhook_create, O, BLOCKS | WITHIN, BODY_JSON, BODY_MAX, NULL},
-    {"webhook_get", METHOD_GET, "/coupons/-/webhooks/{webhook}", webhook_get, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"webhook_change", METHOD_PATCH, "/coupons/-/webhooks/{webhook}", webhook_change, O, BLOCKS | WITHIN, BODY_PATCH, BODY_MAX, NULL},
-    {"webhook_delete", METHOD_DELETE, "/coupons/-/webhooks/{webhook}", webhook_delete, O, BLOCKS | WITHIN | ROUTE_EMPTY, BODY_NONE, 0,
-     NULL},
-    {"webhook_rotate", METHOD_POST, "/coupons/-/webhooks/{webhook}/rotate", webhook_rotate, O, BLOCKS | WITHIN | ROUTE_BODY_OPTIONAL,
-     BODY_JSON, BODY_MAX, &webhook_rotate_table},
-    {"webhook_deliveries", METHOD_GET, "/coupons/-/webhooks/{webhook}/deliveries", webhook_deliveries, O, BLOCKS | WITHIN, BODY_NONE, 0,
-     NULL},
-    {"webhook_redeliver", METHOD_POST, "/coupons/-/webhooks/{webhook}/deliveries/{delivery}/redeliver", webhook_redeliver, O,
-     BLOCKS | WITHIN, BODY_NONE, 0, NULL},
-    {"webhook_test", METHOD_POST, "/coupons/-/webhooks/{webhook}/test", webhook_test, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    GET("webhook_list", "/coupons/-/webhooks", webhook_list, O, BLOCKS | WITHIN),
+    POST("webhook_create", "/coupons/-/webhooks", webhook_create, O, BLOCKS | WITHIN, NULL, NULL),
+    GET("webhook_get", "/coupons/-/webhooks/{webhook}", webhook_get, O, BLOCKS | WITHIN),
+    PATCH("webhook_change", "/coupons/-/webhooks/{webhook}", webhook_change, O, BLOCKS | WITHIN),
+    BARE("webhook_delete", METHOD_DELETE, "/coupons/-/webhooks/{webhook}", webhook_delete, O, BLOCKS | WITHIN | ROUTE_EMPTY),
+    POST("webhook_rotate", "/coupons/-/webhooks/{webhook}/rotate", webhook_rotate, O, BLOCKS | WITHIN | ROUTE_BODY_OPTIONAL,
+     &webhook_rotate_table, NULL),
+    GET("webhook_deliveries", "/coupons/-/webhooks/{webhook}/deliveries", webhook_deliveries, O, BLOCKS | WITHIN),
+    BARE("webhook_redeliver", METHOD_POST, "/coupons/-/webhooks/{webhook}/deliveries/{delivery}/redeliver", webhook_redeliver, O,
+     BLOCKS | WITHIN),
+    BARE("webhook_test", METHOD_POST, "/coupons/-/webhooks/{webhook}/test", webhook_test, O, BLOCKS | WITHIN),
 
-    {"key_list", METHOD_GET, "/coupons/-/keys", key_list, O, BLOCKS, BODY_NONE, 0, NULL},
+    GET("key_list", "/coupons/-/keys", key_list, O, BLOCKS),
 
-    {"coupon_get", METHOD_GET, "/coupons/{coupon}", coupon_get, S | R | O, 0, BODY_NONE, 0, NULL},
-    {"coupon_change", METHOD_PATCH, "/coupons/{coupon}", coupon_change, O, BLOCKS | ROUTE_IF_MATCH, BODY_PATCH, BODY_MAX, NULL},
-    {"coupon_delete", METHOD_DELETE, "/coupons/{coupon}", coupon_delete, O, ROUTE_EMPTY, BODY_NONE, 0, NULL},
-    {"coupon_archive", METHOD_POST, "/coupons/{coupon}/archive", coupon_archive, O, BLOCKS | ROUTE_EMPTY, BODY_NONE, 0, NULL},
-    {"counts", METHOD_GET, "/coupons/{coupon}/counts", coupon_counts, R | O, 0, BODY_NONE, 0, NULL},
-    {"ledger", METHOD_GET, "/coupons/{coupon}/ledger", ledger_get, R | O, STREAM | ROUTE_NDJSON, BODY_NONE, 0, NULL},
-    {"coupon_history", METHOD_GET, "/coupons/{coupon}/history", coupon_history, R | O, BLOCKS, BODY_NONE, 0, NULL},
-    {"report", METHOD_GET, "/coupons/{coupon}/reports", report_get, R | O, BLOCKS | ROUTE_OR_CSV, BODY_NONE, 0, NULL},
-    {"refusals", METHOD_GET, "/coupons/{coupon}/refusals", refusals_get, R | O, BLOCKS, BODY_NONE, 0, NULL},
+    GET("coupon_get", "/coupons/{coupon}", coupon_get, S | R | O, 0),
+    PATCH("coupon_change", "/coupons/{coupon}", coupon_change, O, BLOCKS | ROUTE_IF_MATCH),
+    BARE("coupon_delete", METHOD_DELETE, "/coupons/{coupon}", coupon_delete, O, ROUTE_EMPTY),
+    BARE("coupon_archive", METHOD_POST, "/coupons/{coupon}/archive", coupon_archive, O, BLOCKS | ROUTE_EMPTY),
+    GET("counts", "/coupons/{coupon}/counts", coupon_counts, R | O, 0),
+    GET("ledger", "/coupons/{coupon}/ledger", ledger_get, R | O, STREAM | ROUTE_NDJSON),
+    GET("coupon_history", "/coupons/{coupon}/history", coupon_history, R | O, BLOCKS),
+    GET("report", "/coupons/{coupon}/reports", report_get, R | O, BLOCKS | ROUTE_OR_CSV),
+    GET("refusals", "/coupons/{coupon}/refusals", refusals_get, R | O, BLOCKS),
 
-    {"slots_list", METHOD_GET, "/coupons/{coupon}/slots", slots_list, R | O, BLOCKS, BODY_NONE, 0, NULL},
-    {"slots_add", METHOD_POST, "/coupons/{coupon}/slots", slots_add, O, BLOCKS | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX,
-     &slots_add_table},
-    {"slots_retire", METHOD_POST, "/coupons/{coupon}/slots/retire", slots_retire, O, BLOCKS | KEY, BODY_JSON, BODY_MAX,
-     &slots_retire_table},
-    {"slot_get", METHOD_GET, "/coupons/{coupon}/slots/{slot}", slot_get, R | O, BLOCKS, BODY_NONE, 0, NULL},
+    GET("slots_list", "/coupons/{coupon}/slots", slots_list, R | O, BLOCKS),
+    POST("slots_add", "/coupons/{coupon}/slots", slots_add, O, BLOCKS | ROUTE_KEY_OPTIONAL, &slots_add_table, NULL),
+    POST("slots_retire", "/coupons/{coupon}/slots/retire", slots_retire, O, BLOCKS | KEY, &slots_retire_table, NULL),
+    GET("slot_get", "/coupons/{coupon}/slots/{slot}", slot_get, R | O, BLOCKS),
 
-    {"codes_import", METHOD_POST, "/coupons/{coupon}/codes", codes_import, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
-     NULL},
-    {"codes_retire", METHOD_POST, "/coupons/{coupon}/codes/retire", codes_retire, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
-     NULL},
-    {"codes_issue", METHOD_POST, "/coupons/{coupon}/codes/issue", codes_issue, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_CSV, IMPORT_MAX, NULL},
-    {"codes_list", METHOD_GET, "/coupons/{coupon}/codes", codes_list, O, STREAM | ROUTE_OR_CSV, BODY_NONE, 0, NULL},
-    {"code_get", METHOD_GET, "/coupons/{coupon}/codes/{code}", code_get, O, 0, BODY_NONE, 0, NULL},
-    {"code_retire", METHOD_POST, "/coupons/{coupon}/codes/{code}/retire", code_retire, O, 0, BODY_NONE, 0, NULL},
+    LIST("codes_import", "/coupons/{coupon}/codes", codes_import, BODY_TEXT, import_query),
+    LIST("codes_retire", "/coupons/{coupon}/codes/retire", codes_retire, BODY_TEXT, retire_query),
+    LIST("codes_issue", "/coupons/{coupon}/codes/issue", codes_issue, BODY_CSV, issue_query),
+    GET("codes_list", "/coupons/{coupon}/codes", codes_list, O, STREAM | ROUTE_OR_CSV),
+    GET("code_get", "/coupons/{coupon}/codes/{code}", code_get, O, 0),
+    BARE("code_retire", METHOD_POST, "/coupons/{coupon}/codes/{code}/retire", code_retire, O, 0),
 
-    {"redemption_take", METHOD_POST, "/coupons/{coupon}/redemptions", redemption_take, S | O, KEY, BODY_JSON, BODY_MAX,
-     &take_table},
-    {"redemption_list", METHOD_GET, "/coupons/{coupon}/redemptions", redemption_list, S | R | O,
-     BLOCKS | ROUTE_OR_CSV | ROUTE_CSV_STREAM, BODY_NONE, 0, NULL},
-    {"redemption_batch", METHOD_POST, "/coupons/{coupon}/redemptions/batch", redemption_batch, S | O, 0, BODY_JSON,
-     BATCH_MAX, NULL},
-    {"redemption_check", METHOD_POST, "/coupons/{coupon}/check", redemption_check, S | O | P, 0, BODY_JSON, BODY_MAX,
-     &take_table},
-    {"redemption_get", METHOD_GET, "/coupons/{coupon}/redemptions/{redemption}", redemption_get, S | R | O, 0, BODY_NONE, 0,
-     NULL},
-    {"redemption_receipt", METHOD_GET, "/coupons/{coupon}/redemptions/{redemption}/receipt", redemption_receipt, S | R | O, 0,
-     BODY_NONE, 0, NULL},
-    {"redemption_reserve", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reserve", redemption_reserve, S | O,
-     KEY | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &step_table},
-    {"redemption_redeem", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/redeem", redemption_redeem, S | O,
-     KEY | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &step_table},
-    {"redemption_cancel", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/cancel", redemption_cancel, S | O,
-     ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &cancel_table},
-    {"redemption_reverse", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reverse", redemption_reverse, S | O,
-     ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &reverse_table},
-    {"redemption_adjust", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/adjust", redemption_adjust, S | O,
-     KEY, BODY_JSON, BODY_MAX, &adjust_table},
+    POST("redemption_take", "/coupons/{coupon}/redemptions", redemption_take, S | O, KEY, &take_table, receipt_query),
+    GET("redemption_list", "/coupons/{coupon}/redemptions", redemption_list, S | R | O, BLOCKS | ROUTE_OR_CSV | ROUTE_CSV_STREAM),
+    {"redemption_batch", METHOD_POST, "/coupons/{coupon}/redemptions/batch", redemption_batch, S | O, 0, BODY_JSON, BATCH_MAX, NULL, NULL},
+    POST("redemption_check", "/coupons/{coupon}/check", redemption_check, S | O | P, 0, &take_table, NULL),
+    GET("redemption_get", "/coupons/{coupon}/redemptions/{redemption}", redemption_get, S | R | O, 0),
+    GET("redemption_receipt", "/coupons/{coupon}/redemptions/{redemption}/receipt", redemption_receipt, S | R | O, 0),
+    POST("redemption_reserve", "/coupons/{coupon}/redemptions/{redemption}/reserve", redemption_reserve, S | O, KEY | ROUTE_BODY_OPTIONAL,
+     &step_table, receipt_query),
+    POST("redemption_redeem", "/coupons/{coupon}/redemptions/{redemption}/redeem", redemption_redeem, S | O, KEY | ROUTE_BODY_OPTIONAL,
+     &step_table, receipt_query),
+    POST("redemption_cancel", "/coupons/{coupon}/redemptions/{redemption}/cancel", redemption_cancel, S | O, ROUTE_BODY_OPTIONAL,
+     &cancel_table, receipt_query),
+    POST("redemption_reverse", "/coupons/{coupon}/redemptions/{redemption}/reverse", redemption_reverse, S | O, ROUTE_BODY_OPTIONAL,
+     &reverse_table, receipt_query),
+    POST("redemption_adjust", "/coupons/{coupon}/redemptions/{redemption}/adjust", redemption_adjust, S | O, KEY, &adjust_table,
+     receipt_query),
 
-    {"user_get", METHOD_GET, "/coupons/{coupon}/users/{user}", user_get, S | R | O, 0, BODY_NONE, 0, NULL},
+    GET("user_get", "/coupons/{coupon}/users/{user}", user_get, S | R | O, 0),
 };
 const size_t routes_count = sizeof routes / sizeof routes[0];
 
@@ -432,10 +431,38 @@ static bool read_table(struct request *r)
     return r->errors.count == 0;
 }
 
+static bool knows_parameter(const struct route *route, const char *name)
+{
+    for (const char *const *known = route->query; known && *known; known++)
+        if (strcmp(*known, name) == 0)
+            return true;
+    return false;
+}
+
+/* NULL: the call only reads, or knows all query parameters. Else what is wrong. */
+static const char *unknown_parameter(struct request *r)
+{
+    struct buf detail = BUF_INIT;
+    const char *copy;
+    size_t i = 0;
+
+    while (i < r->path.query_count && (r->method == METHOD_GET || knows_parameter(r->route, r->path.query[i].name)))
+        i++;
+    if (i == r->path.query_count)
+        return NULL;
+    buf_puts(&detail, "This call has no query parameter ");
+    path_encode(r->path.query[i].name, &detail);
+    buf_putc(&detail, '.');
+    copy = arena_strdup(&r->arena, detail.data);
+    buf_free(&detail);
+    return copy;
+}
+
 /* The body has arrived: the remaining checks, then the handler. */
 static enum handled dispatch(struct request *r)
 {
     const struct route *route = r->route;
+    const char *unknown = unknown_parameter(r);
 
     if (r->broken)
         return reply_problem(r, CPN_BAD_REQUEST, "The body's length does not match its Content-Length.");
@@ -445,6 +472,8 @@ static enum handled dispatch(struct request *r)
         return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
     if ((route->flags & ROUTE_IF_MATCH) && !r->header.if_match)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
+    if (unknown)
+        return request_refuse(r, CPN_BAD_REQUEST, unknown);
     if (route->table && !read_table(r))
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
     if (r->session) /* its body is large */

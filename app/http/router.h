@@ -5,6 +5,8 @@
  *         idempotency_key_required, coupon_not_found, precondition_required, (version_changed: the handler's), bad_request
  * Twice   when nginx asks about the key before it reads a large body (KEY_ONLY), only the first two are checked: 204, and the request
  *         itself follows
+ * Query   a call that changes something refuses a query parameter that it does not know; one that only reads ignores it, because caches
+ *         and browsers add their own
  * Adding  a call: add a row and its handler
  */
 #ifndef HTTP_ROUTER_H

@@ -1,6 +1,7 @@
 """Whatever a client sends: a problem document with the right code, never a 5xx, never a crash, and nothing is changed."""
 import contextlib
 import json
+import re
 import struct
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bad_input
+import contract
 import fastcgi
 from client import http_request
 from stack import WORKERS
@@ -113,6 +115,23 @@ def test_what_is_not_json_is_refused_everywhere(stack, coupon, name):
 def test_a_bad_taking_is_refused_with_its_pointer(stack, coupon, storefront, body, pointer):
     storefront.post(f"/coupons/{coupon}/redemptions", body, idempotency_key="k").problem("bad_request", at=pointer)
     storefront.post(f"/coupons/{coupon}/check", body).problem("bad_request", at=pointer)
+
+
+def test_what_changes_something_refuses_a_query_parameter_that_it_does_not_know(stack, coupon, ops):
+    """And what only reads does not: caches and browsers add their own."""
+    read = stack.coupon(slots=1)  # a report asks its coupons for a tick, which is a batch
+    for operation in contract.contract().operations:
+        content = operation.body.get("requestBody", {}).get("content", {})
+        kind, body = next(((kind, one["example"]) for kind, one in content.items()), (None, None))
+        target = re.sub(r"\{(\w+)\}", lambda m: {"get": read}.get(operation.method, coupon) if m[1] == "coupon" else "0-1", operation.template)
+        usual, odd = [ops.request(operation.method.upper(), target + query, body.encode() if isinstance(body, str) else body, idempotency_key="k",
+                                  headers={"If-Match": "*", "Content-Type": kind})
+                      for query in ([f"?coupon={read}", f"?coupon={read}&dryrun=true"] if operation.method == "get" else ["?dryrun", "?dryrun=true"])]
+        if operation.method == "get":
+            assert odd.status == usual.status, odd
+        else:
+            assert "dryrun" in usual.problem("bad_request")["detail"] and "dryrun" in odd.problem("bad_request")["detail"], operation.name
+    assert "a%FF%20b" in ops.post(f"/coupons/{coupon}/archive?a%FF+b=1").problem("bad_request")["detail"]
 
 
 @pytest.mark.parametrize("user", ["%00", "%C3%28", "%ED%A0%80", "%FF", "a%0Ab", "x" * 129, "", "%zz", "%", "%4"])

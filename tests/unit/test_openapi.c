@@ -478,6 +478,19 @@ TEST(every_operation_has_the_parameters_of_its_path)
     }
 }
 
+TEST(every_operation_that_changes_something_has_the_query_parameters_of_its_route)
+{
+    for (size_t i = 0; i < routes_count; i++) {
+        struct json_object *o = operation_of(&routes[i]);
+        size_t count = 0;
+
+        for (; routes[i].query && routes[i].query[count]; count++)
+            if (!parameter(o, "query", routes[i].query[count], strlen(routes[i].query[count])))
+                fail_msg("%s: no parameter %s", routes[i].name, routes[i].query[count]);
+        assert_int_equal(count, routes[i].method == METHOD_GET ? 0 : parameters_in(o, "query"));
+    }
+}
+
 /* -1: it is not there; 0: it may be sent; 1: it must be. */
 static int header(struct json_object *operation, const char *name)
 {
