@@ -32,8 +32,7 @@ static const struct field_row list_rows[] = {
     {"not_before", ROW_TIME, offsetof(struct list_in, not_before_ms), 0, 0, .flags = 0},
 };
 static const struct list_in list_start = {.not_before_ms = COUPON_NULL};
-static const struct field_table list_table = {list_rows, sizeof list_rows / sizeof list_rows[0], sizeof(struct list_in), &list_start,
-                                              NULL};
+static const struct field_table list_table = FIELD_TABLE(list_rows, list_start, NULL);
 
 /* How the caller wants the list to be read. */
 struct list_ask {

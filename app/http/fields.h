@@ -53,6 +53,9 @@ struct field_table {
     void (*check)(const void *in, const char *pointer, struct errors *e); /* rules that involve several rows, or NULL */
 };
 
+/* The table of such rows, whose struct `start` is. */
+#define FIELD_TABLE(rows, start, check) {rows, sizeof(rows) / sizeof *(rows), sizeof(start), &(start), check}
+
 /* Read object o, found at pointer, into *to (table->size bytes); strings go to the arena of e. */
 void fields_read(const struct field_table *table, struct json_object *o, const char *pointer, void *to, struct errors *e);
 

@@ -36,8 +36,7 @@ static const struct field_row line_rows[] = {
     {"sku", ROW_STRING, LINE(sku), 1, LABEL_MAX, .flags = ROW_NULLABLE},
 };
 static const struct order_line line_start = {.quantity = 1};
-static const struct field_table line_table = {line_rows, sizeof line_rows / sizeof line_rows[0],
-                                              sizeof(struct order_line), &line_start, NULL};
+static const struct field_table line_table = FIELD_TABLE(line_rows, line_start, NULL);
 
 #define ORDER(member) offsetof(struct order, member)
 static const struct field_row order_rows[] = {
@@ -60,8 +59,7 @@ static void check_order(const void *from, const char *pointer, struct errors *e)
         errors_add(e, pointer_to(e->arena, pointer, "items"), "must add up to at most " ORDER_MAX_TEXT);
 }
 
-static const struct field_table order_table = {order_rows, sizeof order_rows / sizeof order_rows[0],
-                                               sizeof(struct order), &order_start, check_order};
+static const struct field_table order_table = FIELD_TABLE(order_rows, order_start, check_order);
 
 static const char *const take_states[] = {"issued", "reserved", "redeemed", NULL};
 static const enum slot_state states_of[] = {
@@ -97,23 +95,19 @@ static void check_take(const void *from, const char *pointer, struct errors *e)
         errors_add(e, pointer_to(e->arena, pointer, "reserve_s"), "is only allowed with state reserved");
 }
 
-const struct field_table take_table = {take_rows, sizeof take_rows / sizeof take_rows[0], sizeof(struct take_in),
-                                       &take_start, check_take};
-const struct field_table take_item_table = {item_rows, sizeof item_rows / sizeof item_rows[0], sizeof(struct take_in),
-                                            &take_start, check_take};
+const struct field_table take_table = FIELD_TABLE(take_rows, take_start, check_take);
+const struct field_table take_item_table = FIELD_TABLE(item_rows, take_start, check_take);
 
 static const struct field_row step_rows[] = {
     ROW_ORDER(offsetof(struct step_in, order)),
     ROW_RESERVE(offsetof(struct step_in, reserve_s)),
 };
 static const struct step_in step_start = {.reserve_s = COUPON_NULL};
-const struct field_table step_table = {step_rows, sizeof step_rows / sizeof step_rows[0], sizeof(struct step_in), &step_start,
-                                       NULL};
+const struct field_table step_table = FIELD_TABLE(step_rows, step_start, NULL);
 
 static const struct field_row reverse_rows[] = {{"keep_use", ROW_BOOL, offsetof(struct reverse_in, keep_use), 0, 0, .flags = 0}};
 static const struct reverse_in reverse_start = {.keep_use = 0};
-const struct field_table reverse_table = {reverse_rows, sizeof reverse_rows / sizeof reverse_rows[0], sizeof(struct reverse_in),
-                                          &reverse_start, NULL};
+const struct field_table reverse_table = FIELD_TABLE(reverse_rows, reverse_start, NULL);
 const struct field_table cancel_table = {NULL, 0, sizeof(struct reverse_in), &reverse_start, NULL};
 
 static const struct field_row adjust_rows[] = {
@@ -130,12 +124,11 @@ static void check_adjust(const void *from, const char *pointer, struct errors *e
         errors_add(e, pointer, in->order ? "must have only one of discount_minor and order" : "must have discount_minor or order");
 }
 
-const struct field_table adjust_table = {adjust_rows, sizeof adjust_rows / sizeof adjust_rows[0], sizeof(struct adjust_in), &adjust_start,
-                                         check_adjust};
+const struct field_table adjust_table = FIELD_TABLE(adjust_rows, adjust_start, check_adjust);
 
 static const struct field_row user_rows[] = {ROW_USER(offsetof(struct user_in, user))};
 static const struct user_in user_start = {.user = NULL};
-const struct field_table user_table = {user_rows, sizeof user_rows / sizeof user_rows[0], sizeof(struct user_in), &user_start, NULL};
+const struct field_table user_table = FIELD_TABLE(user_rows, user_start, NULL);
 
 #define ROW_RESOLVED {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, CODE_TYPED_MAX, .flags = ROW_REQUIRED | ROW_TYPED}
 static const struct field_row resolve_rows[] = {
@@ -144,18 +137,15 @@ static const struct field_row resolve_rows[] = {
     ROW_USER(offsetof(struct resolve_in, user)),
 };
 static const struct resolve_in resolve_start = {.code = NULL};
-const struct field_table resolve_table = {resolve_rows, sizeof resolve_rows / sizeof resolve_rows[0], sizeof(struct resolve_in),
-                                          &resolve_start, NULL};
+const struct field_table resolve_table = FIELD_TABLE(resolve_rows, resolve_start, NULL);
 
 static const struct field_row public_take_rows[] = {ROW_CODE, ROW_ORDER(TAKE(order))};
 static const struct take_in public_take_start = {.user = NO_USER, .state = TAKE_REDEEMED, .reserve_s = COUPON_NULL};
-const struct field_table public_take_table = {public_take_rows, sizeof public_take_rows / sizeof public_take_rows[0],
-                                              sizeof(struct take_in), &public_take_start, NULL};
+const struct field_table public_take_table = FIELD_TABLE(public_take_rows, public_take_start, NULL);
 
 static const struct field_row public_resolve_rows[] = {ROW_RESOLVED, ROW_ORDER(offsetof(struct resolve_in, order))};
 static const struct resolve_in public_resolve_start = {.user = NO_USER};
-const struct field_table public_resolve_table = {public_resolve_rows, sizeof public_resolve_rows / sizeof public_resolve_rows[0],
-                                                 sizeof(struct resolve_in), &public_resolve_start, NULL};
+const struct field_table public_resolve_table = FIELD_TABLE(public_resolve_rows, public_resolve_start, NULL);
 
 const char *no_user(struct arena *a)
 {

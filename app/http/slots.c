@@ -42,8 +42,7 @@ static void check_add(const void *from, const char *pointer, struct errors *e)
         errors_add(e, pointer, "must have either count or until");
 }
 
-const struct field_table slots_add_table = {add_rows, sizeof add_rows / sizeof add_rows[0], sizeof(struct add_in), &add_start,
-                                            check_add};
+const struct field_table slots_add_table = FIELD_TABLE(add_rows, add_start, check_add);
 
 struct retire_in {
     int64_t count, not_before_ms; /* COUPON_NULL: not given */
@@ -54,8 +53,7 @@ static const struct field_row retire_rows[] = {
     {"not_before", ROW_TIME, offsetof(struct retire_in, not_before_ms), 0, 0, .flags = ROW_NULLABLE},
 };
 static const struct retire_in retire_start = {0, COUPON_NULL};
-const struct field_table slots_retire_table = {retire_rows, sizeof retire_rows / sizeof retire_rows[0],
-                                               sizeof(struct retire_in), &retire_start, NULL};
+const struct field_table slots_retire_table = FIELD_TABLE(retire_rows, retire_start, NULL);
 
 /* ---- jobs ---- */
 

@@ -416,8 +416,7 @@ static const struct field_row rotation_rows[] = {
      .valid = secret_valid, .rule = "must be whsec_ followed by the base64 of 24 to 64 bytes"},
 };
 static const struct rotation rotation_start = {NULL, KEEP_S};
-const struct field_table webhook_rotate_table = {rotation_rows, sizeof rotation_rows / sizeof *rotation_rows,
-                                                 sizeof(struct rotation), &rotation_start, NULL};
+const struct field_table webhook_rotate_table = FIELD_TABLE(rotation_rows, rotation_start, NULL);
 
 /* The newest two sign; older ones are dropped. */
 static bool apply_rotation(struct request *r, struct hook *h)
