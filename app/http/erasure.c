@@ -11,7 +11,6 @@
 
 #include "http/handlers.h"
 #include "http/problem.h"
-#include "http/redemption_body.h"
 #include "http/reply.h"
 
 #define BUSY_TRIES 50
@@ -89,8 +88,9 @@ static bool finish(struct request *r, const char *user)
     return fine;
 }
 
-static enum handled erase_user(struct request *r, const char *user)
+enum handled user_erase(struct request *r)
 {
+    const char *user = r->params[0];
     struct known known = {.arena = &r->arena};
 
     if (mongo_chunks_forget(r->session, user) != STORE_OK || mongo_see_all(r->session) != STORE_OK ||
@@ -102,16 +102,4 @@ static enum handled erase_user(struct request *r, const char *user)
     if (mongo_see_all(r->session) != STORE_OK || !finish(r, user))
         return reply_problem(r, CPN_OUTCOME_UNKNOWN, "The erasure has begun. Repeat the request until it answers 204.");
     return reply_empty(r, 204);
-}
-
-enum handled user_erase(struct request *r)
-{
-    return user_name_param(r) ? erase_user(r, r->params[0]) : reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
-}
-
-enum handled user_erase_named(struct request *r)
-{
-    const struct user_in *in = r->in;
-
-    return erase_user(r, in->user);
 }

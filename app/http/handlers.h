@@ -6,10 +6,6 @@
 
 #include "http/fields.h"
 #include "http/request_calls.h"
-#include "http/user_name.h"
-
-/* Detail for a {user} that is none by user_name_param(). */
-#define BAD_USER "The user in the address " USER_RULE "."
 
 /* Detail where no key signs receipts. */
 #define NO_RECEIPTS "This service signs no receipts: it has no receipts.seed_file."
@@ -30,7 +26,7 @@ handler codes_import, codes_retire, codes_issue, codes_list, code_get, code_reti
 /* resolve.c */
 handler code_resolve, code_find;
 /* erasure.c */
-handler user_erase, user_erase_named;
+handler user_erase;
 /* redemptions.c */
 handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_receipt,
     redemption_reserve, redemption_redeem, redemption_cancel, redemption_reverse, redemption_adjust;
@@ -39,7 +35,7 @@ handler redemption_list;
 /* redemption_search.c */
 handler redemption_search;
 /* user_export.c */
-handler user_export, user_export_named;
+handler user_export;
 /* users.c */
 handler user_get, user_wallet;
 /* reports.c */

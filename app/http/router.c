@@ -18,6 +18,7 @@
 #include "http/reactor.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
+#include "http/user_name.h"
 
 #define KIB 1024u
 #define BODY_MAX (64 * KIB)
@@ -69,10 +70,10 @@ const struct route routes[] = {
     GET("report_several", "/coupons/-/reports", report_several, R | O, STREAM | WITHIN | ROUTE_OR_CSV),
     GET("redemption_search", "/coupons/-/redemptions", redemption_search, S | R | O, BLOCKS | WITHIN | ROUTE_OR_CSV | ROUTE_CSV_STREAM),
     GET("user_export", "/coupons/-/users/{user}/export", user_export, O, STREAM | ROUTE_NDJSON),
-    POST("user_export_named", "/coupons/-/users/export", user_export_named, O, STREAM | ROUTE_NDJSON, &user_table, NULL),
+    POST("user_export_named", "/coupons/-/users/export", user_export, O, STREAM | ROUTE_NDJSON, &user_table, NULL),
     GET("wallet", "/coupons/-/users/{user}", user_wallet, S | R | O, BLOCKS | WITHIN),
     BARE("user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, BLOCKS | ROUTE_EMPTY),
-    POST("user_erase_named", "/coupons/-/users/erase", user_erase_named, O, BLOCKS | ROUTE_EMPTY, &user_table, NULL),
+    POST("user_erase_named", "/coupons/-/users/erase", user_erase, O, BLOCKS | ROUTE_EMPTY, &user_table, NULL),
     GET("code_find", "/coupons/-/codes", code_find, O, BLOCKS | WITHIN),
     POST("resolve", "/coupons/-/resolve", code_resolve, S | O | P, BLOCKS | WITHIN, &resolve_table, NULL),
 
@@ -428,6 +429,8 @@ static bool read_table(struct request *r)
         return false;
     r->in = arena_alloc(&r->arena, table->size);
     fields_read(table, o, "", r->in, &r->errors);
+    if (table == &user_table) /* the call's {user}, whose name fits no path */
+        r->params[0] = ((const struct user_in *)r->in)->user;
     return r->errors.count == 0;
 }
 
@@ -474,6 +477,8 @@ static enum handled dispatch(struct request *r)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
     if (unknown)
         return request_refuse(r, CPN_BAD_REQUEST, unknown);
+    if (strstr(route->pattern, "{user}") && !(r->params[0] = user_name(r->params[0], &r->arena)))
+        return request_refuse(r, CPN_BAD_REQUEST, "The user in the address " USER_RULE ".");
     if (route->table && !read_table(r))
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
     if (r->session) /* its body is large */

@@ -232,11 +232,11 @@ static bool write_coupon(void *lines, const char *coupon, const struct user_stat
     return !l->failed;
 }
 
-static enum handled send_lines(struct request *r, const char *user)
+static enum handled send_lines(struct request *r)
 {
-    struct lines l = {.request = r, .user = user, .out = BUF_INIT};
+    struct lines l = {.request = r, .user = r->params[0], .out = BUF_INIT};
 
-    l.failed = !r->head && mongo_user_everywhere(r->session, user, write_coupon, &l) != STORE_OK;
+    l.failed = !r->head && mongo_user_everywhere(r->session, l.user, write_coupon, &l) != STORE_OK;
     send(&l);
     buf_free(&l.out);
     if (!l.begun)
@@ -246,26 +246,14 @@ static enum handled send_lines(struct request *r, const char *user)
     return ANSWERED;
 }
 
-static enum handled export_user(struct request *r, const char *user)
+enum handled user_export(struct request *r)
 {
     struct erasure *unfinished;
     size_t count;
 
-    if (mongo_see_all(r->session) != STORE_OK || mongo_erasures(r->session, user, 1, &r->arena, &unfinished, &count) != STORE_OK)
+    if (mongo_see_all(r->session) != STORE_OK || mongo_erasures(r->session, r->params[0], 1, &r->arena, &unfinished, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     if (count)
         return reply_problem(r, CPN_BUSY, "An erasure of this user has begun and is not finished: repeat it until it answers 204.");
-    return send_lines(r, user);
-}
-
-enum handled user_export(struct request *r)
-{
-    return user_name_param(r) ? export_user(r, r->params[0]) : reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
-}
-
-enum handled user_export_named(struct request *r)
-{
-    const struct user_in *in = r->in;
-
-    return export_user(r, in->user);
+    return send_lines(r);
 }

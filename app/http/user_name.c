@@ -15,12 +15,3 @@ const char *user_name(const char *text, struct arena *a)
 
     return name == folded ? arena_strdup(a, folded) : name;
 }
-
-bool user_name_param(struct request *r)
-{
-    const char *name = user_name(r->params[0], &r->arena);
-
-    if (name)
-        r->params[0] = name;
-    return name != NULL;
-}

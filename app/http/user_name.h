@@ -5,8 +5,8 @@
 #ifndef HTTP_USER_NAME_H
 #define HTTP_USER_NAME_H
 
+#include "base/arena.h"
 #include "coupons/user_fold.h"
-#include "http/request.h"
 
 #define USER_RULE "must be 1 to 128 bytes of UTF-8 without control characters"
 
@@ -15,8 +15,5 @@ void user_names_fold(enum user_fold fold);
 
 /* The name of the user: text itself, or in the arena. NULL: it breaks USER_RULE, also if it is too long only when folded. */
 const char *user_name(const char *text, struct arena *a);
-
-/* Put the name of the address's {user} in its place, params[0]. False: see user_name(). */
-bool user_name_param(struct request *r);
 
 #endif

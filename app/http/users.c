@@ -84,8 +84,6 @@ static enum handled got_some(struct request *r)
 
 enum handled user_get(struct request *r)
 {
-    if (!user_name_param(r))
-        return request_refuse(r, CPN_BAD_REQUEST, BAD_USER);
     ask(r, WRITTEN_AT_ONCE);
     return request_submit(r, got_some);
 }
@@ -271,8 +269,6 @@ enum handled user_wallet(struct request *r)
     const char *position, *last = NULL;
     struct list l;
 
-    if (!user_name_param(r))
-        return reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
     if (!list_begin(r, &l))
         return ANSWERED;
     if (mongo_see_all(r->session) != STORE_OK || mongo_user_everywhere(r->session, r->params[0], take_held, &w) != STORE_OK)
