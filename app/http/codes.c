@@ -52,122 +52,98 @@ static bool is_wanted(const struct wanted *w, const char *code, enum slot_state 
     return !w->prefix_len || (code_normalise(code, w->match, normal) && strncmp(normal, w->prefix, w->prefix_len) == 0);
 }
 
-/* ---- export ---- */
+/* ---- all of them as CSV, or a page ---- */
 
 struct export {
     struct request *request;
     struct wanted wanted;
+    bool csv;         /* sent through out */
+    struct json json; /* else: the page */
     struct bucket buckets[BUCKETS_AT_ONCE];
-    size_t count;
     struct arena arena;
     struct buf out;
 };
 
-/* Send the rows of x->count buckets. False: the client is gone. */
-static bool send_buckets(struct export *x, const struct bucket_codes_read *reads)
+static void write_code(struct export *x, int64_t n, const char *code, const struct slot *s, enum slot_state state)
 {
-    struct request *r = x->request;
+    struct json *j = &x->json;
 
-    buf_clear(&x->out);
-    for (size_t i = 0; i < x->count; i++)
-        for (int k = 0; k < x->buckets[i].size; k++) {
-            const struct slot *s = &x->buckets[i].slots[k];
-            enum slot_state state = slot_state_at(s, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
-
-            if (reads[i].codes[k] && is_wanted(&x->wanted, reads[i].codes[k], state))
-                csv_code(&x->out, reads[i].codes[k], state, s->user, s->at_ms);
-        }
-    return x->out.len == 0 || reply_stream(r, x->out.data, x->out.len);
-}
-
-static bool send_codes(struct export *x)
-{
-    struct request *r = x->request;
-    int64_t next_n = r->op.head.next_n, end = bucket_of(next_n + BUCKET_SLOTS - 1);
-    bool there = reply_stream(r, CSV_CODES, strlen(CSV_CODES));
-
-    for (int64_t from = 0, to; there && from < end; from = to) {
-        struct bucket_codes_read *reads = arena_array(&x->arena, BUCKETS_AT_ONCE, sizeof *reads);
-
-        to = end - from < BUCKETS_AT_ONCE ? end : from + BUCKETS_AT_ONCE;
-        x->count = (size_t)(to - from);
-        if (mongo_codes_from(r->session, r->coupon, from, to, next_n, &x->arena, x->buckets, reads) != STORE_OK)
-            return false;
-        there = send_buckets(x, reads);
-        for (size_t i = 0; i < x->count; i++)
-            bucket_release(&x->buckets[i]);
-        arena_reset(&x->arena);
+    if (x->csv) {
+        csv_code(&x->out, code, state, s->user, s->at_ms);
+        return;
     }
-    return there;
+    json_begin_object(j);
+    json_key_string(j, "code", code);
+    json_key_int(j, "slot", n);
+    json_key_string(j, "state", slot_state_name(state));
+    json_key_string(j, "user", state == SLOT_FREE ? NULL : s->user);
+    json_key_time_or_null(j, "at", s->at_ms);
+    json_end_object(j);
 }
 
-/* ---- pages ---- */
-
-/* Write the wanted codes of a bucket from slot *n on, while the page has room; *n moves past them. */
-static void write_items(struct export *x, struct json *j, const struct bucket *k, const char *const *codes, int64_t *n, size_t *room)
+/* Write the wanted codes of a bucket from slot *n on, while there is room; *n moves past them. */
+static void write_bucket(struct export *x, const struct bucket *k, const char *const *codes, int64_t *n, size_t *room)
 {
+    const struct op *op = &x->request->op;
+
     for (; *n < k->b * BUCKET_SLOTS + k->size && *room > 0; ++*n) {
         int at = (int)(*n % BUCKET_SLOTS);
-        const struct slot *s = &k->slots[at];
-        enum slot_state state = slot_state_at(s, x->request->op.head.at_ms, coupon_ends(x->request->op.coupon_now));
+        enum slot_state state = slot_state_at(&k->slots[at], op->head.at_ms, coupon_ends(op->coupon_now));
 
         if (!codes[at] || !is_wanted(&x->wanted, codes[at], state))
             continue;
-        json_begin_object(j);
-        json_key_string(j, "code", codes[at]);
-        json_key_int(j, "slot", *n);
-        json_key_string(j, "state", slot_state_name(state));
-        json_key_string(j, "user", state == SLOT_FREE ? NULL : s->user);
-        json_key_time_or_null(j, "at", s->at_ms);
-        json_end_object(j);
+        write_code(x, *n, codes[at], &k->slots[at], state);
         --*room;
     }
 }
 
-/* Write a page from slot *n on; *n: where the next one begins, -1: there is none. A page may be empty although codes follow, because it
- * ends after so many buckets. False: the database did not answer. */
-static bool write_page(struct export *x, struct json *j, size_t room, int64_t *n)
+/* Write codes from slot *n on, of so many buckets at the most; *n: where a page would go on, -1: there is none. It may be empty although
+ * codes follow, because it ends after so many buckets. False: the database did not answer, or the client is gone. */
+static bool write_codes(struct export *x, int64_t *n, size_t room, int64_t most)
 {
     struct request *r = x->request;
     int64_t next_n = r->op.head.next_n, end = bucket_of(next_n + BUCKET_SLOTS - 1), first = bucket_of(*n), from = first;
+    bool there = true;
 
-    while (from < end && room > 0 && from - first < BUCKETS_OF_PAGE) {
+    while (there && from < end && room > 0 && from - first < most) {
         struct bucket_codes_read *reads = arena_array(&x->arena, BUCKETS_AT_ONCE, sizeof *reads);
         int64_t to = end - from < BUCKETS_AT_ONCE ? end : from + BUCKETS_AT_ONCE;
 
         if (mongo_codes_from(r->session, r->coupon, from, to, next_n, &x->arena, x->buckets, reads) != STORE_OK)
             return false;
         for (int64_t i = 0; i < to - from; i++) {
-            write_items(x, j, &x->buckets[i], reads[i].codes, n, &room);
+            write_bucket(x, &x->buckets[i], reads[i].codes, n, &room);
             bucket_release(&x->buckets[i]);
         }
+        there = x->out.len == 0 || reply_stream(r, x->out.data, x->out.len);
+        buf_clear(&x->out);
         arena_reset(&x->arena);
         from = to;
     }
     if (*n >= next_n)
         *n = -1;
-    return true;
+    return there;
 }
 
 static enum handled reply_page(struct request *r, struct export *x, const struct list *l)
 {
     int64_t n = l->position ? strtoll(l->position, NULL, 10) : 0;
-    struct json j = list_items(r);
 
-    if (!write_page(x, &j, l->limit, &n))
+    x->json = list_items(r);
+    if (!write_codes(x, &n, l->limit, BUCKETS_OF_PAGE))
         return reply_problem(r, CPN_BUSY, NULL);
-    json_end_array(&j);
-    reply_header(r, "Vary", "Accept");
-    return list_end(r, &j, n >= 0 ? arena_printf(&r->arena, "%" PRId64, n) : NULL);
+    json_end_array(&x->json);
+    return list_end(r, &x->json, n >= 0 ? arena_printf(&r->arena, "%" PRId64, n) : NULL);
 }
-
-/* ---- all ---- */
 
 static enum handled reply_all(struct request *r, struct export *x)
 {
-    reply_header(r, "Vary", "Accept");
+    int64_t n = 0;
+
+    x->csv = true;
     reply_begin(r, TYPE_CSV);
-    r->reply.cut = !r->head && !send_codes(x); /* a truncated list must not look complete */
+    /* a truncated list must not look complete */
+    r->reply.cut = !r->head && !(reply_stream(r, CSV_CODES, strlen(CSV_CODES)) && write_codes(x, &n, SIZE_MAX, INT64_MAX));
     return ANSWERED;
 }
 
@@ -188,6 +164,7 @@ enum handled codes_list(struct request *r)
     x->request = r;
     arena_init(&x->arena, 0);
     x->wanted = wanted;
+    reply_header(r, "Vary", "Accept");
     if (accept_prefers(r->header.accept, TYPE_JSON, "text/csv"))
         reply_page(r, x, &l);
     else
