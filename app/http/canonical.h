@@ -9,8 +9,8 @@
 #include "base/buf.h"
 #include "http/jsonc.h"
 
-/* Append o to out. NULL, or a static sentence that says why not: longer than `most` bytes, text that is not UTF-8, or an integer beyond 2^53
- * (RFC 8785 knows only doubles, and would change it silently). */
+/* Append o to out. NULL, or a static sentence that says why not: longer than `most` bytes, text that is not UTF-8, or an integer beyond
+ * 2^53 (RFC 8785 knows only doubles, and would change it silently). */
 const char *canonical_write(struct json_object *o, struct buf *out, size_t most);
 
 /* Append value as ECMAScript's Number::toString does; it must be finite. */

@@ -25,75 +25,25 @@ static bool is_group(const char *pointer)
     return false;
 }
 
-static void read_strings(struct json_object *o, const char *pointer, struct string_list *list, struct errors *e)
-{
-    size_t count;
-
-    if (!json_object_is_type(o, json_type_array)) {
-        errors_add(e, pointer, "must be an array of strings");
-        return;
-    }
-    count = json_object_array_length(o);
-    list->items = arena_array(e->arena, count, sizeof *list->items);
-    list->count = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *text;
-
-        if (value_string(json_object_array_get_idx(o, i), 1, 128, pointer_to_index(e->arena, pointer, i), e, &text))
-            list->items[list->count++] = text;
-    }
-}
-
 /* Checks only types; bounds are left to coupon_check(). */
 static void read_field(const struct coupon_field *f, struct json_object *o, struct coupon *c, struct errors *e)
 {
+    static const enum row_type types[] = {[FIELD_STRING] = ROW_STRING, [FIELD_INT] = ROW_INT, [FIELD_TIME] = ROW_TIME,
+                                          [FIELD_ENUM] = ROW_ENUM, [FIELD_STRINGS] = ROW_STRINGS, [FIELD_JSON] = ROW_JSON};
+    const struct field_row row = {f->pointer, types[f->type], f->offset, f->type == FIELD_INT ? INT64_MIN + 1 : 0,
+                                  f->type == FIELD_JSON ? f->max : INT64_MAX, .names = f->names};
     void *member = (char *)c + f->offset;
-    const char *text;
 
-    switch (f->type) {
-    case FIELD_STRING:
-        if (!o)
-            *(const char **)member = NULL;
-        else if (value_string(o, 0, INT64_MAX, f->pointer, e, &text))
-            *(const char **)member = text;
-        break;
-    case FIELD_JSON:
-        if (!o)
-            *(const char **)member = NULL;
-        else if (value_json(o, f->max, f->pointer, e, &text))
-            *(const char **)member = text;
-        break;
-    case FIELD_STRINGS:
-        read_strings(o, f->pointer, member, e);
-        break;
-    case FIELD_INT:
-        if (!o)
-            *(int64_t *)member = COUPON_NULL;
-        else
-            value_int(o, INT64_MIN + 1, INT64_MAX, f->pointer, e, member);
-        break;
-    case FIELD_TIME:
-        if (!o)
-            *(int64_t *)member = COUPON_NULL;
-        else
-            value_time(o, f->pointer, e, member);
-        break;
-    case FIELD_ENUM:
-        if (!o)
-            *(int64_t *)member = COUPON_NULL;
-        else
-            value_enum(o, f->names, f->pointer, e, member);
-        break;
-    }
+    if (o || f->type == FIELD_STRINGS)
+        row_read(&row, o, f->pointer, c, e);
+    else if (f->type == FIELD_STRING || f->type == FIELD_JSON)
+        *(const char **)member = NULL;
+    else
+        *(int64_t *)member = COUPON_NULL;
 }
 
-static void read_id(struct json_object *o, struct coupon *c, struct errors *e)
-{
-    if (!value_string(o, 1, COUPON_ID_MAX, "/id", e, &c->id))
-        return;
-    if (!coupon_id_valid(c->id))
-        errors_add(e, "/id", "must consist of letters, digits, _ and -, and must not start with -");
-}
+static const struct field_row id_row = {"id", ROW_STRING, offsetof(struct coupon, id), 1, COUPON_ID_MAX, .valid = coupon_id_valid,
+                                        .rule = "must consist of letters, digits, _ and -, and must not start with -"};
 
 /* NOLINTNEXTLINE(misc-no-recursion): three levels */
 static void read_group(struct json_object *o, const char *base, struct coupon *c, struct errors *e)
@@ -105,7 +55,7 @@ static void read_group(struct json_object *o, const char *base, struct coupon *c
         if (f)
             read_field(f, jsonc_value(member), c, e);
         else if (strcmp(pointer, "/id") == 0)
-            read_id(jsonc_value(member), c, e);
+            row_read(&id_row, jsonc_value(member), pointer, c, e);
         else if (!is_group(pointer))
             errors_add(e, pointer, "is not a known field");
         else if (!json_object_is_type(jsonc_value(member), json_type_object))

@@ -54,6 +54,8 @@ static bool zone_exists(struct request *r, const char *zone, bool *answered)
 
 /* ---- making ---- */
 
+static const struct field_row generate_row = {"generate", ROW_INT, 0, 1, SLOTS_MAX, .flags = 0};
+
 /* Take "generate" out of o: the slots requested, or AS_MANY_AS_TOTAL; 0: none. */
 static int64_t take_generate(struct json_object *o, struct errors *e)
 {
@@ -65,7 +67,7 @@ static int64_t take_generate(struct json_object *o, struct errors *e)
     if (json_object_is_type(value, json_type_boolean))
         count = json_object_get_boolean(value) ? AS_MANY_AS_TOTAL : 0;
     else if (json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double))
-        value_int(value, 1, SLOTS_MAX, "/generate", e, &count);
+        row_read(&generate_row, value, "/generate", &count, e);
     else
         errors_add(e, "/generate", "must be true, false or an integer");
     json_object_object_del(o, "generate");

@@ -31,8 +31,7 @@ static int64_t characters_of(const char *text)
     return count;
 }
 
-/* typed: as ROW_TYPED. */
-static bool read_string(struct json_object *o, int64_t min, int64_t max, bool typed, const char *pointer, struct errors *e, const char **to)
+static bool read_string(const struct field_row *row, struct json_object *o, const char *pointer, struct errors *e, const char **to)
 {
     int64_t characters;
     const char *text;
@@ -44,19 +43,18 @@ static bool read_string(struct json_object *o, int64_t min, int64_t max, bool ty
     text = json_object_get_string(o);
     len = (size_t)json_object_get_string_len(o);
     valid = strlen(text) == len && utf8_valid(text, NULL);
-    if (!valid && !typed)
+    if (!valid && !(row->flags & ROW_TYPED))
         return wrong(e, pointer, "must be UTF-8 without U+0000");
     characters = characters_of(text);
-    if (characters < min || characters > max)
-        return wrong(e, pointer,
-                     arena_printf(e->arena, "must have %" PRId64 " to %" PRId64 " characters", min, max));
-    *to = valid ? arena_memdup(e->arena, text, len) : "\xEF\xBF\xBD";
+    if (characters < row->min || characters > row->max)
+        return wrong(e, pointer, arena_printf(e->arena, "must have %" PRId64 " to %" PRId64 " characters", row->min, row->max));
+    text = valid ? arena_memdup(e->arena, text, len) : "\xEF\xBF\xBD";
+    if (row->kept)
+        text = row->kept(text, e->arena);
+    if (!text || (row->valid && !row->valid(text)))
+        return wrong(e, pointer, row->rule);
+    *to = text;
     return true;
-}
-
-bool value_string(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to)
-{
-    return read_string(o, min, max, false, pointer, e, to);
 }
 
 /* An integer, however written: 5, 5.0 and 5e0 are one number (JSON Schema, RFC 8259). *value: exact to 2^53. */
@@ -77,14 +75,14 @@ static bool is_integer(struct json_object *o, int64_t *value)
     return true;
 }
 
-bool value_int(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to)
+static bool read_int(const struct field_row *row, struct json_object *o, const char *pointer, struct errors *e, int64_t *to)
 {
     int64_t value;
 
     if (!is_integer(o, &value))
         return wrong(e, pointer, "must be an integer");
-    if (value < min || value > max)
-        return wrong(e, pointer, arena_printf(e->arena, "must be from %" PRId64 " to %" PRId64, min, max));
+    if (value < row->min || value > row->max)
+        return wrong(e, pointer, arena_printf(e->arena, "must be from %" PRId64 " to %" PRId64, row->min, row->max));
     *to = value;
     return true;
 }
@@ -105,7 +103,7 @@ static const char *choices(struct arena *a, const char *const *names)
     return copy;
 }
 
-bool value_bool(struct json_object *o, const char *pointer, struct errors *e, int64_t *to)
+static bool read_bool(struct json_object *o, const char *pointer, struct errors *e, int64_t *to)
 {
     if (!json_object_is_type(o, json_type_boolean))
         return wrong(e, pointer, "must be true or false");
@@ -113,20 +111,20 @@ bool value_bool(struct json_object *o, const char *pointer, struct errors *e, in
     return true;
 }
 
-bool value_enum(struct json_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to)
+static bool read_enum(const struct field_row *row, struct json_object *o, const char *pointer, struct errors *e, int64_t *to)
 {
     if (!json_object_is_type(o, json_type_string))
         return wrong(e, pointer, "must be a string");
-    for (unsigned i = 0; names[i]; i++) {
-        if (strcmp(names[i], json_object_get_string(o)) != 0)
+    for (unsigned i = 0; row->names[i]; i++) {
+        if (strcmp(row->names[i], json_object_get_string(o)) != 0)
             continue;
         *to = i;
         return true;
     }
-    return wrong(e, pointer, choices(e->arena, names));
+    return wrong(e, pointer, choices(e->arena, row->names));
 }
 
-bool value_time(struct json_object *o, const char *pointer, struct errors *e, int64_t *to)
+static bool read_time(struct json_object *o, const char *pointer, struct errors *e, int64_t *to)
 {
     int64_t ms;
 
@@ -137,54 +135,56 @@ bool value_time(struct json_object *o, const char *pointer, struct errors *e, in
     return true;
 }
 
-bool value_json(struct json_object *o, int64_t max, const char *pointer, struct errors *e, const char **to)
+static bool read_json(const struct field_row *row, struct json_object *o, const char *pointer, struct errors *e, const char **to)
 {
     struct buf text = BUF_INIT;
     const char *problem;
 
     if (!json_object_is_type(o, json_type_object))
         return wrong(e, pointer, "must be an object");
-    problem = canonical_write(o, &text, (size_t)max);
+    problem = canonical_write(o, &text, (size_t)row->max);
     if (problem)
         wrong(e, pointer, strcmp(problem, "too long") == 0
-                              ? arena_printf(e->arena, "must have at most %" PRId64 " bytes", max) : problem);
-    else
+                              ? arena_printf(e->arena, "must have at most %" PRId64 " bytes", row->max) : problem);
+    else if (strcmp(text.data, "{}") != 0)
         *to = arena_memdup(e->arena, text.data, text.len);
     buf_free(&text);
     return !problem;
 }
 
-/* ---- rows ---- */
-
-static void read_object(const struct field_row *row, struct json_object *o, const char *pointer, void *member,
-                        struct errors *e)
+static bool read_object(const struct field_row *row, struct json_object *o, const char *pointer, struct errors *e, void *member)
 {
     void *to;
 
-    if (!json_object_is_type(o, json_type_object)) {
-        wrong(e, pointer, "must be an object");
-        return;
-    }
+    if (!json_object_is_type(o, json_type_object))
+        return wrong(e, pointer, "must be an object");
     to = arena_alloc(e->arena, row->table->size);
     fields_read(row->table, o, pointer, to, e);
     memcpy(member, &to, sizeof to);
+    return true;
 }
 
-static void read_array(const struct field_row *row, struct json_object *o, const char *pointer, void *base,
-                       struct errors *e)
+/* True if it is an array with as many items as the row allows. */
+static bool has_items(const struct field_row *row, struct json_object *o, const char *pointer, struct errors *e, const char *what)
+{
+    int64_t count;
+
+    if (!json_object_is_type(o, json_type_array))
+        return wrong(e, pointer, what);
+    count = (int64_t)json_object_array_length(o);
+    if (count < row->min || count > row->max)
+        return wrong(e, pointer, arena_printf(e->arena, "must have %" PRId64 " to %" PRId64 " items", row->min, row->max));
+    return true;
+}
+
+static bool read_array(const struct field_row *row, struct json_object *o, const char *pointer, struct errors *e, void *base)
 {
     size_t count;
     char *items;
 
-    if (!json_object_is_type(o, json_type_array)) {
-        wrong(e, pointer, "must be an array");
-        return;
-    }
+    if (!has_items(row, o, pointer, e, "must be an array"))
+        return false;
     count = json_object_array_length(o);
-    if ((int64_t)count < row->min || (int64_t)count > row->max) {
-        wrong(e, pointer, arena_printf(e->arena, "must have %" PRId64 " to %" PRId64 " items", row->min, row->max));
-        return;
-    }
     items = arena_array(e->arena, count, row->table->size);
     for (size_t i = 0; i < count; i++) {
         struct json_object *item = json_object_array_get_idx(o, i);
@@ -197,48 +197,53 @@ static void read_array(const struct field_row *row, struct json_object *o, const
     }
     memcpy((char *)base + row->offset, &items, sizeof items);
     memcpy((char *)base + row->count_offset, &count, sizeof count);
+    return true;
 }
 
-static void read_row(const struct field_row *row, struct json_object *o, const char *pointer, void *base, struct errors *e)
+static bool read_strings(const struct field_row *row, struct json_object *o, const char *pointer, struct errors *e,
+                         struct string_list *list)
+{
+    const struct field_row item = {.type = ROW_STRING, .min = 1, .max = 128, .valid = row->valid, .rule = row->rule};
+
+    if (!has_items(row, o, pointer, e, "must be an array of strings"))
+        return false;
+    list->items = arena_array(e->arena, json_object_array_length(o), sizeof *list->items);
+    list->count = 0;
+    for (size_t i = 0; i < json_object_array_length(o); i++)
+        list->count += read_string(&item, json_object_array_get_idx(o, i), pointer_to_index(e->arena, pointer, i), e,
+                                   &list->items[list->count]);
+    return true;
+}
+
+/* ---- rows ---- */
+
+bool row_read(const struct field_row *row, struct json_object *o, const char *pointer, void *base, struct errors *e)
 {
     void *member = (char *)base + row->offset;
-    const char *text = NULL;
 
     if (!o && (row->flags & ROW_NULLABLE))
-        return;
+        return true;
     switch (row->type) {
     case ROW_STRING:
-        if (read_string(o, row->min, row->max, row->flags & ROW_TYPED, pointer, e, &text)) {
-            if (row->kept)
-                text = row->kept(text, e->arena);
-            if (!text || (row->valid && !row->valid(text)))
-                wrong(e, pointer, row->rule);
-            memcpy(member, &text, sizeof text);
-        }
-        break;
+        return read_string(row, o, pointer, e, member);
     case ROW_INT:
-        value_int(o, row->min, row->max, pointer, e, member);
-        break;
+        return read_int(row, o, pointer, e, member);
     case ROW_BOOL:
-        value_bool(o, pointer, e, member);
-        break;
+        return read_bool(o, pointer, e, member);
     case ROW_ENUM:
-        value_enum(o, row->names, pointer, e, member);
-        break;
+        return read_enum(row, o, pointer, e, member);
     case ROW_TIME:
-        value_time(o, pointer, e, member);
-        break;
+        return read_time(o, pointer, e, member);
     case ROW_JSON:
-        if (value_json(o, row->max, pointer, e, &text) && strcmp(text, "{}") != 0)
-            memcpy(member, &text, sizeof text);
-        break;
+        return read_json(row, o, pointer, e, member);
     case ROW_OBJECT:
-        read_object(row, o, pointer, member, e);
-        break;
+        return read_object(row, o, pointer, e, member);
     case ROW_ARRAY:
-        read_array(row, o, pointer, base, e);
-        break;
+        return read_array(row, o, pointer, e, base);
+    case ROW_STRINGS:
+        return read_strings(row, o, pointer, e, member);
     }
+    return false; /* not reached */
 }
 
 static const struct field_row *find_row(const struct field_table *table, const char *name)
@@ -265,7 +270,7 @@ void fields_read(const struct field_table *table, struct json_object *o, const c
             continue;
         }
         seen |= UINT64_C(1) << (row - table->rows);
-        read_row(row, jsonc_value(member), at, to, e);
+        row_read(row, jsonc_value(member), at, to, e);
     }
     for (size_t i = 0; i < table->count; i++)
         if ((table->rows[i].flags & ROW_REQUIRED) && !(seen & (UINT64_C(1) << i)))
@@ -282,6 +287,7 @@ static void write_row(const struct field_row *row, const void *base, struct json
     const char *member = (const char *)base + row->offset;
     int64_t number = 0;
     const char *pointer = NULL;
+    struct string_list list;
     size_t count = 0;
 
     _Static_assert(sizeof number == sizeof pointer, "a row is one or the other, of the same size");
@@ -315,6 +321,13 @@ static void write_row(const struct field_row *row, const void *base, struct json
         json_begin_array(j);
         for (size_t i = 0; i < count; i++)
             fields_canonical(row->table, pointer + i * row->table->size, j);
+        json_end_array(j);
+        break;
+    case ROW_STRINGS:
+        memcpy(&list, member, sizeof list);
+        json_begin_array(j);
+        for (size_t i = 0; i < list.count; i++)
+            json_string(j, list.items[i]);
         json_end_array(j);
         break;
     }

@@ -20,7 +20,8 @@ enum row_type {
     ROW_TIME,   /* int64_t UTC ms */
     ROW_JSON,   /* const char *: an object as RFC 8785 text, at most max bytes; NULL when it is {} */
     ROW_OBJECT, /* struct x *: NULL or one, read by table */
-    ROW_ARRAY   /* struct x *, and its length as size_t at count_offset: objects, read by table; bounds: how many */
+    ROW_ARRAY,  /* struct x *, and its length as size_t at count_offset: objects, read by table; bounds: how many */
+    ROW_STRINGS /* struct string_list; bounds: how many; each has 1 to 128 characters, and is valid */
 };
 
 enum row_flags {
@@ -38,7 +39,7 @@ struct field_row {
     int64_t min, max;
     unsigned flags;
     const char *const *names; /* ROW_ENUM: NULL-terminated */
-    bool (*valid)(const char *text); /* ROW_STRING: a further rule, or NULL */
+    bool (*valid)(const char *text); /* ROW_STRING, ROW_STRINGS: a further rule, or NULL */
     const char *(*kept)(const char *text, struct arena *a); /* ROW_STRING: what is read for text; NULL: it breaks a rule. Or NULL */
     const char *rule;                /* the error text if either fails */
     const struct field_table *table;
@@ -62,14 +63,7 @@ void fields_read(const struct field_table *table, struct json_object *o, const c
 /* Append what was given as RFC 8785 text: members that differ from the start, sorted. Equal text = same request. */
 void fields_canonical(const struct field_table *table, const void *from, struct json *j);
 
-/* ---- single values, for readers with tables of their own ---- */
-
-/* Each returns false and records the fault if o has another type or is out of bounds. */
-bool value_string(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to);
-bool value_int(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to);
-bool value_bool(struct json_object *o, const char *pointer, struct errors *e, int64_t *to);
-bool value_enum(struct json_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to);
-bool value_time(struct json_object *o, const char *pointer, struct errors *e, int64_t *to);
-bool value_json(struct json_object *o, int64_t max, const char *pointer, struct errors *e, const char **to);
+/* Read the value of a single row into the struct at base, for readers with tables of their own. False: the fault is recorded. */
+bool row_read(const struct field_row *row, struct json_object *o, const char *pointer, void *base, struct errors *e);
 
 #endif

@@ -52,8 +52,8 @@ static const char *const issue_query[] = {"not_before", "column", NULL};
 #define LIST(name, pattern, start, body, query)                                                                        \
     {name, METHOD_POST, pattern, start, O, STREAM | ROUTE_KEY_OPTIONAL, body, IMPORT_MAX, NULL, query}
 
-/* In place of {coupon}, the literal "-" means: not about one coupon. Each row is an operation of app/static/docs/openapi.json, with the same
- * name. nginx serves that document, docs/ and dashboard/. */
+/* In place of {coupon}, the literal "-" means: not about one coupon. Each row is an operation of app/static/docs/openapi.json, with the
+ * same name. nginx serves that document, docs/ and dashboard/. */
 const struct route routes[] = {
     GET("coupon_list", "/coupons", coupon_list, S | R | O, BLOCKS | WITHIN),
     POST("coupon_create", "/coupons", coupon_create, O, BLOCKS | WITHIN | ROUTE_KEY_OPTIONAL, NULL, NULL),

@@ -116,42 +116,39 @@ static void write_delivery(struct json *j, const struct delivery *delivery)
 
 /* ---- bodies ---- */
 
+#define HOOK(member) offsetof(struct hook, member)
+#define ROW_SECRET(offset)                                                                                             \
+    {"secret", ROW_STRING, (offset), 1, SECRET_TEXT_SIZE - 1, .flags = ROW_NULLABLE, .valid = secret_valid,            \
+     .rule = "must be whsec_ followed by the base64 of 24 to 64 bytes"}
+
 static void read_url(struct request *r, struct json_object *o, struct hook *h)
 {
+    static const struct field_row url_row = {"url", ROW_STRING, HOOK(url), 1, ADDRESS_URL_MAX, .flags = 0};
     const struct config *c = r->worker->config;
     const struct address_rules rules = {c->webhooks_http != 0, c->webhooks_networks};
     const char *fault;
 
-    if (!value_string(o, 1, ADDRESS_URL_MAX, "/url", &r->errors, &h->url))
+    if (!row_read(&url_row, o, "/url", h, &r->errors))
         return;
     fault = address_url_fault(h->url, &rules);
     if (fault)
         errors_add(&r->errors, "/url", fault);
 }
 
-/* The array; NULL: not an array, empty, or too long. */
-static struct json_object *array_of(struct request *r, struct json_object *o, const char *pointer, size_t most,
-                                    size_t *count)
-{
-    *count = json_object_is_type(o, json_type_array) ? json_object_array_length(o) : 0;
-    if (*count > 0 && *count <= most)
-        return o;
-    errors_add(&r->errors, pointer, arena_printf(&r->arena, "must be an array of 1 to %zu strings", most));
-    *count = 0;
-    return NULL;
-}
-
+/* The array of event types, as bits. */
 static void read_events(struct request *r, struct json_object *o, struct hook *h)
 {
-    size_t count;
+    static const struct field_row type_row = {"events", ROW_ENUM, 0, 0, 0, .names = event_names};
+    size_t count = json_object_is_type(o, json_type_array) ? json_object_array_length(o) : 0;
 
-    o = array_of(r, o, "/events", EVENT_TYPE_COUNT, &count);
+    if (count < 1 || count > EVENT_TYPE_COUNT)
+        errors_add(&r->errors, "/events", arena_printf(&r->arena, "must be an array of 1 to %d strings", EVENT_TYPE_COUNT));
     h->events = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && count <= EVENT_TYPE_COUNT; i++) {
         const char *at = pointer_to_index(&r->arena, "/events", i);
         int64_t type;
 
-        if (!value_enum(json_object_array_get_idx(o, i), event_names, at, &r->errors, &type))
+        if (!row_read(&type_row, json_object_array_get_idx(o, i), at, &type, &r->errors))
             continue;
         if (h->events & (1u << type))
             errors_add(&r->errors, at, "duplicate value");
@@ -159,38 +156,12 @@ static void read_events(struct request *r, struct json_object *o, struct hook *h
     }
 }
 
-static void read_coupons(struct request *r, struct json_object *o, struct hook *h)
-{
-    size_t count;
-
-    if (!o) /* null: all */
-        return;
-    o = array_of(r, o, "/coupons", COUPONS_MOST, &count);
-    h->coupons.items = arena_array(&r->arena, count + 1, sizeof *h->coupons.items);
-    for (size_t i = 0; i < count; i++) {
-        const char *at = pointer_to_index(&r->arena, "/coupons", i), *id;
-
-        if (!value_string(json_object_array_get_idx(o, i), 1, COUPON_ID_MAX, at, &r->errors, &id))
-            continue;
-        if (!coupon_id_valid(id))
-            errors_add(&r->errors, at, "must be a coupon's id");
-        h->coupons.items[h->coupons.count++] = id;
-    }
-}
-
-static void read_secret(struct request *r, struct json_object *o, struct hook *h)
-{
-    if (!o)
-        return;
-    if (value_string(o, 1, SECRET_TEXT_SIZE - 1, "/secret", &r->errors, &h->secret) && !secret_valid(h->secret))
-        errors_add(&r->errors, "/secret", "must be whsec_ followed by the base64 of 24 to 64 bytes");
-}
-
 static void read_state(struct request *r, struct json_object *o, struct hook *h)
 {
-    int64_t state = 0;
+    static const struct field_row state_row = {"state", ROW_ENUM, 0, 0, 0, .names = states};
+    int64_t state;
 
-    if (!value_enum(o, states, "/state", &r->errors, &state))
+    if (!row_read(&state_row, o, "/state", &state, &r->errors))
         return;
     h->enabled = state == 0;
     h->reason = h->enabled ? NULL : "asked";
@@ -198,16 +169,18 @@ static void read_state(struct request *r, struct json_object *o, struct hook *h)
 
 enum { FOR_CREATION = 1, FOR_CHANGE = 2 };
 
+/* Each is read by a function, or else by its row. */
 static const struct {
-    const char *name;
     unsigned when;
     void (*read)(struct request *r, struct json_object *o, struct hook *h);
+    struct field_row row;
 } members[] = {
-    {"url", FOR_CREATION | FOR_CHANGE, read_url},
-    {"events", FOR_CREATION | FOR_CHANGE, read_events},
-    {"coupons", FOR_CREATION, read_coupons},
-    {"secret", FOR_CREATION, read_secret},
-    {"state", FOR_CHANGE, read_state},
+    {FOR_CREATION | FOR_CHANGE, read_url, {.name = "url"}},
+    {FOR_CREATION | FOR_CHANGE, read_events, {.name = "events"}},
+    {FOR_CREATION, NULL, {"coupons", ROW_STRINGS, HOOK(coupons), 1, COUPONS_MOST, .flags = ROW_NULLABLE, .valid = coupon_id_valid,
+                          .rule = "must be a coupon's id"}},
+    {FOR_CREATION, NULL, ROW_SECRET(HOOK(secret))},
+    {FOR_CHANGE, read_state, {.name = "state"}},
 };
 
 /* Apply the body's members to h. False: see r->errors. */
@@ -218,18 +191,19 @@ static bool read_hook(struct request *r, unsigned when, struct hook *h)
     if (!o)
         return false;
     JSONC_FOREACH(o, member) {
+        const char *name = jsonc_name(member), *at = pointer_to(&r->arena, "", name);
+        const size_t count = sizeof members / sizeof *members;
         size_t i = 0;
 
-        while (i < sizeof members / sizeof *members &&
-               (strcmp(members[i].name, jsonc_name(member)) != 0 || !(members[i].when & when)))
+        while (i < count && (strcmp(members[i].row.name, name) != 0 || !(members[i].when & when)))
             i++;
-        if (i < sizeof members / sizeof *members)
+        if (i == count)
+            errors_add(&r->errors, at, strcmp(name, "coupons") == 0 ? "cannot change; create another webhook for other coupons"
+                                                                    : "is not a known field");
+        else if (members[i].read)
             members[i].read(r, jsonc_value(member), h);
         else
-            errors_add(&r->errors, pointer_to(&r->arena, "", jsonc_name(member)),
-                       strcmp(jsonc_name(member), "coupons") == 0 ? "cannot change; create another webhook for other "
-                                                                    "coupons"
-                                                                  : "is not a known field");
+            row_read(&members[i].row, jsonc_value(member), at, h, &r->errors);
     }
     return r->errors.count == 0;
 }
@@ -412,8 +386,7 @@ struct rotation {
 
 static const struct field_row rotation_rows[] = {
     {"keep_s", ROW_INT, offsetof(struct rotation, keep_s), 0, KEEP_S_MAX, .flags = 0},
-    {"secret", ROW_STRING, offsetof(struct rotation, secret), 1, SECRET_TEXT_SIZE - 1, .flags = ROW_NULLABLE,
-     .valid = secret_valid, .rule = "must be whsec_ followed by the base64 of 24 to 64 bytes"},
+    ROW_SECRET(offsetof(struct rotation, secret)),
 };
 static const struct rotation rotation_start = {NULL, KEEP_S};
 const struct field_table webhook_rotate_table = FIELD_TABLE(rotation_rows, rotation_start, NULL);
