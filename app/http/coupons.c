@@ -54,24 +54,36 @@ static bool zone_exists(struct request *r, const char *zone, bool *answered)
 
 /* ---- making ---- */
 
-static const struct field_row generate_row = {"generate", ROW_INT, 0, 1, SLOTS_MAX, .flags = 0};
-
-/* Take "generate" out of o: the slots requested, or AS_MANY_AS_TOTAL; 0: none. */
-static int64_t take_generate(struct json_object *o, struct errors *e)
+/* Take the member out of o: AS_MANY_AS_TOTAL for true, 0 for false or none; or a number of slots, if that may be given. */
+static int64_t take_member(struct json_object *o, const char *name, bool may_count, struct errors *e)
 {
+    const struct field_row row = {name, ROW_INT, 0, 1, SLOTS_MAX, .flags = 0};
+    const char *pointer = pointer_to(e->arena, "", name);
     struct json_object *value;
     int64_t count = 0;
 
-    if (!json_object_object_get_ex(o, "generate", &value))
+    if (!json_object_object_get_ex(o, name, &value))
         return 0;
     if (json_object_is_type(value, json_type_boolean))
         count = json_object_get_boolean(value) ? AS_MANY_AS_TOTAL : 0;
-    else if (json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double))
-        row_read(&generate_row, value, "/generate", &count, e);
+    else if (may_count && (json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double)))
+        row_read(&row, value, pointer, &count, e);
     else
-        errors_add(e, "/generate", "must be true, false or an integer");
-    json_object_object_del(o, "generate");
+        errors_add(e, pointer, may_count ? "must be true, false or an integer" : "must be true or false");
+    json_object_object_del(o, name);
     return count;
+}
+
+/* True if slots can be made for c. Else a fault is recorded. */
+static bool may_generate(const struct coupon *c, struct errors *e)
+{
+    bool slots = policy_of(c)->slots, imported = c->codes.source == CODES_IMPORTED;
+
+    if (!slots)
+        errors_add(e, "/generate", "requires the cap.policy exact: a coupon with another policy has no slots");
+    else if (imported)
+        errors_add(e, "/generate", "cannot be combined with imported codes: each becomes a slot when it is imported");
+    return slots && !imported;
 }
 
 /* Slots to be made with c. Records a fault if they cannot be. */
@@ -79,11 +91,7 @@ static int64_t slots_to_make(const struct coupon *c, int64_t generate, struct er
 {
     int64_t count = generate == AS_MANY_AS_TOTAL ? c->cap.total : generate;
 
-    if (generate && !policy_of(c)->slots)
-        errors_add(e, "/generate", "requires the cap.policy exact: a coupon with another policy has no slots");
-    else if (generate && c->codes.source == CODES_IMPORTED)
-        errors_add(e, "/generate", "cannot be combined with imported codes: each becomes a slot when it is imported");
-    else if (generate && c->cap.total != COUPON_NULL && count > c->cap.total)
+    if (generate && may_generate(c, e) && c->cap.total != COUPON_NULL && count > c->cap.total)
         errors_add(e, "/generate", "must be at most cap.total");
     return count;
 }
@@ -215,7 +223,7 @@ enum handled coupon_create(struct request *r)
 
     coupon_init(c);
     if (o) {
-        generate = take_generate(o, &r->errors);
+        generate = take_member(o, "generate", true, &r->errors);
         coupon_read(o, c, &r->errors);
         slots = slots_to_make(c, generate, &r->errors);
     }
@@ -345,21 +353,6 @@ struct beside {
     bool retire;   /* codes may end by a lower one */
 };
 
-static bool take_flag(struct json_object *o, const char *name, const char *pointer, struct errors *e)
-{
-    struct json_object *value;
-    bool set = false;
-
-    if (!json_object_object_get_ex(o, name, &value))
-        return false;
-    if (json_object_is_type(value, json_type_boolean))
-        set = json_object_get_boolean(value);
-    else
-        errors_add(e, pointer, "must be true or false");
-    json_object_object_del(o, name);
-    return set;
-}
-
 /* Slots that `next` would have and that do not exist, if the change is to raise its total; 0: none that could be made by their number. */
 static int64_t missing_slots(const struct coupon *before, const struct coupon *next, const struct head *h)
 {
@@ -373,11 +366,9 @@ static int64_t missing_slots(const struct coupon *before, const struct coupon *n
 
 static void check_generate(const struct coupon *before, const struct coupon *next, struct errors *e)
 {
-    if (!policy_of(next)->slots)
-        errors_add(e, "/generate", "requires the cap.policy exact: a coupon with another policy has no slots");
-    else if (next->codes.source == CODES_IMPORTED)
-        errors_add(e, "/generate", "cannot be combined with imported codes: each becomes a slot when it is imported");
-    else if (next->cap.total == COUPON_NULL || (before->cap.total != COUPON_NULL && next->cap.total < before->cap.total))
+    bool lower = before->cap.total != COUPON_NULL && next->cap.total < before->cap.total;
+
+    if (may_generate(next, e) && (next->cap.total == COUPON_NULL || lower))
         errors_add(e, "/generate", "requires a higher cap.total");
 }
 
@@ -448,8 +439,8 @@ enum handled coupon_change(struct request *r)
     struct beside beside = {false, false};
 
     if (patch) {
-        beside.generate = take_flag(patch, "generate", "/generate", &r->errors);
-        beside.retire = take_flag(patch, "retire", "/retire", &r->errors);
+        beside.generate = take_member(patch, "generate", false, &r->errors) != 0;
+        beside.retire = take_member(patch, "retire", false, &r->errors) != 0;
     }
     for (int i = 0; i < CHANGE_TRIES; i++)
         if (try_change(r, patch, &beside))
