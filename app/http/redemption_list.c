@@ -45,10 +45,9 @@ static int64_t next_number(const char **at)
     return number;
 }
 
-static struct place read_place(const struct list *l)
+static struct place read_place(const char *at)
 {
     struct place p = {.seq = INT64_MAX};
-    const char *at = l->position;
 
     if (at) { /* "seq.passed" */
         p.seq = next_number(&at);
@@ -70,61 +69,46 @@ static bool pass(struct place *p, int64_t *met, const struct redemption *redempt
     return true;
 }
 
-/* Read the user's state into r->op. False: answered. */
-static bool read_user_state(struct request *r, const struct redemption_filter *f)
+/* l NULL: the whole list, as CSV. */
+static enum handled answer_of_user(struct request *r, const struct redemption_filter *f, const struct list *l)
 {
-    request_op(r, OP_USER_STATE);
-    r->op.in.user.name = f->user;
-    if (request_call(r) == CPN_OK)
-        return true;
-    reply_refusal(r);
-    return false;
-}
-
-static enum handled list_of_user(struct request *r, const struct redemption_filter *f, const struct list *l)
-{
+    struct place place = read_place(l ? l->position : NULL), last = place;
+    size_t room = l ? l->limit : SIZE_MAX;
     const struct user_state *u;
-    struct place place = read_place(l), last = place;
-    int64_t met = 0;
-    size_t room = l->limit;
+    int64_t met = 0, ends_ms;
     bool more = false;
     struct json j;
 
-    if (!read_user_state(r, f))
-        return ANSWERED;
+    request_op(r, OP_USER_STATE);
+    r->op.in.user.name = f->user;
+    if (request_call(r) != CPN_OK)
+        return reply_refusal(r);
     u = op_user_out(&r->op)->state;
-    j = list_items(r);
+    ends_ms = coupon_ends(r->op.coupon_now);
+    j = l ? list_items(r) : reply_body(r);
+    if (!l)
+        buf_puts(j.out, CSV_REDEMPTIONS);
     for (size_t i = u->count; i-- > 0;) {
         const struct redemption *redemption = &u->redemptions[i];
 
-        if (!pass(&place, &met, redemption) || !redemption_filter_passes(f, redemption, r->op.head.at_ms, coupon_ends(r->op.coupon_now)))
+        if ((l && !pass(&place, &met, redemption)) || !redemption_filter_passes(f, redemption, r->op.head.at_ms, ends_ms))
             continue;
         more = room == 0;
         if (more)
             break;
-        redemption_write_at(&j, r, f->user, redemption, r->op.head.at_ms, coupon_ends(r->op.coupon_now));
+        if (l)
+            redemption_write_at(&j, r, f->user, redemption, r->op.head.at_ms, ends_ms);
+        else
+            redemption_csv_at(j.out, r, f->user, redemption, r->op.head.at_ms, ends_ms);
         last = place;
         room--;
     }
+    if (!l) {
+        reply_header(r, "Cache-Control", "no-store");
+        return reply_text(r, 200, TYPE_CSV);
+    }
     json_end_array(&j);
     return list_end(r, &j, more ? arena_printf(&r->arena, "%" PRId64 ".%" PRId64, last.seq, last.passed) : NULL);
-}
-
-static enum handled csv_of_user(struct request *r, const struct redemption_filter *f)
-{
-    struct buf *out = &r->reply.body;
-    const struct user_state *u;
-
-    if (!read_user_state(r, f))
-        return ANSWERED;
-    u = op_user_out(&r->op)->state;
-    buf_clear(out);
-    buf_puts(out, CSV_REDEMPTIONS);
-    for (size_t i = u->count; i-- > 0;)
-        if (redemption_filter_passes(f, &u->redemptions[i], r->op.head.at_ms, coupon_ends(r->op.coupon_now)))
-            redemption_csv_at(out, r, f->user, &u->redemptions[i], r->op.head.at_ms, coupon_ends(r->op.coupon_now));
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_text(r, 200, TYPE_CSV);
 }
 
 /* ---- everybody: the ledger, walked backward ---- */
@@ -546,9 +530,9 @@ enum handled redemption_list(struct request *r)
     if (f.order && !f.user)
         return reply_problem(r, CPN_BAD_REQUEST, "The query parameter order requires user.");
     reply_header(r, "Vary", "Accept");
-    if (csv)
-        return f.user ? csv_of_user(r, &f) : csv_of_all(r, &f);
-    if (!list_begin(r, &l))
+    if (!csv && !list_begin(r, &l))
         return ANSWERED;
-    return f.user ? list_of_user(r, &f, &l) : list_of_all(r, &f, &l);
+    if (f.user)
+        return answer_of_user(r, &f, csv ? NULL : &l);
+    return csv ? csv_of_all(r, &f) : list_of_all(r, &f, &l);
 }
