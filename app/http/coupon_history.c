@@ -8,7 +8,6 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "http/handlers.h"
@@ -37,25 +36,15 @@ struct page {
 
 /* ---- collecting ---- */
 
-static bool parse_number(const char **text, char end, int64_t *value)
-{
-    char *rest;
-
-    *value = strtoll(*text, &rest, 10);
-    if (rest == *text || *rest != end || *value < 0)
-        return false;
-    *text = rest + (end != '\0');
-    return true;
-}
-
+/* "at.lane.seq.entry" */
 static bool parse_start(const char *text, struct start *start)
 {
-    int64_t entry;
+    int64_t numbers[4];
+    const char *rest = list_numbers(text, numbers, 4);
 
-    if (!parse_number(&text, '.', &start->place.at_ms) || !parse_number(&text, '.', &start->place.lane) ||
-        !parse_number(&text, '.', &start->place.seq) || !parse_number(&text, '\0', &entry))
+    if (!rest || *rest || numbers[0] < 0 || numbers[1] < 0 || numbers[2] < 0 || numbers[3] < 0)
         return false;
-    start->entry = (size_t)entry;
+    *start = (struct start){{numbers[0], numbers[1], numbers[2]}, (size_t)numbers[3]};
     return true;
 }
 

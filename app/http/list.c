@@ -79,6 +79,19 @@ bool list_begin(struct request *r, struct list *l)
     return true;
 }
 
+const char *list_numbers(const char *position, int64_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char *end;
+
+        numbers[i] = strtoll(position, &end, 10);
+        if (end == position || (i + 1 < count && *end != '.'))
+            return NULL;
+        position = end + (*end == '.');
+    }
+    return position;
+}
+
 /* Link: </coupons?state=active&cursor=...>; rel="next" */
 static void write_link(struct request *r, const char *cursor)
 {

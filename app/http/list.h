@@ -24,6 +24,8 @@ struct list {
 
 /* Read limit and cursor. False: answered with bad_request, bad_cursor or busy. */
 bool list_begin(struct request *r, struct list *l);
+/* Read so many whole numbers, with points between them, from a position. Returns what follows them, after a point; NULL: it has others. */
+const char *list_numbers(const char *position, int64_t *numbers, size_t count);
 /* Empty the body and open {"items": [. */
 struct json list_items(struct request *r);
 /* Close {"items": [...], add "next" and Link, and answer 200. position NULL: this was the last page. */

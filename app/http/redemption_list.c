@@ -12,7 +12,6 @@
  *             most STORE_USERS_BYTES of users' states are in memory at a time
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "coupons/fold.h"
@@ -35,25 +34,14 @@ struct place {
     int64_t seq, passed;
 };
 
-/* The next number of a position; 0: none. */
-static int64_t next_number(const char **at)
+/* position: "seq.passed"; NULL: from the newest on. */
+static struct place read_place(const char *position)
 {
-    char *end;
-    int64_t number = strtoll(*at, &end, 10);
+    int64_t numbers[2] = {INT64_MAX, 0};
 
-    *at = *end == '.' ? end + 1 : end;
-    return number;
-}
-
-static struct place read_place(const char *at)
-{
-    struct place p = {.seq = INT64_MAX};
-
-    if (at) { /* "seq.passed" */
-        p.seq = next_number(&at);
-        p.passed = next_number(&at);
-    }
-    return p;
+    if (position)
+        list_numbers(position, numbers, 2);
+    return (struct place){numbers[0], numbers[1]};
 }
 
 /* True if d, met from the newest on, comes after the place; then moves the place to d. */
@@ -432,15 +420,16 @@ static const char *write_position(const struct walk *w)
 /* False: from an earlier version of this service, or made up. */
 static bool read_position(struct walk *w, const char *at)
 {
-    bool whole;
+    int64_t numbers[COUPON_LANES_MAX + 2];
+    const char *rest = list_numbers(at, numbers, (size_t)w->lane_count + 2);
+    bool whole = rest && !*rest && numbers[1] >= 0 && numbers[1] < w->lane_count;
 
-    w->index = next_number(&at);
-    w->lane = next_number(&at);
-    for (int64_t lane = 0; lane < w->lane_count; lane++)
-        w->lanes[lane].before = next_number(&at);
-    whole = *at == '\0' && w->lane >= 0 && w->lane < w->lane_count;
-    for (int64_t lane = 0; lane < w->lane_count; lane++)
-        whole = whole && w->lanes[lane].before > 0;
+    for (int64_t lane = 0; whole && lane < w->lane_count; lane++) {
+        w->lanes[lane].before = numbers[lane + 2];
+        whole = w->lanes[lane].before > 0;
+    }
+    w->index = whole ? numbers[0] : 0;
+    w->lane = whole ? numbers[1] : 0;
     return whole;
 }
 

@@ -170,33 +170,28 @@ static size_t shown(const struct search *s)
     return has_next(s) ? s->limit : s->count;
 }
 
-/* ---- where a page ended: "at.coupon.lane.n.g" ---- */
+/* ---- where a page ended: "at.lane.n.g.coupon" ---- */
 
 static const char *write_position(const struct search *s)
 {
     const struct found *last = &s->items[s->limit - 1];
 
-    return arena_printf(&s->request->arena, "%" PRId64 ".%s.%" PRId64 ".%" PRId64 ".%" PRIu32, last->at_ms, last->coupon,
-                        last->lane, last->n, last->g);
+    return arena_printf(&s->request->arena, "%" PRId64 ".%" PRId64 ".%" PRId64 ".%" PRIu32 ".%s", last->at_ms, last->lane, last->n,
+                        last->g, last->coupon);
 }
 
 /* False: from another version of this service, or made up. */
 static bool read_position(struct search *s, const char *at)
 {
-    char *end;
-    size_t len;
+    int64_t numbers[4];
+    const char *coupon = list_numbers(at, numbers, 4);
 
-    s->goes_on = true;
-    s->after.at_ms = strtoll(at, &end, 10);
-    at = end + (*end == '.');
-    len = strcspn(at, ".");
-    if (len > COUPON_ID_MAX || at[len] != '.')
+    if (!coupon || strlen(coupon) > COUPON_ID_MAX || numbers[3] <= 0 || numbers[3] > UINT32_MAX)
         return false;
-    memcpy(s->after.coupon, at, len);
-    s->after.lane = strtoll(at + len + 1, &end, 10);
-    s->after.n = *end == '.' ? strtoll(end + 1, &end, 10) : 0;
-    s->after.g = *end == '.' ? (uint32_t)strtoul(end + 1, &end, 10) : 0;
-    return *end == '\0' && s->after.g > 0;
+    s->goes_on = true;
+    s->after = (struct found){.at_ms = numbers[0], .lane = numbers[1], .n = numbers[2], .g = (uint32_t)numbers[3]};
+    memcpy(s->after.coupon, coupon, strlen(coupon) + 1);
+    return true;
 }
 
 /* ---- answers ---- */

@@ -464,6 +464,18 @@ TEST(limits_are_checked)
     }
 }
 
+TEST(a_position_s_numbers_are_read_with_what_follows_them)
+{
+    int64_t numbers[3];
+
+    assert_string_equal(list_numbers("7.-1.3", numbers, 3), "");
+    assert_true(numbers[0] == 7 && numbers[1] == -1 && numbers[2] == 3);
+    assert_string_equal(list_numbers("7.8.summer-sale", numbers, 2), "summer-sale");
+    assert_null(list_numbers("7.8", numbers, 3));
+    assert_null(list_numbers("7..8", numbers, 3));
+    assert_null(list_numbers("", numbers, 1));
+}
+
 TEST(times_of_a_query_may_hold_a_plus)
 {
     int64_t a = 0, b = 0;
