@@ -127,56 +127,7 @@ static enum handled insert_job(struct request *r, struct upload *u, enum job_kin
     return job_insert(r, job);
 }
 
-static void begin(struct upload *u, struct request *r, const struct list_ask *ask)
-{
-    upload_begin(u, r->session, ask->column);
-    u->check = u->check && !ask->accept_all;
-}
-
-/* ---- import ---- */
-
-enum handled codes_import(struct request *r)
-{
-    struct upload *u = arena_alloc(&r->arena, sizeof *u);
-    struct list_ask ask;
-    enum handled handled;
-
-    if (!request_open_coupon(r) || !read_ask(r, CODE_COLUMN, &ask))
-        return ANSWERED;
-    if (r->op.coupon_now->codes.source != CODES_IMPORTED)
-        return reply_problem(r, CPN_BAD_REQUEST, "This coupon does not import codes: its codes.source is not "
-                                                 "imported.");
-    begin(u, r, &ask);
-    handled = ask.dry_run ? try_import(r, u) : insert_job(r, u, JOB_IMPORT, ask.not_before_ms);
-    upload_release(u);
-    return handled;
-}
-
-/* ---- codes to retire, users to get one ---- */
-
-/* Slots have codes, and this coupon may be changed. False: answered. */
-static bool has_codes(struct request *r)
-{
-    if (!request_open_coupon(r))
-        return false;
-    if (coupon_slots_have_codes(r->op.coupon_now))
-        return true;
-    reply_problem(r, CPN_BAD_REQUEST, "This coupon's slots have no codes: its codes.source is neither generated nor imported.");
-    return false;
-}
-
-enum handled codes_retire(struct request *r)
-{
-    struct upload *u = arena_alloc(&r->arena, sizeof *u);
-    struct list_ask ask;
-
-    if (!has_codes(r) || !read_ask(r, CODE_COLUMN, &ask))
-        return ANSWERED;
-    begin(u, r, &ask);
-    insert_job(r, u, JOB_RETIRE_CODES, ask.not_before_ms);
-    upload_release(u);
-    return ANSWERED;
-}
+/* ---- users to get a code ---- */
 
 /* Name the row's user as everywhere else. */
 static void name_user(struct code_row *row, struct arena *a)
@@ -220,19 +171,55 @@ static enum store_status put_users(void *context, const struct upload_chunk *chu
     return status;
 }
 
-enum handled codes_issue(struct request *r)
+/* ---- the calls ---- */
+
+/* True if the coupon takes such a list. False: answered. */
+static bool takes_list(struct request *r, enum job_kind kind)
+{
+    const struct coupon *c = r->op.coupon_now;
+    bool imports = kind == JOB_IMPORT, takes = imports ? c->codes.source == CODES_IMPORTED : coupon_slots_have_codes(c);
+
+    if (!takes)
+        reply_problem(r, CPN_BAD_REQUEST,
+                      imports ? "This coupon does not import codes: its codes.source is not imported."
+                              : "This coupon's slots have no codes: its codes.source is neither generated nor imported.");
+    return takes;
+}
+
+static enum handled read_list(struct request *r, enum job_kind kind)
 {
     struct upload *u = arena_alloc(&r->arena, sizeof *u);
     struct list_ask ask;
 
-    if (!has_codes(r) || !read_ask(r, USER_COLUMN, &ask))
+    if (!request_open_coupon(r) || !read_ask(r, kind == JOB_ISSUE_CODES ? USER_COLUMN : CODE_COLUMN, &ask) || !takes_list(r, kind))
         return ANSWERED;
-    begin(u, r, &ask);
-    r->state = u;
-    u->users = true;
-    u->put = put_users;
-    u->context = r;
-    insert_job(r, u, JOB_ISSUE_CODES, ask.not_before_ms);
+    upload_begin(u, r->session, ask.column);
+    u->check = u->check && !ask.accept_all;
+    if (kind == JOB_ISSUE_CODES) {
+        r->state = u;
+        u->users = true;
+        u->put = put_users;
+        u->context = r;
+    }
+    if (ask.dry_run)
+        try_import(r, u);
+    else
+        insert_job(r, u, kind, ask.not_before_ms);
     upload_release(u);
     return ANSWERED;
+}
+
+enum handled codes_import(struct request *r)
+{
+    return read_list(r, JOB_IMPORT);
+}
+
+enum handled codes_retire(struct request *r)
+{
+    return read_list(r, JOB_RETIRE_CODES);
+}
+
+enum handled codes_issue(struct request *r)
+{
+    return read_list(r, JOB_ISSUE_CODES);
 }
