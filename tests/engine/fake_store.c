@@ -28,17 +28,18 @@ struct stored_batch {
     struct stored_batch *earlier, *later; /* of its lane */
 };
 
-enum part_kind { PART_BUCKET, PART_DEFINITION, PART_CHECKPOINT };
+/* PART_CODES, of a bucket, are nowhere but where they are damaged. */
+enum part_kind { PART_BUCKET, PART_CODES, PART_DEFINITION, PART_CHECKPOINT, PART_MARK };
 
-/* A part of a checkpoint, as it stood from `time` on. */
+/* A document beside the ledger, as it stood from `time` on. */
 struct stored_part {
     enum part_kind kind;
     uint32_t time;
     char *coupon;
+    int64_t number; /* of its bucket, or of its lane; a definition has 0 */
     struct bucket bucket;
     struct arena arena;
     struct coupon *definition;
-    int64_t lane;
     struct checkpoint checkpoint;
     int64_t seq;
     bool damaged;
@@ -49,24 +50,10 @@ struct stored_part {
     struct stored_part *next;        /* of the newest: another part */
 };
 
-struct stored_mark {
-    char *coupon;
-    int64_t lane;
-    int64_t seq;
-    struct stored_mark *next;
-};
-
 /* A write whose caller was told nothing, and that lands later. */
 struct late_write {
     struct batch *batch;
     struct late_write *next;
-};
-
-/* The codes of a bucket that cannot be decoded. */
-struct damaged_codes {
-    char *coupon;
-    int64_t b;
-    struct damaged_codes *next;
 };
 
 struct fake {
@@ -77,9 +64,7 @@ struct fake {
     int64_t epoch;
     struct stored_batch *ledger;
     struct stored_part *parts;
-    struct stored_mark *marks;
     struct late_write *late;
-    struct damaged_codes *damaged_codes;
     uint32_t time;
     uint64_t told; /* how many batches a majority was told of: the last one's place in the stream */
 };
@@ -263,10 +248,24 @@ static struct fake *enter(struct store *store)
     return session->source->fake;
 }
 
-static enum store_status leave(struct fake *f, enum store_status status)
+static bool is_cut(const struct store *store)
+{
+    return ((const struct fake_session *)store)->source->cut;
+}
+
+/* The same for a call that may fail as a whole. */
+static struct fake *enter_or_fail(struct store *store, bool *failed)
+{
+    struct fake *f = enter(store);
+
+    *failed = is_cut(store) || fault(f);
+    return f;
+}
+
+static enum store_status leave(struct fake *f, bool failed)
 {
     pthread_mutex_unlock(&f->lock);
-    return status;
+    return failed ? STORE_FAILED : STORE_OK;
 }
 
 static void see(struct store *store, uint32_t time)
@@ -286,11 +285,6 @@ static uint32_t moment(struct fake *f, struct store *store)
         at = seen + next_random(f) % (at - seen + 1);
     see(store, at);
     return at;
-}
-
-static bool is_cut(const struct store *store)
-{
-    return ((const struct fake_session *)store)->source->cut;
 }
 
 static enum append_result append_one(struct fake *f, struct store *store, const struct batch *b)
@@ -340,31 +334,30 @@ static enum append_result append_one(struct fake *f, struct store *store, const 
 static enum store_status fake_append(struct store *store, struct append *appends, size_t count)
 {
     struct fake *f = enter(store);
-    enum store_status status = STORE_OK;
+    bool failed = false;
 
     for (size_t i = 0; i < count; i++) {
         appends[i].result = is_cut(store) ? APPEND_UNKNOWN : append_one(f, store, appends[i].batch);
-        if (appends[i].result == APPEND_UNKNOWN)
-            status = STORE_FAILED;
+        failed = failed || appends[i].result == APPEND_UNKNOWN;
     }
-    return leave(f, status);
+    return leave(f, failed);
 }
 
 static enum store_status fake_confirm(struct store *store, struct confirm *confirms, size_t count)
 {
-    struct fake *f = enter(store);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !failed; i++) {
         struct stored_batch *s = find_batch(f, confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
 
         if (s)
             make_safe(f, s); /* a linearizable read waits for the majority */
         confirms[i].unmoved = !s;
     }
-    see(store, f->time);
-    return leave(f, STORE_OK);
+    if (!failed)
+        see(store, f->time);
+    return leave(f, failed);
 }
 
 static enum store_status read_ledger(struct fake *f, struct ledger_read *r, uint32_t at)
@@ -388,18 +381,16 @@ static enum store_status read_ledger(struct fake *f, struct ledger_read *r, uint
 
 static enum store_status fake_ledgers(struct store *store, struct ledger_read *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
-    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    bool failed, damaged = false;
+    struct fake *f = enter_or_fail(store, &failed);
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
         reads[i].count = 0;
         reads[i].status = failed ? STORE_FAILED : read_ledger(f, &reads[i], at);
-        if (reads[i].status != STORE_OK)
-            status = STORE_FAILED;
+        damaged = damaged || reads[i].status != STORE_OK;
     }
-    return leave(f, status);
+    return leave(f, failed || damaged);
 }
 
 static enum store_status fake_ledger(struct store *store, const char *coupon, int64_t lane, int64_t after, size_t most,
@@ -415,19 +406,18 @@ static enum store_status fake_ledger(struct store *store, const char *coupon, in
 static enum store_status fake_ended(struct store *store, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                     struct batch **batch)
 {
-    struct fake *f = enter(store);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
     uint32_t at = moment(f, store);
+    struct stored_batch *s = f->ledger;
 
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    for (struct stored_batch *s = f->ledger; s; s = s->next) {
-        if (!s->majority || s->time > at || s->batch->lane != lane || strcmp(s->batch->coupon, coupon) != 0 ||
-            !batch_find_end(s->batch, n, g))
-            continue;
+    while (s && (!s->majority || s->time > at || s->batch->lane != lane || strcmp(s->batch->coupon, coupon) != 0 ||
+                 !batch_find_end(s->batch, n, g)))
+        s = s->next;
+    if (s && !failed)
         *batch = copy_batch(s->batch);
-        return leave(f, STORE_OK);
-    }
-    return leave(f, STORE_NOT_FOUND);
+    leave(f, failed);
+    return failed ? STORE_FAILED : s ? STORE_OK : STORE_NOT_FOUND;
 }
 
 /* The first batch of a coupon with several lanes after that place in the stream. */
@@ -472,7 +462,7 @@ static int fake_hear(struct store *store, struct heard *heard)
     struct fake *f = enter(store);
     int result = hear_next(f, session, heard);
 
-    leave(f, STORE_OK);
+    leave(f, false);
     if (result <= 0)
         nanosleep(&pause, NULL);
     return result;
@@ -480,13 +470,12 @@ static int fake_hear(struct store *store, struct heard *heard)
 
 /* ---- what is stored beside the ledger ---- */
 
-/* b: of a bucket; lane: of a checkpoint. */
-static struct stored_part *find_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t b, int64_t lane)
+/* Its newest version. */
+static struct stored_part *find_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t number)
 {
     struct stored_part *v = f->parts;
 
-    while (v && !(v->kind == kind && strcmp(v->coupon, coupon) == 0 && (kind != PART_BUCKET || v->bucket.b == b) &&
-                  (kind != PART_CHECKPOINT || v->lane == lane)))
+    while (v && !(v->kind == kind && v->number == number && strcmp(v->coupon, coupon) == 0))
         v = v->next;
     return v;
 }
@@ -518,7 +507,8 @@ static void show_parts(struct fake *f, uint32_t at)
         v->shown = as_of(v, at);
 }
 
-static struct stored_part *new_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t seq, struct stored_part *old)
+static struct stored_part *new_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t number, int64_t seq,
+                                    struct stored_part *old)
 {
     struct stored_part *v = calloc(1, sizeof *v);
 
@@ -526,6 +516,7 @@ static struct stored_part *new_part(struct fake *f, enum part_kind kind, const c
     v->kind = kind;
     v->time = f->time;
     v->coupon = strdup(coupon);
+    v->number = number;
     v->seq = seq;
     arena_init(&v->arena, 1024);
     supersede(f, v, old);
@@ -535,12 +526,12 @@ static struct stored_part *new_part(struct fake *f, enum part_kind kind, const c
 static void write_part(struct fake *f, const struct part_write *w)
 {
     enum part_kind kind = w->bucket ? PART_BUCKET : PART_DEFINITION;
-    int64_t seq = w->bucket ? w->bucket->seq : w->seq;
-    struct stored_part *old = find_part(f, kind, w->coupon, w->bucket ? w->bucket->b : 0, 0), *v;
+    int64_t seq = w->bucket ? w->bucket->seq : w->seq, number = w->bucket ? w->bucket->b : 0;
+    struct stored_part *old = find_part(f, kind, w->coupon, number), *v;
 
     if (old && old->seq >= seq)
         return;
-    v = new_part(f, kind, w->coupon, seq, old);
+    v = new_part(f, kind, w->coupon, number, seq, old);
     if (w->bucket)
         bucket_copy(&v->bucket, w->bucket);
     else
@@ -549,8 +540,8 @@ static void write_part(struct fake *f, const struct part_write *w)
 
 static enum store_status fake_write_parts(struct store *store, struct part_write *parts, size_t count, struct store_time *when)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
     f->time++;
     for (size_t i = 0; i < count; i++) {
@@ -563,7 +554,7 @@ static enum store_status fake_write_parts(struct store *store, struct part_write
     *when = (struct store_time){f->time, 1};
     if (!failed)
         see(store, f->time);
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
+    return leave(f, failed);
 }
 
 static bool is_older(const struct checkpoint *a, const struct checkpoint *b)
@@ -577,42 +568,41 @@ static bool is_older(const struct checkpoint *a, const struct checkpoint *b)
 
 static enum store_status fake_write_checkpoints(struct store *store, const struct checkpoint_write *checkpoints, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
     f->time++;
     for (size_t i = 0; i < count; i++) {
         const struct checkpoint_write *w = &checkpoints[i];
-        struct stored_part *old = find_part(f, PART_CHECKPOINT, w->coupon, 0, w->lane), *v;
+        struct stored_part *old = find_part(f, PART_CHECKPOINT, w->coupon, w->lane), *v;
 
         if (is_cut(store) || (failed && chance(f, 50)) || (old && !is_older(&old->checkpoint, &w->checkpoint)))
             continue;
-        v = new_part(f, PART_CHECKPOINT, w->coupon, w->checkpoint.seq, old);
-        v->lane = w->lane;
+        v = new_part(f, PART_CHECKPOINT, w->coupon, w->lane, w->checkpoint.seq, old);
         v->checkpoint = w->checkpoint;
         if (w->checkpoint.uses)
             v->checkpoint.uses = code_uses_in(&v->arena, w->checkpoint.uses);
     }
     if (!failed)
         see(store, f->time);
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
+    return leave(f, failed);
 }
 
 static enum store_status fake_checkpoints(struct store *store, struct checkpoint_read *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_part *v = failed ? NULL : as_of(find_part(f, PART_CHECKPOINT, reads[i].coupon, 0, reads[i].lane), at);
+        const struct stored_part *v = failed ? NULL : as_of(find_part(f, PART_CHECKPOINT, reads[i].coupon, reads[i].lane), at);
 
         reads[i].checkpoint = v ? v->checkpoint : (struct checkpoint){0};
         if (v && v->checkpoint.uses)
             reads[i].checkpoint.uses = reads[i].arena ? code_uses_in(reads[i].arena, v->checkpoint.uses) : NULL;
         reads[i].status = failed ? STORE_FAILED : STORE_OK;
     }
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
+    return leave(f, failed);
 }
 
 static void fake_saw(struct store *store, struct store_time when)
@@ -620,7 +610,7 @@ static void fake_saw(struct store *store, struct store_time when)
     struct fake *f = enter(store);
 
     see(store, when.seconds);
-    leave(f, STORE_OK);
+    leave(f, false);
 }
 
 static struct store_time fake_seen(const struct store *store)
@@ -628,13 +618,10 @@ static struct store_time fake_seen(const struct store *store)
     return (struct store_time){((const struct fake_session *)store)->seen, 0};
 }
 
-static enum store_status read_of(const struct stored_part *v, enum store_status *call)
+/* Of one read of a call. */
+static enum store_status read_of(const struct stored_part *v, bool failed)
 {
-    bool damaged = v && v->damaged;
-
-    if (damaged)
-        *call = STORE_FAILED;
-    return damaged ? STORE_UNREADABLE : STORE_OK;
+    return failed ? STORE_FAILED : v && v->damaged ? STORE_UNREADABLE : STORE_OK;
 }
 
 /* ---- what users and jobs did ---- */
@@ -689,9 +676,8 @@ static enum store_status read_user(struct fake *f, struct user_read *r, uint32_t
 
 static enum store_status fake_users(struct store *store, struct arena *a, struct user_read *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
-    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    bool failed, damaged = false;
+    struct fake *f = enter_or_fail(store, &failed);
     uint32_t at = moment(f, store);
     size_t before = a->bytes;
 
@@ -706,10 +692,9 @@ static enum store_status fake_users(struct store *store, struct arena *a, struct
             r->status = STORE_LEFT;
         else
             r->status = read_user(f, r, at, a);
-        if (r->status == STORE_UNREADABLE)
-            status = STORE_FAILED;
+        damaged = damaged || r->status == STORE_UNREADABLE;
     }
-    return leave(f, status);
+    return leave(f, failed || damaged);
 }
 
 static bool has_job(const struct batch *b, const char *job)
@@ -723,21 +708,19 @@ static bool has_job(const struct batch *b, const char *job)
 static enum store_status fake_job(struct store *store, const char *coupon, int64_t lane, const char *job, struct arena *a,
                                   struct job_progress **progress)
 {
-    struct fake *f = enter(store);
+    bool failed, damaged = false;
+    struct fake *f = enter_or_fail(store, &failed);
     struct job_progress *j = arena_alloc(a, sizeof *j);
     uint32_t at = moment(f, store);
 
-    *progress = NULL;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
     j->id = arena_strdup(a, job);
     for (const struct stored_batch *s = first_seen(f, coupon, lane, at); s; s = seen_from(s->later, at)) {
-        if (s->damaged && has_job(s->batch, job))
-            return leave(f, STORE_UNREADABLE);
+        damaged = damaged || (s->damaged && has_job(s->batch, job));
         fold_job(j, s->batch);
     }
-    *progress = j->seq ? j : NULL;
-    return leave(f, STORE_OK);
+    *progress = failed || damaged || !j->seq ? NULL : j;
+    leave(f, failed);
+    return failed ? STORE_FAILED : damaged ? STORE_UNREADABLE : STORE_OK;
 }
 
 /* The first of b's ends after the place; INT64_MAX: none. */
@@ -756,7 +739,8 @@ static int64_t first_due(const struct batch *b, int64_t after_ms, int64_t after_
 
 static enum store_status fake_due_batches(struct store *store, struct due_batches *search)
 {
-    struct fake *f = enter(store);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
     uint32_t at = moment(f, store);
     size_t due = 0;
 
@@ -765,9 +749,7 @@ static enum store_status fake_due_batches(struct store *store, struct due_batche
     search->past_seq = search->after_seq;
     search->more = false;
     search->next_due_ms = 0;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    for (bool found = true; found && !search->more;) {
+    for (bool found = !failed; found && !search->more;) {
         const struct stored_batch *best = NULL;
         int64_t best_ms = INT64_MAX, ms = search->past_ms, seq = search->past_seq;
 
@@ -790,18 +772,13 @@ static enum store_status fake_due_batches(struct store *store, struct due_batche
         search->past_seq = best->batch->head.seq;
         search->more = ++due == search->most;
     }
-    return leave(f, STORE_OK);
-}
-
-static uint64_t hash_of(const char *user)
-{
-    return hash_mix(hash_text(HASH_NONE, user));
+    return leave(f, failed);
 }
 
 static enum store_status fake_user_hash(struct store *store, const char *user, uint64_t *hash)
 {
     (void)store;
-    *hash = hash_of(user); /* known without a look: the key is kept */
+    *hash = hash_mix(hash_text(HASH_NONE, user)); /* known without a look: the key is kept */
     return STORE_OK;
 }
 
@@ -816,20 +793,20 @@ static enum store_status fake_secret(struct store *store, struct key_secret *sec
 
 static enum store_status fake_buckets(struct store *store, struct bucket_read *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
-    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    bool failed, damaged = false;
+    struct fake *f = enter_or_fail(store, &failed);
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_part *v = as_of(find_part(f, PART_BUCKET, reads[i].coupon, reads[i].b, 0), at);
+        const struct stored_part *v = as_of(find_part(f, PART_BUCKET, reads[i].coupon, reads[i].b), at);
 
-        reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
+        reads[i].status = read_of(v, failed);
+        damaged = damaged || reads[i].status != STORE_OK;
         reads[i].found = v && reads[i].status == STORE_OK;
         if (reads[i].found)
             bucket_copy(reads[i].bucket, &v->bucket);
     }
-    return leave(f, status);
+    return leave(f, failed || damaged);
 }
 
 /* The lane's first bucket in the order of `key`, from `from` on. */
@@ -850,7 +827,7 @@ static const struct bucket *first_bucket(const struct fake *f, const char *coupo
 
 static const struct stored_part *shown_bucket(struct fake *f, const char *coupon, int64_t b)
 {
-    return find_part(f, PART_BUCKET, coupon, b, 0)->shown;
+    return find_part(f, PART_BUCKET, coupon, b)->shown;
 }
 
 static void list_bucket(const struct bucket *k, struct bucket *buckets, size_t *count)
@@ -876,8 +853,8 @@ static void find_counts(struct fake *f, struct free_counts *read)
 
 static enum store_status fake_free_counts(struct store *store, struct free_counts *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
     show_parts(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
@@ -885,7 +862,7 @@ static enum store_status fake_free_counts(struct store *store, struct free_count
         if (!failed)
             find_counts(f, &reads[i]);
     }
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
+    return leave(f, failed);
 }
 
 static int64_t due_order(const struct bucket *k)
@@ -919,8 +896,8 @@ static void find_due(struct fake *f, struct due_search *search)
 
 static enum store_status fake_due_buckets(struct store *store, struct due_search *searches, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
     show_parts(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
@@ -930,66 +907,53 @@ static enum store_status fake_due_buckets(struct store *store, struct due_search
         if (!failed)
             find_due(f, &searches[i]);
     }
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
+    return leave(f, failed);
 }
 
 /* Every slot's code says its number, announced or not: the engine has to know which are. */
 static enum store_status fake_codes(struct store *store, struct code_read *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    enum store_status status = is_cut(store) || fault(f) ? STORE_FAILED : STORE_OK;
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        reads[i].status = status;
+        reads[i].status = failed ? STORE_FAILED : STORE_OK;
         reads[i].n = strncmp(reads[i].code, "CODE", 4) == 0 ? strtoll(reads[i].code + 4, NULL, 10) : -1;
     }
-    return leave(f, status);
-}
-
-static bool are_damaged(const struct fake *f, const char *coupon, int64_t b)
-{
-    const struct damaged_codes *d = f->damaged_codes;
-
-    while (d && (d->b != b || strcmp(d->coupon, coupon) != 0))
-        d = d->next;
-    return d != NULL;
+    return leave(f, failed);
 }
 
 static enum store_status fake_bucket_codes(struct store *store, struct arena *a, struct bucket_codes_read *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
-    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    bool failed, damaged = false;
+    struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        reads[i].status = failed ? STORE_FAILED : STORE_OK;
-        if (!failed && are_damaged(f, reads[i].coupon, reads[i].b)) {
-            reads[i].status = STORE_UNREADABLE;
-            status = STORE_FAILED;
-        }
+        reads[i].status = read_of(find_part(f, PART_CODES, reads[i].coupon, reads[i].b), failed);
+        damaged = damaged || reads[i].status != STORE_OK;
         for (int k = 0; k < BUCKET_SLOTS; k++)
             reads[i].codes[k] = reads[i].status != STORE_OK ? NULL : arena_printf(a, "CODE%lld", (long long)(reads[i].b * BUCKET_SLOTS + k));
     }
-    return leave(f, status);
+    return leave(f, failed || damaged);
 }
 
 static enum store_status fake_coupons(struct store *store, struct coupon_read *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
-    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    bool failed, damaged = false;
+    struct fake *f = enter_or_fail(store, &failed);
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_part *v = as_of(find_part(f, PART_DEFINITION, reads[i].coupon, 0, 0), at);
+        const struct stored_part *v = as_of(find_part(f, PART_DEFINITION, reads[i].coupon, 0), at);
 
-        reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
+        reads[i].status = read_of(v, failed);
+        damaged = damaged || reads[i].status != STORE_OK;
         if (reads[i].status != STORE_OK)
             v = NULL;
         reads[i].definition = v ? coupon_copy(v->definition, reads[i].arena) : NULL;
         reads[i].seq = v ? v->seq : 0;
     }
-    return leave(f, status);
+    return leave(f, failed || damaged);
 }
 
 static enum store_status fake_coupon(struct store *store, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
@@ -1004,65 +968,47 @@ static enum store_status fake_coupon(struct store *store, const char *coupon, st
 
 /* ---- marks, days, time ---- */
 
-static struct stored_mark *find_mark(struct fake *f, const char *coupon, int64_t lane)
-{
-    struct stored_mark *m = f->marks;
-
-    while (m && !(m->lane == lane && strcmp(m->coupon, coupon) == 0))
-        m = m->next;
-    return m;
-}
-
 static enum store_status fake_marks(struct store *store, struct mark_read *reads, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_mark *m = failed ? NULL : find_mark(f, reads[i].coupon, reads[i].lane);
+        const struct stored_part *m = failed ? NULL : find_part(f, PART_MARK, reads[i].coupon, reads[i].lane);
 
         reads[i].seq = m ? m->seq : 0;
         reads[i].status = failed ? STORE_FAILED : STORE_OK;
     }
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
+    return leave(f, failed);
 }
 
 static enum store_status fake_write_marks(struct store *store, const struct mark_write *marks, size_t count)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        struct stored_mark *m = find_mark(f, marks[i].coupon, marks[i].lane);
+        struct stored_part *old = find_part(f, PART_MARK, marks[i].coupon, marks[i].lane);
 
-        if (is_cut(store) || (failed && chance(f, 50)))
-            continue;
-        if (!m) {
-            m = calloc(1, sizeof *m);
-            assert(m);
-            m->coupon = strdup(marks[i].coupon);
-            m->lane = marks[i].lane;
-            m->next = f->marks;
-            f->marks = m;
-        }
-        if (marks[i].seq > m->seq)
-            m->seq = marks[i].seq;
+        if (!is_cut(store) && !(failed && chance(f, 50)) && (!old || old->seq < marks[i].seq))
+            new_part(f, PART_MARK, marks[i].coupon, marks[i].lane, marks[i].seq, old);
     }
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
+    return leave(f, failed);
 }
 
 static enum store_status fake_day(struct store *store, const char *zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms)
 {
     struct fake_session *session = (struct fake_session *)store;
     struct fake *f = enter(store);
+    bool failed;
 
     (void)zone;
     *start_ms = at_ms - at_ms % DAY_MS;
     *end_ms = *start_ms + DAY_MS;
-    if (*end_ms != session->day_end_ms && (is_cut(store) || fault(f)))
-        return leave(f, STORE_FAILED);
-    session->day_end_ms = *end_ms;
-    return leave(f, STORE_OK);
+    failed = *end_ms != session->day_end_ms && (is_cut(store) || fault(f));
+    if (!failed)
+        session->day_end_ms = *end_ms;
+    return leave(f, failed);
 }
 
 static enum store_status fake_now(struct store *store, int64_t *utc_ms)
@@ -1074,11 +1020,11 @@ static enum store_status fake_now(struct store *store, int64_t *utc_ms)
 
 static enum store_status fake_epoch(struct store *store, int64_t *epoch)
 {
-    struct fake *f = enter(store);
-    bool failed = is_cut(store) || fault(f);
+    bool failed;
+    struct fake *f = enter_or_fail(store, &failed);
 
     *epoch = failed ? 0 : f->epoch;
-    return leave(f, failed ? STORE_FAILED : STORE_OK);
+    return leave(f, failed);
 }
 
 static void fake_close(struct store *store)
@@ -1157,20 +1103,6 @@ void fake_free(struct fake *f)
     }
     while (f->parts)
         remove_part(f, f->parts);
-    while (f->marks) {
-        struct stored_mark *m = f->marks;
-
-        f->marks = m->next;
-        free(m->coupon);
-        free(m);
-    }
-    while (f->damaged_codes) {
-        struct damaged_codes *d = f->damaged_codes;
-
-        f->damaged_codes = d->next;
-        free(d->coupon);
-        free(d);
-    }
     pthread_mutex_destroy(&f->lock);
     free(f);
 }
@@ -1193,40 +1125,43 @@ void fake_read_present(struct fake *f)
     f->aged_percent = 0;
 }
 
-void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b)
+/* All versions of it, one at least. */
+static void damage_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t number)
 {
     struct stored_part *v;
 
     LOCK(f);
-    v = find_part(f, PART_BUCKET, coupon, b, 0);
-    if (!v) { /* nobody has touched it */
-        struct bucket k;
-
-        bucket_init(&k, b);
-        k.seq = 1;
-        write_part(f, &(struct part_write){.coupon = coupon, .bucket = &k});
-        v = find_part(f, PART_BUCKET, coupon, b, 0);
+    v = find_part(f, kind, coupon, number);
+    if (!v) { /* a bucket that nobody has touched, or its codes, which are stored nowhere */
+        assert(kind == PART_BUCKET || kind == PART_CODES);
+        v = new_part(f, kind, coupon, number, 1, NULL);
+        bucket_init(&v->bucket, number);
+        v->bucket.seq = 1;
     }
     for (; v; v = v->older)
         v->damaged = true;
 }
 
-void fake_miscount_bucket(struct fake *f, const char *coupon, int64_t b, int by)
+void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b)
 {
-    LOCK(f);
-    for (struct stored_part *v = find_part(f, PART_BUCKET, coupon, b, 0); v; v = v->older)
-        v->miscount = by;
+    damage_part(f, PART_BUCKET, coupon, b);
+}
+
+void fake_damage_codes(struct fake *f, const char *coupon, int64_t b)
+{
+    damage_part(f, PART_CODES, coupon, b);
 }
 
 void fake_damage_definition(struct fake *f, const char *coupon)
 {
-    struct stored_part *v;
+    damage_part(f, PART_DEFINITION, coupon, 0);
+}
 
+void fake_miscount_bucket(struct fake *f, const char *coupon, int64_t b, int by)
+{
     LOCK(f);
-    v = find_part(f, PART_DEFINITION, coupon, 0, 0);
-    assert(v);
-    for (; v; v = v->older)
-        v->damaged = true;
+    for (struct stored_part *v = find_part(f, PART_BUCKET, coupon, b); v; v = v->older)
+        v->miscount = by;
 }
 
 void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq)
@@ -1237,18 +1172,6 @@ void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t
     s = find_batch(f, coupon, lane, seq);
     assert(s);
     s->damaged = true;
-}
-
-void fake_damage_codes(struct fake *f, const char *coupon, int64_t b)
-{
-    struct damaged_codes *d = calloc(1, sizeof *d);
-
-    assert(d);
-    d->coupon = strdup(coupon);
-    d->b = b;
-    LOCK(f);
-    d->next = f->damaged_codes;
-    f->damaged_codes = d;
 }
 
 /* All but its _id, and whose append it was. */
@@ -1267,7 +1190,7 @@ static void let_batch_leave(struct stored_batch *s)
 
 static void let_part_leave(struct fake *f, struct stored_part *old)
 {
-    struct stored_part *v = new_part(f, old->kind, old->coupon, INT64_MAX, old);
+    struct stored_part *v = new_part(f, old->kind, old->coupon, old->number, INT64_MAX, old);
 
     v->left = true;
     bucket_init(&v->bucket, old->bucket.b);
@@ -1328,8 +1251,7 @@ bool fake_has_taking(struct fake *f, const char *coupon, const char *user)
 
     LOCK(f);
     for (struct stored_batch *s = f->ledger; s; s = s->next)
-        for (size_t i = 0; strcmp(s->batch->coupon, coupon) == 0 && i < s->batch->count; i++)
-            found = found || (s->batch->entries[i].user && strcmp(s->batch->entries[i].user, user) == 0);
+        found = found || (strcmp(s->batch->coupon, coupon) == 0 && names(s->batch, user));
     return found;
 }
 

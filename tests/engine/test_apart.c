@@ -4,11 +4,10 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <time.h>
 
-#include "base/latch.h"
+#include "base/clock.h"
 #include "base/metrics.h"
-#include "one_engine.h"
+#include "rig.h"
 
 #define DAMAGED_MS 5000 /* whose document is damaged waits for so long */
 #define COUPONS 5
@@ -19,26 +18,23 @@
 #define COLD_CALLS_MOST 24 /* the first one's too, which is alone in its round */
 
 static struct {
-    /* sessions that are counted, and held */
-    struct watched watched;
+    /* sessions are counted, and held */
     atomic_size_t calls;
     atomic_bool held;
 } t;
 
 static void count_call(void)
 {
-    struct timespec pause = {0, 1000000};
-
     atomic_fetch_add(&t.calls, 1);
     while (atomic_load(&t.held))
-        nanosleep(&pause, NULL);
+        rig_nap();
 }
 
 #define COUNTED(call, parameters, arguments)                                                                                     \
     static enum store_status counted_##call parameters                                                                           \
     {                                                                                                                            \
         count_call();                                                                                                            \
-        return t.watched.plain->call arguments;                                                                                  \
+        return rig.watched[0].plain->call arguments;                                                                                  \
     }
 COUNTED(checkpoints, (struct store *s, struct checkpoint_read *reads, size_t count), (s, reads, count))
 COUNTED(ledgers, (struct store *s, struct ledger_read *reads, size_t count), (s, reads, count))
@@ -55,58 +51,51 @@ COUNTED(append, (struct store *s, struct append *appends, size_t count), (s, app
 
 static void count_calls(void)
 {
-    fake_watch(&t.watched, one.source);
-    t.watched.ops.checkpoints = counted_checkpoints;
-    t.watched.ops.ledgers = counted_ledgers;
-    t.watched.ops.ledger = counted_ledger;
-    t.watched.ops.coupons = counted_coupons;
-    t.watched.ops.confirm = counted_confirm;
-    t.watched.ops.users = counted_users;
-    t.watched.ops.free_counts = counted_free_counts;
-    t.watched.ops.buckets = counted_buckets;
-    t.watched.ops.due_buckets = counted_due_buckets;
-    t.watched.ops.bucket_codes = counted_bucket_codes;
-    t.watched.ops.append = counted_append;
+    struct store_ops *ops = &rig.watched[0].ops;
+
+    ops->checkpoints = counted_checkpoints;
+    ops->ledgers = counted_ledgers;
+    ops->ledger = counted_ledger;
+    ops->coupons = counted_coupons;
+    ops->confirm = counted_confirm;
+    ops->users = counted_users;
+    ops->free_counts = counted_free_counts;
+    ops->buckets = counted_buckets;
+    ops->due_buckets = counted_due_buckets;
+    ops->bucket_codes = counted_bucket_codes;
+    ops->append = counted_append;
 }
 
 FIXTURE(begin)
 {
     memset(&t, 0, sizeof t);
-    one_engine_connect();
+    rig_connect(1, 1, 0);
     count_calls();
-    one.served = &t.watched.source;
-    one.config.redo_max = 200;
-    one_engine_start();
+    rig.config.redo_max = 200;
+    rig_start(NULL);
     return 0;
 }
 
 static const char *coupon_id(size_t i)
 {
-    return arena_printf(&one.arena, "c%zu", i);
+    return arena_printf(&rig.arenas[0], "c%zu", i);
 }
 
-static enum cpn_result call(struct op *op, const char *coupon)
+static void catch_up(const char *coupon)
 {
-    return one_engine_call(op, coupon, PATIENCE_MS);
+    assert_int_equal(engine_catch_up(rig.engines[0], coupon, 0, PATIENCE_MS), STORE_OK);
 }
 
 static void create_with(const char *id, int64_t slots, bool codes)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
-    struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
-    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = slots}};
 
     open_coupon(&coupon, id);
     coupon.cap.total = slots;
     coupon.cap.per_user = 5;
     coupon.codes.source = codes ? CODES_IMPORTED : CODES_NONE;
-    assert_int_equal(call(&op, id), CPN_OK);
-    if (codes) {
-        assert_int_equal(call(&turn, id), CPN_OK);
-        more.in.job.turn = turn.out.turn;
-    }
-    assert_int_equal(call(&more, id), CPN_OK);
+    rig_create(&coupon);
+    rig_generate(&coupon, 1, slots);
 }
 
 static void create(const char *id, int64_t slots)
@@ -140,7 +129,7 @@ static void submit(struct asked *a, const char *coupon, int64_t ms)
     a->op.deadline = mono_add_ms(mono_now(), ms);
     a->op.done = answered;
     a->op.context = a;
-    assert_int_equal(engine_submit(one.engine, &a->op), CPN_OK);
+    assert_int_equal(engine_submit(rig.engines[0], &a->op), CPN_OK);
 }
 
 static void release(struct asked *a, size_t count)
@@ -149,18 +138,12 @@ static void release(struct asked *a, size_t count)
         arena_free(&a[i].arena);
 }
 
-static void fill_taking(struct op *op, const char *user, const char *key)
-{
-    *op = (struct op){.kind = OP_TAKE, .in.user.name = user};
-    op->in.user.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-}
-
 static void take(const char *coupon, const char *user, const char *key)
 {
-    struct op op;
+    struct op op = rig_taking(user, key, SLOT_REDEEMED);
 
-    fill_taking(&op, user, key);
-    assert_int_equal(call(&op, coupon), CPN_OK);
+    op.coupon = coupon;
+    rig_ask(0, &op);
 }
 
 /* ---- damage ---- */
@@ -176,15 +159,15 @@ TEST(whose_batch_is_damaged_waits_alone)
     for (size_t i = 0; i < COUPONS; i++)
         create(coupon_id(i), 100);
     take(coupon_id(0), "ann", "k1");
-    damaged = fake_batches(one.fake, coupon_id(0));
+    damaged = fake_batches(rig.fake, coupon_id(0));
     take(coupon_id(0), "eve", "k0");
-    assert_int_equal(engine_catch_up(one.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
-    one_engine_restart();
-    fake_damage_batch(one.fake, coupon_id(0), 0, damaged);
+    rig.coupon = coupon_id(0);
+    rig_restart_written();
+    fake_damage_batch(rig.fake, coupon_id(0), 0, damaged);
     latch_init(&all, COUPONS * 2);
     began = mono_now();
     for (size_t i = 0; i < COUPONS * 2; i++)
-        fill_taking(&asked[i].op, i == 0 ? "ann" : "bob", i < COUPONS ? "k2" : "k3");
+        asked[i].op = rig_taking(i == 0 ? "ann" : "bob", i < COUPONS ? "k2" : "k3", SLOT_REDEEMED);
     submit(&asked[0], coupon_id(0), DAMAGED_MS);
     for (size_t i = 1; i < COUPONS * 2; i++)
         submit(&asked[i], coupon_id(i % COUPONS), PATIENCE_MS);
@@ -203,9 +186,9 @@ TEST(a_damaged_bucket_is_in_the_way_of_its_own_slots_only)
     struct asked asked[2] = {{.op = {.kind = OP_SLOT, .in.n = 1}}, {.op = {.kind = OP_SLOT, .in.n = BUCKET_SLOTS + 1}}};
 
     create(coupon_id(0), 2 * BUCKET_SLOTS);
-    assert_int_equal(engine_catch_up(one.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
-    one_engine_restart();
-    fake_damage_bucket(one.fake, coupon_id(0), 0);
+    rig.coupon = coupon_id(0);
+    rig_restart_written();
+    fake_damage_bucket(rig.fake, coupon_id(0), 0);
     latch_init(&all, 2);
     submit(&asked[0], coupon_id(0), DAMAGED_MS);
     submit(&asked[1], coupon_id(0), PATIENCE_MS);
@@ -225,9 +208,10 @@ static void make_cold(bool codes)
         create_with(coupon_id(i), 200, codes);
     for (size_t i = 0; i <= COLD; i++) {
         take(coupon_id(i), "ann", "k1");
-        assert_int_equal(engine_catch_up(one.engine, coupon_id(i), 0, PATIENCE_MS), STORE_OK);
+        catch_up(coupon_id(i));
     }
-    one_engine_restart();
+    rig.coupon = coupon_id(COLD);
+    rig_restart_written();
 }
 
 /* One request for each, all but the first in one round. Returns how often the store was called. */
@@ -238,39 +222,35 @@ static size_t ask_cold(struct asked *asked, int64_t ms_of_second)
     latch_init(&all, COLD + 1);
     atomic_store(&t.held, true);
     for (size_t i = 0; i <= COLD; i++) {
-        fill_taking(&asked[i].op, "bob", "k2");
+        asked[i].op = rig_taking("bob", "k2", SLOT_REDEEMED);
         submit(&asked[i], coupon_id(i), i == 1 ? ms_of_second : PATIENCE_MS);
-        while (i == 0 && atomic_load(&t.calls) == before) { /* the first is a round of its own */
-            struct timespec pause = {0, 1000000};
-
-            nanosleep(&pause, NULL);
-        }
+        while (i == 0 && atomic_load(&t.calls) == before) /* the first is a round of its own */
+            rig_nap();
     }
     atomic_store(&t.held, false);
     latch_wait(&all);
     return atomic_load(&t.calls) - before;
 }
 
-TEST(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them)
+static void load_all_by_a_few_calls(bool codes)
 {
     struct asked asked[COLD + 1] = {0};
 
-    make_cold(false);
+    make_cold(codes);
     assert_in_range(ask_cold(asked, PATIENCE_MS), 1, COLD_CALLS_MOST);
     for (size_t i = 0; i <= COLD; i++)
         assert_int_equal(asked[i].op.outcome.result, CPN_OK);
     release(asked, COLD + 1);
 }
 
+TEST(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them)
+{
+    load_all_by_a_few_calls(false);
+}
+
 TEST(those_with_codes_too)
 {
-    struct asked asked[COLD + 1] = {0};
-
-    make_cold(true);
-    assert_in_range(ask_cold(asked, PATIENCE_MS), 1, COLD_CALLS_MOST);
-    for (size_t i = 0; i <= COLD; i++)
-        assert_int_equal(asked[i].op.outcome.result, CPN_OK);
-    release(asked, COLD + 1);
+    load_all_by_a_few_calls(true);
 }
 
 /* The second of them cannot be loaded: it waits until its deadline, and nobody else does. */
@@ -290,7 +270,7 @@ TEST(whose_definition_is_damaged_is_loaded_in_vain_alone)
     struct asked asked[COLD + 1] = {0};
 
     make_cold(false);
-    fake_damage_definition(one.fake, coupon_id(1));
+    fake_damage_definition(rig.fake, coupon_id(1));
     check_that_the_second_waits_alone(asked);
 }
 
@@ -299,7 +279,7 @@ TEST(whose_ledger_is_damaged_is_loaded_in_vain_alone)
     struct asked asked[COLD + 1] = {0};
 
     make_cold(false);
-    fake_damage_batch(one.fake, coupon_id(1), 0, 3);
+    fake_damage_batch(rig.fake, coupon_id(1), 0, 3);
     check_that_the_second_waits_alone(asked);
 }
 
@@ -308,28 +288,24 @@ TEST(whose_ledger_is_damaged_is_loaded_in_vain_alone)
 /* A hold in each coupon lapses at the same moment: before its lane sees to it, it looks whether another process does. */
 TEST(idle_lanes_look_for_others_by_a_few_calls_for_all_of_them)
 {
-    struct timespec pause = {0, 1000000};
-    struct mono now;
     size_t before;
     int64_t expired;
 
     for (size_t i = 0; i < COLD; i++) {
-        struct op op;
+        struct op op = rig_taking("ann", "k1", SLOT_RESERVED);
 
         create(coupon_id(i), 10);
-        fill_taking(&op, "ann", "k1");
-        op.in.user.take.state = SLOT_RESERVED;
+        op.coupon = coupon_id(i);
         op.in.user.take.reserve_s = HOLD_S;
-        assert_int_equal(call(&op, coupon_id(i)), CPN_OK);
+        rig_ask(0, &op);
     }
     for (size_t i = 0; i < COLD; i++)
-        assert_int_equal(engine_catch_up(one.engine, coupon_id(i), 0, PATIENCE_MS), STORE_OK);
+        catch_up(coupon_id(i));
     before = atomic_load(&t.calls);
     expired = metrics_get(METRIC_HOLDS_EXPIRED);
-    now = mono_now();
-    clock_set(clock_now_ms() + (HOLD_S + 1) * 1000, now, now);
+    rig_move_clock(HOLD_S + 1);
     while (metrics_get(METRIC_HOLDS_EXPIRED) - expired < COLD)
-        nanosleep(&pause, NULL);
+        rig_nap();
     assert_in_range(atomic_load(&t.calls) - before, 1, COLD_CALLS_MOST);
 }
 
@@ -345,11 +321,8 @@ TEST(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them)
     for (size_t i = 0; i <= UNKNOWN; i++) {
         asked[i].op = (struct op){.kind = OP_COUPON};
         submit(&asked[i], coupon_id(i), PATIENCE_MS);
-        while (i == 0 && !atomic_load(&t.calls)) { /* the first is a round of its own */
-            struct timespec pause = {0, 1000000};
-
-            nanosleep(&pause, NULL);
-        }
+        while (i == 0 && !atomic_load(&t.calls)) /* the first is a round of its own */
+            rig_nap();
     }
     before = atomic_load(&t.calls);
     atomic_store(&t.held, false);
@@ -362,4 +335,4 @@ TEST(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them)
     release(asked, UNKNOWN + 1);
 }
 
-RUN_TESTS(.each_setup = begin, .each_teardown = one_engine_end, .setup = fake_group_setup)
+RUN_TESTS(.each_setup = begin, .each_teardown = rig_end, .setup = fake_group_setup)

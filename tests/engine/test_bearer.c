@@ -3,35 +3,27 @@
  * and by one that reads it, and while more has ended by itself than one batch takes back.
  */
 #include "cmocka_whole.h"
-#include <time.h>
 
 #include "base/clock.h"
-#include "base/latch.h"
-#include "one_engine.h"
+#include "rig.h"
 
-#define COUPON "c"
 #define HOLDS 3000 /* more than a batch takes back */
 
-static int keys;
-
-static enum cpn_result call(struct op *op)
+/* Of the code of slot n. */
+static struct op taking(const char *user, int64_t n, enum slot_state state)
 {
-    return one_engine_call(op, COUPON, PATIENCE_MS);
-}
+    static int keys;
+    struct op op = rig_taking(user, arena_printf(&rig.arenas[0], "k%d", keys++), state);
 
-static void prepare_taking(struct op *op, const char *user, int64_t n, enum slot_state state)
-{
-    *op = (struct op){.kind = OP_TAKE, .in.user.name = user};
-    op->in.user.take = (struct take){.key = arena_printf(&one.arena, "k%d", keys++), .code_n = -1, .state = state, .reserve_s = COUPON_NULL,
-                             .code = arena_printf(&one.arena, "CODE%lld", (long long)n)};
+    op.in.user.take.code = arena_printf(&rig.arenas[0], "CODE%lld", (long long)n);
+    return op;
 }
 
 static struct outcome ask(const char *user, int64_t n, enum slot_state state)
 {
-    struct op op;
+    struct op op = taking(user, n, state);
 
-    prepare_taking(&op, user, n, state);
-    (void)call(&op);
+    rig_call(0, &op);
     return op.outcome;
 }
 
@@ -46,24 +38,20 @@ static void told(const char *user, int64_t n, enum cpn_result want)
 FIXTURE(set_up)
 {
     struct coupon coupon;
-    struct op make = {.kind = OP_CREATE, .in.coupon.definition = &coupon}, turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
-    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = HOLDS}};
 
-    one_engine_connect();
-    one.config.batch_max = 512;
-    one.config.queue_max = one.config.requests_max = 2 * HOLDS;
-    one.config.redo_max = 8 * HOLDS;
-    one_engine_start();
+    rig_connect(1, 1, 0);
+    rig.config.batch_max = 512;
+    rig.config.queue_max = rig.config.requests_max = 2 * HOLDS;
+    rig.config.redo_max = 8 * HOLDS;
+    rig_start(NULL);
     open_coupon(&coupon, COUPON);
     coupon.cap.total = COUPON_NULL;
     coupon.cap.per_user = HOLDS;
     coupon.codes.source = CODES_IMPORTED;
     coupon.codes.claim = CLAIM_PRESENT;
     coupon.reserve_s = 2;
-    assert_int_equal(call(&make), CPN_OK);
-    assert_int_equal(call(&turn), CPN_OK);
-    more.in.job.turn = turn.out.turn;
-    assert_int_equal(call(&more), CPN_OK);
+    rig_create(&coupon);
+    rig_generate(&coupon, 1, HOLDS);
     return 0;
 }
 
@@ -81,40 +69,29 @@ TEST(what_became_of_a_code_is_known_to_who_reads_it_too)
         told("bob", 2, CPN_CODE_NOT_FOUND);
         told("ana", 2, CPN_CODE_TAKEN);
         told("bob", 3, CPN_CODE_NOT_FOUND);
-        one_engine_restart_written(COUPON);
+        rig_restart_written();
     }
-    assert_int_equal(call(&erase), CPN_OK);
+    rig_ask(0, &erase);
     for (int again = 0; again < 2; again++) {
         told("bob", 1, CPN_CODE_TAKEN);
         told("ana", 1, CPN_CODE_TAKEN);
         told("bob", 2, CPN_CODE_NOT_FOUND);
-        one_engine_restart_written(COUPON);
+        rig_restart_written();
     }
-}
-
-static void count_down(struct op *op)
-{
-    latch_down(op->context);
 }
 
 /* Hold all codes. Until when the last of them is held. */
 static int64_t hold_all(void)
 {
-    struct op *ops = arena_array(&one.arena, HOLDS, sizeof *ops);
+    struct op *ops = arena_array(&rig.arenas[0], HOLDS, sizeof *ops);
     int64_t until_ms = 0;
     struct latch done;
 
     latch_init(&done, HOLDS);
-    for (int i = 0; i < HOLDS; i++) {
-        prepare_taking(&ops[i], arena_printf(&one.arena, "u%d", i), i, SLOT_RESERVED);
-        ops[i].coupon = COUPON;
-        ops[i].arena = &one.arena;
-        ops[i].deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-        ops[i].done = count_down;
-        ops[i].context = &done;
-    }
+    for (int i = 0; i < HOLDS; i++)
+        ops[i] = taking(arena_printf(&rig.arenas[0], "u%d", i), i, SLOT_RESERVED);
     for (int i = 0; i < HOLDS; i++) /* from now on the arena is the committer's */
-        assert_int_equal(engine_submit(one.engine, &ops[i]), CPN_OK);
+        rig_submit(0, &ops[i], NULL, &done);
     latch_wait(&done);
     for (int i = 0; i < HOLDS; i++) {
         assert_int_equal(ops[i].outcome.result, CPN_OK);
@@ -127,17 +104,16 @@ static int64_t hold_all(void)
 TEST(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way)
 {
     int64_t until_ms = hold_all();
-    const struct timespec pause = {.tv_nsec = 10000000};
     struct outcome out = ask("bob", HOLDS - 1, SLOT_REDEEMED);
 
     if (out.result != CPN_OK) { /* asked in time */
         assert_int_equal(out.result, CPN_TRANSACTION_IN_PROGRESS);
         assert_in_range(out.retry_at_ms, 1, until_ms);
         while (clock_now_ms() <= until_ms)
-            nanosleep(&pause, NULL);
+            rig_nap();
         told("bob", HOLDS - 1, CPN_OK);
     }
     told("ana", HOLDS - 1, CPN_CODE_TAKEN);
 }
 
-RUN_TESTS(.each_setup = set_up, .each_teardown = one_engine_end, .setup = fake_group_setup)
+RUN_TESTS(.each_setup = set_up, .each_teardown = rig_end, .setup = fake_group_setup)

@@ -4,28 +4,18 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <time.h>
 
-#include "base/latch.h"
 #include "base/metrics.h"
-#include "engine/engine.h"
-#include "fake_store.h"
+#include "rig.h"
 
 #define BAD "bad"
 #define GOOD "good"
 #define OTHER "other"
-#define PATIENCE_MS 300000
 #define NEVER_MS 1000000
 #define TOGETHER_MS 50     /* as in committer.c */
 #define CHECKPOINT_ENTRIES 4096 /* likewise */
 
 static struct {
-    struct fake *fake;
-    struct store_source *source;
-    struct store_source watched;
-    const struct store_ops *plain;
-    struct store_ops ops;
-    struct arena arena;
     atomic_bool refuses_parts, refuses_checkpoints; /* of BAD */
     atomic_int refused;
     atomic_bool waits; /* writing parts does */
@@ -38,16 +28,9 @@ static struct {
     atomic_int failed_loads;    /* so many more of BAD fail */
 } t;
 
-static void nap(void)
-{
-    const struct timespec pause = {.tv_nsec = 1000000};
-
-    nanosleep(&pause, NULL);
-}
-
 static void note_seen(const struct store *s)
 {
-    struct store_time when = t.plain->seen(s);
+    struct store_time when = rig.watched[0].plain->seen(s);
     uint64_t before = atomic_load(&t.seen), now = (uint64_t)when.seconds << 32 | when.increment;
 
     while (now > before && !atomic_compare_exchange_weak(&t.seen, &before, now))
@@ -57,7 +40,7 @@ static void note_seen(const struct store *s)
 /* A session that reads all that was written. */
 static struct store *open_plain(void)
 {
-    struct store *session = t.source->open(t.source);
+    struct store *session = rig.sources[0]->open(rig.sources[0]);
     uint64_t seen = atomic_load(&t.seen);
 
     session->ops->saw(session, (struct store_time){(uint32_t)(seen >> 32), (uint32_t)seen});
@@ -76,13 +59,13 @@ static enum store_status watched_write_parts(struct store *s, struct part_write 
     }
     atomic_fetch_add(&t.rounds, 1);
     while (atomic_load(&t.waits))
-        nap();
+        rig_nap();
     if (!bad || !atomic_load(&t.refuses_parts))
-        return t.plain->write_parts(s, parts, count, when);
+        return rig.watched[0].plain->write_parts(s, parts, count, when);
     atomic_fetch_add(&t.refused, 1);
     for (size_t i = 0; i < count; i++)
         if (strcmp(parts[i].coupon, BAD) != 0)
-            t.plain->write_parts(s, &parts[i], 1, when);
+            rig.watched[0].plain->write_parts(s, &parts[i], 1, when);
     return STORE_FAILED;
 }
 
@@ -100,7 +83,7 @@ static enum store_status watched_write_checkpoints(struct store *s, const struct
     }
     if ((int)count > atomic_load(&t.most))
         atomic_store(&t.most, (int)count);
-    status = t.plain->write_checkpoints(s, checkpoints, count);
+    status = rig.watched[0].plain->write_checkpoints(s, checkpoints, count);
     note_seen(s);
     atomic_fetch_add(&t.good, good);
     return status;
@@ -114,54 +97,28 @@ static enum store_status watched_checkpoints(struct store *s, struct checkpoint_
             reads[i].status = STORE_FAILED;
             return STORE_FAILED;
         }
-    return t.plain->checkpoints(s, reads, count);
+    return rig.watched[0].plain->checkpoints(s, reads, count);
 }
 
 /* Only loading a lane reads it. */
 static enum store_status watched_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
     if (atomic_load(&t.failed_loads) == 0)
-        return t.plain->coupons(s, reads, count);
+        return rig.watched[0].plain->coupons(s, reads, count);
     atomic_fetch_sub(&t.failed_loads, 1);
     for (size_t i = 0; i < count; i++)
         reads[i].status = STORE_FAILED;
     return STORE_FAILED;
 }
 
-static struct store *open_watched(struct store_source *source)
-{
-    struct store *session = t.source->open(t.source);
-
-    (void)source;
-    session->ops = &t.ops;
-    return session;
-}
-
 FIXTURE(set_up)
 {
-    struct store *session;
-
     memset(&t, 0, sizeof t);
-    t.fake = fake_new(1, 0);
-    t.source = fake_connect(t.fake);
-    arena_init(&t.arena, 0);
-    session = t.source->open(t.source);
-    t.plain = session->ops;
-    session->ops->close(session);
-    t.ops = *t.plain;
-    t.ops.write_parts = watched_write_parts;
-    t.ops.write_checkpoints = watched_write_checkpoints;
-    t.ops.checkpoints = watched_checkpoints;
-    t.ops.coupons = watched_coupons;
-    t.watched.open = open_watched;
-    return 0;
-}
-
-FIXTURE(tear_down)
-{
-    fake_disconnect(t.source);
-    fake_free(t.fake);
-    arena_free(&t.arena);
+    rig_connect(1, 1, 0);
+    rig.watched[0].ops.write_parts = watched_write_parts;
+    rig.watched[0].ops.write_checkpoints = watched_write_checkpoints;
+    rig.watched[0].ops.checkpoints = watched_checkpoints;
+    rig.watched[0].ops.coupons = watched_coupons;
     return 0;
 }
 
@@ -179,7 +136,7 @@ static struct engine *start_on(struct store_source *source, int checkpoint_ms, i
 
 static struct engine *start_with(int checkpoint_ms, int redo_max)
 {
-    return start_on(&t.watched, checkpoint_ms, redo_max);
+    return start_on(&rig.watched[0].source, checkpoint_ms, redo_max);
 }
 
 #define SOON_MS 3
@@ -192,7 +149,7 @@ static struct engine *start(void)
 static enum cpn_result try_call(struct engine *e, const char *coupon, struct op *op, int64_t ms)
 {
     op->coupon = coupon;
-    op->arena = &t.arena;
+    op->arena = &rig.arenas[0];
     op->deadline = mono_add_ms(mono_now(), ms);
     return engine_call(e, op);
 }
@@ -204,7 +161,7 @@ static void call(struct engine *e, const char *coupon, struct op *op)
 
 static struct coupon *make_coupon(const char *id, int64_t slots)
 {
-    struct coupon *c = arena_alloc(&t.arena, sizeof *c);
+    struct coupon *c = arena_alloc(&rig.arenas[0], sizeof *c);
 
     open_coupon(c, id);
     c->cap.total = slots;
@@ -229,10 +186,9 @@ static void create(struct engine *e, const char *id, int64_t slots)
 
 static struct op taking(int user)
 {
-    struct op op = {.kind = OP_TAKE, .in.user.name = arena_printf(&t.arena, "u-%d", user)};
+    const char *name = arena_printf(&rig.arenas[0], "u-%d", user);
 
-    op.in.user.take = (struct take){.key = op.in.user.name, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-    return op;
+    return rig_taking(name, name, SLOT_REDEEMED);
 }
 
 static void take(struct engine *e, const char *coupon, int user)
@@ -247,7 +203,7 @@ static int64_t checkpoint_of(const char *coupon)
     struct store *session = open_plain();
     struct checkpoint_read read = {.coupon = coupon};
 
-    assert_int_equal(t.plain->checkpoints(session, &read, 1), STORE_OK);
+    assert_int_equal(rig.watched[0].plain->checkpoints(session, &read, 1), STORE_OK);
     session->ops->close(session);
     return read.checkpoint.seq;
 }
@@ -259,7 +215,7 @@ static int64_t version_of(const char *coupon)
     struct coupon *definition;
     int64_t seq;
 
-    assert_int_equal(t.plain->coupon(session, coupon, &t.arena, &definition, &seq), STORE_OK);
+    assert_int_equal(rig.watched[0].plain->coupon(session, coupon, &rig.arenas[0], &definition, &seq), STORE_OK);
     session->ops->close(session);
     return definition ? definition->version : 0;
 }
@@ -275,7 +231,7 @@ static int redeemed_of(const char *coupon, int64_t buckets)
         struct bucket_read read = {.coupon = coupon, .b = b, .bucket = &bucket};
 
         bucket_init(&bucket, b);
-        assert_int_equal(t.plain->buckets(session, &read, 1), STORE_OK);
+        assert_int_equal(rig.watched[0].plain->buckets(session, &read, 1), STORE_OK);
         for (int i = 0; read.found && i < BUCKET_SLOTS; i++)
             redeemed += bucket.slots[i].state == SLOT_REDEEMED;
         bucket_release(&bucket);
@@ -347,7 +303,7 @@ static void others_go_on(struct engine *e)
     }
     assert_true(checkpoint_of(GOOD) >= before + 5);
     while ((refused = atomic_load(&t.refused)) == 0)
-        nap();
+        rig_nap();
     while (atomic_load(&t.refused) == refused) /* it is tried again */
         take(e, GOOD, user++);
 }
@@ -408,12 +364,12 @@ TEST(a_lane_whose_buckets_cannot_be_gathered_delays_no_other)
     follow_another(e, other, BAD, 0);
     atomic_store(&t.cannot_gather, true);
     while (atomic_load(&t.refused) < 3) /* it is tried again and again, sooner than what others wait for */
-        nap();
+        rig_nap();
     good = atomic_load(&t.good);
     take(e, GOOD, 0);
     until = mono_add_ms(mono_now(), 30000);
     while (atomic_load(&t.good) == good && mono_before(mono_now(), until))
-        nap();
+        rig_nap();
     assert_true(atomic_load(&t.good) > good);
     atomic_store(&t.cannot_gather, false);
     engine_stop(other);
@@ -452,7 +408,7 @@ static void assert_waits_for_its_checkpoint(struct engine *e, struct op *op, ato
 
     latch_init(&done, 1);
     op->coupon = BAD;
-    op->arena = &t.arena;
+    op->arena = &rig.arenas[0];
     op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
     op->done = note_done;
     op->context = &done;
@@ -461,7 +417,7 @@ static void assert_waits_for_its_checkpoint(struct engine *e, struct op *op, ato
     refused = atomic_load(&t.refused);
     assert_int_equal(engine_submit(e, op), CPN_OK);
     while (atomic_load(&t.refused) < refused + 3)
-        nap();
+        rig_nap();
     assert_false(atomic_load(&t.answered));
     assert_int_equal(checkpoint_of(BAD), before);
     atomic_store(refuses, false);
@@ -533,7 +489,7 @@ TEST(a_checkpoint_of_another_process_empties_the_redo_log)
         covered += atomic_load(&t.good) == written;
         until = mono_add_ms(mono_now(), 10000);
         while (metrics_get(METRIC_REDO_ENTRIES) != before && mono_before(mono_now(), until)) /* it may be counted after the answer */
-            nap();
+            rig_nap();
         assert_int_equal(metrics_get(METRIC_REDO_ENTRIES), before);
     }
     assert_true(covered > 0);
@@ -546,7 +502,7 @@ TEST(a_checkpoint_of_another_process_empties_the_redo_log)
 TEST(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
 {
     struct engine *e = start_with(NEVER_MS, 20000), *other;
-    struct op waits = {.kind = OP_CATCH_UP, .coupon = BAD, .arena = &t.arena, .done = note_done}, head = {.kind = OP_COUPON};
+    struct op waits = {.kind = OP_CATCH_UP, .coupon = BAD, .arena = &rig.arenas[0], .done = note_done}, head = {.kind = OP_COUPON};
     struct latch done;
     int refused;
 
@@ -559,8 +515,8 @@ TEST(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
     waits.deadline = mono_add_ms(mono_now(), 30000);
     assert_int_equal(engine_submit(e, &waits), CPN_OK);
     while (atomic_load(&t.refused) == refused)
-        nap();
-    other = start_on(t.source, NEVER_MS, 20000);
+        rig_nap();
+    other = start_on(rig.sources[0], NEVER_MS, 20000);
     for (int i = 1; i <= UNSEEN; i++)
         take(other, BAD, i);
     engine_stop(other);
@@ -588,11 +544,11 @@ TEST(a_checkpoint_is_due_when_its_oldest_batch_has_an_age)
     before = checkpoint_of(GOOD);
     started = mono_now();
     good = atomic_load(&t.good);
-    for (int i = 0; atomic_load(&t.good) == good && i < 600; i++, nap())
+    for (int i = 0; atomic_load(&t.good) == good && i < 600; i++, rig_nap())
         take(e, GOOD, i); /* younger ones do not put it off */
     assert_true(mono_ms_between(started, mono_now()) >= age_ms - TOGETHER_MS);
     while (checkpoint_of(GOOD) == before)
-        nap();
+        rig_nap();
     engine_stop(e);
 }
 
@@ -622,7 +578,7 @@ TEST(thousands_of_entries_make_it_due_however_young_they_are)
         take(e, GOOD, users++);
     assert_true(users >= CHECKPOINT_ENTRIES / 2); /* a batch counts as an entry more */
     while (atomic_load(&t.good) == good) /* whoever writes it may be late */
-        nap();
+        rig_nap();
     engine_stop(e);
 }
 
@@ -658,7 +614,7 @@ static void let_deadlines_pass(struct engine *e)
     struct mono until = mono_add_ms(mono_now(), SOON_MS);
 
     while (mono_before(mono_now(), until))
-        nap();
+        rig_nap();
     for (int i = 0; i < 2; i++) {
         struct op head = {.kind = OP_COUPON};
 
@@ -678,7 +634,7 @@ TEST(what_becomes_due_during_a_write_is_written_together)
     rounds = atomic_load(&t.rounds);
     take(e, BAD, 0);
     while (atomic_load(&t.rounds) == rounds)
-        nap();
+        rig_nap();
     atomic_store(&t.most, 0);
     take(e, GOOD, 0);
     take(e, OTHER, 0);
@@ -690,4 +646,4 @@ TEST(what_becomes_due_during_a_write_is_written_together)
     engine_stop(e);
 }
 
-RUN_TESTS(.each_setup = set_up, .each_teardown = tear_down, .setup = fake_group_setup)
+RUN_TESTS(.each_setup = set_up, .each_teardown = rig_end, .setup = fake_group_setup)

@@ -4,59 +4,39 @@
  */
 #include "cmocka_whole.h"
 
-#include "base/latch.h"
-#include "one_engine.h"
+#include "rig.h"
 
-#define COUPON "c"
 #define IN_VAIN_MS 1500 /* for a taking that gets no answer but "busy" */
 #define SOON_MS 30000   /* for one that nothing delays */
 #define HOLD_S 60
 
-static struct {
-    int keys;
-} t;
-
-static int begin(void **state)
+static void create(enum cap_policy policy, int64_t total, enum codes_source source, enum codes_pick pick)
 {
-    memset(&t, 0, sizeof t);
-    return one_engine_begin(state);
+    struct coupon c;
+
+    open_coupon(&c, COUPON);
+    c.cap.policy = policy;
+    c.cap.total = total;
+    c.cap.per_user = COUPON_NULL;
+    c.codes.source = source;
+    c.codes.pick = pick;
+    c.reserve_s = HOLD_S;
+    rig_create(&c);
+    if (policy == CAP_EXACT)
+        rig_generate(&c, 1, total);
 }
 
-static enum cpn_result call(struct op *op, int64_t ms)
+static void create_slots(int64_t slots)
 {
-    return one_engine_call(op, COUPON, ms);
-}
-
-static void define(struct coupon *c, int64_t slots)
-{
-    open_coupon(c, COUPON);
-    c->cap.total = slots;
-    c->cap.per_user = COUPON_NULL;
-}
-
-static void create(struct coupon *c)
-{
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = c};
-    struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
-    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = c->cap.total}};
-
-    assert_int_equal(call(&op, PATIENCE_MS), CPN_OK);
-    if (c->codes.source != CODES_NONE) {
-        assert_int_equal(call(&turn, PATIENCE_MS), CPN_OK);
-        more.in.job.turn = turn.out.turn;
-    }
-    if (c->cap.policy == CAP_EXACT)
-        assert_int_equal(call(&more, PATIENCE_MS), CPN_OK);
+    create(CAP_EXACT, slots, CODES_NONE, PICK_SEQUENTIAL);
 }
 
 static enum cpn_result take_as(const char *user, enum slot_state as, int64_t ms, int64_t *n)
 {
-    struct op op = {.kind = OP_TAKE, .in.user.name = user};
-    enum cpn_result r;
+    static int keys;
+    struct op op = rig_taking(user, arena_printf(&rig.arenas[0], "k%d", keys++), as);
+    enum cpn_result r = rig_call_within(0, &op, ms);
 
-    op.in.user.take = (struct take){.key = arena_printf(&one.arena, "k%d", t.keys++), .code_n = -1, .state = as,
-                            .reserve_s = as == SLOT_RESERVED ? HOLD_S : COUPON_NULL};
-    r = call(&op, ms);
     if (n)
         *n = op.outcome.redemption.n;
     return r;
@@ -67,19 +47,22 @@ static void take(const char *user, enum slot_state as)
     assert_int_equal(take_as(user, as, PATIENCE_MS, NULL), CPN_OK);
 }
 
-static void let_holds_lapse(void)
+/* Each of these goes to somebody, and is no slot before `from`. */
+static void take_from(const char *user, int count, int64_t from)
 {
-    struct mono now = mono_now();
+    int64_t n;
 
-    clock_set(clock_now_ms() + (HOLD_S + 1) * 1000, now, now);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(take_as(user, SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
+        assert_true(n >= from);
+    }
 }
 
 static int64_t taken(void)
 {
-    struct op op = {.kind = OP_COUPON};
+    struct head head = rig_head(0);
 
-    assert_int_equal(call(&op, PATIENCE_MS), CPN_OK);
-    return head_taken(&op.head);
+    return head_taken(&head);
 }
 
 /* ---- free slots ---- */
@@ -87,34 +70,23 @@ static int64_t taken(void)
 /* As many damaged ones in front as are read at first: the free pool is filled from behind them. */
 TEST(what_is_free_behind_damaged_buckets_is_taken)
 {
-    struct coupon c;
-    int64_t n;
-
-    define(&c, 5 * BUCKET_SLOTS);
-    create(&c);
-    one_engine_restart_written(COUPON);
+    create_slots(5 * BUCKET_SLOTS);
+    rig_restart_written();
     for (int64_t b = 0; b < 4; b++)
-        fake_damage_bucket(one.fake, COUPON, b);
-    for (int i = 0; i < BUCKET_SLOTS; i++) {
-        assert_int_equal(take_as("ann", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
-        assert_true(n >= 4 * BUCKET_SLOTS);
-    }
+        fake_damage_bucket(rig.fake, COUPON, b);
+    take_from("ann", BUCKET_SLOTS, 4 * BUCKET_SLOTS);
     assert_int_equal(take_as("ann", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
     assert_int_equal(taken(), BUCKET_SLOTS);
 }
 
 TEST(at_random_too)
 {
-    struct coupon c;
     int64_t n;
 
-    define(&c, 5 * BUCKET_SLOTS);
-    c.codes.source = CODES_IMPORTED;
-    c.codes.pick = PICK_RANDOM;
-    create(&c);
-    one_engine_restart_written(COUPON);
+    create(CAP_EXACT, 5 * BUCKET_SLOTS, CODES_IMPORTED, PICK_RANDOM);
+    rig_restart_written();
     for (int64_t b = 1; b < 5; b++)
-        fake_damage_bucket(one.fake, COUPON, b);
+        fake_damage_bucket(rig.fake, COUPON, b);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         assert_int_equal(take_as("ann", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
         assert_true(n < BUCKET_SLOTS);
@@ -124,37 +96,21 @@ TEST(at_random_too)
 
 TEST(slots_whose_codes_are_damaged_are_left_and_others_are_taken)
 {
-    struct coupon c;
-    int64_t n;
-
-    define(&c, 2 * BUCKET_SLOTS);
-    c.codes.source = CODES_IMPORTED;
-    create(&c);
-    one_engine_restart_written(COUPON);
-    fake_damage_codes(one.fake, COUPON, 0);
-    for (int i = 0; i < BUCKET_SLOTS; i++) {
-        assert_int_equal(take_as("ann", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
-        assert_true(n >= BUCKET_SLOTS);
-    }
+    create(CAP_EXACT, 2 * BUCKET_SLOTS, CODES_IMPORTED, PICK_SEQUENTIAL);
+    rig_restart_written();
+    fake_damage_codes(rig.fake, COUPON, 0);
+    take_from("ann", BUCKET_SLOTS, BUCKET_SLOTS);
     assert_int_equal(take_as("ann", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
 }
 
 /* Every slot of bucket 0 is taken; it says that ten are free. */
 TEST(a_count_that_is_too_high_hands_out_nothing_twice)
 {
-    struct coupon c;
-    int64_t n;
-
-    define(&c, 2 * BUCKET_SLOTS);
-    create(&c);
-    for (int i = 0; i < BUCKET_SLOTS; i++)
-        take("ann", SLOT_REDEEMED);
-    one_engine_restart_written(COUPON);
-    fake_miscount_bucket(one.fake, COUPON, 0, 10);
-    for (int i = 0; i < BUCKET_SLOTS; i++) {
-        assert_int_equal(take_as("bob", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
-        assert_true(n >= BUCKET_SLOTS);
-    }
+    create_slots(2 * BUCKET_SLOTS);
+    take_from("ann", BUCKET_SLOTS, 0);
+    rig_restart_written();
+    fake_miscount_bucket(rig.fake, COUPON, 0, 10);
+    take_from("bob", BUCKET_SLOTS, BUCKET_SLOTS);
     assert_int_equal(take_as("bob", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
 }
 
@@ -162,23 +118,16 @@ TEST(a_count_that_is_too_high_hands_out_nothing_twice)
 TEST(a_count_that_is_too_low_loses_nothing_for_good)
 {
     struct op cancel = {.kind = OP_STEP, .in.redemption = {.g = 1, .move = MOVE_CANCEL}};
-    struct coupon c;
-    int64_t n;
 
-    define(&c, 2 * BUCKET_SLOTS);
-    create(&c);
+    create_slots(2 * BUCKET_SLOTS);
     for (int i = 0; i < BUCKET_SLOTS / 2; i++)
         take("ann", SLOT_ISSUED);
-    one_engine_restart_written(COUPON);
-    fake_miscount_bucket(one.fake, COUPON, 0, -BUCKET_SLOTS / 2);
-    for (int i = 0; i < BUCKET_SLOTS; i++) {
-        assert_int_equal(take_as("bob", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
-        assert_true(n >= BUCKET_SLOTS);
-    }
+    rig_restart_written();
+    fake_miscount_bucket(rig.fake, COUPON, 0, -BUCKET_SLOTS / 2);
+    take_from("bob", BUCKET_SLOTS, BUCKET_SLOTS);
     assert_int_equal(take_as("bob", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
-    assert_int_equal(call(&cancel, PATIENCE_MS), CPN_OK);
-    for (int i = 0; i < BUCKET_SLOTS / 2 + 1; i++)
-        take("bob", SLOT_REDEEMED);
+    rig_ask(0, &cancel);
+    take_from("bob", BUCKET_SLOTS / 2 + 1, 0);
     assert_int_equal(take_as("bob", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
 }
 
@@ -187,45 +136,39 @@ TEST(a_count_that_is_too_low_loses_nothing_for_good)
 /* ann's hold is in a bucket that is damaged, bob's in another: both lapse. */
 TEST(a_lapsed_hold_beside_a_damaged_bucket_goes_back)
 {
-    struct coupon c;
     int64_t n;
 
-    define(&c, BUCKET_SLOTS + 1);
-    create(&c);
+    create_slots(BUCKET_SLOTS + 1);
     take("ann", SLOT_RESERVED);
-    for (int i = 1; i < BUCKET_SLOTS; i++)
-        take("eve", SLOT_REDEEMED);
+    take_from("eve", BUCKET_SLOTS - 1, 0);
     take("bob", SLOT_RESERVED);
-    one_engine_restart_written(COUPON);
-    fake_damage_bucket(one.fake, COUPON, 0);
+    rig_restart_written();
+    fake_damage_bucket(rig.fake, COUPON, 0);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT); /* no time has passed yet */
-    let_holds_lapse();
+    rig_move_clock(HOLD_S + 1);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
     assert_int_equal(n, BUCKET_SLOTS);
     assert_int_equal(take_as("dan", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY); /* ann's may be free */
 }
 
-static void define_without_slots(struct coupon *c, int64_t total)
+static void create_without_slots(int64_t total)
 {
-    define(c, total);
-    c->cap.policy = CAP_APPROXIMATE;
-    create(c);
+    create(CAP_APPROXIMATE, total, CODES_NONE, PICK_SEQUENTIAL);
 }
 
 /* What the damaged batch holds stays taken; all else is known. */
 TEST(without_slots_beside_a_damaged_batch)
 {
-    struct coupon c;
     int damaged;
 
-    define_without_slots(&c, 2);
+    create_without_slots(2);
     take("ann", SLOT_RESERVED);
-    damaged = fake_batches(one.fake, COUPON);
+    damaged = fake_batches(rig.fake, COUPON);
     take("bob", SLOT_RESERVED);
-    one_engine_restart_written(COUPON);
-    fake_damage_batch(one.fake, COUPON, 0, damaged);
+    rig_restart_written();
+    fake_damage_batch(rig.fake, COUPON, 0, damaged);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
-    let_holds_lapse();
+    rig_move_clock(HOLD_S + 1);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_OK);
     assert_int_equal(take_as("dan", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
 }
@@ -235,19 +178,18 @@ TEST(without_slots_beside_a_damaged_batch)
 /* HOLDS users hold what there is, each in a batch of its own: `damaged` of them, from the first on, cannot be read. All others go back. */
 static void assert_others_go_back(int damaged)
 {
-    struct coupon c;
     int first;
 
-    define_without_slots(&c, HOLDS);
-    first = fake_batches(one.fake, COUPON) + 1;
+    create_without_slots(HOLDS);
+    first = fake_batches(rig.fake, COUPON) + 1;
     for (int i = 0; i < HOLDS; i++)
-        take(arena_printf(&one.arena, "u%d", i), SLOT_RESERVED);
-    one_engine_restart_written(COUPON);
+        take(arena_printf(&rig.arenas[0], "u%d", i), SLOT_RESERVED);
+    rig_restart_written();
     for (int i = 0; i < damaged; i++)
-        fake_damage_batch(one.fake, COUPON, 0, first + i);
-    let_holds_lapse();
+        fake_damage_batch(rig.fake, COUPON, 0, first + i);
+    rig_move_clock(HOLD_S + 1);
     for (int i = 0; i < HOLDS - damaged; i++)
-        assert_int_equal(take_as(arena_printf(&one.arena, "v%d", i), SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
+        assert_int_equal(take_as(arena_printf(&rig.arenas[0], "v%d", i), SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
     assert_int_equal(take_as("w", SLOT_REDEEMED, SOON_MS, NULL), CPN_SOLD_OUT);
     assert_int_equal(taken(), HOLDS);
 }
@@ -265,30 +207,24 @@ TEST(as_many_damaged_batches_as_are_searched_at_a_time_stop_none)
 /* ann has a hold in a batch that can be read, and another in one that cannot. */
 TEST(a_user_who_cannot_be_read_stops_none_of_many)
 {
-    struct coupon c;
     int damaged;
 
-    define_without_slots(&c, HOLDS);
+    create_without_slots(HOLDS);
     take("ann", SLOT_RESERVED);
     take("ann", SLOT_RESERVED);
-    damaged = fake_batches(one.fake, COUPON);
+    damaged = fake_batches(rig.fake, COUPON);
     for (int i = 2; i < HOLDS; i++)
-        take(arena_printf(&one.arena, "u%d", i), SLOT_RESERVED);
-    one_engine_restart_written(COUPON);
-    fake_damage_batch(one.fake, COUPON, 0, damaged);
-    let_holds_lapse();
+        take(arena_printf(&rig.arenas[0], "u%d", i), SLOT_RESERVED);
+    rig_restart_written();
+    fake_damage_batch(rig.fake, COUPON, 0, damaged);
+    rig_move_clock(HOLD_S + 1);
     for (int i = 2; i < HOLDS; i++)
-        assert_int_equal(take_as(arena_printf(&one.arena, "v%d", i), SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
+        assert_int_equal(take_as(arena_printf(&rig.arenas[0], "v%d", i), SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
     assert_int_equal(take_as("w", SLOT_REDEEMED, SOON_MS, NULL), CPN_SOLD_OUT);
     assert_int_equal(take_as("ann", SLOT_REDEEMED, IN_VAIN_MS, NULL), CPN_BUSY);
 }
 
 /* ---- erasures, jobs ---- */
-
-static void note_done(struct op *op)
-{
-    latch_down(op->context);
-}
 
 /* op waits for what is damaged, and bob's takings do not. */
 static void assert_waits_alone(struct op *op)
@@ -296,15 +232,11 @@ static void assert_waits_alone(struct op *op)
     struct latch done;
 
     latch_init(&done, 1);
-    op->coupon = COUPON;
-    op->arena = &one.arena;
-    op->done = note_done;
-    op->context = &done;
-    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-    assert_int_equal(engine_submit(one.engine, op), CPN_OK);
+    rig_submit(0, op, NULL, &done);
     for (int i = 0; i < 2; i++)
         assert_int_equal(take_as("bob", SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
-    one_engine_restart();
+    engine_stop(rig.engines[0]);
+    rig.engines[0] = NULL;
     latch_wait(&done);
     assert_int_equal(op->outcome.result, CPN_BUSY);
 }
@@ -312,31 +244,26 @@ static void assert_waits_alone(struct op *op)
 TEST(an_erasure_whose_bucket_is_damaged_delays_no_other)
 {
     struct op erasure = {.kind = OP_ERASE, .in.user.name = "ann"};
-    struct coupon c;
 
-    define(&c, 2 * BUCKET_SLOTS);
-    create(&c);
+    create_slots(2 * BUCKET_SLOTS);
     take("ann", SLOT_RESERVED);
-    for (int i = 1; i < BUCKET_SLOTS; i++)
-        take("eve", SLOT_REDEEMED);
-    one_engine_restart_written(COUPON);
-    fake_damage_bucket(one.fake, COUPON, 0);
+    take_from("eve", BUCKET_SLOTS - 1, 0);
+    rig_restart_written();
+    fake_damage_bucket(rig.fake, COUPON, 0);
     assert_waits_alone(&erasure);
 }
 
 TEST(a_job_whose_batch_is_damaged_delays_no_other)
 {
     struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 2, .count = 1}};
-    struct coupon c;
     int damaged;
 
-    define(&c, BUCKET_SLOTS);
-    create(&c);
-    damaged = fake_batches(one.fake, COUPON);
+    create_slots(BUCKET_SLOTS);
+    damaged = fake_batches(rig.fake, COUPON);
     take("ann", SLOT_REDEEMED);
-    one_engine_restart_written(COUPON);
-    fake_damage_batch(one.fake, COUPON, 0, damaged);
+    rig_restart_written();
+    fake_damage_batch(rig.fake, COUPON, 0, damaged);
     assert_waits_alone(&more);
 }
 
-RUN_TESTS(.each_setup = begin, .each_teardown = one_engine_end, .setup = fake_group_setup)
+RUN_TESTS(.each_setup = rig_begin, .each_teardown = rig_end, .setup = fake_group_setup)

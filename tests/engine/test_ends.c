@@ -3,12 +3,10 @@
  * what is stored, with slots and without.
  */
 #include "cmocka_whole.h"
-#include <time.h>
 
 #include "base/clock.h"
-#include "one_engine.h"
+#include "rig.h"
 
-#define COUPON "c"
 #define USERS 150 /* in more buckets, and batches, than are searched at a time */
 #define SLOTS 40000
 
@@ -19,31 +17,18 @@ static struct {
     struct redemption of[USERS];
 } t;
 
-static int begin(void **state)
-{
-    memset(&t, 0, sizeof t);
-    return one_engine_begin(state);
-}
-
-static enum cpn_result call(struct op *op)
-{
-    return one_engine_call(op, COUPON, PATIENCE_MS);
-}
-
 static void create(enum cap_policy policy)
 {
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &t.coupon};
-    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = SLOTS}};
-
+    memset(&t, 0, sizeof t);
     open_coupon(&t.coupon, COUPON);
     t.coupon.cap.policy = policy;
     t.coupon.cap.total = COUPON_NULL;
     t.coupon.cap.per_user = 10;
     t.coupon.codes.pick = PICK_RANDOM;
-    assert_int_equal(call(&op), CPN_OK);
+    rig_create(&t.coupon);
     t.version = 1;
     if (policy == CAP_EXACT)
-        assert_int_equal(call(&more), CPN_OK);
+        rig_generate(&t.coupon, 1, SLOTS);
 }
 
 static void end_at(int64_t ends_at_ms)
@@ -51,72 +36,46 @@ static void end_at(int64_t ends_at_ms)
     struct op op = {.kind = OP_CHANGE, .in.coupon = {.definition = &t.coupon, .expected_version = t.version++}};
 
     t.coupon.ends_at_ms = ends_at_ms;
-    assert_int_equal(call(&op), CPN_OK);
-}
-
-static const char *user(int i)
-{
-    return arena_printf(&one.arena, "u%d", i);
+    rig_ask(0, &op);
 }
 
 static const char *key(void)
 {
-    return arena_printf(&one.arena, "k%d", t.calls++);
+    return arena_printf(&rig.arenas[0], "k%d", t.calls++);
 }
 
 static void issue(int from, int end)
 {
     for (int i = from; i < end; i++) {
-        struct op op = {.kind = OP_TAKE, .in.user = {.name = user(i), .take = {.key = key(), .code_n = -1, .state = SLOT_ISSUED,
-                                                                               .reserve_s = COUPON_NULL}}};
+        struct op op = rig_taking(arena_printf(&rig.arenas[0], "u%d", i), key(), SLOT_ISSUED);
 
-        assert_int_equal(call(&op), CPN_OK);
+        rig_ask(0, &op);
         t.of[i] = op.outcome.redemption;
     }
 }
 
 static enum cpn_result step(const struct redemption *r, enum slot_move move, struct redemption *after)
 {
-    struct op op = {.kind = OP_STEP, .lane = 0,
-                    .in.redemption = {.n = r->n, .g = r->g, .move = move, .reserve_s = 3600,
-                                        .key = move == MOVE_CANCEL ? NULL : key()}};
-    enum cpn_result result = call(&op);
+    struct op op = rig_step(r, move, move == MOVE_CANCEL ? NULL : key());
+    enum cpn_result result = rig_call(0, &op);
 
     if (after)
         *after = op.outcome.redemption;
     return result;
 }
 
-static struct head head(void)
-{
-    struct op op = {.kind = OP_COUPON};
-
-    assert_int_equal(call(&op), CPN_OK);
-    return op.head;
-}
-
 static void await_issued(int64_t want)
 {
-    const struct timespec pause = {.tv_nsec = 20000000};
-
-    for (int i = 0; i < 500 && head().issued != want; i++)
-        nanosleep(&pause, NULL);
-    assert_int_equal(head().issued, want);
-}
-
-static void sleep_until(int64_t at_ms)
-{
-    const struct timespec pause = {.tv_nsec = 10000000};
-
-    while (clock_now_ms() <= at_ms)
-        nanosleep(&pause, NULL);
+    for (int i = 0; i < 10000 && rig_head(0).issued != want; i++)
+        rig_nap();
+    assert_int_equal(rig_head(0).issued, want);
 }
 
 static enum slot_state state_of(int i, int64_t *valid_until_ms)
 {
     struct op op = {.kind = OP_REDEMPTION, .in.redemption = {.n = t.of[i].n, .g = t.of[i].g}};
 
-    assert_int_equal(call(&op), CPN_OK);
+    rig_ask(0, &op);
     *valid_until_ms = op.outcome.redemption.valid_until_ms;
     return (enum slot_state)op.outcome.redemption.state;
 }
@@ -128,14 +87,14 @@ static void all_end(enum cap_policy policy, bool anew)
     create(policy);
     issue(0, USERS);
     if (anew) /* the end is not in memory, nor is what it ends */
-        one_engine_restart_written(COUPON);
+        rig_restart_written();
     end_ms = clock_now_ms() + 1500;
     end_at(end_ms);
     assert_int_equal(state_of(3, &valid_until_ms), SLOT_ISSUED);
     assert_int_equal(valid_until_ms, end_ms);
-    assert_int_equal(head().issued, USERS);
+    assert_int_equal(rig_head(0).issued, USERS);
     if (anew)
-        one_engine_restart_written(COUPON);
+        rig_restart_written();
     await_issued(0);
     assert_true(clock_now_ms() >= end_ms);
     assert_int_equal(state_of(3, &valid_until_ms), SLOT_EXPIRED);
@@ -172,8 +131,9 @@ static void an_end_may_move(enum cap_policy policy)
     end_at(first_ms);
     issue(0, 20);
     end_at(COUPON_NULL);
-    sleep_until(first_ms + 300);
-    assert_int_equal(head().issued, 20);
+    while (clock_now_ms() <= first_ms + 300)
+        rig_nap();
+    assert_int_equal(rig_head(0).issued, 20);
     assert_int_equal(state_of(0, &valid_until_ms), SLOT_ISSUED);
     assert_int_equal(valid_until_ms, 0);
     assert_int_equal(step(&t.of[0], MOVE_REDEEM, NULL), CPN_OK);
@@ -181,12 +141,12 @@ static void an_end_may_move(enum cap_policy policy)
     second_ms = clock_now_ms() + 300;
     end_at(second_ms);
     await_issued(0);
-    assert_int_equal(head().redeemed, 1);
+    assert_int_equal(rig_head(0).redeemed, 1);
     end_at(COUPON_NULL); /* what has ended stays so */
     assert_int_equal(state_of(25, &valid_until_ms), SLOT_EXPIRED);
     assert_int_equal(valid_until_ms, second_ms);
     issue(30, 40);
-    assert_int_equal(head().issued, 10);
+    assert_int_equal(rig_head(0).issued, 10);
     end_at(second_ms); /* long ago, and looked for before */
     await_issued(0);
 }
@@ -214,14 +174,14 @@ static void a_hold_outlives_the_end(enum cap_policy policy)
     end_ms = clock_now_ms() + 300;
     end_at(end_ms);
     await_issued(0); /* a slot that is held is not counted as issued */
-    assert_int_equal(head().reserved, 2);
+    assert_int_equal(rig_head(0).reserved, 2);
     assert_int_equal(state_of(0, &valid_until_ms), SLOT_ISSUED);
     assert_int_equal(step(&holds[0], MOVE_REDEEM, NULL), CPN_OK);
     assert_int_equal(step(&holds[1], MOVE_CANCEL, NULL), CPN_OK);
     assert_int_equal(state_of(1, &valid_until_ms), SLOT_EXPIRED);
-    assert_int_equal(head().issued, 0);
-    assert_int_equal(head().reserved, 0);
-    assert_int_equal(head().redeemed, 1);
+    assert_int_equal(rig_head(0).issued, 0);
+    assert_int_equal(rig_head(0).reserved, 0);
+    assert_int_equal(rig_head(0).redeemed, 1);
 }
 
 TEST(a_hold_outlives_the_end_with_slots)
@@ -234,4 +194,4 @@ TEST(a_hold_outlives_the_end_without_slots)
     a_hold_outlives_the_end(CAP_NONE);
 }
 
-RUN_TESTS(.each_setup = begin, .each_teardown = one_engine_end, .setup = fake_group_setup)
+RUN_TESTS(.each_setup = rig_begin, .each_teardown = rig_end, .setup = fake_group_setup)

@@ -5,57 +5,38 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/metrics.h"
-#include "engine/engine.h"
 #include "engine/filter.h"
-#include "fake_store.h"
 #include "lanes/lanes.h"
+#include "rig.h"
 
-#define COUPON "c1"
-#define PATIENCE_MS 300000
 #define ENGINES 2
 #define USERS 40
 #define FEW 5    /* batches: who follows reads them one after another */
 #define MANY 600 /* more than who follows reads without a look at the checkpoint */
 #define ROOM ((int64_t)64 << 10)
 
+/* Of an engine's sessions. */
 struct box {
-    struct store_source sessions; /* the first member: it is what an engine is given */
-    struct store_source *source;
-    struct store_ops ops;
-    struct arena arena;
-    struct engine *engine;
     atomic_size_t people, jobs; /* read */
     atomic_bool checkpoints_fail;
     const char *emptied;        /* whose names are emptied in what it reads of the ledger */
 };
 
 static struct {
-    struct fake *fake;
     struct store *session;
-    const struct store_ops *plain;
     struct box boxes[ENGINES];
     int64_t fresh_before, bytes_before; /* users who were surely new, bytes of filters: before the test */
     _Atomic int64_t bytes_most;         /* since; as seen before appends, and at the end */
-    struct engine_config config;
 } t;
-
-static void pause_ms(long ms)
-{
-    struct timespec pause = {0, ms * 1000000};
-
-    nanosleep(&pause, NULL);
-}
 
 /* ---- sessions that are watched ---- */
 
 static struct box *box_of(const struct store *s)
 {
     for (int i = 0; i < ENGINES; i++)
-        if (s->ops == &t.boxes[i].ops)
+        if (s->ops == &rig.watched[i].ops)
             return &t.boxes[i];
     abort();
 }
@@ -63,19 +44,19 @@ static struct box *box_of(const struct store *s)
 static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
 {
     atomic_fetch_add(&box_of(s)->people, count);
-    return t.plain->users(s, a, reads, count);
+    return rig.watched[0].plain->users(s, a, reads, count);
 }
 
 static enum store_status watched_job(struct store *s, const char *coupon, int64_t lane, const char *job, struct arena *a,
                                      struct job_progress **progress)
 {
     atomic_fetch_add(&box_of(s)->jobs, 1);
-    return t.plain->job(s, coupon, lane, job, a, progress);
+    return rig.watched[0].plain->job(s, coupon, lane, job, a, progress);
 }
 
 static enum store_status watched_checkpoints(struct store *s, const struct checkpoint_write *checkpoints, size_t count)
 {
-    return atomic_load(&box_of(s)->checkpoints_fail) ? STORE_FAILED : t.plain->write_checkpoints(s, checkpoints, count);
+    return atomic_load(&box_of(s)->checkpoints_fail) ? STORE_FAILED : rig.watched[0].plain->write_checkpoints(s, checkpoints, count);
 }
 
 static void empty_names(struct batch **batches, size_t count, const char *user)
@@ -89,7 +70,7 @@ static void empty_names(struct batch **batches, size_t count, const char *user)
 static enum store_status watched_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                         struct batch **batches, size_t *count)
 {
-    enum store_status status = t.plain->ledger(s, coupon, lane, after, most, batches, count);
+    enum store_status status = rig.watched[0].plain->ledger(s, coupon, lane, after, most, batches, count);
 
     empty_names(batches, *count, box_of(s)->emptied);
     return status;
@@ -97,7 +78,7 @@ static enum store_status watched_ledger(struct store *s, const char *coupon, int
 
 static enum store_status watched_ledgers(struct store *s, struct ledger_read *reads, size_t count)
 {
-    enum store_status status = t.plain->ledgers(s, reads, count);
+    enum store_status status = rig.watched[0].plain->ledgers(s, reads, count);
 
     for (size_t i = 0; i < count; i++)
         empty_names(reads[i].batches, reads[i].count, box_of(s)->emptied);
@@ -116,56 +97,33 @@ static int64_t bytes_most(void)
 static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
 {
     bytes_most();
-    return t.plain->append(s, appends, count);
-}
-
-static struct store *open_watched(struct store_source *source)
-{
-    struct box *b = (struct box *)source;
-    struct store *session = b->source->open(b->source);
-
-    session->ops = &b->ops;
-    return session;
+    return rig.watched[0].plain->append(s, appends, count);
 }
 
 /* ---- engines, and what is asked of them ---- */
 
-static void start(int i)
-{
-    t.boxes[i].engine = engine_start(&t.config, &t.boxes[i].sessions, lanes_start);
-}
-
 static int two_engines_with(int64_t filter_bytes)
 {
     memset(&t, 0, sizeof t);
-    t.config = (struct engine_config){
+    rig_connect(ENGINES, 1, 0);
+    rig.config = (struct engine_config){
         .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 64, .redo_max = 10 * MANY,
         .filter_bytes = filter_bytes, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
     t.fresh_before = metrics_get(METRIC_USERS_NEW);
     t.bytes_before = metrics_get(METRIC_FILTER_BYTES);
-    t.fake = fake_new(1, 0);
+    t.session = rig.sources[0]->open(rig.sources[0]);
     for (int i = 0; i < ENGINES; i++) {
-        struct box *b = &t.boxes[i];
+        struct store_ops *ops = &rig.watched[i].ops;
 
-        b->source = fake_connect(t.fake);
-        b->sessions.open = open_watched;
-        arena_init(&b->arena, 0);
-    }
-    t.session = t.boxes[0].source->open(t.boxes[0].source);
-    t.plain = t.session->ops;
-    for (int i = 0; i < ENGINES; i++) {
-        struct store_ops *ops = &t.boxes[i].ops;
-
-        *ops = *t.plain;
         ops->append = watched_append;
         ops->users = watched_users;
         ops->job = watched_job;
         ops->write_checkpoints = watched_checkpoints;
         ops->ledger = watched_ledger;
         ops->ledgers = watched_ledgers;
-        start(i);
     }
+    rig_start(lanes_start);
     return 0;
 }
 
@@ -179,43 +137,23 @@ FIXTURE(two_engines_with_little_room)
     return two_engines_with(4 * 512);
 }
 
-FIXTURE(stop_engines)
+static int stop_engines(void **state)
 {
-    for (int i = 0; i < ENGINES; i++) {
+    for (int i = 0; i < ENGINES; i++)
         atomic_store(&t.boxes[i].checkpoints_fail, false);
-        engine_stop(t.boxes[i].engine);
-        arena_free(&t.boxes[i].arena);
-        fake_disconnect(t.boxes[i].source);
-    }
     t.session->ops->close(t.session);
-    fake_free(t.fake);
-    return 0;
-}
-
-static enum cpn_result call_of(int engine, const char *coupon, struct op *op)
-{
-    op->coupon = coupon;
-    op->arena = &t.boxes[engine].arena;
-    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-    return engine_call(t.boxes[engine].engine, op);
-}
-
-static enum cpn_result call(int engine, struct op *op)
-{
-    return call_of(engine, COUPON, op);
+    return rig_end(state);
 }
 
 static void create_of(const char *id)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
-    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 1000}};
 
     open_coupon(&coupon, id);
     coupon.cap.total = 5000;
     coupon.cap.per_user = 1;
-    assert_int_equal(call_of(0, id, &op), CPN_OK);
-    assert_int_equal(call_of(0, id, &more), CPN_OK);
+    rig_create(&coupon);
+    rig_generate(&coupon, 1, 1000);
 }
 
 static void create(void)
@@ -225,10 +163,10 @@ static void create(void)
 
 static enum cpn_result take_of(int engine, const char *coupon, const char *user, const char *key)
 {
-    struct op op = {.kind = OP_TAKE, .in.user.name = user};
+    struct op op = rig_taking(user, key, SLOT_REDEEMED);
 
-    op.in.user.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-    return call_of(engine, coupon, &op);
+    op.coupon = coupon;
+    return rig_call(engine, &op);
 }
 
 /* With a key that nobody used: no replay. */
@@ -243,7 +181,7 @@ static enum cpn_result take(int engine, const char *user)
 
 static const char *name(const char *prefix, int i)
 {
-    return arena_printf(&t.boxes[0].arena, "%s%d", prefix, i);
+    return arena_printf(&rig.arenas[0], "%s%d", prefix, i);
 }
 
 static void take_many(int engine, const char *prefix)
@@ -261,24 +199,13 @@ static void assert_known(int engine, const char *prefix)
 
 static void tick(int engine, int times)
 {
-    for (int i = 0; i < times; i++) {
-        struct op op = {.kind = OP_TICK};
-
-        assert_int_equal(call(engine, &op), CPN_OK);
-    }
+    for (int i = 0; i < times; i++)
+        rig_ask(engine, &(struct op){.kind = OP_TICK});
 }
 
 static void erase(int engine, const char *user)
 {
-    struct op op = {.kind = OP_ERASE, .in.user.name = user};
-
-    assert_int_equal(call(engine, &op), CPN_OK);
-}
-
-/* Its checkpoint covers all of its ledger: the redo log is empty. */
-static void catch_up(int engine)
-{
-    assert_int_equal(engine_catch_up(t.boxes[engine].engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    rig_ask(engine, &(struct op){.kind = OP_ERASE, .in.user.name = user});
 }
 
 static size_t people(int engine)
@@ -293,7 +220,7 @@ static bool says_new(int engine)
     size_t before = people(engine);
     struct op op = {.kind = OP_USER_STATE, .in.user.name = name("stranger", strangers++)};
 
-    assert_int_equal(call(engine, &op), CPN_OK);
+    rig_ask(engine, &op);
     assert_int_equal(op.out.user.state->total, 0);
     return people(engine) == before;
 }
@@ -303,13 +230,13 @@ static bool says_new(int engine)
 TEST(new_users_of_a_coupon_led_since_its_first_batch_are_not_read)
 {
     create();
-    catch_up(0);
+    rig_catch_up(0);
     take_many(0, "u");
-    catch_up(0);
+    rig_catch_up(0);
     take_many(0, "v");
     assert_int_equal(people(0), 0);
     while (metrics_get(METRIC_USERS_NEW) - t.fresh_before < 2 * USERS) /* counted when the round is over, which is after its answers */
-        pause_ms(1);
+        rig_nap();
     assert_in_range(bytes_most(), 1, ROOM);
 }
 
@@ -318,7 +245,7 @@ TEST(who_took_is_read_and_found)
     create();
     take_many(0, "u");
     assert_int_equal(take_of(0, COUPON, "ann", "key"), CPN_OK);
-    catch_up(0);
+    rig_catch_up(0);
     assert_int_equal(take_of(0, COUPON, "ann", "key"), CPN_OK); /* again */
     assert_int_equal(take_of(0, COUPON, "ann", "other"), CPN_USER_CAP_REACHED);
     assert_known(0, "u");
@@ -332,7 +259,7 @@ TEST(who_was_erased_is_read_as_well)
     create();
     assert_int_equal(take(0, "ann"), CPN_OK);
     erase(0, "ann");
-    catch_up(0);
+    rig_catch_up(0);
     before = people(0);
     assert_int_equal(take(0, "ann"), CPN_OK);
     assert_int_equal(people(0), before + 1);
@@ -344,11 +271,11 @@ TEST(what_another_appended_is_laid_in)
 {
     create();
     take_many(0, "u");
-    catch_up(0);
+    rig_catch_up(0);
     for (int i = 0; i < FEW; i++)
         assert_int_equal(take(1, name("w", i)), CPN_OK);
     assert_true(says_new(0));
-    catch_up(0);
+    rig_catch_up(0);
     for (int i = 0; i < FEW; i++)
         assert_int_equal(take(0, name("w", i)), CPN_USER_CAP_REACHED);
     assert_known(0, "u");
@@ -361,18 +288,18 @@ TEST(what_another_appended_meanwhile_is_found_by_the_append_that_fails)
     for (int i = 0; i < USERS; i++) {
         assert_int_equal(take(i % 2, name("x", i)), CPN_OK);
         assert_int_equal(take(!(i % 2), name("x", i)), CPN_USER_CAP_REACHED);
-        catch_up(i % 2);
+        rig_catch_up(i % 2);
     }
 }
 
 TEST(a_lane_that_was_loaded_past_a_batch_says_nothing_any_more)
 {
     create();
-    fake_read_present(t.fake);
+    fake_read_present(rig.fake);
     take_many(0, "u");
     take_many(1, "w");
     tick(1, MANY);
-    catch_up(1);
+    rig_catch_up(1);
     assert_known(0, "w");
     assert_known(0, "u");
     assert_false(says_new(0));
@@ -381,9 +308,9 @@ TEST(a_lane_that_was_loaded_past_a_batch_says_nothing_any_more)
 TEST(whoever_loads_a_lane_behind_its_first_batch_reads_everybody)
 {
     create();
-    fake_read_present(t.fake); /* an older checkpoint is behind no batch: everything after it would be read */
+    fake_read_present(rig.fake); /* an older checkpoint is behind no batch: everything after it would be read */
     take_many(0, "u");
-    catch_up(0);
+    rig_catch_up(0);
     assert_false(says_new(1));
     assert_known(1, "u");
     take_many(1, "v");
@@ -396,7 +323,7 @@ TEST(whoever_loads_a_lane_before_its_first_taking_reads_nobody_new)
 {
     create();
     tick(0, MANY);
-    catch_up(0);
+    rig_catch_up(0);
     assert_true(says_new(1));
     take_many(1, "u");
     assert_known(1, "u");
@@ -422,36 +349,28 @@ TEST(names_that_were_emptied_leave_no_filter)
 
 /* ---- jobs ---- */
 
-static int64_t slots_of(int engine)
-{
-    struct op op = {.kind = OP_COUPON};
-
-    assert_int_equal(call(engine, &op), CPN_OK);
-    return op.head.slots;
-}
-
 TEST(steps_of_jobs_are_repeated_over_an_empty_filter)
 {
     struct op turn = {.kind = OP_TURN, .in.job = {.id = "t", .fence = 7}}, again = turn;
     struct op due = {.kind = OP_DUE, .in.job = {.id = "d", .step = 1, .count = 10}};
 
     create();
-    assert_int_equal(call(0, &turn), CPN_OK);
-    assert_int_equal(call(0, &due), CPN_OK);
-    catch_up(0);
+    rig_ask(0, &turn);
+    rig_ask(0, &due);
+    rig_catch_up(0);
     assert_true(says_new(0));
     for (int i = 0; i < 3; i++) {
         struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 1000}};
         int engine = i == 1; /* whose lane has not seen the job */
 
-        assert_int_equal(call(engine, &more), CPN_OK);
-        assert_int_equal(call(engine, &due), CPN_OK);
+        rig_ask(engine, &more);
+        rig_ask(engine, &due);
         assert_int_equal(due.out.made, 10);
-        assert_int_equal(call(engine, &again), CPN_OK);
+        rig_ask(engine, &again);
         assert_int_equal(again.out.turn, turn.out.turn);
-        catch_up(engine);
+        rig_catch_up(engine);
     }
-    assert_in_range(slots_of(0), 990, 1000);
+    assert_in_range(rig_head(0).slots, 990, 1000);
     assert_true(atomic_load(&t.boxes[1].jobs) > 0);
 }
 
@@ -479,7 +398,7 @@ TEST_WITH(a_filter_that_grows_out_of_the_room_is_given_up, two_engines_with_litt
     create();
     for (int k = 0; k < 1000; k += USERS)
         take_many(0, name("many", k));
-    catch_up(0);
+    rig_catch_up(0);
     assert_true(people(0) > 0);
     assert_in_range(bytes_most(), 512, 4 * 512);
     for (int k = 0; k < 1000; k += 5 * USERS)
@@ -497,9 +416,9 @@ static void lay_users(struct filter *f)
     struct batch b = {.entries = entries, .count = TAKERS_OF_BATCH};
 
     for (int i = 0; i < TAKERS; i += TAKERS_OF_BATCH) {
-        arena_reset(&t.boxes[1].arena);
+        arena_reset(&rig.arenas[1]);
         for (int k = 0; k < TAKERS_OF_BATCH; k++)
-            entries[k] = (struct entry){.kind = ENTRY_REDEEM, .user = arena_printf(&t.boxes[1].arena, "u%d", i + k)};
+            entries[k] = (struct entry){.kind = ENTRY_REDEEM, .user = arena_printf(&rig.arenas[1], "u%d", i + k)};
         for (int times = 0; times < 2; times++) { /* each counts once */
             b.head.seq++;
             assert_true(filter_add_batch(f, t.session, &b));

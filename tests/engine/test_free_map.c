@@ -9,9 +9,8 @@
 #include "engine/free_map.h"
 #include "engine/free_pool.h"
 #include "engine/redo_log.h"
-#include "one_engine.h"
+#include "rig.h"
 
-#define COUPON "c"
 #define PART 4096 /* buckets of which the counts are read at a time */
 
 static struct {
@@ -23,9 +22,8 @@ static struct {
 FIXTURE(begin)
 {
     memset(&t, 0, sizeof t);
-    one_engine_connect();
-    t.session = one.source->open(one.source);
-    t.session->ops->saw(t.session, (struct store_time){UINT32_MAX, 0});
+    rig_connect(1, 1, 0);
+    t.session = rig_session();
     coupon_init(&t.coupon);
     return 0;
 }
@@ -38,14 +36,11 @@ static void forget(void)
     free(t.lane.free_pool);
 }
 
-FIXTURE(end)
+static int end(void **state)
 {
     forget();
     t.session->ops->close(t.session);
-    fake_disconnect(one.source);
-    arena_free(&one.arena);
-    fake_free(one.fake);
-    return 0;
+    return rig_end(state);
 }
 
 /* The lane as just loaded, with slots before next_n, of which `taken` are. */

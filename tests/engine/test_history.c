@@ -5,23 +5,13 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <time.h>
 
-#include "base/latch.h"
-#include "engine/engine.h"
-#include "fake_store.h"
+#include "rig.h"
 
-#define COUPON "c1"
-#define PATIENCE_MS 300000
 #define HELD_UP_MS 3000
 #define READS_MOST (1 + 1 + 32 + 2) /* its end, its spending, 32 extensions, the hold, the issued one beneath it */
 
 static struct {
-    struct fake *fake;
-    struct store_source *source;
-    struct engine *engine;
-    struct arena arena;
-    struct watched watched;
     atomic_bool counting, blocked;
     atomic_int by_committer, elsewhere;
 } t;
@@ -33,25 +23,24 @@ static _Thread_local bool commits;
 static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
 {
     commits = true;
-    return t.watched.plain->append(s, appends, count);
+    return rig.watched[0].plain->append(s, appends, count);
 }
 
 static enum store_status watched_confirm(struct store *s, struct confirm *confirms, size_t count)
 {
     commits = true;
-    return t.watched.plain->confirm(s, confirms, count);
+    return rig.watched[0].plain->confirm(s, confirms, count);
 }
 
 static void count_read(void)
 {
-    const struct timespec step = {0, 1000000};
     struct mono until = mono_add_ms(mono_now(), HELD_UP_MS);
 
     if (!t.counting)
         return;
     atomic_fetch_add(commits ? &t.by_committer : &t.elsewhere, 1);
     while (t.blocked && mono_before(mono_now(), until))
-        nanosleep(&step, NULL);
+        rig_nap();
     t.blocked = false;
 }
 
@@ -59,89 +48,56 @@ static enum store_status watched_ledger(struct store *s, const char *coupon, int
                                         struct batch **batches, size_t *count)
 {
     count_read();
-    return t.watched.plain->ledger(s, coupon, lane, after, most, batches, count);
+    return rig.watched[0].plain->ledger(s, coupon, lane, after, most, batches, count);
 }
 
 static enum store_status watched_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                        struct batch **batch)
 {
     count_read();
-    return t.watched.plain->ended(s, coupon, lane, n, g, batch);
+    return rig.watched[0].plain->ended(s, coupon, lane, n, g, batch);
 }
 
 FIXTURE(start)
 {
-    const struct engine_config config = {
-        .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = 200,
-        .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
-    };
     memset(&t, 0, sizeof t);
-    t.fake = fake_new(1, 0);
-    t.source = fake_connect(t.fake);
-    arena_init(&t.arena, 0);
-    fake_watch(&t.watched, t.source);
-    t.watched.ops.append = watched_append;
-    t.watched.ops.confirm = watched_confirm;
-    t.watched.ops.ledger = watched_ledger;
-    t.watched.ops.ended = watched_ended;
-    t.engine = engine_start(&config, &t.watched.source, NULL);
-    return 0;
-}
-
-FIXTURE(stop)
-{
-    if (t.engine)
-        engine_stop(t.engine);
-    fake_disconnect(t.source);
-    fake_free(t.fake);
-    arena_free(&t.arena);
+    rig_connect(1, 1, 0);
+    rig.config.redo_max = 200;
+    rig.watched[0].ops.append = watched_append;
+    rig.watched[0].ops.confirm = watched_confirm;
+    rig.watched[0].ops.ledger = watched_ledger;
+    rig.watched[0].ops.ended = watched_ended;
+    rig_start(NULL);
     return 0;
 }
 
 /* ---- what is asked ---- */
 
-static void prepare(struct op *op)
-{
-    op->coupon = COUPON;
-    op->arena = &t.arena;
-    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-}
-
-static enum cpn_result call(struct op *op)
-{
-    prepare(op);
-    return engine_call(t.engine, op);
-}
-
 static void create(enum cap_policy policy)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
-    struct op slots = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = 10}};
 
     open_coupon(&coupon, COUPON);
     coupon.cap.policy = policy;
     coupon.cap.total = 1000;
-    assert_int_equal(call(&op), CPN_OK);
+    rig_create(&coupon);
     if (policy == CAP_EXACT)
-        assert_int_equal(call(&slots), CPN_OK);
+        rig_generate(&coupon, 1, 10);
 }
 
 static struct redemption take(const char *user, enum slot_state state)
 {
-    struct op op = {.kind = OP_TAKE, .in.user.name = user};
+    struct op op = rig_taking(user, user, state);
 
-    op.in.user.take = (struct take){.key = user, .code_n = -1, .state = state, .reserve_s = COUPON_NULL};
-    assert_int_equal(call(&op), CPN_OK);
+    rig_ask(0, &op);
     return op.outcome.redemption;
 }
 
 static struct op step(const struct redemption *r, enum slot_move move, const char *key)
 {
-    struct op op = {.kind = OP_STEP, .lane = r->lane};
+    struct op op = rig_step(r, move, key);
 
-    op.in.redemption = (struct step){.n = r->n, .g = r->g, .move = move, .key = key, .reserve_s = COUPON_NULL};
-    call(&op);
+    rig_call(0, &op);
     return op;
 }
 
@@ -165,7 +121,7 @@ static struct op read_again(const struct redemption *r)
 
     t.by_committer = t.elsewhere = 0;
     t.counting = true;
-    call(&op);
+    rig_call(0, &op);
     t.counting = false;
     return op;
 }
@@ -213,34 +169,31 @@ TEST(a_redemption_without_a_slot_is_found_by_nobody_who_commits)
     assert_int_equal(read_again(&r).outcome.result, CPN_REDEMPTION_NOT_FOUND);
 }
 
-static void op_done(struct op *op)
+static struct redemption cancelled_hold(void)
 {
-    latch_down(op->context);
-}
-
-TEST(takings_do_not_wait_for_what_has_ended)
-{
-    struct redemption r, other;
-    struct op op = {.kind = OP_REDEMPTION};
-    struct arena arena;
-    struct latch done;
+    struct redemption r;
 
     create(CAP_EXACT);
     r = long_hold("ann");
     assert_int_equal(step(&r, MOVE_CANCEL, NULL).outcome.result, CPN_OK);
+    return r;
+}
+
+TEST(takings_do_not_wait_for_what_has_ended)
+{
+    struct redemption r = cancelled_hold();
+    struct op op = {.kind = OP_REDEMPTION, .in.redemption = {.n = r.n, .g = r.g}};
+    struct arena arena;
+    struct latch done;
+
     t.counting = t.blocked = true; /* the database is slow to tell of it */
     arena_init(&arena, 0);
     latch_init(&done, 1);
-    op.in.redemption = (struct step){.n = r.n, .g = r.g};
-    prepare(&op);
     op.arena = &arena;
-    op.done = op_done;
-    op.context = &done;
-    assert_int_equal(engine_submit(t.engine, &op), CPN_OK);
+    rig_submit(0, &op, NULL, &done);
     while (t.by_committer + t.elsewhere == 0)
-        nanosleep(&(struct timespec){0, 100000}, NULL);
-    other = take("bob", SLOT_REDEEMED);
-    assert_int_equal(other.state, SLOT_REDEEMED);
+        rig_nap();
+    assert_int_equal(take("bob", SLOT_REDEEMED).state, SLOT_REDEEMED);
     assert_int_equal(t.by_committer, 0);
     t.blocked = false;
     latch_wait(&done);
@@ -251,31 +204,24 @@ TEST(takings_do_not_wait_for_what_has_ended)
 
 TEST(who_waits_for_the_ledger_is_not_waited_for_at_the_end)
 {
-    struct redemption r;
+    struct redemption r = cancelled_hold();
     struct op ops[8];
     struct arena arenas[8];
     struct latch done;
 
-    create(CAP_EXACT);
-    r = long_hold("ann");
-    assert_int_equal(step(&r, MOVE_CANCEL, NULL).outcome.result, CPN_OK);
     latch_init(&done, 8);
     for (int i = 0; i < 8; i++) {
         arena_init(&arenas[i], 0);
-        ops[i] = (struct op){.kind = OP_REDEMPTION, .in.redemption = {.n = r.n, .g = r.g}};
-        prepare(&ops[i]);
-        ops[i].arena = &arenas[i];
-        ops[i].done = op_done;
-        ops[i].context = &done;
-        assert_int_equal(engine_submit(t.engine, &ops[i]), CPN_OK);
+        ops[i] = (struct op){.kind = OP_REDEMPTION, .arena = &arenas[i], .in.redemption = {.n = r.n, .g = r.g}};
+        rig_submit(0, &ops[i], NULL, &done);
     }
-    engine_stop(t.engine); /* each is answered, once */
+    engine_stop(rig.engines[0]); /* each is answered, once */
     latch_wait(&done);
     for (int i = 0; i < 8; i++) {
         assert_true(ops[i].outcome.result == CPN_OK || ops[i].outcome.result == CPN_BUSY);
         arena_free(&arenas[i]);
     }
-    t.engine = NULL;
+    rig.engines[0] = NULL;
 }
 
-RUN_TESTS(.each_setup = start, .each_teardown = stop, .setup = fake_group_setup)
+RUN_TESTS(.each_setup = start, .each_teardown = rig_end, .setup = fake_group_setup)

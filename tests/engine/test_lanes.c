@@ -6,31 +6,20 @@
  */
 #include "cmocka_whole.h"
 #include <stdatomic.h>
-#include <time.h>
 
-#include "base/clock.h"
-#include "base/latch.h"
 #include "base/metrics.h"
 #include "coupons/transfer.h"
-#include "engine/engine.h"
 #include "engine/internal.h"
 #include "engine/lane.h"
 #include "engine/round.h"
-#include "fake_store.h"
 #include "lanes/lanes.h"
+#include "rig.h"
 
-#define COUPON "c1"
-#define PATIENCE_MS 300000
 #define QUEUE 16
+#define LANES_MOST 8
 
 static struct {
-    const char *coupon; /* that is asked */
-    struct fake *fake;
-    struct store_source *sources[2];
-    struct engine *engines[2];
-    struct arena arenas[2];
     /* the first engine's sessions */
-    struct watched watched;
     void (*_Atomic before_append)(const struct batch *b); /* set while the engine looks after its lanes by itself */
     void (*_Atomic before_ledger)(int64_t lane);
     const char *_Atomic stuck;     /* nothing that is appended to this coupon arrives */
@@ -68,13 +57,13 @@ static enum store_status watched_append(struct store *s, struct append *appends,
             before(appends[i].batch);
     }
     if (!stuck)
-        return t.watched.plain->append(s, appends, count);
+        return rig.watched[0].plain->append(s, appends, count);
     for (size_t i = 0; i < count; i++) {
         appends[i].result = APPEND_UNKNOWN;
         if (strcmp(appends[i].batch->coupon, stuck) == 0) {
             t.lost++;
             status = STORE_FAILED;
-        } else if (t.watched.plain->append(s, &appends[i], 1) != STORE_OK) {
+        } else if (rig.watched[0].plain->append(s, &appends[i], 1) != STORE_OK) {
             status = STORE_FAILED;
         }
     }
@@ -92,7 +81,7 @@ static enum store_status watched_ledger(struct store *s, const char *coupon, int
         *count = 0;
         return STORE_UNREADABLE;
     }
-    return t.watched.plain->ledger(s, coupon, lane, after, most, batches, count);
+    return rig.watched[0].plain->ledger(s, coupon, lane, after, most, batches, count);
 }
 
 static enum store_status watched_ledgers(struct store *s, struct ledger_read *reads, size_t count)
@@ -103,7 +92,7 @@ static enum store_status watched_ledgers(struct store *s, struct ledger_read *re
 
     for (size_t i = 0; i < count && before; i++)
         before(reads[i].lane);
-    status = t.watched.plain->ledgers(s, reads, count);
+    status = rig.watched[0].plain->ledgers(s, reads, count);
     for (size_t i = 0; i < count; i++) {
         if (!t.unread || reads[i].lane != t.unread)
             continue;
@@ -124,7 +113,7 @@ static void let_definition_be_late(struct coupon *definition)
 
 static enum store_status watched_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
-    enum store_status status = t.watched.plain->coupons(s, reads, count);
+    enum store_status status = rig.watched[0].plain->coupons(s, reads, count);
 
     for (size_t i = 0; i < count; i++)
         let_definition_be_late(reads[i].definition);
@@ -133,7 +122,7 @@ static enum store_status watched_coupons(struct store *s, struct coupon_read *re
 
 static enum store_status watched_coupon(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
 {
-    enum store_status status = t.watched.plain->coupon(s, coupon, a, definition, seq);
+    enum store_status status = rig.watched[0].plain->coupon(s, coupon, a, definition, seq);
 
     let_definition_be_late(*definition);
     return status;
@@ -141,11 +130,9 @@ static enum store_status watched_coupon(struct store *s, const char *coupon, str
 
 static int watched_hear(struct store *s, struct heard *heard)
 {
-    const struct timespec moment = {.tv_nsec = 5000000};
-
     if (!atomic_load(&t.deaf))
-        return t.watched.plain->hear(s, heard);
-    nanosleep(&moment, NULL);
+        return rig.watched[0].plain->hear(s, heard);
+    rig_nap();
     return 0;
 }
 
@@ -153,7 +140,7 @@ static enum store_status watched_write_parts(struct store *s, struct part_write 
 {
     if (mono_now().ns < t.parts_from_ns)
         return STORE_FAILED;
-    return t.watched.plain->write_parts(s, parts, count, when);
+    return rig.watched[0].plain->write_parts(s, parts, count, when);
 }
 
 #define HOUR_MS (INT64_C(3600) * 1000)
@@ -174,17 +161,16 @@ static enum store_status watched_day(struct store *s, const char *zone, int64_t 
     return STORE_OK;
 }
 
-static void watch(void)
+static void watch(struct store_ops *ops)
 {
-    fake_watch(&t.watched, t.sources[0]);
-    t.watched.ops.append = watched_append;
-    t.watched.ops.ledger = watched_ledger;
-    t.watched.ops.ledgers = watched_ledgers;
-    t.watched.ops.coupon = watched_coupon;
-    t.watched.ops.coupons = watched_coupons;
-    t.watched.ops.day = watched_day;
-    t.watched.ops.write_parts = watched_write_parts;
-    t.watched.ops.hear = watched_hear;
+    ops->append = watched_append;
+    ops->ledger = watched_ledger;
+    ops->ledgers = watched_ledgers;
+    ops->coupon = watched_coupon;
+    ops->coupons = watched_coupons;
+    ops->day = watched_day;
+    ops->write_parts = watched_write_parts;
+    ops->hear = watched_hear;
     t.redo_before = metrics_get(METRIC_REDO_ENTRIES);
 }
 
@@ -192,21 +178,14 @@ static void watch(void)
 
 static int start_two(int redo_max_all)
 {
-    const struct engine_config config = {
-        .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200,
+    memset(&t, 0, sizeof t);
+    rig_connect(2, 1, 0);
+    rig.config = (struct engine_config){
+        .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = LANES_MOST, .redo_max = 200,
         .redo_max_all = redo_max_all, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
-
-    memset(&t, 0, sizeof t);
-    t.coupon = COUPON;
-    t.fake = fake_new(1, 0);
-    for (int i = 0; i < 2; i++) {
-        arena_init(&t.arenas[i], 0);
-        t.sources[i] = fake_connect(t.fake);
-    }
-    watch();
-    for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, i == 0 ? &t.watched.source : t.sources[i], lanes_start);
+    watch(&rig.watched[0].ops);
+    rig_start(lanes_start);
     return 0;
 }
 
@@ -223,77 +202,51 @@ FIXTURE(two_engines_with_small_windows)
     return start_two(WINDOWS);
 }
 
-FIXTURE(stop_engines)
-{
-    for (int i = 0; i < 2; i++) {
-        engine_stop(t.engines[i]);
-        fake_disconnect(t.sources[i]);
-        arena_free(&t.arenas[i]);
-    }
-    fake_free(t.fake);
-    return 0;
-}
-
-static enum cpn_result call_within(int engine, struct op *op, int64_t ms)
-{
-    op->coupon = t.coupon;
-    op->arena = &t.arenas[engine];
-    op->deadline = mono_add_ms(mono_now(), ms);
-    return engine_call(t.engines[engine], op);
-}
-
-static enum cpn_result call(int engine, struct op *op)
-{
-    return call_within(engine, op, PATIENCE_MS);
-}
-
-static void create_with(int64_t lanes, int64_t per_day, enum codes_source source)
+static void create(int64_t lanes, int64_t per_day)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
-    open_coupon(&coupon, t.coupon);
-    coupon.codes.source = source;
+    open_coupon(&coupon, rig.coupon);
     coupon.cap.total = 1000;
     coupon.cap.per_day = per_day;
     coupon.lanes = lanes;
-    assert_int_equal(call(0, &op), CPN_OK);
-}
-
-static void create(int64_t lanes, int64_t per_day)
-{
-    create_with(lanes, per_day, CODES_NONE);
+    rig_create(&coupon);
 }
 
 static void generate(int64_t count)
 {
-    struct op op = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = count}};
-
-    assert_int_equal(call(0, &op), CPN_OK);
+    rig_ask(0, &(struct op){.kind = OP_GENERATE, .in.job = {.id = "j", .step = 1, .count = count}});
 }
 
 static const struct coupon *look(int engine)
 {
     struct op op = {.kind = OP_COUPON};
 
-    return call(engine, &op) == CPN_OK ? op.coupon_now : NULL;
+    return rig_call(engine, &op) == CPN_OK ? op.coupon_now : NULL;
+}
+
+/* A change of the coupon as this engine has it: the definition is the test's to change. */
+static struct op change_of(int engine)
+{
+    struct op op = {.kind = OP_CHANGE, .in.coupon.definition = coupon_copy(look(engine), &rig.arenas[engine])};
+
+    op.in.coupon.expected_version = op.in.coupon.definition->version;
+    return op;
 }
 
 static enum cpn_result retitle(int engine, const char *title)
 {
-    struct op op = {.kind = OP_CHANGE, .in.coupon.definition = coupon_copy(look(engine), &t.arenas[engine])};
+    struct op op = change_of(engine);
 
     op.in.coupon.definition->title = title;
-    op.in.coupon.expected_version = op.in.coupon.definition->version;
-    return call(engine, &op);
+    return rig_call(engine, &op);
 }
 
 static enum cpn_result take(int engine, const char *user)
 {
-    struct op op = {.kind = OP_TAKE, .in.user.name = user};
+    struct op op = rig_taking(user, user, SLOT_REDEEMED);
 
-    op.in.user.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-    return call(engine, &op);
+    return rig_call(engine, &op);
 }
 
 static void one_done(struct op *op)
@@ -307,12 +260,12 @@ static enum cpn_result call_lane(int engine, struct op *op)
     struct latch done;
 
     latch_init(&done, 1);
-    op->coupon = t.coupon;
-    op->arena = &t.arenas[engine];
+    op->coupon = rig.coupon;
+    op->arena = &rig.arenas[engine];
     op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
     op->done = one_done;
     op->context = &done; // cppcheck-suppress autoVariables
-    engine_ask(t.engines[engine], op);
+    engine_ask(rig.engines[engine], op);
     latch_wait(&done);
     op->context = NULL;
     return op->outcome.result;
@@ -324,7 +277,7 @@ static const char *user_of_lane(int engine, int64_t lane, int64_t lanes)
     const char *user;
 
     do
-        user = arena_printf(&t.arenas[engine], "user-%d", t.users++);
+        user = arena_printf(&rig.arenas[engine], "user-%d", t.users++);
     while (coupon_lane_of(user, lanes) != lane);
     return user;
 }
@@ -332,13 +285,12 @@ static const char *user_of_lane(int engine, int64_t lane, int64_t lanes)
 static void create_approximate(int64_t lanes, int64_t total)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
-    open_coupon(&coupon, t.coupon);
+    open_coupon(&coupon, rig.coupon);
     coupon.cap.policy = CAP_APPROXIMATE;
     coupon.cap.total = total;
     coupon.lanes = lanes;
-    assert_int_equal(call(0, &op), CPN_OK);
+    rig_create(&coupon);
 }
 
 /* ---- following ---- */
@@ -353,7 +305,7 @@ TEST(as_many_lanes_as_there_may_be_follow_though_queues_are_short)
     for (size_t i = 0; i < sizeof users / sizeof *users; i++)
         assert_int_equal(take(0, users[i]), CPN_OK);
     assert_int_equal(retitle(0, "another"), CPN_OK);
-    assert_int_equal(call(1, &op), CPN_OK);
+    rig_ask(1, &op);
     assert_string_equal(look(1)->title, "another");
 }
 
@@ -363,12 +315,12 @@ TEST(a_lane_waits_for_the_definition_that_it_follows)
     struct user_cache users = {.bytes_max = 0};
     struct lane *l = lane_new(COUPON, 1, &room, &users);
     struct lane_loading load = {.lane = l};
-    struct store *session = t.watched.source.open(&t.watched.source);
+    struct store *session = rig.watched[0].source.open(&rig.watched[0].source);
 
     create(2, COUPON_NULL);
     assert_int_equal(retitle(0, "another"), CPN_OK);
     for (int64_t lane = 0; lane < 2; lane++)
-        assert_int_equal(engine_catch_up(t.engines[0], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
+        assert_int_equal(engine_catch_up(rig.engines[0], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
     t.definition_is_late = true;
     lane_load(session, &load, 1);
     assert_int_equal(load.status, STORE_FAILED);
@@ -391,37 +343,31 @@ static void note_done(struct op *op)
     slow_is_done = true;
 }
 
-static void wait_a_moment(void)
-{
-    nanosleep(&(struct timespec){0, 1000000}, NULL);
-}
-
 TEST(what_one_coupon_waits_for_is_not_in_another_ones_way)
 {
-    struct op slow = {.kind = OP_CHANGE, .coupon = COUPON, .done = note_done};
+    struct op slow;
     struct arena arena;
 
     arena_init(&arena, 0);
     create(3, COUPON_NULL);
-    slow.arena = &arena;
-    slow.in.coupon.definition = coupon_copy(look(0), &arena);
+    slow = change_of(0);
     slow.in.coupon.definition->title = "slow";
-    slow.in.coupon.expected_version = 1;
-    slow.deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-    t.coupon = "c2";
+    slow.coupon = COUPON;
+    slow.arena = &arena;
+    rig.coupon = "c2";
     create(3, COUPON_NULL);
     t.stuck = COUPON;
     slow_is_done = false;
-    assert_int_equal(engine_submit(t.engines[0], &slow), CPN_OK);
+    rig_submit(0, &slow, note_done, NULL);
     while (!t.lost)
-        wait_a_moment();
+        rig_nap();
     assert_int_equal(retitle(0, "another"), CPN_OK);
-    t.coupon = "c3";
+    rig.coupon = "c3";
     create(3, COUPON_NULL);
     assert_false(slow_is_done);
     t.stuck = NULL;
     while (!slow_is_done)
-        wait_a_moment();
+        rig_nap();
     assert_int_equal(slow.outcome.result, CPN_OK);
     arena_free(&arena);
 }
@@ -455,7 +401,7 @@ static void pass_time(struct store *session, int64_t at_ms, int64_t day_ms)
 
 TEST(a_day_ends_with_its_last_millisecond)
 {
-    struct store *session = t.sources[0]->open(t.sources[0]);
+    struct store *session = rig.sources[0]->open(rig.sources[0]);
     int64_t day_ms = day_of("UTC", clock_now_ms()) + DAY_MS, end_ms = day_ms + DAY_MS; /* tomorrow: a lane's time is its last batch's */
 
     create(1, 1);
@@ -494,33 +440,31 @@ static void ask_for_both(const struct batch *b)
 {
     (void)b;
     t.before_append = note_taking;
-    assert_int_equal(engine_submit(t.engines[0], &zone_change), CPN_OK);
-    assert_int_equal(engine_submit(t.engines[0], &zone_take), CPN_OK);
+    rig_submit(0, &zone_change, note_zone_op, NULL);
+    rig_submit(0, &zone_take, note_zone_op, NULL);
 }
 
 TEST(a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day)
 {
     struct coupon coupon;
-    struct op create = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
     struct arena arenas[2];
 
     open_coupon(&coupon, COUPON);
     coupon.cap.policy = CAP_NONE;
-    assert_int_equal(call(0, &create), CPN_OK);
+    rig_create(&coupon);
     for (int i = 0; i < 2; i++)
         arena_init(&arenas[i], 0);
     zone_ops_done = 0;
-    zone_change = (struct op){.kind = OP_CHANGE, .coupon = COUPON, .arena = &arenas[0], .done = note_zone_op,
-                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .in.coupon.expected_version = 2};
-    zone_change.in.coupon.definition = coupon_copy(look(0), &arenas[0]);
+    zone_change = change_of(0);
+    zone_change.arena = &arenas[0];
     zone_change.in.coupon.definition->time_zone = EARLIER_ZONE;
-    zone_take = (struct op){.kind = OP_TAKE, .coupon = COUPON, .arena = &arenas[1], .done = note_zone_op, .in.user.name = "ann",
-                            .deadline = mono_add_ms(mono_now(), PATIENCE_MS)};
-    zone_take.in.user.take = (struct take){.key = "ann", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    zone_change.in.coupon.expected_version = 2;
+    zone_take = rig_taking("ann", "ann", SLOT_REDEEMED);
+    zone_take.arena = &arenas[1];
     t.before_append = ask_for_both;
     assert_int_equal(retitle(0, "another"), CPN_OK);
     while (zone_ops_done < 2)
-        wait_a_moment();
+        rig_nap();
     assert_int_equal(zone_change.outcome.result, CPN_OK);
     assert_int_equal(zone_take.outcome.result, CPN_OK);
     assert_int_equal(taking_day_ms, day_of(EARLIER_ZONE, taking_at_ms));
@@ -539,43 +483,36 @@ TEST(who_waits_for_views_that_cannot_be_written_is_answered)
     assert_int_equal(take(0, "ann"), CPN_OK); /* its bucket is at hand */
     t.parts_from_ns = INT64_MAX;
     assert_int_equal(take(0, "bob"), CPN_OK);
-    assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, WAITS_MS), STORE_FAILED);
+    assert_int_equal(engine_catch_up(rig.engines[0], COUPON, 0, WAITS_MS), STORE_FAILED);
     t.parts_from_ns = 0;
-    assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, PATIENCE_MS), STORE_OK);
+    rig_catch_up(0);
 }
 
 /* ---- codes ---- */
 
-/* Slots whose codes were written before, by a job that has its turn. */
-static void announce(int64_t step, int64_t count)
-{
-    struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = step}};
-    struct op op = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = step, .count = count}};
-
-    assert_int_equal(call(0, &turn), CPN_OK);
-    op.in.job.turn = turn.out.turn;
-    assert_int_equal(call(0, &op), CPN_OK);
-}
-
 static void take_with_its_code(const char *user)
 {
-    struct op op = {.kind = OP_TAKE, .in.user.name = user};
+    struct op op = rig_taking(user, user, SLOT_REDEEMED);
 
-    op.in.user.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-    assert_int_equal(call(0, &op), CPN_OK);
+    rig_ask(0, &op);
     assert_string_equal(op.outcome.redemption.code,
-                        arena_printf(&t.arenas[0], "CODE%lld", (long long)op.outcome.redemption.n));
+                        arena_printf(&rig.arenas[0], "CODE%lld", (long long)op.outcome.redemption.n));
 }
 
 /* The free pool held slots of a bucket whose codes are read again, since it has grown. Half of it before, half of it after. */
 TEST(slots_go_out_with_their_codes_also_when_their_bucket_has_grown)
 {
-    create_with(1, COUPON_NULL, CODES_IMPORTED);
-    announce(1, BUCKET_SLOTS / 2);
+    struct coupon coupon;
+
+    open_coupon(&coupon, COUPON);
+    coupon.codes.source = CODES_IMPORTED;
+    coupon.cap.total = 1000;
+    rig_create(&coupon);
+    rig_generate(&coupon, 1, BUCKET_SLOTS / 2);
     take_with_its_code("ann");
-    announce(2, BUCKET_SLOTS / 2);
+    rig_generate(&coupon, 2, BUCKET_SLOTS / 2);
     for (int i = 1; i < BUCKET_SLOTS; i++)
-        take_with_its_code(arena_printf(&t.arenas[0], "user-%d", i));
+        take_with_its_code(arena_printf(&rig.arenas[0], "user-%d", i));
     assert_int_equal(take(0, "bob"), CPN_SOLD_OUT);
 }
 
@@ -586,40 +523,38 @@ TEST(slots_go_out_with_their_codes_also_when_their_bucket_has_grown)
 /* Until its lane is held, or as often. */
 static void take_until_held(const char *coupon)
 {
-    struct op op = {.kind = OP_TAKE};
     enum cpn_result r = CPN_OK;
 
     for (int i = 0; i < TAKINGS_MOST && r == CPN_OK; i++) {
-        op.in.user.name = arena_printf(&t.arenas[0], "u%d", i);
-        op.in.user.take = (struct take){.key = op.in.user.name, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+        const char *user = arena_printf(&rig.arenas[0], "u%d", i);
+        struct op op = rig_taking(user, user, SLOT_REDEEMED);
+
         op.coupon = coupon;
-        op.arena = &t.arenas[0];
-        op.deadline = mono_add_ms(mono_now(), HELD_MS);
-        r = engine_call(t.engines[0], &op);
+        r = rig_call_within(0, &op, HELD_MS);
     }
 }
 
-TEST_WITH(windows_together_are_bounded_and_the_largest_waits_first, two_engines_with_small_windows, stop_engines)
+TEST_WITH(windows_together_are_bounded_and_the_largest_waits_first, two_engines_with_small_windows, rig_end)
 {
     static const char *const coupons[COUPONS] = {"c1", "c2", "c3", "c4"};
 
     for (int i = 0; i < COUPONS; i++) {
-        t.coupon = coupons[i];
+        rig.coupon = coupons[i];
         create(1, COUPON_NULL);
         generate(2 * TAKINGS_MOST);
         assert_int_equal(take(0, "first"), CPN_OK);
-        assert_int_equal(engine_catch_up(t.engines[0], coupons[i], 0, PATIENCE_MS), STORE_OK);
+        rig_catch_up(0);
     }
     t.parts_from_ns = INT64_MAX;
     take_until_held("c1");
-    t.coupon = "c2";
+    rig.coupon = "c2";
     assert_int_equal(take(0, "ann"), CPN_OK);
     for (int i = 0; i < COUPONS; i++)
         take_until_held(coupons[i]);
     assert_in_range(t.redo_most, WINDOWS / 2, WINDOWS + ROUND);
     t.parts_from_ns = 0;
     for (int i = 0; i < COUPONS; i++) {
-        t.coupon = coupons[i];
+        rig.coupon = coupons[i];
         assert_int_equal(take(0, "bob"), CPN_OK);
     }
 }
@@ -633,26 +568,26 @@ static void generate_before_it_is_asked_for(const struct batch *b)
     if (b->entries[0].kind != ENTRY_REPLENISH)
         return;
     t.before_append = no_append_hook;
-    t.between = call(1, &op);
+    t.between = rig_call(1, &op);
 }
 
 TEST(slots_that_come_before_they_are_asked_for_are_not_asked_for_again)
 {
-    struct op op = {.kind = OP_CHANGE}, told = {.kind = OP_COUPON};
+    struct op op;
+    struct head told;
 
     create(3, COUPON_NULL);
-    op.in.coupon.definition = coupon_copy(look(0), &t.arenas[0]);
+    op = change_of(0);
     op.in.coupon.definition->replenish.below = 20;
     op.in.coupon.definition->replenish.add = 30;
-    op.in.coupon.expected_version = 1;
     t.before_append = generate_before_it_is_asked_for;
-    assert_int_equal(call(0, &op), CPN_OK);
+    rig_ask(0, &op);
     do
-        assert_int_equal(call(0, &told), CPN_OK); /* in lane 0 after the question whether few are left */
-    while (!head_free(&told.head));
+        told = rig_head(0); /* in lane 0 after the question whether few are left */
+    while (!head_free(&told));
     assert_int_equal(t.between, CPN_OK);
-    assert_int_equal(told.head.slots, 30);
-    assert_int_equal(told.head.replenish_until, 0);
+    assert_int_equal(told.slots, 30);
+    assert_int_equal(told.replenish_until, 0);
 }
 
 /* ---- lowering ---- */
@@ -668,22 +603,21 @@ static void take_before_slots_move(const struct batch *b)
     if (!job_transfers(b->entries[0].job))
         return;
     for (size_t i = 0; i < sizeof users / sizeof *users; i++)
-        t.taken += take(1, arena_printf(&t.arenas[1], "%s-%d", users[i], t.taken)) == CPN_OK;
+        t.taken += take(1, arena_printf(&rig.arenas[1], "%s-%d", users[i], t.taken)) == CPN_OK;
 }
 
 TEST(a_cap_that_is_passed_while_slots_come_is_refused_at_once)
 {
-    struct op op = {.kind = OP_CHANGE};
+    struct op op;
 
     create(3, COUPON_NULL);
     generate(STOCK);
     for (int64_t lane = 0; lane < 3; lane++, t.taken++) /* each lane has some */
         assert_int_equal(take(1, user_of_lane(1, lane, 3)), CPN_OK);
-    op.in.coupon.definition = coupon_copy(look(0), &t.arenas[0]);
+    op = change_of(0);
     op.in.coupon.definition->cap.total = LOWERED;
-    op.in.coupon.expected_version = 1;
     t.before_append = take_before_slots_move;
-    assert_int_equal(call(0, &op), CPN_CAP_BELOW_TAKEN);
+    assert_int_equal(rig_call(0, &op), CPN_CAP_BELOW_TAKEN);
     assert_in_range(t.taken, LOWERED + 1, TAKEN_MEANWHILE_MOST);
 }
 
@@ -699,25 +633,32 @@ static struct {
     int moves;
 } slot;
 
+/* The first user of that name who is in this one of two lanes. */
+static const char *first_of_lane(int engine, const char *name, int64_t lane)
+{
+    const char *user;
+    int i = 0;
+
+    do
+        user = arena_printf(&rig.arenas[engine], "%s-%d", name, i++);
+    while (coupon_lane_of(user, 2) != lane);
+    return user;
+}
+
 static void take_of_lane(int64_t lane)
 {
-    struct op op = {.kind = OP_TAKE};
+    const char *user = first_of_lane(1, "holder", lane);
+    struct op op = rig_taking(user, arena_printf(&rig.arenas[1], "k%d-%d", (int)lane, slot.moves), SLOT_REDEEMED);
 
-    op.in.user.name = arena_printf(&t.arenas[1], "holder-%d", 0);
-    for (int i = 1; coupon_lane_of(op.in.user.name, 2) != lane; i++)
-        op.in.user.name = arena_printf(&t.arenas[1], "holder-%d", i);
-    op.in.user.take = (struct take){.key = arena_printf(&t.arenas[1], "k%d-%d", (int)lane, slot.moves), .code_n = -1,
-                            .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-    assert_int_equal(call(1, &op), CPN_OK);
+    rig_ask(1, &op);
     slot.held = op.outcome.redemption;
 }
 
 static void give_back(void)
 {
-    struct op op = {.kind = OP_STEP};
+    struct op op = rig_step(&slot.held, MOVE_REVERSE, NULL);
 
-    op.in.redemption = (struct step){.n = slot.held.n, .g = slot.held.g, .move = MOVE_REVERSE};
-    assert_int_equal(call(1, &op), CPN_OK);
+    rig_ask(1, &op);
 }
 
 /* First one is free in the other lane, then it is taken in this one: at no time is none free. */
@@ -733,7 +674,7 @@ static void move_slot_away_from(int64_t lane)
 
 TEST(what_is_always_free_in_some_lane_is_never_sold_out)
 {
-    struct op op = {.kind = OP_TAKE, .coupon = COUPON, .in.user.name = "eve", .arena = &t.arenas[0]};
+    struct op op = rig_taking(first_of_lane(0, "eve", 1), "k", SLOT_REDEEMED);
     struct redemption in_lane_1;
 
     memset(&slot, 0, sizeof slot);
@@ -749,11 +690,7 @@ TEST(what_is_always_free_in_some_lane_is_never_sold_out)
     slot.held = in_lane_1;
     slot.free_in = 0;
     t.before_ledger = move_slot_away_from;
-    for (int i = 0; coupon_lane_of(op.in.user.name, 2) != 1; i++)
-        op.in.user.name = arena_printf(&t.arenas[0], "eve-%d", i);
-    op.in.user.take = (struct take){.key = "k", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-    op.deadline = mono_add_ms(mono_now(), SEARCH_MS);
-    assert_int_equal(engine_call(t.engines[0], &op), CPN_OK);
+    assert_int_equal(rig_call_within(0, &op, SEARCH_MS), CPN_OK);
     assert_int_equal(slot.moves, MOVES);
     t.before_ledger = no_ledger_hook;
 }
@@ -796,7 +733,7 @@ TEST(a_change_that_comes_between_is_not_in_the_way_of_a_deletion)
 
     create(3, COUPON_NULL);
     t.before_append = change_before_it_is_paused;
-    assert_int_equal(call(0, &op), CPN_OK);
+    rig_ask(0, &op);
     assert_null(t.before_append);
     assert_int_equal(t.between, CPN_OK);
     assert_null(look(1));
@@ -811,7 +748,7 @@ TEST(what_is_taken_before_it_can_be_deleted_leaves_it_active)
     generate(30);
     t.between = CPN_BUSY;
     t.before_append = take_before_it_is_paused;
-    assert_int_equal(call(0, &op), CPN_COUPON_IN_USE);
+    assert_int_equal(rig_call(0, &op), CPN_COUPON_IN_USE);
     assert_null(t.before_append);
     assert_int_equal(t.between, CPN_OK);
     assert_int_equal(look(1)->state, COUPON_ACTIVE);
@@ -828,17 +765,16 @@ TEST(what_another_lane_gave_is_not_deleted)
     create(3, COUPON_NULL);
     generate(30);
     assert_int_equal(take(1, user_of_lane(1, 2, 3)), CPN_OK);
-    assert_int_equal(call(0, &op), CPN_COUPON_IN_USE);
+    assert_int_equal(rig_call(0, &op), CPN_COUPON_IN_USE);
     assert_int_equal(look(1)->state, COUPON_ACTIVE);
 }
 
 /* Whoever did it died before the other lanes followed. */
 static void set_state_of_lane_0(enum coupon_state state)
 {
-    struct op op = {.kind = OP_CHANGE, .in.coupon.definition = coupon_copy(look(0), &t.arenas[0])};
+    struct op op = change_of(0);
 
     op.in.coupon.definition->state = state;
-    op.in.coupon.expected_version = op.in.coupon.definition->version;
     assert_int_equal(call_lane(0, &op), CPN_OK);
 }
 
@@ -866,7 +802,7 @@ static void lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(enum coupo
 
     t.deletes = true;
     create_with_lane_0_ahead(state);
-    assert_int_equal(call(0, &op), CPN_OK);
+    rig_ask(0, &op);
     assert_int_equal(t.between, refusal);
 }
 
@@ -882,13 +818,12 @@ TEST(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell)
 
 TEST(a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell)
 {
-    struct op op = {.kind = OP_CHANGE};
+    struct op op;
 
     create_with_lane_0_ahead(COUPON_PAUSED);
-    op.in.coupon.definition = coupon_copy(look(0), &t.arenas[0]);
+    op = change_of(0);
     op.in.coupon.definition->time_zone = EARLIER_ZONE;
-    op.in.coupon.expected_version = op.in.coupon.definition->version;
-    assert_int_equal(call(0, &op), CPN_OK);
+    rig_ask(0, &op);
     assert_int_equal(t.between, CPN_COUPON_NOT_ACTIVE);
 }
 
@@ -908,16 +843,15 @@ TEST(who_changed_an_approximate_coupon_hears_what_others_take)
 
 TEST(a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid)
 {
-    struct op op = {.kind = OP_TAKE};
-
     create_approximate(2, CAP);
     for (int i = 0; i < CAP; i++)
         assert_int_equal(take(1, user_of_lane(1, 1, 2)), CPN_OK);
     t.unread = 1;
     for (int i = 0; i < 3; i++) {
-        op.in.user.name = user_of_lane(0, 0, 2);
-        op.in.user.take = (struct take){.key = op.in.user.name, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-        assert_int_equal(call_within(0, &op, MOMENT_MS), CPN_BUSY);
+        const char *user = user_of_lane(0, 0, 2);
+        struct op op = rig_taking(user, user, SLOT_REDEEMED);
+
+        assert_int_equal(rig_call_within(0, &op, MOMENT_MS), CPN_BUSY);
     }
     t.unread = 0;
     assert_int_equal(take(0, user_of_lane(0, 0, 2)), CPN_SOLD_OUT);
@@ -927,18 +861,17 @@ TEST(a_lane_that_was_not_heard_leaves_an_approximate_cap_unsaid)
 
 static enum cpn_result set_state(int engine, enum coupon_state state)
 {
-    struct op op = {.kind = OP_CHANGE, .in.coupon.definition = coupon_copy(look(engine), &t.arenas[engine])};
+    struct op op = change_of(engine);
 
     op.in.coupon.definition->state = state;
-    op.in.coupon.expected_version = op.in.coupon.definition->version;
-    return call(engine, &op);
+    return rig_call(engine, &op);
 }
 
 static enum cpn_result archive(int engine, int64_t version)
 {
     struct op op = {.kind = OP_ARCHIVE, .in.coupon.expected_version = version};
 
-    return call(engine, &op);
+    return rig_call(engine, &op);
 }
 
 static bool closes(const struct batch *b, int64_t lane)
@@ -959,7 +892,7 @@ static void take_in_each(int engine, int64_t lanes, enum cpn_result expected)
 {
     for (int64_t lane = 0; lane < lanes; lane++)
         for (int i = 0;; i++) {
-            const char *user = arena_printf(&t.arenas[engine], "user-%d-%d", engine, i);
+            const char *user = arena_printf(&rig.arenas[engine], "user-%d-%d", engine, i);
 
             if (coupon_lane_of(user, lanes) != lane)
                 continue;
@@ -1032,7 +965,7 @@ TEST(what_is_remembered_of_coupons_is_bounded)
 {
     enum { GROUPS = LANES_KEPT_MOST + 200 };
     static struct op ops[GROUPS];
-    struct multilane *lanes = lanes_start(t.engines[0], &t.watched.source);
+    struct multilane *lanes = lanes_start(rig.engines[0], &rig.watched[0].source);
     struct arena a;
 
     arena_init(&a, 0);
@@ -1060,20 +993,16 @@ static struct multilane *start_seen(struct engine *e, struct store_source *sourc
 /* How many lanes a coupon has is known while one of them is in memory; whoever comes later learns it from lane 0. */
 TEST(what_is_known_of_coupons_is_forgotten_with_their_lanes)
 {
-    enum { SEVERAL = 40, LANES_MOST = 8 };
-    const struct engine_config config = {
-        .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = LANES_MOST, .redo_max = 200, .checkpoint_ms = 3,
-        .backoff_ms = 1, .patience_ms = 50,
-    };
+    enum { SEVERAL = 40 };
     struct mono until = mono_add_ms(mono_now(), PATIENCE_MS);
     char ids[SEVERAL][16];
     int known;
 
-    engine_stop(t.engines[0]);
-    t.engines[0] = engine_start(&config, t.sources[0], start_seen);
+    engine_stop(rig.engines[0]);
+    rig.engines[0] = engine_start(&rig.config, rig.sources[0], start_seen);
     for (int i = 0; i < SEVERAL; i++) {
         snprintf(ids[i], sizeof ids[i], "wide-%d", i);
-        t.coupon = ids[i];
+        rig.coupon = ids[i];
         create(2, COUPON_NULL);
         generate(2);
         take_in_each(0, 2, CPN_OK);
@@ -1085,14 +1014,14 @@ TEST(what_is_known_of_coupons_is_forgotten_with_their_lanes)
             known += multilane_lanes(started, ids[i]) > 1;
     } while (known > LANES_MOST + 1 && mono_before(mono_now(), until));
     assert_in_range(known, 1, LANES_MOST + 1);
-    t.coupon = ids[0];
+    rig.coupon = ids[0];
     take_in_each(0, 2, CPN_OK); /* repeats */
     assert_int_equal(take(0, "late"), CPN_SOLD_OUT);
-    t.coupon = ids[1];
+    rig.coupon = ids[1];
     assert_int_equal(retitle(0, "changed"), CPN_OK);
     assert_int_equal(set_state(0, COUPON_PAUSED), CPN_OK);
     for (int i = 0; i < 8; i++)
-        assert_int_equal(take(0, arena_printf(&t.arenas[0], "late-%d", i)), CPN_COUPON_NOT_ACTIVE);
+        assert_int_equal(take(0, arena_printf(&rig.arenas[0], "late-%d", i)), CPN_COUPON_NOT_ACTIVE);
 }
 
 /* ---- coupons with one lane ---- */
@@ -1162,28 +1091,24 @@ static struct multilane *start_counted(struct engine *e, struct store_source *so
 
 TEST(what_several_lanes_need_is_not_asked_for_one)
 {
-    const struct engine_config config = {
-        .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .redo_max = 200, .checkpoint_ms = 3,
-        .backoff_ms = 1, .patience_ms = 50,
-    };
     struct op delete = {.kind = OP_DELETE};
 
-    engine_stop(t.engines[0]);
-    t.engines[0] = engine_start(&config, t.sources[0], start_counted);
+    engine_stop(rig.engines[0]);
+    rig.engines[0] = engine_start(&rig.config, rig.sources[0], start_counted);
     create(2, COUPON_NULL);
     generate(10);
     assert_int_equal(take(0, "ann"), CPN_OK);
     assert_true(atomic_load(&hooked_others) > 0);
-    t.coupon = ALONE;
+    rig.coupon = ALONE;
     create(1, 2);
     generate(3);
     assert_int_equal(take(0, "ann"), CPN_OK);
     assert_int_equal(take(0, "bob"), CPN_OK);
     assert_int_equal(take(0, "cyd"), CPN_DAILY_CAP_REACHED);
     assert_int_equal(retitle(0, "another"), CPN_OK);
-    assert_int_equal(call(0, &delete), CPN_COUPON_IN_USE);
+    assert_int_equal(rig_call(0, &delete), CPN_COUPON_IN_USE);
     assert_string_equal(look(0)->title, "another");
     assert_int_equal(atomic_load(&hooked_alone), 0);
 }
 
-RUN_TESTS(.each_setup = two_engines, .each_teardown = stop_engines, .setup = fake_group_setup)
+RUN_TESTS(.each_setup = two_engines, .each_teardown = rig_end, .setup = fake_group_setup)

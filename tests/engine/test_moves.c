@@ -8,24 +8,16 @@
 #include <stdatomic.h>
 
 #include "coupons/transfer.h"
-#include "engine/engine.h"
-#include "fake_store.h"
 #include "lanes/lanes.h"
+#include "rig.h"
 
-#define COUPON "c1"
 #define LANES 2
-#define PATIENCE_MS 300000
 #define DYING_MS 50 /* how long the one that died is waited for */
 #define QUESTIONS_MOST 40
 
 enum { ASKING, DYING };
 
 static struct {
-    struct fake *fake;
-    struct store_source *sources[2];
-    struct watched watched[2];
-    struct engine *engines[2];
-    struct arena arenas[2];
     atomic_int questions; /* before so many more the other engine comes; 0: it has been, or is not to come */
     atomic_bool dies;
     atomic_int users;
@@ -39,96 +31,59 @@ static enum store_status asking_confirm(struct store *s, struct confirm *confirm
 {
     if (t.questions && atomic_fetch_sub(&t.questions, 1) == 1)
         move_and_die();
-    return t.watched[ASKING].plain->confirm(s, confirms, count);
+    return rig.watched[ASKING].plain->confirm(s, confirms, count);
 }
 
 static enum store_status dying_append(struct store *s, struct append *appends, size_t count)
 {
     for (size_t i = 0; i < count && t.dies; i++)
         if (appends[i].batch->lane == 1 && job_transfers(appends[i].batch->entries[0].job))
-            fake_cut(t.sources[DYING]);
-    return t.watched[DYING].plain->append(s, appends, count);
+            fake_cut(rig.sources[DYING]);
+    return rig.watched[DYING].plain->append(s, appends, count);
 }
 
 /* ---- two engines, and what is asked of them ---- */
 
 static void start_engines(void)
 {
-    const struct engine_config config = {
+    memset(&t, 0, sizeof t);
+    rig_connect(2, 1, 0);
+    rig.config = (struct engine_config){
         .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
         .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 10,
     };
-
-    memset(&t, 0, sizeof t);
-    t.fake = fake_new(1, 0);
-    for (int i = 0; i < 2; i++) {
-        arena_init(&t.arenas[i], 0);
-        t.sources[i] = fake_connect(t.fake);
-        fake_watch(&t.watched[i], t.sources[i]);
-    }
-    t.watched[ASKING].ops.confirm = asking_confirm;
-    t.watched[DYING].ops.append = dying_append;
-    for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, &t.watched[i].source, lanes_start);
-}
-
-static void stop_engines(void)
-{
-    for (int i = 0; i < 2; i++) {
-        engine_stop(t.engines[i]);
-        fake_disconnect(t.sources[i]);
-        arena_free(&t.arenas[i]);
-    }
-    fake_free(t.fake);
-}
-
-static enum cpn_result call_within(int engine, struct op *op, int64_t ms)
-{
-    op->coupon = COUPON;
-    op->arena = &t.arenas[engine];
-    op->deadline = mono_add_ms(mono_now(), ms);
-    return engine_call(t.engines[engine], op);
-}
-
-static enum cpn_result call(int engine, struct op *op)
-{
-    return call_within(engine, op, PATIENCE_MS);
+    rig.watched[ASKING].ops.confirm = asking_confirm;
+    rig.watched[DYING].ops.append = dying_append;
+    rig_start(lanes_start);
 }
 
 /* Another user each time. */
 static enum cpn_result take(int engine, int64_t lane, int64_t ms)
 {
-    struct op op = {.kind = OP_TAKE};
+    const char *user;
+    struct op op;
 
     do
-        op.in.user.name = arena_printf(&t.arenas[engine], "u%d", atomic_fetch_add(&t.users, 1));
-    while (coupon_lane_of(op.in.user.name, LANES) != lane);
-    op.in.user.take = (struct take){.key = op.in.user.name, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-    return call_within(engine, &op, ms);
-}
-
-static void generate(int engine, const char *job, int64_t count)
-{
-    struct op op = {.kind = OP_GENERATE, .in.job = {.id = job, .step = 1, .count = count}};
-
-    assert_int_equal(call(engine, &op), CPN_OK);
+        user = arena_printf(&rig.arenas[engine], "u%d", atomic_fetch_add(&t.users, 1));
+    while (coupon_lane_of(user, LANES) != lane);
+    op = rig_taking(user, user, SLOT_REDEEMED);
+    return rig_call_within(engine, &op, ms);
 }
 
 static void create(void)
 {
     struct coupon coupon;
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &coupon};
 
     open_coupon(&coupon, COUPON);
     coupon.cap.total = 1000;
     coupon.lanes = LANES;
-    assert_int_equal(call(ASKING, &op), CPN_OK);
+    rig_create(&coupon);
 }
 
 /* Lane 0 has the only slot that there is; lane 1 does not get it, and its user no answer that means anything. */
 static void move_and_die(void)
 {
-    generate(DYING, "more", 1);
+    rig_ask(DYING, &(struct op){.kind = OP_GENERATE, .in.job = {.id = "more", .step = 1, .count = 1}});
     t.dies = true;
     assert_int_not_equal(take(DYING, 1, DYING_MS), CPN_OK);
 }
@@ -162,7 +117,7 @@ TEST(a_slot_that_the_dead_were_moving_is_taken_once)
     for (k = 1; came && k < QUESTIONS_MOST; k++) {
         start_engines();
         came = moved_before_question(k);
-        stop_engines();
+        rig_end(state);
     }
     assert_in_range(k, 4, QUESTIONS_MOST - 1); /* it came in between, and not for ever */
 }

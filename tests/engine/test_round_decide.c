@@ -6,9 +6,8 @@
 #include "cmocka_whole.h"
 
 #include "engine/round.h"
-#include "one_engine.h"
+#include "rig.h"
 
-#define COUPON "c"
 #define HOLD_S 60
 
 static struct {
@@ -22,14 +21,14 @@ static struct {
 static void hold(void)
 {
     struct coupon c;
-    struct op create = {.kind = OP_CREATE, .in.coupon = {.definition = &c, .slots = 10}}, take = {.kind = OP_TAKE, .in.user.name = "ann"};
+    struct op take = rig_taking("ann", "k", SLOT_RESERVED);
 
     open_coupon(&c, COUPON);
     c.cap.total = 10;
-    take.in.user.take = (struct take){.key = "k", .code_n = -1, .state = SLOT_RESERVED, .reserve_s = HOLD_S};
-    assert_int_equal(one_engine_call(&create, COUPON, PATIENCE_MS), CPN_OK);
-    assert_int_equal(one_engine_call(&take, COUPON, PATIENCE_MS), CPN_OK);
-    assert_int_equal(engine_catch_up(one.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    c.reserve_s = HOLD_S;
+    rig_create(&c);
+    rig_generate(&c, 1, 10);
+    rig_ask(0, &take);
 }
 
 static int begin(void **state)
@@ -40,13 +39,11 @@ static int begin(void **state)
     struct bucket_read read = {.coupon = COUPON, .bucket = &bucket};
 
     memset(&t, 0, sizeof t);
-    one_engine_begin(state);
+    rig_begin(state);
     hold();
-    engine_stop(one.engine);
-    one_engine_start();
+    rig_restart_written();
     t.cache.bytes_max = 1 << 20;
-    t.session = one.source->open(one.source);
-    t.session->ops->saw(t.session, (struct store_time){UINT32_MAX >> 1, 0});
+    t.session = rig_session();
     t.lane = lane_new(COUPON, 0, &t.room, &t.cache);
     load = (struct lane_loading){.lane = t.lane};
     lane_load(t.session, &load, 1);
@@ -54,7 +51,7 @@ static int begin(void **state)
     bucket_init(&bucket, 0);
     assert_int_equal(t.session->ops->buckets(t.session, &read, 1), STORE_OK);
     assert_non_null(cached_bucket_keep(t.lane, &bucket));
-    assert_int_equal(t.session->ops->users(t.session, &one.arena, &user, 1), STORE_OK);
+    assert_int_equal(t.session->ops->users(t.session, &rig.arenas[0], &user, 1), STORE_OK);
     user_cache_keep(&t.lane->users, user.user_state);
     return 0;
 }
@@ -64,7 +61,7 @@ static int end(void **state)
     lane_free(t.lane);
     buf_free(&t.committer.scratch);
     t.session->ops->close(t.session);
-    return one_engine_end(state);
+    return rig_end(state);
 }
 
 /* The hold has ended, and a request asks for ann's state; writable: one may change it, too. How many entries that makes. */
@@ -72,7 +69,7 @@ static size_t decide(bool writable)
 {
     const struct user_state *known = user_cache_find(&t.lane->users, "ann");
     struct loaded_user ann = {.user = "ann", .writable = writable};
-    struct op op = {.kind = OP_USER_STATE, .in.user.name = "ann", .arena = &one.arena};
+    struct op op = {.kind = OP_USER_STATE, .in.user.name = "ann", .arena = &rig.arenas[0]};
     struct op_work w = {.subject.user = &ann, .n = -1};
     struct lane_work p = {.lane = t.lane, .batch = batch_new(COUPON, 0), .sweeping = true};
     size_t entries;

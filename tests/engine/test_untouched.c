@@ -5,9 +5,8 @@
 #include "cmocka_whole.h"
 
 #include "base/checked.h"
-#include "one_engine.h"
+#include "rig.h"
 
-#define COUPON "c"
 #define SLOTS_MOST 40000
 
 static struct {
@@ -17,54 +16,35 @@ static struct {
     int steps;
 } t;
 
-static int begin(void **state)
-{
-    memset(&t, 0, sizeof t);
-    return one_engine_begin(state);
-}
-
-static enum cpn_result call(struct op *op)
-{
-    return one_engine_call(op, COUPON, PATIENCE_MS);
-}
-
 static void create(enum codes_source source, enum codes_pick pick)
 {
-    struct op op = {.kind = OP_CREATE, .in.coupon.definition = &t.coupon};
-
+    memset(&t, 0, sizeof t);
     open_coupon(&t.coupon, COUPON);
     t.coupon.cap.total = COUPON_NULL;
     t.coupon.cap.per_user = COUPON_NULL;
     t.coupon.codes.source = source;
     t.coupon.codes.pick = pick;
-    assert_int_equal(call(&op), CPN_OK);
+    rig_create(&t.coupon);
 }
 
 static void make(int64_t count)
 {
-    struct op turn = {.kind = OP_TURN, .in.job = {.id = "j", .fence = 1}};
-    struct op more = {.kind = OP_GENERATE, .in.job = {.id = "j", .step = ++t.steps, .count = count}};
-
-    if (t.coupon.codes.source != CODES_NONE) {
-        assert_int_equal(call(&turn), CPN_OK);
-        more.in.job.turn = turn.out.turn;
-    }
-    assert_int_equal(call(&more), CPN_OK);
+    rig_generate(&t.coupon, ++t.steps, count);
     t.made += count;
 }
 
 /* code: NULL, or of the slot that is wanted. */
 static enum cpn_result take_by(const char *code, int64_t *n)
 {
-    struct op op = {.kind = OP_TAKE, .in.user.name = arena_printf(&one.arena, "u%lld", (long long)t.takings)};
+    const char *user = arena_printf(&rig.arenas[0], "u%lld", (long long)t.takings++);
+    struct op op = rig_taking(user, user, SLOT_REDEEMED);
     enum cpn_result r;
 
-    op.in.user.take = (struct take){.key = arena_printf(&one.arena, "k%lld", (long long)t.takings++), .code = code, .code_n = -1,
-                            .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-    r = call(&op);
+    op.in.user.take.code = code;
+    r = rig_call(0, &op);
     *n = op.outcome.redemption.n;
     if (t.takings % 50 == 0)
-        arena_reset(&one.arena);
+        arena_reset(&rig.arenas[0]);
     return r;
 }
 
@@ -105,9 +85,8 @@ static size_t stored_buckets(void)
 {
     struct free_count rows[SLOTS_MOST / BUCKET_SLOTS];
     struct free_counts stored = {.coupon = COUPON, .end = INT64_MAX, .most = SLOTS_MOST / BUCKET_SLOTS, .rows = rows};
-    struct store *session = one.source->open(one.source);
+    struct store *session = rig_session();
 
-    session->ops->saw(session, (struct store_time){UINT32_MAX, 0});
     assert_int_equal(session->ops->free_counts(session, &stored, 1), STORE_OK);
     session->ops->close(session);
     return stored.count;
@@ -117,10 +96,10 @@ TEST(what_is_made_is_stored_when_it_is_touched)
 {
     create(CODES_NONE, PICK_SEQUENTIAL);
     make(SLOTS_MOST);
-    assert_int_equal(engine_catch_up(one.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    rig_catch_up(0);
     assert_int_equal(stored_buckets(), 0);
     take_new(BUCKET_SLOTS + 1);
-    assert_int_equal(engine_catch_up(one.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    rig_catch_up(0);
     assert_int_equal(stored_buckets(), 2);
 }
 
@@ -133,7 +112,7 @@ static void take_while_they_grow(void)
         make(steps[i]);
         take_new(steps[i] / 2);
         if (i % 2)
-            one_engine_restart_written(COUPON);
+            rig_restart_written();
         if (i % 3 == 2)
             take_all();
     }
@@ -156,7 +135,7 @@ static void retire(int64_t count)
 {
     struct op due = {.kind = OP_DUE, .in.job = {.id = "r", .step = 1, .count = count}};
 
-    assert_int_equal(call(&due), CPN_OK);
+    rig_ask(0, &due);
 }
 
 /* Somebody named a code far behind; more buckets than are walked over at a time lie before it. All that is free there is found. */
@@ -170,7 +149,7 @@ TEST(gaps_before_the_last_touched_one_are_found)
     assert_int_equal(take_by("CODE19136", &n), CPN_OK);
     assert_int_equal(n, 299 * BUCKET_SLOTS);
     note_new(n);
-    one_engine_restart_written(COUPON);
+    rig_restart_written();
     retire(t.made - 3 - 200);
     take_new(200);
     assert_int_equal(take(&n), CPN_SOLD_OUT);
@@ -197,12 +176,12 @@ TEST(what_was_found_before_a_read_failed_is_found_again)
 
     create(CODES_GENERATED, PICK_SEQUENTIAL);
     make(20 * BUCKET_SLOTS);
-    fake_set_faults(one.fake, 30);
+    fake_set_faults(rig.fake, 30);
     for (int i = 0; i < 10 * BUCKET_SLOTS; i++)
         if (take(&n) == CPN_OK)
             note_new(n);
-    fake_set_faults(one.fake, 0);
+    fake_set_faults(rig.fake, 0);
     take_all();
 }
 
-RUN_TESTS(.each_setup = begin, .each_teardown = one_engine_end, .setup = fake_group_setup)
+RUN_TESTS(.each_setup = rig_begin, .each_teardown = rig_end, .setup = fake_group_setup)
