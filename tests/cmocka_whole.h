@@ -25,6 +25,10 @@
 /* The body of a setup or a teardown that needs no state. */
 #define FIXTURE(name) static int name(UNUSED_STATE)
 
+/* Repeat the block for each i below count, each time with the test's fixture anew. */
+#define EACH_ANEW(i, count, setup, teardown)                                                                                     \
+    for (size_t i = 0; i < (count) && (i == 0 || (teardown(state) == 0 && setup(state) == 0)); i++)
+
 /* The function that runs may have another name than the test. */
 #define TEST_OF_KIND(name, function, each, setup, teardown)                                                                      \
     static void function(void **state);                                                                                          \

@@ -119,11 +119,9 @@ TEST(what_is_given_back_can_be_used_again)
         {SLOT_ISSUED, MOVE_REDEEM, 2, 0, CPN_CODE_TAKEN},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    EACH_ANEW(i, sizeof rows / sizeof *rows, fresh, release) {
         struct redemption r;
 
-        release(state);
-        fresh(state);
         open();
         with(bob, SLOT_REDEEMED, "k1", NULL, "SUMMER10");
         r = with(ana, rows[i].state, "k2", NULL, "SUMMER10");
@@ -274,12 +272,10 @@ TEST(codes_that_are_counted_are_bounded)
 
 TEST(coupons_without_slots_have_shared_codes_too)
 {
-    for (int policy = CAP_APPROXIMATE; policy <= CAP_NONE; policy++) {
+    EACH_ANEW(i, 2, fresh, release) {
         struct redemption r;
 
-        release(state);
-        fresh(state);
-        without_slots((enum cap_policy)policy);
+        without_slots(i ? CAP_NONE : CAP_APPROXIMATE);
         c.codes.source = CODES_SHARED;
         open();
         r = with(ana, SLOT_REDEEMED, "k1", NULL, "SUMMER10");

@@ -18,133 +18,59 @@ static struct redemption issued(void)
     return take(ana, SLOT_ISSUED, "issue", NULL);
 }
 
-/* An issued one that is held for o1: the issued one, or the hold. */
-static struct redemption issued_and_held(void)
-{
-    struct redemption base = issued();
-
-    step(ana, base, MOVE_RESERVE, "hold", "o1", CPN_OK);
-    return base;
-}
-static struct redemption hold_on_issued(void)
-{
-    return step(ana, issued(), MOVE_RESERVE, "hold", "o1", CPN_OK);
-}
 static struct redemption reserved(void)
 {
     return take(ana, SLOT_RESERVED, "reserve", "o1");
 }
-static struct redemption redeemed(void)
-{
-    return take(ana, SLOT_REDEEMED, "take", "o1");
-}
-static struct redemption redeemed_after_issue(void)
-{
-    return step(ana, issued(), MOVE_REDEEM, "redeem", "o1", CPN_OK);
-}
-static struct redemption redeemed_after_hold(void)
-{
-    return step(ana, reserved(), MOVE_REDEEM, "redeem", NULL, CPN_OK);
-}
-static struct redemption redeemed_beneath_hold(void)
-{
-    struct redemption base = issued();
 
-    step(ana, step(ana, base, MOVE_RESERVE, "hold", "o1", CPN_OK), MOVE_REDEEM, "redeem", NULL, CPN_OK);
-    return base;
-}
-static struct redemption redeemed_hold(void)
+/* What ana did, a letter each: issue (I: for 60 s), reserve or take; then, of what is named, hold, spend, cancel, reverse (v), lapse,
+ * and expire (x). A hold is what is named from then on; < names the first again. Whether the ledger says that its time has passed is
+ * up to x. Returns what is named. */
+static struct redemption did(const char *story)
 {
-    return step(ana, hold_on_issued(), MOVE_REDEEM, "redeem", NULL, CPN_OK);
-}
-static struct redemption cancelled(void)
-{
-    return step(ana, reserved(), MOVE_CANCEL, NULL, NULL, CPN_OK);
-}
-static struct redemption cancelled_issue(void)
-{
-    return step(ana, issued(), MOVE_CANCEL, NULL, NULL, CPN_OK);
-}
-static struct redemption cancelled_hold(void)
-{
-    return step(ana, hold_on_issued(), MOVE_CANCEL, NULL, NULL, CPN_OK);
-}
-static struct redemption reversed(void)
-{
-    return step(ana, redeemed(), MOVE_REVERSE, NULL, NULL, CPN_OK);
-}
-static struct redemption reversed_beneath_hold(void)
-{
-    return step(ana, redeemed_beneath_hold(), MOVE_REVERSE, NULL, NULL, CPN_OK);
-}
-static struct redemption reversed_hold(void)
-{
-    struct redemption hold = redeemed_hold();
+    struct redemption first = {.n = -1}, r = first;
 
-    step(ana, hold, MOVE_REVERSE, NULL, NULL, CPN_OK);
-    return hold;
-}
-/* Their time has passed; the ledger does not say so yet, or does. */
-static struct redemption lapsed(void)
-{
-    struct redemption r = reserved();
-
-    lane_lapse();
+    for (; *story; story++) {
+        switch (*story) {
+        case 'I':
+            c.valid_for_s = 60;
+            first = r = issued();
+            break;
+        case 'i':
+            first = r = issued();
+            break;
+        case 'r':
+            r = reserved();
+            break;
+        case 't':
+            r = take(ana, SLOT_REDEEMED, "take", "o1");
+            break;
+        case 'h':
+            r = step(ana, r, MOVE_RESERVE, "hold", "o1", CPN_OK);
+            break;
+        case 's':
+            step(ana, r, MOVE_REDEEM, "redeem", r.state == SLOT_ISSUED ? "o1" : NULL, CPN_OK);
+            break;
+        case 'c':
+            step(ana, r, MOVE_CANCEL, NULL, NULL, CPN_OK);
+            break;
+        case 'v':
+            step(ana, r, MOVE_REVERSE, NULL, NULL, CPN_OK);
+            break;
+        case 'l':
+            lane_lapse();
+            break;
+        case 'x':
+            decide_expire(&d, ana, r.n, r.g);
+            break;
+        case '<':
+            r = first;
+            break;
+        default:
+            fail_msg("no such letter: %s", story);
+        }
+    }
     return r;
-}
-static struct redemption lapsed_issue(void)
-{
-    struct redemption r;
-
-    c.valid_for_s = 60;
-    r = issued();
-    lane_close();
-    now_ms += 60 * SECOND_MS;
-    lane_open();
-    return r;
-}
-static struct redemption lapsed_hold(void)
-{
-    struct redemption r = hold_on_issued();
-
-    lane_lapse();
-    return r;
-}
-static struct redemption expired(void)
-{
-    struct redemption r = lapsed();
-
-    decide_expire(&d, ana, r.n, r.g);
-    return r;
-}
-static struct redemption expired_hold(void)
-{
-    struct redemption r = lapsed_hold();
-
-    decide_expire(&d, ana, r.n, r.g);
-    return r;
-}
-static struct redemption expired_issue(void)
-{
-    struct redemption r = lapsed_issue();
-
-    decide_expire(&d, ana, r.n, r.g);
-    return r;
-}
-/* The hold on it has lapsed: it is issued as before, whether or not the ledger says so. */
-static struct redemption issued_under_lapsed_hold(void)
-{
-    struct redemption base = issued_and_held();
-
-    lane_lapse();
-    return base;
-}
-static struct redemption issued_again(void)
-{
-    struct redemption base = issued_and_held();
-
-    step(ana, ana->redemptions[1], MOVE_CANCEL, NULL, NULL, CPN_OK);
-    return base;
 }
 
 enum answer { NEW, OKAY, BUSY_ELSEWHERE, TAKEN, NOT_POSSIBLE, LATE };
@@ -156,45 +82,44 @@ static const enum cpn_result results[] = {CPN_OK,         CPN_OK,
 #define TIP BUSY_ELSEWHERE
 
 static const struct {
-    const char *now;
-    struct redemption (*make)(void);
+    const char *now, *story;
     const char *order; /* of the call; NULL: none */
     enum answer answers[4]; /* reserve, redeem, cancel, reverse */
 } cells[] = {
-    {"issued", issued, NULL, {NEW, OKAY, OKAY, T}},
-    {"issued", issued, "o1", {NEW, OKAY, OKAY, T}},
-    {"issued again", issued_again, "o1", {NEW, OKAY, OKAY, T}},
-    {"issued under a lapsed hold", issued_under_lapsed_hold, "o1", {NEW, OKAY, OKAY, T}},
-    {"issued under a lapsed hold", issued_under_lapsed_hold, "o2", {NEW, OKAY, OKAY, T}},
-    {"issued, held by another order", issued_and_held, "o2", {TIP, TIP, TIP, T}},
-    {"issued, held by another device", issued_and_held, NULL, {TIP, TIP, TIP, T}},
-    {"issued, held by its own order", issued_and_held, "o1", {OKAY, OKAY, TIP, T}},
-    {"reserved", reserved, NULL, {OKAY, OKAY, OKAY, T}},
-    {"reserved", reserved, "o1", {OKAY, OKAY, OKAY, T}},
-    {"a hold", hold_on_issued, NULL, {OKAY, OKAY, OKAY, T}},
-    {"redeemed", redeemed, NULL, {TAKEN, OKAY, T, OKAY}},
-    {"redeemed", redeemed, "o2", {TAKEN, TAKEN, T, OKAY}},
-    {"redeemed, same order", redeemed, "o1", {TAKEN, OKAY, T, OKAY}},
-    {"redeemed after issue", redeemed_after_issue, "o2", {TAKEN, TAKEN, T, OKAY}},
-    {"redeemed after issue, same order", redeemed_after_issue, "o1", {TAKEN, OKAY, T, OKAY}},
-    {"redeemed after hold, same order", redeemed_after_hold, "o1", {TAKEN, OKAY, T, OKAY}},
-    {"redeemed beneath a hold", redeemed_beneath_hold, "o2", {TAKEN, TAKEN, T, OKAY}},
-    {"redeemed beneath a hold, same order", redeemed_beneath_hold, "o1", {TAKEN, OKAY, T, OKAY}},
-    {"a redeemed hold", redeemed_hold, NULL, {TAKEN, OKAY, T, OKAY}},
-    {"a redeemed hold, same order", redeemed_hold, "o1", {TAKEN, OKAY, T, OKAY}},
-    {"cancelled", cancelled, NULL, {T, T, OKAY, T}},
-    {"cancelled, same order", cancelled, "o1", {T, T, OKAY, T}},
-    {"cancelled issue", cancelled_issue, NULL, {T, T, OKAY, T}},
-    {"cancelled hold", cancelled_hold, NULL, {T, T, OKAY, T}},
-    {"lapsed", lapsed, "o1", {E, E, OKAY, T}},
-    {"lapsed issue", lapsed_issue, NULL, {E, E, OKAY, T}},
-    {"lapsed hold", lapsed_hold, "o1", {E, E, OKAY, T}},
-    {"expired", expired, "o1", {E, E, OKAY, T}},
-    {"expired issue", expired_issue, NULL, {E, E, OKAY, T}},
-    {"expired hold", expired_hold, NULL, {E, E, OKAY, T}},
-    {"reversed", reversed, "o1", {T, T, T, OKAY}},
-    {"reversed beneath a hold", reversed_beneath_hold, NULL, {T, T, T, OKAY}},
-    {"reversed hold", reversed_hold, NULL, {T, T, T, OKAY}},
+    {"issued", "i", NULL, {NEW, OKAY, OKAY, T}},
+    {"issued", "i", "o1", {NEW, OKAY, OKAY, T}},
+    {"issued again", "ihc<", "o1", {NEW, OKAY, OKAY, T}},
+    {"issued under a lapsed hold", "ihl<", "o1", {NEW, OKAY, OKAY, T}},
+    {"issued under a lapsed hold", "ihl<", "o2", {NEW, OKAY, OKAY, T}},
+    {"issued, held by another order", "ih<", "o2", {TIP, TIP, TIP, T}},
+    {"issued, held by another device", "ih<", NULL, {TIP, TIP, TIP, T}},
+    {"issued, held by its own order", "ih<", "o1", {OKAY, OKAY, TIP, T}},
+    {"reserved", "r", NULL, {OKAY, OKAY, OKAY, T}},
+    {"reserved", "r", "o1", {OKAY, OKAY, OKAY, T}},
+    {"a hold", "ih", NULL, {OKAY, OKAY, OKAY, T}},
+    {"redeemed", "t", NULL, {TAKEN, OKAY, T, OKAY}},
+    {"redeemed", "t", "o2", {TAKEN, TAKEN, T, OKAY}},
+    {"redeemed, same order", "t", "o1", {TAKEN, OKAY, T, OKAY}},
+    {"redeemed after issue", "is", "o2", {TAKEN, TAKEN, T, OKAY}},
+    {"redeemed after issue, same order", "is", "o1", {TAKEN, OKAY, T, OKAY}},
+    {"redeemed after hold, same order", "rs", "o1", {TAKEN, OKAY, T, OKAY}},
+    {"redeemed beneath a hold", "ihs<", "o2", {TAKEN, TAKEN, T, OKAY}},
+    {"redeemed beneath a hold, same order", "ihs<", "o1", {TAKEN, OKAY, T, OKAY}},
+    {"a redeemed hold", "ihs", NULL, {TAKEN, OKAY, T, OKAY}},
+    {"a redeemed hold, same order", "ihs", "o1", {TAKEN, OKAY, T, OKAY}},
+    {"cancelled", "rc", NULL, {T, T, OKAY, T}},
+    {"cancelled, same order", "rc", "o1", {T, T, OKAY, T}},
+    {"cancelled issue", "ic", NULL, {T, T, OKAY, T}},
+    {"cancelled hold", "ihc", NULL, {T, T, OKAY, T}},
+    {"lapsed", "rl", "o1", {E, E, OKAY, T}},
+    {"lapsed issue", "Il", NULL, {E, E, OKAY, T}},
+    {"lapsed hold", "ihl", "o1", {E, E, OKAY, T}},
+    {"expired", "rlx", "o1", {E, E, OKAY, T}},
+    {"expired issue", "Ilx", NULL, {E, E, OKAY, T}},
+    {"expired hold", "ihlx", NULL, {E, E, OKAY, T}},
+    {"reversed", "tv", "o1", {T, T, T, OKAY}},
+    {"reversed beneath a hold", "ihs<v", NULL, {T, T, T, OKAY}},
+    {"reversed hold", "ihsv", NULL, {T, T, T, OKAY}},
 };
 #define CELLS (sizeof cells / sizeof *cells)
 
@@ -214,7 +139,7 @@ static void check_cell(size_t i, enum slot_move move, bool next_batch)
 
     discounts(500);
     lane_open();
-    r = cells[i].make();
+    r = did(cells[i].story);
     if (next_batch) {
         if (decide_changed(&d))
             lane_next();
@@ -241,16 +166,11 @@ static void every_cell_of_the_table(void **state, enum cap_policy policy)
 {
     static const enum slot_move moves[] = {MOVE_RESERVE, MOVE_REDEEM, MOVE_CANCEL, MOVE_REVERSE};
 
-    for (size_t i = 0; i < CELLS; i++)
-        for (size_t m = 0; m < 4; m++)
-            for (int next_batch = 0; next_batch < 2; next_batch++) {
-                lane_fresh(state);
-                if (policy != CAP_EXACT)
-                    without_slots(policy);
-                check_cell(i, moves[m], next_batch);
-                lane_release(state);
-            }
-    lane_fresh(state);
+    EACH_ANEW(k, CELLS * 8, lane_fresh, lane_release) {
+        if (policy != CAP_EXACT)
+            without_slots(policy);
+        check_cell(k / 8, moves[k / 2 % 4], k % 2);
+    }
 }
 
 TEST(every_cell_of_the_table_with_slots)
@@ -316,12 +236,11 @@ TEST(a_hold_is_a_redemption_of_its_own)
 
 TEST(a_reversal_by_either_id_ends_both)
 {
-    for (int by_hold = 0; by_hold < 2; by_hold++) {
+    EACH_ANEW(by_hold, 2, lane_fresh, lane_release) {
         struct redemption base, hold, next;
 
-        lane_fresh(state);
         lane_open();
-        base = redeemed_beneath_hold();
+        base = did("ihs<");
         hold = ana->redemptions[1];
         lane_next();
         step(ana, by_hold ? hold : base, MOVE_REVERSE, NULL, NULL, CPN_OK);
@@ -338,9 +257,7 @@ TEST(a_reversal_by_either_id_ends_both)
         step(ana, by_hold ? base : hold, MOVE_REVERSE, NULL, NULL, CPN_OK); /* once more: nothing is given back again */
         assert_int_equal(batch->count, 1);
         lane_close();
-        lane_release(state);
     }
-    lane_fresh(state);
 }
 
 TEST(a_late_call_never_touches_the_next_holder)
@@ -644,10 +561,9 @@ TEST(an_issued_one_ends_by_the_earlier_of_two_times)
         {60, 5000, 5000},               {60, 100000, 60000},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    EACH_ANEW(i, sizeof rows / sizeof *rows, lane_fresh, lane_release) {
         struct redemption r;
 
-        lane_fresh(state);
         c.valid_for_s = rows[i].valid_for_s;
         c.ends_at_ms = rows[i].ends_in_ms == COUPON_NULL ? COUPON_NULL : NOON + rows[i].ends_in_ms;
         lane_open();
@@ -657,9 +573,7 @@ TEST(an_issued_one_ends_by_the_earlier_of_two_times)
         assert_int_equal(take(ana, SLOT_RESERVED, "h", NULL).valid_until_ms, 0);
         lane_close();
         assert_int_equal(the_bucket.slots[0].due_ms, rows[i].valid_for_s == COUPON_NULL ? 0 : NOON + rows[i].valid_for_s * SECOND_MS);
-        lane_release(state);
     }
-    lane_fresh(state);
 }
 
 /* Moving the end helps those who have it, or hits them. The first answer is repeated as it was given. */
@@ -717,10 +631,9 @@ TEST(what_was_held_in_time_may_be_redeemed_when_it_is_over)
     static const enum coupon_state states[] = {COUPON_PAUSED, COUPON_ENDED};
     static const enum cpn_result want[] = {CPN_COUPON_NOT_ACTIVE, CPN_COUPON_ENDED};
 
-    for (size_t i = 0; i < 2; i++) {
+    EACH_ANEW(i, 2, lane_fresh, lane_release) {
         struct redemption one, two, held, hold, direct;
 
-        lane_fresh(state);
         lane_open();
         one = take(ana, SLOT_ISSUED, "1", NULL);
         two = take(ana, SLOT_ISSUED, "2", NULL);
@@ -739,9 +652,7 @@ TEST(what_was_held_in_time_may_be_redeemed_when_it_is_over)
         step(ana, held, MOVE_REDEEM, "r3", "o1", CPN_OK); /* its own hold, by the issued id */
         assert_int_equal(out.redemption.g, hold.g);
         lane_close();
-        lane_release(state);
     }
-    lane_fresh(state);
 }
 
 /* ---- extension ---- */
@@ -750,13 +661,12 @@ TEST(a_hold_lasts_24_hours_in_all)
 {
     static const enum slot_state ways[] = {SLOT_RESERVED, SLOT_ISSUED};
 
-    for (size_t i = 0; i < 2; i++) {
+    EACH_ANEW(i, 2, lane_fresh, lane_release) {
         struct redemption r;
         int64_t made_ms;
 
-        lane_fresh(state);
         lane_open();
-        r = ways[i] == SLOT_RESERVED ? reserved() : hold_on_issued();
+        r = ways[i] == SLOT_RESERVED ? reserved() : did("ih");
         made_ms = now_ms;
         assert_int_equal(r.reserved_until_ms, made_ms + 900 * SECOND_MS);
         lane_next();
@@ -779,22 +689,19 @@ TEST(a_hold_lasts_24_hours_in_all)
         lane_open();
         step(ana, r, MOVE_RESERVE, "x5", NULL, CPN_RESERVATION_EXPIRED);
         lane_drop();
-        lane_release(state);
     }
-    lane_fresh(state);
 }
 
 TEST(a_hold_is_extended_32_times_in_all)
 {
     static const enum slot_state ways[] = {SLOT_RESERVED, SLOT_ISSUED};
 
-    for (size_t i = 0; i < 2; i++) {
+    EACH_ANEW(i, 2, lane_fresh, lane_release) {
         struct redemption r;
         char key[16];
 
-        lane_fresh(state);
         lane_open();
-        r = ways[i] == SLOT_RESERVED ? reserved() : hold_on_issued();
+        r = ways[i] == SLOT_RESERVED ? reserved() : did("ih");
         for (int k = 1; k <= 32; k++) {
             snprintf(key, sizeof key, "x%d", k);
             step_with(ana, &r, MOVE_RESERVE, key, NULL, 900 + k, CPN_OK);
@@ -814,9 +721,7 @@ TEST(a_hold_is_extended_32_times_in_all)
         }
         step_with(ana, &r, MOVE_REDEEM, "spend", NULL, COUPON_NULL, CPN_OK);
         lane_close();
-        lane_release(state);
     }
-    lane_fresh(state);
 }
 
 TEST(a_thousand_redemptions_are_too_many_for_a_hold_not_for_an_extension)
@@ -874,7 +779,7 @@ TEST(an_expired_hold_falls_back_to_issued)
 
     c.valid_for_s = 3600;
     lane_open();
-    hold = hold_on_issued();
+    hold = did("ih");
     lane_close();
     now_ms += 900 * SECOND_MS;
     lane_open();
@@ -899,10 +804,9 @@ TEST(an_issued_one_past_its_time_ends_with_the_hold_on_it)
 {
     static const enum slot_move ends[] = {MOVE_EXPIRE, MOVE_CANCEL, MOVE_REDEEM};
 
-    for (size_t i = 0; i < 3; i++) {
+    EACH_ANEW(i, 3, lane_fresh, lane_release) {
         struct redemption base, hold;
 
-        lane_fresh(state);
         if (i == 0)
             without_slots(CAP_NONE);
         c.valid_for_s = 60;
@@ -934,9 +838,7 @@ TEST(an_issued_one_past_its_time_ends_with_the_hold_on_it)
         assert_int_equal(tail.issued + tail.reserved, 0);
         assert_int_equal(ana->total, ends[i] == MOVE_REDEEM);
         assert_int_equal(user_state_by_slot(ana, base.n, base.g)->state, ends[i] == MOVE_REDEEM ? SLOT_REDEEMED : SLOT_EXPIRED);
-        lane_release(state);
     }
-    lane_fresh(state);
 }
 
 TEST(what_lapsed_counts_in_no_cap_of_its_user)
@@ -968,40 +870,38 @@ TEST(days_get_back_only_what_was_theirs)
         {SLOT_ISSUED, MOVE_EXPIRE}, {SLOT_REDEEMED, MOVE_REVERSE},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (int days = 0; days < 2; days++) {
-            struct redemption r;
+    EACH_ANEW(k, 2 * sizeof rows / sizeof *rows, lane_fresh, lane_release) {
+        enum slot_move end = rows[k / 2].end;
+        bool days = k % 2;
+        struct redemption r;
 
-            lane_fresh(state);
-            c.reserve_s = c.valid_for_s = days ? 86400 : 60;
-            lane_open();
-            r = take(ana, rows[i].state, "k", NULL);
-            lane_close();
-            now_ms += days ? DAY_MS : 60 * SECOND_MS;
-            if (rows[i].end == MOVE_CANCEL) {
-                now_ms = now_ms - now_ms % DAY_MS; /* before its time, on this day or the next */
-                now_ms = days ? now_ms : NOON + 5;
-            }
-            lane_open();
-            if (rows[i].end == MOVE_EXPIRE)
-                decide_expire(&d, ana, r.n, r.g);
-            else
-                step(ana, r, rows[i].end, NULL, NULL, CPN_OK);
-            take(bob, SLOT_REDEEMED, "b", NULL);
-            assert_int_equal(batch->entries[0].same_day, !days);
-            lane_close();
-            assert_int_equal(tail.day_taken, 1);
-            assert_int_equal(user_state_today(ana, tail.day_ms), 0);
-            assert_int_equal(ana->total, 0);
-            lane_release(state);
+        c.reserve_s = c.valid_for_s = days ? 86400 : 60;
+        lane_open();
+        r = take(ana, rows[k / 2].state, "k", NULL);
+        lane_close();
+        now_ms += days ? DAY_MS : 60 * SECOND_MS;
+        if (end == MOVE_CANCEL) {
+            now_ms = now_ms - now_ms % DAY_MS; /* before its time, on this day or the next */
+            now_ms = days ? now_ms : NOON + 5;
         }
-    lane_fresh(state);
+        lane_open();
+        if (end == MOVE_EXPIRE)
+            decide_expire(&d, ana, r.n, r.g);
+        else
+            step(ana, r, end, NULL, NULL, CPN_OK);
+        take(bob, SLOT_REDEEMED, "b", NULL);
+        assert_int_equal(batch->entries[0].same_day, !days);
+        lane_close();
+        assert_int_equal(tail.day_taken, 1);
+        assert_int_equal(user_state_today(ana, tail.day_ms), 0);
+        assert_int_equal(ana->total, 0);
+    }
 }
 
 TEST(a_hold_that_ends_gives_no_days_count_back)
 {
     lane_open();
-    cancelled_hold();
+    did("ihc");
     lane_close();
     assert_int_equal(tail.day_taken, 1);
     assert_int_equal(user_state_today(ana, tail.day_ms), 1);
@@ -1072,7 +972,7 @@ TEST(what_was_promised_at_the_hold_stands)
         int64_t discount_minor, version;
     } rows[] = {{NULL, 500, 1}, {&id_alone, 500, 1}, {&same, 500, 1}, {&other, 200, 2}};
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    EACH_ANEW(i, sizeof rows / sizeof *rows, lane_fresh, lane_release) {
         struct redemption r;
 
         discounts(500);
@@ -1096,8 +996,6 @@ TEST(what_was_promised_at_the_hold_stands)
         assert_int_equal(out.redemption.price.discount_minor, 500);
         assert_int_equal(out.redemption.price.version, 1);
         lane_close();
-        lane_release(state);
-        lane_fresh(state);
     }
 }
 

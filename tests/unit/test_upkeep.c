@@ -140,8 +140,7 @@ TEST(replenishing_goes_on_until_it_is_done_and_is_asked_for_once)
 
 TEST(nothing_is_replenished_where_nothing_should)
 {
-    for (int i = 0; i < 4; i++) {
-        lane_fresh(state);
+    EACH_ANEW(i, 4, lane_fresh, lane_release) {
         c.codes.source = i == 0 ? CODES_IMPORTED : CODES_NONE;
         c.replenish.below = 10;
         c.replenish.add = 20;
@@ -154,9 +153,7 @@ TEST(nothing_is_replenished_where_nothing_should)
         assert_int_equal(count_of(ENTRY_REPLENISH), i == 3);
         assert_int_equal(count_of(ENTRY_LOW_STOCK), i == 0); /* a list cannot be added to: it is said */
         lane_close();
-        lane_release(state);
     }
-    lane_fresh(state);
 }
 
 TEST(a_coupon_without_slots_has_no_stock_to_be_low)
@@ -341,12 +338,11 @@ static void live_a_little(struct user_state *u)
     step(u, take(u, SLOT_REDEEMED, "6", NULL), MOVE_REVERSE, NULL, NULL, CPN_OK);
 }
 
-static void an_erased_user_leaves_no_name_and_starts_anew(void **state, bool slots)
+static void an_erased_user_leaves_no_name_and_starts_anew(bool slots)
 {
     char alias[ID_ALIAS_LEN + 1];
     int64_t slots_with_names = 0;
 
-    lane_fresh(state);
     if (!slots)
         without_slots(CAP_NONE);
     c.cap.per_user = 6;
@@ -386,14 +382,12 @@ static void an_erased_user_leaves_no_name_and_starts_anew(void **state, bool slo
     step(ana, ana->redemptions[0], MOVE_REVERSE, NULL, NULL, CPN_OK);
     assert_int_equal(batch->entries[0].before, 9); /* a chain again */
     lane_close();
-    lane_release(state);
 }
 
 TEST(an_erased_user_starts_anew_with_and_without_slots)
 {
-    an_erased_user_leaves_no_name_and_starts_anew(state, true);
-    an_erased_user_leaves_no_name_and_starts_anew(state, false);
-    lane_fresh(state);
+    EACH_ANEW(i, 2, lane_fresh, lane_release)
+        an_erased_user_leaves_no_name_and_starts_anew(i == 0);
 }
 
 TEST(an_erased_user_who_comes_back_later_is_not_linked_either)
