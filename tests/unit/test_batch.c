@@ -11,10 +11,15 @@
     "\"redeemed\":0,\"replenish_until\":0,\"reserved\":0,\"slots\":0,\"sold_out\":0,\"turn\":0}"
 
 static struct buf out, scratch;
+static struct batch *b;
 
 FIXTURE(fresh)
 {
-    buf_clear(&out);
+    b = batch_new("sale", 0);
+    memcpy(b->id, "0123456789abcdefghjkmnpqrs", ID_BATCH_LEN + 1);
+    b->head.seq = 1;
+    b->head.at_ms = 1795255200123;
+    b->head.day_ms = 1795215600000;
     return 0;
 }
 
@@ -22,21 +27,11 @@ FIXTURE(release)
 {
     buf_free(&out);
     buf_free(&scratch);
+    batch_free(b);
     return 0;
 }
 
-static struct batch *new_batch(void)
-{
-    struct batch *b = batch_new("sale", 0);
-
-    memcpy(b->id, "0123456789abcdefghjkmnpqrs", ID_BATCH_LEN + 1);
-    b->head.seq = 1;
-    b->head.at_ms = 1795255200123;
-    b->head.day_ms = 1795215600000;
-    return b;
-}
-
-static struct entry *add_full(struct batch *b, enum entry_kind kind)
+static struct entry *add_full(enum entry_kind kind)
 {
     struct entry *e = batch_add(b, kind);
 
@@ -52,7 +47,7 @@ static struct entry *add_full(struct batch *b, enum entry_kind kind)
 }
 
 /* The one entry of a batch, as it stands in its line. */
-static const char *entry_text(const struct batch *b)
+static const char *entry_text(void)
 {
     static char text[8192];
     const char *start, *end;
@@ -67,7 +62,7 @@ static const char *entry_text(const struct batch *b)
 
 TEST(a_new_batch_is_empty_and_has_a_name_of_its_own)
 {
-    struct batch *a = batch_new("sale", 3), *b = batch_new("sale", 3);
+    struct batch *a = batch_new("sale", 3);
 
     assert_int_equal(a->count, 0);
     assert_int_equal(a->lane, 3);
@@ -75,14 +70,11 @@ TEST(a_new_batch_is_empty_and_has_a_name_of_its_own)
     assert_int_equal(strlen(a->id), ID_BATCH_LEN);
     assert_string_not_equal(a->id, b->id);
     batch_free(a);
-    batch_free(b);
     batch_free(NULL);
 }
 
 TEST(the_line_of_an_empty_batch)
 {
-    struct batch *b = new_batch();
-
     b->head.version = 2;
     batch_line(b, &out, false);
     assert_string_equal(out.data,
@@ -96,7 +88,6 @@ TEST(the_line_of_an_empty_batch)
     assert_non_null(strstr(out.data, "\"entries\":[],\"hash\":\"1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f\""
                                      ",\"lane\":0,\"prev\":\"eeee"));
     assert_true(is_canonical(out.data));
-    batch_free(b);
 }
 
 TEST(each_kind_of_entry_has_its_members)
@@ -173,9 +164,8 @@ TEST(each_kind_of_entry_has_its_members)
          "\"count\":64,\"kind\":\"restored\""},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct batch *b = new_batch();
-        struct entry *e = add_full(b, rows[i].kind);
+    EACH_ANEW(i, sizeof rows / sizeof *rows, fresh, release) {
+        struct entry *e = add_full(rows[i].kind);
         char want[1024];
 
         e->from_n = e->from = 0;
@@ -184,28 +174,22 @@ TEST(each_kind_of_entry_has_its_members)
         e->keep_use = false;
         e->held_order_minor = 0;
         snprintf(want, sizeof want, "{%s}", rows[i].text);
-        assert_string_equal(entry_text(b), want);
-        batch_free(b);
+        assert_string_equal(entry_text(), want);
     }
 }
 
 /* So that lines of before, and of what no operator asked for, are as they always were. */
 TEST(an_entry_without_an_operator_does_not_speak_of_one)
 {
-    for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
-        struct batch *b = new_batch();
-
-        add_full(b, (enum entry_kind)kind)->by = NULL;
-        assert_null(strstr(entry_text(b), "\"by\""));
-        batch_free(b);
+    EACH_ANEW(kind, ENTRY_KIND_COUNT, fresh, release) {
+        add_full((enum entry_kind)kind)->by = NULL;
+        assert_null(strstr(entry_text(), "\"by\""));
     }
 }
 
 /* Where they are not 0, as in a coupon with several lanes. */
 TEST(what_is_elsewhere_stands_in_the_totals)
 {
-    struct batch *b = new_batch();
-
     b->lane = 3;
     b->lanes = 4; /* beside the hash */
     b->head.elsewhere = -5;
@@ -218,46 +202,40 @@ TEST(what_is_elsewhere_stands_in_the_totals)
                         "\"next_n\":0,\"ordinal\":0,\"redeemed\":0,"
                         "\"replenish_until\":0,\"reserved\":0,\"slots\":0,\"sold_out\":0,\"turn\":0},\"version\":0}");
     assert_true(is_canonical(out.data));
-    batch_free(b);
 }
 
 TEST(bson_fields_that_are_not_set_are_left_out)
 {
-    struct batch *b = new_batch();
-    struct entry *e = add_full(b, ENTRY_RESERVE);
+    struct entry *e = add_full(ENTRY_RESERVE);
 
     e->left = COUPON_NULL;
     e->by = NULL;
-    assert_string_equal(entry_text(b), "{\"alias\":\"0123456789abcdef\",\"before\":77,\"currency\":\"EUR\",\"day\":12,\"discount_minor\":500,\"from\":2,\"g\":3,"
+    assert_string_equal(entry_text(), "{\"alias\":\"0123456789abcdef\",\"before\":77,\"currency\":\"EUR\",\"day\":12,\"discount_minor\":500,\"from\":2,\"g\":3,"
                                        "\"held_order_minor\":4300,\"keep_use\":true,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\",\"left\":null,"
                                        "\"n\":1042,\"order_minor\":4200,\"ordinal\":317,\"reserved_until\":\"2026-11-21T10:01:00.123Z\","
                                        "\"valid_until\":\"2026-11-21T10:01:00.123Z\",\"version\":3}");
     *e = (struct entry){.kind = ENTRY_DUE, .count = 3};
-    assert_string_equal(entry_text(b), "{\"count\":3,\"kind\":\"due\"}");
+    assert_string_equal(entry_text(), "{\"count\":3,\"kind\":\"due\"}");
     *e = (struct entry){.kind = ENTRY_REVERSE};
-    assert_string_equal(entry_text(b), "{\"alias\":\"\",\"before\":0,\"discount_minor\":0,\"g\":0,\"kind\":\"reverse\",\"n\":0,"
+    assert_string_equal(entry_text(), "{\"alias\":\"\",\"before\":0,\"discount_minor\":0,\"g\":0,\"kind\":\"reverse\",\"n\":0,"
                                        "\"same_day\":false,\"since\":0}");
-    batch_free(b);
 }
 
 /* Without slots the issued one beneath a hold has a number of its own. */
 TEST(what_is_held_is_named_by_number_only_where_it_differs)
 {
-    struct batch *b = new_batch();
-    struct entry *e = add_full(b, ENTRY_FORGET);
+    struct entry *e = add_full(ENTRY_FORGET);
 
     e->reserved_until_ms = e->valid_until_ms = 0;
-    assert_non_null(strstr(entry_text(b), ",\"from\":2,\"g\":3,"));
+    assert_non_null(strstr(entry_text(), ",\"from\":2,\"g\":3,"));
     e->n = -90;
     e->from_n = -88;
-    assert_non_null(strstr(entry_text(b), ",\"from\":2,\"from_n\":-88,\"g\":3,\"held_order_minor\":4300,\"keep_use\":true,\"kind\":\"forget\",\"n\":-90,"));
+    assert_non_null(strstr(entry_text(), ",\"from\":2,\"from_n\":-88,\"g\":3,\"held_order_minor\":4300,\"keep_use\":true,\"kind\":\"forget\",\"n\":-90,"));
     assert_true(is_canonical(out.data));
-    batch_free(b);
 }
 
 TEST(a_definition_stands_in_its_entry_with_its_version)
 {
-    struct batch *b = new_batch();
     struct entry *e = batch_add(b, ENTRY_DEFINE);
     struct coupon c;
 
@@ -267,35 +245,31 @@ TEST(a_definition_stands_in_its_entry_with_its_version)
     c.version = 4;
     c.cap.total = 10;
     e->definition = &c;
-    assert_non_null(strstr(entry_text(b), "{\"definition\":{\"cap\":{"));
-    assert_non_null(strstr(entry_text(b), ",\"version\":4},\"kind\":\"define\"}"));
+    assert_non_null(strstr(entry_text(), "{\"definition\":{\"cap\":{"));
+    assert_non_null(strstr(entry_text(), ",\"version\":4},\"kind\":\"define\"}"));
     assert_true(is_canonical(out.data));
     e->definition = NULL;
-    assert_string_equal(entry_text(b), "{\"definition\":null,\"kind\":\"define\"}");
-    batch_free(b);
+    assert_string_equal(entry_text(), "{\"definition\":null,\"kind\":\"define\"}");
 }
 
 TEST(what_was_asked_for_with_a_definition_stands_beside_it)
 {
-    struct batch *b = new_batch();
     struct entry *e = batch_add(b, ENTRY_DEFINE);
 
     e->count = 100;
-    assert_string_equal(entry_text(b), "{\"count\":100,\"definition\":null,\"kind\":\"define\"}");
+    assert_string_equal(entry_text(), "{\"count\":100,\"definition\":null,\"kind\":\"define\"}");
     e->job = "j-1";
     memset(e->key, 0xA5, sizeof e->key);
-    assert_string_equal(entry_text(b), "{\"count\":100,\"definition\":null,\"job\":\"j-1\","
+    assert_string_equal(entry_text(), "{\"count\":100,\"definition\":null,\"job\":\"j-1\","
                                        "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"define\",\"step\":0}");
     assert_true(is_canonical(out.data));
-    batch_free(b);
 }
 
 /* Beside the hash, so that erasing a user leaves the chain as it is. */
 TEST(names_orders_and_metadata_do_not_reach_the_line)
 {
-    struct batch *b = new_batch();
     uint8_t with[HASH_LEN], without[HASH_LEN];
-    struct entry *e = add_full(b, ENTRY_REDEEM);
+    struct entry *e = add_full(ENTRY_REDEEM);
 
     batch_hash(b, &scratch, with);
     assert_null(strstr(scratch.data, "ana"));
@@ -306,15 +280,13 @@ TEST(names_orders_and_metadata_do_not_reach_the_line)
     memset(e->fingerprint, 0, sizeof e->fingerprint);
     batch_hash(b, &scratch, without);
     assert_memory_equal(with, without, HASH_LEN);
-    batch_free(b);
 }
 
 TEST(every_line_is_canonical_at_every_bound)
 {
     static const int64_t values[] = {0, 1, 9, 10, 99999, (INT64_C(1) << 53) - 1};
 
-    for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
-        struct batch *b = new_batch();
+    EACH_ANEW(v, sizeof values / sizeof *values, fresh, release) {
         int64_t x = values[v];
         char job[600];
 
@@ -327,7 +299,7 @@ TEST(every_line_is_canonical_at_every_bound)
                                 .replenish_until = x, .elsewhere = -x,
                                 .archived = x, .epoch = x};
         for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
-            struct entry *e = add_full(b, (enum entry_kind)kind);
+            struct entry *e = add_full((enum entry_kind)kind);
 
             e->n = v % 2 ? -x : x;
             e->count = e->ordinal = e->left = e->day = e->discount_minor = e->held_minor = e->held_order_minor = e->order_minor = e->version = e->since = e->before = e->step = x;
@@ -341,17 +313,15 @@ TEST(every_line_is_canonical_at_every_bound)
         if (!is_canonical(out.data))
             fail_msg("not canonical: %s", out.data);
         assert_int_equal(strlen(out.data), out.len);
-        batch_free(b);
     }
 }
 
 TEST(many_entries_keep_their_order)
 {
-    struct batch *b = new_batch();
     const char *p;
 
     for (int i = 0; i < 1000; i++) {
-        struct entry *e = add_full(b, ENTRY_REDEEM);
+        struct entry *e = add_full(ENTRY_REDEEM);
 
         e->n = i;
     }
@@ -365,15 +335,13 @@ TEST(many_entries_keep_their_order)
         p = strstr(p, want);
         assert_non_null(p);
     }
-    batch_free(b);
 }
 
 TEST(the_hash_is_sha256_of_the_line_without_hash)
 {
-    struct batch *b = new_batch();
     uint8_t have[HASH_LEN], want[HASH_LEN], again[HASH_LEN];
 
-    add_full(b, ENTRY_REDEEM);
+    add_full(ENTRY_REDEEM);
     batch_line(b, &out, false);
     crypto_hash_sha256(want, (const unsigned char *)out.data, out.len);
     buf_puts(&scratch, "left over");
@@ -385,15 +353,14 @@ TEST(the_hash_is_sha256_of_the_line_without_hash)
     b->prev[0] ^= 1; /* the one before is */
     batch_hash(b, &scratch, again);
     assert_memory_not_equal(again, have, HASH_LEN);
-    batch_free(b);
 }
 
 static struct coupon definition;
 
 /* 0: with every member that any kind has; 1: the same, of a hold on another number; 2: with none. */
-static void add_for_ever(struct batch *b, enum entry_kind kind, int form)
+static void add_for_ever(enum entry_kind kind, int form)
 {
-    struct entry *e = add_full(b, kind);
+    struct entry *e = add_full(kind);
 
     e->definition = &definition;
     e->shared = "SUMMER10";
@@ -406,7 +373,6 @@ static void add_for_ever(struct batch *b, enum entry_kind kind, int form)
 /* Ledgers have their hashes: never to change. */
 TEST(lines_are_as_ever)
 {
-    struct batch *b = new_batch();
     uint8_t hash[HASH_LEN];
     char hex[2 * HASH_LEN + 1];
 
@@ -417,7 +383,7 @@ TEST(lines_are_as_ever)
     definition.codes.match = MATCH_EXACT;
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
         for (int form = 0; form < 3; form++)
-            add_for_ever(b, (enum entry_kind)kind, form);
+            add_for_ever((enum entry_kind)kind, form);
     batch_hash(b, &scratch, hash);
     assert_string_equal(sodium_bin2hex(hex, sizeof hex, hash, sizeof hash), "4bf0f011e4e342ba34dad2ca01bf37d6684ef2062a71d6e745f1d9aded07ec73");
     b->count = 0;
@@ -431,7 +397,6 @@ TEST(lines_are_as_ever)
                                   "\"discount_minor\":11,\"due\":5,\"elsewhere\":14,\"epoch\":22,\"issued\":7,\"low_stock\":18,"
                                   "\"next_n\":6,\"ordinal\":10,\"redeemed\":9,\"replenish_until\":20,\"reserved\":8,\"slots\":4,\"sold_out\":19,\"turn\":17},"
                                   "\"version\":3}");
-    batch_free(b);
 }
 
 TEST(kinds_have_names_and_names_kinds)
@@ -467,7 +432,6 @@ TEST(entries_are_found_by_what_they_say)
         enum entry_kind kind;
         uint32_t g, from;
     } rows[] = {{ENTRY_ISSUE, 1, 0}, {ENTRY_HOLD, 2, 1}, {ENTRY_EXTEND, 2, 1}, {ENTRY_SPEND, 2, 1}, {ENTRY_REVERSE, 2, 1}};
-    struct batch *b = new_batch();
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct entry *e = batch_add(b, rows[i].kind);
@@ -503,7 +467,6 @@ TEST(entries_are_found_by_what_they_say)
     assert_null(batch_find_end(b, 5, 1)); /* which is issued as before */
     assert_ptr_equal(batch_find_state(b, 5, 2, SLOT_CANCELLED), &b->entries[4]);
     assert_null(batch_find_state(b, 5, 1, SLOT_CANCELLED));
-    batch_free(b);
 }
 
-RUN_TESTS(.each_setup = fresh, .teardown = release)
+RUN_TESTS(.each_setup = fresh, .each_teardown = release)

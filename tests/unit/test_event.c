@@ -6,16 +6,33 @@
 
 static const struct head nothing_before;
 
-static struct batch *make(const char *coupon, int64_t seq)
-{
-    struct batch *b = batch_new(coupon, 0);
+static struct batch *b;
+static struct buf text;
+static struct event *events;
 
+static void make(const char *coupon, int64_t seq)
+{
+    batch_free(b);
+    b = batch_new(coupon, 0);
     b->head.seq = seq;
     b->head.at_ms = INT64_C(1795000000000);
-    return b;
 }
 
-static void add_taking(struct batch *b, int64_t n, const char *user, const char *order)
+static int begin(void **state)
+{
+    make("c", 7);
+    return make_arena(state);
+}
+
+static int end(void **state)
+{
+    batch_free(b);
+    b = NULL;
+    buf_free(&text);
+    return release_arena(state);
+}
+
+static void add_taking(int64_t n, const char *user, const char *order)
 {
     struct entry *e = batch_add(b, ENTRY_REDEEM);
 
@@ -28,32 +45,27 @@ static void add_taking(struct batch *b, int64_t n, const char *user, const char 
 }
 
 /* The types of b's events, "redemption.batch coupon.sold_out", each with its part in order. */
-static void assert_events(const struct batch *b, const struct head *before, const char *expected)
+static void assert_events(const struct head *before, const char *expected)
 {
-    struct buf text = BUF_INIT;
-    struct event *events;
     size_t count = events_of(b, before, &arena, &events);
 
-    buf_puts(&text, "");
+    buf_clear(&text);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(events[i].part, i);
         buf_printf(&text, "%s%s", i ? " " : "", event_type_name(events[i].type));
     }
     assert_string_equal(text.len ? text.data : "", expected);
-    buf_free(&text);
+    buf_clear(&text);
 }
 
 TEST(kinds_that_concern_redemptions_are_one_event)
 {
     static const enum entry_kind kinds[] = {ENTRY_ISSUE, ENTRY_RESERVE, ENTRY_REDEEM, ENTRY_HOLD, ENTRY_EXTEND, ENTRY_SPEND,
                                             ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE, ENTRY_FORGET};
-    struct batch *b = make("c", 7);
-    struct buf text = BUF_INIT;
-    struct event *events;
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         batch_add(b, kinds[i])->g = (uint32_t)i + 1;
-    assert_events(b, &nothing_before, "redemption.batch");
+    assert_events(&nothing_before, "redemption.batch");
     events_of(b, &nothing_before, &arena, &events);
     event_write(b, &events[0], &text);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -63,57 +75,47 @@ TEST(kinds_that_concern_redemptions_are_one_event)
         if (!strstr(text.data, part))
             fail_msg("no %s in %s", part, text.data);
     }
-    buf_free(&text);
-    batch_free(b);
 }
 
 TEST(other_kinds_are_passed_over)
 {
     static const enum entry_kind kinds[] = {ENTRY_TICK, ENTRY_TURN, ENTRY_TURN_END, ENTRY_DUE, ENTRY_RETIRE, ENTRY_REPLENISH,
                                             ENTRY_GENERATE, ENTRY_ERASE};
-    struct batch *b = make("c", 7);
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         batch_add(b, kinds[i]);
-    assert_events(b, &nothing_before, "");
-    add_taking(b, 1, "u", NULL);
+    assert_events(&nothing_before, "");
+    add_taking(1, "u", NULL);
     batch_add(b, ENTRY_TICK);
-    add_taking(b, 2, "u", NULL);
-    assert_events(b, &nothing_before, "redemption.batch");
-    batch_free(b);
+    add_taking(2, "u", NULL);
+    assert_events(&nothing_before, "redemption.batch");
 }
 
 TEST(events_of_the_stock_stand_where_they_happened)
 {
-    struct batch *b = make("c", 7);
-
-    add_taking(b, 1, "u", NULL);
+    add_taking(1, "u", NULL);
     batch_add(b, ENTRY_LOW_STOCK)->count = 3;
-    add_taking(b, 2, "v", NULL);
+    add_taking(2, "v", NULL);
     batch_add(b, ENTRY_SOLD_OUT);
     batch_add(b, ENTRY_GENERATE)->count = 5;
     batch_add(b, ENTRY_GENERATE)->count = 6;
-    assert_events(b, &nothing_before,
+    assert_events(&nothing_before,
                   "redemption.batch coupon.low_stock redemption.batch coupon.sold_out coupon.refilled");
-    batch_free(b);
 }
 
 TEST(a_refill_is_one_only_after_something_was_raised)
 {
     const struct head low = {.low_stock = 1}, sold_out = {.sold_out = 1};
-    struct batch *b = make("c", 7);
 
     batch_add(b, ENTRY_GENERATE)->count = 5;
-    assert_events(b, &nothing_before, "");
-    assert_events(b, &low, "coupon.refilled");
-    assert_events(b, &sold_out, "coupon.refilled");
-    batch_free(b);
+    assert_events(&nothing_before, "");
+    assert_events(&low, "coupon.refilled");
+    assert_events(&sold_out, "coupon.refilled");
 }
 
 TEST(a_change_is_told_by_the_first_lane)
 {
     struct coupon definition;
-    struct batch *b = make("c", 1);
 
     coupon_init(&definition);
     definition.id = "c";
@@ -121,19 +123,15 @@ TEST(a_change_is_told_by_the_first_lane)
     definition.version = 4;
     batch_add(b, ENTRY_DEFINE)->definition = &definition;
     batch_add(b, ENTRY_DELETE);
-    assert_events(b, &nothing_before, "coupon.changed coupon.changed");
+    assert_events(&nothing_before, "coupon.changed coupon.changed");
     b->lane = 1;
-    assert_events(b, &nothing_before, "");
-    batch_free(b);
+    assert_events(&nothing_before, "");
 }
 
 TEST(a_definition_that_is_too_long_is_left_out)
 {
     static char description[25000];
     struct coupon definition;
-    struct batch *b = make("c", 1);
-    struct buf text = BUF_INIT;
-    struct event *events;
 
     memset(description, 'x', sizeof description - 1);
     coupon_init(&definition);
@@ -146,20 +144,16 @@ TEST(a_definition_that_is_too_long_is_left_out)
     event_write(b, events, &text);
     assert_true(text.len <= EVENT_BYTES_MAX);
     assert_non_null(strstr(text.data, "\"version\":4,\"by\":null,\"definition\":null}}"));
-    buf_free(&text);
-    batch_free(b);
 }
 
 /* Write all events of b, check each one's size, and count the entries in them. */
-static size_t entries_in_events(const struct batch *b, size_t *count)
+static size_t entries_in_events(size_t *count)
 {
-    struct event *events;
     size_t entries = 0;
 
     *count = events_of(b, &nothing_before, &arena, &events);
     for (size_t i = 0; i < *count; i++) {
-        struct buf text = BUF_INIT;
-
+        buf_clear(&text);
         event_write(b, &events[i], &text);
         if (text.len > EVENT_BYTES_MAX)
             fail_msg("event %zu has %zu bytes", i, text.len);
@@ -167,7 +161,6 @@ static size_t entries_in_events(const struct batch *b, size_t *count)
             entries++;
         if (i + 1 < *count)
             assert_int_equal(events[i].first + events[i].count, events[i + 1].first);
-        buf_free(&text);
     }
     return entries;
 }
@@ -175,14 +168,13 @@ static size_t entries_in_events(const struct batch *b, size_t *count)
 TEST(the_largest_entries_fit)
 {
     char coupon[COUPON_ID_MAX + 1], user[129], order[129];
-    struct batch *b;
     size_t count;
 
     memset(coupon, 'c', sizeof coupon - 1);
     memset(user, '"', sizeof user - 1);
     memset(order, 1, sizeof order - 1);
     coupon[sizeof coupon - 1] = user[sizeof user - 1] = order[sizeof order - 1] = '\0';
-    b = make(coupon, INT64_MAX / 2);
+    make(coupon, INT64_MAX / 2);
     b->lane = 63;
     for (int i = 0; i < 1000; i++) {
         struct entry *e = batch_add(b, i % 2 ? ENTRY_RESERVE : ENTRY_SPEND);
@@ -195,37 +187,32 @@ TEST(the_largest_entries_fit)
         e->user = user;
         e->order = order;
     }
-    assert_int_equal(entries_in_events(b, &count), 1000);
+    assert_int_equal(entries_in_events(&count), 1000);
     assert_true(count > 1000 / 20 && count < 1000 / 8);
-    batch_free(b);
 }
 
 TEST(erasing_a_user_does_not_move_the_cuts)
 {
-    struct batch *b = make("c", 7);
     struct event *named, *erased;
     size_t count, named_count;
 
     for (int i = 0; i < 500; i++)
-        add_taking(b, i, "a user with a name", "and an order");
+        add_taking(i, "a user with a name", "and an order");
     named_count = events_of(b, &nothing_before, &arena, &named);
     for (size_t i = 0; i < b->count; i += 3)
         b->entries[i].user = b->entries[i].order = NULL;
     count = events_of(b, &nothing_before, &arena, &erased);
     assert_int_equal(count, named_count);
     assert_memory_equal(named, erased, count * sizeof *named);
-    assert_int_equal(entries_in_events(b, &count), 500);
-    batch_free(b);
+    assert_int_equal(entries_in_events(&count), 500);
 }
 
 TEST(an_event_is_json_with_names_and_without_secrets)
 {
-    struct batch *b = make("c", 88);
-    struct buf text = BUF_INIT;
-    struct event *events;
     struct entry *e;
 
-    add_taking(b, 1042, "u-17", "o-99");
+    make("c", 88);
+    add_taking(1042, "u-17", "o-99");
     e = &b->entries[0];
     e->left = COUPON_NULL;
     e->day = 3;
@@ -247,22 +234,15 @@ TEST(an_event_is_json_with_names_and_without_secrets)
     buf_clear(&text);
     event_id("a_1", 2, 12, 88, 3, &text); /* after a restore */
     assert_string_equal(text.data, "evt12_a_1_2_88_3");
-    buf_free(&text);
-    batch_free(b);
 }
 
 TEST(without_slots_an_id_names_its_lane)
 {
-    struct batch *b = make("c", 88);
-    struct buf text = BUF_INIT;
-    struct event *events;
-
-    add_taking(b, -88, "u", NULL);
+    make("c", 88);
+    add_taking(-88, "u", NULL);
     events_of(b, &nothing_before, &arena, &events);
     event_write(b, events, &text);
     assert_non_null(strstr(text.data, "\"id\":\"L0-88-1\",\"slot\":null,"));
-    buf_free(&text);
-    batch_free(b);
 }
 
 TEST_WITH(types_have_names, NULL, NULL)
@@ -272,4 +252,4 @@ TEST_WITH(types_have_names, NULL, NULL)
     assert_int_equal(event_type_of_name("coupon.nothing"), EVENT_NONE);
 }
 
-RUN_TESTS(.each_setup = make_arena, .each_teardown = release_arena)
+RUN_TESTS(.each_setup = begin, .each_teardown = end)

@@ -147,200 +147,186 @@ static struct mono at(int64_t ms)
 #define AGE_MS 1000
 #define LOOK_MS 2500
 
-/* The one lane that is due at ms. */
-static struct backstop_due due_at(struct backstop *k, int64_t ms)
-{
-    struct backstop_due due[4] = {{.changes = -1}};
+static struct backstop *k;
+static struct backstop_due due;
 
-    assert_int_equal(backstop_due(k, at(ms), due, 4), 1);
-    return due[0];
+FIXTURE(begin)
+{
+    k = backstop_new(AGE_MS);
+    return 0;
 }
 
-static void nothing_is_due_at(struct backstop *k, int64_t ms)
+FIXTURE(end)
 {
-    struct backstop_due due[4];
+    backstop_free(k);
+    return 0;
+}
 
-    assert_int_equal(backstop_due(k, at(ms), due, 4), 0);
+/* The one lane that is due at ms. */
+static struct backstop_due due_at(int64_t ms)
+{
+    struct backstop_due all[4] = {{.changes = -1}};
+
+    assert_int_equal(backstop_due(k, at(ms), all, 4), 1);
+    return all[0];
+}
+
+static void nothing_is_due_at(int64_t ms)
+{
+    struct backstop_due none[4];
+
+    assert_int_equal(backstop_due(k, at(ms), none, 4), 0);
 }
 
 static struct backstop_due lane_of(const char *coupon, int64_t lane)
 {
-    struct backstop_due due;
+    struct backstop_due of = {.lane.lane = lane};
 
-    memset(&due, 0, sizeof due);
-    snprintf(due.lane.coupon, sizeof due.lane.coupon, "%s", coupon);
-    due.lane.lane = lane;
-    return due;
+    snprintf(of.lane.coupon, sizeof of.lane.coupon, "%s", coupon);
+    return of;
 }
 
 /* The lane's checkpoint was read. */
-static bool is_behind(struct backstop *k, const char *coupon, int64_t lane, int64_t seq, int64_t ms)
+static bool is_behind(const char *coupon, int64_t lane, int64_t seq, int64_t ms)
 {
-    struct backstop_due due = lane_of(coupon, lane);
+    struct backstop_due of = lane_of(coupon, lane);
 
-    return backstop_read(k, &due, seq, at(ms));
+    return backstop_read(k, &of, seq, at(ms));
 }
 
 TEST(lanes_are_made_to_follow_once_and_again_where_that_failed)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-    struct backstop_due due;
-
     backstop_changed(k, "hot", at(0));
     backstop_changed(k, "cold", at(500));
     backstop_changed(k, "hot", at(900)); /* is one with the first */
-    nothing_is_due_at(k, 999);
-    due = due_at(k, 1000);
+    nothing_is_due_at(999);
+    due = due_at(1000);
     assert_string_equal(due.lane.coupon, "hot");
     assert_true(due.changes > 0);
     assert_false(backstop_read(k, &due, 7, at(1000))); /* it has no batch that we know */
     backstop_failed(k, &due, at(1000));
-    nothing_is_due_at(k, 1499);
-    due = due_at(k, 1500);
+    nothing_is_due_at(1499);
+    due = due_at(1500);
     assert_string_equal(due.lane.coupon, "cold");
     assert_false(backstop_read(k, &due, 7, at(1500)));
     backstop_followed(k, &due);
-    nothing_is_due_at(k, 1000 + 2 * LOOK_MS - 1);
-    due = due_at(k, 1000 + 2 * LOOK_MS);
+    nothing_is_due_at(1000 + 2 * LOOK_MS - 1);
+    due = due_at(1000 + 2 * LOOK_MS);
     assert_string_equal(due.lane.coupon, "hot");
     backstop_followed(k, &due);
-    nothing_is_due_at(k, 100000000);
+    nothing_is_due_at(100000000);
     backstop_changed(k, "left", at(63000));
-    backstop_free(k);
 }
 
 TEST(a_checkpoint_that_has_not_moved_between_two_looks_is_behind)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-    struct backstop_due due;
-
     backstop_seen(k, "hot", 0, 7, at(0));
-    nothing_is_due_at(k, LOOK_MS - 1);
-    due = due_at(k, LOOK_MS);
+    nothing_is_due_at(LOOK_MS - 1);
+    due = due_at(LOOK_MS);
     assert_string_equal(due.lane.coupon, "hot");
     assert_int_equal(due.changes, 0);
     assert_false(backstop_read(k, &due, 5, at(LOOK_MS)));
-    nothing_is_due_at(k, 2 * LOOK_MS - 1);
-    due = due_at(k, 2 * LOOK_MS);
+    nothing_is_due_at(2 * LOOK_MS - 1);
+    due = due_at(2 * LOOK_MS);
     assert_true(backstop_read(k, &due, 5, at(2 * LOOK_MS)));
-    due = due_at(k, 3 * LOOK_MS);
+    due = due_at(3 * LOOK_MS);
     assert_false(backstop_read(k, &due, 7, at(3 * LOOK_MS)));
-    nothing_is_due_at(k, 100000000);
-    backstop_free(k);
+    nothing_is_due_at(100000000);
 }
 
 TEST(a_look_that_follows_soon_on_another_says_nothing)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-    struct backstop_due due;
-
     backstop_seen(k, "hot", 0, 7, at(0));
-    due = due_at(k, LOOK_MS);
+    due = due_at(LOOK_MS);
     assert_false(backstop_read(k, &due, 5, at(LOOK_MS)));
     backstop_changed(k, "hot", at(LOOK_MS));
-    due = due_at(k, LOOK_MS + BACKSTOP_FOLLOW_MS);
+    due = due_at(LOOK_MS + BACKSTOP_FOLLOW_MS);
     assert_false(backstop_read(k, &due, 5, at(LOOK_MS + BACKSTOP_FOLLOW_MS)));
     backstop_followed(k, &due);
-    due = due_at(k, 2 * LOOK_MS + BACKSTOP_FOLLOW_MS); /* its checkpoint is not written */
+    due = due_at(2 * LOOK_MS + BACKSTOP_FOLLOW_MS); /* its checkpoint is not written */
     assert_int_equal(due.changes, 0);
     assert_true(backstop_read(k, &due, 5, at(2 * LOOK_MS + BACKSTOP_FOLLOW_MS)));
-    backstop_free(k);
 }
 
 TEST(however_short_the_age_a_lane_is_left_alone_for_a_moment)
 {
-    struct backstop *k = backstop_new(1);
-    struct backstop_due due;
-
-    backstop_seen(k, "hot", 0, 7, at(0));
-    nothing_is_due_at(k, BACKSTOP_LEAST_MS - 1);
-    due = due_at(k, BACKSTOP_LEAST_MS);
-    assert_false(backstop_read(k, &due, 5, at(BACKSTOP_LEAST_MS)));
-    nothing_is_due_at(k, 2 * BACKSTOP_LEAST_MS - 1);
-    due = due_at(k, 2 * BACKSTOP_LEAST_MS);
-    assert_true(backstop_read(k, &due, 5, at(2 * BACKSTOP_LEAST_MS)));
     backstop_free(k);
+    k = backstop_new(1);
+    backstop_seen(k, "hot", 0, 7, at(0));
+    nothing_is_due_at(BACKSTOP_LEAST_MS - 1);
+    due = due_at(BACKSTOP_LEAST_MS);
+    assert_false(backstop_read(k, &due, 5, at(BACKSTOP_LEAST_MS)));
+    nothing_is_due_at(2 * BACKSTOP_LEAST_MS - 1);
+    due = due_at(2 * BACKSTOP_LEAST_MS);
+    assert_true(backstop_read(k, &due, 5, at(2 * BACKSTOP_LEAST_MS)));
 }
 
 TEST(a_checkpoint_that_moves_is_not_behind_however_busy_its_lane)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-
     for (int64_t look = 1; look < 20; look++) {
-        struct backstop_due due;
-
         backstop_seen(k, "slow", 0, 90 + look, at(LOOK_MS * (look - 1)));
-        due = due_at(k, LOOK_MS * look);
+        due = due_at(LOOK_MS * look);
         assert_false(backstop_read(k, &due, look, at(LOOK_MS * look)));
     }
-    backstop_free(k);
 }
 
 TEST(a_lane_that_cannot_be_written_is_tried_less_and_less_often)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-    struct backstop_due due;
     int64_t now = LOOK_MS;
 
     backstop_seen(k, "hot", 0, 7, at(0));
     for (int64_t pause_ms = 2 * LOOK_MS; pause_ms < BACKSTOP_MOST_MS; pause_ms *= 2) {
-        due = due_at(k, now);
+        due = due_at(now);
         backstop_failed(k, &due, at(now));
-        nothing_is_due_at(k, now + pause_ms - 1);
+        nothing_is_due_at(now + pause_ms - 1);
         now += pause_ms;
     }
     for (int i = 0; i < 5; i++, now += BACKSTOP_MOST_MS) {
-        due = due_at(k, now);
+        due = due_at(now);
         backstop_failed(k, &due, at(now));
-        nothing_is_due_at(k, now + BACKSTOP_MOST_MS - 1);
+        nothing_is_due_at(now + BACKSTOP_MOST_MS - 1);
     }
-    due = due_at(k, now);
+    due = due_at(now);
     assert_false(backstop_read(k, &due, 5, at(now))); /* somebody writes again */
-    due = due_at(k, now + LOOK_MS);
-    backstop_free(k);
+    due = due_at(now + LOOK_MS);
 }
 
 TEST(lanes_that_cannot_follow_are_tried_less_and_less_often_while_others_write)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-    struct backstop_due due;
     int64_t now = BACKSTOP_FOLLOW_MS, seq = 1;
 
     backstop_changed(k, "hot", at(0));
     for (int64_t pause_ms = 2 * LOOK_MS; pause_ms < BACKSTOP_MOST_MS; pause_ms *= 2) {
         backstop_seen(k, "hot", 0, seq + 1, at(now));
-        due = due_at(k, now);
+        due = due_at(now);
         assert_false(backstop_read(k, &due, seq++, at(now)));
         backstop_failed(k, &due, at(now));
-        nothing_is_due_at(k, now + pause_ms - 1);
+        nothing_is_due_at(now + pause_ms - 1);
         now += pause_ms;
     }
-    due = due_at(k, now);
+    due = due_at(now);
     assert_false(backstop_read(k, &due, seq, at(now)));
     backstop_followed(k, &due);
-    nothing_is_due_at(k, 100000000);
-    backstop_free(k);
+    nothing_is_due_at(100000000);
 }
 
 TEST(many_lanes_are_looked_at_in_turns)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-    struct backstop_due due[2];
+    struct backstop_due two[2];
     char seen[5] = "";
 
     for (int64_t lane = 0; lane < 4; lane++)
         backstop_seen(k, "many", lane, 1, at(0));
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(backstop_due(k, at(LOOK_MS + round), due, 2), 2);
+        assert_int_equal(backstop_due(k, at(LOOK_MS + round), two, 2), 2);
         for (int i = 0; i < 2; i++)
-            seen[due[i].lane.lane] = 'x';
+            seen[two[i].lane.lane] = 'x';
     }
     assert_memory_equal(seen, "xxxx", 4);
-    backstop_free(k);
 }
 
 /* Nothing failed. */
-static bool all_is_done(struct backstop *k)
+static bool all_is_done(void)
 {
     struct lane_behind failed[2];
     size_t count;
@@ -350,33 +336,29 @@ static bool all_is_done(struct backstop *k)
 
 TEST(what_was_undone_when_a_wait_began_is_waited_for_and_nothing_later)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-
     backstop_begin(k);
-    assert_true(all_is_done(k));
+    assert_true(all_is_done());
     backstop_seen(k, "hot", 0, 7, at(0));
     backstop_seen(k, "cold", 0, 3, at(0));
-    assert_true(all_is_done(k));
+    assert_true(all_is_done());
     backstop_begin(k);
     backstop_seen(k, "hot", 0, 9, at(100));
     backstop_seen(k, "late", 0, 1, at(100));
-    assert_false(is_behind(k, "hot", 0, 6, 500));
-    assert_false(is_behind(k, "cold", 0, 3, 500));
-    assert_false(all_is_done(k));
-    assert_false(is_behind(k, "hot", 0, 7, 500));
-    assert_true(all_is_done(k));
+    assert_false(is_behind("hot", 0, 6, 500));
+    assert_false(is_behind("cold", 0, 3, 500));
+    assert_false(all_is_done());
+    assert_false(is_behind("hot", 0, 7, 500));
+    assert_true(all_is_done());
     backstop_begin(k); /* for hot, 9, and late, 1 */
-    assert_false(is_behind(k, "late", 0, 1, 600));
-    assert_false(all_is_done(k));
+    assert_false(is_behind("late", 0, 1, 600));
+    assert_false(all_is_done());
     backstop_begin(k);
-    assert_false(is_behind(k, "hot", 0, 9, 600));
-    assert_true(all_is_done(k));
-    backstop_free(k);
+    assert_false(is_behind("hot", 0, 9, 600));
+    assert_true(all_is_done());
 }
 
 TEST(what_cannot_be_done_is_not_waited_for_but_named)
 {
-    struct backstop *k = backstop_new(AGE_MS);
     struct lane_behind failed[2];
     struct backstop_due hurt[2] = {lane_of("hurt", 1), lane_of("hurt", 2)};
     size_t count;
@@ -387,34 +369,31 @@ TEST(what_cannot_be_done_is_not_waited_for_but_named)
     backstop_begin(k);
     backstop_failed(k, &hurt[0], at(100));
     backstop_failed(k, &hurt[1], at(100));
-    assert_false(is_behind(k, "hurt", 0, 7, 500));
+    assert_false(is_behind("hurt", 0, 7, 500));
     assert_false(backstop_is_done(k, failed, 2, &count)); /* well */
-    assert_false(is_behind(k, "well", 0, 7, 500));
+    assert_false(is_behind("well", 0, 7, 500));
     assert_true(backstop_is_done(k, failed, 2, &count));
     assert_int_equal(count, 2);
     assert_true(failed[0].lane + failed[1].lane == 3 && strcmp(failed[0].coupon, "hurt") == 0);
     assert_false(backstop_is_done(k, failed, 1, &count));
     backstop_seen(k, "hurt", 1, 8, at(600)); /* what comes on top mends nothing */
     assert_true(backstop_is_done(k, failed, 2, &count));
-    assert_false(is_behind(k, "hurt", 1, 6, 700)); /* but who writes again may come to the end */
+    assert_false(is_behind("hurt", 1, 6, 700)); /* but who writes again may come to the end */
     assert_false(backstop_is_done(k, failed, 2, &count));
-    assert_false(is_behind(k, "hurt", 1, 7, 800));
+    assert_false(is_behind("hurt", 1, 7, 800));
     assert_true(backstop_is_done(k, failed, 2, &count));
     assert_true(count == 1 && failed[0].lane == 2);
-    backstop_free(k);
 }
 
 TEST(who_cannot_be_made_to_follow_is_not_waited_for_but_named)
 {
-    struct backstop *k = backstop_new(AGE_MS);
     struct lane_behind failed[2];
-    struct backstop_due due;
     size_t count;
 
     backstop_seen(k, "hurt", 0, 2, at(0));
     backstop_changed(k, "hurt", at(0));
     backstop_begin(k);
-    due = due_at(k, BACKSTOP_FOLLOW_MS);
+    due = due_at(BACKSTOP_FOLLOW_MS);
     assert_false(backstop_read(k, &due, 2, at(BACKSTOP_FOLLOW_MS)));
     assert_false(backstop_is_done(k, failed, 2, &count)); /* it does not follow yet */
     backstop_changed(k, "hurt", at(BACKSTOP_FOLLOW_MS)); /* while it is tried */
@@ -422,32 +401,27 @@ TEST(who_cannot_be_made_to_follow_is_not_waited_for_but_named)
     assert_true(backstop_is_done(k, failed, 2, &count));
     assert_true(count == 1 && failed[0].lane == 0 && strcmp(failed[0].coupon, "hurt") == 0);
     assert_false(backstop_is_done(k, failed, 0, &count));
-    due = due_at(k, BACKSTOP_FOLLOW_MS + 2 * LOOK_MS);
+    due = due_at(BACKSTOP_FOLLOW_MS + 2 * LOOK_MS);
     assert_true(backstop_is_done(k, failed, 2, &count)); /* it is tried once more: named nevertheless */
     backstop_followed(k, &due);
-    assert_true(all_is_done(k));
-    nothing_is_due_at(k, 100000000);
-    backstop_free(k);
+    assert_true(all_is_done());
+    nothing_is_due_at(100000000);
 }
 
 TEST(changes_that_come_on_and_on_are_not_waited_for)
 {
-    struct backstop *k = backstop_new(AGE_MS);
-    struct backstop_due due;
-
     backstop_changed(k, "busy", at(0));
     backstop_begin(k);
     backstop_changed(k, "busy", at(500));
-    due = due_at(k, BACKSTOP_FOLLOW_MS);
-    assert_false(all_is_done(k));
+    due = due_at(BACKSTOP_FOLLOW_MS);
+    assert_false(all_is_done());
     backstop_changed(k, "busy", at(BACKSTOP_FOLLOW_MS)); /* and while it is made to follow */
     backstop_followed(k, &due);
-    assert_true(all_is_done(k)); /* though it has changed again */
+    assert_true(all_is_done()); /* though it has changed again */
     backstop_begin(k);
-    assert_false(all_is_done(k));
-    due = due_at(k, 2 * BACKSTOP_FOLLOW_MS);
+    assert_false(all_is_done());
+    due = due_at(2 * BACKSTOP_FOLLOW_MS);
     assert_true(due.changes > 0);
-    backstop_free(k);
 }
 
-RUN_TESTS()
+RUN_TESTS(.each_setup = begin, .each_teardown = end)

@@ -8,24 +8,28 @@
 #define NOW 1000000
 
 static const struct key_secret secret; /* of zeros, as a decision's */
+static struct user_state u;
 
-static struct redemption *add(struct user_state *u, int64_t n, enum slot_state now, const char *order, const char *key)
+FIXTURE(fresh)
 {
-    struct redemption *r = user_state_add(u, &arena);
+    user_state_init(&u, "ana", ALIAS);
+    return 0;
+}
+
+static struct redemption *add(struct user_state *to, int64_t n, enum slot_state now, const char *order, const char *key)
+{
+    struct redemption *r = user_state_add(to, &arena);
 
     r->n = n;
     r->g = 1;
     r->state = (uint8_t)now;
     r->order = order;
-    key_hash(&secret, u->alias, key, r->key);
+    key_hash(&secret, to->alias, key, r->key);
     return r;
 }
 
 TEST(a_new_user_state_took_nothing)
 {
-    struct user_state u;
-
-    user_state_init(&u, "ana", ALIAS);
     assert_string_equal(u.user, "ana");
     assert_string_equal(u.alias, ALIAS);
     assert_int_equal(u.total + u.today + u.seq + (int64_t)u.count, 0);
@@ -37,9 +41,6 @@ TEST(a_new_user_state_took_nothing)
 
 TEST(many_redemptions_keep_their_order)
 {
-    struct user_state u;
-
-    user_state_init(&u, "ana", ALIAS);
     for (int i = 0; i < USER_STATE_REDEMPTIONS_MAX; i++) {
         char key[16];
 
@@ -55,11 +56,9 @@ TEST(many_redemptions_keep_their_order)
 
 TEST(a_key_is_found_only_as_it_was_given)
 {
-    struct user_state u;
     uint8_t hash[KEY_HASH_LEN];
     enum key_of which = KEY_OF_SPENDING;
 
-    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "k1");
     add(&u, 2, SLOT_REVERSED, NULL, "k2");
     key_hash(&secret, u.alias, "k2", hash);
@@ -74,13 +73,11 @@ TEST(a_key_is_found_only_as_it_was_given)
 
 TEST(a_key_says_which_call_it_was)
 {
-    struct user_state u;
     uint8_t hash[KEY_HASH_LEN];
     enum key_of which;
     struct extension earlier[2] = {{.until_ms = 1}, {.until_ms = 2}};
     struct redemption *r;
 
-    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "other");
     r = add(&u, 2, SLOT_REDEEMED, NULL, "make");
     key_hash(&secret, u.alias, "extend", r->extended_key);
@@ -119,9 +116,6 @@ TEST(the_border_between_alias_and_key_is_hashed_too)
 
 TEST(an_order_is_found_while_its_redemption_stands)
 {
-    struct user_state u;
-
-    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REVERSED, "o1", "a");
     add(&u, 2, SLOT_CANCELLED, "o1", "b");
     add(&u, 3, SLOT_EXPIRED, "o1", "c");
@@ -140,9 +134,6 @@ TEST(an_order_is_found_while_its_redemption_stands)
 
 TEST(an_order_whose_hold_ran_out_stands_no_longer)
 {
-    struct user_state u;
-
-    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_RESERVED, "o1", "a")->reserved_until_ms = NOW;
     assert_int_equal(user_state_by_order(&u, "o1", NOW - 1)->n, 1);
     assert_null(user_state_by_order(&u, "o1", NOW)); /* to the millisecond */
@@ -195,16 +186,14 @@ TEST(a_coupon_s_end_ends_what_is_issued)
 }
 
 /* One issued until 100, and a hold on it until 200; another one issued, without end. */
-static void issue_and_hold(struct user_state *u)
+static void issue_and_hold(void)
 {
-    struct redemption *r;
+    struct redemption *r = add(&u, 1, SLOT_ISSUED, NULL, "a");
 
-    user_state_init(u, "ana", ALIAS);
-    r = add(u, 1, SLOT_ISSUED, NULL, "a");
     r->valid_until_ms = 100;
     r->reserved_until_ms = 200;
-    add(u, 2, SLOT_ISSUED, NULL, "b");
-    r = add(u, 1, SLOT_RESERVED, "o1", "c");
+    add(&u, 2, SLOT_ISSUED, NULL, "b");
+    r = add(&u, 1, SLOT_RESERVED, "o1", "c");
     r->g = 2;
     r->from_n = 1;
     r->from = 1;
@@ -213,9 +202,7 @@ static void issue_and_hold(struct user_state *u)
 
 TEST(a_hold_is_found_while_it_stands_or_was_redeemed)
 {
-    struct user_state u;
-
-    issue_and_hold(&u);
+    issue_and_hold();
     assert_ptr_equal(user_state_hold_on(&u, &u.redemptions[0], 199), &u.redemptions[2]);
     assert_null(user_state_hold_on(&u, &u.redemptions[0], 200));
     assert_null(user_state_hold_on(&u, &u.redemptions[1], 0));
@@ -228,9 +215,7 @@ TEST(a_hold_is_found_while_it_stands_or_was_redeemed)
 
 TEST(the_newest_unspent_one_is_not_held)
 {
-    struct user_state u;
-
-    issue_and_hold(&u);
+    issue_and_hold();
     assert_int_equal(user_state_unspent(&u, 50, 0)->n, 2);
     u.redemptions[1].state = SLOT_REDEEMED;
     assert_null(user_state_unspent(&u, 50, 0));
@@ -243,9 +228,7 @@ TEST(the_newest_unspent_one_is_not_held)
 
 TEST(what_lapsed_is_counted_once_and_a_hold_not_at_all)
 {
-    struct user_state u;
-
-    issue_and_hold(&u);
+    issue_and_hold();
     u.redemptions[0].day_ms = 50;
     assert_int_equal(user_state_lapsed(&u, 199, 0), 0); /* the hold puts it off */
     assert_int_equal(user_state_lapsed(&u, 200, 0), 1);
@@ -262,9 +245,6 @@ TEST(what_lapsed_is_counted_once_and_a_hold_not_at_all)
 
 TEST(today_counts_only_its_own_day)
 {
-    struct user_state u;
-
-    user_state_init(&u, "ana", ALIAS);
     u.day_ms = 1000;
     u.today = 3;
     assert_int_equal(user_state_today(&u, 1000), 3);
@@ -274,9 +254,8 @@ TEST(today_counts_only_its_own_day)
 
 TEST(a_copy_can_be_changed_without_the_other_seeing_it)
 {
-    struct user_state u, *copy;
+    struct user_state *copy;
 
-    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, "o1", "a");
     copy = user_state_copy(&u, &arena, false);
     copy->total = 9;
@@ -293,7 +272,7 @@ TEST(a_copy_can_be_changed_without_the_other_seeing_it)
 TEST(a_deep_copy_outlives_what_it_was_made_of)
 {
     struct arena first;
-    struct user_state u, *copy;
+    struct user_state *copy;
     struct redemption *r;
 
     arena_init(&first, 0);
@@ -314,9 +293,8 @@ TEST(a_deep_copy_outlives_what_it_was_made_of)
 
 TEST(a_copy_of_an_empty_user_state_can_grow)
 {
-    struct user_state u, *copy;
+    struct user_state *copy;
 
-    user_state_init(&u, "ana", ALIAS);
     copy = user_state_copy(&u, &arena, true);
     add(copy, 1, SLOT_REDEEMED, NULL, "a");
     add(copy, 2, SLOT_REDEEMED, NULL, "b");
@@ -370,4 +348,4 @@ TEST(what_is_no_id_is_refused)
     }
 }
 
-RUN_TESTS(.setup = make_arena, .teardown = release_arena)
+RUN_TESTS(.each_setup = fresh, .setup = make_arena, .teardown = release_arena)
