@@ -160,9 +160,11 @@ def test_the_document_is_openapi_and_its_schemas_are_schemas(document):
         assert jsonschema_rs.validator_for(whole), name
 
 
-def test_every_reference_leads_somewhere(document):
+def test_every_reference_leads_somewhere_and_no_default_is_a_keyword(document):
+    """Clients that are generated would send a default: a description says it."""
     def walk(value):
         if isinstance(value, dict):
+            assert "default" not in value, value
             if isinstance(value.get("$ref"), str):
                 at = document
                 for part in value["$ref"].removeprefix("#/").split("/"):
@@ -231,7 +233,10 @@ def test_every_problem_of_the_service_is_described_with_its_status(document):
     for path, methods in document["paths"].items():
         for operation in methods.values():
             for status, answer in operation["responses"].items():
-                for code in contract.resolved(document, answer).get("x-problems", []):
+                answer = contract.resolved(document, answer)
+                if int(status) >= 400:
+                    assert answer["content"]["application/problem+json"]["schema"]["$ref"] == "#/components/schemas/Problem"
+                for code in answer.get("x-problems", []):
                     assert PROBLEMS[code][0] == int(status), f"{path}: {code} is not a {status}"
                     said.add(code)
     assert said == set(PROBLEMS) - {"method_not_allowed"}

@@ -166,50 +166,62 @@ static struct json_object *object_of(const char *at, struct json_object *o, bool
 
 static void expect_table(const char *at, struct json_object *o, const struct field_table *table);
 
-static void expect_row_default(const char *at, struct json_object *o, const struct field_table *table, const struct field_row *row)
-{
-    int64_t number = COUPON_NULL;
-    char digits[24];
+/* A member that has no members of its own, by either kind of table. */
+struct member {
+    const char *type; /* as its schema says */
+    bool nullable, is_time;
+    const char *const *names; /* NULL: no enum */
+    int64_t min, max;         /* of characters, of the integer, or of items */
+    const char *fallback;     /* its default, if one is said */
+};
 
-    if (!(row->flags & ROW_REQUIRED) && (row->type == ROW_ENUM || row->type == ROW_INT))
-        memcpy(&number, (const char *)table->start + row->offset, sizeof number);
-    snprintf(digits, sizeof digits, "%" PRId64, number);
-    expect_default(at, o, number == COUPON_NULL ? NULL : row->type == ROW_ENUM ? row->names[number] : digits);
+static void expect_member(const char *at, struct json_object *o, const struct member *m)
+{
+    bool string = strcmp(m->type, "string") == 0 && !m->is_time, integer = strcmp(m->type, "integer") == 0;
+    bool array = strcmp(m->type, "array") == 0, object = strcmp(m->type, "object") == 0;
+
+    if (m->names) {
+        expect_enum(at, o, m->names, m->nullable);
+        expect_default(at, o, m->fallback);
+        return;
+    }
+    if (object)
+        o = object_of(at, o, m->nullable);
+    expect_type(at, o, m->type, m->nullable && !object);
+    assert_null(get(o, "enum"));
+    expect_bound(at, o, "minLength", string ? m->min : 0, 0);
+    expect_bound(at, o, "maxLength", string ? m->max : 0, 0);
+    expect_bound(at, o, "minimum", integer ? m->min : INT64_MIN, INT64_MIN);
+    expect_bound(at, o, "maximum", integer ? m->max : INT64_MAX, INT64_MAX);
+    expect_bound(at, o, "minItems", array ? m->min : 0, 0);
+    expect_bound(at, o, "maxItems", array ? m->max : 0, 0);
+    assert_string_equal(text(o, "format"), m->is_time ? "date-time" : "");
+    if (object && !json_object_get_boolean(get(o, "additionalProperties")))
+        fail_msg("%s: may have any member: additionalProperties is true", at);
+    expect_default(at, o, m->fallback);
 }
 
 static void expect_row(const char *at, struct json_object *o, const struct field_table *table, const struct field_row *row)
 {
     static const char *const types[] = {[ROW_STRING] = "string", [ROW_INT] = "integer", [ROW_BOOL] = "boolean", [ROW_TIME] = "string",
-                                        [ROW_JSON] = "object", [ROW_ARRAY] = "array"};
-    bool nullable = row->flags & ROW_NULLABLE;
+                                        [ROW_ENUM] = "string", [ROW_JSON] = "object", [ROW_ARRAY] = "array"};
+    struct member m = {.nullable = row->flags & ROW_NULLABLE, .is_time = row->type == ROW_TIME, .min = row->min, .max = row->max};
+    int64_t number = COUPON_NULL;
+    char digits[24];
 
     if (row->type == ROW_OBJECT) {
-        expect_table(at, object_of(at, o, nullable), row->table);
+        expect_table(at, object_of(at, o, m.nullable), row->table);
         return;
     }
-    if (row->type == ROW_ENUM) {
-        expect_enum(at, o, row->names, nullable);
-        expect_row_default(at, o, table, row);
-        return;
-    }
-    if (row->type == ROW_JSON) {
-        o = object_of(at, o, nullable);
-        nullable = false;
-    }
-    expect_type(at, o, types[row->type], nullable);
-    assert_null(get(o, "enum"));
-    expect_bound(at, o, "minLength", row->type == ROW_STRING ? row->min : 0, 0);
-    expect_bound(at, o, "maxLength", row->type == ROW_STRING ? row->max : 0, 0);
-    expect_bound(at, o, "minimum", row->type == ROW_INT ? row->min : INT64_MIN, INT64_MIN);
-    expect_bound(at, o, "maximum", row->type == ROW_INT ? row->max : INT64_MAX, INT64_MAX);
-    expect_bound(at, o, "minItems", row->type == ROW_ARRAY ? row->min : 0, 0);
-    expect_bound(at, o, "maxItems", row->type == ROW_ARRAY ? row->max : 0, 0);
-    assert_string_equal(text(o, "format"), row->type == ROW_TIME ? "date-time" : "");
-    if (row->type == ROW_JSON && !json_object_get_boolean(get(o, "additionalProperties")))
-        fail_msg("%s: may have any member: additionalProperties is true", at);
+    m.type = types[row->type];
+    m.names = row->type == ROW_ENUM ? row->names : NULL;
+    if (!(row->flags & ROW_REQUIRED) && (row->type == ROW_ENUM || row->type == ROW_INT))
+        memcpy(&number, (const char *)table->start + row->offset, sizeof number);
+    snprintf(digits, sizeof digits, "%" PRId64, number);
+    m.fallback = number == COUPON_NULL ? NULL : m.names ? m.names[number] : digits;
+    expect_member(at, o, &m);
     if (row->type == ROW_ARRAY)
         expect_table(at, object_of(at, get(o, "items"), false), row->table);
-    expect_row_default(at, o, table, row);
 }
 
 static void expect_table(const char *at, struct json_object *o, const struct field_table *table)
@@ -280,48 +292,29 @@ static bool is_required(const struct coupon_field *f, enum form form)
     return of_discount ? is_kind : form == FORM_SHOWN || (f->flags & FIELD_REQUIRED) != 0;
 }
 
-static void expect_field_default(const char *at, struct json_object *o, const struct coupon_field *f, enum form form)
+/* NULL: none is said. */
+static const char *default_of(const struct coupon_field *f, enum form form, char digits[24])
 {
-    bool none = form != FORM_NEW || is_required(f, form) || has_null_default(f) || f->type == FIELD_STRINGS || f->type == FIELD_JSON;
-    char digits[24];
-
-    snprintf(digits, sizeof digits, "%" PRId64, f->default_int);
-    if (none || (f->type == FIELD_INT && f->default_int == 0))
-        expect_default(at, o, NULL);
-    else if (f->type == FIELD_STRING)
-        expect_default(at, o, *f->default_text ? f->default_text : NULL);
-    else
-        expect_default(at, o, f->type == FIELD_ENUM ? f->names[f->default_int] : digits);
+    if (form != FORM_NEW || is_required(f, form) || has_null_default(f) || f->type == FIELD_STRINGS || f->type == FIELD_JSON ||
+        (f->type == FIELD_INT && f->default_int == 0))
+        return NULL;
+    if (f->type == FIELD_STRING)
+        return *f->default_text ? f->default_text : NULL;
+    snprintf(digits, 24, "%" PRId64, f->default_int);
+    return f->type == FIELD_ENUM ? f->names[f->default_int] : digits;
 }
 
 static void expect_field(const char *at, struct json_object *o, const struct coupon_field *f, enum form form)
 {
     static const char *const types[] = {[FIELD_STRING] = "string", [FIELD_INT] = "integer", [FIELD_TIME] = "string",
-                                        [FIELD_STRINGS] = "array", [FIELD_JSON] = "object"};
-    bool nullable = form == FORM_CHANGE || (f->flags & FIELD_NULLABLE);
+                                        [FIELD_ENUM] = "string", [FIELD_STRINGS] = "array", [FIELD_JSON] = "object"};
+    char digits[24];
 
-    if (f->type == FIELD_ENUM) {
-        expect_enum(at, o, f->names, nullable);
-        expect_field_default(at, o, f, form);
-        return;
-    }
-    if (f->type == FIELD_JSON) {
-        o = object_of(at, o, nullable);
-        nullable = false;
-    }
-    expect_type(at, o, types[f->type], nullable);
-    assert_null(get(o, "enum"));
-    expect_bound(at, o, "minLength", f->type == FIELD_STRING ? f->min : 0, 0);
-    expect_bound(at, o, "maxLength", f->type == FIELD_STRING ? f->max : 0, 0);
-    expect_bound(at, o, "minimum", f->type == FIELD_INT ? f->min : INT64_MIN, INT64_MIN);
-    expect_bound(at, o, "maximum", f->type == FIELD_INT ? f->max : INT64_MAX, INT64_MAX);
-    expect_bound(at, o, "maxItems", f->type == FIELD_STRINGS ? f->max : 0, 0);
-    assert_string_equal(text(o, "format"), f->type == FIELD_TIME ? "date-time" : "");
+    expect_member(at, o, &(struct member){.type = types[f->type], .nullable = form == FORM_CHANGE || (f->flags & FIELD_NULLABLE),
+                                          .is_time = f->type == FIELD_TIME, .names = f->type == FIELD_ENUM ? f->names : NULL,
+                                          .min = f->min, .max = f->max, .fallback = default_of(f, form, digits)});
     if (f->type == FIELD_STRINGS)
         expect_type(at, get(o, "items"), "string", false);
-    if (f->type == FIELD_JSON && !json_object_get_boolean(get(o, "additionalProperties")))
-        fail_msg("%s: may have any member: additionalProperties is true", at);
-    expect_field_default(at, o, f, form);
 }
 
 /* The fields of coupon_fields[] from *i on that stand below base are the members of o, but for `beside` others. */
@@ -633,38 +626,6 @@ TEST(every_operation_has_the_problems_of_its_flags)
     }
 }
 
-/* All problems that an answer names have its status. */
-static void expect_problems(const char *name, const char *status, struct json_object *answer, bool seen[CPN_RESULT_COUNT])
-{
-    struct json_object *content = get2(answer, "content", "application/problem+json"), *problems = get(answer, "x-problems");
-
-    if (!content)
-        fail_msg("%s: %s is no problem document", name, status);
-    assert_string_equal(text(get(content, "schema"), "$ref"), "#/components/schemas/Problem");
-    for (size_t i = 0; i < length(problems); i++) {
-        const char *code = json_object_get_string(json_object_array_get_idx(problems, i));
-        enum cpn_result result = result_of_name(code);
-
-        if (result == CPN_RESULT_COUNT || result_info(result)->status != atoi(status))
-            fail_msg("%s: %s is no problem with the status %s", name, code, status);
-        seen[result] = true;
-    }
-}
-
-TEST(every_problem_is_answered_somewhere_with_its_status)
-{
-    bool seen[CPN_RESULT_COUNT] = {[CPN_OK] = true, [CPN_METHOD_NOT_ALLOWED] = true};
-
-    JSONC_FOREACH(get(document, "paths"), path)
-        JSONC_FOREACH(jsonc_value(path), method)
-            JSONC_FOREACH(get(jsonc_value(method), "responses"), answer)
-                if (atoi(jsonc_name(answer)) >= 400)
-                    expect_problems(text(jsonc_value(method), "operationId"), jsonc_name(answer), resolve(jsonc_value(answer)), seen);
-    for (int i = 0; i < CPN_RESULT_COUNT; i++)
-        if (!seen[i])
-            fail_msg("no call answers %s", result_info((enum cpn_result)i)->name);
-}
-
 TEST(every_problem_says_what_to_do)
 {
     for (int i = CPN_OK + 1; i < CPN_RESULT_COUNT; i++)
@@ -674,38 +635,23 @@ TEST(every_problem_says_what_to_do)
 
 /* ---- words of answers ---- */
 
-static const char *result_word(int i)
-{
-    return i < CPN_RESULT_COUNT ? result_info((enum cpn_result)i)->name : NULL;
-}
-
-static const char *slot_word(int i)
-{
-    return i <= SLOT_RETIRED ? slot_state_name((enum slot_state)i) : NULL;
-}
+#define WORD(name, count, text)                                                                                                  \
+    static const char *name##_word(int i)                                                                                       \
+    {                                                                                                                            \
+        return i < (int)(count) ? text : NULL;                                                                                   \
+    }
 
 /* Of a redemption, which is never free, and does not retire. */
-static const char *redemption_word(int i)
-{
-    static const enum slot_state states[] = {SLOT_ISSUED, SLOT_RESERVED, SLOT_REDEEMED, SLOT_CANCELLED, SLOT_EXPIRED, SLOT_REVERSED};
+static const enum slot_state redemption_states[] = {SLOT_ISSUED, SLOT_RESERVED, SLOT_REDEEMED, SLOT_CANCELLED, SLOT_EXPIRED, SLOT_REVERSED};
 
-    return (size_t)i < sizeof states / sizeof states[0] ? slot_state_name(states[i]) : NULL;
-}
-
-static const char *job_kind_word(int i)
-{
-    return i < JOB_KIND_COUNT ? job_kind_name((enum job_kind)i) : NULL;
-}
-
-static const char *job_state_word(int i)
-{
-    return i < JOB_STATE_COUNT ? job_state_name((enum job_state)i) : NULL;
-}
-
-static const char *entry_word(int i)
-{
-    return i < ENTRY_KIND_COUNT ? entry_kind_name((enum entry_kind)i) : NULL;
-}
+WORD(result, CPN_RESULT_COUNT, result_info((enum cpn_result)i)->name)
+WORD(slot, SLOT_RETIRED + 1, slot_state_name((enum slot_state)i))
+WORD(redemption, sizeof redemption_states / sizeof *redemption_states, slot_state_name(redemption_states[i]))
+WORD(job_kind, JOB_KIND_COUNT, job_kind_name((enum job_kind)i))
+WORD(job_state, JOB_STATE_COUNT, job_state_name((enum job_state)i))
+WORD(entry, ENTRY_KIND_COUNT, entry_kind_name((enum entry_kind)i))
+WORD(event, EVENT_TYPE_COUNT, event_type_name((enum event_type)i))
+WORD(delivery, EVENT_NONE, event_type_name((enum event_type)i))
 
 /* The k-th kind of entries that are told in redemption.batch. */
 static const char *told_word(int k)
@@ -714,16 +660,6 @@ static const char *told_word(int k)
         if ((entry_members[i] & HAS_SLOT) && k-- == 0)
             return entry_kind_name((enum entry_kind)i);
     return NULL;
-}
-
-static const char *event_word(int i)
-{
-    return i < EVENT_TYPE_COUNT ? event_type_name((enum event_type)i) : NULL;
-}
-
-static const char *delivery_word(int i)
-{
-    return i < EVENT_NONE ? event_type_name((enum event_type)i) : NULL;
 }
 
 TEST(words_are_those_of_the_code)
@@ -792,23 +728,6 @@ TEST(every_type_of_event_is_a_webhook)
 TEST(its_version_is_that_of_the_programs)
 {
     assert_string_equal(text(get(document, "info"), "version"), COUPONS_VERSION);
-}
-
-static void expect_part(struct json_object *o)
-{
-    resolve(o);
-    if (get(o, "default"))
-        fail_msg("a default belongs into a description: clients that are generated would send it");
-    for (size_t i = 0; i < length(o); i++)
-        expect_part(json_object_array_get_idx(o, i));
-    if (json_object_is_type(o, json_type_object))
-        JSONC_FOREACH(o, member)
-            expect_part(jsonc_value(member));
-}
-
-TEST(every_reference_leads_somewhere_and_no_default_is_a_keyword)
-{
-    expect_part(document);
 }
 
 FIXTURE(read_document)
