@@ -187,6 +187,17 @@ const char *new_coupon(void)
     return arena_printf(&arena, "c-%d", ++coupons);
 }
 
+struct coupon *make_coupon(const char *id)
+{
+    struct coupon *c = arena_alloc(&arena, sizeof *c);
+
+    coupon_init(c);
+    c->id = id;
+    c->version = 1;
+    c->title = "title";
+    return c;
+}
+
 /* ---- batches ---- */
 
 struct alias alias_of(const char *user)
@@ -232,14 +243,30 @@ struct entry *add_erasure(struct batch *b, const char *user)
     return e;
 }
 
+enum append_result append_one(const struct batch *b)
+{
+    struct append a = {b, APPEND_UNKNOWN};
+    enum store_status status = session->ops->append(session, &a, 1);
+
+    assert_int_equal(status == STORE_FAILED, a.result == APPEND_UNKNOWN);
+    return a.result;
+}
+
 void append_and_free(struct batch *b)
 {
-    struct append append = {b, APPEND_UNKNOWN};
     struct buf scratch = BUF_INIT;
 
     batch_hash(b, &scratch, b->head.hash);
     buf_free(&scratch);
-    if (session->ops->append(session, &append, 1) != STORE_OK || append.result != APPEND_OURS)
+    if (append_one(b) != APPEND_OURS)
         abort();
     batch_free(b);
+}
+
+void append_taking(const char *coupon, int64_t lane, int64_t seq, const char *user, const char *order)
+{
+    struct batch *b = begin_batch(coupon, lane, seq);
+
+    add_taking(b, ENTRY_REDEEM, user, seq, order);
+    append_and_free(b);
 }

@@ -38,8 +38,12 @@ struct batch *begin_batch(const char *coupon, int64_t lane, int64_t seq);
 struct entry *add_taking(struct batch *b, enum entry_kind kind, const char *user, int64_t n, const char *order);
 /* Append the erasure of this user. */
 struct entry *add_erasure(struct batch *b, const char *user);
-/* Append it to the ledger, and free it; aborts if that fails. */
+/* What becomes of it when it is appended to the ledger once. */
+enum append_result append_one(const struct batch *b);
+/* Append it, and free it; aborts if that fails. */
 void append_and_free(struct batch *b);
+/* A batch of this taking alone. */
+void append_taking(const char *coupon, int64_t lane, int64_t seq, const char *user, const char *order);
 
 /* These free their documents. database: NULL for the tests' own. The second aborts unless it changed one, the third if it fails. */
 bool run_command(const char *database, bson_t *command);
@@ -62,6 +66,8 @@ mongoc_client_t *own_client(void);
 void drop_database(void);
 /* An id that no test had before, in the arena. */
 const char *new_coupon(void);
+/* The first version of a coupon with a title, in the arena. */
+struct coupon *make_coupon(const char *id);
 
 /* Skipped where there is no server. */
 #define SERVER_TEST(name)                                                                                                        \

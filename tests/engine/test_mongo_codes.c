@@ -7,19 +7,14 @@
 #include "mongo_fixture.h"
 #include "store/codes.h"
 
-#define DAY INT64_C(1795132800000)
 #define JOB "job-1"
 
 /* ---- makers ---- */
 
 static struct coupon *coded_coupon(const char *id, enum codes_unique unique, enum codes_match match)
 {
-    struct coupon *c = arena_alloc(&arena, sizeof *c);
+    struct coupon *c = make_coupon(id);
 
-    coupon_init(c);
-    c->id = id;
-    c->version = 1;
-    c->title = "title";
     c->codes.source = CODES_IMPORTED;
     c->codes.unique = unique;
     c->codes.match = match;
@@ -48,13 +43,12 @@ static void draft(const struct coupon *c, int64_t next_n, int64_t turn, const ch
 /* A batch after which codes are announced up to next_n, and the turn is `turn` (0: nobody's). */
 static void append_kind(const struct coupon *c, int64_t seq, int64_t next_n, int64_t turn, enum entry_kind kind)
 {
-    struct batch *b = batch_new(c->id, 0);
-    struct append a = {b, APPEND_UNKNOWN};
+    struct batch *b = begin_batch(c->id, 0, seq);
 
-    b->head = (struct head){.seq = seq, .at_ms = DAY, .version = 1, .slots = next_n, .next_n = next_n, .turn = turn};
+    b->head.slots = b->head.next_n = next_n;
+    b->head.turn = turn;
     batch_add(b, kind);
-    assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
-    batch_free(b);
+    append_and_free(b);
 }
 
 static void append_tail(const struct coupon *c, int64_t seq, int64_t next_n, int64_t turn)
@@ -543,9 +537,9 @@ static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int re
     k->seq = 1;
     k->size = BUCKET_SLOTS;
     for (int i = 0; i < BUCKET_SLOTS; i++)
-        k->slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = DAY}
+        k->slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = FIXTURE_DAY}
                                      : (struct slot){.state = SLOT_REDEEMED, .generation = 1, .current = 1,
-                                                     .at_ms = DAY};
+                                                     .at_ms = FIXTURE_DAY};
     assert_int_equal(session->ops->write_parts(session, &part, 1, &when), STORE_OK);
     bucket_release(k);
 }

@@ -73,14 +73,11 @@ SERVER_TEST(totals_are_added_up_by_column_and_coupon)
 
 static void append_batch(const char *coupon, int64_t lane, int64_t at_ms)
 {
-    struct batch *b = batch_new(coupon, lane);
-    struct append a = {b, APPEND_UNKNOWN};
+    struct batch *b = begin_batch(coupon, lane, 1);
 
     batch_add(b, ENTRY_TICK);
-    b->head.seq = 1;
     b->head.at_ms = at_ms;
-    assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
-    batch_free(b);
+    append_and_free(b);
 }
 
 SERVER_TEST(a_lane_stands_where_its_mark_says_or_else_its_ledger)

@@ -14,49 +14,29 @@
 #include "store/name_key.h"
 #include "store/reconcile.h"
 
-#define DAY INT64_C(1795132800000) /* 2026-11-20T00:00Z */
+#define DAY FIXTURE_DAY
 #define QUARTER(k) (DAY + (k) * QUARTER_MS)
 
 /* ---- makers ---- */
 
 static struct batch *make_batch(const char *coupon, int64_t lane, int64_t seq, const char *user)
 {
-    struct batch *b = batch_new(coupon, lane);
+    struct batch *b = begin_batch(coupon, lane, seq);
     struct buf scratch = BUF_INIT;
-    struct entry *e = batch_add(b, user ? ENTRY_REDEEM : ENTRY_TICK);
 
-    if (user) {
-        e->n = seq;
-        e->g = 1;
-        e->ordinal = seq;
-        e->user = arena_strdup(&b->arena, user);
-        memcpy(e->alias, "0123456789abcdef", sizeof e->alias);
-    }
-    b->head.seq = seq;
-    b->head.at_ms = DAY + seq * 1000;
-    b->head.version = 1;
+    if (user)
+        add_taking(b, ENTRY_REDEEM, user, seq, NULL);
+    else
+        batch_add(b, ENTRY_TICK);
     batch_hash(b, &scratch, b->head.hash);
     buf_free(&scratch);
     return b;
 }
 
-static enum append_result append_one(const struct batch *b)
-{
-    struct append a = {b, APPEND_UNKNOWN};
-    enum store_status status = session->ops->append(session, &a, 1);
-
-    assert_int_equal(status == STORE_FAILED, a.result == APPEND_UNKNOWN);
-    return a.result;
-}
-
 static void append_chain(const char *coupon, int64_t lane, int64_t from, int64_t to)
 {
-    for (int64_t seq = from; seq <= to; seq++) {
-        struct batch *b = make_batch(coupon, lane, seq, "u-1");
-
-        assert_int_equal(append_one(b), APPEND_OURS);
-        batch_free(b);
-    }
+    for (int64_t seq = from; seq <= to; seq++)
+        append_taking(coupon, lane, seq, "u-1", NULL);
 }
 
 /* ---- the ledger ---- */
@@ -865,14 +845,11 @@ SERVER_TEST(what_ends_is_found_by_the_index_alone)
 
 /* ---- definitions ---- */
 
-static struct coupon *make_coupon(const char *id, int64_t version, int64_t coupon_state)
+static struct coupon *make_version(const char *id, int64_t version, int64_t coupon_state)
 {
-    struct coupon *c = arena_alloc(&arena, sizeof *c);
+    struct coupon *c = make_coupon(id);
 
-    coupon_init(c);
-    c->id = id;
     c->version = version;
-    c->title = "title";
     c->state = coupon_state;
     c->cap.total = 10;
     return c;
@@ -882,8 +859,8 @@ static struct coupon *make_coupon(const char *id, int64_t version, int64_t coupo
 SERVER_TEST(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other)
 {
     const char *damaged = new_coupon(), *good = new_coupon();
-    struct part_write parts[] = {{.coupon = damaged, .definition = make_coupon(damaged, 1, COUPON_ACTIVE), .seq = 1},
-                                 {.coupon = good, .definition = make_coupon(good, 1, COUPON_ACTIVE), .seq = 1}};
+    struct part_write parts[] = {{.coupon = damaged, .definition = make_version(damaged, 1, COUPON_ACTIVE), .seq = 1},
+                                 {.coupon = good, .definition = make_version(good, 1, COUPON_ACTIVE), .seq = 1}};
     struct store_time when;
     struct coupon *stored;
     int64_t seq;
@@ -915,9 +892,9 @@ SERVER_TEST(a_definition_is_kept_with_the_newest_version)
     assert_int_equal(session->ops->coupon(session, id, &arena, &read, &seq), STORE_OK);
     assert_null(read);
     append_chain(id, 0, 1, 1);
-    write_coupon(make_coupon(id, 1, COUPON_ACTIVE), 1);
-    write_coupon(make_coupon(id, 3, COUPON_PAUSED), 9);
-    write_coupon(make_coupon(id, 2, COUPON_ENDED), 5);
+    write_coupon(make_version(id, 1, COUPON_ACTIVE), 1);
+    write_coupon(make_version(id, 3, COUPON_PAUSED), 9);
+    write_coupon(make_version(id, 2, COUPON_ENDED), 5);
     assert_int_equal(session->ops->coupon(session, id, &arena, &read, &seq), STORE_OK);
     assert_int_equal(read->state, COUPON_PAUSED);
     assert_int_equal(read->version, 3);
@@ -944,7 +921,7 @@ SERVER_TEST(lanes_are_loaded_together_and_each_fails_alone)
     for (int i = 0; i < KINDS; i++) {
         int64_t lane = i == SECOND_LANE;
         struct checkpoint_write checkpoint = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, {2, 0, 0, 0, NULL}};
-        struct coupon *c = make_coupon(ids[i], 1, COUPON_ACTIVE);
+        struct coupon *c = make_version(ids[i], 1, COUPON_ACTIVE);
         struct part_write part = {.coupon = c->id, .definition = c, .seq = 1};
 
         loads[i] = (struct lane_loading){.lane = lane_new(ids[i], lane, &no_filters, &no_users)};
@@ -1001,9 +978,8 @@ SERVER_TEST(coupons_are_listed_newest_first_page_by_page)
         struct batch *b = make_batch(id, 0, 1, NULL);
 
         b->head.at_ms = DAY + i / 3; /* three at the same moment */
-        assert_int_equal(append_one(b), APPEND_OURS);
-        batch_free(b);
-        c = make_coupon(id, i == 5 ? 2 : 1, i == 0 ? COUPON_DELETED : i < 4 ? COUPON_DRAFT : COUPON_ACTIVE);
+        append_and_free(b);
+        c = make_version(id, i == 5 ? 2 : 1, i == 0 ? COUPON_DELETED : i < 4 ? COUPON_DRAFT : COUPON_ACTIVE);
         c->starts_at_ms = i == 6 ? DAY + 10 : COUPON_NULL;
         c->ends_at_ms = i == 7 ? DAY + 10 : COUPON_NULL;
         write_coupon(c, 1); /* list-5: version 2 before version 1 was ever written */
@@ -1033,9 +1009,8 @@ SERVER_TEST(a_definition_that_cannot_be_read_is_left_out_of_lists)
         struct batch *b = make_batch(id, 0, 1, NULL);
 
         b->head.at_ms = DAY + i;
-        assert_int_equal(append_one(b), APPEND_OURS);
-        batch_free(b);
-        write_coupon(make_coupon(id, 1, COUPON_ACTIVE), 1);
+        append_and_free(b);
+        write_coupon(make_version(id, 1, COUPON_ACTIVE), 1);
         if (i != 1 && i != 3)
             damage_definition(id);
     }
@@ -1520,9 +1495,7 @@ static void append_of(const char *coupon, int64_t lanes, int64_t lane, int64_t s
     b->lanes = lanes;
     b->head.reserved = 10 * lane + seq;
     b->head.elsewhere = -lane;
-    b->head.day_ms = DAY;
-    assert_int_equal(append_one(b), APPEND_OURS);
-    batch_free(b);
+    append_and_free(b);
 }
 
 /* What is heard of this coupon next: tests before this one may still be heard of. */

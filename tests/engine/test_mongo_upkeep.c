@@ -7,7 +7,7 @@
 #include "store/name_key.h"
 #include "store/reconcile.h"
 
-#define DAY INT64_C(1795132800000)
+#define DAY FIXTURE_DAY
 #define MINUTE INT64_C(60000)
 #define ALIAS "0123456789abcdef"
 
@@ -42,23 +42,6 @@ static void write_checkpoint(const char *coupon, int64_t lane, int64_t seq, int6
     const struct checkpoint_write write = {coupon, lane, {.seq = seq, .due_ms = due_ms}};
 
     assert_int_equal(session->ops->write_checkpoints(session, &write, 1), STORE_OK);
-}
-
-static void append_batch(const struct batch *b)
-{
-    struct append a = {b, APPEND_UNKNOWN};
-
-    assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
-    assert_int_equal(a.result, APPEND_OURS);
-}
-
-static struct batch *make_batch(const char *coupon, int64_t lane, int64_t seq, int64_t at_ms)
-{
-    struct batch *b = batch_new(coupon, lane);
-
-    b->head.seq = seq;
-    b->head.at_ms = at_ms;
-    return b;
 }
 
 static struct entry *add(struct batch *b, enum entry_kind kind, int64_t n, const char *alias, const char *user)
@@ -233,12 +216,9 @@ SERVER_TEST(searches_go_by_their_index)
 
 static void write_definition(const char *id, int64_t version, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s)
 {
-    struct coupon *c = arena_alloc(&arena, sizeof *c);
+    struct coupon *c = make_coupon(id);
 
-    coupon_init(c);
-    c->id = id;
     c->version = version;
-    c->title = "title";
     c->state = coupon_state;
     c->ends_at_ms = ends_at_ms;
     c->cleanup_after_s = cleanup_after_s;
@@ -247,11 +227,11 @@ static void write_definition(const char *id, int64_t version, int64_t coupon_sta
 
 static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s, int64_t changed_ms)
 {
-    struct batch *b = make_batch(id, 0, 1, changed_ms);
+    struct batch *b = begin_batch(id, 0, 1);
 
+    b->head.at_ms = changed_ms;
     batch_add(b, ENTRY_TICK);
-    append_batch(b);
-    batch_free(b);
+    append_and_free(b);
     write_definition(id, 1, coupon_state, ends_at_ms, cleanup_after_s);
 }
 
@@ -305,23 +285,12 @@ SERVER_TEST(coupons_are_over_until_they_were_seen_to)
 /* A time that is later than what has arrived, and not later than what will. */
 static uint64_t time_now(void)
 {
-    struct batch *b = make_batch(new_coupon(), 0, 1, DAY);
     struct watermark watermark;
     uint64_t now;
 
-    append_batch(b);
-    batch_free(b);
+    append_and_free(begin_batch(new_coupon(), 0, 1));
     assert_int_equal(mongo_watermark(session, &watermark, &now), STORE_OK);
     return now;
-}
-
-static void append_named(const char *coupon, int64_t lane, const char *user)
-{
-    struct batch *b = make_batch(coupon, lane, 1, DAY);
-
-    add(b, ENTRY_RESERVE, 1, ALIAS, user);
-    append_batch(b);
-    batch_free(b);
 }
 
 static void append_fillers(const char *coupon)
@@ -329,7 +298,7 @@ static void append_fillers(const char *coupon)
     struct append appends[FILLERS];
 
     for (int64_t lane = 0; lane < FILLERS; lane++)
-        appends[lane] = (struct append){make_batch(coupon, lane, 1, DAY), APPEND_UNKNOWN};
+        appends[lane] = (struct append){begin_batch(coupon, lane, 1), APPEND_UNKNOWN};
     assert_int_equal(session->ops->append(session, appends, FILLERS), STORE_OK);
     for (size_t i = 0; i < FILLERS; i++)
         batch_free((struct batch *)appends[i].batch);
@@ -339,16 +308,16 @@ SERVER_TEST(batches_of_all_lanes_come_in_the_order_of_their_arrival)
 {
     struct arrivals_at at = {.from = time_now()};
     const char *first = new_coupon(), *fill = new_coupon(), *last = new_coupon();
-    struct batch *b = make_batch(last, 3, 1, DAY - 100 * MINUTE); /* decided before all others */
+    struct batch *b = begin_batch(last, 3, 1);
     struct arrival *arrivals;
     uint64_t before = at.from;
     size_t count, rows = 0;
 
-    append_named(first, 0, "arrives");
+    append_taking(first, 0, 1, "arrives", NULL);
     append_fillers(fill);
+    b->head.at_ms = DAY - 100 * MINUTE; /* decided before all others */
     b->lanes = 4;
-    append_batch(b);
-    batch_free(b);
+    append_and_free(b);
     do {
         assert_int_equal(mongo_arrivals(session, &at, &arena, &arrivals, &count), STORE_OK);
         assert_true(count > 0 && count < FILLERS);
@@ -435,18 +404,17 @@ static size_t erasures_of(const char *user, const char *coupon, struct erasure *
 
 static void append_erased(const char *coupon, int64_t seq, const char *user)
 {
-    struct batch *b = make_batch(coupon, 3, seq, DAY);
+    struct batch *b = begin_batch(coupon, 3, seq);
 
     add(b, ENTRY_RESERVE, 1, ALIAS, user);
     add(b, ENTRY_ERASE, 0, ALIAS, user);
-    append_batch(b);
-    batch_free(b);
+    append_and_free(b);
 }
 
 SERVER_TEST(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies)
 {
     const char *coupon = new_coupon();
-    struct batch *b = make_batch(coupon, 3, 1, DAY), *plain = make_batch(coupon, 3, 2, DAY), *back;
+    struct batch *b = begin_batch(coupon, 3, 1), *plain = begin_batch(coupon, 3, 2), *back;
     struct erasure erasure;
     struct buf scratch = BUF_INIT;
     uint8_t hash[HASH_LEN];
@@ -460,9 +428,9 @@ SERVER_TEST(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies)
     add(b, ENTRY_REDEEM, 2, "abcdefgh01234567", "u-2")->order = "o-2";
     add(b, ENTRY_CANCEL, 1, ALIAS, "u-1");
     batch_hash(b, &scratch, b->head.hash);
-    append_batch(b);
+    assert_int_equal(append_one(b), APPEND_OURS);
     batch_add(plain, ENTRY_TICK);
-    append_batch(plain);
+    append_and_free(plain);
     append_erased(coupon, 3, "u-1");
 
     assert_int_equal(erasures_of("u-1", coupon, &erasure), 1);
@@ -486,7 +454,6 @@ SERVER_TEST(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies)
     assert_memory_equal(hash, b->head.hash, HASH_LEN);
     buf_free(&scratch);
     batch_free(b);
-    batch_free(plain);
     batch_free(back);
 }
 
@@ -523,11 +490,11 @@ SERVER_TEST(an_ended_redemption_without_a_slot_is_found_in_its_lane)
     struct entry *e;
 
     for (int lane = 0; lane < 2; lane++) {
-        b[lane] = make_batch(coupon, lane, 9, DAY);
+        b[lane] = begin_batch(coupon, lane, 9);
         e = add(b[lane], ENTRY_REVERSE, -8, ALIAS, "u-1");
         e->from = 4;
         e->from_n = -5;
-        append_batch(b[lane]);
+        assert_int_equal(append_one(b[lane]), APPEND_OURS);
     }
     for (int lane = 0; lane < 2; lane++) {
         assert_int_equal(session->ops->ended(session, coupon, lane, -8, 1, &found), STORE_OK);
@@ -699,14 +666,6 @@ SERVER_TEST(what_has_left_is_nowhere_and_nothing_late_brings_it_back)
     assert_int_equal(count_left(coupon, REMAINS_BUCKETS, 0), 0);
 }
 
-static enum append_result append_again(const struct batch *b)
-{
-    struct append a = {b, APPEND_UNKNOWN};
-
-    assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
-    return a.result;
-}
-
 SERVER_TEST(a_batch_that_has_left_still_says_whose_it_is)
 {
     const char *coupon = new_coupon();
@@ -714,20 +673,21 @@ SERVER_TEST(a_batch_that_has_left_still_says_whose_it_is)
     size_t count;
 
     for (int64_t seq = 1; seq <= 4; seq++) {
-        struct batch *b = make_batch(coupon, 0, seq, DAY + seq);
+        struct batch *b = begin_batch(coupon, 0, seq);
 
+        b->head.at_ms = DAY + seq;
         add(b, ENTRY_REDEEM, seq, ALIAS, "u");
-        append_batch(b);
+        assert_int_equal(append_one(b), APPEND_OURS);
         if (seq == 2)
             own = b;
         else
             batch_free(b);
     }
     assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 0, 4, false), 3);
-    assert_int_equal(append_again(own), APPEND_OURS);
-    foreign = make_batch(coupon, 0, 2, DAY);
+    assert_int_equal(append_one(own), APPEND_OURS);
+    foreign = begin_batch(coupon, 0, 2);
     add(foreign, ENTRY_REDEEM, 9, ALIAS, "late");
-    assert_int_equal(append_again(foreign), APPEND_THEIRS);
+    assert_int_equal(append_one(foreign), APPEND_THEIRS);
     assert_int_equal(session->ops->ledger(session, coupon, 0, 0, 5, read, &count), STORE_OK);
     assert_int_equal(count, 4);
     for (size_t i = 0; i < count; i++) {

@@ -98,17 +98,11 @@ static void append_many_of_ann(const char *coupon, int64_t lane, int64_t batches
 {
     for (int64_t seq = 1; seq <= batches; seq++) {
         struct batch *b = begin_batch(coupon, lane, seq);
-        struct entry *e;
 
         take(b, "ann", 2 * seq, NULL);
         take(b, arena_printf(&b->arena, "other-%d", (int)seq), 2 * seq + 1, NULL);
-        e = seq > 1 ? batch_add(b, ENTRY_REVERSE) : NULL;
-        if (e) {
-            e->n = 2 * (seq - 1);
-            e->g = 1;
-            e->user = "ann";
-            memcpy(e->alias, alias_of(e->user).text, sizeof e->alias);
-        }
+        if (seq > 1)
+            add_taking(b, ENTRY_REVERSE, "ann", 2 * (seq - 1), NULL);
         append_and_free(b);
     }
 }
@@ -275,19 +269,11 @@ SERVER_TEST(a_batch_that_cannot_be_read_is_a_matter_of_those_whom_it_names)
         struct user_read reads[] = {{.coupon = coupon, .user = "bob"}, {.coupon = coupon, .user = "ann"}, {.coupon = other, .user = "ann"},
                                     {.coupon = coupon, .user = "ann"}, {.coupon = coupon, .user = "nobody"},
                                     {.coupon = coupon, .user = "cid"}};
-        struct batch *b;
 
-        for (int64_t seq = 1; seq <= 3; seq++) {
-            b = begin_batch(coupon, 0, seq);
-            take(b, seq == 2 ? "ann" : "bob", seq, NULL);
-            append_and_free(b);
-        }
-        b = begin_batch(coupon, 0, 4);
-        take(b, "cid", 4, NULL);
-        append_and_free(b);
-        b = begin_batch(other, 0, 1);
-        take(b, "ann", 1, NULL);
-        append_and_free(b);
+        for (int64_t seq = 1; seq <= 3; seq++)
+            append_taking(coupon, 0, seq, seq == 2 ? "ann" : "bob", NULL);
+        append_taking(coupon, 0, 4, "cid", NULL);
+        append_taking(other, 0, 1, "ann", NULL);
         damage("ledger", coupon, "_id.seq", 2, NULL, members[i]);
         assert_int_equal(session->ops->users(session, &arena, reads, 6), STORE_FAILED);
         for (int k = 0; k < 6; k++) {
@@ -378,16 +364,10 @@ SERVER_TEST(a_wallet_of_many_batches_is_whole)
 {
     const char *many = new_coupon(), *few = new_coupon();
     struct taken taken = {.most = 8};
-    struct batch *b;
 
-    for (int64_t seq = 1; seq <= MANY; seq++) {
-        b = begin_batch(many, 0, seq);
-        take(b, "much", seq, NULL);
-        append_and_free(b);
-    }
-    b = begin_batch(few, 3, 1);
-    take(b, "much", 1, NULL);
-    append_and_free(b);
+    for (int64_t seq = 1; seq <= MANY; seq++)
+        append_taking(many, 0, seq, "much", NULL);
+    append_taking(few, 3, 1, "much", NULL);
     assert_int_equal(mongo_user_everywhere(session, "much", take_state, &taken), STORE_OK);
     assert_int_equal(taken.count, 2);
     assert_int_equal(taken.redemptions, MANY + 1);
@@ -519,10 +499,8 @@ SERVER_TEST(a_users_hash_is_the_term_that_batches_have)
 {
     uint64_t hash, again;
     const char *coupon = new_coupon();
-    struct batch *b = begin_batch(coupon, 0, 1);
 
-    take(b, "hashed", 1, NULL);
-    append_and_free(b);
+    append_taking(coupon, 0, 1, "hashed", NULL);
     assert_int_equal(session->ops->user_hash(session, "hashed", &hash), STORE_OK);
     assert_int_equal(session->ops->user_hash(session, "hashed", &again), STORE_OK);
     assert_true(hash == again);
