@@ -14,9 +14,8 @@
 #include "coupons/decide.h"
 #include "coupons/fold.h"
 #include "coupons/transfer.h"
+#include "unit/drifts.h"
 #include "unit/views.h"
-#include "verify/replay.h"
-#include "verify/replay.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_repair.h"
 #include "verify/replay_totals.h"
@@ -725,16 +724,6 @@ static void live(void)
 /* ---- told again ---- */
 
 static struct lane_sums sums[LANES_MOST];
-static char found[16384]; /* the drifts, a line each */
-
-static void note(void *context, const struct drift *d)
-{
-    size_t len = strlen(found);
-
-    (void)context;
-    snprintf(found + len, sizeof found - len, "%s|%s|%s|%s|%s\n", d->what, d->where, d->field,
-             d->expected ? d->expected : "-", d->found ? d->found : "-");
-}
 
 static int64_t seq_of_definition(void)
 {
@@ -797,7 +786,7 @@ static void forget_sums(void)
 
 static void tell_all(void)
 {
-    found[0] = '\0';
+    forget_found();
     forget_sums();
     for (int64_t i = 0; i < w.lanes; i++) {
         replay_free(tell_lane(i, 0));
@@ -811,12 +800,6 @@ static void expect_no_drift(void)
     tell_all();
     if (found[0])
         FAIL("%s", found);
-}
-
-static void expect_drift(const char *line)
-{
-    if (!strstr(found, line))
-        fail_msg("no drift \"%s\" in:\n%s", line, found);
 }
 
 TEST_WITH(nothing_is_lost_or_doubled_in_random_lives, NULL, world_teardown)
@@ -847,26 +830,36 @@ TEST_WITH(nothing_is_lost_or_doubled_in_random_lives, NULL, world_teardown)
 
 static struct coupon *definition;
 
-/* Three lanes of a coupon of 200 slots, none of them made. */
-FIXTURE(three_lanes)
-{
-    struct outcome out;
+static struct outcome out;
 
+static void create_in_three(void)
+{
     seed = 0;
     world_init(3);
     definition = new_coupon();
     begin(0);
     decide_create(&t.d, definition, NULL, &out);
     assert_true(append_or_crash(0));
+}
+
+/* Three lanes of a coupon of 200 slots, none of them made. */
+FIXTURE(three_lanes)
+{
+    create_in_three();
     for (int64_t i = 1; i < 3; i++)
         follow(i, 0);
     return 0;
 }
 
+static void change_to(const struct coupon *next)
+{
+    begin(0);
+    decide_change(&t.d, next, 1, true, &out);
+    assert_true(append_or_crash(0));
+}
+
 static void make(int64_t count)
 {
-    struct outcome out;
-
     begin(0);
     decide_generate(&t.d, &t.job, ++w.job_step, count, 0, &out);
     assert_int_equal(out.result, CPN_OK);
@@ -920,8 +913,6 @@ TEST(a_step_that_is_asked_for_late_is_not_made_again)
 
 TEST(a_cap_counts_the_slots_of_all_lanes)
 {
-    struct outcome out;
-
     make(150);
     move(0, 1, 50);
     begin(0);
@@ -934,7 +925,6 @@ TEST(a_cap_counts_the_slots_of_all_lanes)
 
 TEST(a_lane_says_what_it_lacks)
 {
-    struct outcome out;
     bool appended;
 
     out = take(1, 0, 0, &appended);
@@ -953,13 +943,9 @@ TEST(a_lane_says_what_it_lacks)
 /* Whoever moved slots here did not make more of them. */
 TEST(slots_that_move_raise_no_event_and_settle_none)
 {
-    struct outcome out;
-
     definition = coupon_copy(w.lane[0].c, &w.arena);
     definition->low_stock = 10;
-    begin(0);
-    decide_change(&t.d, definition, 1, true, &out);
-    assert_true(append_or_crash(0));
+    change_to(definition);
     make(30);
     move(0, 1, 20);
     begin(0);
@@ -974,15 +960,11 @@ TEST(slots_that_move_raise_no_event_and_settle_none)
 
 TEST(slots_that_come_while_the_lanes_are_asked_are_not_missed)
 {
-    struct outcome out;
-
     definition = coupon_copy(w.lane[0].c, &w.arena);
     definition->low_stock = 10;
     definition->replenish.below = 20;
     definition->replenish.add = 30;
-    begin(0);
-    decide_change(&t.d, definition, 1, true, &out);
-    assert_true(append_or_crash(0));
+    change_to(definition);
     make(30);
     make(30); /* of 30, 25 were taken */
     begin(0);
@@ -1002,15 +984,12 @@ TEST(a_follower_takes_each_version_once_and_the_end_too)
 {
     struct coupon *next = coupon_copy(definition, &w.arena), *tombstone;
     struct one_lane *l = &w.lane[1];
-    struct outcome out;
     int64_t seq = l->tail.seq;
 
     follow(1, 0);
     assert_int_equal(l->tail.seq, seq);
     next->title = "Another";
-    begin(0);
-    decide_change(&t.d, next, 1, true, &out);
-    assert_true(append_or_crash(0));
+    change_to(next);
     follow(1, 0);
     assert_int_equal(l->tail.version, 2);
     assert_string_equal(l->c->title, "Another");
@@ -1074,15 +1053,8 @@ TEST(a_move_that_does_not_add_up_is_found)
 /* A life of three lanes. */
 FIXTURE(a_life)
 {
-    struct outcome out;
-
-    seed = 0;
     w.random = 12;
-    world_init(3);
-    definition = new_coupon();
-    begin(0);
-    decide_create(&t.d, definition, NULL, &out);
-    assert_true(append_or_crash(0));
+    create_in_three();
     for (int i = 0; i < OPS; i++)
         live_a_moment();
     come_to_rest();
@@ -1095,12 +1067,16 @@ static int end_life(void **state)
     return world_teardown(state);
 }
 
-static struct entry *entry_of(int64_t lane, enum entry_kind kind)
+/* moves: of a move between lanes. */
+static struct entry *entry_of(int64_t lane, enum entry_kind kind, bool moves)
 {
     for (size_t k = 0; k < w.lane[lane].count; k++)
-        for (size_t i = 0; i < w.lane[lane].ledger[k]->count; i++)
-            if (w.lane[lane].ledger[k]->entries[i].kind == kind)
-                return &w.lane[lane].ledger[k]->entries[i];
+        for (size_t i = 0; i < w.lane[lane].ledger[k]->count; i++) {
+            struct entry *e = &w.lane[lane].ledger[k]->entries[i];
+
+            if (e->kind == kind && (!moves || job_transfers(e->job)))
+                return e;
+        }
     fail_msg("lane %d has no %s", (int)lane, entry_kind_name(kind));
     return NULL;
 }
@@ -1116,20 +1092,10 @@ TEST_WITH(no_lane_has_drift_in_parts_either, a_life, end_life)
     assert_string_equal(found, "");
 }
 
-static struct entry *move_of(int64_t lane, enum entry_kind kind)
-{
-    for (size_t k = 0; k < w.lane[lane].count; k++)
-        for (size_t i = 0; i < w.lane[lane].ledger[k]->count; i++)
-            if (w.lane[lane].ledger[k]->entries[i].kind == kind && job_transfers(w.lane[lane].ledger[k]->entries[i].job))
-                return &w.lane[lane].ledger[k]->entries[i];
-    fail_msg("lane %d has no %s of a move", (int)lane, entry_kind_name(kind));
-    return NULL;
-}
-
 TEST_WITH(what_is_of_another_lane_is_found, a_life, end_life)
 {
     static const char *const wrong[] = {"lane-0-to-0", "lane-0-to-3", "lane-1-to-0", "lane-0-to-01", "lane-0-from-1", "lane-0"};
-    struct entry *e = entry_of(1, ENTRY_REDEEM), *due = move_of(0, ENTRY_DUE);
+    struct entry *e = entry_of(1, ENTRY_REDEEM, false), *due = entry_of(0, ENTRY_DUE, true);
     const char *user = e->user, *job = due->job;
     int64_t n = e->n;
 
@@ -1157,7 +1123,7 @@ TEST_WITH(what_is_of_another_lane_is_found, a_life, end_life)
 
 TEST_WITH(an_event_that_is_not_lane_0s_is_found, a_life, end_life)
 {
-    move_of(1, ENTRY_GENERATE)->kind = ENTRY_SOLD_OUT;
+    entry_of(1, ENTRY_GENERATE, true)->kind = ENTRY_SOLD_OUT;
     tell_all();
     expect_drift("|sold_out|no event|one");
 }
@@ -1169,10 +1135,10 @@ TEST_WITH(a_lane_that_lost_what_went_from_it_is_found, a_life, end_life)
 
     tell_all();
     while (!strstr(found, "|step|at most") && less < w.lane[0].count) {
-        found[0] = '\0';
+        forget_found();
         sums[0] = (struct lane_sums){.deleted = false};
         replay_free(tell_lane(0, ++less));
-        found[0] = '\0'; /* its views are ahead */
+        forget_found(); /* its views are ahead */
         lane_sums_rest(&sums[0]);
         lane_sums_compare(sums, 3, true, note, NULL);
     }

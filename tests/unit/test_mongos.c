@@ -22,6 +22,22 @@
 static struct config config;
 static struct mongo *mongo;
 static struct store *session;
+static struct batch *batches[BATCHES]; /* of several coupons, each on some shard */
+static struct append appends[BATCHES];
+
+static void make_batches(void)
+{
+    static const char *const coupons[BATCHES] = {"a", "b", "c", "d"};
+
+    for (size_t i = 0; i < BATCHES; i++) {
+        batches[i] = batch_new(coupons[i], 0);
+        batch_add(batches[i], ENTRY_TICK);
+        batches[i]->head.seq = 7;
+        batches[i]->head.at_ms = T0;
+        batches[i]->head.version = 1;
+        appends[i] = (struct append){batches[i], APPEND_THEIRS};
+    }
+}
 
 /* Appends need it; the session keeps it. */
 static bool read_name_key(void)
@@ -46,6 +62,7 @@ static int start_at(uint16_t port)
     config.mongodb_socket_timeout_ms = 60000; /* the machine may have much other work */
     mongo = mongo_open(&config, message, sizeof message);
     session = mongo ? mongo_session(mongo) : NULL;
+    make_batches();
     return session && read_name_key() ? 0 : -1;
 }
 
@@ -61,36 +78,15 @@ FIXTURE(start_member)
 
 FIXTURE(stop)
 {
+    for (size_t i = 0; i < BATCHES; i++)
+        batch_free(batches[i]);
     session->ops->close(session);
     mongo_close(mongo);
     mongos_stop();
     return 0;
 }
 
-/* ---- an append of batches of several coupons, each on some shard ---- */
-
-static struct batch *batches[BATCHES];
-static struct append appends[BATCHES];
-
-static void make_batches(void)
-{
-    static const char *const coupons[BATCHES] = {"a", "b", "c", "d"};
-
-    for (size_t i = 0; i < BATCHES; i++) {
-        batches[i] = batch_new(coupons[i], 0);
-        batch_add(batches[i], ENTRY_TICK);
-        batches[i]->head.seq = 7;
-        batches[i]->head.at_ms = T0;
-        batches[i]->head.version = 1;
-        appends[i] = (struct append){batches[i], APPEND_THEIRS};
-    }
-}
-
-static void free_batches(void)
-{
-    for (size_t i = 0; i < BATCHES; i++)
-        batch_free(batches[i]);
-}
+/* ---- an append of the batches ---- */
 
 /* An append of four that is answered so has these results. */
 static void append_is(enum store_status status, const enum append_result results[BATCHES])
@@ -110,7 +106,6 @@ TEST(an_insert_names_majority_journal_and_no_order)
     const char *w;
     bson_iter_t it;
 
-    make_batches();
     mongos_will("insert", "{\"n\": 4}");
     assert_int_equal(session->ops->append(session, appends, BATCHES), STORE_OK);
     assert_true(bson_iter_init_find(&it, mongos_asked(0), "ordered") && !bson_iter_bool(&it));
@@ -120,7 +115,6 @@ TEST(an_insert_names_majority_journal_and_no_order)
     mongos_done();
     for (size_t i = 0; i < BATCHES; i++)
         assert_int_equal(appends[i].result, ours[i]);
-    free_batches();
 }
 
 /* One shard has taken its part, one has the seq already, one is not reached, and of one the routing stayed stale. */
@@ -128,7 +122,6 @@ TEST(each_batch_of_an_insert_stands_for_itself)
 {
     const enum append_result results[BATCHES] = {APPEND_OURS, APPEND_THEIRS, APPEND_UNKNOWN, APPEND_UNKNOWN};
 
-    make_batches();
     mongos_will("insert",
                 "{\"n\": 1, \"writeErrors\": ["
                 "{\"index\": 1, \"code\": 11000, \"keyPattern\": {\"_id\": 1}, \"keyValue\": {\"_id\": {\"c\": \"b\", \"l\": 0, \"seq\": 7}},"
@@ -140,7 +133,6 @@ TEST(each_batch_of_an_insert_stands_for_itself)
     mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": ["
                         "{\"_id\": {\"c\": \"b\", \"l\": 0, \"seq\": 7}, \"batch\": \"another's\"}]}}");
     append_is(STORE_FAILED, results);
-    free_batches();
 }
 
 /* A reply was lost on the way from a shard, and mongos has sent the batch again: the duplicate is its own. */
@@ -150,7 +142,6 @@ TEST(a_duplicate_that_is_ours_counts_as_appended)
     char reply[512];
     bson_t filter, coupons;
 
-    make_batches();
     snprintf(reply, sizeof reply, "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": ["
              "{\"_id\": {\"c\": \"d\", \"l\": 0, \"seq\": 7}, \"batch\": \"%s\"}]}}", batches[3]->id);
     mongos_will("insert", "{\"n\": 3, \"writeErrors\": [{\"index\": 3, \"code\": 11000, \"errmsg\": \"\"}]}");
@@ -166,7 +157,6 @@ TEST(a_duplicate_that_is_ours_counts_as_appended)
     mongos_done();
     for (size_t i = 0; i < BATCHES; i++)
         assert_int_equal(appends[i].result, results[i]);
-    free_batches();
 }
 
 /* Of what a majority of some shard has not acknowledged nothing is known, duplicates and other errors included. */
@@ -196,10 +186,8 @@ static const char *const open_replies[] = {
 TEST(what_a_reply_leaves_open_is_unknown)
 {
     for (size_t i = 0; i < sizeof open_replies / sizeof *open_replies; i++) {
-        make_batches();
         mongos_will("insert", open_replies[i]);
         append_is(STORE_FAILED, all_unknown);
-        free_batches();
     }
 }
 
@@ -353,7 +341,6 @@ TEST_WITH(a_tail_is_confirmed_by_a_read_that_is_not_before_its_own_write, start_
 
 TEST_WITH(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert, start_member, stop)
 {
-    make_batches();
     mongos_will("insert", "{\"n\": 3, \"writeErrors\": [{\"index\": 1, \"code\": 11000, \"errmsg\": \"\"}],"
                           " \"operationTime\": {\"$timestamp\": {\"t\": 1800000000, \"i\": 9}}}");
     mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": ["
@@ -362,7 +349,6 @@ TEST_WITH(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert, start
     assert_int_equal(appends[1].result, APPEND_THEIRS);
     assert_not_before(1, 9);
     mongos_done();
-    free_batches();
 }
 
 /* As of a tail that this session was told of: a read before it would miss what the tail has. */

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "coupons/decide.h"
 #include "coupons/fold.h"
-#include "verify/replay.h"
+#include "unit/drifts.h"
 #include "verify/replay_ends.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_repair.h"
@@ -55,38 +55,12 @@ static bool has_entry(const struct batch *b, enum entry_kind one, enum entry_kin
 }
 
 static const struct part all_of_it = {0, 1, INT64_C(1) << 40, 0, 1};
-static char found[16384]; /* the drifts, a line each */
-static int64_t found_count;
-
-static void note(void *context, const struct drift *d)
-{
-    size_t len = strlen(found);
-
-    (void)context;
-    found_count++;
-    snprintf(found + len, sizeof found - len, "%s|%s|%s|%s|%s\n", d->what, d->where, d->field,
-             d->expected ? d->expected : "-", d->found ? d->found : "-");
-}
-
-static void forget_found(void)
-{
-    found[0] = '\0';
-    found_count = 0;
-}
 
 /* ---- making the world ---- */
 
 static int64_t time_of(size_t batch)
 {
     return 1000 * DAY_MS + (int64_t)batch * 20 * 60 * 1000; /* 72 batches a day */
-}
-
-static void begin(struct decision *d)
-{
-    int64_t at_ms = time_of(w.count);
-
-    decide_begin(d, batch_new("c", 0), w.coupon, &w.tail, at_ms, at_ms - at_ms % DAY_MS,
-                 at_ms - at_ms % DAY_MS + DAY_MS);
 }
 
 static void fold_totals(const struct batch *b)
@@ -130,20 +104,6 @@ static void fold_views(const struct batch *b)
     fold_totals(b);
 }
 
-static void append(struct decision *d)
-{
-    struct batch *b = d->batch;
-
-    if (!decide_changed(d)) {
-        batch_free(b);
-        return;
-    }
-    decide_end(d, &w.tail, &w.scratch);
-    w.ledger[w.count++] = b;
-    w.tail = b->head;
-    fold_views(b);
-}
-
 /* A copy to decide on: the world's own is folded from the batch. */
 static struct user_state *copy_of(const struct user_state *u)
 {
@@ -166,6 +126,30 @@ static struct {
     struct named_slot named[SLOTS];
     struct user_state *working[USERS];
 } round_;
+static struct outcome out; /* of what was decided last */
+
+static void begin(void)
+{
+    int64_t at_ms = time_of(w.count), day_ms = at_ms - at_ms % DAY_MS;
+
+    memset(round_.working, 0, sizeof round_.working);
+    decide_begin(&round_.d, batch_new("c", 0), w.coupon, &w.tail, at_ms, day_ms, day_ms + DAY_MS);
+}
+
+static void append(void)
+{
+    struct batch *b = round_.d.batch;
+
+    assert_int_equal(out.result, CPN_OK);
+    if (!decide_changed(&round_.d)) {
+        batch_free(b);
+        return;
+    }
+    decide_end(&round_.d, &w.tail, &w.scratch);
+    w.ledger[w.count++] = b;
+    w.tail = b->head;
+    fold_views(b);
+}
 
 static struct user_state *working(int who)
 {
@@ -184,8 +168,7 @@ static void begin_round(void)
     struct decision *d = &round_.d;
     size_t n = 0;
 
-    memset(round_.working, 0, sizeof round_.working);
-    begin(d);
+    begin();
     d->free_pool = round_.free_pool;
     d->named = round_.named;
     for (int k = 0; k < BUCKETS; k++)
@@ -208,13 +191,13 @@ static void end_round(void)
     for (size_t i = 0; i < round_.d.named_count; i++)
         free(round_.named[i].slot.user);
     decide_events(&round_.d);
-    append(&round_.d);
+    out.result = CPN_OK; /* whatever was refused */
+    append();
 }
 
 static void define_coupon(void)
 {
     struct coupon c;
-    struct outcome out;
     struct job_progress job = w.job;
     const struct slot_request request = {.key = "k", .slots = SLOTS, .job = &job};
     int64_t turn;
@@ -235,24 +218,21 @@ static void define_coupon(void)
     c.discount.amount_minor = 500;
     c.discount.currency = "EUR";
     c.discount.min_spend_minor = 0;
-    begin(&round_.d);
+    begin();
     decide_create(&round_.d, &c, &request, &out);
-    assert_int_equal(out.result, CPN_OK);
-    append(&round_.d);
-    begin(&round_.d);
+    append();
+    begin();
     job = w.job;
     decide_turn(&round_.d, &job, 1, &turn, &out);
-    assert_int_equal(out.result, CPN_OK);
-    append(&round_.d);
-    begin(&round_.d);
+    append();
+    begin();
     job = w.job;
     decide_generate(&round_.d, &job, 1, SLOTS, turn, &out);
-    assert_int_equal(out.result, CPN_OK);
-    append(&round_.d);
-    begin(&round_.d);
+    append();
+    begin();
     job = w.job;
     decide_turn_end(&round_.d, &job, &out);
-    append(&round_.d);
+    append();
 }
 
 static const struct order *order_of(int64_t number)
@@ -268,7 +248,6 @@ static void take(struct user_state *u, int64_t number)
 {
     static const enum slot_state states[] = {SLOT_REDEEMED, SLOT_ISSUED, SLOT_RESERVED};
     struct take t = {.order = order_of(number), .state = states[rand() % 3], .code_n = -1};
-    struct outcome out;
 
     t.key = arena_printf(&w.arena, "key-%" PRId64, number);
     t.reserve_s = rand() % 2 ? 900 : 7200;
@@ -281,7 +260,6 @@ static void go_on(struct user_state *u, int64_t number)
     static const enum slot_move steps[] = {MOVE_RESERVE, MOVE_REDEEM, MOVE_CANCEL, MOVE_REVERSE};
     const struct redemption *r = &u->redemptions[(size_t)rand() % u->count];
     struct step s = {.n = r->n, .g = r->g, .move = steps[rand() % 4], .order = order_of(number), .reserve_s = 7200};
-    struct outcome out;
 
     s.key = s.move <= MOVE_REDEEM ? arena_printf(&w.arena, "key-%" PRId64, number) : NULL;
     s.keep_use = number % 3 == 0;
@@ -311,13 +289,10 @@ static void live(int64_t *number)
 
 static void change(const struct coupon *next)
 {
-    struct outcome out;
-
-    begin(&round_.d);
+    begin();
     decide_change(&round_.d, next, w.coupon->version, true, &out);
-    assert_int_equal(out.result, CPN_OK);
     decide_events(&round_.d);
-    append(&round_.d);
+    append();
 }
 
 static void change_cap(int64_t total)
@@ -346,7 +321,6 @@ static void empty_names(const char *alias)
 static void erase(int who, bool names_too)
 {
     char alias[ID_ALIAS_LEN + 1];
-    struct outcome out;
 
     memcpy(alias, w.user_states[who].alias, sizeof alias);
     begin_round();
@@ -507,16 +481,10 @@ static void tell(void)
     tell_in(&whole, 1);
 }
 
-static void expect(const char *line)
-{
-    if (!strstr(found, line))
-        fail_msg("no drift \"%s\" in:\n%s", line, found);
-}
-
 static void expect_only(const char *line)
 {
     tell();
-    expect(line);
+    expect_drift(line);
     if (found_count != 1)
         fail_msg("more than \"%s\" in:\n%s", line, found);
 }
@@ -525,7 +493,7 @@ static void expect_each(const char *const lines[])
 {
     tell();
     for (; *lines; lines++)
-        expect(*lines);
+        expect_drift(*lines);
 }
 /* Each of these lines is found, among others. */
 #define expect_told(...) expect_each((const char *const[]){__VA_ARGS__, NULL})
@@ -669,7 +637,7 @@ TEST(a_checkpoint_swept_beyond_now_is_a_drift)
     assert_int_equal(lane_ends_repaired(&ends, false).swept_ms, 0);
     forget_found();
     lane_ends_report(&ends, note, NULL);
-    expect("lanes|checkpoint|swept|at most 5|6");
+    expect_drift("lanes|checkpoint|swept|at most 5|6");
 }
 
 TEST(a_mark_of_another_time_is_a_drift)
@@ -742,7 +710,7 @@ TEST(a_deleted_batch_is_a_drift)
     struct options o = {-1, -1, 30, 0};
 
     tell_in(&o, 1);
-    expect("ledger|seq 30|batches missing|0|1");
+    expect_drift("ledger|seq 30|batches missing|0|1");
 }
 
 TEST(a_deleted_end_of_the_ledger_is_a_drift)
@@ -750,8 +718,8 @@ TEST(a_deleted_end_of_the_ledger_is_a_drift)
     struct options o = {-1, -1, 0, 50};
 
     tell_in(&o, 1);
-    expect("lanes|checkpoint|seq, beyond the ledger|50|81");
-    expect("totals|");
+    expect_drift("lanes|checkpoint|seq, beyond the ledger|50|81");
+    expect_drift("totals|");
 }
 
 TEST(changed_totals_are_drifts)
@@ -1055,7 +1023,7 @@ TEST(a_restore_is_told_once_and_first)
         seal(true);
         tell();
         snprintf(where, sizeof where, "ledger|seq %" PRId64 "|epoch|", w.tail.seq);
-        expect(where);
+        expect_drift(where);
     }
 }
 
@@ -1112,7 +1080,7 @@ TEST(what_an_entry_repeats_wrongly_is_found)
         e->order_minor += i == 3;
         seal(true);
         tell();
-        expect(lines[i]);
+        expect_drift(lines[i]);
     }
 }
 
@@ -1149,7 +1117,7 @@ TEST(an_adjustment_that_is_none_is_found)
             e->order_minor += 5;
         seal(true);
         tell();
-        expect(lines[i]);
+        expect_drift(lines[i]);
     }
 }
 
@@ -1253,7 +1221,7 @@ TEST(a_name_that_an_erasure_left_must_be_listed)
     for (unsigned parts = 1; parts < 4; parts++) {
         forget_found();
         tell_in(&whole, parts);
-        expect("|erasing|listed: there are still names|not listed");
+        expect_drift("|erasing|listed: there are still names|not listed");
         assert_int_equal(found_count, 1);
     }
     w.erasing = alias;
@@ -1426,18 +1394,16 @@ static void create_with(int64_t first_slots, int64_t made)
 {
     struct coupon *c = coupon_copy(w.coupon, &w.arena);
     const struct slot_request request = {.slots = first_slots};
-    struct outcome out;
 
     forget_all();
     c->codes.source = CODES_NONE;
     c->cap.total = 5;
-    begin(&round_.d);
+    begin();
     decide_create(&round_.d, c, &request, &out);
-    assert_int_equal(out.result, CPN_OK);
     for (size_t i = 1; i < round_.d.batch->count; i++)
         round_.d.batch->entries[i].count = made;
     round_.d.head.slots = round_.d.head.next_n = made;
-    append(&round_.d);
+    append();
     tell();
 }
 
@@ -1446,9 +1412,9 @@ TEST(slots_that_come_with_a_coupon_are_as_many_as_were_asked_for)
     create_with(5, 5);
     assert_string_equal(found, "");
     create_with(5, 4);
-    expect("seq 1|slots made with the coupon|5|4");
+    expect_drift("seq 1|slots made with the coupon|5|4");
     create_with(6, 6);
-    expect("|count|at most 5|6");
+    expect_drift("|count|at most 5|6");
 }
 
 TEST(slots_that_no_job_makes_come_with_the_coupon_alone)
@@ -1505,7 +1471,7 @@ TEST(a_shared_code_that_was_used_too_often_is_found)
     w.checkpoint.seq = w.tail.seq;
     tell();
     assert_null(strstr(found, "|shared_cap|"));
-    expect("lanes|checkpoint|codes|as often as the ledger uses each|SUMMER10"); /* which has none */
+    expect_drift("lanes|checkpoint|codes|as often as the ledger uses each|SUMMER10"); /* which has none */
     open_batch(0);
     forge_use(slot_in_state(SLOT_FREE), "summer10");
     expect_forged("|code|one that the coupon lists|summer10", "|shared_cap|at most 1|2");
@@ -1613,7 +1579,7 @@ TEST(codes_of_a_coupon_without_codes_are_told_of_no_taking)
         for (size_t k = 0; k < w.ledger[i]->count; k++)
             make_without_code(&w.ledger[i]->entries[k]);
     tell();
-    expect("hash"); /* of what was changed */
+    expect_drift("hash"); /* of what was changed */
     assert_null(strstr(found, "|code|"));
 }
 
@@ -1706,10 +1672,10 @@ TEST(what_cannot_be_read_is_a_drift_and_repaired)
         replay_batch(r, w.ledger[i]);
     replay_end(r);
     lane_ends_report(&ends, note, NULL);
-    expect("marks|totals|mark|one that can be read|unreadable");
-    expect("lanes|checkpoint|view|one that can be read|unreadable");
-    expect("coupons|definition|view|one that can be read|unreadable");
-    expect("buckets|bucket 0|view|one that can be read|unreadable");
+    expect_drift("marks|totals|mark|one that can be read|unreadable");
+    expect_drift("lanes|checkpoint|view|one that can be read|unreadable");
+    expect_drift("coupons|definition|view|one that can be read|unreadable");
+    expect_drift("buckets|bucket 0|view|one that can be read|unreadable");
     repairs[0] = '\0';
     replay_repairs(r, false, note_repair_of, NULL);
     replay_free(r);
@@ -1720,24 +1686,28 @@ TEST(what_cannot_be_read_is_a_drift_and_repaired)
 
 /* ---- a coupon without slots ---- */
 
-TEST(a_coupon_without_slots_is_told_by_its_places)
+static void create_without_slots(int64_t total)
 {
     struct coupon *c = coupon_copy(w.coupon, &w.arena);
-    struct outcome out;
-    struct entry *e;
 
     forget_all();
     c->cap.policy = CAP_APPROXIMATE;
     c->codes.source = CODES_NONE;
-    c->cap.total = 5;
-    begin(&round_.d);
+    c->cap.total = total;
+    begin();
     decide_create(&round_.d, c, NULL, &out);
-    append(&round_.d);
+    append();
+}
+
+TEST(a_coupon_without_slots_is_told_by_its_places)
+{
+    struct entry *e;
+
+    create_without_slots(5);
     for (int64_t number = 0; number < 5; number++) {
-        memset(round_.working, 0, sizeof round_.working);
-        begin(&round_.d);
+        begin();
         take(working((int)number), number);
-        append(&round_.d);
+        append();
     }
     expect_nothing();
     open_batch(0);
@@ -1752,21 +1722,13 @@ TEST(a_coupon_without_slots_is_told_by_its_places)
 /* Held by user 1, and nothing but that. */
 TEST(what_was_swept_must_not_stand)
 {
-    struct coupon *c = coupon_copy(w.coupon, &w.arena);
     struct take t = {.state = SLOT_RESERVED, .code_n = -1, .key = "k", .reserve_s = 900, .order = order_of(1)};
-    struct outcome out;
     int64_t due_ms;
 
-    forget_all();
-    c->cap.policy = CAP_APPROXIMATE;
-    c->codes.source = CODES_NONE;
-    begin(&round_.d);
-    decide_create(&round_.d, c, NULL, &out);
-    append(&round_.d);
-    memset(round_.working, 0, sizeof round_.working);
-    begin(&round_.d);
+    create_without_slots(w.coupon->cap.total);
+    begin();
     assert_true(decide_take(&round_.d, working(1), &t, &out));
-    append(&round_.d);
+    append();
     due_ms = first_end();
     w.checkpoint = (struct checkpoint){w.tail.seq, due_ms, due_ms, w.tail.seq - 1, NULL};
     expect_nothing();
