@@ -31,6 +31,7 @@
 #include "engine/engine.h"
 #include "fake_store.h"
 #include "lanes/lanes.h"
+#include "unit/views.h"
 
 #define COUPON "c1"
 #define CLIENTS 6
@@ -520,11 +521,6 @@ static bool may_be_without(const struct replay *r, const struct told *t)
     return t->kind == OP_TAKE ? t->r.state == SLOT_ISSUED : t->r.state == SLOT_REDEEMED && was_redeemed(r, t);
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 /* Of what has no Idempotency-Key. What a lane does by itself, and what it takes over from lane 0, is by nobody. */
 static void check_operator(const struct scenario *s, const struct batch *b, const struct entry *e)
 {
@@ -650,21 +646,10 @@ static void check_lanes(const struct scenario *s, const struct replay *r)
 
 static void compare_user_state(const struct scenario *s, const struct user_state *want, const struct user_state *have, int64_t at_ms)
 {
-    bool same = have && have->seq == want->seq && have->total == want->total &&
-                have->today == want->today && have->count == want->count && strcmp(have->alias, want->alias) == 0;
+    const char *wrong = have ? user_state_difference(want, have) : "everything";
 
-    for (size_t i = 0; same && i < want->count; i++) {
-        const struct redemption *a = &want->redemptions[i], *b = &have->redemptions[i];
-
-        same = a->n == b->n && a->g == b->g && a->state == b->state && a->ordinal == b->ordinal && a->seq == b->seq &&
-               a->left == b->left && a->user == b->user && a->ended_ms == b->ended_ms && a->from == b->from &&
-               a->from_n == b->from_n && a->last_seq == b->last_seq && a->reserved_until_ms == b->reserved_until_ms &&
-               a->price.discount_minor == b->price.discount_minor && a->price.version == b->price.version && memcmp(a->spent_key, b->spent_key, KEY_HASH_LEN) == 0 &&
-               memcmp(a->extended_key, b->extended_key, KEY_HASH_LEN) == 0 && a->earlier_count == b->earlier_count &&
-               !a->code == !b->code;
-    }
-    if (!same)
-        fail(s->seed, "view of %s: have seq %lld total %lld count %zu, want seq %lld total %lld count %zu", want->user,
+    if (wrong)
+        fail(s->seed, "view of %s differs in %s: have seq %lld total %lld count %zu, want seq %lld total %lld count %zu", want->user, wrong,
              have ? (long long)have->seq : -1, have ? (long long)have->total : -1, have ? have->count : 0,
              (long long)want->seq, (long long)want->total, want->count);
     if (want->total - user_state_lapsed(want, at_ms, 0) > PER_USER)
@@ -733,13 +718,11 @@ static void check_bucket(const struct scenario *s, const struct replay *r, struc
              (long long)want.seq);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         const struct slot *w = &want.slots[i], *h = &have.slots[i];
+        const char *wrong = slot_difference(w, h);
 
-        if (w->generation != h->generation || w->state != h->state || w->current != h->current || w->from != h->from ||
-            w->due_ms != h->due_ms || !w->user != !h->user ||
-            (w->user && strcmp(w->user, h->user) != 0))
-            fail(s->seed, "slot %d of bucket %lld: have %u %s %s, want %u %s %s", i, (long long)b, h->generation,
-                 slot_state_name(h->state), h->user ? h->user : "-", w->generation, slot_state_name(w->state),
-                 w->user ? w->user : "-");
+        if (wrong)
+            fail(s->seed, "slot %d of bucket %lld differs in %s: have %u %s, want %u %s", i, (long long)b, wrong, h->generation,
+                 slot_state_name(h->state), w->generation, slot_state_name(w->state));
     }
     bucket_release(&want);
     bucket_release(&have);

@@ -158,13 +158,19 @@ static void add_state(struct batch *b, struct user_state *u)
     b->user_states[b->user_state_count++] = u;
 }
 
-TEST(a_batch_of_its_own_brings_the_new_states)
+/* A batch, and who is in the cache: two users of its lane, and one of another. */
+static struct batch *batch_with_users(void)
 {
-    struct batch *b = batch_new("c", 0);
-
     user_cache_keep(&lanes[0], somebody("ann", 1));
     user_cache_keep(&lanes[0], somebody("bob", 1));
     user_cache_keep(&lanes[1], somebody("ann", 1));
+    return batch_new("c", 0);
+}
+
+TEST(a_batch_of_its_own_brings_the_new_states)
+{
+    struct batch *b = batch_with_users();
+
     add_entry(b, ENTRY_REDEEM, "ann");
     add_state(b, somebody("ann", 2));
     user_cache_apply(&lanes[0], b, true);
@@ -176,11 +182,8 @@ TEST(a_batch_of_its_own_brings_the_new_states)
 
 TEST(anothers_batch_drops_whom_it_names)
 {
-    struct batch *b = batch_new("c", 0);
+    struct batch *b = batch_with_users();
 
-    user_cache_keep(&lanes[0], somebody("ann", 1));
-    user_cache_keep(&lanes[0], somebody("bob", 1));
-    user_cache_keep(&lanes[1], somebody("ann", 1));
     add_entry(b, ENTRY_TICK, NULL);
     add_entry(b, ENTRY_REDEEM, "ann");
     add_entry(b, ENTRY_REDEEM, "cid");
@@ -195,11 +198,8 @@ TEST(anothers_batch_drops_whom_it_names)
 /* Nobody can tell whom it is about. */
 TEST(anothers_batch_whose_names_were_erased_drops_all_of_its_lane)
 {
-    struct batch *b = batch_new("c", 0);
+    struct batch *b = batch_with_users();
 
-    user_cache_keep(&lanes[0], somebody("ann", 1));
-    user_cache_keep(&lanes[0], somebody("bob", 1));
-    user_cache_keep(&lanes[1], somebody("ann", 1));
     add_entry(b, ENTRY_REDEEM, "cid");
     add_entry(b, ENTRY_ERASE, NULL);
     user_cache_apply(&lanes[0], b, false);

@@ -8,21 +8,15 @@
 #include "http/jsonin.h"
 #include "http/redemption_body.h"
 #include "http/user_allowance.h"
+#include "unit/in_arena.h"
 
-static struct arena arena;
 static struct errors errors;
 
-FIXTURE(set_up)
+/* The body that every reading begins with, as JSON. */
+static struct json_object *parsed(const char *text)
 {
-    arena_init(&arena, 0);
     errors_init(&errors, &arena);
-    return 0;
-}
-
-FIXTURE(tear_down)
-{
-    arena_free(&arena);
-    return 0;
+    return json_in(text, strlen(text), &errors);
 }
 
 static bool has_error(const char *pointer)
@@ -33,18 +27,43 @@ static bool has_error(const char *pointer)
     return false;
 }
 
+struct fault {
+    const char *text, *pointer;
+};
+
+/* Each of these bodies has a fault there. */
+static void expect_faults(const struct fault *rows, size_t count, void (*read)(const char *text))
+{
+    for (size_t i = 0; i < count; i++) {
+        read(rows[i].text);
+        if (!has_error(rows[i].pointer))
+            fail_msg("%s: nothing points at %s", rows[i].text, rows[i].pointer);
+    }
+}
+
 /* ---- takings ---- */
 
-static struct take_in *read_take(const char *text)
+/* As the router parses the bodies of calls: what is typed may hold what is no character. */
+static void *read_by(const struct field_table *table, const char *text)
 {
-    struct take_in *in = arena_alloc(&arena, sizeof *in);
+    void *in = arena_alloc(&arena, table->size);
     struct json_object *o JSON_IN_AUTO = NULL;
 
     errors_init(&errors, &arena);
     o = json_in_typed(text, strlen(text), &errors);
     if (o)
-        fields_read(&take_table, o, "", in, &errors);
+        fields_read(table, o, "", in, &errors);
     return in;
+}
+
+static struct take_in *read_take(const char *text)
+{
+    return read_by(&take_table, text);
+}
+
+static void try_take(const char *text)
+{
+    read_take(text);
 }
 
 TEST(only_the_user_is_required)
@@ -80,9 +99,7 @@ TEST(a_whole_order_is_read)
 
 TEST(faults_are_pointed_at)
 {
-    static const struct {
-        const char *text, *pointer;
-    } rows[] = {
+    static const struct fault rows[] = {
         {"{\"user\":5}", "/user"},
         {"{\"user\":null}", "/user"},
         {"{\"user\":\"\"}", "/user"},
@@ -114,11 +131,7 @@ TEST(faults_are_pointed_at)
          "/order/items/1/a~1b"},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        read_take(rows[i].text);
-        if (!has_error(rows[i].pointer))
-            fail_msg("%s: nothing points at %s", rows[i].text, rows[i].pointer);
-    }
+    expect_faults(rows, sizeof rows / sizeof rows[0], try_take);
 }
 
 TEST(a_typed_code_may_hold_what_is_no_character)
@@ -211,7 +224,7 @@ TEST(a_key_is_no_part_of_the_request)
 {
     static const char text[] = "{\"user\":\"u\",\"key\":\"k1\"}";
     struct take_in item;
-    struct json_object *o JSON_IN_AUTO = json_in(text, sizeof text - 1, &errors);
+    struct json_object *o JSON_IN_AUTO = parsed(text);
     uint8_t a[FINGERPRINT_LEN], b[FINGERPRINT_LEN];
     struct op op = {.coupon = "c"};
 
@@ -230,14 +243,7 @@ TEST(a_key_is_no_part_of_the_request)
 
 static struct step_in *read_step(const char *text)
 {
-    struct step_in *in = arena_alloc(&arena, sizeof *in);
-    struct json_object *o JSON_IN_AUTO = NULL;
-
-    errors_init(&errors, &arena);
-    o = json_in(text, strlen(text), &errors);
-    if (o)
-        fields_read(&step_table, o, "", in, &errors);
-    return in;
+    return read_by(&step_table, text);
 }
 
 TEST(a_step_may_say_nothing)
@@ -286,14 +292,17 @@ TEST(every_state_can_be_asked_for)
 static struct coupon *read_coupon(const char *text)
 {
     struct coupon *c = arena_alloc(&arena, sizeof *c);
-    struct json_object *o JSON_IN_AUTO = NULL;
+    struct json_object *o JSON_IN_AUTO = parsed(text);
 
-    errors_init(&errors, &arena);
-    o = json_in(text, strlen(text), &errors);
     coupon_init(c);
     if (o)
         coupon_read(o, c, &errors);
     return c;
+}
+
+static void try_coupon(const char *text)
+{
+    read_coupon(text);
 }
 
 TEST(a_definition_has_its_defaults)
@@ -354,9 +363,7 @@ TEST(a_definition_round_trips)
 
 TEST(faults_of_a_definition_are_pointed_at)
 {
-    static const struct {
-        const char *text, *pointer;
-    } rows[] = {
+    static const struct fault rows[] = {
         {"{}", "/title"},
         {"{}", "/cap/total"},
         {"{\"title\":null,\"cap\":{\"total\":1}}", "/title"},
@@ -384,19 +391,13 @@ TEST(faults_of_a_definition_are_pointed_at)
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"metadata\":\"x\"}", "/metadata"},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        read_coupon(rows[i].text);
-        if (!has_error(rows[i].pointer))
-            fail_msg("%s: nothing points at %s", rows[i].text, rows[i].pointer);
-    }
+    expect_faults(rows, sizeof rows / sizeof rows[0], try_coupon);
 }
 
 static const struct coupon *patched(const struct coupon *c, const char *patch)
 {
-    struct json_object *o JSON_IN_AUTO = NULL;
+    struct json_object *o JSON_IN_AUTO = parsed(patch);
 
-    errors_init(&errors, &arena);
-    o = json_in(patch, strlen(patch), &errors);
     assert_non_null(o);
     return coupon_patch(c, o, &errors);
 }
@@ -477,27 +478,26 @@ TEST(a_new_source_of_codes_has_its_own_defaults)
     assert_true(has_error("/codes"));
 }
 
+static void try_patch(const char *patch)
+{
+    patched(read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5}}"), patch);
+}
+
 TEST(bad_patches_are_pointed_at)
 {
-    const struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5}}");
+    static const struct fault rows[] = {
+        {"{\"title\":null}", "/title"},
+        {"{\"cap\":null}", "/cap/total"},
+        {"{\"cap\":5}", "/cap"},
+        {"{\"id\":\"d\"}", "/id"},
+        {"{\"id\":null}", "/id"},
+        {"{\"discount\":5}", "/discount"},
+        {"{\"discount\":{\"kind\":5}}", "/discount/kind"},
+        {"{\"new\":{\"deep\":1}}", "/new"},
+    };
 
-    patched(c, "{\"title\":null}");
-    assert_true(has_error("/title"));
-    patched(c, "{\"cap\":null}");
-    assert_true(has_error("/cap/total"));
-    patched(c, "{\"cap\":5}");
-    assert_true(has_error("/cap"));
-    patched(c, "{\"id\":\"d\"}");
-    assert_true(has_error("/id"));
-    patched(c, "{\"id\":null}");
-    assert_true(has_error("/id"));
-    patched(c, "{\"discount\":5}");
-    assert_true(has_error("/discount"));
-    patched(c, "{\"discount\":{\"kind\":5}}");
-    assert_true(has_error("/discount/kind"));
-    patched(c, "{\"new\":{\"deep\":1}}");
-    assert_true(has_error("/new"));
-    patched(c, "{\"id\":\"c\"}");
+    expect_faults(rows, sizeof rows / sizeof rows[0], try_patch);
+    try_patch("{\"id\":\"c\"}");
     assert_int_equal(errors.count, 0);
 }
 
@@ -606,5 +606,5 @@ TEST(pages_ask_as_many_so_that_all_lanes_answer_them)
 
 int main(void)
 {
-    return sodium_init() < 0 ? 1 : run_listed((struct fixtures){.program = __FILE__, .each_setup = set_up, .each_teardown = tear_down});
+    return sodium_init() < 0 ? 1 : run_listed((struct fixtures){.program = __FILE__, .each_setup = make_arena, .each_teardown = release_arena});
 }
