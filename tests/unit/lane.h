@@ -245,6 +245,25 @@ static inline struct redemption take(struct user_state *u, enum slot_state state
     return out.redemption;
 }
 
+/* The last answer is the same as first: whatever happened since is no part of it. */
+static inline void assert_first(const struct redemption *first)
+{
+    struct redemption have = out.redemption;
+    const char *wrong;
+
+    assert_true(out.replayed);
+    have.last_seq = first->last_seq;
+    have.ended_ms = first->ended_ms;
+    have.first_order = first->first_order;
+    memcpy(have.extended_key, first->extended_key, 2 * KEY_HASH_LEN); /* and its fingerprint */
+    have.earlier = first->earlier;
+    have.earlier_count = first->earlier_count;
+    memcpy(have.spent_key, first->spent_key, 2 * KEY_HASH_LEN);
+    wrong = redemption_difference(&have, first);
+    if (wrong)
+        fail_msg("another %s than first", wrong);
+}
+
 static inline void step_with(struct user_state *u, const struct redemption *r, enum slot_move move, const char *key,
                              const struct order *order, int64_t reserve_s, enum cpn_result want)
 {

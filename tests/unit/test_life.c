@@ -1193,24 +1193,6 @@ TEST(a_lapsed_hold_frees_its_budget_for_the_next)
 
 /* ---- first answers ---- */
 
-static void assert_first(const struct redemption *first)
-{
-    const char *wrong;
-    struct redemption have = out.redemption;
-
-    assert_true(out.replayed);
-    have.last_seq = first->last_seq; /* not part of an answer */
-    have.ended_ms = first->ended_ms;
-    have.first_order = first->first_order;
-    memcpy(have.extended_key, first->extended_key, 2 * KEY_HASH_LEN); /* and its fingerprint */
-    have.earlier = first->earlier;
-    have.earlier_count = first->earlier_count;
-    memcpy(have.spent_key, first->spent_key, 2 * KEY_HASH_LEN);
-    wrong = redemption_difference(&have, first);
-    if (wrong)
-        fail_msg("another %s than first", wrong);
-}
-
 /* Every call of a life, repeated after each later one, gives its first answer. */
 TEST(each_call_is_answered_as_first_whatever_happened_since)
 {
