@@ -33,7 +33,7 @@
 
 /* ---- collections and indexes: only what queries need, since each index is written with every document ---- */
 
-static const struct collection_row collections[] = {
+const struct collection_row mongo_collections[] = {
     {"ledger", "{\"_id.c\": \"hashed\"}"},
     {"coupons", "{\"_id\": \"hashed\"}"},
     {"buckets", "{\"_id.c\": \"hashed\"}"},
@@ -55,8 +55,9 @@ static const struct collection_row collections[] = {
     {"fronts", NULL},
     {"watermarks", NULL}, /* see arrivals.c */
 };
+const size_t mongo_collections_count = sizeof mongo_collections / sizeof *mongo_collections;
 
-static const struct index_row indexes[] = {
+const struct index_row mongo_indexes[] = {
     /* what a user, an order, a redemption that ended, or a job did: see terms.h */
     {"ledger", "terms", "{\"part\": 1, \"terms\": 1}", NULL, false},
     /* when something without a slot ends; omits other batches */
@@ -104,18 +105,7 @@ static const struct index_row indexes[] = {
     {"deliveries", "at", "{\"at\": 1}", NULL, false},
     {"webhook_positions", "hook", "{\"_id.h\": 1}", NULL, false},
 };
-
-size_t mongo_indexes(const struct index_row **rows)
-{
-    *rows = indexes;
-    return sizeof indexes / sizeof *indexes;
-}
-
-size_t mongo_collections(const struct collection_row **rows)
-{
-    *rows = collections;
-    return sizeof collections / sizeof *collections;
-}
+const size_t mongo_indexes_count = sizeof mongo_indexes / sizeof *mongo_indexes;
 
 /* ---- connecting ---- */
 
@@ -504,20 +494,25 @@ static bool try_again(const bson_error_t *error, struct mono until)
     return (error->domain == MONGOC_ERROR_STREAM || error->domain == MONGOC_ERROR_SERVER_SELECTION) && session_wait(until);
 }
 
-static bool ensure_collection(struct session *session, const struct collection_row *row, struct mono until, bson_error_t *error)
+static int make_all(struct session *session, struct mono until, char *message, size_t size)
 {
-    while (!make_collection(session, row, error))
-        if (!try_again(error, until))
-            return false;
-    return true;
-}
+    const char *database = session->mongo->database;
+    bson_error_t error = {0};
 
-static bool ensure_index(struct session *session, const struct index_row *row, struct mono until, bson_error_t *error)
-{
-    while (!make_index(session, row, error))
-        if (!try_again(error, until))
-            return false;
-    return true;
+    for (size_t i = 0; i < mongo_collections_count; i++)
+        while (!make_collection(session, &mongo_collections[i], &error))
+            if (!try_again(&error, until)) {
+                snprintf(message, size, "Cannot create the collection %s.%s: %s.", database, mongo_collections[i].name, error.message);
+                return -1;
+            }
+    for (size_t i = 0; i < mongo_indexes_count; i++)
+        while (!make_index(session, &mongo_indexes[i], &error))
+            if (!try_again(&error, until)) {
+                snprintf(message, size, "Cannot create the index %s of %s.%s: %s.", mongo_indexes[i].name, database,
+                         mongo_indexes[i].collection, error.message);
+                return -1;
+            }
+    return 0;
 }
 
 /* The key was made with the database: if it is missing, somebody has lost it. */
@@ -554,24 +549,13 @@ int mongo_prepare(struct mongo *m, char *message, size_t size)
     struct session *session = session_open(m);
     int status = mongo_check(&session->store, message, size);
     struct mono until = mono_add_ms(mono_now(), START_PATIENCE_MS);
-    bson_error_t error = {0};
 
     if (status == 0)
         status = schema_upgrade(&session->store, schema_steps, schema_steps_count, message, size);
     if (status == 0)
         status = check_name_key(session, until, message, size);
-    for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
-        if (!ensure_collection(session, &collections[i], until, &error)) {
-            snprintf(message, size, "Cannot create the collection %s.%s: %s.", m->database, collections[i].name,
-                     error.message);
-            status = -1;
-        }
-    for (size_t i = 0; status == 0 && i < sizeof indexes / sizeof *indexes; i++)
-        if (!ensure_index(session, &indexes[i], until, &error)) {
-            snprintf(message, size, "Cannot create the index %s of %s.%s: %s.", indexes[i].name, m->database,
-                     indexes[i].collection, error.message);
-            status = -1;
-        }
+    if (status == 0)
+        status = make_all(session, until, message, size);
     if (status == 0)
         status = begin_watermark(session, until, message, size);
     session_close(&session->store);

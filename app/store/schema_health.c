@@ -161,11 +161,11 @@ static bool judge_index(const bson_t *doc, void *context)
 enum store_status server_index_faults(struct store *s, char *text, size_t size)
 {
     struct session *session = session_of(s);
-    const struct index_row *rows;
-    size_t len = 0, count = mongo_indexes(&rows);
+    const struct index_row *rows = mongo_indexes;
+    size_t len = 0;
 
     text[0] = '\0';
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < mongo_indexes_count; i++) {
         struct wanted w = {&rows[i], "is missing"};
         AUTO_BSON command = BSON_INITIALIZER;
 

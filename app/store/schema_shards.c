@@ -69,8 +69,7 @@ static bool find_collection(const bson_t *documents, const char *namespace, bson
 
 static bool read_keys(struct session *session, struct shard_facts *facts)
 {
-    const struct collection_row *rows;
-    size_t count = mongo_collections(&rows);
+    const struct collection_row *rows = mongo_collections;
     char namespace[sizeof session->mongo->database + 64];
     AUTO_BSON filter = BSON_INITIALIZER;
     bson_t documents, doc;
@@ -78,14 +77,14 @@ static bool read_keys(struct session *session, struct shard_facts *facts)
     AUTO_BSON reply;
 
     in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < mongo_collections_count; i++) {
         snprintf(namespace, sizeof namespace, "%s.%s", session->mongo->database, rows[i].name);
         bson_append_utf8(&in.values, in_next(&in), -1, namespace, -1);
     }
     in_end(&in, &filter);
     if (!read_config(session, "collections", &filter, &reply, &documents))
         return false;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < mongo_collections_count; i++) {
         snprintf(namespace, sizeof namespace, "%s.%s", session->mongo->database, rows[i].name);
         judge_collection(&rows[i], find_collection(&documents, namespace, &doc) ? &doc : NULL, facts);
     }

@@ -69,7 +69,8 @@ struct collection_row {
     const char *shard_key; /* on a sharded cluster; NULL: stays on one shard */
 };
 
-size_t mongo_collections(const struct collection_row **rows);
+extern const struct collection_row mongo_collections[];
+extern const size_t mongo_collections_count;
 
 /* A row of connect.c's table of indexes. */
 struct index_row {
@@ -80,7 +81,8 @@ struct index_row {
     bool unique;
 };
 
-size_t mongo_indexes(const struct index_row **rows);
+extern const struct index_row mongo_indexes[];
+extern const size_t mongo_indexes_count;
 
 /* A document destroyed with its scope; AUTO_BCON: one made by BCON_NEW. */
 #define AUTO_BSON __attribute__((cleanup(bson_destroy))) bson_t
