@@ -201,7 +201,7 @@ static void print_coupon(struct reconcile *v)
 
 /* ---- carrying out ---- */
 
-static void flush(struct reconcile *v, struct store_time *when)
+static void flush(struct reconcile *v)
 {
     int tries = 0;
     size_t done = 0;
@@ -210,7 +210,7 @@ static void flush(struct reconcile *v, struct store_time *when)
         return;
     do {
         done = 0; /* after a failure, start over */
-        v->status = mongo_rewrite(v->db.session, v->rewrites, v->rewrite_count, &done, when);
+        v->status = mongo_rewrite(v->db.session, v->rewrites, v->rewrite_count, &done);
     } while (scan_again(v->status, &tries));
     v->sent += v->rewrite_count;
     v->done += done;
@@ -234,7 +234,7 @@ static void change(struct reconcile *v, enum fault fault, const char *where, str
     m.term_key = &v->scan.term_key;
     v->rewrites[v->rewrite_count++] = m;
     if (v->rewrite_count == REWRITES_MOST)
-        flush(v, NULL);
+        flush(v);
 }
 
 /* ---- views ---- */
@@ -272,7 +272,7 @@ static enum store_status reconcile_mark(struct reconcile *v, const struct replay
     keeps = found.readable && found.seq <= tail->seq;
     change(v, fault, where, (struct rewrite){.kind = REWRITE_MARK, .lane = v->lane, .seq = keeps ? found.seq : tail->seq,
                                              .at_ms = keeps ? r->mark_ms : tail->at_ms});
-    flush(v, NULL);
+    flush(v);
     return v->status;
 }
 
@@ -289,7 +289,7 @@ static void note_ended(void *context, const struct lane_ends *ends)
     snprintf(where, sizeof where, v->lane ? "checkpoint of lane %" PRId64 : "checkpoint", v->lane);
     change(v, fault, where, (struct rewrite){.kind = REWRITE_CHECKPOINT, .lane = v->lane, .checkpoint = &c,
                                              .found_seq = ends->found.readable ? ends->found.checkpoint.seq : -1});
-    flush(v, NULL);
+    flush(v);
 }
 
 /* A part of the lane was replayed. */
@@ -301,7 +301,7 @@ static bool note_replayed(void *context, struct replay *r)
     v->kept += r->sums.kept;
     if (!v->broken && v->status == STORE_OK) {
         replay_repairs(r, !v->online, take_repair, v);
-        flush(v, NULL); /* they point into the replay */
+        flush(v); /* they point into the replay */
     }
     if (!replay_is_first(r))
         return !v->broken;
@@ -433,7 +433,7 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
         s = reconcile_lane(v, 0, lanes);
         if (s == STORE_OK && !v->broken && v->definition && coupon_slots_have_codes(v->definition)) {
             s = scan_codes(&v->scan, v->definition, v->tail.next_n, take_code, v);
-            flush(v, NULL);
+            flush(v);
             s = s == STORE_OK ? v->status : s;
         }
         for (int64_t lane = 1; s == STORE_OK && !v->broken && lane < lanes; lane++)

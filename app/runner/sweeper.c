@@ -34,10 +34,10 @@ struct sweeper {
 
 static bool sweep_due(struct sweeper *s, int64_t now_ms)
 {
-    struct due_lane lanes[SWEEP_MOST];
+    struct due_lane *lanes;
     size_t count = 0;
 
-    if (mongo_due_lanes(s->session, now_ms - OWNER_FIRST_MS, SWEEP_MOST, &s->arena, lanes, &count) != STORE_OK)
+    if (mongo_due_lanes(s->session, now_ms - OWNER_FIRST_MS, SWEEP_MOST, &s->arena, &lanes, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
         struct op op = {.kind = OP_SWEEP, .coupon = lanes[i].coupon, .lane = lanes[i].lane};

@@ -39,13 +39,6 @@ static bool duplicate_row(const bson_t *doc, void *context)
     return true;
 }
 
-static const char *append_coupon(const void *context, size_t i)
-{
-    const struct append *appends = context;
-
-    return appends[i].batch->coupon;
-}
-
 /* A duplicate key can show before a majority has the document: then it stays UNKNOWN, and is inserted again later. */
 static void resolve_duplicates(struct session *session, struct duplicates *t)
 {
@@ -61,7 +54,6 @@ static void resolve_duplicates(struct session *session, struct duplicates *t)
             codec_ledger_id(&in.values, in_next(&in), b->coupon, b->lane, b->head.seq);
     }
     in_end(&in, &filter);
-    session_add_coupons(session, &filter, append_coupon, t->appends, t->count);
     (void)session_find(session, "ledger", &filter, ids, t->taken, duplicate_row, t); /* what it does not give stays open */
     for (size_t i = 0; i < t->count; i++)
         if (t->appends[i].result == APPEND_DUPLICATE)
@@ -75,8 +67,6 @@ static void classify(struct session *session, struct append *appends, size_t cou
     int64_t index, code;
     bson_iter_t it;
 
-    if (!reply_is_clean(reply))
-        return;
     for (size_t i = 0; i < count; i++)
         appends[i].result = APPEND_OURS;
     if (!reply_errors(reply, &it))
@@ -101,24 +91,17 @@ static void classify(struct session *session, struct append *appends, size_t cou
 /* Insert as many as fit into one command; returns how many. */
 static size_t append_some(struct session *session, struct append *appends, size_t count)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t documents, doc;
-    char buffer[16];
+    struct bulk inserts;
     size_t sent = 0;
+    AUTO_BSON reply;
 
-    BSON_APPEND_UTF8(&command, "insert", "ledger");
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
-    while (sent < count && documents.len < COMMAND_BYTES_MAX) {
-        bson_append_document_begin(&documents, array_key(sent, buffer), -1, &doc);
-        codec_batch_put(&doc, appends[sent].batch, &session->term_key);
-        bson_append_document_end(&documents, &doc);
+    bulk_begin(&inserts, "insert", "ledger");
+    while (sent < count && inserts.list.len < COMMAND_BYTES_MAX) {
+        codec_batch_put(bulk_next(&inserts), appends[sent].batch, &session->term_key);
+        bulk_end(&inserts);
         appends[sent++].result = APPEND_UNKNOWN;
     }
-    bson_append_array_end(&command, &documents);
-
-    AUTO_BSON reply;
-    if (session_run(session, &command, &reply))
+    if (bulk_run(session, &inserts, &reply))
         classify(session, appends, sent, &reply);
     assert(sent > 0 && sent <= count); /* a document is smaller than a command */
     return sent;

@@ -45,19 +45,17 @@ static bool get_arrival(const bson_t *doc, void *item, struct arena *arena)
 
 enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count)
 {
-    struct doc_list list = {get_arrival, sizeof **arrivals, a, NULL, 0, 0};
+    static const struct doc_list list = {"ledger", get_arrival, sizeof **arrivals, false};
     size_t most = at->most ? at->most : PAGE;
     enum store_status status;
     AUTO_BCON filter = BCON_NEW("arrived", "{", "$gte", BCON_TIMESTAMP((uint32_t)(at->from >> 32), (uint32_t)at->from), "}");
     AUTO_BCON tail = BCON_NEW("sort", "{", "arrived", BCON_INT32(1), "}", "projection", "{", "arrived", BCON_INT32(1),
                               "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "_id.seq", BCON_INT32(1), "k", BCON_INT32(1), "}");
 
-    status = session_find(session_of(s), "ledger", filter, tail, most, session_list_row, &list);
-    *arrivals = list.items;
-    *count = status == STORE_OK ? list.count : 0;
+    status = session_list(session_of(s), &list, filter, tail, most, a, arrivals, count);
     if (status != STORE_OK)
         return status;
-    at->more = list.count == most;
+    at->more = *count == most;
     if (at->more && (*arrivals)[most - 1].arrived == at->from) /* shards may give the same time: the page must reach beyond it */
         at->most = 2 * most;
     else if (at->more)
@@ -78,7 +76,6 @@ enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t l
     AUTO_BSON range = BSON_INITIALIZER;
 
     ledger_range(&range, coupon, lane, 0, INT64_MAX);
-    session_add_coupon(session_of(s), &range, coupon);
     *seq = 0;
     return session_find(session_of(s), "ledger", &range, tail, 1, tail_row, seq);
 }
@@ -122,33 +119,14 @@ enum store_status mongo_watermark_write(struct store *s, const struct watermark 
     return set_watermark(s, "$set", w);
 }
 
+/* If another front has the lease, nothing matches, and the upsert meets a duplicate key. */
 enum store_status mongo_reporter_claim(struct store *s, const char *front, int64_t now_ms, int64_t until_ms)
 {
-    struct session *session = session_of(s);
-    int64_t index, code;
-    bson_iter_t errors;
+    AUTO_BCON filter = BCON_NEW("_id", REPORTER_LEASE, "$or", "[", "{", "by", BCON_UTF8(front), "}",
+                                "{", "until", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}", "]");
+    AUTO_BCON u = BCON_NEW("$set", "{", "by", BCON_UTF8(front), "until", BCON_DATE_TIME(until_ms), "}");
 
-    /* If another front has the lease, nothing matches, and the upsert meets a duplicate key. */
-    AUTO_BCON command = BCON_NEW(
-        "update", WATERMARKS,
-        "updates", "[", "{",
-            "q", "{", "_id", REPORTER_LEASE,
-                "$or", "[",
-                    "{", "by", BCON_UTF8(front), "}",
-                    "{", "until", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
-                "]",
-            "}",
-            "u", "{", "$set", "{", "by", BCON_UTF8(front), "until", BCON_DATE_TIME(until_ms), "}", "}",
-            "upsert", BCON_BOOL(true),
-        "}", "]");
-    session_write_options(session, command);
-
-    AUTO_BSON reply;
-    if (!session_run(session, command, &reply) || !reply_is_clean(&reply))
-        return STORE_FAILED;
-    if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
-        return STORE_OK;
-    return code == CODE_DUPLICATE_KEY ? STORE_EXISTS : STORE_FAILED;
+    return session_update(session_of(s), WATERMARKS, filter, u, true);
 }
 
 enum store_status mongo_reporter_release(struct store *s, const char *front)

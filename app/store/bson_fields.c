@@ -147,47 +147,20 @@ bool get_array(const bson_iter_t *it, bson_t *array)
     return bson_init_static(array, bytes, len);
 }
 
-bool find_int(const bson_t *doc, const char *name, int64_t *value)
-{
-    bson_iter_t it;
-
-    return bson_iter_init_find(&it, doc, name) && get_int(&it, value);
-}
-
-bool find_exact(const bson_t *doc, const char *name, int64_t *value)
-{
-    bson_iter_t it;
-
-    return bson_iter_init_find(&it, doc, name) && get_exact(&it, value);
-}
-
-bool find_time(const bson_t *doc, const char *name, int64_t *utc_ms)
-{
-    bson_iter_t it;
-
-    return bson_iter_init_find(&it, doc, name) && get_time(&it, utc_ms);
-}
-
-bool find_text(const bson_t *doc, const char *name, const char **text)
-{
-    bson_iter_t it;
-
-    return bson_iter_init_find(&it, doc, name) && get_text(&it, text);
-}
-
-bool find_document(const bson_t *doc, const char *name, bson_t *document)
-{
-    bson_iter_t it;
-
-    return bson_iter_init_find(&it, doc, name) && get_document(&it, document);
-}
-
-bool find_array(const bson_t *doc, const char *name, bson_t *array)
-{
-    bson_iter_t it;
-
-    return bson_iter_init_find(&it, doc, name) && get_array(&it, array);
-}
+/* find_x(), by get_x(). */
+#define FIND(what, type)                                                                                                                 \
+    bool find_##what(const bson_t *doc, const char *name, type *value)                                                                   \
+    {                                                                                                                                    \
+        bson_iter_t it;                                                                                                                  \
+                                                                                                                                         \
+        return bson_iter_init_find(&it, doc, name) && get_##what(&it, value);                                                            \
+    }
+FIND(int, int64_t)
+FIND(exact, int64_t)
+FIND(time, int64_t)
+FIND(text, const char *)
+FIND(document, bson_t)
+FIND(array, bson_t)
 
 static bool read_u32(const bson_iter_t *it, uint32_t *value)
 {
@@ -335,6 +308,42 @@ const char *array_key(size_t k, char buffer[16])
     assert(k <= UINT32_MAX);
     bson_uint32_to_string((uint32_t)k, &key, buffer, 16);
     return key;
+}
+
+void put_texts(bson_t *doc, const char *name, const struct string_list *list)
+{
+    char buffer[16];
+    bson_t array;
+
+    bson_append_array_begin(doc, name, -1, &array);
+    for (size_t i = 0; i < list->count; i++)
+        bson_append_utf8(&array, array_key(i, buffer), -1, list->items[i], -1);
+    bson_append_array_end(doc, &array);
+}
+
+bool get_texts(const bson_iter_t *it, struct string_list *list, struct arena *a)
+{
+    const char *text;
+    bson_iter_t item;
+    bson_t array;
+
+    if (!get_array(it, &array) || !bson_iter_init(&item, &array))
+        return false;
+    list->count = 0;
+    list->items = arena_array(a, array_count(&array) + 1, sizeof *list->items);
+    while (bson_iter_next(&item)) {
+        if (!get_text(&item, &text))
+            return false;
+        list->items[list->count++] = arena_strdup(a, text);
+    }
+    return true;
+}
+
+bool find_texts(const bson_t *doc, const char *name, struct string_list *list, struct arena *a)
+{
+    bson_iter_t it;
+
+    return bson_iter_init_find(&it, doc, name) && get_texts(&it, list, a);
 }
 
 void in_begin(struct in_clause *in, bson_t *filter, const char *name)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "coupons/coupon.h"
 
 #define EXACT_MAX (INT64_C(1) << 53)
 
@@ -81,6 +82,11 @@ bool find_time(const bson_t *doc, const char *name, int64_t *utc_ms);
 bool find_text(const bson_t *doc, const char *name, const char **text);
 bool find_document(const bson_t *doc, const char *name, bson_t *document);
 bool find_array(const bson_t *doc, const char *name, bson_t *array);
+
+/* An array of texts; in a. */
+void put_texts(bson_t *doc, const char *name, const struct string_list *list);
+bool get_texts(const bson_iter_t *it, struct string_list *list, struct arena *a);
+bool find_texts(const bson_t *doc, const char *name, struct string_list *list, struct arena *a);
 
 /* The key of element k of an array, from 0; in buffer, unless it is static. */
 const char *array_key(size_t k, char buffer[16]);

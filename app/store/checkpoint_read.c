@@ -12,150 +12,53 @@
 
 /* ---- checkpoints ---- */
 
-struct checkpoint_reads {
-    struct checkpoint_read *items;
-    size_t count;
-};
-
-static bool checkpoint_row(const bson_t *doc, void *context)
+static void clear_checkpoint(void *read)
 {
-    const struct checkpoint_reads *list = context;
-    const char *coupon;
-    bool failed = false;
-    int64_t lane;
+    ((struct checkpoint_read *)read)->checkpoint = (struct checkpoint){0};
+}
 
-    if (!codec_id_int(doc, "l", &coupon, &lane))
-        return false;
-    for (size_t i = 0; i < list->count; i++) {
-        struct checkpoint_read *r = &list->items[i];
+static bool get_checkpoint(const bson_t *doc, void *read, struct arena *a)
+{
+    struct checkpoint_read *r = read;
 
-        if (r->lane != lane || strcmp(r->coupon, coupon) != 0 || codec_checkpoint_get(doc, r->arena, &r->checkpoint))
-            continue;
-        r->checkpoint = (struct checkpoint){0};
-        r->status = STORE_UNREADABLE;
-        failed = true;
-    }
-    if (failed)
-        log_unreadable("lanes", doc);
-    return true;
+    (void)a;
+    return codec_checkpoint_get(doc, r->arena, &r->checkpoint);
 }
 
 enum store_status checkpoints_read(struct store *s, struct checkpoint_read *reads, size_t count)
 {
-    struct checkpoint_reads list = {reads, count};
-    enum store_status status;
+    static const struct keyed_reads lanes = KEYED_READS("lanes", "l", struct checkpoint_read, lane, clear_checkpoint, get_checkpoint);
 
-    if (count == 0)
-        return STORE_OK;
-    for (size_t i = 0; i < count; i++) {
-        reads[i].checkpoint = (struct checkpoint){0};
-        reads[i].status = STORE_OK;
-    }
-    status = session_find_lanes(session_of(s), "lanes", &reads->coupon, &reads->lane, sizeof *reads, count, checkpoint_row, &list);
-    return settle_reads(status, &reads->status, sizeof *reads, count);
+    return session_read_keyed(session_of(s), &lanes, reads, count, NULL);
 }
 
 /* ---- buckets ---- */
 
-struct bucket_reads {
-    struct bucket_read *items;
-    size_t count;
-};
-
-static bool bucket_row(const bson_t *doc, void *context)
+static void clear_bucket(void *read)
 {
-    struct bucket_reads *list = context;
-    const char *coupon;
-    int64_t b;
+    struct bucket_read *r = read;
 
-    if (!codec_id_int(doc, "b", &coupon, &b))
-        return false;
-    if (codec_has_left(doc))
-        return true;
-    for (size_t i = 0; i < list->count; i++) {
-        struct bucket_read *r = &list->items[i];
-
-        if (r->found || r->b != b || strcmp(r->coupon, coupon) != 0)
-            continue;
-        r->found = codec_bucket_get(doc, r->bucket);
-        if (r->found)
-            continue;
-        r->status = STORE_UNREADABLE;
-        log_unreadable("buckets", doc);
-    }
-    return true;
+    bucket_release(r->bucket);
+    bucket_init(r->bucket, r->b);
+    r->found = false;
 }
 
-static const char *bucket_coupon(const void *context, size_t i)
+static bool get_bucket(const bson_t *doc, void *read, struct arena *a)
 {
-    const struct bucket_read *reads = context;
+    struct bucket_read *r = read;
 
-    return reads[i].coupon;
+    (void)a;
+    if (r->found || codec_has_left(doc))
+        return true;
+    r->found = codec_bucket_get(doc, r->bucket);
+    return r->found;
 }
 
 enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads, size_t count)
 {
-    struct session *session = session_of(s);
-    struct bucket_reads list = {reads, count};
-    AUTO_BSON filter = BSON_INITIALIZER;
-    struct in_clause in;
+    static const struct keyed_reads buckets = KEYED_READS("buckets", "b", struct bucket_read, b, clear_bucket, get_bucket);
 
-    if (count == 0)
-        return STORE_OK;
-    in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < count; i++) {
-        codec_bucket_id(&in.values, in_next(&in), reads[i].coupon, reads[i].b);
-        bucket_release(reads[i].bucket);
-        bucket_init(reads[i].bucket, reads[i].b);
-        reads[i].found = false;
-        reads[i].status = STORE_OK;
-    }
-    in_end(&in, &filter);
-    session_add_coupons(session, &filter, bucket_coupon, reads, count);
-    return settle_reads(session_find(session, "buckets", &filter, NULL, count, bucket_row, &list), &reads->status, sizeof *reads, count);
-}
-
-struct bucket_list {
-    struct bucket *items;
-    size_t count, most;
-};
-
-static bool listed_bucket_row(const bson_t *doc, void *context)
-{
-    struct bucket_list *list = context;
-
-    if (list->count == list->most || codec_has_left(doc))
-        return true;
-    if (!codec_bucket_get(doc, &list->items[list->count]))
-        return false;
-    list->count++;
-    return true;
-}
-
-enum store_status buckets_find(struct session *session, const bson_t *filter, const bson_t *tail, struct bucket *buckets, size_t most,
-                               size_t *count)
-{
-    struct bucket_list list = {buckets, 0, most};
-    enum store_status status = session_find(session, "buckets", filter, tail, most, listed_bucket_row, &list);
-
-    if (status != STORE_OK)
-        while (list.count > 0)
-            bucket_release(&list.items[--list.count]);
-    *count = list.count;
-    return status;
-}
-
-/* {name: {op: value}} */
-static void put_bound(bson_t *filter, const char *name, const char *op, int64_t value, bool is_time)
-{
-    bson_t sub;
-
-    bson_append_document_begin(filter, name, -1, &sub);
-    if (is_time)
-        bson_append_date_time(&sub, op, -1, value);
-    else
-        bson_append_int64(&sub, op, -1, value);
-    bson_append_document_end(filter, &sub);
+    return session_read_keyed(session_of(s), &buckets, reads, count, NULL);
 }
 
 static bool free_count_row(const bson_t *doc, size_t find, void *context)
@@ -182,17 +85,13 @@ enum store_status checkpoint_free_counts(struct store *s, struct free_counts *re
     static const char *const members[] = {"_id.b", "view.free", "view.seq", NULL};
     struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
     enum store_status status;
-    bson_t range;
 
     for (size_t i = 0; i < count; i++) {
         reads[i].count = 0;
         finds[i] = (struct joined_find){.by = "_id.b", .most = reads[i].most, .members = members};
         bson_init(&finds[i].filter);
-        BSON_APPEND_UTF8(&finds[i].filter, "_id.c", reads[i].coupon);
-        BSON_APPEND_DOCUMENT_BEGIN(&finds[i].filter, "_id.b", &range);
-        BSON_APPEND_INT64(&range, "$gte", reads[i].from);
-        BSON_APPEND_INT64(&range, "$lt", reads[i].end);
-        bson_append_document_end(&finds[i].filter, &range);
+        BCON_APPEND(&finds[i].filter, "_id.c", BCON_UTF8(reads[i].coupon), "_id.b", "{", "$gte", BCON_INT64(reads[i].from), "$lt",
+                    BCON_INT64(reads[i].end), "}");
     }
     status = session_read_joined(session_of(s), "buckets", finds, count, free_count_row, reads);
     free(finds);
@@ -200,12 +99,6 @@ enum store_status checkpoint_free_counts(struct store *s, struct free_counts *re
 }
 
 /* ---- what expires: by the partial indexes on `due` ---- */
-
-static void release_found(struct bucket *buckets, size_t *count)
-{
-    while (*count > 0)
-        bucket_release(&buckets[--*count]);
-}
 
 /* Find the earliest with a due time, one more than wanted: the first left out says when the next one expires. */
 static void put_due_search(struct joined_find *find, const struct due_search *search)
@@ -216,9 +109,8 @@ static void put_due_search(struct joined_find *find, const struct due_search *se
     find->by = "view.due";
     find->most = search->most + 1;
     bson_init(&find->filter);
-    BSON_APPEND_UTF8(&find->filter, "_id.c", search->coupon);
-    BSON_APPEND_INT64(&find->filter, "view.lane", search->lane);
-    put_bound(&find->filter, "view.due", "$gt", 0, true);
+    BCON_APPEND(&find->filter, "_id.c", BCON_UTF8(search->coupon), "view.lane", BCON_INT64(search->lane), "view.due", "{", "$gt",
+                BCON_DATE_TIME(0), "}");
     if (search->but_count == 0)
         return;
     BSON_APPEND_DOCUMENT_BEGIN(&find->filter, "_id.b", &clause);
@@ -272,63 +164,37 @@ enum store_status checkpoint_due_buckets(struct store *s, struct due_search *sea
     }
     status = session_read_joined(session, "buckets", finds, count, due_bucket_row, searches);
     for (size_t i = 0; i < count && status != STORE_OK; i++)
-        release_found(searches[i].buckets, &searches[i].count);
+        while (searches[i].count > 0)
+            bucket_release(&searches[i].buckets[--searches[i].count]);
     free(finds);
     return status;
 }
 
 /* ---- the definition ---- */
 
-struct definition_reads {
-    struct coupon_read *items;
-    size_t count;
-};
+static void clear_definition(void *read)
+{
+    struct coupon_read *r = read;
+
+    r->definition = NULL;
+    r->seq = 0;
+}
 
 /* Several lanes of a coupon may ask for it: each gets its own copy. */
-static bool definition_row(const bson_t *doc, void *context)
+static bool get_definition(const bson_t *doc, void *read, struct arena *a)
 {
-    const struct definition_reads *list = context;
-    bool failed = false;
-    const char *id;
+    struct coupon_read *r = read;
 
-    if (!find_text(doc, "_id", &id))
-        return false;
-    for (size_t i = 0; i < list->count; i++) {
-        struct coupon_read *r = &list->items[i];
-
-        if (strcmp(r->coupon, id) != 0)
-            continue;
-        r->definition = codec_coupon_get(doc, r->arena, &r->seq);
-        if (r->definition)
-            continue;
-        r->seq = 0;
-        r->status = STORE_UNREADABLE;
-        failed = true;
-    }
-    if (failed)
-        log_unreadable("coupons", doc);
-    return true;
+    (void)a;
+    r->definition = codec_coupon_get(doc, r->arena, &r->seq);
+    return r->definition != NULL;
 }
 
 enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
-    struct definition_reads list = {reads, count};
-    AUTO_BSON filter = BSON_INITIALIZER;
-    enum store_status status;
-    struct in_clause in;
+    static const struct keyed_reads coupons = KEYED_READS("coupons", NULL, struct coupon_read, coupon, clear_definition, get_definition);
 
-    if (count == 0)
-        return STORE_OK;
-    in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < count; i++) {
-        bson_append_utf8(&in.values, in_next(&in), -1, reads[i].coupon, -1);
-        reads[i].definition = NULL;
-        reads[i].seq = 0;
-        reads[i].status = STORE_OK;
-    }
-    in_end(&in, &filter);
-    status = session_find(session_of(s), "coupons", &filter, NULL, count, definition_row, &list);
-    return settle_reads(status, &reads->status, sizeof *reads, count);
+    return session_read_keyed(session_of(s), &coupons, reads, count, NULL);
 }
 
 enum store_status checkpoint_coupon_of(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)

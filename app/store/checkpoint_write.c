@@ -42,7 +42,6 @@ struct group {
     size_t count;
     struct item **sent; /* in the current command, in its order */
     size_t sent_count;
-    struct store_time *when;
 };
 
 static const char *collection_of(const struct group *g)
@@ -101,45 +100,30 @@ static bool is_new(const struct part_write *w)
     return w->bucket ? !w->bucket->stored : w->definition->version == 1;
 }
 
-static void put_insert(struct group *g, bson_t *documents, const struct item *item, const struct times *times)
+static void put_insert(struct bulk *inserts, const struct part_write *w, const struct times *times)
 {
-    const struct part_write *w = item->part;
-    char buffer[16];
-    bson_t doc;
+    bson_t *doc = bulk_next(inserts);
 
-    bson_append_document_begin(documents, array_key(g->sent_count, buffer), -1, &doc);
-    put_id(&doc, w);
+    put_id(doc, w);
     if (w->definition)
-        BSON_APPEND_DATE_TIME(&doc, "created", times->created_ms);
-    put_view(&doc, w, times);
-    bson_append_document_end(documents, &doc);
+        BSON_APPEND_DATE_TIME(doc, "created", times->created_ms);
+    put_view(doc, w, times);
+    bulk_end(inserts);
 }
 
-static void put_update(struct group *g, bson_t *updates, const struct item *item, const struct times *times)
+static void put_update(struct bulk *updates, const struct part_write *w, const struct times *times)
 {
-    const struct part_write *w = item->part;
-    bson_t update, sub, inner;
-    char buffer[16];
+    AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
+    bson_t max;
 
-    bson_append_document_begin(updates, array_key(g->sent_count, buffer), -1, &update);
-    bson_append_document_begin(&update, "q", 1, &sub);
-    put_id(&sub, w);
-    bson_append_document_end(&update, &sub);
-    bson_append_document_begin(&update, "u", 1, &sub);
-    bson_append_document_begin(&sub, "$max", 4, &inner);
-    put_view(&inner, w, times);
-    bson_append_document_end(&sub, &inner);
-    if (w->definition) {
-        BSON_APPEND_DOCUMENT_BEGIN(&sub, "$setOnInsert", &inner);
-        BSON_APPEND_DATE_TIME(&inner, "created", times->created_ms);
-        bson_append_document_end(&sub, &inner);
-        BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &inner);
-        BSON_APPEND_INT32(&inner, "cleaned", 1);
-        bson_append_document_end(&sub, &inner);
-    }
-    bson_append_document_end(&update, &sub);
-    bson_append_bool(&update, "upsert", 6, true);
-    bson_append_document_end(updates, &update);
+    put_id(&filter, w);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "$max", &max);
+    put_view(&max, w, times);
+    bson_append_document_end(&update, &max);
+    if (w->definition)
+        BCON_APPEND(&update, "$setOnInsert", "{", "created", BCON_DATE_TIME(times->created_ms), "}", "$unset", "{", "cleaned",
+                    BCON_INT32(1), "}");
+    bulk_update(updates, &filter, &update, true);
 }
 
 /* Give refused ones their next step; all others are written. False: the reply makes no sense. */
@@ -148,7 +132,6 @@ static bool take_reply(struct group *g, const bson_t *reply)
     int64_t index, code;
     bson_iter_t errors;
 
-    reply_time(reply, g->when);
     for (size_t i = 0; i < g->sent_count; i++)
         g->sent[i]->todo = TODO_NOTHING;
     if (reply_errors(reply, &errors))
@@ -171,15 +154,11 @@ static bool take_reply(struct group *g, const bson_t *reply)
 /* Send one command for items with that `todo`, from *next on, as many as fit. */
 static bool send_some(struct group *g, enum todo todo, size_t *next)
 {
-    bool inserts = todo == TODO_INSERT;
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t list;
+    struct bulk bulk;
 
-    bson_append_utf8(&command, inserts ? "insert" : "update", 6, collection_of(g), -1);
-    session_write_options(g->session, &command);
-    bson_append_array_begin(&command, inserts ? "documents" : "updates", -1, &list);
+    bulk_begin(&bulk, todo == TODO_INSERT ? "insert" : "update", collection_of(g));
     g->sent_count = 0;
-    for (; *next < g->count && g->sent_count < COMMAND_PARTS_MAX && list.len < COMMAND_BYTES_MAX; ++*next) {
+    for (; *next < g->count && g->sent_count < COMMAND_PARTS_MAX && bulk.list.len < COMMAND_BYTES_MAX; ++*next) {
         struct item *item = &g->items[*next];
         struct times times = {0, 0};
 
@@ -189,15 +168,15 @@ static bool send_some(struct group *g, enum todo todo, size_t *next)
             item->todo = TODO_LOST;
             continue;
         }
-        (inserts ? put_insert : put_update)(g, &list, item, &times);
+        (todo == TODO_INSERT ? put_insert : put_update)(&bulk, item->part, &times);
         g->sent[g->sent_count++] = item;
     }
-    bson_append_array_end(&command, &list);
-    if (g->sent_count == 0)
+    if (g->sent_count == 0) {
+        bulk_free(&bulk);
         return true;
-
+    }
     AUTO_BSON reply;
-    return session_run(g->session, &command, &reply) && reply_is_clean(&reply) && take_reply(g, &reply);
+    return bulk_run(g->session, &bulk, &reply) && take_reply(g, &reply);
 }
 
 /* A second round follows only if two upserts met and the server did not settle it itself. */
@@ -218,9 +197,9 @@ static bool write_group(struct group *g)
 }
 
 static bool write_those(struct session *session, struct part_write *parts, size_t count, bool definitions, struct item *items,
-                        struct item **sent, struct store_time *when)
+                        struct item **sent)
 {
-    struct group g = {session, definitions, items, 0, sent, 0, when};
+    struct group g = {session, definitions, items, 0, sent, 0};
 
     for (size_t i = 0; i < count; i++)
         if ((parts[i].definition != NULL) == definitions)
@@ -233,11 +212,11 @@ enum store_status checkpoint_write_parts(struct store *s, struct part_write *par
     struct item *items = checked(calloc(count + 1, sizeof *items)), **sent = checked(calloc(count + 1, sizeof *sent));
     bool good;
 
-    *when = (struct store_time){0};
     for (size_t i = 0; i < count; i++)
         parts[i].written = false;
-    good = write_those(session_of(s), parts, count, true, items, sent, when);
-    good = write_those(session_of(s), parts, count, false, items, sent, when) && good;
+    good = write_those(session_of(s), parts, count, true, items, sent);
+    good = write_those(session_of(s), parts, count, false, items, sent) && good;
+    *when = session_seen(session_of(s));
     free(sent);
     free(items);
     return good ? STORE_OK : STORE_FAILED;
@@ -245,14 +224,14 @@ enum store_status checkpoint_write_parts(struct store *s, struct part_write *par
 
 /* ---- checkpoints ---- */
 
-static void put_checkpoint(bson_t *updates, size_t k, const struct checkpoint_write *w)
+static void put_checkpoint(struct bulk *updates, const struct checkpoint_write *w)
 {
     AUTO_BSON filter = BSON_INITIALIZER, view = BSON_INITIALIZER;
 
     codec_lane_id(&filter, "_id", w->coupon, w->lane);
     codec_checkpoint_put(&view, &w->checkpoint);
     AUTO_BCON update = BCON_NEW("$max", "{", "view", BCON_DOCUMENT(&view), "}");
-    session_put_update(updates, k, &filter, update, true);
+    bulk_update(updates, &filter, update, true);
 }
 
 /* Two upserts that meet: the one that loses finds a duplicate key, and is sent again. */
@@ -260,25 +239,15 @@ static void put_checkpoint(bson_t *updates, size_t k, const struct checkpoint_wr
 
 enum store_status checkpoints_write(struct store *s, const struct checkpoint_write *checkpoints, size_t count)
 {
-    struct session *session = session_of(s);
-    enum store_status status = STORE_FAILED;
+    enum store_status status = STORE_EXISTS;
 
-    for (int i = 0; i < UPSERT_TRIES && status != STORE_OK; i++) {
-        AUTO_BSON command = BSON_INITIALIZER;
-        bson_t updates;
-        bson_iter_t errors;
+    for (int i = 0; i < UPSERT_TRIES && status == STORE_EXISTS; i++) {
+        struct bulk updates;
 
-        BSON_APPEND_UTF8(&command, "update", "lanes");
-        session_write_options(session, &command);
-        BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+        bulk_begin(&updates, "update", "lanes");
         for (size_t k = 0; k < count; k++)
-            put_checkpoint(&updates, k, &checkpoints[k]);
-        bson_append_array_end(&command, &updates);
-
-        AUTO_BSON reply;
-        if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
-            return STORE_FAILED;
-        status = reply_errors(&reply, &errors) ? STORE_FAILED : STORE_OK;
+            put_checkpoint(&updates, &checkpoints[k]);
+        status = bulk_send(session_of(s), &updates, NULL);
     }
-    return status;
+    return status == STORE_OK ? STORE_OK : STORE_FAILED;
 }

@@ -31,34 +31,24 @@ void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t 
     bson_append_document_end(doc, &id);
 }
 
-void codec_lane_id(bson_t *doc, const char *name, const char *coupon, int64_t lane)
-{
-    bson_t id;
-
-    bson_append_document_begin(doc, name, -1, &id);
-    BSON_APPEND_UTF8(&id, "c", coupon);
-    BSON_APPEND_INT64(&id, "l", lane);
-    bson_append_document_end(doc, &id);
-}
-
-void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b)
+void codec_id(bson_t *doc, const char *name, const char *coupon, const char *member, int64_t number)
 {
     bson_t id;
 
     bson_append_document_begin(doc, name, -1, &id);
     bson_append_utf8(&id, "c", 1, coupon, -1);
-    bson_append_int64(&id, "b", 1, b);
+    bson_append_int64(&id, member, -1, number);
     bson_append_document_end(doc, &id);
 }
 
-void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_t end)
+void codec_lane_id(bson_t *doc, const char *name, const char *coupon, int64_t lane)
 {
-    bson_t range;
+    codec_id(doc, name, coupon, "l", lane);
+}
 
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
-    codec_bucket_id(&range, "$gte", coupon, from);
-    codec_bucket_id(&range, "$lt", coupon, end);
-    bson_append_document_end(filter, &range);
+void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b)
+{
+    codec_id(doc, name, coupon, "b", b);
 }
 
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text)
@@ -428,8 +418,7 @@ static bool next_name(bson_iter_t *it, bson_t *row, int64_t *i, const char **use
            (!bson_has_field(row, "u") || find_text(row, "u", user));
 }
 
-bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
-                         bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user),
+bool codec_named_entries(const bson_t *doc, bool only, struct arena *a, name_wanted *wants,
                          void (*take)(void *context, const struct named_entry *named), void *context)
 {
     bson_t names, entries, day, row, entry;

@@ -34,12 +34,11 @@
 #include "store/terms.h"
 #include "store/watermark.h"
 
-/* Append an `_id`, under any name. The order of its fields is part of the key. */
+/* Append an `_id`, under any name: {c, <member>: number}, or one of the next. The order of its fields is part of the key. */
+void codec_id(bson_t *doc, const char *name, const char *coupon, const char *member, int64_t number);
 void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq);
 void codec_lane_id(bson_t *doc, const char *name, const char *coupon, int64_t lane);
 void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b);
-/* Append {_id: {$gte: {c, b: from}, $lt: {c, b: end}}} to a filter. */
-void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_t end);
 
 /* key: for its terms. */
 void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *key);
@@ -74,8 +73,8 @@ const char *codec_who_member(size_t i);
 
 /* Give take() each entry of a batch's document that has a name which wants() wants. only: the document has the entries of these names, and
  * no others. */
-bool codec_named_entries(const bson_t *doc, bool only, struct arena *a,
-                         bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user),
+typedef bool name_wanted(void *context, const char *coupon, int64_t lane, const char *user);
+bool codec_named_entries(const bson_t *doc, bool only, struct arena *a, name_wanted *wants,
                          void (*take)(void *context, const struct named_entry *named), void *context);
 
 /* A checkpoint's members, without _id; from a whole document. a: for its uses; NULL: they are not wanted. */

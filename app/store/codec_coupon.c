@@ -43,17 +43,6 @@ static const char *enum_name(const struct coupon_field *f, int64_t value)
     return DELETED;
 }
 
-static void put_strings(bson_t *doc, const char *name, const struct string_list *list)
-{
-    char buffer[16];
-    bson_t array;
-
-    bson_append_array_begin(doc, name, -1, &array);
-    for (size_t i = 0; i < list->count; i++)
-        bson_append_utf8(&array, array_key(i, buffer), -1, list->items[i], -1);
-    bson_append_array_end(doc, &array);
-}
-
 static void put_field(bson_t *doc, const char *name, const struct coupon_field *f, const struct coupon *c)
 {
     const void *at = (const char *)c + f->offset;
@@ -70,7 +59,7 @@ static void put_field(bson_t *doc, const char *name, const struct coupon_field *
             bson_append_null(doc, name, -1);
         return;
     case FIELD_STRINGS:
-        put_strings(doc, name, at);
+        put_texts(doc, name, at);
         return;
     case FIELD_INT:
     case FIELD_TIME:
@@ -128,24 +117,6 @@ static bool get_enum(const bson_iter_t *it, const struct coupon_field *f, int64_
     return strcmp(f->pointer, "/state") == 0 && strcmp(name, DELETED) == 0;
 }
 
-static bool get_strings(const bson_iter_t *it, struct string_list *list, struct arena *a)
-{
-    const char *text;
-    bson_iter_t item;
-    bson_t array;
-
-    if (!get_array(it, &array) || !bson_iter_init(&item, &array))
-        return false;
-    list->count = array_count(&array);
-    list->items = list->count ? arena_array(a, list->count, sizeof *list->items) : NULL;
-    for (size_t i = 0; i < list->count; i++) {
-        if (!bson_iter_next(&item) || !get_text(&item, &text))
-            return false;
-        list->items[i] = arena_strdup(a, text);
-    }
-    return true;
-}
-
 /* Not an enum, which indexes tables, nor a number without a null, which is used in arithmetic. */
 static bool may_be_null(const struct coupon_field *f)
 {
@@ -172,7 +143,7 @@ static bool get_field(const bson_iter_t *it, const struct coupon_field *f, struc
         *(const char **)at = null ? NULL : arena_strdup(a, text);
         return true;
     case FIELD_STRINGS:
-        return get_strings(it, at, a);
+        return get_texts(it, at, a);
     case FIELD_INT:
     case FIELD_TIME:
     case FIELD_ENUM:

@@ -66,38 +66,24 @@ static bool look_row(const bson_t *doc, void *context)
     return true;
 }
 
-static const char *look_coupon(const void *context, size_t i)
-{
-    const struct look_up *items = context;
-
-    return items[i].coupon;
-}
-
-static void put_look_filter(struct session *session, bson_t *filter, const struct look_up *items, size_t count)
-{
-    struct in_clause in;
-
-    if (count == 1) {
-        codes_put_id(filter, "_id", items[0].coupon, items[0].code);
-        return;
-    }
-    in_begin(&in, filter, "_id");
-    for (size_t i = 0; i < count; i++)
-        codes_put_id(&in.values, in_next(&in), items[i].coupon, items[i].code);
-    in_end(&in, filter);
-    session_add_coupons(session, filter, look_coupon, items, count);
-}
-
 static enum store_status find_some(struct session *session, struct look_up *items, size_t count)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
     struct look_table table = {.items = items};
     enum store_status status;
+    struct in_clause in;
 
-    put_look_filter(session, &filter, items, count);
     hash_index_init(&table.index, count);
     for (size_t i = 0; i < count; i++)
         hash_index_add(&table.index, look_hash(items[i].coupon, items[i].code), i);
+    if (count == 1) { /* by its _id alone it costs the server least */
+        codes_put_id(&filter, "_id", items[0].coupon, items[0].code);
+    } else {
+        in_begin(&in, &filter, "_id");
+        for (size_t i = 0; i < count; i++)
+            codes_put_id(&in.values, in_next(&in), items[i].coupon, items[i].code);
+        in_end(&in, &filter);
+    }
     status = session_find(session, "codes", &filter, NULL, count, look_row, &table);
     hash_index_free(&table.index);
     return settle_reads(status, &items->status, sizeof *items, count);
@@ -154,69 +140,38 @@ enum store_status code_buckets_find(struct session *session, const char *coupon,
 {
     AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
+    bson_t range;
 
-    codec_bucket_range(&filter, coupon, from_b, to_b);
-    session_add_coupon(session, &filter, coupon);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
+    codec_bucket_id(&range, "$gte", coupon, from_b);
+    codec_bucket_id(&range, "$lt", coupon, to_b);
+    bson_append_document_end(&filter, &range);
     return session_find(session, "code_buckets", &filter, sort, most, row, context);
 }
 
-struct bucket_codes_list {
-    struct bucket_codes_read *reads;
-    size_t count;
-    struct arena *arena;
-};
-
-static bool bucket_codes_row(const bson_t *doc, void *context)
+static void clear_codes(void *read)
 {
-    struct bucket_codes_list *list = context;
-    const char *coupon, *codes[BUCKET_SLOTS];
-    int64_t b;
+    struct bucket_codes_read *r = read;
 
-    bool good;
-
-    if (!codec_id_int(doc, "b", &coupon, &b))
-        return false;
-    good = code_bucket_get(doc, codes);
-    if (!good)
-        log_unreadable("code_buckets", doc);
-    for (size_t i = 0; i < list->count; i++) {
-        struct bucket_codes_read *r = &list->reads[i];
-
-        if (r->b != b || strcmp(r->coupon, coupon) != 0)
-            continue;
-        r->status = good ? STORE_OK : STORE_UNREADABLE;
-        for (int slot = 0; good && slot < BUCKET_SLOTS; slot++)
-            r->codes[slot] = arena_strdup(list->arena, codes[slot]);
-    }
-    return true;
+    memset(r->codes, 0, sizeof r->codes);
 }
 
-static const char *bucket_codes_coupon(const void *context, size_t i)
+static bool get_codes(const bson_t *doc, void *read, struct arena *a)
 {
-    const struct bucket_codes_read *reads = context;
+    struct bucket_codes_read *r = read;
 
-    return reads[i].coupon;
+    if (!code_bucket_get(doc, r->codes))
+        return false;
+    for (int slot = 0; slot < BUCKET_SLOTS; slot++)
+        r->codes[slot] = arena_strdup(a, r->codes[slot]);
+    return true;
 }
 
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count)
 {
-    struct bucket_codes_list list = {reads, count, a};
-    AUTO_BSON filter = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    struct in_clause in;
+    static const struct keyed_reads of = KEYED_READS("code_buckets", "b", struct bucket_codes_read, b, clear_codes, get_codes);
 
-    if (count == 0)
-        return STORE_OK;
-    in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < count; i++) {
-        codec_bucket_id(&in.values, in_next(&in), reads[i].coupon, reads[i].b);
-        memset(reads[i].codes, 0, sizeof reads[i].codes);
-        reads[i].status = STORE_OK;
-    }
-    in_end(&in, &filter);
-    session_add_coupons(session, &filter, bucket_codes_coupon, reads, count);
-    return settle_reads(session_find(session, "code_buckets", &filter, NULL, count, bucket_codes_row, &list), &reads->status,
-                        sizeof *reads, count);
+    return session_read_keyed(session_of(s), &of, reads, count, a);
 }
 
 enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
@@ -347,7 +302,6 @@ enum store_status codes_check(struct session *session, const char *coupon, code_
         last = b;
     }
     in_end(&in, &filter);
-    session_add_coupon(session, &filter, coupon);
     return session_find(session, "code_buckets", &filter, NULL, in.count, claims_row, &claims);
 }
 

@@ -97,24 +97,19 @@ static bool note_found(struct documents *list, const bson_t *reply, size_t first
 static enum store_status insert_new(struct session *session, struct documents *list)
 {
     for (size_t next = 0; next < list->count;) {
-        AUTO_BSON command = BSON_INITIALIZER;
         size_t first = next;
-        bson_t docs, doc;
-        char buffer[16];
-
-        BSON_APPEND_UTF8(&command, "insert", list->type->collection);
-        session_write_options(session, &command);
-        BSON_APPEND_ARRAY_BEGIN(&command, "documents", &docs);
-        for (; next < list->count && next - first < CODES_PER_COMMAND && docs.len < COMMAND_BYTES_MAX; ++next) {
-            bson_append_document_begin(&docs, array_key(next - first, buffer), -1, &doc);
-            list->type->put_id(&doc, list->draft, next);
-            list->type->put_rest(&doc, list->draft, next);
-            bson_append_document_end(&docs, &doc);
-        }
-        bson_append_array_end(&command, &docs);
-
+        struct bulk inserts;
         AUTO_BSON reply;
-        if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || !note_found(list, &reply, first))
+
+        bulk_begin(&inserts, "insert", list->type->collection);
+        for (; next < list->count && inserts.count < CODES_PER_COMMAND && inserts.list.len < COMMAND_BYTES_MAX; ++next) {
+            bson_t *doc = bulk_next(&inserts);
+
+            list->type->put_id(doc, list->draft, next);
+            list->type->put_rest(doc, list->draft, next);
+            bulk_end(&inserts);
+        }
+        if (!bulk_run(session, &inserts, &reply) || !note_found(list, &reply, first))
             return STORE_FAILED;
     }
     return STORE_OK;
@@ -123,26 +118,24 @@ static enum store_status insert_new(struct session *session, struct documents *l
 /* Replace as many of those found as fit, from *next on. STORE_EXISTS: one has a higher w. */
 static enum store_status replace_some(struct session *session, const struct documents *list, size_t *next)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
-    size_t first = *next;
     int64_t replaced = 0;
-    bson_t updates;
+    struct bulk updates;
+    size_t count;
 
-    BSON_APPEND_UTF8(&command, "update", list->type->collection);
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    for (; *next < list->found_count && *next - first < CODES_PER_UPDATE && updates.len < COMMAND_BYTES_MAX; ++*next) {
+    bulk_begin(&updates, "update", list->type->collection);
+    for (; *next < list->found_count && updates.count < CODES_PER_UPDATE && updates.list.len < COMMAND_BYTES_MAX; ++*next) {
         size_t i = list->found[*next];
         AUTO_BSON filter = BSON_INITIALIZER, rest = BSON_INITIALIZER;
 
         list->type->put_id(&filter, list->draft, i);
         BCON_APPEND(&filter, "w", "{", "$lte", BCON_INT64(list->draft->writing), "}");
         list->type->put_rest(&rest, list->draft, i);
-        session_put_update(&updates, *next - first, &filter, &rest, false);
+        bulk_update(&updates, &filter, &rest, false);
     }
-    bson_append_array_end(&command, &updates);
-    status = session_write(session, &command, &replaced);
-    return status == STORE_OK && replaced < (int64_t)(*next - first) ? STORE_EXISTS : status;
+    count = updates.count;
+    status = bulk_send(session, &updates, &replaced);
+    return status == STORE_OK && replaced < (int64_t)count ? STORE_EXISTS : status;
 }
 
 static enum store_status write_documents(struct session *session, const struct document_type *type, const struct draft *draft,
@@ -185,14 +178,11 @@ static bool is_to_take(const struct draft *draft, const struct look_up *met, enu
 static enum store_status take_some(struct session *session, const struct documents *list, const struct look_up *met,
                                    const enum standing *standings, size_t *next)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    int64_t taken = 0;
-    bson_t updates;
-    size_t k = 0;
+    struct bulk updates;
+    int64_t taken = 0, count;
 
-    BSON_APPEND_UTF8(&command, "update", "codes");
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    for (; *next < list->found_count && k < CODES_PER_UPDATE; ++*next)
+    bulk_begin(&updates, "update", "codes");
+    for (; *next < list->found_count && updates.count < CODES_PER_UPDATE; ++*next)
         if (is_to_take(list->draft, &met[*next], standings[*next])) {
             /* {q: the entry as it was read, u: ours} */
             size_t i = list->found[*next];
@@ -202,12 +192,10 @@ static enum store_status take_some(struct session *session, const struct documen
             directory_put_id(&filter, list->draft, i);
             BCON_APPEND(&filter, "o", BCON_UTF8(was->owner), "w", BCON_INT64(was->writing));
             directory_put_rest(&rest, list->draft, i);
-            session_put_update(&updates, k++, &filter, &rest, false);
+            bulk_update(&updates, &filter, &rest, false);
         }
-    bson_append_array_end(&command, &updates);
-    if (k == 0)
-        return STORE_OK;
-    return session_write(session, &command, &taken) == STORE_OK && taken == (int64_t)k ? STORE_OK : STORE_FAILED;
+    count = (int64_t)updates.count;
+    return bulk_send(session, &updates, &taken) == STORE_OK && taken == count ? STORE_OK : STORE_FAILED;
 }
 
 /* Read and judge the entries that existed already, not before the insert that met them: sets their `owner`. */
@@ -330,42 +318,6 @@ static void bucket_put_rest(bson_t *doc, const struct draft *draft, size_t i)
 
 static const struct document_type bucket_type = {"code_buckets", bucket_put_id, bucket_put_rest};
 
-/* {codes: [$slice: the first `begun` stored ones, then ours]}, in the server: announced codes are not ours to write. A
- * bucket with fewer does not match. */
-static void put_begun_update(bson_t *updates, const struct draft *draft, int begun)
-{
-    bson_t update, sub, set, codes, list, part;
-    char last[32];
-
-    snprintf(last, sizeof last, "codes.%d", begun - 1);
-    BSON_APPEND_DOCUMENT_BEGIN(updates, "0", &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    bucket_put_id(&sub, draft, 0);
-    BCON_APPEND(&sub, "w", "{", "$lte", BCON_INT64(draft->writing), "}", last, "{", "$exists", BCON_BOOL(true), "}");
-    bson_append_document_end(&update, &sub);
-
-    BSON_APPEND_ARRAY_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "0", &part);
-    BSON_APPEND_DOCUMENT_BEGIN(&part, "$set", &set);
-    BSON_APPEND_INT64(&set, "w", draft->writing);
-    BSON_APPEND_DOCUMENT_BEGIN(&set, "codes", &codes);
-    BSON_APPEND_ARRAY_BEGIN(&codes, "$concatArrays", &list);
-    {
-        bson_t own;
-
-        BCON_APPEND(&list, "0", "{", "$slice", "[", BCON_UTF8("$codes"), BCON_INT32(begun), "]", "}");
-        BSON_APPEND_DOCUMENT_BEGIN(&list, "1", &own);
-        put_codes(&own, "$literal", draft, draft->first_b, draft->next_n, 0); /* a code may begin with a dollar sign */
-        bson_append_document_end(&list, &own);
-    }
-    bson_append_array_end(&codes, &list);
-    bson_append_document_end(&set, &codes);
-    bson_append_document_end(&part, &set);
-    bson_append_document_end(&sub, &part);
-    bson_append_array_end(&update, &sub);
-    bson_append_document_end(updates, &update);
-}
-
 /* The bucket with the first, announced slots was cleaned up, and its coupon continues after its end. */
 static enum store_status insert_begun_bucket(struct session *session, const struct draft *draft)
 {
@@ -380,17 +332,31 @@ static enum store_status insert_begun_bucket(struct session *session, const stru
     return status;
 }
 
+/* {codes: [$slice: the first stored ones, then ours]}, in the server: announced codes are not ours to write. A bucket with fewer does not
+ * match. */
 static enum store_status write_begun_bucket(struct session *session, const struct draft *draft)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
+    int begun = (int)(draft->next_n % BUCKET_SLOTS);
+    AUTO_BSON filter = BSON_INITIALIZER, own = BSON_INITIALIZER;
     int64_t written = 0;
-    bson_t updates;
+    char last[32];
 
-    BSON_APPEND_UTF8(&command, "update", bucket_type.collection);
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    put_begun_update(&updates, draft, (int)(draft->next_n % BUCKET_SLOTS));
-    bson_append_array_end(&command, &updates);
-    if (session_write(session, &command, &written) != STORE_OK)
+    snprintf(last, sizeof last, "codes.%d", begun - 1);
+    bucket_put_id(&filter, draft, 0);
+    BCON_APPEND(&filter, "w", "{", "$lte", BCON_INT64(draft->writing), "}", last, "{", "$exists", BCON_BOOL(true), "}");
+    put_codes(&own, "$literal", draft, draft->first_b, draft->next_n, 0); /* a code may begin with a dollar sign */
+    AUTO_BCON command = BCON_NEW(
+        "update", BCON_UTF8(bucket_type.collection),
+        "updates", "[", "{",
+            "q", BCON_DOCUMENT(&filter),
+            "u", "[", "{", "$set", "{",
+                "w", BCON_INT64(draft->writing),
+                "codes", "{", "$concatArrays", "[",
+                    "{", "$slice", "[", "$codes", BCON_INT32(begun), "]", "}", BCON_DOCUMENT(&own), "]", "}",
+            "}", "}", "]",
+        "}", "]");
+
+    if (session_write(session, command, &written) != STORE_OK)
         return STORE_FAILED;
     return written == 1 ? STORE_OK : insert_begun_bucket(session, draft);
 }
@@ -482,7 +448,6 @@ static enum store_status delete_leftovers(struct leftovers *l)
         codes_put_id(&in.values, in_next(&in), l->coupon->id, l->forms[i]);
     in_end(&in, &filter);
     BCON_APPEND(&filter, "n", "{", "$gte", BCON_INT64(l->next_n), "}", "w", "{", "$lt", BCON_INT64(l->writing), "}");
-    session_add_coupon(l->session, &filter, l->coupon->id);
     return session_delete(l->session, look_up_type.collection, &filter, NULL);
 }
 

@@ -34,8 +34,9 @@ bool session_pulse(struct session *session)
 }
 
 /* One write serves all who wait for one that begins after they came. */
-bool session_see_all(struct session *session)
+enum store_status mongo_see_all(struct store *s)
 {
+    struct session *session = session_of(s);
     struct pulses *p = &session->mongo->pulses;
     uint64_t mine;
     bool seen;
@@ -64,14 +65,9 @@ bool session_see_all(struct session *session)
     }
     seen = p->good >= mine;
     if (seen)
-        session_saw(&session->store, p->when);
+        session_saw(s, p->when);
     pthread_mutex_unlock(&p->lock);
-    return seen;
-}
-
-enum store_status mongo_see_all(struct store *s)
-{
-    return session_see_all(session_of(s)) ? STORE_OK : STORE_FAILED;
+    return seen ? STORE_OK : STORE_FAILED;
 }
 
 struct confirms {

@@ -48,36 +48,19 @@ static bool get_delivery(const bson_t *doc, void *item, struct arena *a)
 
 enum store_status mongo_deliveries_insert(struct store *s, const struct delivery *delivery, size_t count)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct session *session = session_of(s);
-    int64_t index, code;
-    bson_iter_t errors;
-    char buffer[16];
-    bson_t list;
+    struct bulk inserts;
+    enum store_status status;
 
-    if (count == 0)
-        return STORE_OK;
-    BSON_APPEND_UTF8(&command, "insert", DELIVERIES);
-    session_write_options(session, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
+    bulk_begin(&inserts, "insert", DELIVERIES);
     for (size_t i = 0; i < count; i++) {
-        bson_t doc;
+        bson_t *doc = bulk_next(&inserts);
 
-        bson_append_document_begin(&list, array_key(i, buffer), -1, &doc);
-        bson_fields_write(&doc, ROWS(delivery_rows), 0, &delivery[i]);
-        BSON_APPEND_UTF8(&doc, "type", event_type_name((enum event_type)delivery[i].type));
-        bson_append_document_end(&list, &doc);
+        bson_fields_write(doc, ROWS(delivery_rows), 0, &delivery[i]);
+        BSON_APPEND_UTF8(doc, "type", event_type_name((enum event_type)delivery[i].type));
+        bulk_end(&inserts);
     }
-    bson_append_array_end(&command, &list);
-
-    AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
-        return STORE_FAILED;
-    /* a duplicate is from an earlier try whose reply was lost */
-    for (bool more = reply_errors(&reply, &errors); more && (more = reply_next_error(&errors, &index, &code));)
-        if (code != CODE_DUPLICATE_KEY)
-            return STORE_FAILED;
-    return STORE_OK;
+    status = bulk_send(session_of(s), &inserts, NULL);
+    return status == STORE_EXISTS ? STORE_OK : status; /* from an earlier try whose reply was lost */
 }
 
 static enum store_status update(struct store *s, const char *id, const bson_t *u)
@@ -113,16 +96,7 @@ enum store_status mongo_deliveries_clean(struct store *s, int64_t before_ms)
 
 /* ---- reading ---- */
 
-static enum store_status find(struct store *s, const bson_t *filter, const bson_t *sort, size_t most, struct arena *a, struct delivery ***d,
-                              size_t *count)
-{
-    struct doc_list list = {get_delivery, sizeof **d, a, NULL, 0, 0};
-    enum store_status status = session_find(session_of(s), DELIVERIES, filter, sort, most, session_list_row, &list);
-
-    *d = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
-}
+static const struct doc_list list = {DELIVERIES, get_delivery, sizeof(struct delivery *), false};
 
 enum store_status mongo_delivery(struct store *s, const char *hook, const char *id, struct arena *a,
                                  struct delivery **d)
@@ -147,7 +121,7 @@ enum store_status mongo_deliveries(struct store *s, const char *hook, int succee
         BSON_APPEND_BOOL(filter, "succeeded", succeeded);
     if (last)
         session_add_older(filter, "at", last->at_ms, last->id);
-    return find(s, filter, sort, most, a, d, count);
+    return session_list(session_of(s), &list, filter, sort, most, a, d, count);
 }
 
 enum store_status mongo_deliveries_asked(struct store *s, size_t most, struct arena *a, struct delivery ***d,
@@ -156,5 +130,5 @@ enum store_status mongo_deliveries_asked(struct store *s, size_t most, struct ar
     AUTO_BCON filter = BCON_NEW("asked", "{", "$exists", BCON_BOOL(true), "}");
     AUTO_BCON sort = BCON_NEW("sort", "{", "asked", BCON_INT32(1), "}");
 
-    return find(s, filter, sort, most, a, d, count);
+    return session_list(session_of(s), &list, filter, sort, most, a, d, count);
 }

@@ -30,30 +30,24 @@ void mongo_directory_form(const char *code, char form[CODE_MAX + 1])
 
 /* How far a coupon's ledger has announced codes, and whose turn it is. */
 struct tail {
-    int64_t next_n, turn, archived, ordinal;
+    struct head head;
     bool deleted;
 };
 
 static bool tail_row(const bson_t *doc, void *context)
 {
-    struct tail *tail = context;
-    bson_t totals;
-
-    return find_document(doc, "totals", &totals) && find_int(&totals, "next_n", &tail->next_n) &&
-           find_int(&totals, "ordinal", &tail->ordinal) &&
-           (find_int(&totals, "turn", &tail->turn) || !bson_has_field(&totals, "turn")) &&
-           (find_int(&totals, "archived", &tail->archived) || !bson_has_field(&totals, "archived"));
+    return codec_head_get(doc, context);
 }
 
 static enum store_status read_tail(struct session *session, const char *coupon, struct tail *tail)
 {
-    AUTO_BCON last = BCON_NEW("projection", "{", "totals", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(-1), "}");
+    AUTO_BCON last = BCON_NEW("projection", "{", "at", BCON_INT32(1), "v", BCON_INT32(1), "totals", BCON_INT32(1), "day", BCON_INT32(1),
+                              "}", "sort", "{", "_id", BCON_INT32(-1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    *tail = (struct tail){0};
+    *tail = (struct tail){.deleted = false};
     ledger_range(&filter, coupon, 0, 0, INT64_MAX);
-    session_add_coupon(session, &filter, coupon);
-    return session_find(session, "ledger", &filter, last, 1, tail_row, tail);
+    return session_find(session, "ledger", &filter, last, 1, tail_row, &tail->head);
 }
 
 /* The ledger says so: its last batch need not be the one, and the stored definition may be late. */
@@ -64,7 +58,6 @@ static enum store_status read_deletion(struct session *session, const char *coup
 
     ledger_range(&filter, coupon, 0, 0, INT64_MAX);
     BSON_APPEND_UTF8(&filter, "e.k", entry_kind_name(ENTRY_DELETE));
-    session_add_coupon(session, &filter, coupon);
     return session_find(session, "ledger", &filter, ids, 1, session_any_row, &tail->deleted);
 }
 
@@ -73,7 +66,7 @@ static enum store_status read_owner(struct session *session, const char *coupon,
 {
     enum store_status status = read_tail(session, coupon, tail);
 
-    if (status != STORE_OK || tail->archived || head_takings(&(struct head){.ordinal = tail->ordinal}) > 0)
+    if (status != STORE_OK || tail->head.archived || head_takings(&tail->head) > 0)
         return status;
     return read_deletion(session, coupon, tail);
 }
@@ -95,7 +88,7 @@ static enum store_status judge_owner(struct session *session, const char *owner,
 
     for (size_t i = 0; i < count; i++) {
         entries[i]->found = false;
-        if (entries[i]->n < tail->next_n)
+        if (entries[i]->n < tail->head.next_n)
             announced[k++] = entries[i];
     }
     status = codes_check(session, owner, directory_form, announced, k);
@@ -109,9 +102,9 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
         return entry->found ? STANDING_OWN : STANDING_OWN_DRAFT;
     if (tail->deleted)
         return STANDING_ABANDONED;
-    if (tail->archived == LANE_REMOVED) /* only its archive says which were announced */
+    if (tail->head.archived == LANE_REMOVED) /* only its archive says which were announced */
         return STANDING_ELSEWHERE;
-    return entry->found || turn_of(entry->writing) == tail->turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
+    return entry->found || turn_of(entry->writing) == tail->head.turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
 }
 
 enum store_status directory_judge(struct session *session, const char *coupon, int64_t next_n,
@@ -130,7 +123,7 @@ enum store_status directory_judge(struct session *session, const char *coupon, i
     for (size_t first = 0, end; status == STORE_OK && first < found; first = end) {
         const char *owner = entries[first]->owner;
         bool own = strcmp(owner, coupon) == 0;
-        struct tail tail = {.next_n = next_n};
+        struct tail tail = {.head.next_n = next_n};
 
         for (end = first; end < found && strcmp(entries[end]->owner, owner) == 0; end++)
             ;

@@ -114,11 +114,11 @@ static void put_other_aliases(bson_t *doc, const bson_t *erasing, const char *al
     bson_destroy(&others);
 }
 
-static void put_update(bson_t *updates, size_t k, const struct emptying *e, const char *alias, const struct term_key *key, bool last)
+static void put_update(bson_t *update, const struct emptying *e, const char *alias, const struct term_key *key, bool last)
 {
-    bson_t update, sub, set = BSON_INITIALIZER, unset;
+    bson_t sub, set = BSON_INITIALIZER, unset;
     const struct batch *b = e->batch;
-    char buffer[16], path[32];
+    char path[32];
 
     for (size_t i = 0; i < b->count; i++)
         if ((entry_members[b->entries[i].kind] & HAS_USER) && strcmp(b->entries[i].alias, alias) == 0)
@@ -126,15 +126,14 @@ static void put_update(bson_t *updates, size_t k, const struct emptying *e, cons
     codec_terms_put(&set, b, key);
     if (last)
         put_other_aliases(&set, &e->erasing, alias);
-    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(update, "q", &sub);
     codec_ledger_id(&sub, "_id", b->coupon, b->lane, b->head.seq);
     BSON_APPEND_UTF8(&sub, "who.a", alias);
     put_as_read(&sub, "terms", &e->terms);
     if (last)
         put_as_read(&sub, "erasing", &e->erasing);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
+    bson_append_document_end(update, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(update, "u", &sub);
     if (!bson_empty(&set))
         BSON_APPEND_DOCUMENT(&sub, "$set", &set);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &unset);
@@ -147,24 +146,22 @@ static void put_update(bson_t *updates, size_t k, const struct emptying *e, cons
     if (last && !bson_has_field(&set, "erasing"))
         BSON_APPEND_INT32(&unset, "erasing", 1);
     bson_append_document_end(&sub, &unset);
-    bson_append_document_end(&update, &sub);
-    BCON_APPEND(&update, "arrayFilters", "[", "{", "x.a", BCON_UTF8(alias), "}", "]");
-    bson_append_document_end(updates, &update);
+    bson_append_document_end(update, &sub);
+    BCON_APPEND(update, "arrayFilters", "[", "{", "x.a", BCON_UTF8(alias), "}", "]");
     bson_destroy(&set);
 }
 
 /* Fingerprints go too: they would confirm a guess of the request. */
 static enum store_status empty_all(struct session *session, const struct emptyings *list, bool last)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t updates;
+    struct bulk updates;
 
-    BSON_APPEND_UTF8(&command, "update", "ledger");
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    for (size_t i = 0; i < list->count; i++)
-        put_update(&updates, i, &list->items[i], list->alias, &session->term_key, last);
-    bson_append_array_end(&command, &updates);
-    return session_write(session, &command, NULL);
+    bulk_begin(&updates, "update", "ledger");
+    for (size_t i = 0; i < list->count; i++) {
+        put_update(bulk_next(&updates), &list->items[i], list->alias, &session->term_key, last);
+        bulk_end(&updates);
+    }
+    return bulk_send(session, &updates, NULL);
 }
 
 /* ---- finding ---- */

@@ -48,14 +48,11 @@ static bool get_front(const bson_t *doc, void *item, struct arena *a)
 
 enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count)
 {
-    struct doc_list list = {get_front, sizeof **fronts, a, NULL, 0, 0};
+    static const struct doc_list list = {FRONTS, get_front, sizeof **fronts, false};
     AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
     AUTO_BSON all = BSON_INITIALIZER;
-    enum store_status status = session_find(session_of(s), FRONTS, &all, sort, 0, session_list_row, &list);
 
-    *fronts = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return session_list(session_of(s), &list, &all, sort, 0, a, fronts, count);
 }
 
 bool front_is_here(const struct front *front, int64_t now_ms)

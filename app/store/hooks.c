@@ -19,20 +19,21 @@
 
 /* ---- documents ---- */
 
+#define HOOK_REST 1 /* of rows that mongo_hook_change() does not write */
 static const struct bson_field hook_rows[] = {
-    BSON_FIELD("_id", BSON_FIELD_TEXT, struct hook, id, false, 0),
+    BSON_FIELD("_id", BSON_FIELD_TEXT, struct hook, id, false, HOOK_REST),
     BSON_FIELD("url", BSON_FIELD_TEXT, struct hook, url, false, 0),
     BSON_FIELD("enabled", BSON_FIELD_BOOL, struct hook, enabled, false, 0),
     BSON_FIELD("reason", BSON_FIELD_TEXT, struct hook, reason, true, 0),
     BSON_FIELD("secret", BSON_FIELD_TEXT, struct hook, secret, false, 0),
     BSON_FIELD("old_secret", BSON_FIELD_TEXT, struct hook, old_secret, true, 0),
     BSON_FIELD("old_until", BSON_FIELD_TIME, struct hook, old_until_ms, true, 0),
-    BSON_FIELD("created", BSON_FIELD_TIME, struct hook, created_ms, false, 0),
+    BSON_FIELD("created", BSON_FIELD_TIME, struct hook, created_ms, false, HOOK_REST),
     BSON_FIELD("changed", BSON_FIELD_TIME, struct hook, changed_ms, false, 0),
-    BSON_FIELD("failing", BSON_FIELD_TIME, struct hook, failing_ms, true, 0),
-    BSON_FIELD("owner", BSON_FIELD_TEXT, struct hook, owner, true, 0),
-    BSON_FIELD("lease", BSON_FIELD_TIME, struct hook, lease_ms, true, 0),
-    BSON_FIELD("test", BSON_FIELD_TIME, struct hook, test_ms, true, 0),
+    BSON_FIELD("failing", BSON_FIELD_TIME, struct hook, failing_ms, true, HOOK_REST),
+    BSON_FIELD("owner", BSON_FIELD_TEXT, struct hook, owner, true, HOOK_REST),
+    BSON_FIELD("lease", BSON_FIELD_TIME, struct hook, lease_ms, true, HOOK_REST),
+    BSON_FIELD("test", BSON_FIELD_TIME, struct hook, test_ms, true, HOOK_REST),
 };
 
 static void put_events(bson_t *doc, unsigned events)
@@ -45,17 +46,6 @@ static void put_events(bson_t *doc, unsigned events)
     for (unsigned t = 0; t < EVENT_TYPE_COUNT; t++)
         if (events & (1u << t))
             bson_append_utf8(&list, array_key(k++, buffer), -1, event_type_name((enum event_type)t), -1);
-    bson_append_array_end(doc, &list);
-}
-
-static void put_coupons(bson_t *doc, const struct string_list *coupons)
-{
-    char buffer[16];
-    bson_t list;
-
-    BSON_APPEND_ARRAY_BEGIN(doc, "coupons", &list);
-    for (size_t i = 0; i < coupons->count; i++)
-        bson_append_utf8(&list, array_key(i, buffer), -1, coupons->items[i], -1);
     bson_append_array_end(doc, &list);
 }
 
@@ -76,30 +66,14 @@ static bool get_events(const bson_t *doc, unsigned *events)
     return true;
 }
 
-static bool get_coupons(const bson_t *doc, struct string_list *coupons, struct arena *a)
-{
-    const char *id;
-    bson_iter_t it;
-    bson_t list;
-
-    if (!find_array(doc, "coupons", &list) || !bson_iter_init(&it, &list))
-        return false;
-    coupons->items = arena_array(a, array_count(&list) + 1, sizeof *coupons->items);
-    while (bson_iter_next(&it)) {
-        if (!get_text(&it, &id))
-            return false;
-        coupons->items[coupons->count++] = arena_strdup(a, id);
-    }
-    return true;
-}
-
 /* item: a struct hook *. */
 static bool get_hook(const bson_t *doc, void *item, struct arena *a)
 {
     struct hook *h = *(struct hook **)item = arena_alloc(a, sizeof *h);
 
     codec_watermark_get(doc, &h->watermark);
-    return bson_fields_read(doc, ROWS(hook_rows), 0, h, a) && get_events(doc, &h->events) && get_coupons(doc, &h->coupons, a);
+    return bson_fields_read(doc, ROWS(hook_rows), HOOK_REST, h, a) && get_events(doc, &h->events) &&
+           find_texts(doc, "coupons", &h->coupons, a);
 }
 
 /* ---- subscriptions ---- */
@@ -115,9 +89,9 @@ enum store_status mongo_hook_insert(struct store *s, const struct hook *h)
 {
     AUTO_BSON doc = BSON_INITIALIZER;
 
-    bson_fields_write(&doc, ROWS(hook_rows), 0, h);
+    bson_fields_write(&doc, ROWS(hook_rows), HOOK_REST, h);
     put_events(&doc, h->events);
-    put_coupons(&doc, &h->coupons);
+    put_texts(&doc, "coupons", &h->coupons);
     BSON_APPEND_TIMESTAMP(&doc, "arrived", (uint32_t)(h->created_ms / 1000 - CLOCKS_APART_S), 1);
     return wake_deliverer(session_insert(session_of(s), HOOKS, &doc) == STORE_OK ? STORE_OK : STORE_FAILED);
 }
@@ -132,7 +106,7 @@ enum store_status mongo_hook(struct store *s, const char *id, struct arena *a, s
 enum store_status mongo_hooks(struct store *s, const char *before, size_t most, struct arena *a, struct hook ***hooks,
                               size_t *count)
 {
-    struct doc_list list = {get_hook, sizeof **hooks, a, NULL, 0, 0};
+    static const struct doc_list list = {HOOKS, get_hook, sizeof **hooks, false};
     AUTO_BCON sort = BCON_NEW("sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
     struct hook *last = NULL;
@@ -143,13 +117,9 @@ enum store_status mongo_hooks(struct store *s, const char *before, size_t most, 
         return status;
     if (last)
         session_add_older(&filter, "created", last->created_ms, last->id);
-    status = session_find(session_of(s), HOOKS, &filter, sort, most, session_list_row, &list);
-    *hooks = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return session_list(session_of(s), &list, &filter, sort, most, a, hooks, count);
 }
 
-/* Update one subscription; u stays the caller's. */
 static enum store_status update(struct store *s, const bson_t *filter, const bson_t *u)
 {
     return session_update(session_of(s), HOOKS, filter, u, false);
@@ -157,36 +127,23 @@ static enum store_status update(struct store *s, const bson_t *filter, const bso
 
 enum store_status mongo_hook_change(struct store *s, const struct hook *h, int64_t was_ms)
 {
+    static const char *const optional[] = {"reason", "old_secret", "old_until"};
     AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(h->id), "changed", BCON_DATE_TIME(was_ms));
-    AUTO_BSON u = BSON_INITIALIZER;
-    bson_t set, unset;
+    AUTO_BSON set = BSON_INITIALIZER, unset = BSON_INITIALIZER;
+    struct hook changed = *h;
 
-    BSON_APPEND_DOCUMENT_BEGIN(&u, "$set", &set);
-    BSON_APPEND_UTF8(&set, "url", h->url);
+    if (!h->old_secret)
+        changed.old_until_ms = 0;
+    bson_fields_write(&set, ROWS(hook_rows), 0, &changed);
     put_events(&set, h->events);
-    BSON_APPEND_BOOL(&set, "enabled", h->enabled);
-    BSON_APPEND_UTF8(&set, "secret", h->secret);
-    BSON_APPEND_DATE_TIME(&set, "changed", h->changed_ms);
-    if (h->reason)
-        BSON_APPEND_UTF8(&set, "reason", h->reason);
-    if (h->old_secret) {
-        BSON_APPEND_UTF8(&set, "old_secret", h->old_secret);
-        BSON_APPEND_DATE_TIME(&set, "old_until", h->old_until_ms);
-    }
-    bson_append_document_end(&u, &set);
-    if (h->enabled || !h->old_secret) {
-        BSON_APPEND_DOCUMENT_BEGIN(&u, "$unset", &unset);
-        if (h->enabled)
-            BSON_APPEND_INT32(&unset, "failing", 1);
-        if (!h->reason)
-            BSON_APPEND_INT32(&unset, "reason", 1);
-        if (!h->old_secret) {
-            BSON_APPEND_INT32(&unset, "old_secret", 1);
-            BSON_APPEND_INT32(&unset, "old_until", 1);
-        }
-        bson_append_document_end(&u, &unset);
-    }
-    return wake_deliverer(update(s, filter, &u));
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+        if (!bson_has_field(&set, optional[i]))
+            BSON_APPEND_INT32(&unset, optional[i], 1);
+    if (h->enabled)
+        BSON_APPEND_INT32(&unset, "failing", 1);
+    AUTO_BCON u = BCON_NEW("$set", BCON_DOCUMENT(&set), "$unset", BCON_DOCUMENT(&unset));
+
+    return wake_deliverer(update(s, filter, u));
 }
 
 enum store_status mongo_hook_ask_test(struct store *s, const char *id, int64_t now_ms)
@@ -245,15 +202,10 @@ enum store_status mongo_hook_claim(struct store *s, const char *id, const char *
 
 enum store_status mongo_hooks_release(struct store *s, const char *owner)
 {
-    AUTO_BCON command = BCON_NEW(
-        "update", HOOKS,
-        "updates", "[", "{",
-            "q", "{", "owner", BCON_UTF8(owner), "}",
-            "u", "{", "$unset", "{", "owner", BCON_INT32(1), "lease", BCON_INT32(1), "}", "}",
-            "multi", BCON_BOOL(true),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("owner", BCON_UTF8(owner));
+    AUTO_BCON u = BCON_NEW("$unset", "{", "owner", BCON_INT32(1), "lease", BCON_INT32(1), "}");
 
-    return session_write(session_of(s), command, NULL);
+    return session_update_all(session_of(s), HOOKS, filter, u);
 }
 
 enum store_status mongo_hook_arrived(struct store *s, const char *id, const char *owner, const struct watermark *w)
@@ -291,35 +243,25 @@ enum store_status mongo_hook_disable(struct store *s, const struct hook *h, cons
 
 enum store_status mongo_positions_write(struct store *s, const struct hook_position *p, size_t count)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t updates;
+    struct bulk updates;
 
-    if (count == 0)
-        return STORE_OK;
-    BSON_APPEND_UTF8(&command, "update", POSITIONS);
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    bulk_begin(&updates, "update", POSITIONS);
     for (size_t i = 0; i < count; i++) {
         AUTO_BCON filter = BCON_NEW(POSITION_ID(p[i]));
         AUTO_BCON u = BCON_NEW("$max", "{", "at", "{", "seq", BCON_INT64(p[i].seq), "part", BCON_INT64(p[i].part), "}", "}", "$set", "{",
                                "attempts", BCON_INT64(p[i].attempts), "not_before", BCON_DATE_TIME(p[i].not_before_ms), "}");
 
-        session_put_update(&updates, i, filter, u, true);
+        bulk_update(&updates, filter, u, true);
     }
-    bson_append_array_end(&command, &updates);
-    return session_write(session_of(s), &command, NULL);
+    return bulk_send(session_of(s), &updates, NULL);
 }
 
 enum store_status mongo_positions_restart(struct store *s, const char *hook)
 {
-    AUTO_BCON command = BCON_NEW(
-        "update", POSITIONS,
-        "updates", "[", "{",
-            "q", "{", "_id.h", BCON_UTF8(hook), "}",
-            "u", "{", "$set", "{", "attempts", BCON_INT64(0), "not_before", BCON_DATE_TIME(0), "}", "}",
-            "multi", BCON_BOOL(true),
-        "}", "]");
+    AUTO_BCON filter = BCON_NEW("_id.h", BCON_UTF8(hook));
+    AUTO_BCON u = BCON_NEW("$set", "{", "attempts", BCON_INT64(0), "not_before", BCON_DATE_TIME(0), "}");
 
-    return session_write(session_of(s), command, NULL);
+    return session_update_all(session_of(s), POSITIONS, filter, u);
 }
 
 static bool get_position(const bson_t *doc, void *item, struct arena *a)
@@ -341,18 +283,15 @@ enum store_status mongo_position(struct store *s, struct hook_position *p)
 
 enum store_status mongo_positions_remove(struct store *s, const struct hook_position *p, size_t count)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t deletes;
+    struct bulk deletes;
 
-    BSON_APPEND_UTF8(&command, "delete", POSITIONS);
-    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
+    bulk_begin(&deletes, "delete", POSITIONS);
     for (size_t i = 0; i < count; i++) {
         AUTO_BCON filter = BCON_NEW(POSITION_ID(p[i]), "at.seq", BCON_INT64(p[i].seq));
 
-        session_put_delete(&deletes, i, filter);
+        bulk_delete(&deletes, filter);
     }
-    bson_append_array_end(&command, &deletes);
-    return session_write(session_of(s), &command, NULL);
+    return bulk_send(session_of(s), &deletes, NULL);
 }
 
 /* ---- which are behind ---- */

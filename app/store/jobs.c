@@ -35,28 +35,29 @@ const char *job_state_name(enum job_state s)
 
 /* ---- documents ---- */
 
+#define JOB_REST 1 /* of rows that mongo_job_finish() does not write */
 static const struct bson_field job_rows[] = {
-    BSON_FIELD("_id", BSON_FIELD_TEXT, struct job, id, false, 0),
-    BSON_FIELD("coupon", BSON_FIELD_TEXT, struct job, coupon, false, 0),
+    BSON_FIELD("_id", BSON_FIELD_TEXT, struct job, id, false, JOB_REST),
+    BSON_FIELD("coupon", BSON_FIELD_TEXT, struct job, coupon, false, JOB_REST),
     BSON_FIELD("done", BSON_FIELD_INT, struct job, done, false, 0),
-    BSON_FIELD("total", BSON_FIELD_INT, struct job, total, false, 0),
-    BSON_FIELD("until", BSON_FIELD_INT, struct job, until, false, 0),
-    BSON_FIELD("upload", BSON_FIELD_TEXT, struct job, upload, true, 0),
-    BSON_FIELD("column", BSON_FIELD_INT, struct job, column, true, 0),
-    BSON_FIELD("separator", BSON_FIELD_INT, struct job, separator, true, 0),
-    BSON_FIELD("digest", BSON_FIELD_TEXT, struct job, digest, true, 0),
+    BSON_FIELD("total", BSON_FIELD_INT, struct job, total, false, JOB_REST),
+    BSON_FIELD("until", BSON_FIELD_INT, struct job, until, false, JOB_REST),
+    BSON_FIELD("upload", BSON_FIELD_TEXT, struct job, upload, true, JOB_REST),
+    BSON_FIELD("column", BSON_FIELD_INT, struct job, column, true, JOB_REST),
+    BSON_FIELD("separator", BSON_FIELD_INT, struct job, separator, true, JOB_REST),
+    BSON_FIELD("digest", BSON_FIELD_TEXT, struct job, digest, true, JOB_REST),
     BSON_FIELD("result", BSON_FIELD_TEXT, struct job, result, true, 0),
     BSON_FIELD("error", BSON_FIELD_TEXT, struct job, error, true, 0),
     BSON_FIELD("error_detail", BSON_FIELD_TEXT, struct job, error_detail, true, 0),
-    BSON_FIELD("created", BSON_FIELD_TIME, struct job, created_ms, false, 0),
-    BSON_FIELD("started", BSON_FIELD_TIME, struct job, started_ms, true, 0),
+    BSON_FIELD("created", BSON_FIELD_TIME, struct job, created_ms, false, JOB_REST),
+    BSON_FIELD("started", BSON_FIELD_TIME, struct job, started_ms, true, JOB_REST),
     BSON_FIELD("finished", BSON_FIELD_TIME, struct job, finished_ms, true, 0),
-    BSON_FIELD("not_before", BSON_FIELD_TIME, struct job, not_before_ms, false, 0),
-    BSON_FIELD("cancel", BSON_FIELD_BOOL, struct job, cancel, false, 0),
-    BSON_FIELD("fence", BSON_FIELD_INT, struct job, fence, false, 0),
-    BSON_FIELD("key", BSON_FIELD_TEXT, struct job, key, true, 0),
-    BSON_FIELD("by", BSON_FIELD_TEXT, struct job, by, true, 0),
-    BSON_FIELD("f", BSON_FIELD_BYTES, struct job, fingerprint, true, 0),
+    BSON_FIELD("not_before", BSON_FIELD_TIME, struct job, not_before_ms, false, JOB_REST),
+    BSON_FIELD("cancel", BSON_FIELD_BOOL, struct job, cancel, false, JOB_REST),
+    BSON_FIELD("fence", BSON_FIELD_INT, struct job, fence, false, JOB_REST),
+    BSON_FIELD("key", BSON_FIELD_TEXT, struct job, key, true, JOB_REST),
+    BSON_FIELD("by", BSON_FIELD_TEXT, struct job, by, true, JOB_REST),
+    BSON_FIELD("f", BSON_FIELD_BYTES, struct job, fingerprint, true, JOB_REST),
 };
 
 static int index_of(const char *const *names, int count, const char *name)
@@ -74,7 +75,7 @@ static bool get_job(const bson_t *doc, void *item, struct arena *a)
     struct job *job = *(struct job **)item = arena_alloc(a, sizeof *job);
     const char *kind, *state;
 
-    if (!bson_fields_read(doc, ROWS(job_rows), 0, job, a) || !find_text(doc, "kind", &kind) ||
+    if (!bson_fields_read(doc, ROWS(job_rows), JOB_REST, job, a) || !find_text(doc, "kind", &kind) ||
         !find_text(doc, "state", &state))
         return false;
     job->kind = (enum job_kind)index_of(kind_names, JOB_KIND_COUNT, kind);
@@ -96,7 +97,7 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
     AUTO_BSON doc = BSON_INITIALIZER;
     enum store_status status;
 
-    bson_fields_write(&doc, ROWS(job_rows), 0, job);
+    bson_fields_write(&doc, ROWS(job_rows), JOB_REST, job);
     BSON_APPEND_UTF8(&doc, "kind", job_kind_name(job->kind));
     BSON_APPEND_UTF8(&doc, "state", job_state_name(JOB_QUEUED));
     status = session_insert(session_of(s), "jobs", &doc);
@@ -140,7 +141,7 @@ enum store_status mongo_job(struct store *s, const char *id, struct arena *a, st
 enum store_status mongo_jobs(struct store *s, const char *coupon, const char *prefix, const char *before, size_t most,
                              struct arena *a, struct job ***jobs, size_t *count)
 {
-    struct doc_list list = {get_job, sizeof **jobs, a, NULL, 0, 0};
+    static const struct doc_list list = {"jobs", get_job, sizeof **jobs, false};
     AUTO_BCON sort = BCON_NEW("sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
     struct job *last = NULL;
@@ -157,15 +158,14 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
         session_add_prefix(&filter, "coupon", prefix);
     if (last)
         session_add_older(&filter, "created", last->created_ms, last->id);
-    status = session_find(session_of(s), "jobs", &filter, sort, most, session_list_row, &list);
-    *jobs = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return session_list(session_of(s), &list, &filter, sort, most, a, jobs, count);
 }
 
-/* ---- changing: each is one findAndModify, which returns the job after the change ---- */
+/* ---- changing ---- */
 
-/* command holds all but the tail. STORE_NOT_FOUND: nothing matched. */
+#define HELD(id, fence) "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running"
+
+/* A findAndModify, of which command holds all but the tail; *job: after the change. STORE_NOT_FOUND: nothing matched. */
 static enum store_status modify(struct store *s, bson_t *command, struct arena *a, struct job **job)
 {
     struct session *session = session_of(s);
@@ -177,7 +177,7 @@ static enum store_status modify(struct store *s, bson_t *command, struct arena *
     session_write_concern(session, command);
     if (!session_run(session, command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
-    if (!reply_value(&reply, &value))
+    if (!find_document(&reply, "value", &value))
         return STORE_NOT_FOUND;
     if (get_job(&value, job, a))
         return STORE_OK;
@@ -185,33 +185,24 @@ static enum store_status modify(struct store *s, bson_t *command, struct arena *
     return STORE_FAILED;
 }
 
-/* The same, without returning the job. */
-static enum store_status modify_only(struct store *s, bson_t *command)
-{
-    enum store_status status;
-    struct arena arena;
-    struct job *job;
-
-    arena_init(&arena, 0);
-    status = modify(s, command, &arena, &job);
-    arena_free(&arena);
-    return status;
-}
-
 enum store_status mongo_job_cancel(struct store *s, const char *id)
 {
     AUTO_BCON untouched = BCON_NEW("$eq", "[", "[", "$state", "$fence", "]", "[", "queued", BCON_INT64(0), "]", "]");
     AUTO_BCON command = BCON_NEW(
-        "findAndModify", "jobs",
-        "query", "{", "_id", BCON_UTF8(id), "}",
-        "update", "[", "{", "$set", "{",
-            "cancel", BCON_BOOL(true),
-            "state", "{", "$cond", "[", BCON_DOCUMENT(untouched), "cancelled", "$state", "]", "}",
-            "finished", "{", "$cond", "[", BCON_DOCUMENT(untouched),
-                "$$NOW", "{", "$ifNull", "[", "$finished", "$$REMOVE", "]", "}", "]", "}",
-        "}", "}", "]");
+        "update", "jobs",
+        "updates", "[", "{",
+            "q", "{", "_id", BCON_UTF8(id), "}",
+            "u", "[", "{", "$set", "{",
+                "cancel", BCON_BOOL(true),
+                "state", "{", "$cond", "[", BCON_DOCUMENT(untouched), "cancelled", "$state", "]", "}",
+                "finished", "{", "$cond", "[", BCON_DOCUMENT(untouched),
+                    "$$NOW", "{", "$ifNull", "[", "$finished", "$$REMOVE", "]", "}", "]", "}",
+            "}", "}", "]",
+        "}", "]");
+    int64_t matched = 0;
+    enum store_status status = session_write(session_of(s), command, &matched);
 
-    return modify_only(s, command);
+    return status == STORE_OK && !matched ? STORE_NOT_FOUND : status;
 }
 
 enum store_status mongo_job_claim(struct store *s, int64_t now_ms, int64_t lease_ms, struct arena *a, struct job **job)
@@ -242,7 +233,7 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
     struct job *job;
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
-        "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
+        "query", "{", HELD(id, fence), "}",
         "update", "{", "$set", "{",
             "done", BCON_INT64(done),
             "lease", BCON_DATE_TIME(now_ms + lease_ms),
@@ -259,37 +250,22 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
 enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fence, enum job_state state, int64_t done,
                                    const char *result, const char *error, const char *error_detail, int64_t now_ms)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t sub, set;
+    const struct job end = {.done = done, .result = result, .error = error, .error_detail = error_detail, .finished_ms = now_ms};
+    AUTO_BCON filter = BCON_NEW(HELD(id, fence));
+    AUTO_BSON set = BSON_INITIALIZER;
 
-    BCON_APPEND(&command, "findAndModify", BCON_UTF8("jobs"), "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence),
-                "state", BCON_UTF8(job_state_name(JOB_RUNNING)), "}");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "update", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
+    bson_fields_write(&set, ROWS(job_rows), 0, &end);
     BSON_APPEND_UTF8(&set, "state", job_state_name(state));
-    BSON_APPEND_INT64(&set, "done", done);
-    BSON_APPEND_DATE_TIME(&set, "finished", now_ms);
-    if (result)
-        BSON_APPEND_UTF8(&set, "result", result);
-    if (error)
-        BSON_APPEND_UTF8(&set, "error", error);
-    if (error_detail)
-        BSON_APPEND_UTF8(&set, "error_detail", error_detail);
-    bson_append_document_end(&sub, &set);
-    bson_append_document_end(&command, &sub);
+    AUTO_BCON u = BCON_NEW("$set", BCON_DOCUMENT(&set));
 
-    return modify_only(s, &command);
+    return session_update(session_of(s), "jobs", filter, u, false);
 }
 
 enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms)
 {
-    AUTO_BCON command = BCON_NEW(
-        "findAndModify", "jobs",
-        "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
-        "update", "{",
-            "$set", "{", "state", "queued", "not_before", BCON_DATE_TIME(not_before_ms), "}",
-            "$unset", "{", "lease", BCON_INT32(1), "}",
-        "}");
+    AUTO_BCON filter = BCON_NEW(HELD(id, fence));
+    AUTO_BCON u = BCON_NEW("$set", "{", "state", "queued", "not_before", BCON_DATE_TIME(not_before_ms), "}", "$unset", "{", "lease",
+                           BCON_INT32(1), "}");
 
-    return modify_only(s, command);
+    return session_update(session_of(s), "jobs", filter, u, false);
 }

@@ -90,22 +90,21 @@ enum store_status session_read_joined(struct session *session, const char *colle
 {
     enum store_status status = STORE_OK;
 
+    for (size_t i = 0; i < count; i++)
+        session_add_shard_key(session, &finds[i].filter);
     for (size_t first = 0; status == STORE_OK && first < count; first += JOINED_MOST) {
         struct joined_rows rows = {first, count - first < JOINED_MOST ? count - first : JOINED_MOST, row, context};
         AUTO_BSON command = BSON_INITIALIZER;
 
         if (rows.count == 1) {
-            BSON_APPEND_UTF8(&command, "find", collection);
-            BSON_APPEND_DOCUMENT(&command, "filter", &finds[first].filter);
             BCON_APPEND(&command, "sort", "{", finds[first].by, BCON_INT32(direction(&finds[first])), "}");
             if (finds[first].members)
                 put_members(&command, "projection", finds[first].members);
-            BSON_APPEND_INT64(&command, "limit", (int64_t)finds[first].most);
-            session_read_options(session, &command, finds[first].most);
+            status = session_find(session, collection, &finds[first].filter, &command, finds[first].most, hand_row, &rows);
         } else {
             put_joined(session, &command, collection, finds + first, rows.count);
+            status = session_read(session, &command, hand_row, &rows);
         }
-        status = session_read(session, &command, hand_row, &rows);
     }
     for (size_t i = 0; i < count; i++)
         bson_destroy(&finds[i].filter);

@@ -139,14 +139,11 @@ static bool get_key(const bson_t *doc, void *item, struct arena *a)
 
 enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **keys, size_t *count)
 {
-    struct doc_list list = {get_key, sizeof **keys, a, NULL, 0, 0};
+    static const struct doc_list list = {"keys", get_key, sizeof **keys, false};
     AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
     AUTO_BSON all = BSON_INITIALIZER;
-    enum store_status status = session_find(session_of(s), "keys", &all, sort, 0, session_list_row, &list);
 
-    *keys = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return session_list(session_of(s), &list, &all, sort, 0, a, keys, count);
 }
 
 /* $min keeps the time of the first revocation. */

@@ -13,50 +13,25 @@
 
 /* ---- marks ---- */
 
-struct mark_reads {
-    struct mark_read *items;
-    size_t count;
-};
-
-static bool mark_row(const bson_t *doc, void *context)
+static void clear_mark(void *read)
 {
-    const struct mark_reads *list = context;
-    int64_t lane, seq = 0;
-    const char *coupon;
-    bool good;
+    ((struct mark_read *)read)->seq = 0;
+}
 
-    if (!codec_id_int(doc, "l", &coupon, &lane))
-        return false;
-    good = find_int(doc, "seq", &seq);
-    if (!good)
-        log_unreadable("marks", doc);
-    for (size_t i = 0; i < list->count; i++) {
-        struct mark_read *r = &list->items[i];
-
-        if (r->lane != lane || strcmp(r->coupon, coupon) != 0)
-            continue;
-        r->seq = good ? seq : 0;
-        r->status = good ? STORE_OK : STORE_UNREADABLE;
-    }
-    return true;
+static bool get_mark(const bson_t *doc, void *read, struct arena *a)
+{
+    (void)a;
+    return find_int(doc, "seq", &((struct mark_read *)read)->seq);
 }
 
 enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count)
 {
-    struct mark_reads list = {reads, count};
-    enum store_status status;
+    static const struct keyed_reads marks = KEYED_READS("marks", "l", struct mark_read, lane, clear_mark, get_mark);
 
-    if (count == 0)
-        return STORE_OK;
-    for (size_t i = 0; i < count; i++) {
-        reads[i].seq = 0;
-        reads[i].status = STORE_OK;
-    }
-    status = session_find_lanes(session_of(s), "marks", &reads->coupon, &reads->lane, sizeof *reads, count, mark_row, &list);
-    return settle_reads(status, &reads->status, sizeof *reads, count);
+    return session_read_keyed(session_of(s), &marks, reads, count, NULL);
 }
 
-static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *w, bool insert)
+static void put_mark(struct bulk *updates, const struct mark_write *w, bool insert)
 {
     AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
     bson_t set;
@@ -68,42 +43,30 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
     if (w->at_ms)
         BSON_APPEND_DATE_TIME(&set, "at", w->at_ms);
     bson_append_document_end(&update, &set);
-    session_put_update(updates, k, &filter, &update, insert);
+    bulk_update(updates, &filter, &update, insert);
 }
 
 /* An upsert meets a duplicate key if the mark is already newer, or if an older one was inserted at the same moment: the same update again,
  * without upsert, settles both. */
 enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count)
 {
-    struct session *session = session_of(s);
+    enum store_status status = STORE_EXISTS;
 
-    for (int insert = 1; insert >= 0; insert--) {
-        AUTO_BSON command = BSON_INITIALIZER;
-        bson_t updates;
-        bson_iter_t errors;
-        bool good, clean;
+    for (int insert = 1; insert >= 0 && status == STORE_EXISTS; insert--) {
+        struct bulk updates;
 
-        BSON_APPEND_UTF8(&command, "update", "marks");
-        session_write_options(session, &command);
-        BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+        bulk_begin(&updates, "update", "marks");
         for (size_t i = 0; i < count; i++)
-            put_mark_update(&updates, i, &marks[i], insert);
-        bson_append_array_end(&command, &updates);
-
-        AUTO_BSON reply;
-        good = session_run(session, &command, &reply);
-        clean = good && reply_is_clean(&reply);
-        if (!clean)
-            return STORE_FAILED;
-        if (!reply_errors(&reply, &errors))
-            return STORE_OK;
+            put_mark(&updates, &marks[i], insert);
+        status = bulk_send(session_of(s), &updates, NULL);
     }
-    return STORE_FAILED;
+    return status == STORE_OK ? STORE_OK : STORE_FAILED;
 }
 
 /* ---- the ledger ---- */
 
 struct batches {
+    struct batch *(*get)(const bson_t *doc);
     struct batch **items;
     size_t count, most;
 };
@@ -115,17 +78,17 @@ static bool batch_row(const bson_t *doc, void *context)
 
     if (list->count == list->most)
         return true;
-    b = codec_batch_get(doc);
+    b = list->get(doc);
     if (!b)
         return false;
     list->items[list->count++] = b;
     return true;
 }
 
-enum store_status ledger_find(struct session *session, const bson_t *filter, const bson_t *tail, size_t most, struct batch **batches,
-                              size_t *count)
+enum store_status ledger_find(struct session *session, bson_t *filter, const bson_t *tail, size_t most,
+                              struct batch *(*get)(const bson_t *doc), struct batch **batches, size_t *count)
 {
-    struct batches list = {batches, 0, most};
+    struct batches list = {get, batches, 0, most};
     enum store_status status = session_find(session, "ledger", filter, tail, most, batch_row, &list);
 
     if (status != STORE_OK)
@@ -230,8 +193,7 @@ enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane,
     if (most == 0)
         return STORE_OK;
     ledger_range(&filter, coupon, lane, after, before);
-    session_add_coupon(session_of(s), &filter, coupon);
-    return ledger_find(session_of(s), &filter, sort, most, batches, count);
+    return ledger_find(session_of(s), &filter, sort, most, codec_batch_get, batches, count);
 }
 
 enum store_status ledger_after(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
@@ -258,7 +220,6 @@ static bool ledgers_row(const bson_t *doc, size_t find, void *context)
 enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size_t count)
 {
     struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
-    struct session *session = session_of(s);
     enum store_status status;
 
     for (size_t i = 0; i < count; i++) {
@@ -268,9 +229,8 @@ enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size
         finds[i].most = reads[i].most;
         bson_init(&finds[i].filter);
         ledger_range(&finds[i].filter, reads[i].coupon, reads[i].lane, reads[i].after, INT64_MAX);
-        session_add_coupon(session, &finds[i].filter, reads[i].coupon);
     }
-    status = session_read_joined(session, "ledger", finds, count, ledgers_row, reads);
+    status = session_read_joined(session_of(s), "ledger", finds, count, ledgers_row, reads);
     status = settle_reads(status, &reads->status, sizeof *reads, count);
     for (size_t i = 0; i < count; i++)
         while (reads[i].status != STORE_OK && reads[i].count > 0)

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
+#include "store/reconcile.h"
 #include "store/session.h"
 
 /* ---- coupons ---- */
@@ -24,39 +26,24 @@ static bool parse_position(const char *after, int64_t *created_ms, const char **
     return coupon_id_valid(*id);
 }
 
-struct coupon_list {
-    struct coupon **items; /* room for `most` */
-    size_t count, rows, most; /* rows: with those that cannot be decoded */
-    int64_t created_ms; /* of the last row */
-    const char *id;     /* likewise */
-    bool more, incomplete;
-    struct arena *arena;
+struct listed {
+    struct coupon *coupon; /* NULL: it cannot be decoded */
+    const char *id;        /* NULL: likewise */
+    int64_t created_ms;
 };
 
-static bool coupon_row(const bson_t *doc, void *context)
+static bool get_listed(const bson_t *doc, void *item, struct arena *a)
 {
-    struct coupon_list *list = context;
-    struct coupon *c;
+    struct listed *out = item;
     const char *id;
     int64_t seq;
 
-    if (list->rows == list->most) {
-        list->more = true;
-        return true;
+    if (find_text(doc, "_id", &id) && find_time(doc, "created", &out->created_ms)) {
+        out->id = arena_strdup(a, id);
+        out->coupon = codec_coupon_get(doc, a, &seq);
     }
-    list->rows++;
-    c = codec_coupon_get(doc, list->arena, &seq);
-    if (find_text(doc, "_id", &id) && find_time(doc, "created", &list->created_ms)) {
-        list->id = arena_strdup(list->arena, id);
-    } else {
-        c = NULL;
-    }
-    if (c) {
-        list->items[list->count++] = c;
-    } else {
+    if (!out->coupon)
         log_unreadable("coupons", doc);
-        list->incomplete = true;
-    }
     return true;
 }
 
@@ -68,50 +55,19 @@ static const char *state_text(int state)
     return NULL;
 }
 
-/* Started by then, or without a start. */
-static void put_begun(bson_t *all, size_t *k, int64_t at_ms)
-{
-    static const char name[] = "view.def.starts_at";
-    char buffer[16];
-
-    BCON_APPEND(all, array_key((*k)++, buffer), "{", "$or", "[", "{", name, BCON_NULL, "}", "{", name, "{",
-                "$lte", BCON_DATE_TIME(at_ms), "}", "}", "]", "}");
-}
-
-/* Created earlier, or at the same time with a smaller id. */
-static void put_after(bson_t *all, size_t *k, int64_t created_ms, const char *id)
-{
-    char buffer[16];
-
-    /* the bound on `created` lets the index find the start of the page */
-    BCON_APPEND(all, array_key((*k)++, buffer), "{", "created", "{", "$lte", BCON_DATE_TIME(created_ms), "}", "$or", "[",
-                "{", "created", "{", "$lt", BCON_DATE_TIME(created_ms), "}", "}",
-                "{", "created", BCON_DATE_TIME(created_ms), "_id", "{", "$lt", BCON_UTF8(id), "}", "}", "]", "}");
-}
-
-static void put_state(bson_t *all, size_t *k, const char *state)
-{
-    char buffer[16];
-
-    if (state)
-        BCON_APPEND(all, array_key((*k)++, buffer), "{", "view.def.state", BCON_UTF8(state), "}");
-    else
-        BCON_APPEND(all, array_key((*k)++, buffer), "{", "view.def.state", "{", "$ne", BCON_UTF8("deleted"), "}", "}");
-}
-
 enum store_status mongo_coupons(struct store *s, const char *prefix, int state, int64_t active_at_ms, const char *after, size_t most,
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next, bool *incomplete)
 {
-    struct coupon_list list = {.items = arena_array(a, most + 1, sizeof(struct coupon *)), .most = most, .arena = a};
+    static const struct doc_list list = {"coupons", get_listed, sizeof(struct listed), false};
     AUTO_BCON sort = BCON_NEW("sort", "{", "created", BCON_INT32(-1), "_id", BCON_INT32(-1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
     int64_t created_ms = 0;
     const char *id = NULL;
     enum store_status status;
-    bson_t all;
-    size_t k = 0;
+    struct listed *rows;
+    size_t row_count;
 
-    *coupons = list.items;
+    *coupons = arena_array(a, most + 1, sizeof **coupons);
     *count = 0;
     *next = NULL;
     *incomplete = false;
@@ -121,26 +77,25 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
         return STORE_NOT_FOUND;
     if (prefix)
         session_add_prefix(&filter, "_id", prefix);
-    BSON_APPEND_ARRAY_BEGIN(&filter, "$and", &all);
-    put_state(&all, &k, state >= 0 ? state_text(state) : NULL);
-    if (active_at_ms) {
-        char buffer[16];
-
-        /* Active, and not past its end. */
-        BCON_APPEND(&all, array_key((k)++, buffer), "{", "view.live", "{", "$gt", BCON_DATE_TIME(active_at_ms), "}", "}");
-        put_begun(&all, &k, active_at_ms);
-    }
+    if (state >= 0)
+        BSON_APPEND_UTF8(&filter, "view.def.state", state_text(state));
+    else
+        BCON_APPEND(&filter, "view.def.state", "{", "$ne", BCON_UTF8("deleted"), "}");
+    if (active_at_ms) /* active, and not past its end; started by then, or without a start */
+        BCON_APPEND(&filter, "view.live", "{", "$gt", BCON_DATE_TIME(active_at_ms), "}",
+                    "view.def.starts_at", "{", "$not", "{", "$gt", BCON_DATE_TIME(active_at_ms), "}", "}");
     if (id)
-        put_after(&all, &k, created_ms, id);
-    bson_append_array_end(&filter, &all);
-    status = session_find(session_of(s), "coupons", &filter, sort, most + 1, coupon_row, &list);
-    if (status != STORE_OK)
-        return status;
-    *count = list.count;
-    *incomplete = list.incomplete;
-    if (list.more && list.id)
-        *next = arena_printf(a, "%" PRId64 ".%s", list.created_ms, list.id);
-    return STORE_OK;
+        session_add_older(&filter, "created", created_ms, id);
+    status = session_list(session_of(s), &list, &filter, sort, most + 1, a, &rows, &row_count);
+    for (size_t i = 0; i < row_count && i < most; i++)
+        if (rows[i].coupon)
+            (*coupons)[(*count)++] = rows[i].coupon;
+        else
+            *incomplete = true;
+    for (size_t i = most; row_count > most && i-- > 0 && !*next;)
+        if (rows[i].id)
+            *next = arena_printf(a, "%" PRId64 ".%s", rows[i].created_ms, rows[i].id);
+    return status;
 }
 
 enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_t *lanes)
@@ -160,29 +115,22 @@ enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_
 enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
                                 struct bucket *buckets)
 {
-    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
-    AUTO_BSON filter = BSON_INITIALIZER;
+    size_t count = from < end ? (size_t)(end - from) : 0;
+    struct bucket_read *reads = checked(calloc(count + 1, sizeof *reads));
     enum store_status status;
-    size_t count;
 
-    if (from >= end)
-        return STORE_OK;
-    codec_bucket_range(&filter, coupon, from, end);
-    session_add_coupon(session_of(s), &filter, coupon);
-    status = buckets_find(session_of(s), &filter, sort, buckets, (size_t)(end - from), &count);
-    if (status != STORE_OK)
-        return status;
-    for (int64_t b = end; b-- > from;) { /* backwards: buckets that were read move up to their places */
-        if (count > 0 && buckets[count - 1].b == b) {
-            struct bucket moved = buckets[--count];
-
-            buckets[b - from] = moved;
-        } else {
-            bucket_init(&buckets[b - from], b);
-        }
-        bucket_fit(&buckets[b - from], next_n);
+    for (size_t i = 0; i < count; i++) {
+        bucket_init(&buckets[i], from + (int64_t)i);
+        reads[i] = (struct bucket_read){.coupon = coupon, .b = buckets[i].b, .bucket = &buckets[i]};
     }
-    return STORE_OK;
+    status = checkpoint_buckets(s, reads, count);
+    for (size_t i = 0; i < count; i++)
+        if (status == STORE_OK)
+            bucket_fit(&buckets[i], next_n);
+        else
+            bucket_release(&buckets[i]);
+    free(reads);
+    return status;
 }
 
 /* ---- the ledger ---- */
@@ -212,7 +160,7 @@ enum store_status ledger_ended(struct store *s, const char *coupon, int64_t lane
     put_int(&filter, "part", term_part(coupon));
     BSON_APPEND_INT64(&filter, "terms", term_of_redemption(&session->term_key, coupon, lane, n, g));
     BSON_APPEND_UTF8(&filter, "_id.c", coupon);
-    status = ledger_find(session, &filter, by_terms, ENDED_MOST, found, &count);
+    status = ledger_find(session, &filter, by_terms, ENDED_MOST, codec_batch_get, found, &count);
     for (size_t i = 0; i < count; i++) {
         if (!*batch && (n >= 0 || found[i]->lane == lane) && batch_find_end(found[i], n, g))
             *batch = found[i];
@@ -229,7 +177,7 @@ enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t l
     size_t count;
 
     codec_ledger_id(&filter, "_id", coupon, lane, seq);
-    status = ledger_find(session_of(s), &filter, NULL, 1, batch, &count);
+    status = ledger_find(session_of(s), &filter, NULL, 1, codec_batch_get, batch, &count);
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
@@ -271,29 +219,12 @@ enum store_status mongo_chain(struct store *s, const char *coupon, int64_t lane,
 #define ASKED(coupon) "_id.c", BCON_UTF8(coupon), "e.by", "{", "$exists", BCON_BOOL(true), "}"
 #define NEWEST_FIRST "sort", "{", "at", BCON_INT32(-1), "_id.l", BCON_INT32(-1), "_id.seq", BCON_INT32(-1), "}"
 
-struct history_read {
-    struct batch **batches; /* room for `most` */
-    size_t count, most;
-};
-
-static bool history_row(const bson_t *doc, void *context)
-{
-    struct history_read *read = context;
-    struct batch *b = read->count < read->most ? codec_entries_get(doc) : NULL;
-
-    if (b)
-        read->batches[read->count++] = b;
-    return b != NULL;
-}
-
 enum store_status mongo_history(struct store *s, const char *coupon, const struct history_place *from, size_t most,
                                 struct batch **batches, size_t *count)
 {
     AUTO_BCON filter = BCON_NEW(ASKED(coupon));
     AUTO_BCON tail = BCON_NEW("projection", "{", "at", BCON_INT32(1), "e", "{", "$filter", "{", "input", "$e", "as", "e", "cond", "$$e.by",
                               "}", "}", "}", NEWEST_FIRST);
-    struct history_read read = {batches, 0, most};
-    enum store_status status;
 
     if (from) {
         /* from this place on, in the order of the history; the bound on `at` lets the index find the start of the page */
@@ -302,11 +233,7 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
                     "{", "_id.l", "{", "$lt", BCON_INT64(from->lane), "}", "}",
                     "{", "_id.l", BCON_INT64(from->lane), "_id.seq", "{", "$lte", BCON_INT64(from->seq), "}", "}", "]");
     }
-    status = session_find(session_of(s), "ledger", filter, tail, most, history_row, &read);
-    while (status != STORE_OK && read.count > 0)
-        batch_free(batches[--read.count]);
-    *count = read.count;
-    return status;
+    return ledger_find(session_of(s), filter, tail, most, codec_entries_get, batches, count);
 }
 
 enum store_status mongo_defined(struct store *s, const char *coupon, int64_t version, int64_t at_ms, struct batch **batch)
@@ -315,53 +242,22 @@ enum store_status mongo_defined(struct store *s, const char *coupon, int64_t ver
                                 "e.def.version", BCON_INT64(version));
     AUTO_BCON sort = BCON_NEW(NEWEST_FIRST);
     size_t count;
-    enum store_status status = ledger_find(session_of(s), filter, sort, 1, batch, &count);
+    enum store_status status = ledger_find(session_of(s), filter, sort, 1, codec_batch_get, batch, &count);
 
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
-}
-
-struct id_read {
-    struct arena *arena;
-    const char *id;
-};
-
-static bool id_row(const bson_t *doc, void *context)
-{
-    struct id_read *r = context;
-    const char *id;
-
-    if (!codec_id_text(doc, "c", &id, &id))
-        return false;
-    r->id = arena_strdup(r->arena, id);
-    return true;
-}
-
-/* The ledger's first coupon after `last` (NULL: the first of all): the index on _id skips the batches of `last`. */
-static enum store_status next_coupon(struct session *session, const char *last, struct id_read *read)
-{
-    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}");
-    AUTO_BSON filter = BSON_INITIALIZER;
-
-    if (last)
-        BCON_APPEND(&filter, "_id", "{", "$gt", "{", "c", BCON_UTF8(last), "l", BCON_MAXKEY, "}", "}");
-    read->id = NULL;
-    return session_find(session, "ledger", &filter, tail, 1, id_row, read);
 }
 
 enum store_status mongo_ledger_coupons(struct store *s, const char *after, size_t most, struct arena *a,
                                        const char ***ids, size_t *count)
 {
-    struct id_read read = {a, NULL};
-
     *ids = arena_array(a, most + 1, sizeof **ids);
-    for (*count = 0; *count < most; after = read.id) {
-        enum store_status status = next_coupon(session_of(s), after, &read);
+    for (*count = 0; *count < most; ++*count) {
+        const char **next = &(*ids)[*count];
+        enum store_status status = mongo_next_coupon(s, "ledger", after ? after : "", a, next);
 
-        if (status != STORE_OK)
+        if (status != STORE_OK || !*next)
             return status;
-        if (!read.id)
-            break;
-        (*ids)[(*count)++] = read.id;
+        after = *next;
     }
     return STORE_OK;
 }

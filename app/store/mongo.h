@@ -229,12 +229,12 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
 void mongo_directory_form(const char *code, char form[CODE_MAX + 1]);
 
 /* ---- for the sweeper, across coupons ---- */
-/* Lanes in which something may have expired before before_ms, by their checkpoints; into[most], in a. */
+/* Lanes in which something may have expired before before_ms, by their checkpoints, in a. */
 struct due_lane {
     const char *coupon;
     int64_t lane;
 };
-enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct due_lane *into, size_t *count);
+enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct due_lane **lanes, size_t *count);
 /* A coupon that ended (state, or ends_at), and when to clean it up: cleanup_after_s later. */
 struct over_coupon {
     const char *id;

@@ -47,7 +47,7 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
 
 /* ---- a coupon's documents in a collection ---- */
 
-static enum store_status find_sorted(struct session *session, const char *collection, const bson_t *filter, size_t most, session_row *row,
+static enum store_status find_sorted(struct session *session, const char *collection, bson_t *filter, size_t most, session_row *row,
                                      void *context)
 {
     AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
@@ -56,14 +56,14 @@ static enum store_status find_sorted(struct session *session, const char *collec
 }
 
 /* See session_add_range(). */
-static enum store_status find_range(struct store *s, const char *collection, const char *coupon, const char *name, const char *text,
-                                    const int64_t *number, size_t most, session_row *row, void *context)
+static enum store_status list_range(struct store *s, const struct doc_list *list, const char *coupon, const char *name, const char *text,
+                                    const int64_t *number, size_t most, struct arena *a, void *items, size_t *count)
 {
+    AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
 
     session_add_range(&filter, coupon, name, text, number);
-    session_add_coupon(session_of(s), &filter, coupon);
-    return find_sorted(session_of(s), collection, &filter, most, row, context);
+    return session_list(session_of(s), list, &filter, sort, most, a, items, count);
 }
 
 /* ---- reading ---- */
@@ -73,27 +73,6 @@ struct stored_batches {
     size_t count, most;
     const struct term_key *key;
 };
-
-/* Texts are copied into the batch's arena. */
-static bool get_erasing(const bson_t *doc, struct stored_batch *item)
-{
-    struct batch *b = item->batch;
-    bson_t array;
-    bson_iter_t it;
-    const char *alias;
-
-    if (!bson_has_field(doc, "erasing"))
-        return true;
-    if (!find_array(doc, "erasing", &array) || !bson_iter_init(&it, &array))
-        return false;
-    item->erasing = arena_array(&b->arena, array_count(&array) + 1, sizeof *item->erasing);
-    while (bson_iter_next(&it)) {
-        if (!get_text(&it, &alias))
-            return false;
-        item->erasing[item->erasing_count++] = arena_strdup(&b->arena, alias);
-    }
-    return item->erasing_count > 0;
-}
 
 static bool stored_batch_row(const bson_t *doc, void *context)
 {
@@ -106,7 +85,8 @@ static bool stored_batch_row(const bson_t *doc, void *context)
     *item = (struct stored_batch){.batch = b};
     if (!b->left)
         item->wrong = arena_strdup(&b->arena, form_of_batch(doc, b, list->key));
-    item->erasing_readable = get_erasing(doc, item);
+    item->erasing_readable = !bson_has_field(doc, "erasing") ||
+                             (find_texts(doc, "erasing", &item->erasing, &b->arena) && item->erasing.count > 0);
     list->count++;
     return true;
 }
@@ -119,7 +99,6 @@ enum store_status mongo_stored_batches(struct store *s, const char *coupon, int6
     enum store_status status;
 
     ledger_range(&filter, coupon, lane, after, INT64_MAX);
-    session_add_coupon(session_of(s), &filter, coupon);
     status = find_sorted(session_of(s), "ledger", &filter, most, stored_batch_row, &list);
     while (status != STORE_OK && list.count > 0)
         batch_free(items[--list.count].batch);
@@ -142,7 +121,7 @@ static bool get_checkpoint(const bson_t *doc, void *item, struct arena *a)
 
 /* The document of a lane, if any. */
 static enum store_status find_of_lane(struct store *s, const char *collection, const char *coupon, int64_t lane,
-                                      bool (*get)(const bson_t *doc, void *item, struct arena *a), void *item, struct arena *a)
+                                      session_get *get, void *item, struct arena *a)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
@@ -182,8 +161,11 @@ enum store_status mongo_stored_buckets(struct store *s, const char *coupon, int6
                                        struct stored_bucket *items, size_t *count)
 {
     struct bucket_list list = {items, 0, a};
-    enum store_status status = find_range(s, "buckets", coupon, "b", NULL, &from, most, bucket_row, &list);
+    AUTO_BSON filter = BSON_INITIALIZER;
+    enum store_status status;
 
+    session_add_range(&filter, coupon, "b", NULL, &from);
+    status = find_sorted(session_of(s), "buckets", &filter, most, bucket_row, &list);
     while (status != STORE_OK && list.count > 0)
         if (items[--list.count].readable)
             bucket_release(&items[list.count].bucket);
@@ -191,39 +173,27 @@ enum store_status mongo_stored_buckets(struct store *s, const char *coupon, int6
     return status;
 }
 
-struct codes_list {
-    struct stored_codes *items;
-    size_t count, capacity;
-    struct arena *arena;
-};
-
-static bool codes_row(const bson_t *doc, void *context)
+static bool get_codes(const bson_t *doc, void *item, struct arena *a)
 {
-    struct codes_list *list = context;
-    const char *coupon, *codes[BUCKET_SLOTS];
-    struct stored_codes item = {.b = 0};
+    struct stored_codes *out = item;
+    const char *coupon;
 
-    if (!codec_id_int(doc, "b", &coupon, &item.b))
-        return true;
-    if (!find_int(doc, "w", &item.w) || !code_bucket_get(doc, codes))
-        memset(codes, 0, sizeof codes);
-    item.wrong = arena_strdup(list->arena, form_unknown(doc, "code_buckets"));
+    if (!codec_id_int(doc, "b", &coupon, &out->b))
+        return false;
+    if (!find_int(doc, "w", &out->w) || !code_bucket_get(doc, out->codes))
+        memset(out->codes, 0, sizeof out->codes);
+    out->wrong = arena_strdup(a, form_unknown(doc, "code_buckets"));
     for (int i = 0; i < BUCKET_SLOTS; i++)
-        item.codes[i] = arena_strdup(list->arena, codes[i]);
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    list->items[list->count++] = item;
+        out->codes[i] = arena_strdup(a, out->codes[i]);
     return true;
 }
 
 enum store_status mongo_stored_codes(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
                                      struct stored_codes **items, size_t *count)
 {
-    struct codes_list list = {.arena = a};
-    enum store_status status = find_range(s, "code_buckets", coupon, "b", NULL, &from, most, codes_row, &list);
+    static const struct doc_list list = {"code_buckets", get_codes, sizeof **items, true};
 
-    *items = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return list_range(s, &list, coupon, "b", NULL, &from, most, a, items, count);
 }
 
 static bool get_coupon(const bson_t *doc, void *item, struct arena *a)
@@ -249,43 +219,31 @@ enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struc
     return status == STORE_NOT_FOUND ? STORE_OK : status;
 }
 
-struct totals_list {
-    struct totals_row *items;
-    size_t count, capacity;
-    struct arena *arena;
-};
-
-static bool totals_row(const bson_t *doc, void *context)
+static bool get_totals(const bson_t *doc, void *item, struct arena *a)
 {
-    struct totals_list *list = context;
-    struct totals_row row = {.lane = 0};
+    struct totals_row *row = item;
     struct report_counts counts = {0};
     struct code_counts by = {.rows = NULL};
     bson_t id;
 
-    if (!find_document(doc, "_id", &id) || !find_int(&id, "l", &row.lane) || !find_time(&id, "at", &row.quarter_ms))
-        return true;
-    if (!form_unknown(doc, "totals") && find_int(doc, "seq", &row.seq) &&
+    if (!find_document(doc, "_id", &id) || !find_int(&id, "l", &row->lane) || !find_time(&id, "at", &row->quarter_ms))
+        return false;
+    if (!form_unknown(doc, "totals") && find_int(doc, "seq", &row->seq) &&
         bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL) && codec_by_code_get(doc, &by)) {
-        row.counts = arena_alloc(list->arena, sizeof *row.counts);
-        *row.counts = counts;
-        row.by = bson_has_field(doc, "by") ? code_counts_in(list->arena, &by) : NULL;
+        row->counts = arena_alloc(a, sizeof *row->counts);
+        *row->counts = counts;
+        row->by = bson_has_field(doc, "by") ? code_counts_in(a, &by) : NULL;
     }
     code_counts_release(&by);
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    list->items[list->count++] = row;
     return true;
 }
 
 enum store_status mongo_stored_totals(struct store *s, const char *coupon, struct arena *a, struct totals_row **rows,
                                       size_t *count)
 {
-    struct totals_list list = {.arena = a};
-    enum store_status status = find_range(s, "totals", coupon, "l", NULL, NULL, 0, totals_row, &list);
+    static const struct doc_list list = {"totals", get_totals, sizeof **rows, true};
 
-    *rows = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return list_range(s, &list, coupon, "l", NULL, NULL, 0, a, rows, count);
 }
 
 static bool get_mark(const bson_t *doc, void *item, struct arena *a)
@@ -326,41 +284,29 @@ enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, str
     return status;
 }
 
-struct look_up_list {
-    struct stored_look_up *items;
-    size_t count, capacity;
-    struct arena *arena;
-};
-
-static bool look_up_row(const bson_t *doc, void *context)
+static bool get_look_up(const bson_t *doc, void *item, struct arena *a)
 {
-    struct look_up_list *list = context;
-    struct stored_look_up item = {.n = -1};
+    struct stored_look_up *out = item;
     const char *coupon, *code;
 
     if (!codec_id_text(doc, "code", &coupon, &code))
-        return true;
-    item.code = arena_strdup(list->arena, code);
-    item.is_there = true;
-    item.wrong = arena_strdup(list->arena, form_unknown(doc, "codes"));
-    if (!item.wrong && strcmp(coupon, DIRECTORY_OF_CODES) != 0 && bson_has_field(doc, "o"))
-        item.wrong = "o"; /* only the service's have an owner */
-    if (!find_int(doc, "n", &item.n))
-        item.n = -1;
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    list->items[list->count++] = item;
+        return false;
+    out->code = arena_strdup(a, code);
+    out->is_there = true;
+    out->wrong = arena_strdup(a, form_unknown(doc, "codes"));
+    if (!out->wrong && strcmp(coupon, DIRECTORY_OF_CODES) != 0 && bson_has_field(doc, "o"))
+        out->wrong = "o"; /* only the service's have an owner */
+    if (!find_int(doc, "n", &out->n))
+        out->n = -1;
     return true;
 }
 
 enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon, const char *after, size_t most,
                                              struct arena *a, struct stored_look_up **items, size_t *count)
 {
-    struct look_up_list list = {.arena = a};
-    enum store_status status = find_range(s, "codes", coupon, "code", after, NULL, most, look_up_row, &list);
+    static const struct doc_list list = {"codes", get_look_up, sizeof **items, true};
 
-    *items = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return list_range(s, &list, coupon, "code", after, NULL, most, a, items, count);
 }
 
 /* ---- coupons that have views ---- */
@@ -368,35 +314,15 @@ enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon
 const char *const mongo_view_collections[] = {"coupons", "lanes", "buckets", "totals", "marks", "codes"};
 const size_t mongo_view_collections_count = sizeof mongo_view_collections / sizeof *mongo_view_collections;
 
-struct next_read {
-    struct arena *arena;
-    const char *id;
-};
-
-static bool next_row(const bson_t *doc, void *context)
+/* item: a const char *. */
+static bool get_id(const bson_t *doc, void *item, struct arena *a)
 {
-    struct next_read *r = context;
     const char *id;
     bson_t key;
 
-    if (find_text(doc, "_id", &id) || (find_document(doc, "_id", &key) && find_text(&key, "c", &id)))
-        r->id = arena_strdup(r->arena, id);
-    return true;
-}
-
-struct definitions_read {
-    struct arena *arena;
-    const char **ids;
-    size_t count;
-};
-
-static bool definition_row(const bson_t *doc, void *context)
-{
-    struct definitions_read *r = context;
-    const char *id;
-
-    if (find_text(doc, "_id", &id))
-        r->ids[r->count++] = arena_strdup(r->arena, id);
+    if (!find_text(doc, "_id", &id) && !(find_document(doc, "_id", &key) && find_text(&key, "c", &id)))
+        return false;
+    *(const char **)item = arena_strdup(a, id);
     return true;
 }
 
@@ -442,19 +368,20 @@ static enum store_status find_strays(struct session *session, const char *collec
     return session_find(session, collection, &filter, ids_only, 1, session_any_row, strays);
 }
 
-enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char **ids, size_t *count,
+#define IDS_ASCENDING "projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}"
+
+enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char ***ids, size_t *count,
                                          bool *strays)
 {
-    struct definitions_read read = {a, ids, 0};
+    const struct doc_list list = {mongo_view_collections[0], get_id, sizeof **ids, true};
     AUTO_BCON filter = BCON_NEW("_id", "{", "$gt", BCON_UTF8(after), "}");
-    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}");
-    enum store_status status = session_find(session_of(s), mongo_view_collections[0], filter, tail, most, definition_row, &read);
+    AUTO_BCON tail = BCON_NEW(IDS_ASCENDING);
+    enum store_status status = session_list(session_of(s), &list, filter, tail, most, a, ids, count);
 
     *strays = false;
-    *count = read.count;
     for (size_t i = 1; i <= mongo_view_collections_count && status == STORE_OK && !*strays; i++)
-        status = find_strays(session_of(s), i < mongo_view_collections_count ? mongo_view_collections[i] : "ledger", after, ids,
-                             read.count, read.count < most, strays);
+        status = find_strays(session_of(s), i < mongo_view_collections_count ? mongo_view_collections[i] : "ledger", after, *ids,
+                             *count, *count < most, strays);
     return status;
 }
 
@@ -463,12 +390,15 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
                                     const char **id)
 {
     bool whole = strcmp(collection, mongo_view_collections[0]) == 0; /* the _id is the coupon alone */
-    struct next_read read = {a, NULL};
+    const struct doc_list list = {collection, get_id, sizeof *id, false};
     AUTO_BCON filter = whole ? BCON_NEW("_id", "{", "$gt", BCON_UTF8(after), "}")
                              : BCON_NEW("_id", "{", "$gt", "{", "c", BCON_UTF8(after), "x", BCON_MAXKEY, "}", "}");
-    enum store_status status = find_sorted(session_of(s), collection, filter, 1, next_row, &read);
+    AUTO_BCON tail = BCON_NEW(IDS_ASCENDING);
+    const char **ids;
+    size_t count;
+    enum store_status status = session_list(session_of(s), &list, filter, tail, 1, a, &ids, &count);
 
-    *id = read.id;
+    *id = count ? ids[0] : NULL;
     return status;
 }
 
@@ -591,82 +521,42 @@ static const struct rewrite_row {
     [REWRITE_ERASING] = {"ledger", erasing_id, set_erasing, NULL, "$addToSet"},
 };
 
-static void put_filter(bson_t *parent, const struct rewrite *m)
-{
-    const struct rewrite_row *row = &rewrite_rows[m->kind];
-    bson_t filter;
-
-    BSON_APPEND_DOCUMENT_BEGIN(parent, "q", &filter);
-    row->put_id(&filter, m);
-    if (m->guarded && row->guard && m->found_seq >= 0) {
-        bson_append_int64(&filter, row->guard, -1, m->found_seq);
-    } else if (m->guarded && row->guard) {
-        BCON_APPEND(&filter, row->guard, "{", "$exists", BCON_BOOL(false), "}");
-    }
-    bson_append_document_end(parent, &filter);
-}
-
-static void put_update(bson_t *update, const struct rewrite *m)
-{
-    const struct rewrite_row *row = &rewrite_rows[m->kind];
-    bson_t sub, set;
-
-    put_filter(update, m);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "u", &sub);
-    bson_append_document_begin(&sub, row->operator ? row->operator : "$set", -1, &set);
-    row->put_set(&set, m);
-    bson_append_document_end(&sub, &set);
-    if (m->kind == REWRITE_COUPON)
-        BCON_APPEND(&sub, "$unset", "{", "cleaned", BCON_INT32(1), "}");
-    bson_append_document_end(update, &sub);
-    /* if a guard does not match an existing document, the upsert is refused as a duplicate */
-    BSON_APPEND_BOOL(update, "upsert", row->guard && (!m->guarded || m->found_seq < 0));
-}
-
-static void put_delete(bson_t *one, const struct rewrite *m)
-{
-    put_filter(one, m);
-    BSON_APPEND_INT32(one, "limit", 1);
-}
-
 /* Send one command for those of one kind, removals or not, from *next on, as many as fit. */
 static enum store_status send_some(struct session *session, enum rewrite_kind kind, bool remove, const struct rewrite *rewrites,
-                                   size_t count, size_t *next, size_t *done, struct store_time *when)
+                                   size_t count, size_t *next, size_t *done)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t list, one;
-    char buffer[16];
-    size_t sent = 0;
-    int64_t index, code;
-    bson_iter_t errors;
+    const struct rewrite_row *row = &rewrite_rows[kind];
+    enum store_status status;
+    struct bulk bulk;
+    int64_t n = 0;
 
-    bson_append_utf8(&command, remove ? "delete" : "update", 6, rewrite_rows[kind].collection, -1);
-    session_write_options(session, &command);
-    bson_append_array_begin(&command, remove ? "deletes" : "updates", 7, &list);
-    for (; *next < count && sent < CODES_PER_COMMAND && list.len < COMMAND_BYTES_MAX; ++*next) {
+    bulk_begin(&bulk, remove ? "delete" : "update", row->collection);
+    for (; *next < count && bulk.count < CODES_PER_COMMAND && bulk.list.len < COMMAND_BYTES_MAX; ++*next) {
+        AUTO_BSON filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
         const struct rewrite *m = &rewrites[*next];
+        bool guarded = m->guarded && row->guard;
 
         if (m->kind != kind || m->remove != remove)
             continue;
-        bson_append_document_begin(&list, array_key(sent++, buffer), -1, &one);
-        (remove ? put_delete : put_update)(&one, m);
-        bson_append_document_end(&list, &one);
+        row->put_id(&filter, m);
+        if (guarded && m->found_seq >= 0)
+            bson_append_int64(&filter, row->guard, -1, m->found_seq);
+        else if (guarded)
+            BCON_APPEND(&filter, row->guard, "{", "$exists", BCON_BOOL(false), "}");
+        if (remove) {
+            bulk_delete(&bulk, &filter);
+            continue;
+        }
+        row->put_set(&set, m);
+        AUTO_BCON update = BCON_NEW(row->operator ? row->operator : "$set", BCON_DOCUMENT(&set));
+        if (kind == REWRITE_COUPON)
+            BCON_APPEND(update, "$unset", "{", "cleaned", BCON_INT32(1), "}");
+        /* if a guard does not match an existing document, the upsert is refused as a duplicate */
+        bulk_update(&bulk, &filter, update, row->guard && (!m->guarded || m->found_seq < 0));
     }
-    bson_append_array_end(&command, &list);
-    if (sent == 0)
-        return STORE_OK;
-
-    AUTO_BSON reply;
-    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
-        return STORE_FAILED;
-    *done += (size_t)reply_count(&reply);
-    if (when)
-        reply_time(&reply, when);
-    if (reply_errors(&reply, &errors))
-        while (reply_next_error(&errors, &index, &code))
-            if (code != CODE_DUPLICATE_KEY)
-                return STORE_FAILED;
-    return STORE_OK;
+    status = bulk_send(session, &bulk, &n);
+    *done += (size_t)n;
+    return status == STORE_EXISTS ? STORE_OK : status;
 }
 
 /* ---- the index of a batch ---- */
@@ -675,7 +565,7 @@ static const char *const index_from[] = {"who", "part", "terms", "due"}; /* what
 
 struct indexing {
     const struct rewrite *rewrite;
-    bson_t update; /* empty: nothing is to be changed */
+    bson_t filter, set, unset; /* empty: nothing is to be changed */
 };
 
 /* Make the update: only if the names, and the index, are still those of doc. */
@@ -683,86 +573,64 @@ static bool indexing_row(const bson_t *doc, void *context)
 {
     struct indexing *x = context;
     struct batch *b = codec_batch_get(doc);
-    bson_t q, u, set, unset, one;
-    bson_iter_t it;
     const char *wrong;
+    bson_iter_t it;
+    bson_t one;
 
     if (!b)
         return false;
     wrong = form_of_batch(doc, b, x->rewrite->term_key);
-    if (!wrong || !form_is_index(wrong)) {
-        batch_free(b);
-        return true;
+    if (wrong && form_is_index(wrong)) {
+        codec_ledger_id(&x->filter, "_id", b->coupon, b->lane, b->head.seq);
+        put_int(&x->set, "part", term_part(b->coupon));
+        codec_terms_put(&x->set, b, x->rewrite->term_key);
+        codec_due_put(&x->set, b);
+        for (size_t i = 0; i < sizeof index_from / sizeof *index_from; i++) {
+            bson_append_document_begin(&x->filter, index_from[i], -1, &one);
+            if (bson_iter_init_find(&it, doc, index_from[i]))
+                bson_append_iter(&one, "$eq", -1, &it);
+            else
+                BSON_APPEND_BOOL(&one, "$exists", false);
+            bson_append_document_end(&x->filter, &one);
+            if (i > 0 && !bson_has_field(&x->set, index_from[i]))
+                bson_append_int32(&x->unset, index_from[i], -1, 1);
+        }
     }
-    BSON_APPEND_DOCUMENT_BEGIN(&x->update, "q", &q);
-    codec_ledger_id(&q, "_id", b->coupon, b->lane, b->head.seq);
-    for (size_t i = 0; i < sizeof index_from / sizeof *index_from; i++) {
-        bson_append_document_begin(&q, index_from[i], -1, &one);
-        if (bson_iter_init_find(&it, doc, index_from[i]))
-            bson_append_iter(&one, "$eq", -1, &it);
-        else
-            BSON_APPEND_BOOL(&one, "$exists", false);
-        bson_append_document_end(&q, &one);
-    }
-    bson_append_document_end(&x->update, &q);
-    BSON_APPEND_DOCUMENT_BEGIN(&x->update, "u", &u);
-    BSON_APPEND_DOCUMENT_BEGIN(&u, "$set", &set);
-    put_int(&set, "part", term_part(b->coupon));
-    codec_terms_put(&set, b, x->rewrite->term_key);
-    codec_due_put(&set, b);
-    bson_init(&unset);
-    for (size_t i = 2; i < sizeof index_from / sizeof *index_from; i++)
-        if (!bson_has_field(&set, index_from[i]))
-            bson_append_int32(&unset, index_from[i], -1, 1);
-    bson_append_document_end(&u, &set);
-    if (bson_count_keys(&unset))
-        BSON_APPEND_DOCUMENT(&u, "$unset", &unset);
-    bson_destroy(&unset);
-    bson_append_document_end(&x->update, &u);
     batch_free(b);
     return true;
 }
 
-static enum store_status rewrite_index(struct session *session, const struct rewrite *m, size_t *done, struct store_time *when)
+static enum store_status rewrite_index(struct session *session, const struct rewrite *m, size_t *done)
 {
-    AUTO_BSON command = BSON_INITIALIZER, filter = BSON_INITIALIZER;
-    struct indexing x = {.rewrite = m};
+    struct indexing x = {.rewrite = m, .filter = BSON_INITIALIZER, .set = BSON_INITIALIZER, .unset = BSON_INITIALIZER};
+    AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
 
-    bson_init(&x.update);
     codec_ledger_id(&filter, "_id", m->coupon, m->lane, m->seq);
     status = session_find(session, "ledger", &filter, NULL, 1, indexing_row, &x);
-    if (status == STORE_OK && bson_count_keys(&x.update)) {
-        BSON_APPEND_UTF8(&command, "update", "ledger");
-        session_write_options(session, &command);
-        BCON_APPEND(&command, "updates", "[", BCON_DOCUMENT(&x.update), "]");
+    if (status == STORE_OK && !bson_empty(&x.filter)) { /* otherwise somebody else has repaired it */
+        AUTO_BCON update = BCON_NEW("$set", BCON_DOCUMENT(&x.set), "$unset", BCON_DOCUMENT(&x.unset));
 
-        AUTO_BSON reply;
-        status = session_run(session, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
-        if (status == STORE_OK) {
-            *done += (size_t)reply_count(&reply);
-            if (when)
-                reply_time(&reply, when);
-        }
-    } else if (status == STORE_OK) {
-        ++*done; /* somebody else has repaired it */
+        status = session_update(session, "ledger", &x.filter, update, false);
     }
-    bson_destroy(&x.update);
-    return status;
+    *done += status == STORE_OK;
+    bson_destroy(&x.filter);
+    bson_destroy(&x.set);
+    bson_destroy(&x.unset);
+    return status == STORE_NOT_FOUND ? STORE_OK : status;
 }
 
-enum store_status mongo_rewrite(struct store *s, const struct rewrite *rewrites, size_t count, size_t *done,
-                             struct store_time *when)
+enum store_status mongo_rewrite(struct store *s, const struct rewrite *rewrites, size_t count, size_t *done)
 {
     enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < count && status == STORE_OK; i++)
         if (rewrites[i].kind == REWRITE_INDEX)
-            status = rewrite_index(session_of(s), &rewrites[i], done, when);
+            status = rewrite_index(session_of(s), &rewrites[i], done);
     for (int kind = 0; kind < REWRITE_INDEX; kind++)
         for (int write = 0; write < 2; write++)
             for (size_t next = 0; next < count && status == STORE_OK;)
-                status = send_some(session_of(s), (enum rewrite_kind)kind, !write, rewrites, count, &next, done, when);
+                status = send_some(session_of(s), (enum rewrite_kind)kind, !write, rewrites, count, &next, done);
     return status;
 }
 

@@ -25,8 +25,7 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
 struct stored_batch {
     struct batch *batch; /* the caller's to free; the rest is in its arena */
     const char *wrong;
-    const char **erasing; /* aliases */
-    size_t erasing_count;
+    struct string_list erasing; /* aliases */
     bool erasing_readable;
 };
 /* The batches with after < seq, ascending, into items[most]. key: of its terms. */
@@ -102,9 +101,9 @@ enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon
 /* The collections of views, which have a coupon in their _id; the first is "coupons". */
 extern const char *const mongo_view_collections[];
 extern const size_t mongo_view_collections_count;
-/* The ids of the next coupons with a definition after `after`, ascending, into ids[most]. *strays: some collection has a coupon after
+/* The ids of at most `most` next coupons with a definition after `after`, ascending, in a. *strays: some collection has a coupon after
  * `after`, and up to the last of these, that has none. */
-enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char **ids, size_t *count,
+enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char ***ids, size_t *count,
                                          bool *strays);
 /* The collection's first coupon after `after` ("": the first of all); NULL: none. */
 enum store_status mongo_next_coupon(struct store *s, const char *collection, const char *after, struct arena *a,
@@ -140,10 +139,8 @@ struct rewrite {
     int64_t at_ms;     /* of the batch that the reporter's mark points to; 0: unknown */
     int64_t n, w;      /* of a look-up */
 };
-/* Carry them out with majority, in any order. *done grows by the number carried out (a guard may stop others); *when, if not NULL, is not
- * earlier than any of them. */
-enum store_status mongo_rewrite(struct store *s, const struct rewrite *rewrites, size_t count, size_t *done,
-                             struct store_time *when);
+/* Carry them out with majority, in any order. *done grows by the number carried out (a guard may stop others). */
+enum store_status mongo_rewrite(struct store *s, const struct rewrite *rewrites, size_t count, size_t *done);
 /* Remove all that the views' collections have of a coupon without a ledger. */
 enum store_status mongo_remove_views(struct store *s, const char *coupon);
 

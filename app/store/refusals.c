@@ -12,7 +12,7 @@
 
 /* ---- writing ---- */
 
-static void put_write(bson_t *updates, size_t k, const char *writer, const struct refusals_write *w)
+static void put_write(struct bulk *updates, const char *writer, const struct refusals_write *w)
 {
     AUTO_BCON filter = BCON_NEW("_id", "{", "c", BCON_UTF8(w->coupon), "at", BCON_DATE_TIME(w->quarter_ms), "w", BCON_UTF8(writer), "}");
     AUTO_BSON counts = BSON_INITIALIZER;
@@ -21,20 +21,17 @@ static void put_write(bson_t *updates, size_t k, const char *writer, const struc
         if (w->counts.of[i])
             put_int(&counts, refusal_name((enum cpn_refusal)i), w->counts.of[i]);
     AUTO_BCON update = BCON_NEW("$max", BCON_DOCUMENT(&counts));
-    session_put_update(updates, k, filter, update, true);
+    bulk_update(updates, filter, update, true);
 }
 
 enum store_status mongo_refusals_write(struct store *s, const char *writer, const struct refusals_write *writes, size_t count)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t updates;
+    struct bulk updates;
 
-    BSON_APPEND_UTF8(&command, "update", "refusals");
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    bulk_begin(&updates, "update", "refusals");
     for (size_t i = 0; i < count; i++)
-        put_write(&updates, i, writer, &writes[i]);
-    bson_append_array_end(&command, &updates);
-    return session_write(session_of(s), &command, NULL);
+        put_write(&updates, writer, &writes[i]);
+    return bulk_send(session_of(s), &updates, NULL);
 }
 
 enum store_status mongo_refusals_clean(struct store *s, int64_t before_ms)

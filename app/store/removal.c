@@ -49,7 +49,7 @@ static bool page_row(const bson_t *doc, void *context)
 }
 
 /* {_id: {$gt: after, $lt or $lte: end}}: the rest of the walk, or up to and including `last`. */
-static void put_range(struct session *session, bson_t *filter, const struct leaving *l, const bson_t *last)
+static void put_range(bson_t *filter, const struct leaving *l, const bson_t *last)
 {
     const struct kind *k = &kinds[l->kind];
     bson_t range, id, after;
@@ -73,7 +73,6 @@ static void put_range(struct session *session, bson_t *filter, const struct leav
         bson_append_document_end(&range, &id);
     }
     bson_append_document_end(filter, &range);
-    session_add_coupon(session, filter, l->coupon);
 }
 
 static enum store_status find_page(struct session *session, struct page *p)
@@ -81,7 +80,7 @@ static enum store_status find_page(struct session *session, struct page *p)
     AUTO_BCON tail = BCON_NEW("projection", "{", "left", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    put_range(session, &filter, p->leaving, NULL);
+    put_range(&filter, p->leaving, NULL);
     return session_find(session, kinds[p->leaving->kind].collection, &filter, tail, PAGE_MOST, page_row, p);
 }
 
@@ -89,7 +88,7 @@ static enum store_status delete_page(struct session *session, const struct page 
 {
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    put_range(session, &filter, p->leaving, &p->last);
+    put_range(&filter, p->leaving, &p->last);
     return session_delete(session, kinds[p->leaving->kind].collection, &filter, NULL);
 }
 
@@ -106,7 +105,8 @@ static enum store_status empty_page(struct session *session, const struct page *
     AUTO_BCON rest = rest_of(p->leaving->kind);
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    put_range(session, &filter, p->leaving, &p->last);
+    put_range(&filter, p->leaving, &p->last);
+    session_add_shard_key(session, &filter);
     BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}");
     AUTO_BCON command = BCON_NEW(
         "update", BCON_UTF8(kinds[p->leaving->kind].collection),
@@ -129,34 +129,31 @@ static void keep_place(struct leaving *l, const struct page *p)
     memcpy(l->last, bson_get_data(&p->last), l->size);
 }
 
-enum store_status mongo_leave(struct store *s, struct leaving *l)
+static enum store_status walk(struct session *session, struct leaving *l, bool remove, int64_t *left)
 {
-    struct page p = {.leaving = l};
-    enum store_status status;
+    struct page p = {.leaving = l, .last = BSON_INITIALIZER};
+    enum store_status status = find_page(session, &p);
 
-    bson_init(&p.last);
-    status = find_page(session_of(s), &p);
-    if (status == STORE_OK && p.count)
-        status = (l->whole || kinds[l->kind].deleted ? delete_page : empty_page)(session_of(s), &p);
-    if (status == STORE_OK)
-        keep_place(l, &p);
-    bson_destroy(&p.last);
-    return status;
-}
-
-enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *left)
-{
-    struct page p = {.leaving = l};
-    enum store_status status;
-
-    bson_init(&p.last);
-    status = find_page(session_of(s), &p);
+    if (status == STORE_OK && p.count && remove)
+        status = (l->whole || kinds[l->kind].deleted ? delete_page : empty_page)(session, &p);
     if (status == STORE_OK) {
         keep_place(l, &p);
         *left += (int64_t)p.left;
     }
     bson_destroy(&p.last);
     return status;
+}
+
+enum store_status mongo_leave(struct store *s, struct leaving *l)
+{
+    int64_t left = 0;
+
+    return walk(session_of(s), l, true, &left);
+}
+
+enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *left)
+{
+    return walk(session_of(s), l, false, left);
 }
 
 enum store_status mongo_removal_note(struct store *s, const char *coupon)

@@ -26,82 +26,62 @@ static void put_ids(bson_t *filter, const char *name, const char *const *ids, si
 
 /* ---- coupons ---- */
 
-struct coupon_list {
-    struct report_coupon *items;
-    size_t count, capacity;
-    bool named; /* each must be there */
-    struct arena *arena;
-};
-
-static bool coupon_row(const bson_t *doc, void *context)
+static bool get_coupon(const bson_t *doc, void *item, struct arena *a)
 {
-    struct coupon_list *list = context;
-    struct report_coupon c = {.created_ms = 0};
+    struct report_coupon *c = item;
     const char *state = NULL;
     bson_t view, def;
 
-    if (!find_text(doc, "_id", &c.id) || !find_time(doc, "created", &c.created_ms) || !find_document(doc, "view", &view) ||
-        !find_int(&view, "seq", &c.seq)) {
-        log_unreadable("coupons", doc);
-        return !list->named;
-    }
-    c.id = arena_strdup(list->arena, c.id);
-    c.deleted = !find_document(&view, "def", &def) || !find_text(&def, "state", &state) || strcmp(state, "deleted") == 0;
-    c.ended = !c.deleted && strcmp(state, "ended") == 0;
-    if (c.deleted || !find_int(&def, "lanes", &c.lanes))
-        c.lanes = 1;
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof c);
-    list->items[list->count++] = c;
+    if (!find_text(doc, "_id", &c->id) || !find_time(doc, "created", &c->created_ms) || !find_document(doc, "view", &view) ||
+        !find_int(&view, "seq", &c->seq))
+        return false;
+    c->id = arena_strdup(a, c->id);
+    c->deleted = !find_document(&view, "def", &def) || !find_text(&def, "state", &state) || strcmp(state, "deleted") == 0;
+    c->ended = !c->deleted && strcmp(state, "ended") == 0;
+    if (c->deleted || !find_int(&def, "lanes", &c->lanes))
+        c->lanes = 1;
     return true;
 }
 
 enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, const char *prefix, struct arena *a,
                                        struct report_coupon **coupons, size_t *coupon_count)
 {
-    struct coupon_list list = {.arena = a, .named = count > 0};
+    const struct doc_list list = {"coupons", get_coupon, sizeof **coupons, count == 0}; /* each that is named must be there */
     AUTO_BCON tail = BCON_NEW("projection", "{", "created", BCON_INT32(1), "view.seq", BCON_INT32(1), "view.def.state", BCON_INT32(1),
                               "view.def.lanes", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}", BATCHES);
     AUTO_BSON filter = BSON_INITIALIZER;
-    enum store_status status;
 
     put_ids(&filter, "_id", ids, count);
     if (!count && prefix)
         session_add_prefix(&filter, "_id", prefix);
-    status = session_find(session_of(s), "coupons", &filter, tail, 0, coupon_row, &list);
-    *coupons = list.items;
-    *coupon_count = status == STORE_OK ? list.count : 0;
-    return status;
+    return session_list(session_of(s), &list, &filter, tail, 0, a, coupons, coupon_count);
 }
 
 /* ---- lanes: their marks, then the batches of marks without a time, and of lanes that may be closed ---- */
 
 struct lane_list {
     struct report_lane *items;
-    size_t count, capacity;
+    size_t count;
     const struct report_coupon *coupons; /* ascending by id */
     size_t coupon_count;
-    struct arena *arena;
 };
 
-static bool mark_row(const bson_t *doc, void *context)
+static bool get_lane(const bson_t *doc, void *item, struct arena *a)
 {
-    struct lane_list *list = context;
-    struct report_lane lane = {.at_ms = 0};
-    bson_t id;
+    struct report_lane *lane = item;
 
-    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &lane.coupon) || !find_int(&id, "l", &lane.lane) ||
-        !find_int(doc, "seq", &lane.seq))
+    if (!codec_id_int(doc, "l", &lane->coupon, &lane->lane) || !find_int(doc, "seq", &lane->seq))
         return false;
-    find_time(doc, "at", &lane.at_ms);
-    lane.coupon = arena_strdup(list->arena, lane.coupon);
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof lane);
-    list->items[list->count++] = lane;
+    find_time(doc, "at", &lane->at_ms);
+    lane->coupon = arena_strdup(a, lane->coupon);
     return true;
 }
 
 /* Both sorts give the same order. */
-static enum store_status read_marks(struct session *session, const char *const *ids, size_t count, struct lane_list *list)
+static enum store_status read_marks(struct session *session, const char *const *ids, size_t count, struct arena *a,
+                                    struct lane_list *list)
 {
+    static const struct doc_list marks = {"marks", get_lane, sizeof *list->items, false};
     AUTO_BCON tail = BCON_NEW("projection", "{", "seq", BCON_INT32(1), "at", BCON_INT32(1), "}", "hint", count ? "_id_" : REPORT_MARKS,
                               BATCHES);
     AUTO_BSON filter = BSON_INITIALIZER;
@@ -123,7 +103,7 @@ static enum store_status read_marks(struct session *session, const char *const *
         BCON_APPEND(tail, "sort", "{", "_id", BCON_INT32(1), "}");
     else
         BCON_APPEND(tail, "sort", "{", "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "}");
-    return session_find(session, "marks", &filter, tail, 0, mark_row, list);
+    return session_list(session, &marks, &filter, tail, 0, a, &list->items, &list->count);
 }
 
 static int by_coupon_and_lane(const void *key, const void *item)
@@ -168,54 +148,34 @@ static bool may_be_closed(const struct lane_list *list, const char *coupon)
     return c && c->ended;
 }
 
-/* Lanes whose marks do not say all: those without a time, which were repaired, and those that may be closed. At most LANES_AT_ONCE. */
-struct silent {
-    const struct report_lane *lanes[LANES_AT_ONCE];
-    size_t count, next; /* the lane after the last one checked */
-};
-
-static void find_silent(struct silent *silent, const struct lane_list *list, size_t first)
-{
-    silent->count = 0;
-    for (silent->next = first; silent->next < list->count && silent->count < LANES_AT_ONCE; silent->next++)
-        if (!list->items[silent->next].at_ms || may_be_closed(list, list->items[silent->next].coupon))
-            silent->lanes[silent->count++] = &list->items[silent->next];
-}
-
-static const char *silent_coupon(const void *context, size_t i)
-{
-    const struct silent *silent = context;
-
-    return silent->lanes[i]->coupon;
-}
-
-static enum store_status read_stands(struct session *session, struct lane_list *list, const struct silent *silent)
+/* Read the batches of lanes whose marks do not say all, from *next on: those without a time, which were repaired, and those that may be
+ * closed. At most LANES_AT_ONCE. */
+static enum store_status read_stands(struct session *session, struct lane_list *list, size_t *next)
 {
     AUTO_BCON tail = BCON_NEW("projection", "{", "at", BCON_INT32(1), "totals.archived", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
 
     in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < silent->count; i++)
-        codec_ledger_id(&in.values, in_next(&in), silent->lanes[i]->coupon, silent->lanes[i]->lane, silent->lanes[i]->seq);
+    for (; *next < list->count && in.count < LANES_AT_ONCE; ++*next) {
+        const struct report_lane *lane = &list->items[*next];
+
+        if (!lane->at_ms || may_be_closed(list, lane->coupon))
+            codec_ledger_id(&in.values, in_next(&in), lane->coupon, lane->lane, lane->seq);
+    }
     in_end(&in, &filter);
-    session_add_coupons(session, &filter, silent_coupon, silent, silent->count);
-    return session_find(session, "ledger", &filter, tail, silent->count, stand_row, list);
+    return in.count ? session_find(session, "ledger", &filter, tail, in.count, stand_row, list) : STORE_OK;
 }
 
 enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, const struct report_coupon *coupons,
                                      size_t coupon_count, struct arena *a, struct report_lane **lanes, size_t *lane_count)
 {
-    struct lane_list list = {.coupons = coupons, .coupon_count = coupon_count, .arena = a};
+    struct lane_list list = {.coupons = coupons, .coupon_count = coupon_count};
     struct session *session = session_of(s);
-    enum store_status status = read_marks(session, ids, count, &list);
-    struct silent silent = {.next = 0};
+    enum store_status status = read_marks(session, ids, count, a, &list);
 
-    while (status == STORE_OK && silent.next < list.count) {
-        find_silent(&silent, &list, silent.next);
-        if (silent.count)
-            status = read_stands(session, &list, &silent);
-    }
+    for (size_t next = 0; status == STORE_OK && next < list.count;)
+        status = read_stands(session, &list, &next);
     *lanes = list.items;
     *lane_count = status == STORE_OK ? list.count : 0;
     return status;

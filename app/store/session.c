@@ -307,9 +307,38 @@ enum store_status session_read(struct session *session, const bson_t *command, s
     return read_with(session, command, &(struct reader){.row = row, .context = context});
 }
 
-enum store_status session_find(struct session *session, const char *collection, const bson_t *filter, const bson_t *tail, size_t most,
+void session_add_shard_key(const struct session *session, bson_t *filter)
+{
+    const char *coupon, *last = NULL;
+    AUTO_BSON key = BSON_INITIALIZER;
+    bson_t id, list, from, to;
+    struct in_clause in;
+    bson_iter_t it;
+
+    if (!session->mongo->sharded || bson_iter_init_find(&it, filter, "_id.c") || !find_document(filter, "_id", &id))
+        return;
+    if (find_array(&id, "$in", &list) && bson_iter_init(&it, &list)) {
+        in_begin(&in, &key, "_id.c");
+        while (bson_iter_next(&it))
+            if (get_document(&it, &from) && find_text(&from, "c", &coupon) && (!last || strcmp(last, coupon) != 0)) {
+                bson_append_utf8(&in.values, in_next(&in), -1, coupon, -1);
+                last = coupon;
+            }
+        in_end(&in, &key);
+        if (!last) /* the coupons themselves */
+            return;
+    } else if ((find_document(&id, "$gt", &from) || find_document(&id, "$gte", &from)) &&
+               (find_document(&id, "$lt", &to) || find_document(&id, "$lte", &to)) && find_text(&from, "c", &last) &&
+               find_text(&to, "c", &coupon) && strcmp(last, coupon) == 0) {
+        BSON_APPEND_UTF8(&key, "_id.c", coupon);
+    }
+    bson_concat(filter, &key);
+}
+
+enum store_status session_find(struct session *session, const char *collection, bson_t *filter, const bson_t *tail, size_t most,
                                session_row *row, void *context)
 {
+    session_add_shard_key(session, filter);
     AUTO_BCON command = BCON_NEW("find", BCON_UTF8(collection), "filter", BCON_DOCUMENT(filter));
 
     if (tail)
@@ -320,19 +349,44 @@ enum store_status session_find(struct session *session, const char *collection, 
     return session_read(session, command, row, context);
 }
 
-bool session_list_row(const bson_t *doc, void *context)
+struct list_rows {
+    const struct doc_list *list;
+    struct arena *arena;
+    void *items;
+    size_t count, capacity;
+};
+
+static bool list_row(const bson_t *doc, void *context)
 {
-    struct doc_list *list = context;
+    struct list_rows *rows = context;
+    const struct doc_list *list = rows->list;
     char *item;
 
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, list->size);
-    item = (char *)list->items + list->count++ * list->size;
+    rows->items = arena_grown(rows->arena, rows->items, rows->count, &rows->capacity, list->size);
+    item = (char *)rows->items + rows->count * list->size;
     memset(item, 0, list->size);
-    return list->get(doc, item, list->arena);
+    if (list->get(doc, item, rows->arena))
+        rows->count++;
+    else if (list->lenient)
+        log_unreadable(list->collection, doc);
+    else
+        return false;
+    return true;
+}
+
+enum store_status session_list(struct session *session, const struct doc_list *list, bson_t *filter, const bson_t *tail, size_t most,
+                               struct arena *a, void *items, size_t *count)
+{
+    struct list_rows rows = {.list = list, .arena = a};
+    enum store_status status = session_find(session, list->collection, filter, tail, most, list_row, &rows);
+
+    memcpy(items, &rows.items, sizeof rows.items);
+    *count = status == STORE_OK ? rows.count : 0;
+    return status;
 }
 
 struct one {
-    bool (*get)(const bson_t *doc, void *item, struct arena *a);
+    session_get *get;
     void *item;
     struct arena *arena;
     bool found;
@@ -346,8 +400,8 @@ static bool one_row(const bson_t *doc, void *context)
     return one->get(doc, one->item, one->arena);
 }
 
-enum store_status session_find_one(struct session *session, const char *collection, const bson_t *filter,
-                                   bool (*get)(const bson_t *doc, void *item, struct arena *a), void *item, struct arena *a)
+enum store_status session_find_one(struct session *session, const char *collection, bson_t *filter, session_get *get, void *item,
+                                   struct arena *a)
 {
     struct one one = {get, item, a, false};
     enum store_status status = session_find(session, collection, filter, NULL, 1, one_row, &one);
@@ -386,28 +440,6 @@ void session_saw(struct store *s, struct store_time when)
     session->passed_on = store_time_later(session->passed_on, when);
 }
 
-static void put_concern(const struct session *session, bson_t *command, const char *level)
-{
-    const struct store_time after = session_seen(session);
-    bson_t concern;
-
-    BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &concern);
-    BSON_APPEND_UTF8(&concern, "level", level);
-    if (after.seconds || after.increment)
-        BSON_APPEND_TIMESTAMP(&concern, "afterClusterTime", after.seconds, after.increment);
-    bson_append_document_end(command, &concern);
-}
-
-void session_read_concern(const struct session *session, bson_t *command)
-{
-    put_concern(session, command, "majority");
-}
-
-void session_snapshot_concern(const struct session *session, bson_t *command)
-{
-    put_concern(session, command, "snapshot");
-}
-
 enum store_status settle_reads(enum store_status call, enum store_status *first, size_t size, size_t count)
 {
     enum store_status all = call == STORE_OK ? STORE_OK : STORE_FAILED;
@@ -423,79 +455,104 @@ enum store_status settle_reads(enum store_status call, enum store_status *first,
     return all;
 }
 
-void session_read_options(struct session *session, bson_t *command, size_t most)
+static void put_options(const struct session *session, bson_t *command, const char *level, size_t most)
 {
-    session_read_concern(session, command);
+    const struct store_time after = session_seen(session);
+    bson_t concern;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &concern);
+    BSON_APPEND_UTF8(&concern, "level", level);
+    if (after.seconds || after.increment)
+        BSON_APPEND_TIMESTAMP(&concern, "afterClusterTime", after.seconds, after.increment);
+    bson_append_document_end(command, &concern);
     BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
     if (most)
         BSON_APPEND_INT64(command, "batchSize", (int64_t)most);
 }
 
-void session_add_coupons(struct session *session, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
-                         const void *context, size_t count)
+void session_read_options(const struct session *session, bson_t *command, size_t most)
 {
-    const char *last = NULL;
-    struct in_clause in;
-
-    if (!session->mongo->sharded)
-        return;
-    in_begin(&in, filter, "_id.c");
-    for (size_t i = 0; i < count; i++) {
-        const char *c = coupon(context, i);
-
-        if (last && strcmp(last, c) == 0)
-            continue;
-        bson_append_utf8(&in.values, in_next(&in), -1, c, -1);
-        last = c;
-    }
-    in_end(&in, filter);
+    put_options(session, command, "majority", most);
 }
 
-void session_add_coupon(struct session *session, bson_t *filter, const char *coupon)
+void session_snapshot_options(const struct session *session, bson_t *command, size_t most)
 {
-    if (session->mongo->sharded)
-        BSON_APPEND_UTF8(filter, "_id.c", coupon);
+    put_options(session, command, "snapshot", most);
 }
 
-struct lane_ids {
-    const char *coupon, *lane; /* members of the first */
-    size_t stride;
+struct keyed_rows {
+    const struct keyed_reads *of;
+    char *reads;
+    size_t count;
+    struct arena *arena;
 };
 
-static const char *coupon_at(const void *context, size_t i)
+/* The coupon of read i, and its number. */
+static const char *key_of(const struct keyed_rows *rows, size_t i, int64_t *number)
 {
-    const struct lane_ids *ids = context;
-    const char *coupon;
+    const char *read = rows->reads + i * rows->of->size, *coupon;
 
-    memcpy(&coupon, ids->coupon + i * ids->stride, sizeof coupon);
+    memcpy(&coupon, read + rows->of->coupon, sizeof coupon);
+    *number = 0;
+    if (rows->of->member)
+        memcpy(number, read + rows->of->number, sizeof *number);
     return coupon;
 }
 
-static int64_t lane_at(const struct lane_ids *ids, size_t i)
+static void begin_read(const struct keyed_rows *rows, size_t i, enum store_status status)
 {
-    int64_t lane;
+    char *read = rows->reads + i * rows->of->size;
 
-    memcpy(&lane, ids->lane + i * ids->stride, sizeof lane);
-    return lane;
+    rows->of->clear(read);
+    memcpy(read + rows->of->status, &status, sizeof status);
 }
 
-enum store_status session_find_lanes(struct session *session, const char *collection, const char *const *coupon, const int64_t *lane,
-                                     size_t stride, size_t count, session_row *row, void *context)
+static bool keyed_row(const bson_t *doc, void *context)
 {
-    const struct lane_ids ids = {(const char *)coupon, (const char *)lane, stride};
+    const struct keyed_rows *rows = context;
+    const struct keyed_reads *of = rows->of;
+    const char *coupon;
+    int64_t number = 0, wanted;
+    bool failed = false;
+
+    if (!(of->member ? codec_id_int(doc, of->member, &coupon, &number) : find_text(doc, "_id", &coupon)))
+        return false;
+    for (size_t i = 0; i < rows->count; i++) {
+        const char *of_read = key_of(rows, i, &wanted);
+
+        if (wanted != number || strcmp(of_read, coupon) != 0 || of->get(doc, rows->reads + i * of->size, rows->arena))
+            continue;
+        begin_read(rows, i, STORE_UNREADABLE);
+        failed = true;
+    }
+    if (failed)
+        log_unreadable(of->collection, doc);
+    return true;
+}
+
+enum store_status session_read_keyed(struct session *session, const struct keyed_reads *of, void *reads, size_t count, struct arena *a)
+{
+    struct keyed_rows rows = {of, reads, count, a};
     AUTO_BSON filter = BSON_INITIALIZER;
+    enum store_status status;
     struct in_clause in;
 
-    if (count == 1) {
-        codec_lane_id(&filter, "_id", *coupon, *lane);
-    } else {
-        in_begin(&in, &filter, "_id");
-        for (size_t i = 0; i < count; i++)
-            codec_lane_id(&in.values, in_next(&in), coupon_at(&ids, i), lane_at(&ids, i));
-        in_end(&in, &filter);
-        session_add_coupons(session, &filter, coupon_at, &ids, count);
+    if (count == 0)
+        return STORE_OK;
+    in_begin(&in, &filter, "_id");
+    for (size_t i = 0; i < count; i++) {
+        int64_t number;
+        const char *coupon = key_of(&rows, i, &number);
+
+        if (of->member)
+            codec_id(&in.values, in_next(&in), coupon, of->member, number);
+        else
+            bson_append_utf8(&in.values, in_next(&in), -1, coupon, -1);
+        begin_read(&rows, i, STORE_OK);
     }
-    return session_find(session, collection, &filter, NULL, count, row, context);
+    in_end(&in, &filter);
+    status = session_find(session, of->collection, &filter, NULL, count, keyed_row, &rows);
+    return settle_reads(status, (enum store_status *)(void *)(rows.reads + of->status), of->size, count);
 }
 
 void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number)
@@ -533,38 +590,36 @@ void session_write_concern(struct session *session, bson_t *command)
                 "wtimeout", BCON_INT64(session->mongo->server_limit_ms), "}");
 }
 
-void session_write_options(struct session *session, bson_t *command)
+/* False: nothing is known of its outcome. */
+static bool run_write(struct session *session, bson_t *command, bson_t *reply)
 {
     BSON_APPEND_BOOL(command, "ordered", false);
     session_write_concern(session, command);
+    return session_run(session, command, reply) && reply_is_clean(reply);
 }
 
 enum store_status session_write(struct session *session, bson_t *command, int64_t *matched)
 {
+    enum store_status status = STORE_OK;
+    int64_t index, code;
     bson_iter_t errors;
     AUTO_BSON reply;
 
-    session_write_options(session, command);
-    if (!session_run(session, command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!run_write(session, command, &reply))
         return STORE_FAILED;
-    if (matched)
-        *matched = reply_count(&reply);
-    return STORE_OK;
+    if (matched && !find_int(&reply, "n", matched))
+        *matched = 0;
+    if (reply_errors(&reply, &errors))
+        while (status != STORE_FAILED && reply_next_error(&errors, &index, &code))
+            status = code == CODE_DUPLICATE_KEY ? STORE_EXISTS : STORE_FAILED;
+    return status;
 }
 
 enum store_status session_insert(struct session *session, const char *collection, const bson_t *doc)
 {
     AUTO_BCON command = BCON_NEW("insert", BCON_UTF8(collection), "documents", "[", BCON_DOCUMENT(doc), "]");
-    int64_t index, code;
-    bson_iter_t errors;
-    AUTO_BSON reply;
 
-    session_write_options(session, command);
-    if (!session_run(session, command, &reply) || !reply_is_clean(&reply))
-        return STORE_FAILED;
-    if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
-        return STORE_OK;
-    return code == CODE_DUPLICATE_KEY ? STORE_EXISTS : STORE_FAILED;
+    return session_write(session, command, NULL);
 }
 
 enum store_status session_update(struct session *session, const char *collection, const bson_t *filter, const bson_t *update, bool upsert)
@@ -577,35 +632,90 @@ enum store_status session_update(struct session *session, const char *collection
     return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
 }
 
-void session_put_update(bson_t *updates, size_t k, const bson_t *filter, const bson_t *update, bool upsert)
+enum store_status session_update_all(struct session *session, const char *collection, const bson_t *filter, const bson_t *update)
 {
-    char buffer[16];
-    bson_t one;
+    AUTO_BCON command = BCON_NEW("update", BCON_UTF8(collection), "updates", "[", "{", "q", BCON_DOCUMENT(filter), "u",
+                                 BCON_DOCUMENT(update), "multi", BCON_BOOL(true), "}", "]");
 
-    bson_append_document_begin(updates, array_key(k, buffer), -1, &one);
-    BSON_APPEND_DOCUMENT(&one, "q", filter);
-    BSON_APPEND_DOCUMENT(&one, "u", update);
-    BSON_APPEND_BOOL(&one, "upsert", upsert);
-    bson_append_document_end(updates, &one);
+    return session_write(session, command, NULL);
 }
 
-void session_put_delete(bson_t *deletes, size_t k, const bson_t *filter)
+enum store_status session_delete(struct session *session, const char *collection, bson_t *filter, int64_t *count)
 {
-    char buffer[16];
-    bson_t one;
-
-    bson_append_document_begin(deletes, array_key(k, buffer), -1, &one);
-    BSON_APPEND_DOCUMENT(&one, "q", filter);
-    BSON_APPEND_INT32(&one, "limit", 1);
-    bson_append_document_end(deletes, &one);
-}
-
-enum store_status session_delete(struct session *session, const char *collection, const bson_t *filter, int64_t *count)
-{
+    session_add_shard_key(session, filter);
     AUTO_BCON command = BCON_NEW("delete", BCON_UTF8(collection), "deletes", "[", "{", "q", BCON_DOCUMENT(filter), "limit",
                                  BCON_INT32(0), "}", "]");
 
     return session_write(session, command, count);
+}
+
+void bulk_begin(struct bulk *b, const char *verb, const char *collection)
+{
+    const char *list = strcmp(verb, "insert") == 0 ? "documents" : strcmp(verb, "update") == 0 ? "updates" : "deletes";
+
+    b->count = 0;
+    bson_init(&b->command);
+    bson_append_utf8(&b->command, verb, -1, collection, -1);
+    bson_append_array_begin(&b->command, list, -1, &b->list);
+}
+
+bson_t *bulk_next(struct bulk *b)
+{
+    char buffer[16];
+
+    bson_append_document_begin(&b->list, array_key(b->count++, buffer), -1, &b->one);
+    return &b->one;
+}
+
+void bulk_end(struct bulk *b)
+{
+    bson_append_document_end(&b->list, &b->one);
+}
+
+void bulk_update(struct bulk *b, const bson_t *filter, const bson_t *update, bool upsert)
+{
+    bson_t *one = bulk_next(b);
+
+    BSON_APPEND_DOCUMENT(one, "q", filter);
+    BSON_APPEND_DOCUMENT(one, "u", update);
+    BSON_APPEND_BOOL(one, "upsert", upsert);
+    bulk_end(b);
+}
+
+void bulk_delete(struct bulk *b, const bson_t *filter)
+{
+    bson_t *one = bulk_next(b);
+
+    BSON_APPEND_DOCUMENT(one, "q", filter);
+    BSON_APPEND_INT32(one, "limit", 1);
+    bulk_end(b);
+}
+
+enum store_status bulk_send(struct session *session, struct bulk *b, int64_t *matched)
+{
+    enum store_status status = STORE_OK;
+
+    bson_append_array_end(&b->command, &b->list);
+    if (b->count)
+        status = session_write(session, &b->command, matched);
+    bson_destroy(&b->command);
+    return status;
+}
+
+bool bulk_run(struct session *session, struct bulk *b, bson_t *reply)
+{
+    bool good;
+
+    bson_append_array_end(&b->command, &b->list);
+    good = run_write(session, &b->command, reply);
+    bson_destroy(&b->command);
+    return good;
+}
+
+void bulk_free(struct bulk *b)
+{
+    bson_append_array_end(&b->command, &b->list);
+    bson_destroy(&b->command);
 }
 
 void session_add_older(bson_t *filter, const char *time, int64_t ms, const char *id)
@@ -613,7 +723,7 @@ void session_add_older(bson_t *filter, const char *time, int64_t ms, const char 
     AUTO_BCON any = BCON_NEW("0", "{", time, "{", "$lt", BCON_DATE_TIME(ms), "}", "}",
                              "1", "{", time, BCON_DATE_TIME(ms), "_id", "{", "$lt", BCON_UTF8(id), "}", "}");
 
-    BSON_APPEND_ARRAY(filter, "$or", any);
+    BCON_APPEND(filter, time, "{", "$lte", BCON_DATE_TIME(ms), "}", "$or", BCON_ARRAY(any));
 }
 
 bool reply_is_clean(const bson_t *reply)
@@ -653,28 +763,4 @@ bool reply_next_error(bson_iter_t *it, int64_t *index, int64_t *code)
         find_int(&error, "code", code);
     }
     return true;
-}
-
-int64_t reply_count(const bson_t *reply)
-{
-    int64_t n;
-
-    return find_int(reply, "n", &n) ? n : 0;
-}
-
-void reply_time(const bson_t *reply, struct store_time *when)
-{
-    uint32_t seconds, increment;
-    bson_iter_t it;
-
-    if (!bson_iter_init_find(&it, reply, "operationTime") || !BSON_ITER_HOLDS_TIMESTAMP(&it))
-        return;
-    bson_iter_timestamp(&it, &seconds, &increment);
-    if (seconds > when->seconds || (seconds == when->seconds && increment > when->increment))
-        *when = (struct store_time){seconds, increment};
-}
-
-bool reply_value(const bson_t *reply, bson_t *value)
-{
-    return find_document(reply, "value", value);
 }

@@ -24,7 +24,7 @@
 #define CODE_UNKNOWN_ZONE 40485
 #define COMMAND_BYTES_MAX (8u << 20) /* writes are split beyond this size; every document is smaller */
 
-/* Majority writes of this process, in turn: see session_see_all(). */
+/* Majority writes of this process, in turn: see mongo_see_all(). */
 struct pulses {
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -118,23 +118,46 @@ bool session_ready(struct session *session);
 bool session_run(struct session *session, const bson_t *command, bson_t *reply);
 bool session_run_on(struct session *session, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error);
 
-/* Find documents, at most `most` (0: all). tail: further members of the command, such as sort, projection and hint; NULL: none. */
+/* Behind mongos a filter of _id, by {$in: [{c, ...}]} or by a range within one coupon, must also name the shard key: append "_id.c". */
+void session_add_shard_key(const struct session *session, bson_t *filter);
+
+/* Find documents, at most `most` (0: all). filter: gets the shard key. tail: further members of the command, such as sort, projection and
+ * hint; NULL: none. */
 typedef bool session_row(const bson_t *doc, void *context); /* for each; false: unreadable, stop */
-enum store_status session_find(struct session *session, const char *collection, const bson_t *filter, const bson_t *tail, size_t most,
+enum store_status session_find(struct session *session, const char *collection, bson_t *filter, const bson_t *tail, size_t most,
                                session_row *row, void *context);
 
-/* A row of session_find() that is read into a list, whose items are in the arena. get() fills one, which is zeroed; false: unreadable. */
+/* Fill an item, which is zeroed, from a document. False: unreadable. */
+typedef bool session_get(const bson_t *doc, void *item, struct arena *a);
+/* How the documents of a collection are read into a list. */
 struct doc_list {
-    bool (*get)(const bson_t *doc, void *item, struct arena *a);
-    size_t size; /* of an item */
-    struct arena *arena;
-    void *items;
-    size_t count, capacity;
+    const char *collection;
+    session_get *get;
+    size_t size;  /* of an item */
+    bool lenient; /* an unreadable document is logged and left out; otherwise the call fails */
 };
-bool session_list_row(const bson_t *doc, void *list);
+/* Like session_find(): *items, an array in a, and *count; 0 unless STORE_OK. */
+enum store_status session_list(struct session *session, const struct doc_list *list, bson_t *filter, const bson_t *tail, size_t most,
+                               struct arena *a, void *items, size_t *count);
 /* The same of one document, which is unique: into *item. STORE_NOT_FOUND: there is none. a: passed on to get(). */
-enum store_status session_find_one(struct session *session, const char *collection, const bson_t *filter,
-                                   bool (*get)(const bson_t *doc, void *item, struct arena *a), void *item, struct arena *a);
+enum store_status session_find_one(struct session *session, const char *collection, bson_t *filter, session_get *get, void *item,
+                                   struct arena *a);
+
+/* Reads of a collection by _id, {c: coupon, <member>: number}, or the coupon alone. A read is a struct of `size` bytes, which has its
+ * coupon, number and status at these offsets. */
+struct keyed_reads {
+    const char *collection, *member; /* member NULL: by the coupon alone */
+    size_t size, coupon, number, status;
+    void (*clear)(void *read); /* at first, and again if it is unreadable */
+    bool (*get)(const bson_t *doc, void *read, struct arena *a); /* false: unreadable */
+};
+#define KEYED_READS(where, of_id, shape, field, do_clear, do_get)                                                                         \
+    {                                                                                                                                    \
+        .collection = (where), .member = (of_id), .size = sizeof(shape), .coupon = offsetof(shape, coupon),                              \
+        .number = offsetof(shape, field), .status = offsetof(shape, status), .clear = (do_clear), .get = (do_get)                        \
+    }
+/* Do `count` of them in one find. Several may ask for the same document. See settle_reads(). */
+enum store_status session_read_keyed(struct session *session, const struct keyed_reads *of, void *reads, size_t count, struct arena *a);
 
 /* Sets the bool that context points to. */
 bool session_any_row(const bson_t *doc, void *context);
@@ -169,48 +192,51 @@ enum store_status settle_reads(enum store_status call, enum store_status *first,
 struct store_time session_seen(const struct session *session);
 struct store_time session_seen_of(const struct store *s);
 void session_saw(struct store *s, struct store_time when);
-/* {readConcern: majority, not before what the session has seen}. */
-void session_read_concern(const struct session *session, bson_t *command);
+/* The tail of a find: {readConcern: majority, not before what the session has seen; maxTimeMS, batchSize}. */
+void session_read_options(const struct session *session, bson_t *command, size_t most);
 /* The same, and all that a command reads is of one moment: a long majority read may see a later one further on. */
-void session_snapshot_concern(const struct session *session, bson_t *command);
-/* The tail of a find: {readConcern, maxTimeMS, batchSize}. */
-void session_read_options(struct session *session, bson_t *command, size_t most);
-/* The tail of a write: {ordered: false, writeConcern}. */
-void session_write_options(struct session *session, bson_t *command);
+void session_snapshot_options(const struct session *session, bson_t *command, size_t most);
 void session_write_concern(struct session *session, bson_t *command);
-/* Run a write that is complete but for its tail. STORE_FAILED also if any part of it failed. *matched, if not NULL: how many documents it
- * matched, inserted or deleted. */
+/* Run a write that is complete but for its tail: {ordered: false, writeConcern}. STORE_FAILED also if any part of it failed; STORE_EXISTS:
+ * only because of keys that are taken. *matched, if not NULL: how many documents it matched, inserted or deleted, unless STORE_FAILED. */
 enum store_status session_write(struct session *session, bson_t *command, int64_t *matched);
-/* One document. Insert: STORE_EXISTS if its key is taken. Update: STORE_NOT_FOUND if none matches, unless it upserts. */
+/* One document. STORE_EXISTS: its key is taken; of an upsert: meanwhile, or by one that does not match. Update: STORE_NOT_FOUND if none
+ * matches, unless it upserts. */
 enum store_status session_insert(struct session *session, const char *collection, const bson_t *doc);
 enum store_status session_update(struct session *session, const char *collection, const bson_t *filter, const bson_t *update, bool upsert);
-/* Statement k of a command "update" or "delete" of several; the latter of one document each. */
-void session_put_update(bson_t *updates, size_t k, const bson_t *filter, const bson_t *update, bool upsert);
-void session_put_delete(bson_t *deletes, size_t k, const bson_t *filter);
-/* Delete all that match. *count, if not NULL: how many. */
-enum store_status session_delete(struct session *session, const char *collection, const bson_t *filter, int64_t *count);
+/* All that match. */
+enum store_status session_update_all(struct session *session, const char *collection, const bson_t *filter, const bson_t *update);
+/* *count, if not NULL: how many. filter: gets the shard key. */
+enum store_status session_delete(struct session *session, const char *collection, bson_t *filter, int64_t *count);
+
+/* One command of several statements. */
+struct bulk {
+    bson_t command, list, one;
+    size_t count; /* of statements */
+};
+void bulk_begin(struct bulk *b, const char *verb, const char *collection); /* "insert", "update" or "delete" */
+/* Append a document to insert, or a statement: fill what bulk_next() returns, and call bulk_end(). */
+bson_t *bulk_next(struct bulk *b);
+void bulk_end(struct bulk *b);
+void bulk_update(struct bulk *b, const bson_t *filter, const bson_t *update, bool upsert);
+void bulk_delete(struct bulk *b, const bson_t *filter); /* one document */
+/* Run it as session_write() does, unless it is empty: OK. Frees b. */
+enum store_status bulk_send(struct session *session, struct bulk *b, int64_t *matched);
+/* Run it, and free b. False: nothing is known of its outcome; otherwise the reply says which statements failed. The reply is initialised
+ * either way, and the caller's to destroy. */
+bool bulk_run(struct session *session, struct bulk *b, bson_t *reply);
+/* Only free it. */
+void bulk_free(struct bulk *b);
 
 /* Append to a filter that the member begins with prefix, the beginning of a coupon's id. */
 void session_add_prefix(bson_t *filter, const char *member, const char *prefix);
 
-/* Append to a filter: what follows the document of this time and id in a list, the newest first. */
+/* Append to a filter: what follows the document of this time and id in a list, the newest first. The bound on the time lets an index find
+ * the start. */
 void session_add_older(bson_t *filter, const char *time, int64_t ms, const char *id);
 
 /* Write with majority: what this session reads from here on shows all that was acknowledged before the call, anywhere (confirm.c). */
 bool session_pulse(struct session *session);
-/* The same, sharing the write with others who ask at the same time. */
-bool session_see_all(struct session *session);
-
-/* Behind mongos, the filter {_id: {$in: [...]}} must also name the shard key: append "_id.c" for those coupons. coupon(context, i) is the
- * i-th of count. */
-void session_add_coupons(struct session *session, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
-                         const void *context, size_t count);
-/* The same for one coupon. */
-void session_add_coupon(struct session *session, bson_t *filter, const char *coupon);
-/* Find lanes' documents {_id: {c, l}}: of `count` structs, `stride` bytes apart, of which the first has these members. */
-enum store_status session_find_lanes(struct session *session, const char *collection, const char *const *coupon, const int64_t *lane,
-                                     size_t stride, size_t count, session_row *row, void *context);
-
 /* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: one coupon's documents, in the order of `name`, after text. text NULL: from
  * *number on; both NULL: all. */
 void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number);
@@ -243,12 +269,6 @@ bool reply_is_clean(const bson_t *reply);
 /* Walk the write errors: begin, then next until false. */
 bool reply_errors(const bson_t *reply, bson_iter_t *it);
 bool reply_next_error(bson_iter_t *it, int64_t *index, int64_t *code);
-/* Documents matched, inserted or deleted. */
-int64_t reply_count(const bson_t *reply);
-/* Set *when to the later of itself and the reply's operation time. */
-void reply_time(const bson_t *reply, struct store_time *when);
-/* The document returned by findAndModify; false: none. */
-bool reply_value(const bson_t *reply, bson_t *value);
 
 /* Log a document of a collection as unreadable: its _id, without the code in it, if any. */
 void log_unreadable(const char *collection, const bson_t *doc);
@@ -256,16 +276,12 @@ void log_unreadable(const char *collection, const bson_t *doc);
 /* ---- the ledger, for lanes and lists ---- */
 /* Append to filter: {_id: after < seq < before} of a lane; before INT64_MAX: no bound. */
 void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before);
-/* Like session_find(), of batches; the caller gets none unless STORE_OK. */
-enum store_status ledger_find(struct session *session, const bson_t *filter, const bson_t *tail, size_t most, struct batch **batches,
-                              size_t *count);
+/* Like session_find(), of batches, read by get(); the caller gets none unless STORE_OK. */
+enum store_status ledger_find(struct session *session, bson_t *filter, const bson_t *tail, size_t most,
+                              struct batch *(*get)(const bson_t *doc), struct batch **batches, size_t *count);
 /* At most `most` batches of that range, by seq in direction 1 or -1. */
 enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
                               int direction, size_t most, struct batch **batches, size_t *count);
-
-/* Like session_find(), of buckets; the caller gets none unless STORE_OK. */
-enum store_status buckets_find(struct session *session, const bson_t *filter, const bson_t *tail, struct bucket *buckets, size_t most,
-                               size_t *count);
 
 /* Close the stream that hear() opened on the session, if any. */
 void feed_stop_hearing(struct session *session);

@@ -48,7 +48,6 @@ enum store_status mongo_stocks(struct store *s, int64_t now_ms, size_t most, str
 {
     struct joined_find *finds = checked(calloc(STOCK_LANES + 1, sizeof *finds));
     struct stock_lane *lanes = checked(calloc(STOCK_LANES + 1, sizeof *lanes));
-    struct session *session = session_of(s);
     size_t listed = 0, lane_count = 0;
     struct coupon **coupons = NULL;
     const char *next;
@@ -68,12 +67,11 @@ enum store_status mongo_stocks(struct store *s, int64_t now_ms, size_t most, str
             *find = (struct joined_find){.by = "_id", .most = 1, .descending = true, .members = members};
             bson_init(&find->filter);
             ledger_range(&find->filter, coupons[i]->id, lane, 0, INT64_MAX);
-            session_add_coupon(session, &find->filter, coupons[i]->id);
             lanes[lane_count++].stock = stock;
         }
     }
     if (status == STORE_OK)
-        status = session_read_joined(session, "ledger", finds, lane_count, head_row, lanes);
+        status = session_read_joined(session_of(s), "ledger", finds, lane_count, head_row, lanes);
     *count = status == STORE_OK ? keep_whole(into, *count, lanes, lane_count) : 0;
     free(finds);
     free(lanes);

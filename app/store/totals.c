@@ -43,21 +43,19 @@ static bool get_totals_id(const bson_t *doc, const char **coupon, int64_t *lane,
            find_time(&id, "at", quarter_ms);
 }
 
-static void put_insert(bson_t *documents, size_t k, const struct totals_write *w)
+static void put_insert(struct bulk *inserts, const struct totals_write *w)
 {
-    char buffer[16];
-    bson_t doc;
+    bson_t *doc = bulk_next(inserts);
 
-    bson_append_document_begin(documents, array_key(k, buffer), -1, &doc);
-    put_totals_id(&doc, "_id", w);
-    BSON_APPEND_INT64(&doc, "seq", w->last_seq);
-    bson_fields_write(&doc, report_members, report_members_count, 0, w->counts);
+    put_totals_id(doc, "_id", w);
+    BSON_APPEND_INT64(doc, "seq", w->last_seq);
+    bson_fields_write(doc, report_members, report_members_count, 0, w->counts);
     if (w->by)
-        codec_by_code_put(&doc, w->by, false);
-    bson_append_document_end(documents, &doc);
+        codec_by_code_put(doc, w->by, false);
+    bulk_end(inserts);
 }
 
-static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
+static void put_update(struct bulk *updates, const struct totals_write *w)
 {
     AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
     bson_t inc;
@@ -70,28 +68,23 @@ static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
         codec_by_code_inc(&inc, w->by);
     bson_append_document_end(&update, &inc);
     BCON_APPEND(&update, "$set", "{", "seq", BCON_INT64(w->last_seq), "}");
-    session_put_update(updates, k, &filter, &update, false);
+    bulk_update(updates, &filter, &update, false);
 }
 
 static bool send_some(struct additions *g, enum todo todo)
 {
-    bool inserts = todo == TODO_INSERT;
-    AUTO_BSON command = BSON_INITIALIZER;
-    size_t sent = 0;
-    bson_t list;
+    struct bulk bulk;
 
-    bson_append_utf8(&command, inserts ? "insert" : "update", 6, "totals", -1);
-    session_write_options(g->session, &command);
-    bson_append_array_begin(&command, inserts ? "documents" : "updates", -1, &list);
+    bulk_begin(&bulk, todo == TODO_INSERT ? "insert" : "update", "totals");
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo == todo)
-            (inserts ? put_insert : put_update)(&list, sent++, g->items[i].write);
-    bson_append_array_end(&command, &list);
-    if (sent == 0)
+            (todo == TODO_INSERT ? put_insert : put_update)(&bulk, g->items[i].write);
+    if (bulk.count == 0) {
+        bulk_free(&bulk);
         return true;
-
+    }
     AUTO_BSON reply;
-    return session_run(g->session, &command, &reply) && reply_is_clean(&reply);
+    return bulk_run(g->session, &bulk, &reply);
 }
 
 /* The stored row says what became of an addition, whatever the replies said. Of an unreadable row nothing is known, and nothing is retried:
@@ -119,13 +112,6 @@ static bool stored_row(const bson_t *doc, void *context)
     return true;
 }
 
-static const char *addition_coupon(const void *context, size_t i)
-{
-    const struct addition *items = context;
-
-    return items[i].write->coupon;
-}
-
 static bool read_back(struct additions *g)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
@@ -136,7 +122,6 @@ static bool read_back(struct additions *g)
         if (g->items[i].todo != TODO_NOTHING)
             put_totals_id(&in.values, in_next(&in), g->items[i].write);
     in_end(&in, &filter);
-    session_add_coupons(g->session, &filter, addition_coupon, g->items, g->count);
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
             g->items[i].todo = TODO_INSERT; /* unless there is a row */

@@ -9,93 +9,61 @@
 
 /* ---- lanes in which something is due ---- */
 
-struct due_lanes {
-    struct due_lane *items; /* room for `most` */
-    size_t count, most;
-    struct arena *arena;
-};
-
-static bool due_row(const bson_t *doc, void *context)
+static bool get_due(const bson_t *doc, void *item, struct arena *a)
 {
-    struct due_lanes *list = context;
-    const char *coupon;
-    int64_t lane;
+    struct due_lane *due = item;
 
-    if (list->count == list->most)
+    if (!codec_id_int(doc, "l", &due->coupon, &due->lane))
         return false;
-    if (!codec_id_int(doc, "l", &coupon, &lane)) {
-        log_unreadable("lanes", doc);
-        return true;
-    }
-    list->items[list->count++] = (struct due_lane){arena_strdup(list->arena, coupon), lane};
+    due->coupon = arena_strdup(a, due->coupon);
     return true;
 }
 
-enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct due_lane *into, size_t *count)
+enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct due_lane **lanes, size_t *count)
 {
-    struct due_lanes list = {into, 0, most, a};
+    static const struct doc_list list = {"lanes", get_due, sizeof **lanes, true};
     AUTO_BCON filter = BCON_NEW("view.due", "{", "$gt", BCON_DATE_TIME(0), "$lt", BCON_DATE_TIME(before_ms), "}");
     AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "view.due", BCON_INT32(1), "}");
-    enum store_status status = most ? session_find(session_of(s), "lanes", filter, tail, most, due_row, &list) : STORE_OK;
 
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return session_list(session_of(s), &list, filter, tail, most, a, lanes, count);
 }
 
 /* ---- coupons that are over ---- */
 
 #define OVER_MEMBERS "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}"
 
-struct over_list {
-    struct over_coupon *items; /* room for `most` */
-    size_t count, most;
-    struct arena *arena;
-};
-
-static bool over_row(const bson_t *doc, void *context)
+static bool get_over(const bson_t *doc, void *item, struct arena *a)
 {
-    struct over_list *list = context;
-    struct over_coupon over;
+    struct over_coupon *over = item;
     bson_t view, def;
     const char *state;
 
-    if (list->count == list->most)
+    if (!find_text(doc, "_id", &over->id) || !find_document(doc, "view", &view) || !find_time(&view, "cleanup", &over->cleanup_ms) ||
+        !find_document(&view, "def", &def) || !find_text(&def, "state", &state))
         return false;
-    if (!find_text(doc, "_id", &over.id) || !find_document(doc, "view", &view) || !find_time(&view, "cleanup", &over.cleanup_ms) ||
-        !find_document(&view, "def", &def) || !find_text(&def, "state", &state)) {
-        log_unreadable("coupons", doc);
-        return true;
-    }
-    over.ended = strcmp(state, "ended") == 0;
-    over.id = arena_strdup(list->arena, over.id);
-    list->items[list->count++] = over;
+    over->ended = strcmp(state, "ended") == 0;
+    over->id = arena_strdup(a, over->id);
     return true;
 }
+
+static const struct doc_list over_list = {"coupons", get_over, sizeof(struct over_coupon), true};
 
 enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                      size_t *count)
 {
-    struct over_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
     AUTO_BCON filter = BCON_NEW("cleaned", BCON_NULL, "view.cleanup", "{", "$lte", BCON_DATE_TIME(now_ms), "}");
     AUTO_BCON tail = BCON_NEW(OVER_MEMBERS);
-    enum store_status status = most ? session_find(session_of(s), "coupons", filter, tail, most, over_row, &list) : STORE_OK;
 
-    *coupons = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return session_list(session_of(s), &over_list, filter, tail, most, a, coupons, count);
 }
 
 enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                     size_t *count)
 {
-    struct over_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
     AUTO_BCON filter = BCON_NEW("cleaned", BCON_BOOL(true), "view.cleanup", "{", "$lt", BCON_DATE_TIME(before_ms), "}");
     AUTO_BCON tail = BCON_NEW(OVER_MEMBERS, "sort", "{", "cleaned", BCON_INT32(1), "view.cleanup", BCON_INT32(1), "}", "hint", "cleanup");
-    enum store_status status = session_find(session_of(s), "coupons", filter, tail, most, over_row, &list);
 
-    *coupons = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return session_list(session_of(s), &over_list, filter, tail, most, a, coupons, count);
 }
 
 /* A definition written since with another clean-up time is not marked: it must be handled again. */
@@ -116,12 +84,10 @@ struct cleaning {
     code_kept *kept; /* NULL: no retired code has a twin */
     void *context;
     const struct bucket *buckets; /* of consecutive numbers */
-    bson_t look_ups, updates, deletes; /* statements; updates and deletes are of code buckets */
-    size_t look_up_count, update_count, delete_count;
+    struct bulk look_ups, updates, deletes; /* updates and deletes are of code buckets */
 };
 
-static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const char *code, int64_t n,
-                       const char *owner)
+static void delete_look_up(struct cleaning *c, const char *coupon, const char *code, int64_t n, const char *owner)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
 
@@ -130,7 +96,7 @@ static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const
         BSON_APPEND_UTF8(&filter, "o", owner);
     else
         BSON_APPEND_INT64(&filter, "n", n);
-    session_put_delete(deletes, (*count)++, &filter);
+    bulk_delete(&c->look_ups, &filter);
 }
 
 static void put_nulls(struct cleaning *c, const struct bucket *k, const char *const codes[BUCKET_SLOTS])
@@ -147,7 +113,7 @@ static void put_nulls(struct cleaning *c, const struct bucket *k, const char *co
             BSON_APPEND_NULL(&set, name);
         }
     bson_append_document_end(&update, &set);
-    session_put_update(&c->updates, c->update_count++, &filter, &update, false);
+    bulk_update(&c->updates, &filter, &update, false);
 }
 
 static bool has_kept_twin(const struct cleaning *c, const char *code)
@@ -186,53 +152,37 @@ static bool cleaning_row(const bson_t *doc, void *context)
         /* The look-up may be under either form, and in the directory: deleting what does not exist does nothing. */
         n = b * BUCKET_SLOTS + i;
         directory_form(codes[i], loose);
-        put_delete(&c->look_ups, &c->look_up_count, c->coupon, codes[i], n, NULL);
+        delete_look_up(c, c->coupon, codes[i], n, NULL);
         if (strcmp(codes[i], loose) != 0)
-            put_delete(&c->look_ups, &c->look_up_count, c->coupon, loose, n, NULL);
-        put_delete(&c->look_ups, &c->look_up_count, DIRECTORY, loose, n, c->coupon);
+            delete_look_up(c, c->coupon, loose, n, NULL);
+        delete_look_up(c, DIRECTORY, loose, n, c->coupon);
     }
     if (retired == BUCKET_SLOTS) {
         AUTO_BSON filter = BSON_INITIALIZER;
 
         codec_bucket_id(&filter, "_id", c->coupon, b);
-        session_put_delete(&c->deletes, c->delete_count++, &filter);
+        bulk_delete(&c->deletes, &filter);
     } else if (with_codes > 0) {
         put_nulls(c, k, codes);
     }
     return true;
 }
 
-/* Run the statements, if any, as one command. */
-static enum store_status run_statements(struct session *session, const char *verb, const char *collection, const char *list,
-                                        const bson_t *statements, size_t count)
-{
-    AUTO_BSON command = BSON_INITIALIZER;
-
-    if (count == 0)
-        return STORE_OK;
-    bson_append_utf8(&command, verb, -1, collection, -1);
-    bson_append_array(&command, list, -1, statements);
-    return session_write(session, &command, NULL);
-}
-
 /* Look-ups first: while a code bucket has its codes, cleaning up can be repeated. */
 static enum store_status clean_buckets(struct session *session, struct cleaning *c, int64_t from_b, int64_t to_b)
 {
+    struct bulk *const bulks[] = {&c->look_ups, &c->updates, &c->deletes};
     enum store_status status;
 
-    bson_init(&c->look_ups);
-    bson_init(&c->updates);
-    bson_init(&c->deletes);
+    bulk_begin(&c->look_ups, "delete", "codes");
+    bulk_begin(&c->updates, "update", "code_buckets");
+    bulk_begin(&c->deletes, "delete", "code_buckets");
     status = code_buckets_find(session, c->coupon, from_b, to_b, (size_t)(to_b - from_b), cleaning_row, c);
-    if (status == STORE_OK)
-        status = run_statements(session, "delete", "codes", "deletes", &c->look_ups, c->look_up_count);
-    if (status == STORE_OK)
-        status = run_statements(session, "update", "code_buckets", "updates", &c->updates, c->update_count);
-    if (status == STORE_OK)
-        status = run_statements(session, "delete", "code_buckets", "deletes", &c->deletes, c->delete_count);
-    bson_destroy(&c->look_ups);
-    bson_destroy(&c->updates);
-    bson_destroy(&c->deletes);
+    for (size_t i = 0; i < sizeof bulks / sizeof *bulks; i++)
+        if (status == STORE_OK)
+            status = bulk_send(session, bulks[i], NULL);
+        else
+            bulk_free(bulks[i]);
     return status;
 }
 

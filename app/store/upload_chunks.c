@@ -32,6 +32,24 @@ static void put_id(bson_t *doc, const char *upload, int64_t chunk)
     BCON_APPEND(doc, "_id", "{", "u", BCON_UTF8(upload), "p", BCON_INT64(chunk), "}");
 }
 
+/* The text, if it is there still. */
+static bool get_body(const bson_t *doc, struct upload_chunk *out, struct arena *a)
+{
+    bson_subtype_t subtype;
+    const uint8_t *bytes;
+    bson_iter_t it;
+    uint32_t len;
+
+    if (!bson_iter_init_find(&it, doc, "text"))
+        return true;
+    if (!BSON_ITER_HOLDS_BINARY(&it))
+        return false;
+    bson_iter_binary(&it, &subtype, &len, &bytes);
+    out->text = arena_memdup(a, bytes, len);
+    out->len = len;
+    return true;
+}
+
 /* ---- writing ---- */
 
 /* Run the update {q: {_id}, u: change}, majority. */
@@ -73,68 +91,44 @@ enum store_status mongo_chunk_done(struct store *s, const struct upload_chunk *c
 
 /* ---- forgetting a user ---- */
 
-/* A chunk with names; its text is to be changed. */
-struct named_chunk {
-    bson_t id; /* {_id} */
-    char *text;
-    size_t len;
-};
-
-struct named_chunks {
-    struct named_chunk items[NAMES_AT_ONCE];
-    size_t count;
-    struct arena *arena;
-};
-
-static bool named_row(const bson_t *doc, void *context)
+static bool get_named(const bson_t *doc, void *item, struct arena *a)
 {
-    struct named_chunks *list = context;
-    struct named_chunk *c = &list->items[list->count];
-    bson_subtype_t subtype;
-    const uint8_t *bytes;
-    bson_iter_t it;
-    uint32_t len;
+    struct upload_chunk *c = item;
+    bson_t id;
 
-    if (!bson_iter_init_find(&it, doc, "text") || !BSON_ITER_HOLDS_BINARY(&it))
+    if (!find_document(doc, "_id", &id) || !find_text(&id, "u", &c->upload) || !find_int(&id, "p", &c->number) ||
+        !get_body(doc, c, a) || !c->text)
         return false;
-    bson_iter_binary(&it, &subtype, &len, &bytes);
-    c->text = arena_memdup(list->arena, bytes, len);
-    c->len = len;
-    bson_init(&c->id);
-    if (bson_iter_init_find(&it, doc, "_id"))
-        bson_append_iter(&c->id, "_id", -1, &it);
-    list->count++;
+    c->upload = arena_strdup(a, c->upload);
     return true;
 }
 
 /* The next chunks with names, after the chunk {_id}. */
-static enum store_status find_named(struct session *session, const bson_t *after, struct named_chunks *list)
+static enum store_status find_named(struct session *session, const bson_t *after, struct arena *a, struct upload_chunk **chunks,
+                                    size_t *count)
 {
+    static const struct doc_list list = {"parts", get_named, sizeof **chunks, false};
     AUTO_BCON filter = BCON_NEW("names", BCON_BOOL(true));
     AUTO_BCON sort = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
-    bson_iter_t it;
-    bson_t sub;
+    bson_t id;
 
-    if (bson_iter_init_find(&it, after, "_id")) {
-        BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &sub);
-        bson_append_iter(&sub, "$gt", -1, &it);
-        bson_append_document_end(filter, &sub);
-    }
-    return session_find(session, "parts", filter, sort, NAMES_AT_ONCE, named_row, list);
+    if (find_document(after, "_id", &id))
+        BCON_APPEND(filter, "_id", "{", "$gt", BCON_DOCUMENT(&id), "}");
+    return session_list(session, &list, filter, sort, NAMES_AT_ONCE, a, chunks, count);
 }
 
 /* Remove the user's lines from a chunk, unless its text has changed meanwhile: *again. */
-static enum store_status forget_in(struct session *session, struct named_chunk *c, const char *user, bool *again)
+static enum store_status forget_in(struct session *session, const struct upload_chunk *c, const char *user, struct arena *a, bool *again)
 {
+    char *text = arena_memdup(a, c->text, c->len);
     AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
 
-    bson_concat(&filter, &c->id);
-    BSON_APPEND_BINARY(&filter, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len);
-    *again = false;
-    if (!user_lines_forget(c->text, c->len, user))
+    if (!user_lines_forget(text, c->len, user))
         return STORE_OK;
-    AUTO_BCON u = BCON_NEW("$set", "{", "text", BCON_BIN(BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len), "}");
+    put_id(&filter, c->upload, c->number);
+    BSON_APPEND_BINARY(&filter, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)c->text, (uint32_t)c->len);
+    AUTO_BCON u = BCON_NEW("$set", "{", "text", BCON_BIN(BSON_SUBTYPE_BINARY, (const uint8_t *)text, (uint32_t)c->len), "}");
     status = session_update(session, "parts", &filter, u, false);
     *again = status == STORE_NOT_FOUND;
     return *again ? STORE_OK : status;
@@ -143,22 +137,21 @@ static enum store_status forget_in(struct session *session, struct named_chunk *
 /* Look through the next chunks; *after moves to the last of them, or to the one before it that must be read again. */
 static enum store_status forget_some(struct session *session, const char *user, bson_t *after, bool *more)
 {
-    struct arena arena;
-    struct named_chunks list = {.arena = &arena};
+    struct upload_chunk *chunks;
     enum store_status status;
     bool again = false;
+    struct arena arena;
+    size_t count;
 
     arena_init(&arena, 0);
-    status = find_named(session, after, &list);
-    *more = list.count > 0;
-    for (size_t i = 0; i < list.count; i++) {
-        if (status == STORE_OK && !again)
-            status = forget_in(session, &list.items[i], user, &again);
+    status = find_named(session, after, &arena, &chunks, &count);
+    *more = count > 0;
+    for (size_t i = 0; i < count && status == STORE_OK && !again; i++) {
+        status = forget_in(session, &chunks[i], user, &arena, &again);
         if (status == STORE_OK && !again) {
-            bson_destroy(after);
-            bson_copy_to(&list.items[i].id, after);
+            bson_reinit(after);
+            put_id(after, chunks[i].upload, chunks[i].number);
         }
-        bson_destroy(&list.items[i].id);
     }
     arena_free(&arena);
     return status;
@@ -181,21 +174,8 @@ enum store_status mongo_chunks_forget(struct store *s, const char *user)
 static bool get_chunk(const bson_t *doc, void *item, struct arena *a)
 {
     struct upload_chunk *out = item;
-    bson_subtype_t subtype;
-    const uint8_t *bytes;
-    bson_iter_t it;
-    uint32_t len;
 
-    if (!bson_fields_read(doc, ROWS(done_rows), 0, out, a) || !find_int(doc, "line", &out->first_line))
-        return false;
-    if (bson_iter_init_find(&it, doc, "text")) {
-        if (!BSON_ITER_HOLDS_BINARY(&it))
-            return false;
-        bson_iter_binary(&it, &subtype, &len, &bytes);
-        out->text = arena_memdup(a, bytes, len);
-        out->len = len;
-    }
-    return true;
+    return bson_fields_read(doc, ROWS(done_rows), 0, out, a) && find_int(doc, "line", &out->first_line) && get_body(doc, out, a);
 }
 
 enum store_status mongo_chunk(struct store *s, const char *upload, int64_t chunk, struct arena *a, struct upload_chunk *out)
@@ -256,24 +236,15 @@ static enum store_status find_old_uploads(struct session *session, int64_t befor
 
 static enum store_status delete_uploads(struct session *session, const struct upload_list *list)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t deletes, one, filter;
-    char buffer[16];
+    struct bulk deletes;
 
-    BSON_APPEND_UTF8(&command, "delete", "parts");
-    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
+    bulk_begin(&deletes, "delete", "parts");
     for (size_t i = 0; i < list->count; i++) {
-        BSON_APPEND_DOCUMENT_BEGIN(&deletes, array_key(i, buffer), &one);
-        BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
-        BCON_APPEND(&filter, "_id", "{", "$gte", "{", "u", BCON_UTF8(list->items[i]), "p", BCON_MINKEY, "}", "$lte", "{", "u",
-                    BCON_UTF8(list->items[i]),
-                    "p", BCON_MAXKEY, "}", "}");
-        bson_append_document_end(&one, &filter);
-        BSON_APPEND_INT32(&one, "limit", 0);
-        bson_append_document_end(&deletes, &one);
+        BCON_APPEND(bulk_next(&deletes), "q", "{", "_id", "{", "$gte", "{", "u", BCON_UTF8(list->items[i]), "p", BCON_MINKEY, "}",
+                    "$lte", "{", "u", BCON_UTF8(list->items[i]), "p", BCON_MAXKEY, "}", "}", "}", "limit", BCON_INT32(0));
+        bulk_end(&deletes);
     }
-    bson_append_array_end(&command, &deletes);
-    return session_write(session, &command, NULL);
+    return bulk_send(session, &deletes, NULL);
 }
 
 enum store_status mongo_chunks_clean(struct store *s, int64_t before_ms, int64_t ended_before_ms)
@@ -283,7 +254,7 @@ enum store_status mongo_chunks_clean(struct store *s, int64_t before_ms, int64_t
 
     arena_init(&list->arena, 0);
     status = find_old_uploads(session_of(s), before_ms, ended_before_ms, list);
-    if (status == STORE_OK && list->count > 0)
+    if (status == STORE_OK)
         status = delete_uploads(session_of(s), list);
     arena_free(&list->arena);
     free(list);

@@ -83,7 +83,7 @@ struct gathered {
     size_t count, capacity, most, rows;
     struct arena arena; /* of the entries */
     bool only, unreadable; /* unreadable: some batch was */
-    bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user);
+    name_wanted *wants;
     void *context;
     const char *coupon; /* of the last row, in the arena */
 };
@@ -105,7 +105,7 @@ static bool is_wanted(void *context, const char *coupon, int64_t lane, const cha
 {
     const struct gathered *g = context;
 
-    return !g->wants || g->wants(g->context, coupon, lane, user);
+    return g->wants(g->context, coupon, lane, user);
 }
 
 static bool gather_row(const bson_t *doc, void *context)
@@ -127,8 +127,7 @@ static bool has_enough(const void *context)
     return g->rows >= g->most || g->arena.bytes >= WHOLE_BYTES;
 }
 
-static void gather_init(struct gathered *g, size_t users, bool (*wants)(void *context, const char *coupon, int64_t lane, const char *user),
-                        void *context)
+static void gather_init(struct gathered *g, size_t users, name_wanted *wants, void *context)
 {
     *g = (struct gathered){.most = WHOLE_BATCHES + WHOLE_EACH * users, .wants = wants, .context = context};
     arena_init(&g->arena, 0);
@@ -152,12 +151,6 @@ static int by_place(const void *a, const void *b)
     if (!order)
         order = (x->head.seq > y->head.seq) - (x->head.seq < y->head.seq);
     return order ? order : (x->index > y->index) - (x->index < y->index);
-}
-
-static void sort_gathered(struct gathered *g)
-{
-    if (g->count)
-        qsort(g->items, g->count, sizeof *g->items, by_place);
 }
 
 /* Fold what was gathered, in its order, and free it. False: stopped. */
@@ -204,33 +197,46 @@ static void put_hint(bson_t *command)
     BSON_APPEND_UTF8(command, "hint", "terms");
 }
 
-/* Read whole batches, until there are too many: *more. */
-static enum store_status gather_whole(struct session *session, const bson_t *filter, struct gathered *g, bool *more)
+/* Read whole batches, and fold what is wanted of them. *more: there are too many, or some cannot be read: nothing is taken. */
+static enum store_status fold_whole(struct session *session, const bson_t *filter, size_t users, name_wanted *wants, state_take *take,
+                                    void *context, bool *more)
 {
+    struct folding f = {.take = take, .context = context};
     AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+    struct gathered g;
 
+    gather_init(&g, users, wants, context);
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT(&command, "filter", filter);
     put_hint(&command);
-    session_snapshot_concern(session, &command);
-    BSON_APPEND_INT64(&command, "maxTimeMS", session->mongo->server_limit_ms);
-    BSON_APPEND_INT64(&command, "batchSize", (int64_t)g->most + 1);
-    return session_read_until(session, &command, gather_row, has_enough, g, more);
+    session_snapshot_options(session, &command, g.most + 1);
+    status = session_read_until(session, &command, gather_row, has_enough, &g, more);
+    *more = *more || g.unreadable;
+    if (status == STORE_OK && !*more) {
+        if (g.count)
+            qsort(g.items, g.count, sizeof *g.items, by_place);
+        if (!fold_gathered(&f, &g) || !fold_end(&f))
+            status = STORE_FAILED;
+    }
+    fold_free(&f);
+    gather_free(&g);
+    return status;
 }
 
 struct streaming {
     struct gathered gathered;
     struct folding folding;
-    const char *user;
 };
 
-static bool is_streamed(void *context, const char *coupon, int64_t lane, const char *user)
+/* context: the user's name. */
+static bool is_named(void *context, const char *coupon, int64_t lane, const char *user)
 {
-    const struct streaming *of = context;
+    const char *const *wanted = context;
 
     (void)coupon;
     (void)lane;
-    return strcmp(of->user, user) == 0;
+    return strcmp(*wanted, user) == 0;
 }
 
 static bool stream_row(const bson_t *doc, void *context)
@@ -270,14 +276,13 @@ static enum store_status stream_user(struct session *session, const bson_t *filt
         "]",
         "cursor", "{", "}",
         "allowDiskUse", BCON_BOOL(true));
-    struct streaming of = {.folding = {.take = take, .context = context}, .user = user};
+    struct streaming of = {.folding = {.take = take, .context = context}};
     enum store_status status;
 
-    gather_init(&of.gathered, 0, is_streamed, &of);
+    gather_init(&of.gathered, 0, is_named, &user);
     of.gathered.only = true;
     put_hint(command);
-    session_snapshot_concern(session, command);
-    BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
+    session_snapshot_options(session, command, 0);
     status = session_read(session, command, stream_row, &of);
     if (status == STORE_OK && of.gathered.unreadable)
         status = STORE_UNREADABLE;
@@ -336,13 +341,6 @@ static bool take_read(void *context, const char *coupon, int64_t lane, const cha
     return true;
 }
 
-static const char *read_coupon(const void *context, size_t i)
-{
-    const struct user_read *reads = context;
-
-    return reads[i].coupon;
-}
-
 /* The batches that name any of these users, and perhaps a few others: each part with each term. */
 static void put_reads(struct session *session, bson_t *filter, const struct user_read *reads, size_t count)
 {
@@ -360,10 +358,11 @@ static void put_reads(struct session *session, bson_t *filter, const struct user
     for (size_t i = 0; i < count; i++)
         bson_append_int64(&in.values, in_next(&in), -1, term_of_user(&session->term_key, reads[i].user));
     in_end(&in, filter);
-    if (count == 1)
-        BSON_APPEND_UTF8(filter, "_id.c", reads[0].coupon);
-    else
-        session_add_coupons(session, filter, read_coupon, reads, count);
+    in_begin(&in, filter, "_id.c");
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(reads[i].coupon, reads[i - 1].coupon) != 0)
+            bson_append_utf8(&in.values, in_next(&in), -1, reads[i].coupon, -1);
+    in_end(&in, filter);
 }
 
 /* One after another, until there is too much. */
@@ -396,7 +395,6 @@ enum store_status users_read(struct store *s, struct arena *a, struct user_read 
     struct users t = {.reads = reads, .arena = a};
     AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status = STORE_FAILED;
-    struct gathered g;
     bool more = false;
 
     if (count == 0)
@@ -406,22 +404,13 @@ enum store_status users_read(struct store *s, struct arena *a, struct user_read 
         reads[i] = (struct user_read){.coupon = reads[i].coupon, .lane = reads[i].lane, .user = reads[i].user};
         hash_index_add(&t.index, read_hash(reads[i].coupon, reads[i].user), i);
     }
-    gather_init(&g, count, is_read, &t);
     if (session_finds_names(session)) {
         put_reads(session, &filter, reads, count);
-        status = gather_whole(session, &filter, &g, &more);
+        status = fold_whole(session, &filter, count, is_read, take_read, &t, &more);
     }
-    if (status == STORE_OK && (more || g.unreadable)) { /* one batch that cannot be read is a matter of those whom it names */
+    if (status == STORE_OK && more) /* one batch that cannot be read is a matter of those whom it names */
         status = read_each(session, &t, count);
-    } else if (status == STORE_OK) {
-        struct folding f = {.take = take_read, .context = &t};
-
-        sort_gathered(&g);
-        fold_gathered(&f, &g);
-        fold_end(&f);
-    }
     status = settle_reads(status, &reads->status, sizeof *reads, count);
-    gather_free(&g);
     hash_index_free(&t.index);
     return status;
 }
@@ -429,6 +418,7 @@ enum store_status users_read(struct store *s, struct arena *a, struct user_read 
 /* ---- in all coupons ---- */
 
 struct each {
+    const char *user; /* first: see is_named() */
     user_take *take;
     void *context;
 };
@@ -446,8 +436,7 @@ static bool take_each(void *context, const char *coupon, int64_t lane, const cha
 enum store_status mongo_user_everywhere(struct store *s, const char *user, user_take *take, void *context)
 {
     struct session *session = session_of(s);
-    struct each each = {take, context};
-    struct streaming of = {.folding = {.take = take_each, .context = &each}, .user = user};
+    struct each each = {user, take, context};
     AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
     bool more;
@@ -456,19 +445,10 @@ enum store_status mongo_user_everywhere(struct store *s, const char *user, user_
         return STORE_FAILED;
     put_all_parts(&filter);
     BSON_APPEND_INT64(&filter, "terms", term_of_user(&session->term_key, user));
-    gather_init(&of.gathered, 0, is_streamed, &of);
-    status = gather_whole(session, &filter, &of.gathered, &more);
-    if (status == STORE_OK && of.gathered.unreadable) {
-        status = STORE_FAILED;
-    } else if (status == STORE_OK && more) {
-        status = stream_user(session, &filter, user, take_each, &each) == STORE_OK ? STORE_OK : STORE_FAILED;
-    } else if (status == STORE_OK) {
-        sort_gathered(&of.gathered);
-        status = fold_gathered(&of.folding, &of.gathered) && fold_end(&of.folding) ? STORE_OK : STORE_FAILED;
-    }
-    fold_free(&of.folding);
-    gather_free(&of.gathered);
-    return status;
+    status = fold_whole(session, &filter, 0, is_named, take_each, &each, &more);
+    if (status == STORE_OK && more)
+        status = stream_user(session, &filter, user, take_each, &each);
+    return status == STORE_OK ? STORE_OK : STORE_FAILED;
 }
 
 /* ---- of an order ---- */
@@ -596,8 +576,7 @@ enum store_status users_job(struct store *s, const char *coupon, int64_t lane, c
         "]",
         "cursor", "{", "}");
     put_hint(command);
-    session_read_concern(session, command);
-    BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
+    session_read_options(session, command, 0);
     status = session_read(session, command, job_row, &rows);
     if (status == STORE_OK && rows.unreadable)
         return STORE_UNREADABLE;

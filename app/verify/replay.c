@@ -141,8 +141,8 @@ static void replay_range(struct replay *r, const struct batch *b, const struct e
 
 static bool is_listed(const struct stored_batch *stored, const char *alias)
 {
-    for (size_t i = 0; stored && i < stored->erasing_count; i++)
-        if (strcmp(stored->erasing[i], alias) == 0)
+    for (size_t i = 0; stored && i < stored->erasing.count; i++)
+        if (strcmp(stored->erasing.items[i], alias) == 0)
             return true;
     return false;
 }
@@ -306,9 +306,9 @@ static void check_stored(struct replay *r, const struct stored_batch *stored)
         replay_drift(r, "ledger", where, "erasing", "a list of aliases", "another");
         r->sums.kept++;
     }
-    for (size_t i = 0; i < stored->erasing_count; i++)
-        if (!erases(b, stored->erasing[i])) {
-            replay_drift(r, "ledger", where, "erasing", "an alias that the batch erases", stored->erasing[i]);
+    for (size_t i = 0; i < stored->erasing.count; i++)
+        if (!erases(b, stored->erasing.items[i])) {
+            replay_drift(r, "ledger", where, "erasing", "an alias that the batch erases", stored->erasing.items[i]);
             r->sums.kept++;
         }
 }

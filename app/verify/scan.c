@@ -152,13 +152,13 @@ static enum store_status next_of(struct scan *v, const char *collection, const c
 /* Read the ids of those with a definition; *strays: some have none. */
 static enum store_status read_ids(struct scan *v, const char *after, bool *strays)
 {
-    const char *ids[PAGE_IDS];
+    const char **ids;
     enum store_status s;
     struct arena a;
     size_t count;
 
     arena_init(&a, 0);
-    SCAN_READ(s, mongo_next_definitions(v->session, after, PAGE_IDS, &a, ids, &count, strays));
+    SCAN_READ(s, mongo_next_definitions(v->session, after, PAGE_IDS, &a, &ids, &count, strays));
     buf_clear(&v->ids);
     v->ids_at = 0;
     for (size_t i = 0; s == STORE_OK && !*strays && i < count; i++)

@@ -117,7 +117,7 @@ static void put_totals(void)
                      .seq = lane.row.seq};
     size_t done;
 
-    if (lane.row.seq && mongo_rewrite(session, &m, 1, &done, NULL) != STORE_OK)
+    if (lane.row.seq && mongo_rewrite(session, &m, 1, &done) != STORE_OK)
         die("totals cannot be written");
 }
 
@@ -246,7 +246,7 @@ static void finish(void)
     pile_send(&ledger);
     pile_send(&buckets);
     put_totals();
-    if (mongo_rewrite(session, rewrites, sizeof rewrites / sizeof *rewrites, &done, NULL) != STORE_OK)
+    if (mongo_rewrite(session, rewrites, sizeof rewrites / sizeof *rewrites, &done) != STORE_OK)
         die("the marks cannot be written");
 }
 

@@ -30,7 +30,7 @@ ACROSS = [
     ("ledger", by("erasing", "terms"), "an erasure and an export: those of the user"),
     ("lanes", by("view.due"), "the sweeper: in which lanes something ends"),
     ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),
-    ("coupons", by("$and"), "lists of coupons, and the wallet's"),
+    ("coupons", lambda query: "view.def.state" in query, "lists of coupons, and the wallet's"),
     ("coupons", by(), "a report over all coupons: which there are"),
     ("marks", by(), "a report over all coupons: how far their totals are"),
     ("totals", by("_id.at"), "a report over all coupons"),

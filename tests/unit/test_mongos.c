@@ -201,7 +201,6 @@ TEST(a_mark_that_one_shard_refuses_is_not_moved)
                                   "\"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}";
 
     mongos_will("update", refused);
-    mongos_will("update", refused);
     assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_FAILED);
     mongos_done();
     /* Both are newer there already: the second time, without insert, nothing matches, and nothing need. */

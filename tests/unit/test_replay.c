@@ -433,10 +433,10 @@ static void give_stored(struct replay *r, const struct options *o)
 
 static void give_batch(struct replay *r, struct batch *b)
 {
-    struct stored_batch stored = {.batch = b, .erasing_readable = true, .erasing = &w.erasing, .wrong = b->head.seq == w.wrong_seq ? w.wrong : NULL};
+    struct stored_batch stored = {.batch = b, .erasing_readable = true, .erasing = {&w.erasing, b->head.seq == w.erasing_seq},
+                                  .wrong = b->head.seq == w.wrong_seq ? w.wrong : NULL};
     uint8_t hash[HASH_LEN];
 
-    stored.erasing_count = b->head.seq == w.erasing_seq;
     batch_hash(b, &w.scratch, hash);
     replay_stored(r, &stored, hash);
 }
