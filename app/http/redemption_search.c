@@ -102,10 +102,9 @@ static void add(struct search *s, struct found *item, const char *user, const st
 static bool read_end(struct search *s, const char *coupon, const struct user_state *u, int64_t *ends_ms)
 {
     struct store *session = s->request->session;
-    struct coupon *c = NULL;
+    struct coupon_read definition = {.coupon = coupon};
     bool issued = false, read = true;
     struct arena a;
-    int64_t seq;
 
     *ends_ms = 0;
     for (size_t i = 0; i < u->count; i++)
@@ -113,9 +112,10 @@ static bool read_end(struct search *s, const char *coupon, const struct user_sta
     if (!issued)
         return true;
     arena_init(&a, 2048);
-    read = session->ops->coupon(session, coupon, &a, &c, &seq) == STORE_OK;
+    definition.arena = &a;
+    read = session->ops->coupons(session, &definition, 1) == STORE_OK;
     if (read)
-        *ends_ms = coupon_ends(c);
+        *ends_ms = coupon_ends(definition.definition);
     arena_free(&a);
     return read;
 }

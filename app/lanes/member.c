@@ -5,12 +5,11 @@
 
 enum store_status member_adopt(struct lane *l, struct store *store)
 {
-    struct coupon *definition = NULL;
-    int64_t seq;
-    enum store_status status = store->ops->coupon(store, l->coupon, &l->definition_arena, &definition, &seq);
+    struct coupon_read read = {.coupon = l->coupon, .arena = &l->definition_arena};
+    enum store_status status = store->ops->coupons(store, &read, 1);
 
-    l->definition = definition;
-    return status == STORE_OK && !definition ? STORE_NOT_FOUND : status;
+    l->definition = read.definition;
+    return status == STORE_OK && !read.definition ? STORE_NOT_FOUND : status;
 }
 
 void member_begin(struct lane_work *p, struct lane_totals *totals)

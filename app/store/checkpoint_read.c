@@ -196,13 +196,3 @@ enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads,
 
     return session_read_keyed(session_of(s), &coupons, reads, count, NULL);
 }
-
-enum store_status checkpoint_coupon_of(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
-{
-    struct coupon_read read = {.coupon = coupon, .arena = a};
-    enum store_status status = checkpoint_coupons(s, &read, 1);
-
-    *definition = read.definition;
-    *seq = read.seq;
-    return status;
-}

@@ -125,7 +125,6 @@ static const struct store_ops mongo_ops = {
     .ledger = ledger_after,
     .ledgers = ledgers_after,
     .ended = ledger_ended,
-    .coupon = checkpoint_coupon_of,
     .coupons = checkpoint_coupons,
     .users = users_read,
     .job = users_job,

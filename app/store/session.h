@@ -292,7 +292,6 @@ enum store_status checkpoints_write(struct store *s, const struct checkpoint_wri
 enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads, size_t count);
 enum store_status checkpoint_free_counts(struct store *s, struct free_counts *reads, size_t count);
 enum store_status checkpoint_due_buckets(struct store *s, struct due_search *searches, size_t count);
-enum store_status checkpoint_coupon_of(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq);
 enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads, size_t count);
 enum store_status checkpoint_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when);
 enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count);

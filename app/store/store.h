@@ -251,10 +251,7 @@ struct store_ops {
     enum store_status (*ended)(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                struct batch **batch);
 
-    /* The stored definition, into a; *definition NULL if there is none. A tombstone has state COUPON_DELETED. */
-    enum store_status (*coupon)(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq);
-
-    /* Stored definitions in one read. */
+    /* Stored definitions in one read; NULL: there is none. A tombstone has state COUPON_DELETED. */
     enum store_status (*coupons)(struct store *s, struct coupon_read *reads, size_t count);
 
     /* What users did, of any coupons, in one read where that is quick, up to STORE_USERS_BYTES: the rest are STORE_LEFT. Perhaps

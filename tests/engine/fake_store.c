@@ -956,16 +956,6 @@ static enum store_status fake_coupons(struct store *store, struct coupon_read *r
     return leave(f, failed || damaged);
 }
 
-static enum store_status fake_coupon(struct store *store, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
-{
-    struct coupon_read read = {.coupon = coupon, .arena = a};
-    enum store_status status = fake_coupons(store, &read, 1);
-
-    *definition = read.definition;
-    *seq = read.seq;
-    return status;
-}
-
 /* ---- marks, days, time ---- */
 
 static enum store_status fake_marks(struct store *store, struct mark_read *reads, size_t count)
@@ -1047,7 +1037,7 @@ static struct store *open_session(struct store_source *source)
 {
     static const struct store_ops ops = {
         .seen = fake_seen, .saw = fake_saw, .checkpoints = fake_checkpoints, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers,
-        .ended = fake_ended, .coupon = fake_coupon, .coupons = fake_coupons, .users = fake_users, .job = fake_job,
+        .ended = fake_ended, .coupons = fake_coupons, .users = fake_users, .job = fake_job,
         .user_hash = fake_user_hash, .key_secret = fake_secret, .buckets = fake_buckets, .free_counts = fake_free_counts,
         .due_buckets = fake_due_buckets, .due_batches = fake_due_batches, .codes = fake_codes, .bucket_codes = fake_bucket_codes,
         .append = fake_append, .confirm = fake_confirm, .write_parts = fake_write_parts, .write_checkpoints = fake_write_checkpoints,

@@ -212,12 +212,11 @@ static int64_t checkpoint_of(const char *coupon)
 static int64_t version_of(const char *coupon)
 {
     struct store *session = open_plain();
-    struct coupon *definition;
-    int64_t seq;
+    struct coupon_read read = {.coupon = coupon, .arena = &rig.arenas[0]};
 
-    assert_int_equal(rig.watched[0].plain->coupon(session, coupon, &rig.arenas[0], &definition, &seq), STORE_OK);
+    assert_int_equal(rig.watched[0].plain->coupons(session, &read, 1), STORE_OK);
     session->ops->close(session);
-    return definition ? definition->version : 0;
+    return read.definition ? read.definition->version : 0;
 }
 
 /* Slots of the coupon that are redeemed, as stored. */

@@ -120,14 +120,6 @@ static enum store_status watched_coupons(struct store *s, struct coupon_read *re
     return status;
 }
 
-static enum store_status watched_coupon(struct store *s, const char *coupon, struct arena *a, struct coupon **definition, int64_t *seq)
-{
-    enum store_status status = rig.watched[0].plain->coupon(s, coupon, a, definition, seq);
-
-    let_definition_be_late(*definition);
-    return status;
-}
-
 static int watched_hear(struct store *s, struct heard *heard)
 {
     if (!atomic_load(&t.deaf))
@@ -166,7 +158,6 @@ static void watch(struct store_ops *ops)
     ops->append = watched_append;
     ops->ledger = watched_ledger;
     ops->ledgers = watched_ledgers;
-    ops->coupon = watched_coupon;
     ops->coupons = watched_coupons;
     ops->day = watched_day;
     ops->write_parts = watched_write_parts;

@@ -861,9 +861,8 @@ SERVER_TEST(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other)
     const char *damaged = new_coupon(), *good = new_coupon();
     struct part_write parts[] = {{.coupon = damaged, .definition = make_version(damaged, 1, COUPON_ACTIVE), .seq = 1},
                                  {.coupon = good, .definition = make_version(good, 1, COUPON_ACTIVE), .seq = 1}};
+    struct coupon_read read = {.coupon = good, .arena = &arena};
     struct store_time when;
-    struct coupon *stored;
-    int64_t seq;
 
     append_chain(damaged, 0, 1, 1);
     append_chain(good, 0, 1, 1);
@@ -871,8 +870,8 @@ SERVER_TEST(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other)
     assert_int_equal(session->ops->write_parts(session, parts, 2, &when), STORE_FAILED);
     assert_false(parts[0].written);
     assert_true(parts[1].written);
-    assert_int_equal(session->ops->coupon(session, good, &arena, &stored, &seq), STORE_OK);
-    assert_true(stored && seq == 1);
+    assert_int_equal(session->ops->coupons(session, &read, 1), STORE_OK);
+    assert_true(read.definition && read.seq == 1);
 }
 
 static void write_coupon(const struct coupon *c, int64_t seq)
@@ -886,20 +885,19 @@ static void write_coupon(const struct coupon *c, int64_t seq)
 SERVER_TEST(a_definition_is_kept_with_the_newest_version)
 {
     const char *id = new_coupon();
-    struct coupon *read;
-    int64_t seq;
+    struct coupon_read read = {.coupon = id, .arena = &arena};
 
-    assert_int_equal(session->ops->coupon(session, id, &arena, &read, &seq), STORE_OK);
-    assert_null(read);
+    assert_int_equal(session->ops->coupons(session, &read, 1), STORE_OK);
+    assert_null(read.definition);
     append_chain(id, 0, 1, 1);
     write_coupon(make_version(id, 1, COUPON_ACTIVE), 1);
     write_coupon(make_version(id, 3, COUPON_PAUSED), 9);
     write_coupon(make_version(id, 2, COUPON_ENDED), 5);
-    assert_int_equal(session->ops->coupon(session, id, &arena, &read, &seq), STORE_OK);
-    assert_int_equal(read->state, COUPON_PAUSED);
-    assert_int_equal(read->version, 3);
-    assert_int_equal(seq, 9);
-    assert_string_equal(read->title, "title");
+    assert_int_equal(session->ops->coupons(session, &read, 1), STORE_OK);
+    assert_int_equal(read.definition->state, COUPON_PAUSED);
+    assert_int_equal(read.definition->version, 3);
+    assert_int_equal(read.seq, 9);
+    assert_string_equal(read.definition->title, "title");
 }
 
 static void damage_definition(const char *coupon)

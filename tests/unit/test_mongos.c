@@ -356,22 +356,21 @@ TEST_WITH(no_read_of_a_lane_is_before_what_the_session_was_told_of, start_member
     struct arena a;
     struct batch *found[2];
     struct bucket bucket = {0};
-    struct coupon *definition;
     struct job_progress *job;
     struct checkpoint_read checkpoint = {.coupon = "a"};
+    struct coupon_read definition = {.coupon = "a", .arena = &a};
     struct user_read user = {.coupon = "a", .user = "ann"};
     struct bucket_read bucket_read = {.coupon = "a", .bucket = &bucket};
     struct code_read code = {.coupon = "a", .code = "C"};
     struct due_batches due = {.coupon = "a", .most = 2, .batches = found};
     size_t count;
-    int64_t seq;
 
     arena_init(&a, 0);
     session->ops->saw(session, (struct store_time){(uint32_t)LATE, 3});
     mongos_will("find", NOTHING("lanes"));
     assert_int_equal(session->ops->checkpoints(session, &checkpoint, 1), STORE_OK);
     mongos_will("find", NOTHING("coupons"));
-    assert_int_equal(session->ops->coupon(session, "a", &a, &definition, &seq), STORE_OK);
+    assert_int_equal(session->ops->coupons(session, &definition, 1), STORE_OK);
     mongos_will("find", NOTHING("ledger"));
     assert_int_equal(session->ops->ledger(session, "a", 0, 6, 2, found, &count), STORE_OK);
     mongos_will("find", NOTHING("ledger"));
