@@ -77,7 +77,7 @@ static bool read_times(struct group *g, const struct part_write *w, struct times
 static void put_id(bson_t *doc, const struct part_write *w)
 {
     if (w->bucket)
-        codec_bucket_id(doc, "_id", w->coupon, w->bucket->b);
+        codec_id(doc, "_id", w->coupon, "b", w->bucket->b);
     else
         BSON_APPEND_UTF8(doc, "_id", w->definition->id);
 }
@@ -228,7 +228,7 @@ static void put_checkpoint(struct bulk *updates, const struct checkpoint_write *
 {
     AUTO_BSON filter = BSON_INITIALIZER, view = BSON_INITIALIZER;
 
-    codec_lane_id(&filter, "_id", w->coupon, w->lane);
+    codec_id(&filter, "_id", w->coupon, "l", w->lane);
     codec_checkpoint_put(&view, &w->checkpoint);
     AUTO_BCON update = BCON_NEW("$max", "{", "view", BCON_DOCUMENT(&view), "}");
     bulk_update(updates, &filter, update, true);

@@ -41,16 +41,6 @@ void codec_id(bson_t *doc, const char *name, const char *coupon, const char *mem
     bson_append_document_end(doc, &id);
 }
 
-void codec_lane_id(bson_t *doc, const char *name, const char *coupon, int64_t lane)
-{
-    codec_id(doc, name, coupon, "l", lane);
-}
-
-void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b)
-{
-    codec_id(doc, name, coupon, "b", b);
-}
-
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text)
 {
     bson_t id;

@@ -34,11 +34,10 @@
 #include "store/terms.h"
 #include "store/watermark.h"
 
-/* Append an `_id`, under any name: {c, <member>: number}, or one of the next. The order of its fields is part of the key. */
+/* Append an `_id`, under any name: {c, <member>: number}, of a lane ("l") or a bucket ("b"); or a batch's. The order of its fields is part
+ * of the key. */
 void codec_id(bson_t *doc, const char *name, const char *coupon, const char *member, int64_t number);
 void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq);
-void codec_lane_id(bson_t *doc, const char *name, const char *coupon, int64_t lane);
-void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b);
 
 /* key: for its terms. */
 void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *key);

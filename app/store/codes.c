@@ -143,8 +143,8 @@ enum store_status code_buckets_find(struct session *session, const char *coupon,
     bson_t range;
 
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
-    codec_bucket_id(&range, "$gte", coupon, from_b);
-    codec_bucket_id(&range, "$lt", coupon, to_b);
+    codec_id(&range, "$gte", coupon, "b", from_b);
+    codec_id(&range, "$lt", coupon, "b", to_b);
     bson_append_document_end(&filter, &range);
     return session_find(session, "code_buckets", &filter, sort, most, row, context);
 }
@@ -298,7 +298,7 @@ enum store_status codes_check(struct session *session, const char *coupon, code_
         items[i]->found = false;
         if (b == last)
             continue;
-        codec_bucket_id(&in.values, in_next(&in), coupon, b);
+        codec_id(&in.values, in_next(&in), coupon, "b", b);
         last = b;
     }
     in_end(&in, &filter);

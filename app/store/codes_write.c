@@ -302,7 +302,7 @@ static void put_codes(bson_t *doc, const char *name, const struct draft *draft, 
 
 static void bucket_put_id(bson_t *doc, const struct draft *draft, size_t i)
 {
-    codec_bucket_id(doc, "_id", draft->coupon->id, draft->first_b + (int64_t)i);
+    codec_id(doc, "_id", draft->coupon->id, "b", draft->first_b + (int64_t)i);
 }
 
 static void bucket_put_rest(bson_t *doc, const struct draft *draft, size_t i)

@@ -212,7 +212,7 @@ const char *form_of_bucket(const bson_t *doc, const struct bucket *k)
     if (!codec_id_int(doc, "b", &coupon, &b))
         return "_id";
     bson_init(&written);
-    codec_bucket_id(&written, "_id", coupon, k->b);
+    codec_id(&written, "_id", coupon, "b", k->b);
     BSON_APPEND_DOCUMENT_BEGIN(&written, "view", &view);
     codec_bucket_put(&view, k);
     return compare_view(doc, &written, &view, "buckets");
@@ -241,7 +241,7 @@ const char *form_of_checkpoint(const bson_t *doc, const struct checkpoint *c)
     if (!codec_id_int(doc, "l", &coupon, &lane))
         return "_id";
     bson_init(&written);
-    codec_lane_id(&written, "_id", coupon, lane);
+    codec_id(&written, "_id", coupon, "l", lane);
     BSON_APPEND_DOCUMENT_BEGIN(&written, "view", &view);
     codec_checkpoint_put(&view, c);
     return compare_view(doc, &written, &view, "lanes");

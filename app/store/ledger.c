@@ -36,7 +36,7 @@ static void put_mark(struct bulk *updates, const struct mark_write *w, bool inse
     AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
     bson_t set;
 
-    codec_lane_id(&filter, "_id", w->coupon, w->lane);
+    codec_id(&filter, "_id", w->coupon, "l", w->lane);
     BCON_APPEND(&filter, "seq", "{", "$lt", BCON_INT64(w->seq), "}");
     BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &set);
     BSON_APPEND_INT64(&set, "seq", w->seq);

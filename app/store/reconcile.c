@@ -126,7 +126,7 @@ static enum store_status find_of_lane(struct store *s, const char *collection, c
     AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
 
-    codec_lane_id(&filter, "_id", coupon, lane);
+    codec_id(&filter, "_id", coupon, "l", lane);
     status = session_find_one(session_of(s), collection, &filter, get, item, a);
     return status == STORE_NOT_FOUND ? STORE_OK : status;
 }
@@ -406,7 +406,7 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
 static void bucket_id(bson_t *doc, const struct rewrite *m)
 {
-    codec_bucket_id(doc, "_id", m->coupon, m->b);
+    codec_id(doc, "_id", m->coupon, "b", m->b);
 }
 
 static void coupon_id(bson_t *doc, const struct rewrite *m)
@@ -421,7 +421,7 @@ static void totals_id(bson_t *doc, const struct rewrite *m)
 
 static void lane_id(bson_t *doc, const struct rewrite *m)
 {
-    codec_lane_id(doc, "_id", m->coupon, m->lane);
+    codec_id(doc, "_id", m->coupon, "l", m->lane);
 }
 
 static void look_up_id(bson_t *doc, const struct rewrite *m)

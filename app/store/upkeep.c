@@ -105,7 +105,7 @@ static void put_nulls(struct cleaning *c, const struct bucket *k, const char *co
     char name[32];
     bson_t set;
 
-    codec_bucket_id(&filter, "_id", c->coupon, k->b);
+    codec_id(&filter, "_id", c->coupon, "b", k->b);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &set);
     for (int i = 0; i < BUCKET_SLOTS; i++)
         if (codes[i] && k->slots[i].state == SLOT_RETIRED) {
@@ -160,7 +160,7 @@ static bool cleaning_row(const bson_t *doc, void *context)
     if (retired == BUCKET_SLOTS) {
         AUTO_BSON filter = BSON_INITIALIZER;
 
-        codec_bucket_id(&filter, "_id", c->coupon, b);
+        codec_id(&filter, "_id", c->coupon, "b", b);
         bulk_delete(&c->deletes, &filter);
     } else if (with_codes > 0) {
         put_nulls(c, k, codes);

@@ -101,7 +101,7 @@ static void put_bucket(void)
 {
     bson_t doc = BSON_INITIALIZER, view;
 
-    codec_bucket_id(&doc, "_id", coupon_id, lane.bucket.b);
+    codec_id(&doc, "_id", coupon_id, "b", lane.bucket.b);
     BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
     codec_bucket_put(&view, &lane.bucket);
     bson_append_document_end(&doc, &view);

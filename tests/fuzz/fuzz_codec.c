@@ -40,7 +40,7 @@ static bool copy_checkpoint(const bson_t *doc, bson_t *copy, struct arena *a)
 
     if (!codec_checkpoint_get(doc, a, &c))
         return false;
-    codec_lane_id(copy, "_id", "c", 0);
+    codec_id(copy, "_id", "c", "l", 0);
     bson_append_document_begin(copy, "view", 4, &view);
     codec_checkpoint_put(&view, &c);
     bson_append_document_end(copy, &view);
@@ -55,7 +55,7 @@ static bool copy_bucket(const bson_t *doc, bson_t *copy, struct arena *a)
     (void)a;
     if (!codec_bucket_get(doc, &k))
         return false;
-    codec_bucket_id(copy, "_id", "c", k.b);
+    codec_id(copy, "_id", "c", "b", k.b);
     bson_append_document_begin(copy, "view", 4, &view);
     codec_bucket_put(&view, &k);
     bson_append_document_end(copy, &view);

@@ -338,7 +338,7 @@ static void put_checkpoint(bson_t *doc, const struct checkpoint *c)
 {
     bson_t view;
 
-    codec_lane_id(doc, "_id", "summer-sale", 3);
+    codec_id(doc, "_id", "summer-sale", "l", 3);
     BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
     codec_checkpoint_put(&view, c);
     bson_append_document_end(doc, &view);
@@ -498,7 +498,7 @@ static void put_bucket(bson_t *doc, const char *coupon, const struct bucket *k)
 {
     bson_t view;
 
-    codec_bucket_id(doc, "_id", coupon, k->b);
+    codec_id(doc, "_id", coupon, "b", k->b);
     BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
     codec_bucket_put(&view, k);
     bson_append_document_end(doc, &view);

@@ -93,7 +93,7 @@ static void put_bucket(bson_t *doc)
     struct bucket k = make_bucket();
     bson_t view;
 
-    codec_bucket_id(doc, "_id", "c", k.b);
+    codec_id(doc, "_id", "c", "b", k.b);
     begin_view(doc, &view);
     codec_bucket_put(&view, &k);
     bson_append_document_end(doc, &view);
@@ -116,7 +116,7 @@ static void put_checkpoint(bson_t *doc)
 {
     bson_t view;
 
-    codec_lane_id(doc, "_id", "c", 1);
+    codec_id(doc, "_id", "c", "l", 1);
     begin_view(doc, &view);
     codec_checkpoint_put(&view, &(struct checkpoint){.seq = 5, .due_ms = 90, .swept_ms = 80, .swept_seq = 4});
     bson_append_document_end(doc, &view);
