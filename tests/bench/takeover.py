@@ -10,15 +10,10 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "service"))
 
-from stack import WORKERS, Stack, wait_until  # noqa: E402
+from stack import WORKERS, Failing, Stack, wait_until  # noqa: E402
 
 COUPONS = 6  # of each worker: five redo logs of 100,000 entries are its bound
 BATCH = 1000
-
-
-def checkpoints_fail(stack, mode):
-    stack.mongo.admin.command("configureFailPoint", "failCommand", mode=mode, data={
-        "failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.lanes", "errorCode": 96})
 
 
 def fill(way, coupon):
@@ -48,12 +43,12 @@ def measure(stack):
     for coupon, worker in coupons.items():
         stack.direct(worker, "ops").post("/coupons", {
             "id": coupon, "title": "t", "state": "active", "cap": {"policy": "none"}}).expect(201)
-    checkpoints_fail(stack, "alwaysOn")
+    checkpoints = Failing(stack, "lanes", "insert", "update")
     with concurrent.futures.ThreadPoolExecutor(len(coupons) + 1) as pool:
         taken = sum(pool.map(lambda c: fill(stack.direct(coupons[c]), c), coupons))
         waits = stack.metric("coupons_redo_entries")
         pids = [stack.pid(f"worker-{i}") for i in range(WORKERS)]
-        checkpoints_fail(stack, "off")
+        checkpoints.end()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         began = time.monotonic()

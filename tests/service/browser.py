@@ -210,6 +210,13 @@ class Browser:
         field.clear()
         field.send_keys(text)
 
+    def fill(self, words, texts, then="Save"):
+        """Press a button, type these texts into the fields of these labels, and press the next button."""
+        self.click(words)
+        for label, text in texts.items():
+            self.type(label, text)
+        self.click(then)
+
     def tick(self, label, on=True):
         box = self.field(label)
         if box.is_selected() != on:

@@ -131,6 +131,12 @@ class Caller:
         """Take a slot; without key, under one that was never used before."""
         return self.post(f"/coupons/{coupon}/redemptions", {"user": user, **members}, idempotency_key=key or f"key-{next(keys)}")
 
+    def step(self, redemption, verb, key=None, **members):
+        """One of the verbs on what was answered to a taking or a step; reserve and redeem under a key, a new one unless given."""
+        at = f"/coupons/{redemption['coupon']}/redemptions/{redemption['id']}/{verb}"
+        key = (key or f"step-{next(keys)}") if verb in ("reserve", "redeem") else None
+        return self.post(at, members or None, idempotency_key=key)
+
 
 def http_request(method, target, headers, body):
     head = [fastcgi.encoded(method) + b" " + fastcgi.encoded(target) + b" HTTP/1.1", b"Host: coupons.test"]

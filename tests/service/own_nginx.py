@@ -36,7 +36,7 @@ def own_nginx(stack, place, *changes):
     (place / "nginx.conf").write_text(text)
     nginx = [shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-p", place, "-c", place / "nginx.conf"]
     done = subprocess.run([*nginx, "-e", place / "error.log"], text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     try:
         yield port
     finally:

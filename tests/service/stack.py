@@ -205,8 +205,7 @@ class Stack:
         self.undo.close()
 
     def start(self):
-        done = self.script("run", "--detach", *self.options)
-        assert done.returncode == 0, f"scripts/run --detach: exit {done.returncode}\n{done.stdout}"
+        self.script("run", "--detach", *self.options, status=0)
         for i in range(self.workers):  # one of them has said so
             with contextlib.closing(Direct(self.var / "run" / f"worker-{i}.sock", None)) as door:
                 wait_until(f"worker-{i} to be ready", lambda: door.get("/coupons/-/ready", may_fail=True).status == 200)
@@ -229,8 +228,7 @@ class Stack:
         transactions = self.transactions()
         if self.mongo:
             self.mongo.close()
-        done = self.script("stop")
-        assert done.returncode == 0, f"scripts/stop: exit {done.returncode}\n{done.stdout}"
+        self.script("stop", status=0)
         found = [path.read_text(errors="replace") for path in sorted(self.var.glob("log/sanitizer*"))]
         deaths = self.deaths()
         if deaths:
@@ -261,25 +259,30 @@ class Stack:
                 with pymongo.timeout(60), contextlib.suppress(pymongo.errors.PyMongoError):  # it is one of many, and of no use to anybody
                     self.beside.mongo.drop_database(self.database_name)
 
-    def script(self, name, *arguments, timeout=300):
-        """scripts/name, for this copy; standard output and error together."""
+    def script(self, name, *arguments, timeout=300, status=None):
+        """scripts/name, for this copy; standard output and error together. `status`: what it must exit with."""
         environment = self.environment
         if any(hook in environment for hook in HOOKS):
             environment = environment | {"COUPONS_BUILD": hooked().relative_to(ROOT)}
         done = subprocess.run([ROOT / "scripts" / name, *map(str, arguments)], env=environment, text=True, timeout=timeout,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert ": runtime error: " not in done.stdout, f"scripts/{name}: UBSan has spoken\n{done.stdout}"
+        words = " ".join(map(str, (name, *arguments)))
+        assert status is None or done.returncode == status, f"scripts/{words}: exit {done.returncode}\n{done.stdout}"
         return done
 
     def couponctl(self, *arguments, **how):
         return self.script("couponctl", *arguments, **how)
 
+    def ctl(self, *arguments, status=0, **how):
+        """What couponctl prints; it must exit with this."""
+        return self.couponctl(*arguments, status=status, **how).stdout
+
     def verify(self, *coupons, **how):
         """The ledger, replayed, is what is stored: everywhere, or in these coupons."""
         behind = self.below_watermarks()
         assert not behind, f"arrived before the watermark, and not done: {behind}"
-        done = self.couponctl("verify", *coupons, **how)
-        assert done.returncode == 0, f"couponctl verify {' '.join(coupons)}: exit {done.returncode}\n{done.stdout}"
+        self.ctl("verify", *coupons, **how)
 
     def below_watermarks(self):
         """Lanes of which a batch arrived before the reporter's watermark that its checkpoint, or totals, have not reached; or, of those since
@@ -353,6 +356,11 @@ class Stack:
                 found += [pid, *children(pid)]
         return found
 
+    def rest(self):
+        """coupond ends; mongod goes on."""
+        old = self.signal("coupond", signal.SIGTERM)
+        wait_until("coupond to end", lambda: self.pid("coupond") != old)
+
     def has_lived(self, name):
         """Wait until it has lived for a second: who dies later is replaced at once."""
         pid = wait_until(f"{name} to live", lambda: self.pid(name))
@@ -377,9 +385,7 @@ class Stack:
 
     def new_key(self, role, *options):
         """A key that no other test has."""
-        made = self.couponctl("keys", "create", role, *options)
-        assert made.returncode == 0, made.stdout
-        key = made.stdout.split()[-1]
+        key = self.ctl("keys", "create", role, *options).split()[-1]
         if role == "public":
             public_keys.add(key)
         return key
@@ -450,3 +456,28 @@ class Stack:
     def log(self):
         path = self.var / "log" / "coupond.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+
+class Failing:
+    """For as long as a `with` lasts, or until end(), mongod fails at these commands on a collection, or does to them what `how` says.
+
+    times: how often it did so, in the end.
+    """
+
+    def __init__(self, stack, collection, *commands, mode="alwaysOn", **how):
+        self.admin, self.times = stack.mongo.admin, None
+        orders = {"failCommands": commands, "namespace": f"{stack.database.name}.{collection}", **(how or {"errorCode": 96})}
+        self.before = self.admin.command("configureFailPoint", "failCommand", mode=mode, data=orders)["count"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        self.times = self.admin.command("configureFailPoint", "failCommand", mode="off")["count"] - self.before
+
+    def has_begun(self):
+        """Wait until it fails at one."""
+        self.admin.command("waitForFailPoint", "failCommand", timesEntered=self.before + 1, maxTimeMS=1000 * PATIENCE_S)

@@ -3,7 +3,9 @@ import asyncio
 import dataclasses
 import itertools
 import json
+import random
 import threading
+import time
 
 import fastcgi
 from client import HttpDecoder, Reply, fields, http_request
@@ -31,6 +33,11 @@ class Call:
 
 def take(coupon, user, key, via=None, when=0.0, **members):
     return Call("POST", f"/coupons/{coupon}/redemptions", {"user": user, **members}, key, via=via, when=when)
+
+
+def takers(coupon, users=None, user="u", key="k"):
+    """A taking by each of so many users, or without end, each under a key of its own."""
+    return (take(coupon, f"{user}-{i}", f"{key}-{i}") for i in (itertools.count() if users is None else range(users)))
 
 
 def step(coupon, redemption, verb, key=None, via=None, when=0.0, **members):
@@ -115,7 +122,7 @@ class Connection(asyncio.Protocol):
 
 
 class Swarm(threading.Thread):
-    """Answers calls with so many connections, spread over the ways, until the calls or the swarm end.
+    """Answers calls with so many connections, spread over the ways, until the calls or the swarm end; or for as long as a `with` lasts.
 
     A call that meets a broken connection, `busy` or `outcome_unknown` is repeated as it was, under its key: that is what the
     contract tells a client to do; with repeat=False it is left unanswered, and ends its client. again: the codes that are
@@ -127,6 +134,13 @@ class Swarm(threading.Thread):
         self.pause_s, self.again = pause_s, again
         self.ways, self.calls, self.connections, self.repeat = ways, iter(calls), connections, repeat
         self.done, self.unanswered, self.failure, self.ending = [], [], None, False
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end()
 
     def run(self):
         try:
@@ -184,6 +198,14 @@ class Swarm(threading.Thread):
                 via = next(ways) % len(self.ways)  # as a client that is sent to another front
             await asyncio.sleep(0.02)
 
+    def more(self, count):
+        """Wait until so many more calls are answered, or all are."""
+        target = len(self.done) + count
+        while len(self.done) < target and self.is_alive():
+            time.sleep(0.001)
+        if self.failure:
+            raise self.failure
+
     def sees(self, wanted):
         """A condition for wait_until: one of the calls that are answered from now on is as wanted. Each is looked at once."""
         at = len(self.done)
@@ -214,6 +236,34 @@ def swarm(ways, calls, connections=64, repeat=True, pause_s=0):
     crowd = Swarm(ways, calls, connections, repeat, pause_s)
     crowd.start()
     return crowd.result()
+
+
+def kill_under_load(stack, crowd, times, count):
+    """Kill the workers in turn so often, each time count() answers later; the successor is awaited."""
+    for number in range(times):
+        crowd.more(count())
+        assert crowd.is_alive(), f"the load ended after {number} kills: {len(crowd.done)} calls"
+        stack.kill(f"worker-{number % stack.workers}")
+
+
+def takings_and_returns(ways, coupon, count, connections):
+    """So many calls by twenty users, who give back what they got; all, answered."""
+    chance, crowd = random.Random(7), None
+
+    def calls():
+        ids, read = [], 0
+        for i in range(count):
+            new = crowd.done[read:]
+            read += len(new)
+            ids += [json.loads(call.reply.body)["id"] for call in new if call.reply.status == 201]
+            rid = ids.pop(chance.randrange(len(ids))) if ids and chance.random() < 0.5 else None
+            yield step(coupon, rid, "reverse") if rid else take(coupon, f"u-{chance.randrange(20)}", f"k-{i}")
+
+    crowd = Swarm(ways, calls(), connections)
+    crowd.start()
+    done = crowd.result()
+    assert set(by_code(done)) <= {"201", "200", "sold_out", "too_many_attempts"}, by_code(done)
+    return done
 
 
 def lower_cap(ops, coupon, crowd, ahead, busy_most=0):

@@ -33,9 +33,7 @@ class Anchors:
         return path, done.stderr
 
     def check(self, path, *words, status=0):
-        done = self.stack.couponctl("verify", "--anchors", path, "--public-key", self.public, *words)
-        assert done.returncode == status, f"exit {done.returncode}\n{done.stdout}"
-        return done.stdout
+        return self.stack.ctl("verify", "--anchors", path, "--public-key", self.public, *words, status=status)
 
 
 @pytest.fixture
@@ -179,11 +177,9 @@ def test_what_is_asked_wrongly_is_said(stack, anchors, tmp_path):
     assert "No such file" in anchors.check(tmp_path / "none", coupon, status=2)
     for words, why in ((("--anchors", path), "belong together"), (("--public-key", public), "belong together"),
                        (("--sign-key", anchors.key), "is for archives"), (("--sign", tmp_path / "none"), "No such file")):
-        done = stack.couponctl("verify", *words, coupon)
-        assert done.returncode == 2 and why in done.stdout, done.stdout
+        assert why in stack.ctl("verify", *words, coupon, status=2)
     anchors.key.chmod(0o640)
-    done = stack.couponctl("verify", "--sign", anchors.key, coupon)
-    assert done.returncode == 2 and "others can read it" in done.stdout, done.stdout
+    assert "others can read it" in stack.ctl("verify", "--sign", anchors.key, coupon, status=2)
     empty, said = anchors.signed("never-made", status=2)
     assert not empty.read_bytes(), "nothing that looks like anchors"
 
@@ -202,5 +198,4 @@ def test_what_is_no_coupons_id_is_a_difference(beside):
         said = f"{coupon}: coupon id: form: expected 1 to 64 letters, digits, _ and -, found another\n"
         assert said in done.stdout and f"\n{coupon}: DRIFT, " in done.stdout, done.stdout
         for command in ("verify", "reconcile"):
-            named = stack.couponctl(command, "--", coupon)
-            assert named.returncode == 1 and said in named.stdout, named.stdout
+            assert said in stack.ctl(command, "--", coupon, status=1)

@@ -1,18 +1,17 @@
 """couponctl archive: a coupon's ledger in a file that is checked without a database, and what is found when it is not what it was."""
 import gzip
 import hashlib
-import itertools
 import json
 import re
 import secrets
 import subprocess
-import threading
 
 import pytest
 
 import erasure
 import ledger
-from stack import BUILD, PATIENCE_S, wait_until
+from stack import BUILD, wait_until
+from swarm import Swarm, by_code, taken, takers
 
 NOWHERE = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"
 
@@ -26,9 +25,7 @@ def check(path, *options, status=0):
 
 
 def archive(stack, coupon, path, *options, status=0):
-    done = stack.couponctl("archive", "--keep", "--output", path, *options, coupon)
-    assert done.returncode == status, f"couponctl archive {coupon}: exit {done.returncode}\n{done.stdout}"
-    return done.stdout
+    return stack.ctl("archive", "--keep", "--output", path, *options, coupon, status=status)
 
 
 def lines_of(path):
@@ -52,20 +49,16 @@ def a_life(stack, **members):
                           **members)
     storefront = stack.client("storefront")
 
-    def step(redemption, call, status=200):
-        key = f"{call}-{redemption}" if call in ("reserve", "redeem") else None
-        return storefront.post(f"/coupons/{coupon}/redemptions/{redemption}/{call}", idempotency_key=key).ok(status)
-
     def take(user, **how):
-        return storefront.take(coupon, user, **how).ok(201)["id"]
+        return storefront.take(coupon, user, **how).ok(201)
 
     for i in range(20):
         take(f"anna-{i}", order={"id": f"ordered-{i}", "amount_minor": 900, "currency": "EUR"}, metadata={"table": f"noted-{i}"})
-    held = step(take("bert", state="issued"), "reserve", 201)["id"]
-    step(held, "reserve")
-    step(held, "redeem")
-    step(take("carl", state="reserved"), "cancel")
-    step(take("dora"), "reverse")
+    held = storefront.step(take("bert", state="issued"), "reserve").ok(201)
+    storefront.step(held, "reserve").expect(200)
+    storefront.step(held, "redeem").expect(200)
+    storefront.step(take("carl", state="reserved"), "cancel").expect(200)
+    storefront.step(take("dora"), "reverse").expect(200)
     take("emil", state="reserved")
     stack.patch(coupon, {"title": "Another", "low_stock": 270})
     erasure.erase(stack, "anna-3")
@@ -112,26 +105,14 @@ def test_an_archive_has_no_names_unless_they_are_asked_for_apart(stack, tmp_path
 def test_an_archive_is_written_while_the_coupon_sells(stack, tmp_path):
     """In the middle of takings of several lanes that lend each other slots, it is still of one piece."""
     coupon = stack.coupon(slots=600, lanes=3)
-    enough, taken = threading.Event(), []
-
-    def sell():
-        storefront = stack.client("storefront")
-        while not enough.is_set() and len(taken) < 600:
-            storefront.take(coupon, f"u-{len(taken)}").ok(201)
-            taken.append(len(taken))
-
-    seller = threading.Thread(target=sell)
-    seller.start()
-    try:
+    with Swarm([stack.way()], takers(coupon, 600), 1) as crowd:
         for i in range(3):
-            before = len(taken)
+            before = len(crowd.done)
             archive(stack, coupon, tmp_path / f"{i}.gz")
             check(tmp_path / f"{i}.gz")
             told = sum(lane["redeemed"] for lane in manifest_of(tmp_path / f"{i}.gz")["lanes"])
-            assert before <= told <= len(taken) + 1
-    finally:
-        enough.set()
-        seller.join()
+            assert before <= told <= len(crowd.done) + 1
+    assert by_code(crowd.done) == {"201": len(crowd.done)}
 
 
 def test_a_lane_that_is_told_in_parts(stack, tmp_path):
@@ -223,34 +204,15 @@ def test_a_coupon_that_was_never_made_is_not_archived(stack):
 def test_takings_that_race_with_the_end_are_before_it_or_refused(stack):
     """Whoever asks while a coupon with lanes ends and is archived: what was taken is there, and after it nothing."""
     coupon, ops = stack.coupon(slots=50_000, lanes=3), stack.client("ops")
-    taken, started, over, answers = [], threading.Event(), threading.Event(), set()
-
-    def sell(seller):
-        storefront = stack.client("storefront")
-        for i in itertools.count():
-            reply = storefront.take(coupon, f"u-{seller}-{i}")
-            answers.add((reply.status, None if reply.status == 201 else reply.code()))
-            if reply.status == 201:
-                taken.append(reply.json()["id"])
-            if len(taken) > 20:
-                started.set()
-            if reply.status == 410 or over.is_set():
-                return
-
-    sellers = [threading.Thread(target=sell, args=(seller,)) for seller in range(3)]
-    for seller in sellers:
-        seller.start()
-    try:
-        assert started.wait(PATIENCE_S), answers
+    with Swarm([stack.way()], takers(coupon), 3) as crowd:
+        crowd.more(21)
         stack.patch(coupon, {"state": "ended"})
         ops.post(f"/coupons/{coupon}/archive").expect(204)
-        wait_until(lambda: f"a refusal: {answers}", lambda: (410, "coupon_archived") in answers)
-    finally:
-        over.set()
-        for seller in sellers:
-            seller.join()
+        wait_until("a refusal", crowd.sees(lambda call: call.reply.code() == "coupon_archived"))
+    answers = {(call.reply.status, call.reply.code()) for call in crowd.done}
     assert answers <= {(201, None), (409, "coupon_ended"), (404, "coupon_not_found"), (410, "coupon_archived")}, answers
-    assert stack.counts(coupon)["redeemed"] == len(taken) == len(set(taken))
+    ids = {told["id"] for told in taken(crowd.done)}
+    assert stack.counts(coupon)["redeemed"] == by_code(crowd.done)["201"] == len(ids)
     stack.verify(coupon)
 
 
@@ -396,8 +358,7 @@ def test_a_ledger_with_a_difference_is_not_archived(stack, tmp_path):
 
 def test_what_is_asked_wrongly_is_said(stack, tmp_path):
     coupon = stack.coupon(slots=10)
-    done = stack.couponctl("archive", "--yes", "--output", tmp_path / "a.gz", coupon)
-    assert done.returncode == 1 and "coupon_in_use" in done.stdout, done.stdout
+    assert "coupon_in_use" in stack.ctl("archive", "--yes", "--output", tmp_path / "a.gz", coupon, status=1)
     assert "no such coupon" in archive(stack, "never-made", tmp_path / "a.gz", status=1)
     assert "no such coupon" in archive(stack, "../a", tmp_path / "a.gz", status=1)
     assert "No such file or directory" in archive(stack, coupon, tmp_path / "none" / "a.gz", status=2)

@@ -16,7 +16,7 @@ import erasure
 from client import TIMEOUT_S, Direct
 from effort import in_full
 from halves import asleep
-from stack import PATIENCE_S, ROOT, SETTINGS, SLOW_DATABASE, SOON_REMOVED, Stack, wait_until
+from stack import PATIENCE_S, ROOT, SETTINGS, SLOW_DATABASE, SOON_REMOVED, Failing, Stack, wait_until
 from test_archive import a_life, check, end, lines_of
 
 FINGERPRINT_LEN = 16
@@ -93,8 +93,7 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
     for across in ("users/anna-2", "users/anna-2/export", "redemptions?user=anna-2", "redemptions?order=ordered-2"):
         assert coupon.encode() not in ops.get(f"/coupons/-/{across}").expect(200).body, across
 
-    told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and f"{coupon}: ok, archived, and removed, 0 drifts" in told.stdout, told.stdout
+    assert f"{coupon}: ok, archived, and removed, 0 drifts" in stack.ctl("verify", coupon)
     assert json.loads(stack.couponctl("verify", "--json", coupon).stdout)["archived"] == "left"
     assert stack.couponctl("reconcile", coupon).returncode == 0
     assert "already written" in remove(stack, coupon, path)
@@ -117,14 +116,12 @@ def test_what_it_leaves_behind_goes_in_the_end(beside, tmp_path):
     wait_until("what it left behind to go", lambda: stack.database.jobs.find_one(last_job | {"state": "done"}))
     found = left_of(stack, coupon)
     assert found == {"buckets": (0, 0), "codes": (0, 0), "code_buckets": (0, 0), "ledger": (2, 2)}, found
-    told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and "and removed" in told.stdout, told.stdout
+    assert "and removed" in stack.ctl("verify", coupon)
     assert ops.get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 5
     ops.get(f"/coupons/{coupon}/users/u-1").problem("coupon_archived")
     ops.post("/coupons", {"id": coupon, "title": "x", "cap": {"total": 1}}).problem("coupon_exists")
     remove(stack, coupon, tmp_path / "a.gz")
-    told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and "0 drifts" in told.stdout, f"archived once more: {told.stdout}"
+    assert "0 drifts" in stack.ctl("verify", coupon), "archived once more"
     check(tmp_path / "a.gz")
 
 
@@ -178,8 +175,7 @@ def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_b
     found = left_of(stack, coupon)
     assert found["buckets"][0] == 0 and found["ledger"][0] == 1, found
     assert not erasure.traces(stack, "slept-1", "slept-new"), "no name came back"
-    told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0, told.stdout
+    stack.ctl("verify", coupon)
 
 
 @pytest.mark.full
@@ -234,22 +230,17 @@ def test_an_erasure_between_two_lanes_is_in_the_archive(beside, tmp_path):
         erasure.erase(stack, user)
     assert ended(stack, job)["error"] == "version_changed"
     assert [last_of(stack, coupon, lane)["totals"]["archived"] for lane in (0, 1)] == [2, 1], "it was refused between the two"
-    told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and "not fully removed yet" in told.stdout, told.stdout
+    assert "not fully removed yet" in stack.ctl("verify", coupon)
     remove(stack, coupon, path)
     told = [(line["lane"], entry["kind"]) for line in map(json.loads, lines_of(path)[:-1]) for entry in line["entries"]]
     assert (1, "erase") in told, told
     check(path)
-    told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and "and removed" in told.stdout, told.stdout
+    assert "and removed" in stack.ctl("verify", coupon)
 
 
 def hold_up(stack, name):
-    """Whoever changes something in this collection waits for two seconds; a call that returns when somebody does."""
-    mongo = stack.mongo.admin
-    orders = {"failCommands": ["update", "delete"], "namespace": f"{stack.database.name}.{name}", "blockConnection": True, "blockTimeMS": 2000}
-    before = mongo.command("configureFailPoint", "failCommand", mode="alwaysOn", data=orders)["count"]
-    return lambda: mongo.command("waitForFailPoint", "failCommand", timesEntered=before + 1, maxTimeMS=1000 * PATIENCE_S)
+    """Whoever changes something in this collection waits for two seconds."""
+    return Failing(stack, name, "update", "delete", blockConnection=True, blockTimeMS=2000)
 
 
 @pytest.mark.full
@@ -262,23 +253,22 @@ def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_w
     stack.client("ops").post(f"/coupons/{coupon}/archive").expect(204)
     job = ask_for_removal(stack, coupon, digest_of(stack, coupon))
     first, *others = "ledger", "codes", "code_buckets", "buckets"
-    changed = hold_up(stack, first)
+    held = hold_up(stack, first)
     for following in [*others, None]:
-        changed()
+        held.has_begun()
         assert stack.database.jobs.find_one(job)["state"] == "running"
         with asleep(stack, ["coupond"]):  # no successor before the next collection is watched
             os.kill(stack.pid("runner"), signal.SIGKILL)
             if following:
-                changed = hold_up(stack, following)
-    stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")
+                held = hold_up(stack, following)
+    held.end()
     found = ended(stack, job)
     assert found["state"] == "done", found
     left = left_of(stack, coupon)
     assert left["codes"] == left["code_buckets"] == (0, 0) and left["buckets"][0] == 0, left
     assert left["buckets"][1] and left["ledger"][0] == 1, left
     stack.verify(coupon)
-    told = stack.couponctl("archive", "--yes", "--output", path, coupon)
-    assert told.returncode == 0 and "its archive was already written" in told.stdout and not path.exists(), told.stdout
+    assert "its archive was already written" in stack.ctl("archive", "--yes", "--output", path, coupon) and not path.exists()
 
 
 def test_it_asks_before_anything_is_removed(stack, tmp_path):
@@ -286,8 +276,7 @@ def test_it_asks_before_anything_is_removed(stack, tmp_path):
     stack.patch(coupon, {"state": "ended"})
     end(stack, coupon)
     for words in ((coupon,), ("--due",)):
-        done = stack.couponctl("archive", *words)
-        assert done.returncode == 2 and "for good: use --yes, or --keep" in done.stdout, done.stdout
+        assert "for good: use --yes, or --keep" in stack.ctl("archive", *words, status=2)
 
     def answered(answer):
         terminal, other = pty.openpty()
@@ -353,8 +342,7 @@ def test_what_ended_long_ago_is_archived_by_a_setting(beside):
 
 
 def test_without_the_setting_nothing_is_ever_due(stack):
-    done = stack.couponctl("archive", "--yes", "--due")
-    assert done.returncode == 0 and "archive.after_days is 0" in done.stdout, done.stdout
+    assert "archive.after_days is 0" in stack.ctl("archive", "--yes", "--due")
 
 
 def test_where_the_directory_cannot_be_written_no_coupon_is_closed(beside):
@@ -363,6 +351,5 @@ def test_where_the_directory_cannot_be_written_no_coupon_is_closed(beside):
     stack.patch(coupon, {"ends_at": "2026-01-01T00:00:00Z"})
     wait_until("its cleanup", lambda: stack.database.coupons.find_one({"_id": coupon, "cleaned": True}))
     wait_until("the high-water mark", (stack.var / "high_water").exists)
-    done = stack.couponctl("archive", "--yes", "--due")
-    assert done.returncode == 2 and "cannot write to the directory" in done.stdout, done.stdout
+    assert "cannot write to the directory" in stack.ctl("archive", "--yes", "--due", status=2)
     assert stack.client("ops").get(f"/coupons/{coupon}").ok()["state"] == "active"

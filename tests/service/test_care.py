@@ -1,8 +1,6 @@
 """Over all coupons: the redemptions of a user or an order, and everything that is stored under a name."""
 import itertools
 import json
-import os
-import signal
 import urllib.parse
 
 import pytest
@@ -11,10 +9,9 @@ from client import Direct
 from erasure import erase, traces
 from halves import asleep
 from profiler import examined, profiled, shape
-from stack import wait_until
+from stack import Failing, wait_until
 from test_coupons import walk
 from test_csv import rows_of, same, until_closed
-from test_erasure import buckets_are_refused
 from test_import import couponctl
 from test_receipts import now
 
@@ -178,13 +175,13 @@ def test_what_another_worker_answered_is_found_though_nothing_but_the_ledger_say
     stack.direct(0).take(coupon, "before").expect(201)
     wait_until("the checkpoint", lambda: stack.is_written(coupon))
     other = Direct(stack.var / "run" / "worker-1.sock", stack.key("ops"), patience_s=60)
-    buckets_are_refused(stack, "alwaysOn")
+    refused = Failing(stack, "buckets", "insert", "update")
     taken = stack.direct(0).take(coupon, "unseen", order=order).ok(201)
     with asleep(stack, ["worker-0", "reporter"]):
         for query in ({"user": "unseen"}, {"order": order["id"]}, {"user": "unseen", "order": order["id"]}):
             assert ids(other.get(search(**query)).ok()["items"]) == [(coupon, taken["id"])]
         assert {line["type"] for line in exported(other, "unseen")} == {"use", "redemption", "entry"}, "no bucket has the name yet"
-        buckets_are_refused(stack, "off")
+        refused.end()
     wait_until("its bucket", lambda: stack.is_written(coupon))
     assert {line["type"] for line in exported(other, "unseen")} == {"use", "redemption", "slot", "entry"}
     stack.verify(coupon)
@@ -218,8 +215,7 @@ def test_an_existing_database_gets_the_index_when_the_service_starts(beside, ord
     coupon = stack.coupon(slots=3)
     stack.client("storefront").take(coupon, "u", order=order).expect(201)
     stack.database.ledger.drop_index("terms")
-    os.kill(stack.pid("coupond"), signal.SIGTERM)
-    wait_until("coupond to end", lambda: not stack.pid("coupond"))
+    stack.rest()
     assert stack.script("run", "--detach").returncode == 0
     assert "terms" in stack.database.ledger.index_information()
     assert len(found(stack.client("storefront"), order=order["id"])) == 1

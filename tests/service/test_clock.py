@@ -7,7 +7,7 @@ import pytest
 import ledger
 from effort import effort
 from stack import shortly_before_midnight, wait_until
-from swarm import Swarm, by_code, take, taken
+from swarm import Swarm, by_code, take, taken, takers
 
 ZONE = "Asia/Kathmandu"  # +05:45: its midnight is nobody else's
 
@@ -23,9 +23,8 @@ def test_daily_caps_are_exact_across_midnight(beside):
     text = midnight.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     assert early["at"] < text, f"{left_s} s were not enough for a first taking: {early['at']}, midnight is {text}"
 
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i % 40}", f"k-{i}") for i in range(10**9)), connections=32, pause_s=effort(0.1, 0))
-    crowd.start()
-    try:
+    calls = (take(coupon, f"u-{i % 40}", f"k-{i}") for i in range(10**9))
+    with Swarm(stack.ways(), calls, connections=32, pause_s=effort(0.1, 0)) as crowd:
         wait_until("the first day's cap", lambda: any(c.reply.code() == "daily_cap_reached" for c in crowd.done[-20:]))
         tag = storefront.get(f"/coupons/{coupon}/users/early").expect(200).header("ETag")
         refused = storefront.take(coupon, "late")
@@ -34,8 +33,7 @@ def test_daily_caps_are_exact_across_midnight(beside):
         assert stack.counts(coupon)["today"] == 50
         wait_until("the second day's first taking", crowd.sees(lambda c: c.reply.status == 201 and json.loads(c.reply.body)["at"] >= text))
         wait_until("the second day's cap", crowd.sees(lambda c: c.reply.code() == "daily_cap_reached"))
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     assert set(by_code(calls)) == {"201", "daily_cap_reached", "user_daily_cap_reached"}, by_code(calls)
     days = {"first": [early], "second": []}
     for body in taken(calls):
@@ -81,16 +79,13 @@ def test_daily_caps_are_exact_across_midnight(beside):
 def test_a_coupon_ends_at_its_time_and_begins_at_its_time(stack):
     """Not a second early or late: what was taken lies inside, what was refused outside."""
     coupon = stack.coupon(slots=50_000, cap={"total": 50_000}, starts_at="2099-01-01T00:00:00Z")
-    crowd = Swarm([stack.way()], (take(coupon, f"u-{i}", f"k-{i}") for i in range(10**9)), connections=8, pause_s=0.005)
-    crowd.start()
-    try:
+    with Swarm([stack.way()], takers(coupon), connections=8, pause_s=0.005) as crowd:
         wait_until("the first refusal", lambda: crowd.done)
         now = datetime.datetime.now(datetime.timezone.utc)
         starts, ends = now + datetime.timedelta(seconds=1), now + datetime.timedelta(seconds=6)
         stack.patch(coupon, {"starts_at": starts.isoformat(), "ends_at": ends.isoformat()})
         wait_until("the end", lambda: crowd.done and crowd.done[-1].reply.code() == "coupon_ended")
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     assert set(by_code(calls)) == {"coupon_not_started", "201", "coupon_ended"}, by_code(calls)
     times = [datetime.datetime.fromisoformat(b["at"]) for b in taken(calls)]
     assert starts - datetime.timedelta(milliseconds=1) <= min(times) and max(times) < ends, (starts, min(times), max(times), ends)

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from client import keys
 from lanes import Lanes
 from receiver import Receiver
 from stack import WEBHOOKS, wait_until
@@ -45,33 +46,25 @@ WRITES = ("insert", "update", "delete", "findAndModify", "findandmodify")
 # What lanes read beside their tails: not before their checkpoints. Of the rest only the lists read these, as they are.
 NOT_BEFORE_A_CHECKPOINT = {"buckets", "codes", "code_buckets"}
 
-keys = (f"k-{i}" for i in itertools.count(1))
-
-
-def step(client, coupon, rid, verb, **members):
-    keyed = verb in ("reserve", "redeem")
-    return client.post(f"/coupons/{coupon}/redemptions/{rid}/{verb}", members or None,
-                       idempotency_key=next(keys) if keyed else None)
-
 
 def live(stack, coupon, code=None):
     """Every call on a coupon that reads or writes takings."""
     shop, reporting = stack.client("storefront"), stack.client("reporting")
     base = f"/coupons/{coupon}"
-    issued = shop.take(coupon, "u1", state="issued", code=code).ok(201)["id"]
-    held = step(shop, coupon, issued, "reserve", order=ORDER).ok(201)["id"]
-    step(shop, coupon, held, "reserve", order=ORDER, reserve_s=1000).ok()
-    step(shop, coupon, held, "redeem", order=ORDER).ok()
-    step(shop, coupon, held, "reverse").ok()
+    issued = shop.take(coupon, "u1", state="issued", code=code).ok(201)
+    held = shop.step(issued, "reserve", order=ORDER).ok(201)
+    shop.step(held, "reserve", order=ORDER, reserve_s=1000).ok()
+    shop.step(held, "redeem", order=ORDER).ok()
+    shop.step(held, "reverse").ok()
     for _ in range(2):
-        reserved = shop.take(coupon, "u2", key="again", state="reserved", order=ORDER, metadata={"a": 1}).ok(201)["id"]
-    step(shop, coupon, reserved, "cancel").ok()
+        reserved = shop.take(coupon, "u2", key="again", state="reserved", order=ORDER, metadata={"a": 1}).ok(201)
+    shop.step(reserved, "cancel").ok()
     shop.take(coupon, "u3").ok(201)
     shop.take(coupon, "u3").problem("user_cap_reached")
     shop.post(f"{base}/check", {"user": "u4"}).ok()
     items = [{"key": f"b{i}", "user": f"v{i}", "state": ["issued", "reserved", "redeemed"][i % 3]} for i in range(12)]
     assert {item["status"] for item in shop.post(f"{base}/redemptions/batch", {"items": items}).ok()["items"]} == {201}
-    for target in (f"/redemptions/{reserved}", "/redemptions", "/redemptions?user=u2", "/users/u1"):
+    for target in (f"/redemptions/{reserved['id']}", "/redemptions", "/redemptions?user=u2", "/users/u1"):
         shop.get(base + target).ok()
     for target in ("/counts", "/ledger", "/reports?period=day", "/refusals"):
         reporting.get(base + target).expect(200)
@@ -87,7 +80,7 @@ def live_with_slots(stack, coupon, code=None):
     reporting, ops = stack.client("reporting"), stack.client("ops")
     for target in ("/slots", "/slots/0"):
         reporting.get(base + target).ok()
-    stack.job(ops.post(f"{base}/slots/retire", {"count": 5}, idempotency_key=next(keys)).expect(202))
+    stack.job(ops.post(f"{base}/slots/retire", {"count": 5}, idempotency_key=f"k-{next(keys)}").expect(202))
 
 
 def live_with_codes(stack, coupon, code):
@@ -106,9 +99,9 @@ def live_with_present_codes(stack, coupon, code):
     shop.take(coupon, "u1").problem("code_required")
     shop.take(coupon, "u1", code=f"{code}-WRONG").problem("code_not_found")
     assert shop.post("/coupons/-/resolve", {"code": typed, "user": "u1"}).ok()["items"]
-    held = shop.take(coupon, "u1", code=typed, state="reserved", order=ORDER).ok(201)["id"]
+    held = shop.take(coupon, "u1", code=typed, state="reserved", order=ORDER).ok(201)
     shop.take(coupon, "u2", code=typed).problem("transaction_in_progress")
-    step(shop, coupon, held, "redeem", order=ORDER).ok()
+    shop.step(held, "redeem", order=ORDER).ok()
 
 
 def live_with_lanes(stack, coupon):

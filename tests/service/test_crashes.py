@@ -5,7 +5,6 @@ the worker as soon as a batch of it shows. Not every kill need hit that gap; the
 many do.
 """
 import contextlib
-import functools
 import itertools
 import os
 import random
@@ -18,17 +17,11 @@ import ledger
 from client import Direct
 from effort import effort
 from halves import asleep, buckets_of
-from stack import WORKERS, age_s, children, wait_until
-from swarm import Call, Swarm, by_code, swarm, take, taken
+from stack import WORKERS, Failing, age_s, children, wait_until
+from swarm import Call, Swarm, by_code, kill_under_load, swarm, take, taken, takers
 
 pytestmark = pytest.mark.heavy
 KILLS = effort(3, 6, 20)
-
-
-def endless(coupon, users):
-    """Takings by users who each ask once, under one key."""
-    for i in range(users):
-        yield take(coupon, f"u-{i}", f"k-{i}")
 
 
 def nothing_lost_nothing_doubled(stack, coupon, calls, slots):
@@ -52,32 +45,13 @@ def nothing_lost_nothing_doubled(stack, coupon, calls, slots):
     stack.verify(coupon)
 
 
-def kill_under_load(stack, crowd, times, moment):
-    """Kill the workers in turn so often, each time when `moment()` returns; the successor is awaited."""
-    for number in range(times):
-        moment()
-        assert crowd.is_alive(), f"the load ended after {number} kills: {len(crowd.done)} calls"
-        stack.kill(f"worker-{number % WORKERS}")
-
-
-def more_answers(crowd, chance):
-    """A random number of answers later."""
-    def moment():
-        target = len(crowd.done) + chance.randrange(1, 250)
-        wait_until("more answers", lambda: len(crowd.done) >= target or not crowd.is_alive(), every=0.001)
-    return moment
-
-
 @pytest.mark.parametrize("past_nginx", [False, True], ids=["through nginx", "at both workers"])
 def test_a_worker_is_killed_again_and_again_under_load(stack, past_nginx):
     slots, chance = 150_000, random.Random(11 + past_nginx)
     coupon = stack.coupon(slots=slots)
-    crowd = Swarm(stack.ways() if past_nginx else [stack.way()], endless(coupon, 10**9), connections=32, pause_s=0.01)
-    crowd.start()
-    try:
-        kill_under_load(stack, crowd, KILLS, more_answers(crowd, chance))
-    finally:
-        calls = crowd.end()
+    with Swarm(stack.ways() if past_nginx else [stack.way()], takers(coupon), connections=32, pause_s=0.01) as crowd:
+        kill_under_load(stack, crowd, KILLS, lambda: chance.randrange(1, 250))
+    calls = crowd.done
     assert set(by_code(calls)) <= {"201", "201 replayed"}, by_code(calls)
     if past_nginx:  # which asks another worker by itself
         assert any(c.tries > 1 for c in calls), "nobody noticed the kills"
@@ -88,51 +62,41 @@ def test_a_worker_is_killed_right_after_an_append(stack):
     """As soon as the ledger shows a new batch, its worker dies; buckets and answers of it may be missing."""
     slots, chance = 150_000, random.Random(13)
     coupon = stack.coupon(slots=slots)
-    crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=16, pause_s=0.01)
-    behind = 0
-    with stack.database.ledger.watch([{"$match": {"operationType": "insert", "documentKey._id.c": coupon}}], max_await_time_ms=100) as stream:
-        crowd.start()
-        try:
-            for _ in range(KILLS):
-                pids = [wait_until(f"worker {w}", lambda: stack.pid(f"worker-{w}")) for w in range(WORKERS)]
-                wait_until("the workers to have lived for a second", lambda: min(map(age_s, pids)) > 1.1)
-                target = len(crowd.done) + chance.randrange(20, 100)
-                wait_until("answers", lambda: len(crowd.done) >= target, every=0.001)
-                tail = stack.counts(coupon)["seq"]
-                batch = wait_until("an append", lambda: (b := stream.try_next()) and b["documentKey"]["_id"]["seq"] > tail and b, every=0)
-                for pid in pids:
-                    os.kill(pid, signal.SIGKILL)
-                seq = batch["documentKey"]["_id"]["seq"]
-                changed = [{"c": coupon, "b": b} for b in buckets_of(batch["fullDocument"])]
-                written = stack.database.buckets.count_documents({"_id": {"$in": changed}, "view.seq": {"$gte": seq}})
-                behind += written < len(changed)
-                for w, pid in enumerate(pids):
-                    wait_until(f"a successor of worker {w}", lambda: stack.pid(f"worker-{w}") not in (None, pid))
-        finally:
-            calls = crowd.end()
+    behind, appends = 0, [{"$match": {"operationType": "insert", "documentKey._id.c": coupon}}]
+    with (stack.database.ledger.watch(appends, max_await_time_ms=100) as stream,
+          Swarm(stack.ways(), takers(coupon), connections=16, pause_s=0.01) as crowd):
+        for _ in range(KILLS):
+            pids = [wait_until(f"worker {w}", lambda: stack.pid(f"worker-{w}")) for w in range(WORKERS)]
+            wait_until("the workers to have lived for a second", lambda: min(map(age_s, pids)) > 1.1)
+            crowd.more(chance.randrange(20, 100))
+            tail = stack.counts(coupon)["seq"]
+            batch = wait_until("an append", lambda: (b := stream.try_next()) and b["documentKey"]["_id"]["seq"] > tail and b, every=0)
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            seq = batch["documentKey"]["_id"]["seq"]
+            changed = [{"c": coupon, "b": b} for b in buckets_of(batch["fullDocument"])]
+            written = stack.database.buckets.count_documents({"_id": {"$in": changed}, "view.seq": {"$gte": seq}})
+            behind += written < len(changed)
+            for w, pid in enumerate(pids):
+                wait_until(f"a successor of worker {w}", lambda: stack.pid(f"worker-{w}") not in (None, pid))
     print(f"{behind} of {KILLS} kills left buckets behind their batch")
-    nothing_lost_nothing_doubled(stack, coupon, calls, slots)
+    nothing_lost_nothing_doubled(stack, coupon, crowd.done, slots)
 
 
 def test_a_worker_that_sleeps_in_the_middle_of_a_batch_does_no_harm_when_it_wakes(stack):
     """So long that the other one has taken over its lane."""
     slots = 150_000
     coupon = stack.coupon(slots=slots)
-    crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=32, pause_s=0.005)
-    crowd.start()
-    try:
+    with Swarm(stack.ways(), takers(coupon), connections=32, pause_s=0.005) as crowd:
         for worker in range(WORKERS):
-            target = len(crowd.done) + 500
-            wait_until("answers", lambda: len(crowd.done) >= target, every=0.001)
+            crowd.more(500)
             pid = stack.pid(f"worker-{worker}")
             with asleep(stack, [f"worker-{worker}"]):
                 before = len(crowd.done)
                 time.sleep(effort(2, 2, 5))
                 wait_until("answers of the other worker", lambda: len(crowd.done) > before + 500)
             assert stack.pid(f"worker-{worker}") == pid, "it was replaced instead of woken"
-    finally:
-        calls = crowd.end()
-    nothing_lost_nothing_doubled(stack, coupon, calls, slots)
+    nothing_lost_nothing_doubled(stack, coupon, crowd.done, slots)
 
 
 def test_the_last_slots_are_sold_exactly_while_workers_die(stack):
@@ -140,16 +104,13 @@ def test_the_last_slots_are_sold_exactly_while_workers_die(stack):
     chance = random.Random(17)
     for _ in range(effort(1, 1, 3)):
         coupon = stack.coupon(slots=300)
-        crowd = Swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}") for i in range(600)], connections=8)
-        crowd.start()
-        while crowd.is_alive():
-            target = len(crowd.done) + chance.randrange(20, 80)
-            wait_until("answers", lambda: len(crowd.done) >= target or not crowd.is_alive(), every=0.001)
-            if crowd.is_alive():
-                stack.kill(f"worker-{chance.randrange(WORKERS)}")
-        calls = crowd.result()
-        assert len(taken(calls)) == 300 and by_code(calls)["sold_out"] == 300, by_code(calls)
-        nothing_lost_nothing_doubled(stack, coupon, calls, 300)
+        with Swarm(stack.ways(), takers(coupon, 600), connections=8) as crowd:
+            while crowd.is_alive():
+                crowd.more(chance.randrange(20, 80))
+                if crowd.is_alive():
+                    stack.kill(f"worker-{chance.randrange(WORKERS)}")
+        assert len(taken(crowd.done)) == 300 and by_code(crowd.done)["sold_out"] == 300, by_code(crowd.done)
+        nothing_lost_nothing_doubled(stack, coupon, crowd.done, 300)
 
 
 @pytest.mark.full
@@ -157,19 +118,15 @@ def test_returns_survive_kills_too(stack):
     """A reverse that was acknowledged stays; one that was not is repeated, and counts once."""
     chance = random.Random(19)
     coupon = stack.coupon(slots=3000)
-    got = taken(swarm([stack.way()], endless(coupon, 3000), connections=32))
+    got = taken(swarm([stack.way()], takers(coupon, 3000), connections=32))
     assert len(got) == 3000
     returns = (Call("POST", f"/coupons/{coupon}/redemptions/{b['id']}/reverse") for b in itertools.cycle(got))  # again is as once
-    crowd = Swarm(stack.ways(), returns, connections=16, pause_s=0.03)
-    crowd.start()
-    try:
+    with Swarm(stack.ways(), returns, connections=16, pause_s=0.03) as crowd:
         for _ in range(effort(3, 5)):
-            target = len(crowd.done) + chance.randrange(10, 150)
-            wait_until("answers", lambda: len(crowd.done) >= target or not crowd.is_alive(), every=0.001)
+            crowd.more(chance.randrange(10, 150))
             stack.kill(f"worker-{chance.randrange(WORKERS)}")
         wait_until("all to be returned", lambda: len(crowd.done) >= 3000)
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     assert by_code(calls) == {"200": len(calls)}, by_code(calls)
     truth = ledger.Told(stack, coupon)
     assert len(truth.reversed) == 3000 and len({(e["n"], e["g"]) for e in truth.reversed}) == 3000
@@ -183,19 +140,15 @@ def test_the_whole_service_is_killed_and_started_again(another_stack):
     """kill -9 of coupond, its workers, nginx and mongod at once, as when the power fails; what was acknowledged is there."""
     stack = another_stack()
     coupon = stack.coupon(slots=50_000)
-    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False, pause_s=0.005)
-    crowd.start()
-    wait_until("answers", lambda: len(crowd.done) > 2000)
-    run = stack.var / "run"
-    masters = [int((run / name).read_text()) for name in ("coupond.pid", "nginx.pid", "mongod.pid")]
-    for pid in masters + [child for master in masters for child in children(master)]:
-        with contextlib.suppress(ProcessLookupError):  # its master has told it to end
-            os.kill(pid, signal.SIGKILL)
-    crowd.result()
+    with Swarm([stack.way()], takers(coupon), connections=32, repeat=False, pause_s=0.005) as crowd:
+        crowd.more(2001)
+        masters = [int((stack.var / "run" / name).read_text()) for name in ("coupond.pid", "nginx.pid", "mongod.pid")]
+        for pid in masters + [child for master in masters for child in children(master)]:
+            with contextlib.suppress(ProcessLookupError):  # its master has told it to end
+                os.kill(pid, signal.SIGKILL)
     calls = [c for c in crowd.done if c.reply.status == 201]
     assert len(calls) > 2000
-    again = stack.script("run", "--detach")
-    assert again.returncode == 0, again.stdout
+    stack.script("run", "--detach", status=0)
     repeated = swarm(stack.ways(), [take(coupon, c.body["user"], c.key) for c in calls], connections=32)
     first = {c.key: c.reply.body for c in calls}
     assert all(c.reply.status == 201 and c.reply.body == first[c.key] for c in repeated), "an acknowledged redemption was lost"
@@ -208,11 +161,9 @@ def test_stopping_drains_what_is_in_flight(beside):
     """scripts/stop under load: every call that was sent is answered, or its connection was closed before it was read."""
     stack = beside()
     coupon = stack.coupon(slots=20_000)
-    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False, pause_s=0.005)
-    crowd.start()
-    wait_until("answers", lambda: len(crowd.done) > 1000)
-    assert stack.script("stop").returncode == 0
-    crowd.result()
+    with Swarm([stack.way()], takers(coupon), connections=32, repeat=False, pause_s=0.005) as crowd:
+        crowd.more(1001)
+        stack.script("stop", status=0)
     told = {b["id"] for b in taken([c for c in crowd.done if c.reply.status == 201])}
     assert stack.script("run", "--detach").returncode == 0
     stored = set(ledger.Told(stack, coupon).ids())
@@ -224,34 +175,27 @@ def test_a_reload_under_load_loses_no_request(stack):
     """SIGHUP to the master: every process gets a successor, nobody is refused."""
     coupon = stack.coupon(slots=100_000)
     before = stack.pids()
-    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False, pause_s=0.005)
-    crowd.start()
-    try:
-        wait_until("answers", lambda: len(crowd.done) > 300)
+    with Swarm([stack.way()], takers(coupon), connections=32, repeat=False, pause_s=0.005) as crowd:
+        crowd.more(300)
         stack.signal("coupond", signal.SIGHUP)
         wait_until("successors", lambda: all(p and p != before[n] for n, p in stack.pids().items()))
-        target = len(crowd.done) + 500
-        wait_until("answers of the successors", lambda: len(crowd.done) > target)
-    finally:
-        calls = crowd.end()
-    assert by_code(calls) == {"201": len(calls)}
-    nothing_lost_nothing_doubled(stack, coupon, calls, 100_000)
+        crowd.more(500)
+    assert by_code(crowd.done) == {"201": len(crowd.done)}
+    nothing_lost_nothing_doubled(stack, coupon, crowd.done, 100_000)
 
 
 def test_nobody_waits_for_views_that_a_killed_predecessor_left_behind(beside):
     """It drains, cannot write them, and dies, while its successor has its place: wallets are as quick as ever."""
     stack = beside()
     coupon, before = stack.coupon(slots=20), stack.pids()
-    fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")
-    fail(mode="alwaysOn", data={"failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.buckets", "errorCode": 96})
-    for i in range(stack.workers):
-        stack.direct(i).take(coupon, f"u-{i}").expect(201)
-    stack.signal("coupond", signal.SIGHUP)
-    wait_until("successors", lambda: all(p and p != before[n] for n, p in stack.pids().items()))
-    for i in range(stack.workers):
-        with contextlib.suppress(ProcessLookupError):  # it has given up by itself
-            os.kill(before[f"worker-{i}"], signal.SIGKILL)
-    fail(mode="off")
+    with Failing(stack, "buckets", "insert", "update"):
+        for i in range(stack.workers):
+            stack.direct(i).take(coupon, f"u-{i}").expect(201)
+        stack.signal("coupond", signal.SIGHUP)
+        wait_until("successors", lambda: all(p and p != before[n] for n, p in stack.pids().items()))
+        for i in range(stack.workers):
+            with contextlib.suppress(ProcessLookupError):  # it has given up by itself
+                os.kill(before[f"worker-{i}"], signal.SIGKILL)
 
     def is_quick():
         began = time.monotonic()
@@ -280,7 +224,7 @@ def test_many_idle_connections_are_served_fairly(stack):
     """A thousand kept connections, of which each asks now and then: the slowest answer stays near those of the slowest twentieth,
     which are what the machine makes them wait when it stalls, or one of nginx's processes with its half of them."""
     coupon = stack.coupon(slots=10_000)
-    calls = swarm([stack.way()], endless(coupon, 8000), connections=1000)
+    calls = swarm([stack.way()], takers(coupon, 8000), connections=1000)
     waits = sorted(c.answered_at - c.asked_at for c in calls[1000:])  # the first ones also connect
     print(f"1,000 connections: median {waits[len(waits) // 2]:.3f} s, slowest {waits[-1]:.3f} s")
     assert by_code(calls) == {"201": 8000} and waits[-1] < max(5, 5 * waits[len(waits) * 19 // 20]), waits[-1]
@@ -302,9 +246,7 @@ def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
         becomes(201, first, "POST", "/coupons", body, coupon)
     becomes(201, first, *taking)
     becomes(404, stack.direct(1), "GET", "/coupons/no-such")  # it knows the key now
-    database = int((stack.var / "run" / "mongod.pid").read_text())
-    os.kill(database, signal.SIGSTOP)
-    try:
+    with asleep(stack, ["mongod"]):
         for told, more in (("busy", ()), ("outcome_unknown", [(b"ASKED_BEFORE", b"1")])):
             worker = Direct(socket, key, more=more)
             one = worker.request(*taking, may_fail=True)
@@ -313,8 +255,6 @@ def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
             items = {"items": [{"key": "k", "user": user} for user in "ab"]}
             batch = worker.post("/coupons/other/redemptions/batch", items).ok()["items"]
             assert [(item["status"], item["body"]["code"], item["body"]["retry"]) for item in batch] == 2 * [(503, told, True)], batch
-    finally:
-        os.kill(database, signal.SIGCONT)
     assert becomes(201, worker, *taking).header("Idempotent-Replayed") == "true"
     becomes(409, worker, "POST", "/coupons/known/redemptions", {"user": "a"}, "another").problem("user_cap_reached")
 
@@ -332,15 +272,11 @@ def test_calls_are_told_busy_at_once_while_the_database_does_not_answer(another_
         assert reply.status in (201, 503), reply
         return reply.status == status and time.monotonic() - began
 
-    database = int((stack.var / "run" / "mongod.pid").read_text())
-    os.kill(database, signal.SIGSTOP)
-    try:
+    with asleep(stack, ["mongod"]):
         assert taken_in(503) > 1
         quick = [seconds < 0.5 for seconds in (wait_until("a refusal", lambda: taken_in(503)) for _ in range(20))]
         assert sum(quick) >= 10, quick
         assert "away: calls answered busy at once" in stack.couponctl("top", "--once").stdout
-    finally:
-        os.kill(database, signal.SIGCONT)
     wait_until("takings", lambda: taken_in(201))
     stack.verify(coupon)
 

@@ -11,7 +11,7 @@ import fastcgi
 from client import http_request
 from profiler import profiled
 from stack import PATIENCE_S, wait_until
-from swarm import Swarm, swarm, take, taken
+from swarm import Swarm, swarm, take, taken, takers
 from test_coupons import walk
 from test_import import couponctl
 from test_pages import fill
@@ -125,15 +125,11 @@ def test_many_come_whole_while_more_are_taken(stack, lanes):
     """More than a page could hold, or look at. What was there when it was asked for comes once, the newest first."""
     coupon = stack.coupon(slots=30_000, cap={"total": 30_000}, lanes=lanes)
     before = fill(stack, coupon, 7000)
-    crowd = Swarm(stack.ways(), (take(coupon, f"late-{i}", f"late-{i}") for i in range(23_000)), connections=8, pause_s=0.01)
-    crowd.start()
-    try:
+    with Swarm(stack.ways(), takers(coupon, 23_000, "late", "late"), connections=8, pause_s=0.01) as crowd:
         wait_until("somebody to take", lambda: len(crowd.done) > 20)
         early = {c.reply.json()["id"] for c in list(crowd.done)}
         rows = rows_of(stack.client("reporting"), f"/coupons/{coupon}/redemptions")
         assert crowd.is_alive(), "they have all taken before it ended"
-    finally:
-        crowd.end()
     ids = [r["id"] for r in rows]
     missing = (set(before) | early) - set(ids)
     assert len(ids) == len(set(ids)) and not missing, f"{len(ids)} rows, {len(set(ids))} of them distinct, {len(missing)} missing"

@@ -14,7 +14,7 @@ from effort import in_full
 from erasure import erase, traces
 from halves import asleep
 from lanes import Lanes
-from stack import Stack, state_of, wait_until
+from stack import Failing, Stack, state_of, wait_until
 from swarm import Call, by_code, swarm, take
 
 
@@ -186,11 +186,6 @@ def test_the_sweeper_leaves_no_name_behind(stack, storefront):
     stack.verify(coupon)
 
 
-def buckets_are_refused(stack, how):
-    stack.mongo.admin.command("configureFailPoint", "failCommand", mode=how, data={
-        "failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.buckets", "errorCode": 96})
-
-
 def connections_of(pid):
     """The local ports of its TCP sockets."""
     sockets = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
@@ -211,12 +206,12 @@ def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(beside):
     stack.direct(0).take(coupon, "before").expect(201)
     tail = stack.counts(coupon)["seq"]
     wait_until("the checkpoint", lambda: stack.checkpoint(coupon) >= tail)
-    buckets_are_refused(stack, "alwaysOn")
+    refused = Failing(stack, "buckets", "insert", "update")
     stack.direct(0).take(coupon, user, metadata={"note": f"of-{user}"}).expect(201)
     wait_until("the refusal", lambda: "event=checkpoint.failed" in stack.log())
     with asleep(stack, ["worker-0"]):
         assert {name.partition(".")[0] for name, _ in traces(stack, user)} == {"ledger"}, traces(stack, user)
-        buckets_are_refused(stack, "off")
+        refused.end()
         stack.direct(1, "ops").post("/coupons/-/users/erase", {"user": user}).expect(204)
         assert traces(stack, user) == []
     stack.direct(0).take(coupon, "after").expect(201)  # the same worker writes its bucket, with what it had to write before
@@ -225,22 +220,16 @@ def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(beside):
     stack.verify(coupon)
 
 
-def names_cannot_be_emptied(stack, how):
-    stack.mongo.admin.command("configureFailPoint", "failCommand", mode=how, data={
-        "failCommands": ["update"], "namespace": f"{stack.database.name}.ledger", "errorCode": 96})
-
-
 @pytest.mark.full
 def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(beside):
     """One is kept from emptying the names; another is through, and the user takes again."""
     stack = beside("[mongodb]\nsocket_timeout_ms = 60000\n")
     coupon, user = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}), "late-one"
     stack.direct(0).take(coupon, user).expect(201)
-    entered = stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
-        "failCommands": ["update"], "namespace": f"{stack.database.name}.ledger", "blockConnection": True, "blockTimeMS": 10000})["count"]
+    emptying = Failing(stack, "ledger", "update", mode={"times": 1}, blockConnection=True, blockTimeMS=10000)
     with asleep(stack, ["runner"]), concurrent.futures.ThreadPoolExecutor(1) as pool:  # its sweeper would finish it
         late = pool.submit(stack.direct(0, "ops").request, "DELETE", f"/coupons/-/users/{user}", may_fail=True)
-        stack.mongo.admin.command("waitForFailPoint", "failCommand", timesEntered=entered + 1, maxTimeMS=60000)
+        emptying.has_begun()
         stack.direct(1, "ops").delete(f"/coupons/-/users/{user}").expect(204)
         stack.direct(1).take(coupon, user, metadata={"note": "of-life-2"}).expect(201)
         assert not late.done(), "it did not come late"
@@ -261,12 +250,11 @@ def test_an_erasure_that_nobody_asks_for_again_is_finished(beside, lanes, comes_
         stack.direct(0).take(coupon, user, metadata={"note": note}).expect(201)
         stack.direct(0).take(coupon, user.replace("erased", "stays")).expect(201)
         stack.direct(0).take(coupon, user, metadata={"note": note}).expect(201)
-        names_cannot_be_emptied(stack, "alwaysOn")
-        stack.direct(0, "ops").request("DELETE", f"/coupons/-/users/{user}", may_fail=True).problem("outcome_unknown")
-        if comes_back:
-            assert stack.direct(0).take(coupon, user).ok(201)["after"]["user"] == 1, "it was not erased"
-        assert traces(stack, note), "the names went all the same"
-        names_cannot_be_emptied(stack, "off")
+        with Failing(stack, "ledger", "update"):  # the names cannot be emptied
+            stack.direct(0, "ops").request("DELETE", f"/coupons/-/users/{user}", may_fail=True).problem("outcome_unknown")
+            if comes_back:
+                assert stack.direct(0).take(coupon, user).ok(201)["after"]["user"] == 1, "it was not erased"
+            assert traces(stack, note), "the names went all the same"
         wait_until("the names to go", lambda: traces(stack, note) == [])
         wait_until("the note to go", lambda: unfinished(stack) == 0)
     assert bool(traces(stack, "erased-")) is comes_back
@@ -372,13 +360,13 @@ def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_i
     wait_until("the checkpoints of both", lambda: stack.is_written(damaged, other))
     with asleep(stack, ["reporter"]):
         with asleep(stack, ("worker-1", "runner", "coupond")):
-            buckets_are_refused(stack, "alwaysOn")
+            refused = Failing(stack, "buckets", "insert", "update")
             stack.direct(0).take(damaged, "hidden").expect(201)
             connections = connections_of(stack.pid("worker-0"))
             assert connections <= connections_to(stack) and connections
             os.kill(stack.pid("worker-0"), signal.SIGKILL)
             wait_until("all that it sent to be refused", lambda: not connections & connections_to(stack))
-            buckets_are_refused(stack, "off")
+            refused.end()
             assert {name.partition(".")[0] for name, _ in traces(stack, "hidden")} == {"ledger"}, traces(stack, "hidden")
             whole = stack.database.ledger.find_one({"who.u": "hidden"})
             stack.database.ledger.update_one({"_id": whole["_id"]}, {"$set": {"e.0.k": "future"}})

@@ -15,8 +15,8 @@ from client import Http
 from fronts import Balanced, answered, coupon_of, home_of, nginx_pids, wait_for_unread
 from halves import asleep
 from ledger import Told
-from stack import GUESSES, SETTINGS, children, state_of, wait_until
-from swarm import Swarm, by_code, swarm, take, taken
+from stack import GUESSES, SETTINGS, Failing, children, state_of, wait_until
+from swarm import Swarm, by_code, swarm, take, taken, takers
 
 
 KEYLESS = 20  # requests a second
@@ -126,19 +126,8 @@ def wallet(front, user):
     return {item["coupon"]: item["held"] for item in reply.ok()["items"] if item["held"]}
 
 
-@contextlib.contextmanager
-def writing_of_checkpoints(two, **how):
-    """mongod does this to every write of a lane's checkpoint."""
-    fail = functools.partial(two.mongo.admin.command, "configureFailPoint", "failCommand")
-    fail(mode="alwaysOn", data={"failCommands": ["insert", "update"], "namespace": f"{two.database.name}.lanes", **how})
-    try:
-        yield
-    finally:
-        fail(mode="off")
-
-
 def test_what_is_taken_at_one_front_is_in_the_wallet_at_the_other_at_once(two, coupons):
-    with writing_of_checkpoints(two, blockConnection=True, blockTimeMS=150):
+    with Failing(two, "lanes", "insert", "update", blockConnection=True, blockTimeMS=150):
         for i in range(10):
             for coupon, at, other in zip(coupons, two.fronts, reversed(two.fronts)):
                 user = f"wallet-{coupon}-{i}"
@@ -152,7 +141,7 @@ def test_a_wallet_misses_nothing_that_a_killed_front_acknowledged():
     with Balanced() as whole:
         stays, dies = whole.fronts
         coupon = whole.coupon(slots=20)
-        with writing_of_checkpoints(whole, errorCode=96):
+        with Failing(whole, "lanes", "insert", "update"):
             dies.client("storefront").take(coupon, "anna").expect(201)
             kill([dies.pid("coupond"), *children(dies.pid("coupond"))])
             assert wallet(stays, "anna") == {coupon: 1}
@@ -260,15 +249,12 @@ def all_pids(front):
 def takings(figure, by, coupon, what):
     """A crowd that takes through this front meanwhile, and repeats what has an unknown outcome. Everybody gets one redemption, and the
     ledger has these alone."""
-    crowd = Swarm([by.way()], (take(coupon, f"u-{i}", f"k-{i}") for i in range(1_000_000)), connections=8, pause_s=0.005)
-    crowd.start()
-    try:
-        wait_until("takings", lambda: len(crowd.done) > 100)
+    with Swarm([by.way()], takers(coupon), connections=8, pause_s=0.005) as crowd:
+        crowd.more(100)
         began = time.monotonic()
         yield crowd
-        more(crowd)
-    finally:
-        calls = crowd.end()
+        crowd.more(200)
+    calls = crowd.done
     assert set(by_code(calls)) <= {"201", "201 replayed"}, by_code(calls)
     ids = [body["id"] for body in taken(calls)]
     assert len(set(ids)) == len(ids) and set(ids) == set(Told(by, coupon).ids())
@@ -276,11 +262,6 @@ def takings(figure, by, coupon, what):
     answers = sorted(call.answered_at for call in calls if call.answered_at > began)
     slowest = max(call.answered_at - call.asked_at for call in calls)
     figure(f"{what}: {max(b - a for a, b in zip(answers, answers[1:])):.2f} s without an answer, {slowest:.2f} s for the slowest call")
-
-
-def more(crowd):
-    target = len(crowd.done) + 200
-    wait_until("more takings", lambda: len(crowd.done) > target)
 
 
 def led_again(two, coupon, front):
@@ -292,7 +273,7 @@ def test_a_killed_fronts_coupons_go_on_at_another(two, figure):
     coupon = coupon_of(two, gone, slots=200_000)
     with takings(figure, two, coupon, "a front is killed") as crowd:
         kill(all_pids(gone))
-        more(crowd)
+        crowd.more(200)
         assert answered(stays, "redemption_take") > 0
         two.back()
     led_again(two, coupon, gone)
@@ -305,7 +286,7 @@ def test_a_front_whose_coupond_is_gone_is_passed_by(two, figure):
     with takings(figure, two, coupon, "a front's coupond is stopped") as crowd:
         pid = gone.signal("coupond", signal.SIGTERM)
         wait_until("coupond to end", lambda: state_of(pid) is None)
-        more(crowd)
+        crowd.more(200)
         two.client("ops").get(f"/coupons/{coupon}").expect(200)
         two.back()
     led_again(two, coupon, gone)
@@ -361,7 +342,7 @@ def test_a_front_that_sleeps_is_passed_by(two, figure):
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
-            more(crowd)
+            crowd.more(200)
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
@@ -374,17 +355,13 @@ def test_a_call_that_a_front_is_late_with_is_sent_to_no_other():
     with Balanced(settings=SETTINGS + GUESSES + "[worker]\nrequest_deadline_ms = 1000\n") as whole:
         other, slow = whole.fronts
         coupon = coupon_of(whole, slow, cap={"policy": "none"})
-        workers = [slow.signal(f"worker-{i}", signal.SIGSTOP) for i in range(slow.workers)]
         calls = [lambda: whole.client("storefront").request("POST", f"/coupons/{coupon}/redemptions", {"user": "u"}, idempotency_key="once",
                                                             may_fail=True),
                  lambda: whole.client("ops").request("GET", f"/coupons/{coupon}", may_fail=True)]
-        try:
+        with asleep(slow, [f"worker-{i}" for i in range(slow.workers)]):
             for call in calls:
                 call().problem("outcome_unknown")
             assert answered(other, "redemption_take") == answered(other, "coupon_get") == 0
-        finally:
-            for pid in workers:
-                os.kill(pid, signal.SIGCONT)
         wait_until("the answer of the one that was slow", lambda: calls[0]().status == 201)
         assert whole.counts(coupon)["redeemed"] == 1
         whole.verify()
@@ -455,25 +432,21 @@ def test_one_command_starts_three_members_and_two_fronts():
         all_take()
         hello = whole.mongo.admin.command("hello")
         assert len(hello["hosts"]) == 3 and (whole.var / "front-2" / "run" / "coupond.pid").exists()
-        asked = whole.script("couponctl", "coupon", "list")
-        assert asked.returncode == 0 and coupon in asked.stdout, asked.stdout
+        assert coupon in whole.ctl("coupon", "list")
 
         primary = next(path for path in whole.var.glob("run/mongod*.port") if hello["primary"].endswith(f":{path.read_text().strip()}"))
         kill([int(primary.with_suffix(".pid").read_text())])
         all_take()
 
-        again = whole.script("run", "--detach", *whole.options)
-        assert again.returncode == 0 and "Already running" in again.stdout, again.stdout
+        assert "Already running" in whole.script("run", "--detach", *whole.options, status=0).stdout
         wait_until("three members at work", lambda: sorted(m["stateStr"] for m in whole.mongo.admin.command("replSetGetStatus")["members"])
                    == ["PRIMARY", "SECONDARY", "SECONDARY"])
         for script, told in (("reload", ""), ("restart", f"Restarted ({whole.var}/front-2)")):
-            done = whole.script(script)
-            assert done.returncode == 0 and told in done.stdout, done.stdout
+            assert told in whole.script(script, status=0).stdout
         all_take()
 
         kill(nginx_pids(whole.fronts[0]))
-        alone = whole.script("run", "--detach")
-        assert alone.returncode == 1 and "--fronts" in alone.stdout, alone.stdout
+        assert "--fronts" in whole.script("run", "--detach", status=1).stdout
         balancer = int((whole.var / "run" / "balancer.pid").read_text())
         kill([balancer, *children(balancer)])
         whole.back()
@@ -490,15 +463,12 @@ def test_fronts_are_added_to_one_that_runs():
         whole.stop()
         for count in (1, 2, 3, 3):
             options = ("--fronts", count) if count > 1 else ()
-            done = whole.script("run", "--detach", *options)
-            assert done.returncode == 0, done.stdout
+            whole.script("run", "--detach", *options, status=0)
             for script in ("reload", "restart"):
-                done = whole.script(script)
-                assert done.returncode == 0, done.stdout
+                whole.script(script, status=0)
             for at in (whole, *(whole.fronts[:count] if count > 1 else ())):
                 at.client("storefront").take(coupon, f"u-{next(users)}").expect(201)
-        fewer = whole.script("run", "--detach", "--fronts", 2)
-        assert fewer.returncode == 1 and "front-3 runs too" in fewer.stdout, fewer.stdout
+        assert "front-3 runs too" in whole.script("run", "--detach", "--fronts", 2, status=1).stdout
         whole.connect()
         assert whole.counts(coupon)["redeemed"] == next(users)
         whole.verify()

@@ -262,9 +262,7 @@ def test_a_new_key_is_no_invented_one(guarded):
 def test_what_a_worker_had_done_when_it_died_is_not_told_as_refused(monkeypatch):
     """nginx asks its successor, which does not know the key, and looks for none from this address: it cannot say that nothing happened."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:4")
-    stack = Stack(SETTINGS + "[guesses]\nkeys_per_address = 5\n")
-    try:
-        stack.start()
+    with Stack(SETTINGS + "[guesses]\nkeys_per_address = 5\n") as stack:
         coupon, source = stack.coupon(cap={"policy": "none"}), next(sources)
         shop = Http(stack.port, stack.key("storefront"), source)
         shop.take(coupon, "first").expect(201)
@@ -282,6 +280,3 @@ def test_what_a_worker_had_done_when_it_died_is_not_told_as_refused(monkeypatch)
         again = elsewhere.take(coupon, f"u-{number}", "k")
         assert again.status in (200, 201) and again.header("Idempotent-Replayed") == "true", again
         stack.verify(coupon)
-    finally:
-        stack.stop()
-        stack.remove()

@@ -1,9 +1,7 @@
 """Where a body may be large the key is asked for first: who has none cannot fill a disk, and hears of it before the body is sent."""
 import contextlib
 import hashlib
-import os
 import select
-import signal
 import socket
 import time
 
@@ -11,6 +9,7 @@ import pytest
 
 import exposition
 from client import HttpDecoder, Reply, http_request
+from halves import asleep
 from own_nginx import open_below
 from stack import PATIENCE_S, wait_until
 
@@ -157,13 +156,9 @@ def test_a_list_is_one_request_for_the_metrics(stack, coupon):
 
 def test_while_keys_cannot_be_checked_the_answer_is_busy(another_stack):
     stack = another_stack("[mongodb]\nserver_selection_timeout_ms = 3000\n")
-    database = int((stack.var / "run" / "mongod.pid").read_text())
-    os.kill(database, signal.SIGSTOP)
-    try:
+    with asleep(stack, ["mongod"]):
         with socket.create_connection(("127.0.0.1", stack.port), PATIENCE_S) as s:
             s.sendall(head_of(stack, "x", INVENTED, Content_Length=str(LIST)))
             reply = answer(s)
         reply.problem("busy")
         assert reply.header("Retry-After") == "1" and reply.json()["retry"] is True, reply
-    finally:
-        os.kill(database, signal.SIGCONT)

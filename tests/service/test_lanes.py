@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import random
-import signal
 import time
 import urllib.parse
 
@@ -18,7 +17,7 @@ from erasure import erase, traces
 from lanes import LANE_SLOTS, MOVE, Lanes, check_lanes, lane_of, users_of
 from receiver import Receiver
 from stack import WORKERS, wait_until
-from swarm import Swarm, by_code, lower_cap, step, swarm, take, taken
+from swarm import Swarm, by_code, lower_cap, step, swarm, take, taken, takers, takings_and_returns
 from test_coupons import walk
 from test_life import ends_in_ledger, monotonic_of
 
@@ -130,21 +129,7 @@ def test_the_sweeper_returns_what_expired_in_every_quiet_lane(stack, storefront,
 
 def test_takings_and_returns_race_for_few_slots(stack):
     coupon = laned(stack, 5, cap={"total": 5, "per_user": 100})
-    chance, crowd = random.Random(7), None
-
-    def calls():
-        ids, read = [], 0
-        for i in range(600):
-            new = crowd.done[read:]
-            read += len(new)
-            ids += [json.loads(call.reply.body)["id"] for call in new if call.reply.status == 201]
-            rid = ids.pop(chance.randrange(len(ids))) if ids and chance.random() < 0.5 else None
-            yield step(coupon, rid, "reverse") if rid else take(coupon, f"u-{chance.randrange(20)}", f"k-{i}")
-
-    crowd = Swarm(stack.ways(), calls(), connections=16)
-    crowd.start()
-    done = crowd.result()
-    assert set(by_code(done)) <= {"201", "200", "sold_out", "too_many_attempts"}, by_code(done)
+    done = takings_and_returns(stack.ways(), coupon, 600, connections=16)
     told = check_lanes(stack, coupon)
     assert len(told.takings()) == by_code(done)["201"] > 50
     assert len(told.entries("redeem")) - len(told.entries("reverse")) == stack.counts(coupon)["redeemed"] <= 5
@@ -163,10 +148,8 @@ def test_every_cap_of_a_user_is_exact(stack, cap, refusal, wins):
 @pytest.mark.full
 def test_the_total_is_lowered_under_load_and_raised(stack, ops):
     coupon = laned(stack, 60_000, cap={"total": 60_000})
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in itertools.count()), connections=32, pause_s=0.005)
-    crowd.start()
-    try:
-        wait_until("takings", lambda: len(crowd.done) > 200)
+    with Swarm(stack.ways(), takers(coupon), connections=32, pause_s=0.005) as crowd:
+        crowd.more(200)
         for _ in range(5):  # while slots move between lanes
             ops.patch(f"/coupons/{coupon}", {"cap": {"total": 150}}).problem("cap_below_taken")
         lowered = lower_cap(ops, coupon, crowd, ahead=20, busy_most=3)
@@ -177,28 +160,23 @@ def test_the_total_is_lowered_under_load_and_raised(stack, ops):
         ops.patch(f"/coupons/{coupon}", {"cap": {"total": lowered + 30}}).expect(200)
         stack.generate(coupon, 30)
         wait_until("those too", lambda: stack.counts(coupon)["redeemed"] == lowered + 30)
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     assert by_code(calls)["201"] == lowered + 30 and set(by_code(calls)) == {"201", "sold_out"}, by_code(calls)
     check_lanes(stack, coupon)
 
 
 def test_after_a_pause_was_answered_no_lane_takes(stack, ops):
     coupon = laned(stack, 200_000, cap={"total": 200_000})
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in itertools.count()), connections=32, pause_s=0.002)
-    crowd.start()
     pauses = []
-    try:
+    with Swarm(stack.ways(), takers(coupon), connections=32, pause_s=0.002) as crowd:
         for _ in range(4):
-            seen = len(crowd.done)
-            wait_until("takings", lambda: len(crowd.done) > seen + 100)
+            crowd.more(100)
             ops.patch(f"/coupons/{coupon}", {"state": "paused"}).expect(200)
-            paused, seen = time.monotonic(), len(crowd.done)
-            wait_until("refusals", lambda: len(crowd.done) > seen + 60)
+            paused = time.monotonic()
+            crowd.more(60)
             pauses.append((paused, time.monotonic()))
             ops.patch(f"/coupons/{coupon}", {"state": "active"}).expect(200)
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     assert set(by_code(calls)) == {"201", "coupon_not_active"}, by_code(calls)
     for call in calls:
         within = [p for p in pauses if p[0] <= call.asked_at and call.answered_at <= p[1]]
@@ -293,12 +271,9 @@ def test_sold_out_and_low_stock_are_said_once_and_again_after_more_slots(stack):
 
 def test_it_is_refilled_up_to_the_cap(stack):
     coupon = laned(stack, cap={"total": 300}, replenish={"below": 60, "add": 70})
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in itertools.count()), connections=8)
-    crowd.start()
-    try:
+    with Swarm(stack.ways(), takers(coupon), connections=8) as crowd:
         wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 300)
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     assert by_code(calls)["201"] == 300 and set(by_code(calls)) <= {"201", "sold_out"}, by_code(calls)
     told = check_lanes(stack, coupon)
     made = [(lane, e["count"]) for lane, e in told.entries("generate") if not MOVE.fullmatch(e["job"])]
@@ -386,12 +361,8 @@ def test_a_page_goes_on_where_it_ended_while_more_is_taken(stack, storefront):
     """What was there when the list was begun comes once, and nothing twice, however much is added meanwhile."""
     coupon = laned(stack, 2000, cap={"total": 2000})
     before = {b["id"] for b in taken(swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}") for i in range(200)], connections=8))}
-    crowd = Swarm(stack.ways(), (take(coupon, f"v-{i}", f"l-{i}") for i in itertools.count()), connections=4, pause_s=0.01)
-    crowd.start()
-    try:
+    with Swarm(stack.ways(), takers(coupon, user="v", key="l"), connections=4, pause_s=0.01) as crowd:
         items = [i["id"] for i in walk(storefront, f"/coupons/{coupon}/redemptions?limit=9")[0]]
-    finally:
-        crowd.end()
     assert len(items) == len(set(items)) and before <= set(items), f"{len(before - set(items))} are missing"
     check_lanes(stack, coupon)
 
@@ -405,15 +376,11 @@ def test_counts_are_what_the_ledgers_say_up_to_their_seqs(stack):
     """Also while takings come in: lane 0's seq alone would not say which they are."""
     slots = 200_000
     coupon = laned(stack, slots, cap={"total": slots}, discount=EUR)
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in itertools.count()), connections=16, pause_s=0.01)
-    crowd.start()
     seen = []
-    try:
+    with Swarm(stack.ways(), takers(coupon), connections=16, pause_s=0.01) as crowd:
         while len({tuple(counts["seqs"]) for counts in seen}) < 25 and crowd.is_alive():
             seen.append(stack.counts(coupon))
             time.sleep(0.01)
-    finally:
-        crowd.end()
     ledgers = Lanes(stack, coupon)
     for counts in seen:
         truth = redeemed_up_to(ledgers, counts["seqs"])
@@ -425,16 +392,13 @@ def test_counts_are_what_the_ledgers_say_up_to_their_seqs(stack):
 def test_reports_are_what_the_ledgers_say(stack, reporting):
     """Each answer holds what the ledgers say up to as_of.seq, lane by lane, no more and no less."""
     coupon = laned(stack, 5000, cap={"total": 5000}, discount=EUR)
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in itertools.count()), connections=16, pause_s=0.01)
-    crowd.start()
     seen = []
-    try:
+    with Swarm(stack.ways(), takers(coupon), connections=16, pause_s=0.01) as crowd:
         while len(seen) < 25:
             told = reporting.get(f"/coupons/{coupon}/reports?period=total").ok()
             seen.append((told["as_of"]["seq"], sum(row["redeemed"] for row in told["items"])))
             time.sleep(0.02)
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     ledgers = Lanes(stack, coupon)
     for seqs, redeemed in seen:
         truth = redeemed_up_to(ledgers, seqs)
@@ -497,12 +461,10 @@ def test_everything_is_rebuilt_from_the_ledgers_of_all_lanes(another_stack):
     before = [stack.counts(one) for one in (coupon, loose)]
     shown = [walk(stack.client("storefront"), f"/coupons/{one}/redemptions")[0] for one in (coupon, loose)]
     stack.verify()
-    os.kill(stack.pid("coupond"), signal.SIGTERM)
-    wait_until("coupond to end", lambda: not stack.pid("coupond"))
+    stack.rest()
     for name in ("lanes", "buckets", "coupons", "totals", "marks"):
         stack.database[name].delete_many({})
-    done = stack.couponctl("reconcile", "--apply")
-    assert done.returncode == 0, done.stdout
+    stack.ctl("reconcile", "--apply")
     stack.verify()
     assert stack.script("run", "--detach").returncode == 0
     for one, counts, items in zip((coupon, loose), before, shown):

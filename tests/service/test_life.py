@@ -11,7 +11,7 @@ import pytest
 import ledger
 from effort import effort
 from stack import WORKERS, wait_until
-from swarm import Swarm, by_code, step, swarm, take, taken
+from swarm import Swarm, by_code, kill_under_load, step, swarm, take, taken
 from within import within
 
 ROUNDS = effort(30, 200)
@@ -485,16 +485,9 @@ def as_the_ledger_says(told, calls):
 @pytest.mark.heavy
 def test_workers_are_killed_while_checkouts_hold_redeem_cancel_and_return(stack):
     coupon = stack.coupon(slots=400, cap={"total": 400, "per_user": 500}, codes={"source": "generated"})
-    crowd = Crowd(stack, coupon, 40, 17)
-    crowd.swarm.start()
-    try:
-        for number in range(10):
-            target = len(crowd.swarm.done) + 200
-            wait_until("answers", lambda: len(crowd.swarm.done) >= target or not crowd.swarm.is_alive(), every=0.001)
-            assert crowd.swarm.is_alive(), crowd.swarm.failure
-            stack.kill(f"worker-{number % WORKERS}")
-    finally:
-        calls = crowd.swarm.end()
+    with Crowd(stack, coupon, 40, 17).swarm as crowd:
+        kill_under_load(stack, crowd, 10, lambda: 200)
+    calls = crowd.done
     seen = by_code(calls)
     print(f"{len(calls)} calls: {seen}")
     refusals = {"sold_out", "user_cap_reached", "transaction_in_progress", "code_taken", "invalid_transition", "reservation_expired",

@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import select
-import signal
 import socket
 import subprocess
 import time
@@ -15,6 +14,7 @@ import pytest
 
 import fastcgi
 from client import Http, http_request
+from halves import asleep
 from own_nginx import open_below, own_nginx
 from stack import PATIENCE_S, ROOT, children, wait_until
 from swarm import Call, Swarm, by_code
@@ -273,14 +273,10 @@ def test_large_bodies_together_have_a_limit(another_stack):
     stack, room, more = another_stack("[worker]\nrequest_deadline_ms = 60000\n"), 32, 8
     coupon = stack.coupon(slots=100)
     stack.direct(0).take(coupon, "first").expect(201)
-    database = int((stack.var / "run" / "mongod.pid").read_text())
     crowd = Swarm([stack.ways()[0]], [large_batch(coupon, i) for i in range(room + more)], connections=room + more, repeat=False)
-    os.kill(database, signal.SIGSTOP)
-    try:
+    with asleep(stack, ["mongod"]):
         crowd.start()
         wait_until("a refusal", lambda: any(call.reply.status == 503 for call in crowd.done))
-    finally:
-        os.kill(database, signal.SIGCONT)
     calls = crowd.result()
     refused = [call.reply for call in calls if call.reply.status != 200]
     assert 1 <= len(refused) <= more, by_code(calls)
@@ -433,11 +429,10 @@ def test_ready_waits_behind_no_list(another_stack):
     """With a database that sleeps, all threads for lists wait; ready says so meanwhile."""
     stack = another_stack("[worker]\nrequest_deadline_ms = 60000\n[mongodb]\nsocket_timeout_ms = 300000\nconnect_timeout_ms = 60000\n"
                           "server_selection_timeout_ms = 60000\n")
-    door, database = stack.direct(0, "ops"), int((stack.var / "run" / "mongod.pid").read_text())
+    door = stack.direct(0, "ops")
     request = fastcgi.request(fastcgi.params_of("GET", "/coupons", headers_of(stack), None))
     with contextlib.ExitStack() as waiting:
-        os.kill(database, signal.SIGSTOP)
-        waiting.callback(os.kill, database, signal.SIGCONT)
+        waiting.enter_context(asleep(stack, ["mongod"]))
         answered = select.poll()
         for _ in range(8):
             s = waiting.enter_context(door.connect())

@@ -92,13 +92,10 @@ def test_whatever_is_changed_is_obeyed_from_its_answer_on(stack, lanes):
                           cap={"total": 30_000, **opened["cap"]})
     calls = (take(coupon, f"u-{i % USERS}", f"k-{i}") for i in itertools.count())
     doors = [stack.direct(w, "ops") for w in range(WORKERS)] + [stack.client("ops")]
-    crowd = Swarm(stack.ways(), calls, connections=24, pause_s=0.004)
-    crowd.start()
-    try:
+    with Swarm(stack.ways(), calls, connections=24, pause_s=0.004) as crowd:
         wait_until("everybody to have one", lambda: len(crowd.done) > 3 * USERS)
         changes = change_under_load(crowd, doors, coupon, opened, closings)
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     assert set(by_code(calls)) == {"201"} | {refusal for _, refusal in closings}, by_code(calls)
     judge(calls, changes)
     check_ledger(Lanes(stack, coupon).check(), changes, stack.key("ops"))

@@ -8,7 +8,7 @@ import bson
 import pytest
 
 from effort import effort
-from many import DAY, Many, Template, start_service, stop_service, watermark
+from many import DAY, Many, Template, start_service, watermark
 from profiler import examined, profiled, shape
 from receiver import Receiver
 from stack import WEBHOOKS, processor_s, wait_until
@@ -66,7 +66,7 @@ def cost_of_calls(stack, size):
 
 def start_filled(stack, many, size, chores=frozenset()):
     """Start the service with so many coupons: each chore runs once, these among them. What its commands were."""
-    stop_service(stack)
+    stack.rest()
     many.fill(size - size // ACTIVE, size // ACTIVE)
     looks = stack.log().count("event=reporter.caught_up")
     with profiled(stack.database) as entries:
@@ -162,7 +162,7 @@ def test_nothing_grows_with_coupons_that_have_ended(another_stack, receiver):
     hook = stack.client("ops").post("/coupons/-/webhooks", {"url": receiver.url, "events": ["coupon.low_stock"]}).expect(201).json()["id"]
     many = Many(stack)
     few = standing(stack)
-    stop_service(stack)
+    stack.rest()
     names = [f"gone-{i}" for i in range(ENDED)]
     template = many.templates["ended"]
     for start in range(0, ENDED, 5000):
@@ -195,7 +195,7 @@ def test_a_page_of_a_wallet_ends_after_so_many_coupons(beside):
     shown = stack.coupon(slots=3)
     stack.client("storefront").take(shown, "someone").expect(201)
     template, names = Template(stack, shown, DAY), [f"{chr(97 + i % 3)}-{i}" for i in range(2500)]
-    stop_service(stack)
+    stack.rest()
     stack.database.ledger.insert_many(template.copies("ledger", names), ordered=False)
     start_service(stack)
     wallet, position, pages = stack.client("storefront"), "", []

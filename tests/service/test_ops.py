@@ -20,20 +20,10 @@ import pymongo
 import pytest
 
 import ledger
+from own_nginx import own_nginx
 from ports import free_port
 from stack import BUILD, ROOT, Stack, wait_until
-from swarm import Swarm, by_code, take, taken
-
-
-def run(stack, *arguments, status=0):
-    done = stack.couponctl(*arguments)
-    assert done.returncode == status, f"couponctl {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout}"
-    return done.stdout
-
-
-def endless(coupon):
-    for i in range(10**9):
-        yield take(coupon, f"u-{i}", f"k-{i}")
+from swarm import Swarm, by_code, swarm, taken, takers
 
 
 def test_what_run_prints_can_be_pasted(monkeypatch):
@@ -43,8 +33,7 @@ def test_what_run_prints_can_be_pasted(monkeypatch):
         stack = Stack()
         undo.callback(stack.remove)
         undo.callback(stack.stop)
-        done = stack.script("run", "--detach")
-        assert done.returncode == 0, done.stdout
+        done = stack.script("run", "--detach", status=0)
         steps = done.stdout.partition("A first coupon:\n")[2]
         bare = {name: os.environ[name] for name in ("PATH", "HOME", "COUPONS_BUILD") if name in os.environ}
         done = subprocess.run(["bash", "-e"], input=steps, cwd="/", env=bare, text=True, capture_output=True)
@@ -179,8 +168,7 @@ def test_doctor_sees_totals_that_cannot_be_read(stack):
 def test_doctor_sees_a_database_of_a_newer_version(beside):
     """Beside what it finds because nothing runs: a service would end."""
     stack = beside()
-    stack.signal("coupond", signal.SIGTERM)
-    wait_until("coupond's end", lambda: stack.pid("coupond") is None)
+    stack.rest()
     stack.database.schema.update_one({"_id": "schema"}, {"$set": {"form": 99}})
     failed = {check: text for level, check, text in doctor(stack, status=1) if level == "fail"}
     assert "99" in failed["schema"] and "install the newer one" in failed["schema"], failed
@@ -203,24 +191,20 @@ def test_doctor_says_what_is_wrong_where_nothing_runs(another_stack):
 
 def test_top_prints_rates_and_counts_once_without_a_terminal(stack):
     coupon = stack.coupon(slots=50_000)  # more than are taken until the frame
-    crowd = Swarm([stack.way()], endless(coupon), connections=2, pause_s=0.02)
-    crowd.start()
-    try:
-        wait_until("takings", lambda: len(crowd.done) > 5)
-        text = run(stack, "top", "--once", "--interval", 3, coupon)
-    finally:
-        crowd.end()
+    with Swarm([stack.way()], takers(coupon), connections=2, pause_s=0.02) as crowd:
+        crowd.more(5)
+        text = stack.ctl("top", "--once", "--interval", 3, coupon)
     assert "\x1b" not in text, "no escapes where there is no terminal"
     rate = re.search(r"^decisions +ok ([\d.]+)/s", text, re.M)
     assert rate and float(rate[1]) > 0, text
     assert re.search(r"^latency +p50 [\d.]+ ms +p99 [\d.]+ ms", text, re.M), text
     assert re.search(rf"^{coupon} +50000 +\d+ ", text, re.M), text
-    assert coupon in run(stack, "top", "--once", "--interval", 1), "without names: the newest active ones"
+    assert coupon in stack.ctl("top", "--once", "--interval", 1), "without names: the newest active ones"
 
 
 def test_top_says_when_nobody_answers(stack):
-    assert run(stack, "top", "--once", "--url", f"http://127.0.0.1:{free_port()}", status=3)
-    assert run(stack, "top", "--interval", "0", status=2)
+    assert stack.ctl("top", "--once", "--url", f"http://127.0.0.1:{free_port()}", status=3)
+    assert stack.ctl("top", "--interval", "0", status=2)
 
 
 def test_a_command_that_is_killed_leaves_nothing_in_shared_memory(stack):
@@ -241,16 +225,11 @@ def test_a_restart_under_load_refuses_nobody(beside):
     stack = beside()
     coupon = stack.coupon(slots=200_000)
     before, master = stack.pids(), stack.pid("coupond")
-    crowd = Swarm([stack.way()], endless(coupon), connections=16, again=(), pause_s=0.01)
-    crowd.start()
-    try:
-        wait_until("answers", lambda: len(crowd.done) > 300)
-        done = stack.script("restart")
-        assert done.returncode == 0, done.stdout
-        target = len(crowd.done) + 300
-        wait_until("answers of the new one", lambda: len(crowd.done) > target)
-    finally:
-        calls = crowd.end()
+    with Swarm([stack.way()], takers(coupon), connections=16, again=(), pause_s=0.01) as crowd:
+        crowd.more(300)
+        stack.script("restart", status=0)
+        crowd.more(300)
+    calls = crowd.done
     # A connection that nginx closes while it is idle may meet a request that is just being sent, once for each of the two
     # ways: it was never read, for its repeat over a new connection is no replay. Nothing else was repeated.
     assert by_code(calls) == {"201": len(calls)}, by_code(calls)
@@ -299,8 +278,7 @@ def test_a_reload_makes_the_logs_json_and_as_quiet_as_set(beside):
     def reload_with(settings):
         """What the log has from then on, as objects."""
         config.write_text(text + settings)
-        done = stack.script("reload")
-        assert done.returncode == 0, done.stdout
+        stack.script("reload", status=0)
         length = len(stack.log())
         return lambda: [json.loads(line) for line in stack.log()[length:].split("\n")[:-1]]
 
@@ -343,8 +321,7 @@ def test_a_newer_database_is_refused_with_what_to_do(beside):
 def no_service(another_stack):
     """A database alone, and what makes a replica set of it: (pymongo's client, replset_init(address))."""
     stack = another_stack()
-    stack.signal("coupond", signal.SIGTERM)
-    wait_until("coupond's end", lambda: stack.pid("coupond") is None)
+    stack.rest()
     host, port = stack.mongo.address
 
     def replset_init(address):
@@ -413,23 +390,17 @@ def holds_what_was_acknowledged(stack, coupon, calls):
     stack.verify()
 
 
-def takings(stack, coupon, count):
-    crowd = Swarm([stack.way()], [take(coupon, f"u-{i}", f"k-{i}") for i in range(count)], connections=16)
-    crowd.start()
-    return crowd.result()
-
-
 @pytest.mark.full
 def test_a_copy_of_a_cleanly_stopped_database_is_a_backup(another_stack, tmp_path):
     stack = another_stack()
     coupon = stack.coupon(slots=2000)
-    calls = takings(stack, coupon, 1000)
+    calls = swarm([stack.way()], takers(coupon, 1000), connections=16)
     assert stack.script("stop").returncode == 0
     shutil.copytree(stack.var / "db", tmp_path / "db")
     shutil.copytree(stack.var / "keys", tmp_path / "keys")
     stack.mongo.close()
     stack.start()
-    takings(stack, coupon, 1500)  # what comes after is not in it
+    swarm([stack.way()], takers(coupon, 1500), connections=16)  # what comes after is not in it
     back = restored(another_stack, tmp_path / "db", tmp_path / "keys")
     assert back.counts(coupon)["redeemed"] == 1000
     holds_what_was_acknowledged(back, coupon, calls)
@@ -440,20 +411,16 @@ def test_a_copy_of_a_locked_database_is_a_backup_while_the_service_goes_on(anoth
     """fsyncLock, copy, unlock, under load: callers wait meanwhile, or repeat."""
     stack = another_stack()
     coupon = stack.coupon(slots=50_000)
-    crowd = Swarm([stack.way()], endless(coupon), connections=8, pause_s=0.005)
-    crowd.start()
-    try:
-        wait_until("answers", lambda: len(crowd.done) > 500)
+    with Swarm([stack.way()], takers(coupon), connections=8, pause_s=0.005) as crowd:
+        crowd.more(500)
         stack.mongo.admin.command("fsync", lock=True)
         try:
             acknowledged = list(crowd.done)
             shutil.copytree(stack.var / "db", tmp_path / "db")
         finally:
             stack.mongo.admin.command("fsyncUnlock")
-        target = len(crowd.done) + 200
-        wait_until("answers again", lambda: len(crowd.done) > target)
-    finally:
-        calls = crowd.end()
+        crowd.more(200)
+    calls = crowd.done
     assert set(by_code(calls)) <= {"201", "201 replayed"}, by_code(calls)
     stack.verify()
     back = restored(another_stack, tmp_path / "db", stack.var / "keys")
@@ -503,16 +470,11 @@ def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
     (tmp_path / "tls.conf").write_text(example("tls.conf").replace(" backlog=4096", ""))
     (tmp_path / "hardening.conf").write_text(example("hardening.conf"))
     text = (stack.var / "nginx" / "nginx.conf").read_text()
-    text = re.sub(r"listen [^;]*;", f"include {tmp_path}/tls.conf;", text, count=1)
-    text = re.sub(r"limit_conn coupons_address \d+;", "limit_conn coupons_address 100;", text)
-    text = re.sub(r"\n    server \{", f"\n    include {tmp_path}/hardening.conf;\n    server {{", text, count=1)
-    text = text.replace(f"{stack.var}/run/nginx.pid", f"{tmp_path}/nginx.pid").replace(f"{stack.var}/log/nginx.log", f"{tmp_path}/error.log")
-    text = text.replace(f"{stack.var}/run/metrics.sock", f"{tmp_path}/metrics.sock")
-    (tmp_path / "nginx.conf").write_text(text)
-    nginx = [shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-p", tmp_path, "-c", tmp_path / "nginx.conf", "-e", tmp_path / "error.log"]
-    started = subprocess.run(nginx, text=True, capture_output=True)
-    assert (started.returncode, started.stderr) == (0, "")
-    try:
+    listen, limit = (re.search(pattern, text)[0] for pattern in (r"listen [^;]*;", r"limit_conn coupons_address \d+;"))
+    changes = [(f"    server {{\n        {listen}",
+                f"    include {tmp_path}/hardening.conf;\n    server {{\n        include {tmp_path}/tls.conf;"),
+               (limit, "limit_conn coupons_address 100;")]
+    with own_nginx(stack, tmp_path, *changes):
         trusting = ssl.create_default_context(cafile=tmp_path / "fullchain.pem")
         with urllib.request.urlopen(f"https://localhost:{tls}/coupons/-/health", context=trusting) as reply:
             assert json.load(reply) == {"status": "alive"}
@@ -530,10 +492,6 @@ def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"http://127.0.0.1:{plain}/coupons/-/health")
         assert refused.value.code == 403 and json.load(refused.value)["code"] == "forbidden"
-    finally:
-        master = int((tmp_path / "nginx.pid").read_text())
-        os.kill(master, signal.SIGQUIT)
-        wait_until("nginx to end", lambda: not (tmp_path / "nginx.pid").exists())
 
 
 def test_the_logs_are_turned_and_who_writes_them_is_told(tmp_path):
@@ -629,7 +587,8 @@ def test_a_man_page_has_no_fault(page):
 
 def test_every_command_of_couponctl_is_in_its_page(stack):
     page = re.sub(r"\\(.)", r"\1", (MAN / "couponctl.1").read_text())
-    listed = re.findall(r"^  ([a-z]+(?:-[a-z]+)?(?: [a-z]+)?)(?= |$)", run(stack, "--help").split("Commands")[1].split("Exit codes")[0], re.M)
+    commands = stack.ctl("--help").split("Commands")[1].split("Exit codes")[0]
+    listed = re.findall(r"^  ([a-z]+(?:-[a-z]+)?(?: [a-z]+)?)(?= |$)", commands, re.M)
     assert len(listed) > 10, listed
     for command in listed:
         # in the help a single word is followed by its arguments or its explanation
@@ -639,12 +598,12 @@ def test_every_command_of_couponctl_is_in_its_page(stack):
 
 def test_every_option_of_a_command_is_in_the_page(stack):
     page = (MAN / "couponctl.1").read_text().replace("\\-", "-")
-    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)(?= |$)", run(stack, "--help").split("Commands")[1].split("Exit codes")[0], re.M)
+    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)(?= |$)", stack.ctl("--help").split("Commands")[1].split("Exit codes")[0], re.M)
     groups = {c.split()[0] for c in commands if stack.couponctl(c.split()[0], "--help").stdout.startswith("  couponctl ")}
     missing = []
     for command in commands:
         words = command.split() if command.split()[0] in groups else command.split()[:1]
-        for option in re.findall(r"--[a-z][a-z-]+", run(stack, *words, "--help")):
+        for option in re.findall(r"--[a-z][a-z-]+", stack.ctl(*words, "--help")):
             if option != "--usage" and not re.search(rf"{option}\b(?!-)", page):
                 missing.append(f"{' '.join(words)} {option}")
     assert not missing, missing

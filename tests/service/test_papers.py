@@ -104,8 +104,7 @@ def before_the_restore(stack, directory):
     receipt = shop.get(f"/coupons/kept/redemptions/{known}/receipt").ok()["receipt"]
     (backup / "receipts.txt").write_text(receipt + "\n")
     (backup / "events.ndjson").write_text("")
-    done = stack.couponctl("archive", "--keep", "--output", backup / "summer-sale.gz", "kept")
-    assert done.returncode == 0, done.stdout
+    stack.ctl("archive", "--keep", "--output", backup / "summer-sale.gz", "kept")
     shop.take("kept", "later").ok(201)
     marked = (stack.var / "high_water").stat().st_mtime_ns
     wait_until("the high-water mark", lambda: (stack.var / "high_water").stat().st_mtime_ns > marked)

@@ -11,7 +11,7 @@ import ledger
 from effort import effort
 from lanes import lane_of
 from stack import WORKERS, wait_until
-from swarm import Call, Swarm, by_code, lower_cap, step, swarm, take, taken
+from swarm import Call, Swarm, by_code, lower_cap, step, swarm, take, taken, takers, takings_and_returns
 from within import within
 
 
@@ -125,23 +125,7 @@ def test_every_other_cap_is_as_exact_under_a_race(stack, cap, refusal):
 def test_takings_and_returns_race_for_few_slots(stack):
     """Capacity that comes back is found again, and never counted twice."""
     coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 100})
-    chance, crowd = random.Random(7), None
-
-    def calls():
-        ids, read = [], 0
-        for i in range(1500):
-            new = crowd.done[read:]
-            read += len(new)
-            ids += [json.loads(call.reply.body)["id"] for call in new if call.reply.status == 201]
-            if ids and chance.random() < 0.5:
-                yield Call("POST", f"/coupons/{coupon}/redemptions/{ids.pop(chance.randrange(len(ids)))}/reverse")
-            else:
-                yield take(coupon, f"u-{chance.randrange(20)}", f"k-{i}")
-
-    crowd = Swarm(stack.ways(), calls(), connections=24)
-    crowd.start()
-    done = crowd.result()
-    assert set(by_code(done)) <= {"201", "200", "sold_out", "too_many_attempts"}, by_code(done)
+    done = takings_and_returns(stack.ways(), coupon, 1500, connections=24)
     got = [b for b in taken([c for c in done if c.reply.status == 201])]
     assert len({b["id"] for b in got}) == len(got) > 100, "an id was given twice"
     truth = ledger.Told(stack, coupon)
@@ -282,9 +266,7 @@ def test_many_coupons_at_two_workers_and_neither_side_starves(stack):
     users = [(name, i) for name in names for i in range(10)]
     random.Random(2).shuffle(users)
     began = time.monotonic()
-    crowd = Swarm(stack.ways(), [take(name, f"u-{i}", "k", via=n % WORKERS) for n, (name, i) in enumerate(users)], connections=128)
-    crowd.start()
-    calls = crowd.result()
+    calls = swarm(stack.ways(), [take(name, f"u-{i}", "k", via=n % WORKERS) for n, (name, i) in enumerate(users)], connections=128)
     print(f"{len(users)} takings of {len(names)} coupons at two workers: {time.monotonic() - began:.1f} s")
     assert by_code(calls) == {"201": 8 * len(names), "sold_out": 2 * len(names)}
     slowest = [max(c.answered_at - c.asked_at for c in calls if c.via == w) for w in range(WORKERS)]
@@ -322,24 +304,19 @@ def test_whoever_asks_after_a_patch_was_answered_is_served_by_the_new_definition
     """The discount grows with every PATCH under load: who asked after the answer gets at least that much; a pause lets nobody through."""
     coupon = stack.coupon(slots=100_000, cap={"total": 100_000}, discount={"kind": "amount", "amount_minor": 1, "currency": "EUR"})
     ops = stack.client("ops")
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in range(10**9)), connections=48)
-    crowd.start()
     changes, pauses = [], []  # by time.monotonic(), which is also the clock of asyncio's loop
-    try:
+    with Swarm(stack.ways(), takers(coupon), connections=48) as crowd:
         for minor in range(2, 22):
-            seen = len(crowd.done)
-            wait_until("takings under this definition", lambda: len(crowd.done) > seen + 100)
+            crowd.more(100)
             ops.patch(f"/coupons/{coupon}", {"discount": {"amount_minor": minor}}).expect(200)
             changes.append((time.monotonic(), minor))
             if minor % 5 == 0:
                 ops.patch(f"/coupons/{coupon}", {"state": "paused"}).expect(200)
                 paused = time.monotonic()
-                seen = len(crowd.done)
-                wait_until("refusals", lambda: len(crowd.done) > seen + 100)
+                crowd.more(100)
                 pauses.append((paused, time.monotonic()))
                 ops.patch(f"/coupons/{coupon}", {"state": "active"}).expect(200)
-    finally:
-        calls = crowd.end()
+    calls = crowd.done
     assert set(by_code(calls)) == {"201", "coupon_not_active"}, by_code(calls)
     for call in calls:
         if call.reply.status != 201:
@@ -356,15 +333,13 @@ def test_whoever_asks_after_a_patch_was_answered_is_served_by_the_new_definition
 def test_lowering_the_cap_under_load_never_leaves_more_taken_than_the_cap(stack):
     coupon = stack.coupon(slots=60_000, cap={"total": 60_000})
     ops = stack.client("ops")
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in range(10**9)), connections=48)
-    crowd.start()
-    wait_until("takings", lambda: len(crowd.done) > 500)
-    ops.patch(f"/coupons/{coupon}", {"cap": {"total": 400}}).problem("cap_below_taken")
-    lowered = lower_cap(ops, coupon, crowd, ahead=100)
-    wait_until("refusals", lambda: any(c.reply.status == 409 for c in crowd.done[-50:]))
-    calls = crowd.end()
-    assert by_code(calls)["201"] == lowered, (lowered, by_code(calls))
-    assert set(by_code(calls)) == {"201", "sold_out"}
+    with Swarm(stack.ways(), takers(coupon), connections=48) as crowd:
+        crowd.more(501)
+        ops.patch(f"/coupons/{coupon}", {"cap": {"total": 400}}).problem("cap_below_taken")
+        lowered = lower_cap(ops, coupon, crowd, ahead=100)
+        wait_until("refusals", lambda: any(c.reply.status == 409 for c in crowd.done[-50:]))
+    codes = by_code(crowd.done)
+    assert codes["201"] == lowered and set(codes) == {"201", "sold_out"}, (lowered, codes)
     counts = stack.counts(coupon)
     assert (counts["slots"], counts["free"], counts["redeemed"]) == (lowered, 0, lowered), counts
     stack.verify(coupon)
@@ -392,10 +367,8 @@ def test_batches_race_single_takings(stack):
 def test_counts_read_under_load_lie_between_what_definitely_and_what_possibly_happened(stack):
     slots = 100_000
     coupon = stack.coupon(slots=slots, cap={"total": slots})
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in range(slots)), connections=32)
-    crowd.start()
     seqs = []
-    try:
+    with Swarm(stack.ways(), takers(coupon, slots), connections=32) as crowd:
         while len(set(seqs)) < 60 and crowd.is_alive():
             least = sum(c.reply.status == 201 for c in list(crowd.done))
             counts = stack.counts(coupon)
@@ -403,8 +376,6 @@ def test_counts_read_under_load_lie_between_what_definitely_and_what_possibly_ha
             assert least <= counts["redeemed"] <= most, (least, counts, most)
             assert counts["redeemed"] + counts["free"] == counts["slots"] == slots, counts
             seqs.append((counts["seq"], counts["redeemed"]))
-    finally:
-        crowd.end()
     assert len(set(seqs)) == 60 and seqs == sorted(seqs), "a later read went back"
     by_seq = {}
     for batch in ledger.Told(stack, coupon).batches:

@@ -174,15 +174,11 @@ def test_the_batches_of_one_key_leave_room_for_the_coupons_of_others(stack):
     """All at one worker: what it decides at a time is bounded, and one key must not fill it."""
     worker = stack.var / "run" / "worker-0.sock"
     greedy, own = [stack.coupon(cap={"policy": "none"}) for _ in range(6)], stack.coupon(slots=5000)
-    crowd = Swarm([DirectWay(worker, stack.new_key("storefront"))], batches(greedy), connections=24, repeat=False)
-    crowd.start()
-    try:
+    with Swarm([DirectWay(worker, stack.new_key("storefront"))], batches(greedy), connections=24, repeat=False) as crowd:
         wait_until("the first batches", lambda: len(crowd.done) >= 24)
         calls = swarm([DirectWay(worker, stack.key("storefront"))], [take(own, f"u-{i}", "k") for i in range(1000)], connections=16,
                       repeat=False)
         assert not crowd.failure and len(crowd.done) > 24, crowd.failure
-    finally:
-        crowd.end()
     assert {call.reply.status for call in calls} == {201}, by_code(calls)
     statuses = statuses_of(crowd.done)
     assert set(statuses) <= {201, 503} and statuses[201] > 0, statuses
@@ -194,14 +190,10 @@ def test_the_batches_of_one_key_leave_room_for_the_coupons_of_others(stack):
 def test_the_batches_of_one_coupon_leave_room_for_its_other_callers(stack):
     worker = stack.var / "run" / "worker-0.sock"
     coupon = stack.coupon(cap={"policy": "none"})
-    crowd = Swarm([DirectWay(worker, stack.new_key("storefront"))], batches([coupon]), connections=16, repeat=False)
-    crowd.start()
-    try:
+    with Swarm([DirectWay(worker, stack.new_key("storefront"))], batches([coupon]), connections=16, repeat=False) as crowd:
         wait_until("the first batches", lambda: len(crowd.done) >= 16)
         calls = swarm([DirectWay(worker, stack.key("storefront"))], [take(coupon, f"one-{i}", "k") for i in range(300)], connections=8,
                       repeat=False)
-    finally:
-        crowd.end()
     assert {call.reply.status for call in calls} == {201}, by_code(calls)
 
 

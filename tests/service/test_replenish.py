@@ -1,5 +1,5 @@
 """Refill before empty: slots are added once, whoever sees it first; the events stand in the ledger exactly once."""
-import itertools
+import contextlib
 import signal
 
 import pytest
@@ -9,7 +9,7 @@ from halves import asleep
 from lanes import MOVE
 from ledger import Told
 from stack import wait_until
-from swarm import Swarm, by_code, swarm, take
+from swarm import Swarm, by_code, swarm, take, takers
 
 EVENTS = ("low_stock", "sold_out", "replenish")
 
@@ -44,7 +44,7 @@ def jobs_of(stack, coupon):
 
 def test_low_stock_and_sold_out_stand_in_the_ledger_once(stack, storefront):
     coupon = stack.coupon(slots=20, cap={"total": 40, "per_user": 100}, low_stock=5)
-    calls = swarm([stack.way()], (take(coupon, f"u-{i}", f"k-{i}") for i in range(30)), 8)
+    calls = swarm([stack.way()], takers(coupon, 30), 8)
     assert by_code(calls) == {"201": 20, "sold_out": 10}, by_code(calls)
     told = events(stack, coupon)
     assert [kind for kind, _ in told] == ["low_stock", "sold_out"] and told[0][1] <= 5, told
@@ -63,16 +63,9 @@ def test_low_stock_and_sold_out_stand_in_the_ledger_once(stack, storefront):
 def test_four_clients_over_two_workers_are_refilled_up_to_the_cap(stack, codes):
     """Every refill is asked for once and made once, though two workers decide and four clients race."""
     coupon = stack.coupon(cap={"total": 1000, "per_user": 1}, codes=codes, low_stock=10, replenish={"below": 200, "add": 250})
-
-    def calls(client):
-        return (take(coupon, f"u-{client}-{i}", f"k-{i}") for i in itertools.count())
-
-    crowds = [Swarm([way], calls(client), 2) for client, way in enumerate(stack.ways() * 2)]
-    for crowd in crowds:
-        crowd.start()
-    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 1000)
-    answered = [call for crowd in crowds for call in crowd.end()]
-    assert by_code(answered)["201"] == 1000, by_code(answered)
+    with Swarm(stack.ways(), takers(coupon), 8) as crowd:
+        wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 1000)
+    assert by_code(crowd.done)["201"] == 1000, by_code(crowd.done)
     wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
     told = events(stack, coupon)
     wanted = [count for kind, count in told if kind == "replenish"]
@@ -95,17 +88,12 @@ def test_four_workers_race_and_each_refill_is_made_once(beside):
     stack = beside(workers=4)
     coupons = [stack.coupon(lanes=lanes, cap={"total": 600, "per_user": 1}, replenish={"below": 120, "add": 150})
                for lanes in (1, 4)]
-
-    def calls(coupon):
-        return (take(coupon, f"u-{i}", f"k-{i}") for i in itertools.count())
-
-    crowds = [Swarm(stack.ways(), calls(coupon), 16) for coupon in coupons]
-    for crowd in crowds:
-        crowd.start()
-    for coupon in coupons:
-        wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 600)
-    for crowd in crowds:
-        assert by_code(crowd.end())["201"] == 600, by_code(crowd.done)
+    with contextlib.ExitStack() as crowds:
+        running = [crowds.enter_context(Swarm(stack.ways(), takers(coupon), 16)) for coupon in coupons]
+        for coupon in coupons:
+            wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 600)
+    for crowd in running:
+        assert by_code(crowd.done)["201"] == 600, by_code(crowd.done)
     for coupon in coupons:
         wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
         assert events(stack, coupon, ("replenish",)) == [("replenish", until) for until in (150, 300, 450, 600)]

@@ -9,7 +9,7 @@ import pytest
 import ledger
 from client import keys
 from receiver import Receiver
-from stack import SETTINGS, SLOW_DATABASE, SOON_REMOVED, WEBHOOKS, Stack, wait_until
+from stack import SETTINGS, SLOW_DATABASE, SOON_REMOVED, WEBHOOKS, Failing, Stack, wait_until
 
 GENERATIONS, ORDINALS = 10**8, 10**12
 
@@ -65,14 +65,11 @@ class Shop:
         (self.stack.var / "db" / "mongod.lock").unlink(missing_ok=True)
 
     def database_alone(self):
-        done = self.stack.script("run", "--database")
-        assert done.returncode == 0, done.stdout
+        self.stack.script("run", "--database", status=0)
         self.stack.connect()
 
     def restored(self, *arguments, status=0):
-        done = self.stack.couponctl("restored", *arguments)
-        assert done.returncode == status, done.stdout
-        return done.stdout
+        return self.stack.ctl("restored", *arguments, status=status)
 
 
 @pytest.fixture
@@ -264,10 +261,9 @@ def dropped(shop, command, collection):
     shop.stop()
     shop.database_alone()
     stack, drops = shop.stack, 9
-    orders = {"failCommands": [command], "namespace": f"{stack.database.name}.{collection}", "closeConnection": True}
-    before = stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": drops}, data=orders)["count"]
-    yield stack
-    assert stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")["count"] == before + drops
+    with Failing(stack, collection, command, mode={"times": drops}, closeConnection=True) as failing:
+        yield stack
+    assert failing.times == drops
 
 
 @pytest.mark.full

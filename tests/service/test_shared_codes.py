@@ -2,11 +2,11 @@
 import csv
 import io
 import json
-import threading
 
 import pytest
 
 from stack import wait_until
+from swarm import swarm, take
 
 CSV = {"Accept": "text/csv"}
 
@@ -82,18 +82,9 @@ def test_a_page_learns_whether_a_code_is_good(stack):
 
 def test_each_code_is_used_as_often_as_its_cap_allows_and_no_more(stack, storefront):
     coupon = shared(stack, slots=40, cap_of_each=3)
-    done, lock = [], threading.Lock()
-
-    def customer(i):
-        reply = stack.client("storefront").take(coupon, f"u-{i}", code=("SUMMER10", "anna-10")[i % 2])
-        with lock:
-            done.append((reply.status, reply.json()["code"]))
-    threads = [threading.Thread(target=customer, args=(i,)) for i in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(done) == [(201, "ANNA10")] * 3 + [(201, "SUMMER10")] * 3 + [(409, "code_taken")] * 14, done
+    calls = swarm([stack.way()], [take(coupon, f"u-{i}", f"k-{i}", code=("SUMMER10", "anna-10")[i % 2]) for i in range(20)], connections=20)
+    done = sorted((call.reply.status, call.reply.json()["code"]) for call in calls)
+    assert done == [(201, "ANNA10")] * 3 + [(201, "SUMMER10")] * 3 + [(409, "code_taken")] * 14, done
     problem = storefront.take(coupon, "late", code="SUMMER10").problem("code_taken")
     assert problem["retry"] is False
     assert {item["coupon"]: item["problem"] for item in resolve(storefront, "SUMMER10")}[coupon] == "code_taken"
@@ -226,8 +217,7 @@ def test_verify_finds_and_reconcile_mends_counts_of_codes(stack, storefront):
     stack.database.totals.update_one({"_id": row["_id"]}, {"$inc": {"by.ANNA10|.redeemed": 1}})
     told = stack.couponctl("verify", coupon)
     assert told.returncode == 1 and "codes" in told.stdout and "ANNA10" in told.stdout, told.stdout
-    mended = stack.couponctl("reconcile", "--online", "--apply", coupon)
-    assert mended.returncode == 0, mended.stdout
+    stack.ctl("reconcile", "--online", "--apply", coupon)
     stack.verify(coupon)
     assert stack.database.lanes.find_one({"_id": lane["_id"]})["view"]["codes"] == lane["view"]["codes"]
     assert stack.database.totals.find_one({"_id": row["_id"]})["by"] == row["by"]

@@ -2,21 +2,19 @@
 
 Those in TypeScript and PHP are in clients.py, with what compiles and runs them.
 """
-import contextlib
 import html
-import http.server
 import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
-import threading
 
 import pytest
 
 import contract
 import shop
+from answering import answering
 
 CALLS = ("resolve", "redemption_take", "redemption_reserve", "redemption_redeem", "redemption_cancel", "redemption_adjust", "redemption_reverse")
 PYTHON = """
@@ -192,38 +190,15 @@ def test_what_stays_unknown_is_found_by_the_same_call(stack, tmp_path, monkeypat
     assert held["state"] == "reserved" and stack.counts(coupon)["reserved"] == 1
 
 
-@contextlib.contextmanager
-def forbidding():
-    """Yield the address of a proxy that lets nobody through, and says so in HTML."""
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(403)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<h1>Forbidden</h1>")
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/coupons"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.mark.parametrize("language, program, command", [
     ("py", 'try:\n    call("/c/redemptions", {}, "k", patience_s=0)\nexcept Unknown:\n    print("unknown")\n', sys.executable),
     ("sh", 'how=0\ncall /c/redemptions {} k || how=$?\nif [ $how -eq 2 ]; then echo unknown; fi\n', "bash"),
 ])
 def test_an_answer_that_is_not_the_services_leaves_it_unknown(tmp_path, language, program, command):
     (tmp_path / "program").write_text(shop.program(language) + program)
-    with forbidding() as address:
-        done = subprocess.run([command, "program"], cwd=tmp_path, env={**os.environ, "COUPONS_URL": address, "COUPONS_KEY": "k"}, text=True,
-                              capture_output=True, timeout=500)
+    with answering(lambda path: (403, "text/html", b"<h1>Forbidden</h1>")) as proxy:  # it lets nobody through
+        done = subprocess.run([command, "program"], cwd=tmp_path, text=True, capture_output=True, timeout=500,
+                              env={**os.environ, "COUPONS_URL": f"{proxy}/coupons", "COUPONS_KEY": "k"})
     assert (done.returncode, done.stdout) == (0, "unknown\n"), done.stderr
 
 

@@ -94,8 +94,7 @@ def are_gone(workers):
 def test_workers_of_an_nginx_whose_master_was_killed_are_stopped(beside):
     stack = beside()
     workers = killed_master(stack)
-    done = stack.script("stop")
-    assert done.returncode == 0 and "Stopped: nginx coupond" in done.stdout, done.stdout
+    assert "Stopped: nginx coupond" in stack.script("stop", status=0).stdout
     wait_until("nginx's workers to be gone", lambda: are_gone(workers))
     assert "nothing was running" in stack.script("stop").stdout
 
@@ -103,7 +102,6 @@ def test_workers_of_an_nginx_whose_master_was_killed_are_stopped(beside):
 def test_a_start_replaces_an_nginx_whose_master_was_killed(beside):
     stack = beside()
     workers = killed_master(stack)
-    done = stack.script("run", "--detach")
-    assert done.returncode == 0 and "stopped the workers of a killed nginx" in done.stdout, done.stdout
+    assert "stopped the workers of a killed nginx" in stack.script("run", "--detach", status=0).stdout
     wait_until("nginx's workers to be gone", lambda: are_gone(workers))
     assert Http(stack.port).get("/coupons/-/ready").status == 200

@@ -10,10 +10,10 @@ from client import Direct
 from effort import effort
 from halves import asleep
 from interpose import Interpose
-from many import stop_service
 from stack import BUILD, SETTINGS, SLOW_DATABASE, Stack, wait_until, write_settings
 from swarm import Call, Swarm, take
 
+pytestmark = [pytest.mark.full, pytest.mark.heavy]
 HANGS_S = effort(5, 20, 185)
 JUMP_S = 300
 COUPONS = 300
@@ -33,8 +33,6 @@ def wallets_are_exact(stack, coupons, user):
             assert held >= set(coupons[:i + 1]), f"worker-{worker} after {coupon}"
 
 
-@pytest.mark.full
-@pytest.mark.heavy
 def test_a_runner_that_hangs_is_missed_by_jobs_alone(beside):
     """Its lists wait, and are done when it is back."""
     stack = beside()
@@ -57,8 +55,6 @@ def test_a_runner_that_hangs_is_missed_by_jobs_alone(beside):
     stack.verify()
 
 
-@pytest.mark.full
-@pytest.mark.heavy
 def test_a_primary_whose_clock_jumps_is_followed(tmp_path):
     """Five minutes ahead, and back: times in a lane never run back, nobody waits for them, and wallets stay exact."""
     interpose = Interpose(tmp_path)
@@ -87,8 +83,6 @@ def rate(crowd, start, end):
     return sum(1 for call in list(crowd.done) if start <= call.answered_at < end) / (end - start)
 
 
-@pytest.mark.full
-@pytest.mark.heavy
 @pytest.mark.timed
 def test_of_many_coupons_none_is_slower_two_seconds_after_a_worker_died(another_stack):
     stack = another_stack()
@@ -99,9 +93,7 @@ def test_of_many_coupons_none_is_slower_two_seconds_after_a_worker_died(another_
     takings = Swarm([stack.way()], (take(chance.choice(coupons), f"u-{i}", f"k-{i}") for i in itertools.count()), connections=32)
     wallets = Swarm([stack.way()], (Call("GET", "/coupons/-/users/owner?limit=20") for _ in itertools.count()), connections=4, pause_s=0.02)
     shares = []
-    for crowd in (takings, wallets):
-        crowd.start()
-    try:
+    with takings, wallets:
         time.sleep(2)
         for _ in range(ROUNDS):
             stack.has_lived("worker-0")
@@ -115,11 +107,9 @@ def test_of_many_coupons_none_is_slower_two_seconds_after_a_worker_died(another_
             shares.append([a / b for a, b in zip(after, before)])
             if min(shares[-1]) >= LEFT:
                 break
-    finally:
-        done = [crowd.end() for crowd in (takings, wallets)]
     print(f"figure: takings and wallets two seconds after a worker's death, of before: {shares}")
     assert any(min(share) >= LEFT for share in shares), shares
-    assert {call.reply.status for call in done[0]} == {201} and {call.reply.status for call in done[1]} == {200}
+    assert {call.reply.status for call in takings.done} == {201} and {call.reply.status for call in wallets.done} == {200}
 
 
 class Bare:
@@ -148,13 +138,11 @@ class Bare:
         self.process.wait(60)
 
 
-@pytest.mark.full
-@pytest.mark.heavy
 def test_two_fronts_of_one_name_are_two_writers(stack, beside, tmp_path):
     """Both reporters have the lease, and both runners the front's row: every batch counts once, and each front sees what the other did."""
     maker = beside()
     coupons = [maker.coupon(slots=40, cap={"per_user": 20}) for _ in range(2)]
-    stop_service(maker)
+    maker.rest()
     both = [Bare(stack, tmp_path / name, maker) for name in ("one", "other")]
     try:
         wait_until("both reporters", lambda: all("event=reporter.started" in front.log.read_text() for front in both))

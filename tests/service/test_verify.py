@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from effort import effort
-from stack import Stack, wait_until
+from stack import Failing, Stack, wait_until
 
 USERS, SLOTS = 1200, 20_000
 ROUNDS = effort(6, 30)
@@ -37,25 +37,10 @@ def verify(stack, coupon):
     return done.returncode, done.stdout
 
 
-class Failing:
-    """What is sent in place of what a collection's reads find: that they failed."""
-
-    def __init__(self, stack, collection, mode):
-        self.admin, self.mode = stack.mongo.admin, mode
-        self.orders = {"failCommands": ["find"], "namespace": f"{stack.database.name}.{collection}", "errorCode": 96}
-
-    def __enter__(self):
-        self.before = self.admin.command("configureFailPoint", "failCommand", mode=self.mode, data=self.orders)["count"]
-        return self
-
-    def __exit__(self, *_):
-        self.times = self.admin.command("configureFailPoint", "failCommand", mode="off")["count"] - self.before
-
-
 @pytest.mark.full
 def test_reads_that_fail_make_no_drift_and_hide_none(taken):
     stack, coupon = taken
-    with Failing(stack, "buckets", {"times": 2}) as lost:  # which an idle service does not read
+    with Failing(stack, "buckets", "find", mode={"times": 2}) as lost:  # which an idle service does not read
         status, said = verify(stack, coupon)
     assert (lost.times, status) == (2, 0), said
     buckets = stack.database.buckets
@@ -64,7 +49,7 @@ def test_reads_that_fail_make_no_drift_and_hide_none(taken):
         buckets.update_one({"_id": one["_id"]}, {"$set": {"view.seq": "many"}})
         status, told = verify(stack, coupon)
         assert status == 1 and told.count("expected one that can be read, found unreadable") == 1, told
-        with Failing(stack, "buckets", {"times": 2}) as lost:
+        with Failing(stack, "buckets", "find", mode={"times": 2}) as lost:
             assert verify(stack, coupon) == (status, told)
         assert lost.times == 2
     finally:
@@ -75,7 +60,7 @@ def test_reads_that_fail_make_no_drift_and_hide_none(taken):
 @pytest.mark.parametrize("collection", ["ledger", "buckets"])
 def test_a_server_that_fails_each_read_is_given_up(taken, collection):
     stack, coupon = taken
-    with Failing(stack, collection, "alwaysOn") as lost:
+    with Failing(stack, collection, "find") as lost:
         status, said = verify(stack, coupon)
     assert lost.times > 2 and status not in (0, 1), said
 
