@@ -2,15 +2,13 @@
 import concurrent.futures
 import copy
 import datetime
-import os
 import re
-import signal
-import threading
 
 import bson
 import pytest
 
 from stack import SLOW_DATABASE, Stack, wait_until, write_settings
+from swarm import Swarm, by_code, takers
 
 VIEWS = ("lanes", "buckets", "coupons", "totals", "marks", "codes")
 FAULT = re.compile(r"^(?P<coupon>[\w-]+): (?P<kind>\w+): (?P<count>\d+) (?P<fault>missing|behind|different|superfluous): (?P<names>.*)$")
@@ -25,13 +23,7 @@ class Quiet:
         for coupon in self.coupons:
             settled(stack, coupon)
         stack.verify()
-        self.rest()
-
-    def rest(self):
-        """coupond ends; mongod goes on."""
-        pid = self.stack.pid("coupond")
-        os.kill(pid, signal.SIGTERM)
-        wait_until("coupond to end", lambda: not self.stack.pid("coupond"))
+        stack.rest()
 
     def run(self, *arguments):
         done = self.stack.couponctl("reconcile", *arguments)
@@ -46,9 +38,7 @@ class Quiet:
         return {name: {bson.encode(d) for d in self.database[name].find()} for name in (*VIEWS, "ledger", "code_buckets")}
 
     def verify(self, status=0):
-        done = self.stack.couponctl("verify")
-        assert done.returncode == status, f"couponctl verify: exit {done.returncode}\n{done.stdout}"
-        return done.stdout
+        return self.stack.ctl("verify", status=status)
 
 
 def settled(stack, coupon):
@@ -59,27 +49,20 @@ def settled(stack, coupon):
     wait_until("the erasures", lambda: not stack.database.ledger.find_one({"_id.c": coupon, "erasing": {"$exists": True}}))
 
 
-def step(stack, coupon, redemption, call, status=200, **members):
-    key = f"{call}-{redemption}" if call in ("reserve", "redeem") else None
-    return stack.client("storefront").post(f"/coupons/{coupon}/redemptions/{redemption}/{call}", members or None,
-                                           idempotency_key=key).ok(status)
-
-
 def live(stack):
     """Every kind of thing that can happen to a slot, and a user who was erased and is back."""
     coupon = stack.coupon(slots=70, cap={"total": 70, "per_user": 5}, codes={"source": "generated"}, low_stock=69,
                           discount={"kind": "amount", "amount_minor": 5, "currency": "EUR"}, valid_for_s=86400)
-    take = stack.client("storefront").take
+    storefront = stack.client("storefront")
+    take, step = storefront.take, storefront.step
     for user in ("a", "a", "b", "gone", "back"):
         take(coupon, user).expect(201)
-    issued = [take(coupon, user, state="issued").ok(201)["id"] for user in ("c", "c", "d", "gone")]
-    hold = step(stack, coupon, issued[0], "reserve", 201, order={"id": "o-1", "currency": "EUR"})["id"]
-    step(stack, coupon, hold, "redeem")
-    step(stack, coupon, step(stack, coupon, issued[1], "reserve", 201, order={"id": "o-2", "currency": "EUR"})["id"], "cancel")
-    step(stack, coupon, issued[2], "reserve", 201, order={"id": "o-3", "currency": "EUR"})
-    held = take(coupon, "e", state="reserved").ok(201)["id"]
-    step(stack, coupon, held, "reserve", 200, reserve_s=3000)
-    step(stack, coupon, take(coupon, "f").ok(201)["id"], "reverse")
+    issued = [take(coupon, user, state="issued").ok(201) for user in ("c", "c", "d", "gone")]
+    holds = [step(issued[i], "reserve", order={"id": f"o-{i + 1}", "currency": "EUR"}).ok(201) for i in range(3)]
+    step(holds[0], "redeem").expect(200)
+    step(holds[1], "cancel").expect(200)
+    step(take(coupon, "e", state="reserved").ok(201), "reserve", reserve_s=3000).expect(200)
+    step(take(coupon, "f").ok(201), "reverse").expect(200)
     for user in ("gone", "back"):
         stack.client("ops").delete(f"/coupons/-/users/{user}").expect(204)
     take(coupon, "back").expect(201)
@@ -352,9 +335,9 @@ class Restored:
         self.config = quiet.stack.var / "restored.ini"
         write_settings(self.config, SLOW_DATABASE + "[mongodb]\ndatabase = restored\n")
 
-    def couponctl(self, *arguments):
+    def ctl(self, *arguments, status=0):
         uri = (self.stack.var / "run" / "mongodb_uri").read_text().strip()
-        return self.stack.couponctl(*arguments, "--config", self.config, "--mongodb", uri)
+        return self.stack.ctl(*arguments, "--config", self.config, "--mongodb", uri, status=status)
 
     def __enter__(self):
         return self
@@ -365,18 +348,13 @@ class Restored:
 
 def test_a_ledger_restored_into_an_empty_database(quiet):
     with Restored(quiet, "ledger", "code_buckets") as there:
-        done = there.couponctl("verify")
-        assert done.returncode == 1 and "look-up: expected one, found none" in done.stdout, done.stdout
-        done = there.couponctl("reconcile", "--apply")
-        assert done.returncode == 0, done.stdout
-        done = there.couponctl("verify")
-        assert done.returncode == 0, done.stdout
+        assert "look-up: expected one, found none" in there.ctl("verify", status=1)
+        there.ctl("reconcile", "--apply")
+        there.ctl("verify")
         there.database.secrets.delete_many({})
-        assert "terms: expected what its entries and names say" in (done := there.couponctl("verify")).stdout and done.returncode == 1, done.stdout
-        done = there.couponctl("reconcile", "--apply")
-        assert done.returncode == 0, done.stdout
-        done = there.couponctl("verify")
-        assert done.returncode == 0, done.stdout
+        assert "terms: expected what its entries and names say" in there.ctl("verify", status=1)
+        there.ctl("reconcile", "--apply")
+        there.ctl("verify")
         assert all(there.database[name].count_documents({}) for name in ("lanes", "totals", "marks"))
 
 
@@ -384,15 +362,12 @@ def test_without_a_key_no_term_goes_before_all_ledgers_are_seen_to_be_whole(quie
     with Restored(quiet, "ledger", "code_buckets") as there:
         gone = there.database.ledger.find_one_and_delete({"_id.c": quiet.coupons[0], "_id.seq": 9})
         before = {bson.encode(d) for d in there.database.ledger.find()}
-        done = there.couponctl("reconcile", "--apply")
-        assert done.returncode == 1 and f"{quiet.coupons[0]}: its ledger is broken" in done.stdout, done.stdout
+        assert f"{quiet.coupons[0]}: its ledger is broken" in there.ctl("reconcile", "--apply", status=1)
         assert {bson.encode(d) for d in there.database.ledger.find()} == before and not there.database.secrets.count_documents({})
         assert not there.database.lanes.count_documents({}), "something was written"
         there.database.ledger.insert_one(gone)
-        done = there.couponctl("reconcile", "--apply")
-        assert done.returncode == 0, done.stdout
-        done = there.couponctl("verify")
-        assert done.returncode == 0, done.stdout
+        there.ctl("reconcile", "--apply")
+        there.ctl("verify")
 
 
 def test_an_erasure_whose_names_came_back_is_listed_for_whoever_finishes_it(quiet):
@@ -402,13 +377,10 @@ def test_an_erasure_whose_names_came_back_is_listed_for_whoever_finishes_it(quie
         erasing = next(d for d in ledger.find({"_id.c": coupon}) if any(e["k"] == "erase" for e in d["e"]))
         alias = next(e["a"] for e in erasing["e"] if e["k"] == "erase")
         assert ledger.update_many({"who.a": alias}, {"$set": {"who.$[x].u": "left"}}, array_filters=[{"x.a": alias}]).modified_count
-        done = there.couponctl("verify")
-        assert done.returncode == 1 and "erasing: expected listed: there are still names, found not listed" in done.stdout, done.stdout
-        done = there.couponctl("reconcile", "--apply")
-        assert done.returncode == 0 and f"alias {alias}" in done.stdout, done.stdout
+        assert "erasing: expected listed: there are still names, found not listed" in there.ctl("verify", status=1)
+        assert f"alias {alias}" in there.ctl("reconcile", "--apply")
         assert [d["_id"] for d in ledger.find({"erasing": alias})] == [erasing["_id"]]
-        done = there.couponctl("verify")
-        assert done.returncode == 0, done.stdout
+        there.ctl("verify")
 
 
 def test_many_kinds_of_damage_at_once(quiet):
@@ -477,23 +449,7 @@ def test_while_the_service_runs_only_online_is_done_and_does_no_harm(quiet):
     ledger.update_one({"_id.c": coupon, "who.u": "a"}, {"$pop": {"terms": 1}})
     codes.delete_one({"_id.c": coupon, "n": 3})
     busy = stack.coupon(slots=3000, cap={"total": 3000})
-    stop, errors = threading.Event(), []
-
-    def load(worker):
-        way, n = stack.client("storefront"), 0
-        try:
-            while not stop.is_set():
-                way.take(busy, f"u-{worker}-{n}").expect(201)
-                n += 1
-                if n == 700:
-                    return
-        except AssertionError as e:
-            errors.append(e)
-
-    threads = [threading.Thread(target=load, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    try:
+    with Swarm([stack.way()], takers(busy, 2800), 4, repeat=False) as crowd:
         done, said = quiet.run("--online")
         assert (done.returncode, said) == (1, {("ledger", "different"): 1, ("codes", "missing"): 1}), done.stdout
         done, said = quiet.run("--online", "--apply")
@@ -502,9 +458,5 @@ def test_while_the_service_runs_only_online_is_done_and_does_no_harm(quiet):
             done, said = quiet.run("--online", "--apply", busy)
             assert (done.returncode, said) == (0, {}), done.stdout
             stack.verify(busy)
-    finally:
-        stop.set()
-        for t in threads:
-            t.join()
-    assert not errors, errors[0]
+    assert by_code(crowd.done) == {"201": len(crowd.done)} and not crowd.unanswered
     stack.verify()
