@@ -3,15 +3,16 @@ import csv
 import io
 import json
 import random
-import re
 import time
 
 import pytest
 
 from effort import effort
 from halves import asleep
-from stack import wait_until
+from stack import Failing
+from test_coupons import walk
 from test_import import SHEETS, bad_rows, bad_texts, exported, list_of, some_codes
+from test_jobs import kill_runners
 
 PLAIN = {"Content-Type": "text/plain"}
 CSV = {"Content-Type": "text/csv"}
@@ -139,18 +140,9 @@ def test_a_list_whose_runner_is_killed_again_and_again_is_retired_once(stack, op
     assert counts_of(stack.job(retire(stack, name, list_of(before))), RETIRED)[1] == 100
     rows = codes[:-500] + codes[100:200] + ["no-such-code"] * 10
     chance.shuffle(rows)
-    slow = {"failCommands": ["insert"], "namespace": f"{stack.database.name}.ledger", "blockConnection": True, "blockTimeMS": 500}
-    stack.mongo.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=slow)  # so that it is killed in its midst
-    at = retire(stack, name, list_of(rows)).header("Location")
-    disturbed, last = 0, 100
-    while disturbed < 4:
-        retired = wait_until("progress", lambda: (n := ops.get(f"/coupons/{name}/slots?limit=1").ok()["slots"]["retired"]) > last and n)
-        stack.kill("runner", stopped=True)
-        if ops.get(at).ok()["state"] != "running":
-            break
-        disturbed, last = disturbed + 1, retired
-    stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")
-    assert disturbed, "the list ended too early to be disturbed"
+    with Failing(stack, "ledger", "insert", blockConnection=True, blockTimeMS=500):  # so that it is killed in its midst
+        at = retire(stack, name, list_of(rows)).header("Location")
+        kill_runners(stack, [at], 4, lambda: 1, lambda: ops.get(f"/coupons/{name}/slots?limit=1").ok()["slots"]["retired"])
     job = stack.job_at(at)
     count = len(codes) - 500
     assert counts_of(job, RETIRED) == (count + 110, count - 100, 200, 0, 0, 10), job
@@ -240,14 +232,7 @@ def test_a_list_whose_runner_is_killed_again_and_again_gives_each_user_one_code(
     users = [f"user-{i}" for i in range(count)]
     rows = users + users[:200]
     at = issue(stack, name, "user\n" + "".join(f"{user}\n" for user in rows)).header("Location")
-    disturbed, last = 0, 0
-    while disturbed < 4:
-        issued = wait_until("progress", lambda: (n := stack.counts(name)["issued"]) > last and n)
-        stack.kill("runner", stopped=True)
-        if ops.get(at).ok()["state"] != "running":
-            break
-        disturbed, last = disturbed + 1, issued
-    assert disturbed, "the list ended too early to be disturbed"
+    kill_runners(stack, [at], 4, lambda: 1, lambda: stack.counts(name)["issued"])
     ops.get(f"{at}/rows").problem("invalid_transition")
     job = stack.job_at(at)
     assert counts_of(job, ISSUED) == (count + 200, count, 200, 0), job
@@ -262,18 +247,6 @@ def test_a_list_whose_runner_is_killed_again_and_again_gives_each_user_one_code(
 JSON = {"Accept": "application/json"}
 
 
-def walk(client, path):
-    """All items, page by page."""
-    items, seen = [], 0
-    while path:
-        page = client.get(path, headers=JSON)
-        items, seen = items + page.ok()["items"], seen + 1
-        link = re.fullmatch(r'<(.+)>; rel="next"', page.header("Link") or "")
-        assert bool(link) == (page.json()["next"] is not None)
-        path = link and link[1]
-    return items, seen
-
-
 def test_codes_are_found_page_by_page(stack, ops, storefront, reporting, coupon):
     codes = [f"SUMMER-{i:04}" for i in range(150)] + [f"WINTER-{i:04}" for i in range(50)]
     name = coupon(codes, codes={"match": "loose"})
@@ -281,15 +254,15 @@ def test_codes_are_found_page_by_page(stack, ops, storefront, reporting, coupon)
     storefront.take(name, "bob", code="WINTER-0003").expect(201)
     ops.post(f"/coupons/{name}/codes/SUMMER-0009/retire").expect(200)
     path = f"/coupons/{name}/codes"
-    items, pages = walk(ops, f"{path}?limit=64")
+    items, pages = walk(ops, f"{path}?limit=64", headers=JSON)
     assert [item["code"] for item in items] == codes and pages >= 4
     assert set(items[0]) == {"code", "slot", "state", "user", "at"} and (items[0]["state"], items[0]["user"], items[0]["at"]) == ("free", None, None)
-    assert [(i["code"], i["user"]) for i in walk(ops, f"{path}?state=issued")[0]] == [("SUMMER-0007", "anna")]
-    assert [i["code"] for i in walk(ops, f"{path}?state=retired")[0]] == ["SUMMER-0009"]
-    assert [i["code"] for i in walk(ops, f"{path}?prefix=winter%200&limit=7")[0]] == codes[150:]
-    assert [i["code"] for i in walk(ops, f"{path}?prefix=WINTER&state=redeemed")[0]] == ["WINTER-0003"]
-    assert walk(ops, f"{path}?prefix=nothing")[0] == walk(ops, f"{path}?prefix=%C3%BC")[0] == []
-    assert len(walk(ops, f"{path}?prefix=-")[0]) == 200
+    assert [(i["code"], i["user"]) for i in walk(ops, f"{path}?state=issued", headers=JSON)[0]] == [("SUMMER-0007", "anna")]
+    assert [i["code"] for i in walk(ops, f"{path}?state=retired", headers=JSON)[0]] == ["SUMMER-0009"]
+    assert [i["code"] for i in walk(ops, f"{path}?prefix=winter%200&limit=7", headers=JSON)[0]] == codes[150:]
+    assert [i["code"] for i in walk(ops, f"{path}?prefix=WINTER&state=redeemed", headers=JSON)[0]] == ["WINTER-0003"]
+    assert walk(ops, f"{path}?prefix=nothing", headers=JSON)[0] == walk(ops, f"{path}?prefix=%C3%BC", headers=JSON)[0] == []
+    assert len(walk(ops, f"{path}?prefix=-", headers=JSON)[0]) == 200
     rows = csv.DictReader(io.StringIO(ops.get(f"{path}?prefix=winter&state=free").expect(200).body.decode()))
     assert [row["code"] for row in rows] == [c for c in codes[150:] if c != "WINTER-0003"]
     ops.get(f"{path}?state=gone", headers=JSON).problem("bad_request")

@@ -271,15 +271,13 @@ def test_a_coupon_with_redemptions_stays(stack, ops, storefront):
 
 # ---- lists ----
 
-def walk(client, target):
-    """Every item of a list, page by page; each page's Link says what `next` says."""
-    items, pages = [], 0
+def pages(client, target, **how):
+    """A list's items, page by page; each page's Link says what `next` says."""
     while target:
-        reply = client.get(target).expect(200)
+        reply = client.get(target, **how).expect(200)
         page = reply.json()
         assert {"items", "next"} <= set(page), page
-        items += page["items"]
-        pages += 1
+        yield page["items"]
         link = reply.header("Link")
         assert (link is None) == (page["next"] is None), reply
         target = None
@@ -287,7 +285,12 @@ def walk(client, target):
             target = re.fullmatch(r'<(/coupons[^>]*)>; rel="next"', link)[1]
             cursor = urllib.parse.parse_qs(urllib.parse.urlsplit(target).query)["cursor"][0]
             assert cursor == page["next"], reply
-    return items, pages
+
+
+def walk(client, target, **how):
+    """Every item of a list, and on how many pages they were."""
+    found = list(pages(client, target, **how))
+    return [item for page in found for item in page], len(found)
 
 
 def ids(client):
@@ -383,7 +386,8 @@ def test_counts_are_live_and_not_for_caches(stack, reporting, storefront):
     ({"lanes": 2, "cap": {"total": 10, "discount_minor": 500}}, "/cap/discount_minor"),
     ({"lanes": 2, "cap": {"policy": "none", "per_day": 5}}, "/cap/per_day"),
     ({"codes": {"claim": "present"}}, "/codes/claim"),
-    ({"codes": {"source": "generated"}, "cap": {"total": 10, "policy": "approximate"}}, "/codes/source"),
+    *(({"codes": {"source": source}, "cap": {"total": total, "policy": policy}}, "/codes/source")
+      for policy, total in (("approximate", 10), ("none", None)) for source in ("generated", "imported")),
     ({"codes": {"source": "generated", "prefix": "a b"}}, "/codes/prefix"),
     ({"replenish": {"below": 10}}, "/replenish"),
     ({"replenish": {"add": 10}}, "/replenish"),

@@ -15,14 +15,6 @@ from test_redemptions import later
 VERBS = ("reserve", "redeem", "cancel", "reverse")
 
 
-def step(client, redemption, verb, key=None, **members):
-    """One of the verbs; reserve and redeem under a key, new unless given."""
-    at = f"/coupons/{redemption['coupon']}/redemptions/{redemption['id']}/{verb}"
-    if verb in ("cancel", "reverse"):
-        return client.post(at)
-    return client.post(at, members or None, idempotency_key=key or f"step-{next(keys)}")
-
-
 def get(client, redemption):
     return client.get(f"/coupons/{redemption['coupon']}/redemptions/{redemption['id']}").ok()
 
@@ -39,7 +31,7 @@ def make(stack, client, state):
         return client.take(coupon, "u", state="issued").ok(201)
     if state == "held":
         issued = client.take(coupon, "u", state="issued").ok(201)
-        step(client, issued, "reserve", order={"id": "theirs"}).expect(201)
+        client.step(issued, "reserve", order={"id": "theirs"}).expect(201)
         return issued
     if state == "redeemed":
         return client.take(coupon, "u", order={"id": "first"}).ok(201)
@@ -47,7 +39,7 @@ def make(stack, client, state):
         return expired(client, client.take(coupon, "u", state="reserved", reserve_s=1).ok(201))
     made = client.take(coupon, "u", state="reserved" if state in ("reserved", "cancelled") else "redeemed").ok(201)
     if state != "reserved":
-        return step(client, made, {"cancelled": "cancel", "reversed": "reverse"}[state]).ok()
+        return client.step(made, {"cancelled": "cancel", "reversed": "reverse"}[state]).ok()
     return made
 
 
@@ -69,7 +61,7 @@ BECOMES = {"reserve": "reserved", "redeem": "redeemed", "cancel": "cancelled", "
 def test_every_call_in_every_state_is_answered_by_the_table(stack, storefront, now, verb):
     redemption, wanted = make(stack, storefront, now), TABLE[now][VERBS.index(verb)]
     before = get(storefront, redemption)
-    reply = step(storefront, redemption, verb)
+    reply = storefront.step(redemption, verb)
     if isinstance(wanted, str):
         reply.problem(wanted)
         assert get(storefront, redemption) == before, "a refusal changes nothing"
@@ -85,19 +77,19 @@ def test_a_hold_on_an_issued_one_is_a_redemption_of_its_own(stack, storefront):
     coupon = stack.coupon(slots=1)
     issued = storefront.take(coupon, "u", state="issued", metadata={"a": 1}).ok(201)
     assert (issued["state"], issued["reserved_until"], issued["valid_until"], issued["from"]) == ("issued", None, None, None)
-    hold = step(storefront, issued, "reserve", order={"id": "o"}).ok(201)
+    hold = storefront.step(issued, "reserve", order={"id": "o"}).ok(201)
     assert (hold["id"], hold["from"], hold["slot"]) == (f"{issued['slot']}-2", issued["id"], issued["slot"]), hold
     assert (hold["ordinal"], hold["after"], hold["metadata"]) == (issued["ordinal"], issued["after"], {"a": 1}), "no new taking"
     assert get(storefront, issued)["state"] == "issued"
     user = storefront.get(f"/coupons/{coupon}/users/u").ok()
     assert user["total"] == 1 and {r["id"] for r in user["redemptions"]} == {issued["id"], hold["id"]}, user
-    assert step(storefront, hold, "cancel").ok()["state"] == "cancelled"
+    assert storefront.step(hold, "cancel").ok()["state"] == "cancelled"
     assert get(storefront, issued)["state"] == "issued", "issued as before"
-    second = step(storefront, issued, "reserve", order={"id": "o"}).ok(201)
+    second = storefront.step(issued, "reserve", order={"id": "o"}).ok(201)
     assert second["id"] == f"{issued['slot']}-3", second
-    assert step(storefront, second, "redeem").ok()["state"] == "redeemed"
+    assert storefront.step(second, "redeem").ok()["state"] == "redeemed"
     assert get(storefront, issued)["state"] == "redeemed"
-    assert step(storefront, issued, "reverse").ok()["state"] == "reversed"
+    assert storefront.step(issued, "reverse").ok()["state"] == "reversed"
     assert {get(storefront, r)["state"] for r in (issued, second)} == {"reversed"}
     assert stack.counts(coupon)["free"] == 1
     states = [(second["id"], "reversed"), (hold["id"], "cancelled"), (issued["id"], "reversed")]
@@ -110,9 +102,9 @@ def test_a_hold_on_an_issued_one_is_a_redemption_of_its_own(stack, storefront):
 def test_the_return_page_and_the_payment_webhook_both_redeem(stack, storefront):
     """Neither knows of the other, and the shop has named no order: both get the redemption. Another order does not."""
     for redemption in (storefront.take(stack.coupon(slots=1), "u", state="reserved").ok(201), make(stack, storefront, "issued")):
-        page = step(storefront, redemption, "redeem", "return-page").ok()
-        assert step(storefront, redemption, "redeem", "webhook").ok() == page
-        step(storefront, redemption, "redeem", "another", order={"id": "other"}).problem("code_taken")
+        page = storefront.step(redemption, "redeem", "return-page").ok()
+        assert storefront.step(redemption, "redeem", "webhook").ok() == page
+        storefront.step(redemption, "redeem", "another", order={"id": "other"}).problem("code_taken")
         assert get(storefront, redemption) == page
         stack.verify(redemption["coupon"])
 
@@ -146,20 +138,20 @@ def test_a_hold_that_makes_no_difference_is_not_named(stack, storefront):
     stack.patch(coupon, {"cap": {"per_user": 1}})
     assert storefront.take(coupon, "u").problem("user_cap_reached")["retry"] is False
     issued = storefront.take(coupon, "v", state="issued").ok(201)
-    step(storefront, issued, "reserve").expect(201)
+    storefront.step(issued, "reserve").expect(201)
     assert storefront.take(coupon, "v").problem("user_cap_reached")["retry"] is False
 
 
 def test_a_step_under_the_same_key_gets_its_first_answer_again(stack, storefront):
     issued = make(stack, storefront, "issued")
-    first = step(storefront, issued, "reserve", "k-1", order={"id": "o"}, reserve_s=60).expect(201)
-    again = step(storefront, issued, "reserve", "k-1", order={"id": "o"}, reserve_s=60).expect(201)
+    first = storefront.step(issued, "reserve", "k-1", order={"id": "o"}, reserve_s=60).expect(201)
+    again = storefront.step(issued, "reserve", "k-1", order={"id": "o"}, reserve_s=60).expect(201)
     assert again.body == first.body and again.header("Idempotent-Replayed") == "true", again
     assert again.header("Location") == first.header("Location")
     hold = first.json()
-    spent = step(storefront, hold, "redeem", "k-2").expect(200)
-    step(storefront, hold, "reverse").expect(200)
-    again = step(storefront, hold, "redeem", "k-2").expect(200)
+    spent = storefront.step(hold, "redeem", "k-2").expect(200)
+    storefront.step(hold, "reverse").expect(200)
+    again = storefront.step(hold, "redeem", "k-2").expect(200)
     assert again.body == spent.body and again.header("Idempotent-Replayed") == "true", "whatever became of it since"
     stack.verify(issued["coupon"])
 
@@ -168,18 +160,18 @@ def test_every_extension_keeps_its_key(stack, storefront):
     """The last 16 of a hold: with another body a key is refused, with its own it gets its first answer, also once redeemed."""
     coupon = stack.coupon(slots=1)
     hold = storefront.take(coupon, "u", state="reserved", reserve_s=60).ok(201)
-    first = [step(storefront, hold, "reserve", f"e-{i}", reserve_s=600 + 60 * i).expect(200) for i in range(17)]
+    first = [storefront.step(hold, "reserve", f"e-{i}", reserve_s=600 + 60 * i).expect(200) for i in range(17)]
     assert len({reply.json()["reserved_until"] for reply in first}) == 17, "each held it longer"
 
     def repeat():
         for i in range(1, 17):
-            again = step(storefront, hold, "reserve", f"e-{i}", reserve_s=600 + 60 * i).expect(200)
+            again = storefront.step(hold, "reserve", f"e-{i}", reserve_s=600 + 60 * i).expect(200)
             assert again.body == first[i].body and again.header("Idempotent-Replayed") == "true", again
-            step(storefront, hold, "reserve", f"e-{i}", reserve_s=17).problem("idempotency_key_reused")
+            storefront.step(hold, "reserve", f"e-{i}", reserve_s=17).problem("idempotency_key_reused")
 
     repeat()
     assert get(storefront, hold)["reserved_until"] == first[16].json()["reserved_until"], "none acted again"
-    step(storefront, hold, "redeem").expect(200)
+    storefront.step(hold, "redeem").expect(200)
     repeat()
     stack.verify(coupon)
 
@@ -187,11 +179,11 @@ def test_every_extension_keeps_its_key(stack, storefront):
 def test_a_key_belongs_to_one_call_on_one_redemption(stack, storefront):
     coupon = stack.coupon(slots=4, cap={"total": 4, "per_user": 4})
     one, two = (storefront.take(coupon, "u", f"take-{i}", state="reserved").ok(201) for i in range(2))
-    step(storefront, one, "reserve", "k").expect(200)
-    step(storefront, one, "redeem", "k").problem("idempotency_key_reused")
-    step(storefront, two, "reserve", "k").problem("idempotency_key_reused")
-    step(storefront, one, "reserve", "k", reserve_s=5).problem("idempotency_key_reused")
-    step(storefront, one, "redeem", "take-0").problem("idempotency_key_reused")
+    storefront.step(one, "reserve", "k").expect(200)
+    storefront.step(one, "redeem", "k").problem("idempotency_key_reused")
+    storefront.step(two, "reserve", "k").problem("idempotency_key_reused")
+    storefront.step(one, "reserve", "k", reserve_s=5).problem("idempotency_key_reused")
+    storefront.step(one, "redeem", "take-0").problem("idempotency_key_reused")
     storefront.take(coupon, "u", "k").problem("idempotency_key_reused")
 
 
@@ -221,8 +213,8 @@ def test_a_bad_step_is_refused(stack, storefront, verb, body, pointer):
 @pytest.mark.parametrize("rid", ["9-1", "0-9", "x", "0-0", "L0-1-1", "L1-1-1", "0-01", "0-4294967296"])
 def test_a_step_of_what_was_never_given_is_not_found(stack, storefront, verb, rid):
     coupon = stack.coupon(slots=1)
-    step(storefront, {"coupon": coupon, "id": rid}, verb).problem("redemption_not_found")
-    step(storefront, {"coupon": "never-made", "id": "0-1"}, verb).problem("coupon_not_found")
+    storefront.step({"coupon": coupon, "id": rid}, verb).problem("redemption_not_found")
+    storefront.step({"coupon": "never-made", "id": "0-1"}, verb).problem("coupon_not_found")
 
 
 def test_what_was_issued_follows_the_coupon_s_end(stack, storefront, ops):
@@ -254,9 +246,9 @@ def test_what_was_issued_follows_the_coupon_s_end(stack, storefront, ops):
     assert get(storefront, issued)["valid_until"] > end, "as it was when it was spent"
     again = storefront.take(coupon, issued["user"], "k", state="issued").expect(201)
     assert again.body == first.body and again.header("Idempotent-Replayed") == "true"
-    hold = step(storefront, held, "reserve").ok(201)
+    hold = storefront.step(held, "reserve").ok(201)
     stack.patch(coupon, {"ends_at": later(-1)})
-    assert step(storefront, hold, "redeem").ok()["state"] == "redeemed", "a hold made in time"
+    assert storefront.step(hold, "redeem").ok()["state"] == "redeemed", "a hold made in time"
     stack.verify(coupon)
 
 
@@ -272,7 +264,7 @@ def test_cutting_a_campaign_short_takes_back_what_is_issued(stack, storefront, o
     stack.patch(coupon, {"ends_at": later(1)})
     wait_until("the ledger to say so", lambda: stack.counts(coupon)["issued"] == 0)
     assert {get(storefront, r)["state"] for r in issued} == {"expired"}
-    step(storefront, issued[0], "redeem").problem("reservation_expired")
+    storefront.step(issued[0], "redeem").problem("reservation_expired")
     assert in_wallet() == []
     stack.patch(coupon, {"ends_at": None})
     assert get(storefront, issued[0])["state"] == "expired", "what has ended stays so"
@@ -282,9 +274,9 @@ def test_cutting_a_campaign_short_takes_back_what_is_issued(stack, storefront, o
 
 def test_who_finds_it_held_is_told_for_how_long(stack, storefront):
     issued = make(stack, storefront, "issued")
-    step(storefront, issued, "reserve", order={"id": "theirs"}, reserve_s=1000).expect(201)
+    storefront.step(issued, "reserve", order={"id": "theirs"}, reserve_s=1000).expect(201)
     for verb in ("reserve", "redeem"):
-        reply = step(storefront, issued, verb, order={"id": "ours"})
+        reply = storefront.step(issued, verb, order={"id": "ours"})
         reply.problem("transaction_in_progress")
         assert 900 <= int(reply.header("Retry-After")) <= 1000, reply
 
@@ -295,7 +287,7 @@ def test_what_is_sold_out_because_of_holds_says_when_to_come_again(stack, storef
     reply = storefront.take(coupon, "b")
     assert reply.problem("sold_out")["retry"] is True
     assert 900 <= int(reply.header("Retry-After")) <= 1000, reply
-    step(storefront, hold, "redeem").expect(200)
+    storefront.step(hold, "redeem").expect(200)
     reply = storefront.take(coupon, "b")
     assert reply.problem("sold_out")["retry"] is False and reply.header("Retry-After") is None, reply
 
@@ -303,13 +295,13 @@ def test_what_is_sold_out_because_of_holds_says_when_to_come_again(stack, storef
 def test_an_extension_lasts_longer_and_never_shorter(stack, storefront):
     coupon = stack.coupon(slots=1, reserve_s=100)
     hold = storefront.take(coupon, "u", state="reserved").ok(201)
-    longer = step(storefront, hold, "reserve", reserve_s=200).ok()
+    longer = storefront.step(hold, "reserve", reserve_s=200).ok()
     assert longer["id"] == hold["id"] and longer["reserved_until"] > hold["reserved_until"], longer
-    assert step(storefront, hold, "reserve", reserve_s=1).ok()["reserved_until"] == longer["reserved_until"]
-    far = step(storefront, hold, "reserve", key="far", reserve_s=86400).ok()
+    assert storefront.step(hold, "reserve", reserve_s=1).ok()["reserved_until"] == longer["reserved_until"]
+    far = storefront.step(hold, "reserve", key="far", reserve_s=86400).ok()
     assert datetime.fromisoformat(far["reserved_until"]) - datetime.fromisoformat(hold["at"]) == timedelta(hours=24)
-    assert "24 hours" in step(storefront, hold, "reserve", reserve_s=86400).problem("invalid_transition")["detail"]
-    assert step(storefront, hold, "reserve", key="far", reserve_s=86400).ok() == far
+    assert "24 hours" in storefront.step(hold, "reserve", reserve_s=86400).problem("invalid_transition")["detail"]
+    assert storefront.step(hold, "reserve", key="far", reserve_s=86400).ok() == far
     assert get(storefront, hold) == far
     assert storefront.take(coupon, "u", state="reserved", order={"id": "o"}).status == 409
 
@@ -335,7 +327,7 @@ def test_what_is_issued_is_valid_for_so_long(stack, storefront):
     issued = storefront.take(coupon, "u", state="issued").ok(201)
     assert issued["valid_until"] and issued["valid_until"] > issued["at"], issued
     expired(storefront, issued)
-    step(storefront, issued, "redeem").problem("reservation_expired")
+    storefront.step(issued, "redeem").problem("reservation_expired")
     assert storefront.take(coupon, "v", state="issued").ok(201)["id"] == f"{issued['slot']}-2"
     stack.verify(coupon)
 
@@ -369,17 +361,17 @@ def test_a_hold_made_in_time_is_redeemed_after_the_end(stack, storefront):
     hold = storefront.take(coupon, "a", state="reserved").ok(201)
     issued = storefront.take(coupon, "b", state="issued").ok(201)
     stack.patch(coupon, {"state": "ended"})
-    step(storefront, issued, "redeem").problem("coupon_ended")
-    step(storefront, issued, "reserve").problem("coupon_ended")
-    assert step(storefront, hold, "redeem").ok()["state"] == "redeemed"
-    assert step(storefront, issued, "cancel").ok()["state"] == "cancelled"
+    storefront.step(issued, "redeem").problem("coupon_ended")
+    storefront.step(issued, "reserve").problem("coupon_ended")
+    assert storefront.step(hold, "redeem").ok()["state"] == "redeemed"
+    assert storefront.step(issued, "cancel").ok()["state"] == "cancelled"
 
 
 def test_a_day_s_counts_come_back_with_what_ends_that_day(stack, storefront):
     coupon = stack.coupon(slots=2, cap={"total": 2, "per_user": 2, "per_day": 1, "per_user_per_day": 1})
     hold = storefront.take(coupon, "u", state="reserved").ok(201)
     storefront.take(coupon, "u").problem("user_daily_cap_reached")
-    step(storefront, hold, "cancel").expect(200)
+    storefront.step(hold, "cancel").expect(200)
     assert storefront.take(coupon, "u").ok(201)["after"] == {"left": 1, "day": 1, "user": 1, "user_day": 1}
 
 
@@ -394,9 +386,9 @@ def test_a_coupon_without_slots_counts_what_was_taken(stack, storefront, ops, po
     assert first["id"].startswith("L0-"), first
     issued = storefront.take(coupon, "u", state="issued").ok(201)
     storefront.take(coupon, "u").problem("user_cap_reached")
-    hold = step(storefront, issued, "reserve", order={"id": "o-2"}).ok(201)
+    hold = storefront.step(issued, "reserve", order={"id": "o-2"}).ok(201)
     assert hold["from"] == issued["id"] and hold["id"].startswith("L0-") and hold["id"] != issued["id"], hold
-    assert step(storefront, hold, "redeem").ok()["state"] == "redeemed"
+    assert storefront.step(hold, "redeem").ok()["state"] == "redeemed"
     assert get(storefront, issued)["state"] == "redeemed"
     counts = stack.counts(coupon)
     assert (counts["slots"], counts["free"], counts["redeemed"], counts["over"]) == (None, None, 2, 0), counts
@@ -406,7 +398,7 @@ def test_a_coupon_without_slots_counts_what_was_taken(stack, storefront, ops, po
         stack.patch(coupon, {"cap": {"total": 3}})
     else:
         storefront.take(coupon, "w").expect(201)
-    assert step(storefront, first, "reverse").ok()["state"] == "reversed"
+    assert storefront.step(first, "reverse").ok()["state"] == "reversed"
     assert get(storefront, first)["state"] == "reversed"
     listed = [r["id"] for r in walk(storefront, f"/coupons/{coupon}/redemptions?limit=2")[0]]
     assert {first["id"], issued["id"], hold["id"]} <= set(listed) and len(listed) == len(set(listed)), listed
@@ -421,13 +413,13 @@ def test_a_coupon_without_slots_counts_what_was_taken(stack, storefront, ops, po
 def test_a_slot_s_history_has_its_holds(stack, storefront, ops):
     coupon = stack.coupon(slots=1)
     issued = storefront.take(coupon, "u", state="issued").ok(201)
-    step(storefront, step(storefront, issued, "reserve").ok(201), "cancel").expect(200)
-    hold = step(storefront, issued, "reserve", reserve_s=500).ok(201)
+    storefront.step(storefront.step(issued, "reserve").ok(201), "cancel").expect(200)
+    hold = storefront.step(issued, "reserve", reserve_s=500).ok(201)
     slot = ops.get(f"/coupons/{coupon}/slots/0").ok()
     assert (slot["state"], slot["user"], slot["due"], slot["generation"]) == ("reserved", "u", hold["reserved_until"], 3), slot
     assert [(h["id"], h["state"]) for h in slot["history"]] == [("0-3", "reserved"), ("0-2", "cancelled"), ("0-1", "issued")]
-    step(storefront, hold, "redeem").expect(200)
-    step(storefront, hold, "reverse").expect(200)
+    storefront.step(hold, "redeem").expect(200)
+    storefront.step(hold, "reverse").expect(200)
     slot = ops.get(f"/coupons/{coupon}/slots/0").ok()
     assert [(h["id"], h["state"]) for h in slot["history"]] == [("0-3", "reversed"), ("0-2", "cancelled"), ("0-1", "reversed")], slot
     assert slot["history"][2]["at"] == issued["at"] and slot["history"][0]["at"] == hold["at"], slot
@@ -438,32 +430,32 @@ EXTENSIONS_MAX = 32
 
 def longest(client, coupon, user):
     """A hold on an issued one, extended as often as may be."""
-    hold = step(client, client.take(coupon, user, state="issued").ok(201), "reserve", reserve_s=60).ok(201)
-    return [hold, *(step(client, hold, "reserve", key=f"x{i}", reserve_s=100 + i).ok(200) for i in range(EXTENSIONS_MAX))]
+    hold = client.step(client.take(coupon, user, state="issued").ok(201), "reserve", reserve_s=60).ok(201)
+    return [hold, *(client.step(hold, "reserve", key=f"x{i}", reserve_s=100 + i).ok(200) for i in range(EXTENSIONS_MAX))]
 
 
 def test_a_hold_is_extended_32_times_in_all(stack, storefront):
     hold, *extended = longest(storefront, stack.coupon(slots=1), "u")
     assert [r["reserved_until"] for r in extended] == sorted({r["reserved_until"] for r in extended})
-    assert step(storefront, hold, "reserve", reserve_s=3600).problem("invalid_transition")["detail"].endswith("32 times.")
+    assert storefront.step(hold, "reserve", reserve_s=3600).problem("invalid_transition")["detail"].endswith("32 times.")
     for i, first in enumerate(extended):
-        again = step(storefront, hold, "reserve", key=f"x{i}", reserve_s=100 + i)
+        again = storefront.step(hold, "reserve", key=f"x{i}", reserve_s=100 + i)
         assert again.ok(200) == first and again.header("Idempotent-Replayed") == "true"
     assert get(storefront, hold)["reserved_until"] == extended[-1]["reserved_until"]
-    step(storefront, hold, "redeem").expect(200)
+    storefront.step(hold, "redeem").expect(200)
     stack.verify(hold["coupon"])
 
 
 def test_the_longest_hold_can_be_read_when_it_is_over_and_nobody_waits_for_that(stack, storefront, ops):
     coupon = stack.coupon(slots=1)
     hold, *extended = longest(storefront, coupon, "u")
-    step(storefront, hold, "cancel").expect(200)
+    storefront.step(hold, "cancel").expect(200)
     over = {**hold, "state": "cancelled", "reserved_until": extended[-1]["reserved_until"]}
     assert get(storefront, hold) == over
     issued = storefront.take(coupon, "u", state="issued", key="again").problem("user_cap_reached")
     assert issued, "what was issued stands"
-    assert step(storefront, hold, "reserve", key="x7", reserve_s=107).ok(200) == extended[7]
-    assert step(storefront, hold, "redeem").problem("invalid_transition")
+    assert storefront.step(hold, "reserve", key="x7", reserve_s=107).ok(200) == extended[7]
+    assert storefront.step(hold, "redeem").problem("invalid_transition")
     history = ops.get(f"/coupons/{coupon}/slots/0").ok()["history"]
     assert [(h["id"], h["state"], h["at"]) for h in history][0] == (hold["id"], "cancelled", hold["at"]), history
     others = [stack.coupon(slots=20) for _ in range(4)]
@@ -480,15 +472,15 @@ def test_a_slot_s_history_goes_back_through_a_batch_that_says_several_things_of_
         nonlocal coupon, issued, hold
         coupon = stack.coupon(slots=1)
         issued = storefront.take(coupon, "u", state="issued").ok(201)
-        hold = step(storefront, issued, "reserve").ok(201)
+        hold = storefront.step(issued, "reserve").ok(201)
         swarm([stack.way()], [swarm_step(coupon, hold["id"], "reserve", f"extend-{next(keys)}") for _ in range(32)], connections=32)
         last = stack.database.ledger.find_one({"_id.c": coupon}, sort=[("_id.seq", -1)])
         return len(last["e"]) > 1
 
     coupon = issued = hold = None
     wait_until("two extensions in one batch", extended_more_than_once_in_the_last_batch)
-    step(storefront, hold, "redeem").expect(200)
-    step(storefront, hold, "reverse").expect(200)
+    storefront.step(hold, "redeem").expect(200)
+    storefront.step(hold, "reverse").expect(200)
     history = ops.get(f"/coupons/{coupon}/slots/0").ok()["history"]
     assert [(h["id"], h["state"]) for h in history] == [("0-2", "reversed"), ("0-1", "reversed")], history
     assert [h["at"] for h in history] == [hold["at"], issued["at"]], history

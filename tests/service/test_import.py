@@ -2,6 +2,7 @@
 import contextlib
 import csv
 import datetime
+import hashlib
 import io
 import json
 import os
@@ -18,6 +19,7 @@ from effort import effort
 from halves import asleep
 from stack import ROOT, wait_until
 from test_coupons import walk
+from test_jobs import kill_runners
 
 ALPHABET = "23456789BCDFGHJKMNPQRSTVWXZ"
 COUNTS = ("rows", "imported", "duplicates_in_file", "duplicates_in_coupon", "invalid")
@@ -84,8 +86,10 @@ def test_each_row_is_told_what_became_of_it(stack, coupon):
     first = stack.job(send(stack, name, list_of(["OLD-1", "OLD-2"])))
     assert counts_of(first) == (2, 2, 0, 0, 0), first
     text = b"\xef\xbb\xbfNEW-1\r\n\r\nOLD-1\r\n  NEW-2\t\r\nabc\r\nNEW-1\r\nGr\xc3\xbc\xc3\x9fe\r\n" + b"x" * 65 + b"\r\nOLD-1\r\nNEW 3"
-    job = stack.job(send(stack, name, text))
-    assert counts_of(job) == (9, 3, 1, 2, 3), job
+    reply = send(stack, name, text)
+    assert reply.header("Location").startswith("/coupons/-/jobs/") and reply.json()["kind"] == "import", reply
+    job = stack.job(reply)
+    assert counts_of(job) == (9, 3, 1, 2, 3) and job["result"]["digest"] == "sha256:" + hashlib.sha256(text).hexdigest(), job
     assert (job["done"], job["total"]) == (10, 10), job
     told = bad_rows(stack, job)
     assert told == [(3, "duplicate", "the coupon has this code"), (5, "invalid", "too short"),
@@ -206,17 +210,6 @@ def test_a_list_sent_again_changes_nothing(stack, coupon):
     assert_has(stack, name, codes)
 
 
-def test_the_same_key_is_the_same_import(stack, coupon):
-    name = coupon()
-    first = send(stack, name, list_of(["AAAA", "BBBB"]), idempotency_key="list-1")
-    stack.job(first)
-    again = send(stack, name, list_of(["AAAA", "BBBB"]), idempotency_key="list-1")
-    assert again.header("Location") == first.header("Location"), again
-    stack.client("ops").post(f"/coupons/{name}/codes", b"CCCC\n", headers=TEXT, idempotency_key="list-1") \
-        .problem("idempotency_key_reused")
-    assert_has(stack, name, ["AAAA", "BBBB"])
-
-
 def test_what_passes_the_cap_is_told_and_the_rest_stays(stack, coupon):
     name, codes = coupon(total=12_000), some_codes(30_000, seed=2)
     text = list_of(codes + codes[:10] + ["bad"])
@@ -238,13 +231,6 @@ def test_a_code_of_one_coupon_is_a_duplicate_in_another_where_codes_are_the_serv
     assert [r[2] for r in bad_rows(stack, job)] == [f"coupon {one} has this code"] * 2
     assert_has(stack, two, ["OWN-2"])
     assert_has(stack, one, ["SHARED-1", "OWN-1"])
-
-
-def test_only_a_coupon_whose_codes_are_imported_takes_them(stack, ops):
-    name = stack.coupon(slots=1)
-    ops.post(f"/coupons/{name}/codes", b"AAAA\n", headers=TEXT).problem("bad_request")
-    imported = stack.coupon(cap={"total": 10}, codes={"source": "imported"})
-    ops.post(f"/coupons/{imported}/slots", {"count": 5}).problem("bad_request")
 
 
 def test_a_deleted_coupon_that_was_never_used_gives_its_codes_back(stack, ops, coupon):
@@ -300,13 +286,7 @@ def test_an_import_whose_runner_is_killed_is_right_row_for_row(stack, ops, coupo
     rows = codes + chance.choices(codes, k=3_000) + ["bad"] * 500
     chance.shuffle(rows)
     at = send(stack, name, list_of(rows)).header("Location")
-    disturbed = 0
-    for _ in range(6):
-        target = ops.get(at).ok()["done"] + chance.randrange(1, count // 8)
-        wait_until("progress", lambda: (job := ops.get(at).ok())["done"] >= target or job["state"] == "done")
-        stack.kill("runner", stopped=True)
-        disturbed += ops.get(at).ok()["state"] == "running"
-    assert disturbed, "the import ended too early to be disturbed"
+    kill_runners(stack, [at], 6, lambda: chance.randrange(1, count // 8))
     job = stack.job_at(at)
     assert counts_of(job) == (count + 3_500, count, 3_000, 0, 500), job
     first = set()

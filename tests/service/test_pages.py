@@ -12,6 +12,7 @@ import pytest
 
 from stack import Stack
 from swarm import Call, swarm
+from test_coupons import pages
 
 REDEMPTIONS = int(os.environ.get("COUPONS_PAGES", "30000"))  # 1000000: the long version, which takes some minutes
 ITEMS_A_BATCH = 1000
@@ -45,17 +46,6 @@ def scanned(stack):
     """Documents and index keys that the server has looked at for queries since it started."""
     seen = stack.mongo.admin.command("serverStatus")["metrics"]["queryExecutor"]
     return seen["scannedObjects"] + seen["scanned"]
-
-
-def pages(client, target):
-    """Each page of the list, by its Link field."""
-    while target:
-        reply = client.get(target).expect(200)
-        page = reply.json()
-        yield page["items"]
-        link = reply.header("Link")
-        assert bool(link) == bool(page["next"]), reply
-        target = link[1:link.index(">")] if link else None
 
 
 @pytest.mark.heavy

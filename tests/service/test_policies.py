@@ -8,8 +8,8 @@ import pytest
 
 import ledger
 from effort import in_full
-from stack import WORKERS, wait_until
-from swarm import by_code, step, swarm, take, taken
+from stack import wait_until
+from swarm import by_code, kill_under_load, step, swarm, take, taken
 from test_life import Crowd, as_the_ledger_says, doors, monotonic_of, racing, seen_by_all
 
 LIFE = re.compile(r"(redeem|((issue|reserve|hold)( extend)*( spend)?))( reverse)?|(issue|reserve|hold)( extend)* (cancel|expire)")
@@ -152,34 +152,14 @@ def test_the_sweeper_ends_holds_that_have_no_slot(stack, policy):
     check_lives(stack, coupon)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_slots_and_codes_belong_to_exact_coupons_alone(stack, ops, policy):
-    coupon = slotless(stack, policy)
-    reply = ops.post(f"/coupons/{coupon}/slots", {"count": 5})
-    if reply.status == 202:
-        wait_until("the job to fail", lambda: ops.get(reply.header("Location")).ok()["state"] == "failed")
-    else:
-        assert reply.status in (400, 409), reply
-    assert stack.counts(coupon)["slots"] is None
-    for codes in ({"source": "generated"}, {"source": "imported"}):
-        body = {"title": "x", "cap": {"policy": policy, "total": 5}, "codes": codes}
-        ops.post("/coupons", body).problem("bad_request")
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize("policy", ["approximate", in_full("none")])
 def test_workers_are_killed_while_coupons_without_slots_are_taken_and_returned(stack, policy):
     coupon = slotless(stack, policy, total=300, per_user=30)
-    crowd, chance = Crowd(stack, coupon, 40, 23), random.Random(5)
-    crowd.swarm.start()
-    try:
-        for number in range(6):
-            target = len(crowd.swarm.done) + chance.randrange(100, 300)
-            wait_until("answers", lambda: len(crowd.swarm.done) >= target or not crowd.swarm.is_alive(), every=0.001)
-            assert crowd.swarm.is_alive(), crowd.swarm.failure
-            stack.kill(f"worker-{number % WORKERS}")
-    finally:
-        calls = crowd.swarm.end()
+    chance = random.Random(5)
+    with Crowd(stack, coupon, 40, 23).swarm as crowd:
+        kill_under_load(stack, crowd, 6, lambda: chance.randrange(100, 300))
+    calls = crowd.done
     print(f"{len(calls)} calls: {by_code(calls)}")
     told = check_lives(stack, coupon)
     as_the_ledger_says(told, calls)

@@ -1,7 +1,6 @@
 """The reporter's totals by day: equal to the ledger, in any zone, whatever happens to the reporter."""
 import csv
 import datetime
-import functools
 import io
 import itertools
 import json
@@ -16,8 +15,8 @@ import pytest
 import ledger
 from effort import effort
 from halves import asleep
-from stack import WORKERS, processor_s, wait_until
-from swarm import Swarm, take
+from stack import WORKERS, Failing, processor_s, wait_until
+from swarm import Swarm, take, takers
 
 ROW = {"start", "issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor", "money", "refused", "refusals"}
 REFUSALS = ["too_many_attempts", "idempotency_key_reused", "coupon_not_active", "coupon_not_started", "coupon_ended", "code_not_found",
@@ -327,17 +326,13 @@ def test_what_was_redeemed_then_is_reversed_now(stack, storefront, seeded):
 def test_each_kind_of_entry_has_its_column(stack, storefront):
     coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 9}, discount=DISCOUNT)
 
-    def step(taken, verb, **body):
-        where = f"/coupons/{coupon}/redemptions/{taken['id']}/{verb}"
-        return storefront.post(where, body or None, idempotency_key=f"{verb}-{taken['id']}").ok(taken.get("expected", 200))
-
     issued = storefront.take(coupon, "u", state="issued").ok(201)
     storefront.take(coupon, "u", state="issued").ok(201)
-    step(issued, "redeem")
+    storefront.step(issued, "redeem").expect(200)
     held = storefront.take(coupon, "u", state="reserved", order={"id": "o-1", "amount_minor": 900, "currency": "EUR"}).ok(201)
-    step(held, "cancel")
+    storefront.step(held, "cancel").expect(200)
     storefront.take(coupon, "u", state="reserved", reserve_s=1).ok(201)
-    step(storefront.take(coupon, "u").ok(201), "reverse")
+    storefront.step(storefront.take(coupon, "u").ok(201), "reverse").expect(200)
     wait_until("the hold to expire", lambda: stack.counts(coupon)["reserved"] == 0, every=0.2)
 
     def told():
@@ -350,8 +345,6 @@ def test_each_kind_of_entry_has_its_column(stack, storefront):
 def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
     """Rows hold what the ledger says up to as_of.seq, no more and no less."""
     coupon = stack.coupon(slots=10_000, cap={"total": 10_000}, discount=DISCOUNT)
-    crowd = Swarm([stack.way()], (take(coupon, f"u-{i}", f"k-{i}") for i in range(100_000)), connections=16)
-    crowd.start()
     seen, turns = {}, itertools.count(1)
 
     def looked():
@@ -359,10 +352,8 @@ def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
         seen[told["as_of"]["seq"][0]] = total(told, "redeemed")
         return next(turns) > 40 and len(seen) > 5
 
-    try:
+    with Swarm([stack.way()], takers(coupon), connections=16):
         wait_until(lambda: f"more than five of {seen}", looked, every=0.05)
-    finally:
-        crowd.end()
     truth, upto = {0: 0}, 0
     for batch in ledger.Told(stack, coupon).batches:
         upto += sum(e["kind"] == "redeem" for e in batch["entries"])
@@ -493,12 +484,6 @@ def test_a_report_of_nothing_is_not_found(stack, reporting, ops):
     assert reporting.get(f"/coupons/-/reports?coupon={coupon},{coupon}&group=coupon&period=total").ok()["items"][0]["coupon"] == coupon
 
 
-def test_reports_are_for_those_who_may_read_them(stack, storefront, nobody):
-    for target in (f"/coupons/{stack.coupon()}/reports", "/coupons/-/reports", f"/coupons/{stack.coupon()}/refusals"):
-        storefront.get(target).problem("forbidden")
-        nobody.get(target).problem("unauthorized")
-
-
 def test_time_moves_on_over_several_quiet_coupons(stack, reporting):
     coupons = [stack.coupon() for _ in range(3)]
     await_names(reporting, coupons)
@@ -627,8 +612,7 @@ def test_a_worker_that_stops_writes_what_it_refused(beside):
     for i in range(WORKERS):
         stack.direct(i).take(coupon, f"u-{i}")
     stack.direct(0).take(coupon, "last").problem("sold_out")
-    stack.signal("coupond", signal.SIGTERM)
-    wait_until("coupond's end", lambda: stack.pid("coupond") is None)
+    stack.rest()
     assert sum(row.get("sold_out", 0) for row in stack.database.refusals.find({"_id.c": coupon})) == WORKERS
 
 
@@ -638,17 +622,10 @@ def test_what_was_refused_is_counted_once_however_often_it_is_written(beside):
     coupon = stack.coupon(slots=1)
     storefront = stack.direct(0)
     storefront.take(coupon, "u").expect(201)
-    fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")
-    data = {"failCommands": ["update"], "namespace": f"{stack.database.name}.refusals"}
     seen = len(stack.log())
-    fail(mode="alwaysOn", data={**data, "writeConcernError": {"code": 64, "errmsg": "waiting for replication timed out"}})
-    storefront.take(coupon, "v").problem("sold_out")
-
-    def failures():
-        return stack.log()[seen:].count("store.unknown code=64")
-
-    wait_until("two writings of unknown outcome", lambda: failures() >= 2)
-    fail(mode="off")
+    with Failing(stack, "refusals", "update", writeConcernError={"code": 64, "errmsg": "waiting for replication timed out"}):
+        storefront.take(coupon, "v").problem("sold_out")
+        wait_until("two writings of unknown outcome", lambda: stack.log()[seen:].count("store.unknown code=64") >= 2)
     storefront.take(coupon, "w").problem("sold_out")
     await_refusals(stack, coupon, {"sold_out": 2})
 
@@ -673,9 +650,7 @@ def test_couponctl_prints_tables_and_csv(stack, seeded):
     span = ["--from", "2026-05-01T00:00:00Z", "--to", "2026-05-04T00:00:00Z"]
 
     def lines(*arguments, status=0):
-        done = stack.couponctl("report", *arguments)
-        assert done.returncode == status, done.stdout
-        return done.stdout.splitlines()
+        return stack.ctl("report", *arguments, status=status).splitlines()
 
     table = lines(coupon, *span)
     assert table[0].split() == ["START", "ISSUED", "RESERVED", "REDEEMED", "CANCELLED", "EXPIRED", "REVERSED", "DISCOUNT", "REFUSED"]
@@ -735,11 +710,10 @@ def test_batches_of_a_stream_whose_history_is_lost_are_read_from_the_ledger(besi
     stack = beside()
     coupon, quiet = (stack.coupon(slots=9, cap={"per_user": 9}) for _ in range(2))
     assert stored(stack, coupon) == stored(stack, quiet) == 0
-    order = {"failCommands": ["getMore"], "namespace": f"{stack.database.name}.ledger", "errorCode": 286}
     with asleep(stack, ["reporter"]):
         for taken in (coupon, quiet, coupon):
             stack.direct(0).take(taken, "u").expect(201)
-        stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=order)
+        Failing(stack, "ledger", "getMore", mode={"times": 1}, errorCode=286)
     wait_until("the history to be lost", lambda: "event=feed.history_lost" in stack.log())
     assert (stored(stack, coupon), stored(stack, quiet)) == (2, 1)
     stack.direct(0).take(coupon, "u").expect(201)
@@ -753,16 +727,14 @@ def test_checkpoints_that_the_database_does_not_give_are_asked_for_as_often_as_b
     stack = beside("[worker]\ncheckpoint_ms = 1\n")
     coupon = stack.coupon(slots=9)
     stack.direct(0).take(coupon, "before").expect(201)
-    fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")
-    fail(mode="alwaysOn", data={"failCommands": ["find", "update"], "namespace": f"{stack.database.name}.lanes", "errorCode": 96})
     before = len(stack.log())
-    stack.direct(0).take(coupon, "u").expect(201)
 
     def looks():
         return [line for line in stack.log()[before:].splitlines() if "role=reporter" in line and "store.failed command=find" in line]
 
-    wait_until("the tenth look, after which it would be alone for minutes", lambda: len(looks()) >= 10)
-    fail(mode="off")
+    with Failing(stack, "lanes", "find", "update"):
+        stack.direct(0).take(coupon, "u").expect(201)
+        wait_until("the tenth look, after which it would be alone for minutes", lambda: len(looks()) >= 10)
     seq = stack.counts(coupon)["seq"]
     reached = {"_id": {"c": coupon, "l": 0}, "view.seq": {"$gte": seq}}
     wait_until("the checkpoint", lambda: stack.database["lanes"].find_one(reached))
@@ -829,16 +801,11 @@ def test_a_reporter_that_is_killed_again_and_again_counts_every_batch_once(stack
     chance = random.Random(5)
     coupons = [stack.coupon(slots=50_000, cap={"total": 50_000}, discount=DISCOUNT) for _ in range(4)]
     calls = (take(coupons[i % 4], f"u-{i}", f"k-{i}") for i in range(1_000_000))
-    crowd = Swarm([stack.way()], calls, connections=32)
-    crowd.start()
-    killed = 0
-    while crowd.is_alive() and killed < effort(3, 6, 20):
-        stack.kill("reporter")
-        killed += 1
-        target = len(crowd.done) + chance.randrange(50, 600)
-        wait_until("more answers", lambda: len(crowd.done) >= target or not crowd.is_alive())
-    assert crowd.is_alive(), "the load ended before the reporter was disturbed"
-    crowd.end()
+    with Swarm([stack.way()], calls, connections=32) as crowd:
+        for _ in range(effort(3, 6, 20)):
+            stack.kill("reporter")
+            crowd.more(chance.randrange(50, 600))
+        assert crowd.is_alive(), "the load ended before the reporter was disturbed"
     for coupon in coupons:
         equals_ledger(stack, coupon)
         stack.verify(coupon)

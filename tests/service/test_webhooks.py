@@ -16,7 +16,8 @@ import pytest
 
 from ports import free_port
 from receiver import Receiver, assert_signed, is_signed
-from stack import PATIENCE_S, WEBHOOKS, WORKERS, wait_until
+from stack import PATIENCE_S, WEBHOOKS, WORKERS, Failing, wait_until
+from swarm import Swarm, by_code, take, takers
 from test_coupons import walk
 
 HOOKS = "/coupons/-/webhooks"
@@ -138,14 +139,6 @@ def test_bad_changes_are_refused(ops, hook):
     ops.get(f"{at}/deliveries?cursor=AAAA").problem("bad_cursor")
     ops.post(f"{at}/deliveries/none/redeliver").problem("not_found")
     ops.post(f"{HOOKS}/none/test").problem("not_found")
-
-
-def test_webhooks_are_for_ops_alone(ops, reporting, storefront, nobody, hook):
-    at = f"{HOOKS}/{hook('http://127.0.0.1:1/')['id']}"
-    for client, code in ((reporting, "forbidden"), (storefront, "forbidden"), (nobody, "unauthorized")):
-        for method, path in (("GET", HOOKS), ("POST", HOOKS), ("GET", at), ("PATCH", at), ("DELETE", at),
-                             ("POST", f"{at}/rotate"), ("GET", f"{at}/deliveries"), ("POST", f"{at}/deliveries/x/redeliver")):
-            client.request(method, path).problem(code)
 
 
 # ---- what is sent ----
@@ -281,53 +274,28 @@ def test_kills_of_the_deliverer_lose_nothing(stack, receiver, hook):
     receiver.answer = lambda event: chance.choice((200, 200, 200, 200, 500))
     coupons = [stack.coupon(2000, cap={"per_user": 1}) for _ in range(3)]
     hook(receiver, coupons=coupons)
-    stopped = threading.Event()
-    taken = dict.fromkeys(coupons, 0)
-
-    def take(coupon):
-        client = stack.client("storefront")
-        while not stopped.is_set() and taken[coupon] < 2000:
-            client.take(coupon, f"u{taken[coupon]}").expect(201)
-            taken[coupon] += 1
-            time.sleep(0.002)
-
-    crowd = [threading.Thread(target=take, args=(c,)) for c in coupons]
-    for one in crowd:
-        one.start()
-    try:
+    calls = (take(coupons[i % 3], f"u-{i}", f"k-{i}") for i in range(6000))
+    with Swarm([stack.way()], calls, connections=3, pause_s=0.002) as crowd:
         for _ in range(6):
             stack.kill("deliverer")
-            goal = {c: min(n + chance.randrange(20, 60), 2000) for c, n in taken.items()}
-            wait_until("takings in every coupon", lambda: all(taken[c] >= goal[c] for c in coupons))
-    finally:
-        stopped.set()
-        for one in crowd:
-            one.join()
+            crowd.more(3 * chance.randrange(20, 60))
     receiver.answer = lambda event: 200
+    assert {call.reply.status for call in crowd.done} == {201}, by_code(crowd.done)
     for coupon in coupons:
         wait_for_all(stack, receiver, coupon)
-        assert len([e for e in receiver.entries(coupon) if e["kind"] == "redeem"]) == taken[coupon]
+        taken = [call for call in crowd.done if call.target == f"/coupons/{coupon}/redemptions"]
+        assert len([e for e in receiver.entries(coupon) if e["kind"] == "redeem"]) == len(taken)
 
 
-def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside, receiver):
-    """A newer version's, or damage: a new deliverer looks through all coupons, and some come behind it."""
-    stack = beside(WEBHOOKS)
-    storefront, batches = stack.direct(0), stack.database["ledger"]
-    coupons = damaged, other = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-damaged", "b-other")]
-    stack.client("ops").post(HOOKS, {"url": receiver.url}).expect(201)
+def two_delivered(stack, receiver, stuck):
+    """Two coupons, and the webhook that has told everything of them; its deliverer has stopped."""
+    made = stack.client("ops").post(HOOKS, {"url": receiver.url}).ok(201)
+    coupons = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in (stuck, "b-other")]
     for coupon in coupons:
-        storefront.take(coupon, "u").expect(201)
+        stack.direct(0).take(coupon, "u").expect(201)
         wait_for_all(stack, receiver, coupon)
     stack.signal("deliverer", signal.SIGSTOP)
-    for coupon in coupons:
-        storefront.take(coupon, "u").expect(201)
-    unread = batches.find_one({"_id.c": damaged}, sort=[("_id", -1)])
-    batches.update_one({"_id": unread["_id"]}, {"$set": {"e.0.k": "future"}})
-    stack.kill("deliverer")
-    wait_for_all(stack, receiver, other)
-    batches.replace_one({"_id": unread["_id"]}, unread)
-    wait_for_all(stack, receiver, damaged)
-    stack.verify()
+    return made, coupons
 
 
 def watermark(stack, made):
@@ -363,12 +331,8 @@ def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how)
     """Its batch cannot be read, or its receiver refuses it: the watermark names the lane, and whoever comes next begins there, too."""
     stack = beside(WEBHOOKS)
     storefront, batches, hooks = stack.direct(0), stack.database["ledger"], stack.database["webhooks"]
-    coupons = stuck, other = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-stuck", "b-other")]
-    made = stack.client("ops").post(HOOKS, {"url": receiver.url}).ok(201)
-    for coupon in coupons:
-        storefront.take(coupon, "u").expect(201)
-        wait_for_all(stack, receiver, coupon)
-    stack.signal("deliverer", signal.SIGSTOP)
+    made, coupons = two_delivered(stack, receiver, "a-stuck")
+    stuck, other = coupons
     for coupon in coupons:
         storefront.take(coupon, "u").expect(201)
     last = batches.find_one({"_id.c": stuck}, sort=[("_id", -1)])
@@ -397,7 +361,7 @@ def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how)
 def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(beside, receiver):
     """Its first read fails: it may not take for its own what the sweep before it was to look at."""
     stack = beside(WEBHOOKS)
-    ops, storefront, admin = stack.client("ops"), stack.direct(0), stack.mongo.admin
+    ops, storefront = stack.client("ops"), stack.direct(0)
     stuck, other = stack.coupon(slots=9), stack.coupon(slots=9)
     made = ops.post(HOOKS, {"url": receiver.url, "coupons": [stuck]}).ok(201)
     always = ops.post(HOOKS, {"url": receiver.url, "coupons": ["never"]}).ok(201)  # for it the doorbell stays open
@@ -417,10 +381,9 @@ def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(beside
     ops.patch(at, {"state": "disabled"}, match=None).ok()
     wait_until("it to be left", lambda: stack.log().count(left) > before)
     receiver.answer = lambda event: 200
-    entered = admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
-        "failCommands": ["find"], "namespace": f"{stack.database.name}.watermarks", "errorCode": 96})["count"]
-    ops.patch(at, {"state": "enabled"}, match=None).ok()
-    admin.command("waitForFailPoint", "failCommand", timesEntered=entered + 1, maxTimeMS=PATIENCE_S * 1000)
+    with Failing(stack, "watermarks", "find", mode={"times": 1}) as failing:
+        ops.patch(at, {"state": "enabled"}, match=None).ok()
+        failing.has_begun()
     wait_for_all(stack, receiver, stuck)
     stack.verify()
 
@@ -430,12 +393,7 @@ def test_a_sweep_of_all_coupons_ends_though_one_cannot_be_read(beside, receiver)
     """A webhook of before has no watermark: it gets one, which holds the lane."""
     stack = beside(WEBHOOKS)
     storefront, batches, hooks = stack.direct(0), stack.database["ledger"], stack.database["webhooks"]
-    coupons = damaged, _ = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-damaged", "b-other")]
-    made = stack.client("ops").post(HOOKS, {"url": receiver.url}).ok(201)
-    for coupon in coupons:
-        storefront.take(coupon, "u").expect(201)
-        wait_for_all(stack, receiver, coupon)
-    stack.signal("deliverer", signal.SIGSTOP)
+    made, (damaged, _) = two_delivered(stack, receiver, "a-damaged")
     storefront.take(damaged, "u").expect(201)
     unread = batches.find_one({"_id.c": damaged}, sort=[("_id", -1)])
     batches.update_one({"_id": unread["_id"]}, {"$set": {"e.0.k": "future"}})
@@ -453,32 +411,17 @@ def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
     """A restart without a gap, and a reload: the next one is at work before the last one is gone."""
     coupon = stack.coupon(3000)
     hook(receiver, coupons=[coupon])
-    stopped, taken = threading.Event(), []
-
-    def take():
-        client = stack.client("storefront")
-        while not stopped.is_set() and len(taken) < 3000:
-            client.take(coupon, f"u{len(taken)}").expect(201)
-            taken.append(len(taken))
-            time.sleep(0.005)
-
-    crowd = threading.Thread(target=take)
-    crowd.start()
-    try:
-        wait_until("takings", lambda: len(taken) > 50)
+    with Swarm([stack.way()], takers(coupon, 3000), connections=1, pause_s=0.005) as crowd:
+        crowd.more(50)
         before = stack.pid("deliverer")
         stack.signal("coupond", signal.SIGHUP)
         wait_until("the successor", lambda: stack.pid("deliverer") not in (before, None))
-        more = len(taken) + 100
-        wait_until("more takings", lambda: len(taken) > more or not crowd.is_alive())
-        done = stack.script("restart")
-        assert done.returncode == 0, done.stdout
-        wait_until("takings enough", lambda: len(taken) > 200 or not crowd.is_alive())
-    finally:
-        stopped.set()
-        crowd.join()
+        crowd.more(100)
+        stack.script("restart", status=0)
+        crowd.more(51)
+    assert {call.reply.status for call in crowd.done} == {201}, by_code(crowd.done)
     wait_for_all(stack, receiver, coupon)
-    assert len(receiver.entries(coupon)) == len(taken) > 200
+    assert len(receiver.entries(coupon)) == len(crowd.done) > 200
 
 
 @pytest.mark.full
@@ -737,10 +680,9 @@ def test_a_test_that_fails_is_told_and_neither_repeated_nor_held_against_the_web
 
 def test_couponctl_webhooks(stack, storefront, receiver):
     coupon = stack.coupon(9)
-    done = stack.couponctl("webhooks", "create", receiver.url, "--events", "redemption.batch", coupon)
-    assert done.returncode == 0, done.stdout
-    made = re.search(r"^(\w{16}) (whsec_\S+)$", done.stdout, re.M)
-    assert made, done.stdout
+    done = stack.ctl("webhooks", "create", receiver.url, "--events", "redemption.batch", coupon)
+    made = re.search(r"^(\w{16}) (whsec_\S+)$", done, re.M)
+    assert made, done
     storefront.take(coupon, "u").expect(201)
     wait_for_all(stack, receiver, coupon)
     assert_signed(receiver.of(coupon=coupon)[0], made[2])
@@ -748,8 +690,7 @@ def test_couponctl_webhooks(stack, storefront, receiver):
     assert listed.returncode == 0 and made[1] in listed.stdout and receiver.url in listed.stdout and made[2] not in listed.stdout
     wait_until("the note", lambda: "succeeded" in stack.couponctl("webhooks", "deliveries", made[1]).stdout)
     row = stack.couponctl("webhooks", "deliveries", made[1]).stdout.splitlines()[1].split()
-    again = stack.couponctl("webhooks", "redeliver", made[1], row[0])
-    assert again.returncode == 0, again.stdout
+    stack.ctl("webhooks", "redeliver", made[1], row[0])
     wait_until("the repeat", lambda: len(receiver.events) == 2)
     rotated = stack.couponctl("webhooks", "rotate", made[1])
     assert rotated.returncode == 0 and re.search(r"whsec_\S+", rotated.stdout) and made[2] not in rotated.stdout, rotated.stdout
