@@ -962,7 +962,9 @@ TEST(what_is_remembered_of_coupons_is_bounded)
     arena_init(&a, 0);
     latch_init(&followed, GROUPS);
     for (int i = 0; i < GROUPS; i++) {
-        ops[i] = (struct op){.kind = OP_FOLLOW, .coupon = arena_printf(&a, "few-%d", i), .arena = &a,
+        rig.coupon = arena_printf(&a, "few-%d", i); /* of one that does not exist, nothing would be heard for a second */
+        create(2, COUPON_NULL);
+        ops[i] = (struct op){.kind = OP_FOLLOW, .coupon = rig.coupon, .arena = &a,
                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .done = count_followed};
         lanes_note_few(lanes, ops[i].coupon, 2);
         assert_true(lanes->hooks->takes(lanes, &ops[i], 1));
