@@ -86,15 +86,16 @@ class Scheduler(threading.Thread):
     """Starts faults of {name: (Row, Fault)} until `seconds` are over and each has come, then heals what is left.
 
     A shuffled deck is dealt, so that each comes as often as the others, and every one before any comes again. They
-    come for a while, a few at a time; then all are healed, and there is quiet, so that recovery can be seen. A thread of
-    its own heals each when its time is up, however long another takes to start or to be healed: it may wait for just that.
+    come for a while, a few at a time; then all are healed, and there is quiet, so that recovery can be seen. None starts
+    before busy(): it is to meet requests. A thread of its own heals each when its time is up, however long another takes
+    to start or to be healed: it may wait for just that.
     `spells`: what was started when; `lulls`: the quiet periods (from, to). What went wrong is told by result().
     """
 
-    def __init__(self, faults, chance, seconds, together=TOGETHER, pause_s=PAUSE_S, log=None):
+    def __init__(self, faults, chance, seconds, together=TOGETHER, pause_s=PAUSE_S, log=None, busy=lambda: True):
         super().__init__(daemon=True)
         self.faults, self.chance, self.seconds, self.together, self.pause_s = faults, chance, seconds, together, pause_s
-        self.log = log or (lambda text: None)
+        self.log, self.busy = log or (lambda text: None), busy
         self.spells, self.lulls, self.failure, self.deck = [], [], None, []
         self.running = {}
         self.ending = threading.Event()
@@ -140,6 +141,9 @@ class Scheduler(threading.Thread):
 
     def _start_one(self):
         """The first of the deck that nothing stands in the way of; what could not start yet comes before a new deal."""
+        while not self.busy():
+            if self.ending.wait(0.001):
+                return
         missing = self._missing()
         held = frozenset().union(*(self.faults[name][0].holds for name in self.running))
         others = sorted(set(self.faults) - set(self.deck))

@@ -51,6 +51,7 @@ class Recorder:
     def __init__(self, path, **about):
         self.file = open(path, "w")
         self.asked = 0
+        self.out = set()  # requests that are not answered; may be looked at by any thread
         self._write("begin", t=time.monotonic(), wall_ms=time.time() * 1000, **about)
 
     def _write(self, event, **members):
@@ -60,9 +61,12 @@ class Recorder:
         self.asked += 1
         self._write("ask", i=self.asked, t=time.monotonic(), op=op, do=do, c=coupon, user=user, key=key, rid=rid,
                     body=body, part=part)
+        if not part:
+            self.out.add(self.asked)
         return self.asked
 
     def told(self, i, out, status=None, code=None, replayed=False, body=None):
+        self.out.discard(i)
         self._write("told", i=i, t=time.monotonic(), out=out, status=status, code=code, replayed=replayed, body=body)
 
     def fault(self, t, name, note, heals):

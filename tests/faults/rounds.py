@@ -67,7 +67,7 @@ def play(name, mix, seed, seconds, path, say):
         stocker = Stocker(stack, [coupon for course, coupon in coupons.items() if COURSES[course] is FLOW])
         importers = {coupons[course]: Importer(stack, load, course, seed)
                      for course in COURSES if COURSES[course].lists}
-        scheduler = Scheduler(faults, random.Random(seed), seconds, mix.together, mix.pause_s, say)
+        scheduler = Scheduler(faults, random.Random(seed), seconds, mix.together, mix.pause_s, say, lambda: recorder.out)
         for one in (load, stocker, *importers.values()):
             one.start()
         try:

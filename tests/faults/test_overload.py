@@ -13,6 +13,7 @@ TRIES = 5
 STOLEN_MOST = 0.1  # of the time of a try that counts
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1800)  # each try has a stack of its own
 def test_what_is_accepted_stays_at_its_peak_and_the_rest_is_refused_at_once(figure):
     shares = []

@@ -1,5 +1,6 @@
 """The scheduler: every fault comes, none that hold the same overlap, all are healed, a failure is told."""
 import random
+import threading
 import time
 
 import pytest
@@ -128,3 +129,14 @@ def test_it_ends_early_when_told(hurry):
     wait_until("a fault", lambda: scheduler.spells)
     began = time.monotonic()
     assert scheduler.end() and time.monotonic() - began < 30
+
+
+def test_none_starts_while_nobody_asks(hurry):
+    busy = threading.Event()
+    scheduler = Scheduler({"a": (Row(Pretended), Pretended())}, random.Random(1), 60, pause_s=PAUSE_S, busy=busy.is_set)
+    scheduler.start()
+    time.sleep(0.05)
+    assert not scheduler.spells
+    busy.set()
+    wait_until("a fault", lambda: scheduler.spells)
+    scheduler.end()
