@@ -36,7 +36,7 @@ struct head {
     int64_t at_ms;   /* never decreases */
     int64_t version; /* of the coupon's definition; 0: no coupon yet */
     int64_t slots;   /* existing: generated and not retired */
-    int64_t due;     /* of them, free ones to be retired (a cap was lowered); they can no longer be taken */
+    int64_t retiring; /* of them, free ones that are marked to be retired; they can no longer be taken */
     int64_t next_n;  /* the first number never generated */
     int64_t issued, reserved, redeemed;
     int64_t ordinal; /* of the last taking; 0: none yet. See head_takings() */
@@ -58,7 +58,7 @@ struct head {
 #define HEAD_TOTALS_FIELDS(X)                                                                                         \
     X(INT, archived,        "archived",        h->archived,        "archived",        IF_SET, 13, 15)                 \
     X(INT, discount_minor,  "discount_minor",  true,               "discount",        ALWAYS, 7,  8)                  \
-    X(INT, due,             "due",             true,               "due",             ALWAYS, 1,  2)                  \
+    X(INT, retiring,        "due",             true,               "due",             ALWAYS, 1,  2)                  \
     X(INT, elsewhere,       "elsewhere",       h->elsewhere,       "elsewhere",       IF_SET, 8,  16)                 \
     X(INT, epoch,           "epoch",           h->epoch,           "epoch",           IF_SET, 14, 17)                 \
     X(INT, issued,          "issued",          true,               "issued",          ALWAYS, 3,  4)                  \
@@ -83,7 +83,7 @@ static inline int64_t head_taken(const struct head *h)
 /* In lane 0: the coupon's slots, here and in the other lanes. */
 static inline int64_t head_stock(const struct head *h)
 {
-    return h->slots - h->due + h->elsewhere;
+    return h->slots - h->retiring + h->elsewhere;
 }
 
 /*
@@ -115,7 +115,7 @@ static inline uint32_t head_next_generation(const struct head *h, uint32_t g)
 /* Slots that may still be taken. */
 static inline int64_t head_free(const struct head *h)
 {
-    return h->slots - head_taken(h) - h->due;
+    return h->slots - head_taken(h) - h->retiring;
 }
 
 /* Names are on the wire and in the database, never reused. */
@@ -125,8 +125,8 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_ARCHIVE, "archive")   /* the lane is closed; the second one: its archive is written, and it is removed */    \
     X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step unless made with the definition. If the */ \
                                   /* job is of a transfer between lanes (transfer.h), they come from another lane */      \
-    X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if requested by a job. Likewise: they go there */ \
-    X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
+    X(ENTRY_RETIRING, "due")           /* count free slots are to be retired; job, step if requested by a job. Likewise: they go there */ \
+    X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free ones, are retired */                                \
     X(ENTRY_ISSUE, "issue")       /* a taking: a free slot is issued to a user */                                      \
     X(ENTRY_RESERVE, "reserve")   /* a taking: a free slot is held for a checkout */                                   \
     X(ENTRY_REDEEM, "redeem")     /* a taking: a free slot is redeemed at once */                                      \

@@ -1118,9 +1118,9 @@ static void apply_to_job(struct decision *d, struct job_progress *job, struct en
         fold_job_entry(job, e, &d->head);
 }
 
-static void add_due(struct decision *d, int64_t count, struct job_progress *job, int64_t step)
+static void add_retiring(struct decision *d, int64_t count, struct job_progress *job, int64_t step)
 {
-    struct entry *e = add_job_entry(d, job, ENTRY_DUE, step);
+    struct entry *e = add_job_entry(d, job, ENTRY_RETIRING, step);
 
     assert(count > 0);
     e->count = count;
@@ -1210,7 +1210,7 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
     }
     define(d, next, d->coupon->version + 1);
     if (excess > 0)
-        add_due(d, excess, NULL, 0);
+        add_retiring(d, excess, NULL, 0);
 }
 
 void decide_delete(struct decision *d, struct outcome *out)
@@ -1343,14 +1343,14 @@ void decide_turn_end(struct decision *d, struct job_progress *job, struct outcom
         apply_to_job(d, job, add_job_entry(d, job, ENTRY_TURN_END, job->fence));
 }
 
-void decide_due(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out)
+void decide_retiring(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out)
 {
-    int64_t free_slots = head_free(&d->head), due = count < free_slots ? count : free_slots;
+    int64_t free_slots = head_free(&d->head), more = count < free_slots ? count : free_slots;
 
     assert_open(d);
     *out = (struct outcome){.result = CPN_OK, .replayed = job->step >= step};
-    if (!out->replayed && due > 0)
-        add_due(d, due, job, step);
+    if (!out->replayed && more > 0)
+        add_retiring(d, more, job, step);
     *done = job->total;
 }
 
@@ -1359,7 +1359,7 @@ void decide_retire(struct decision *d, int64_t most)
     struct entry *e = NULL;
 
     assert(!d->head.archived);
-    for (; most > 0 && d->head.due > 0; most--) {
+    for (; most > 0 && d->head.retiring > 0; most--) {
         const struct free_slot *slot = next_free(d);
         struct named_slot *named = slot ? find_named(d, slot->n) : NULL;
         struct entry one = {.kind = ENTRY_RETIRE, .count = 1};
@@ -1402,8 +1402,8 @@ void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, stru
         return;
     if (r)
         add_end(d, u, r, ENTRY_CANCEL);
-    if (head_free(&d->head) > 0) /* else all free ones are due already */
-        add_due(d, 1, NULL, 0);
+    if (head_free(&d->head) > 0) /* else all free ones are to be retired already */
+        add_retiring(d, 1, NULL, 0);
     e = add(d, ENTRY_RETIRE);
     e->n = n;
     e->by_name = true;

@@ -262,7 +262,7 @@ void fold_job_entry(struct job_progress *j, const struct entry *e, const struct 
 {
     j->version += j->seq != head->seq;
     j->seq = head->seq;
-    if (e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) {
+    if (e->kind == ENTRY_GENERATE || e->kind == ENTRY_RETIRING) {
         j->step = e->step;
         j->total += e->count;
     } else if (e->kind == ENTRY_TURN) {
@@ -336,13 +336,13 @@ void fold_head_entry(struct head *h, const struct entry *e)
     case ENTRY_GENERATE:
         fold_generation(h, e);
         break;
-    case ENTRY_DUE:
-        h->due += e->count;
+    case ENTRY_RETIRING:
+        h->retiring += e->count;
         h->elsewhere += job_transfers(e->job) ? e->count : 0;
         break;
     case ENTRY_RETIRE:
         h->slots -= e->count;
-        h->due -= e->count;
+        h->retiring -= e->count;
         break;
     case ENTRY_ISSUE:
     case ENTRY_RESERVE:
@@ -611,7 +611,7 @@ static const char *head_difference(const struct head *want, const struct head *h
     return NULL;
 }
 
-/* Totals that no entries may lead to, however they add up. Except by transfers, only lane 0 makes slots and makes them due: so another lane
+/* Totals that no entries may lead to, however they add up. Except by transfers, only lane 0 makes and retires slots: so another lane
  * has just what came to it and did not go. */
 static const char *impossible(const struct head *h, int64_t lane)
 {
@@ -619,7 +619,7 @@ static const char *impossible(const struct head *h, int64_t lane)
         return "elsewhere";
     if (h->issued < 0 || h->reserved < 0 || h->redeemed < 0)
         return "taken";
-    if (h->due < 0 || (h->next_n && head_free(h) < 0))
+    if (h->retiring < 0 || (h->next_n && head_free(h) < 0))
         return "free";
     if (h->day_taken < 0)
         return "day.taken";

@@ -499,7 +499,7 @@ static void pick_ops(struct committer *c, struct round *r, struct lane_work *p)
 /* Work without requests: slots to retire, redemptions that expired. A stale lane's is somebody else's. */
 static bool has_chores(const struct lane *l)
 {
-    return l->loaded && !l->stale && (l->tail.due > 0 || l->next_due_ms <= clock_now_ms());
+    return l->loaded && !l->stale && (l->tail.retiring > 0 || l->next_due_ms <= clock_now_ms());
 }
 
 /* The lane is so old that it cannot tell a seq that was never appended from one since deleted. */
@@ -622,7 +622,7 @@ static void answer_work(struct committer *c, struct lane_work *p)
     }
     if (l->queue.count)
         make_ready(c, l);
-    else if (l->tail.due > 0)
+    else if (l->tail.retiring > 0)
         make_ready_in(c, l, p->damaged ? AGAIN_DAMAGED_MS : AGAIN_MS);
 }
 

@@ -40,7 +40,7 @@ enum op_kind {      /* in                                               out */
     OP_TURN,        /* job: id, fence                                   turn */
     OP_TURN_END,    /* job: id */
     OP_GENERATE,    /* job: id, step, count, until, turn                made: slots, in this step */
-    OP_DUE,         /* job: id, step, count                             made: slots due, in all the job's steps */
+    OP_RETIRING,         /* job: id, step, count                             made: slots retiring, in all its steps */
     OP_SWEEP,       /* lane                                             what has expired is in the ledger */
     OP_TICK,        /* lane */
     OP_FOLLOW,      /*                                                  every lane has lane 0's definition, or is deleted like it */
@@ -61,11 +61,11 @@ enum {
     OPS_OF_REDEMPTION = 1 << OP_STEP | 1 << OP_REDEMPTION,
     OPS_OF_CODE = 1 << OP_CODE | 1 << OP_RETIRE_ONE,
     OPS_OF_COUPON = 1 << OP_CREATE | 1 << OP_CHANGE | 1 << OP_DELETE | 1 << OP_ARCHIVE | 1 << OP_FOLLOW,
-    OPS_OF_JOB = 1 << OP_JOB | 1 << OP_TURN | 1 << OP_TURN_END | 1 << OP_GENERATE | 1 << OP_DUE,
+    OPS_OF_JOB = 1 << OP_JOB | 1 << OP_TURN | 1 << OP_TURN_END | 1 << OP_GENERATE | 1 << OP_RETIRING,
     /* that have this one of `out` */
     OPS_ANSWER_USER = 1 << OP_CHECK | 1 << OP_USER_STATE | OPS_OF_REDEMPTION,
     OPS_ANSWER_SLOT = 1 << OP_SLOT | 1 << OP_CODE,
-    OPS_ANSWER_MADE = 1 << OP_GENERATE | 1 << OP_DUE,
+    OPS_ANSWER_MADE = 1 << OP_GENERATE | 1 << OP_RETIRING,
     /* that go to the lane they name; that change nothing */
     OPS_OF_LANE = 1 << OP_REMOVE | 1 << OP_SWEEP | 1 << OP_TICK | 1 << OP_CATCH_UP,
     OPS_READ = OPS_ANSWER_SLOT | 1 << OP_CHECK | 1 << OP_USER_STATE | 1 << OP_REDEMPTION | 1 << OP_JOB | 1 << OP_COUPON | 1 << OP_REFUSE |

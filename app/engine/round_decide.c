@@ -118,8 +118,8 @@ static bool decide_write(struct lane_work *p, struct op *op)
     case OP_GENERATE:
         generate(p, op);
         break;
-    case OP_DUE:
-        decide_due(d, w->job, op->in.job.step, op->in.job.count, &op->out.made, &op->outcome);
+    case OP_RETIRING:
+        decide_retiring(d, w->job, op->in.job.step, op->in.job.count, &op->out.made, &op->outcome);
         break;
     case OP_TICK:
         decide_tick(d);
@@ -534,7 +534,7 @@ void decide_work(struct committer *c, struct lane_work *p)
     if (p->sweeping)
         expire_due(p);
     decide_ops(p, false);
-    if (l->tail.due > 0 && !p->d.head.archived)
+    if (l->tail.retiring > 0 && !p->d.head.archived)
         decide_retire(&p->d, RETIRE_STEP);
     decide_events(&p->d);
     close_user_states(p);

@@ -222,7 +222,7 @@ static size_t wanted_slots(const struct lane_work *p)
         return 0;
     for (const struct op *op = p->ops.first; op; op = op->engine.next)
         want += op->kind == OP_TAKE && (!op_user(op)->take.code || !lane_has_codes(l));
-    if (l->tail.due > 0)
+    if (l->tail.retiring > 0)
         want += RETIRE_STEP;
     return want;
 }

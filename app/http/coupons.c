@@ -285,7 +285,7 @@ static enum handled counted(struct request *r)
     slots = policy_of(r->op.coupon_now)->slots;
     j = reply_body(r);
     json_begin_object(&j);
-    json_key_int_or_null(&j, "slots", slots, h->slots - h->due);
+    json_key_int_or_null(&j, "slots", slots, h->slots - h->retiring);
     json_key_int_or_null(&j, "free", slots, head_free(h));
     json_key_int(&j, "issued", h->issued);
     json_key_int(&j, "reserved", h->reserved);

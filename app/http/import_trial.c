@@ -125,7 +125,7 @@ static enum store_status try_chunk(void *context, const struct upload_chunk *chu
 
 void trial_begin(struct trial *t, struct upload *u, struct store *session, const struct coupon *c, const struct head *head)
 {
-    int64_t room = c->cap.total == COUPON_NULL ? INT64_MAX : c->cap.total - (head->slots - head->due);
+    int64_t room = c->cap.total == COUPON_NULL ? INT64_MAX : c->cap.total - (head->slots - head->retiring);
 
     *t = (struct trial){.session = session, .coupon = c, .upload = u, .next_n = head->next_n, .room = room > 0 ? room : 0,
                         .sums = {.bad = BUF_INIT}};

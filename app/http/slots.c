@@ -78,7 +78,7 @@ enum handled slots_add(struct request *r)
         return ANSWERED;
     if (r->op.coupon_now->codes.source == CODES_IMPORTED)
         return reply_problem(r, CPN_BAD_REQUEST, "This coupon's slots come with its codes: POST them to /coupons/{id}/codes.");
-    have = r->op.head.slots - r->op.head.due;
+    have = r->op.head.slots - r->op.head.retiring;
     total = r->op.coupon_now->cap.total;
     count = in->count != COUPON_NULL ? in->count : in->until > have ? in->until - have : 0;
     job = job_new(r, JOB_GENERATE, count, r->route->table, r->in);
@@ -158,7 +158,7 @@ static bool read_made(struct request *r, struct made *m)
             continue;
         m->next_n[lane] = fold_next_n(&tail->head, lane);
         m->retired += m->next_n[lane] - lane * LANE_SLOTS - tail->head.slots;
-        m->due += tail->head.due;
+        m->due += tail->head.retiring;
         batch_free(tail);
     }
     return true;

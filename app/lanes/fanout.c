@@ -67,7 +67,7 @@ void heads_add_up(struct head *sum, const struct op *heads, int64_t lanes)
     *sum = heads[0].head;
     sum->slots = head_stock(sum);
     sum->ordinal = head_takings(sum);
-    sum->due = sum->elsewhere = 0;
+    sum->retiring = sum->elsewhere = 0;
     for (int64_t i = 1; i < lanes; i++) {
         const struct head *h = &heads[i].head;
 

@@ -371,7 +371,7 @@ static void retire(struct group *g, struct op *op, int64_t lanes)
         if (is_late(g, op))
             break;
     if (op->outcome.result == CPN_OK)
-        ask_as(g, op, OP_DUE, 0);
+        ask_as(g, op, OP_RETIRING, 0);
 }
 
 /* ---- what lanes lack ---- */
@@ -498,7 +498,7 @@ static void do_op(struct group *g, struct op *op)
     case OP_GENERATE:
         ask_as(g, op, OP_GENERATE, 0);
         break;
-    case OP_DUE:
+    case OP_RETIRING:
         retire(g, op, lanes);
         break;
     case OP_FOLLOW:

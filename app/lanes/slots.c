@@ -25,33 +25,33 @@ static struct op *ask_job(struct fanout *a, enum op_kind kind, const struct tran
  * the same step. */
 static enum cpn_result transfer_all(const struct asker *asker, const char *coupon, const struct transfer *transfers, size_t count)
 {
-    struct fanout *takers = fanout_new(coupon, count), *dues = fanout_new(coupon, count), *made = fanout_new(coupon, count);
+    struct fanout *takers = fanout_new(coupon, count), *givers = fanout_new(coupon, count), *made = fanout_new(coupon, count);
     enum cpn_result r;
 
     for (size_t i = 0; i < count; i++)
         ask_job(takers, OP_JOB, &transfers[i], false);
     r = ask(asker, takers->ops, takers->count);
     for (size_t i = 0; r == CPN_OK && i < count; i++) {
-        struct op *op = ask_job(dues, OP_DUE, &transfers[i], true);
+        struct op *op = ask_job(givers, OP_RETIRING, &transfers[i], true);
 
         op->in.job.step = takers->ops[i].out.job->step + 1;
         op->in.job.count = transfers[i].most;
     }
     if (r == CPN_OK)
-        r = ask(asker, dues->ops, dues->count);
+        r = ask(asker, givers->ops, givers->count);
     for (size_t i = 0; r == CPN_OK && i < count; i++) {
-        int64_t more = op_made(&dues->ops[i]) - takers->ops[i].out.job->total;
+        int64_t more = op_made(&givers->ops[i]) - takers->ops[i].out.job->total;
         struct op *op = more > 0 ? ask_job(made, OP_GENERATE, &transfers[i], false) : NULL;
 
         if (!op)
             continue;
-        op->in.job.step = dues->ops[i].in.job.step;
+        op->in.job.step = givers->ops[i].in.job.step;
         op->in.job.count = more;
     }
     if (r == CPN_OK)
         r = ask(asker, made->ops, made->count);
     fanout_free(takers);
-    fanout_free(dues);
+    fanout_free(givers);
     fanout_free(made);
     return r;
 }

@@ -26,7 +26,7 @@ static bool is_over(const struct coupon *c, int64_t now_ms)
 /* Retire the free slots, and wait until that is done. */
 static enum ending retire_free(struct work *w, int64_t free_slots)
 {
-    struct op due = {.kind = OP_DUE, .in.job = {.id = w->job->id, .step = 1, .count = free_slots}};
+    struct op due = {.kind = OP_RETIRING, .in.job = {.id = w->job->id, .step = 1, .count = free_slots}};
     enum ending e = work_ask(w, &due);
 
     w->done = op_made(&due);
@@ -37,7 +37,7 @@ static enum ending retire_free(struct work *w, int64_t free_slots)
         look = (struct op){.kind = OP_COUPON};
         if (e == ENDING_DONE)
             e = work_ask(w, &look);
-        if (e != ENDING_DONE || look.head.due == 0 || look.head.archived) /* nothing more is retired */
+        if (e != ENDING_DONE || look.head.retiring == 0 || look.head.archived) /* nothing more is retired */
             break;
         stop_rest(&w->runner->stop, LOOK_MS);
         e = work_between_steps(w);

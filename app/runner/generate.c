@@ -34,7 +34,7 @@ static bool key_begins(const struct work *w, const char *with)
 /* Slots still to be made, by the totals h. */
 static int64_t missing(const struct work *w, const struct head *h)
 {
-    return w->job->until ? w->job->until - (h->slots - h->due) : w->job->total - w->done;
+    return w->job->until ? w->job->until - (h->slots - h->retiring) : w->job->total - w->done;
 }
 
 /* A refill made already: the reporter may have read the ledger again from the start. */
@@ -206,7 +206,7 @@ enum ending run_generate(struct work *w)
 /* One step: free slots become due for retirement, and can no longer be taken. */
 enum ending run_retire(struct work *w)
 {
-    struct op op = {.kind = OP_DUE, .in.job = {.id = w->job->id, .step = 1, .count = w->job->total}};
+    struct op op = {.kind = OP_RETIRING, .in.job = {.id = w->job->id, .step = 1, .count = w->job->total}};
     enum ending e = work_between_steps(w);
 
     if (e == ENDING_DONE)

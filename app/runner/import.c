@@ -126,7 +126,7 @@ static void take_out(struct sheet *s, size_t count)
 static size_t fitting(const struct work *w, const struct sheet *s)
 {
     int64_t total = w->coupon->cap.total;
-    int64_t room = total != COUPON_NULL ? total - (w->head.slots - w->head.due) : INT64_MAX;
+    int64_t room = total != COUPON_NULL ? total - (w->head.slots - w->head.retiring) : INT64_MAX;
 
     return room <= 0 ? 0 : (int64_t)s->fresh_count < room ? s->fresh_count : (size_t)room;
 }

@@ -275,7 +275,7 @@ static void check_erasure(struct replay *r, const struct live_user *u, const str
 
 void check_job(struct replay *r, const struct job_progress *progress, const struct batch *b, const struct entry *e)
 {
-    if ((e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) && e->step <= progress->step)
+    if ((e->kind == ENTRY_GENERATE || e->kind == ENTRY_RETIRING) && e->step <= progress->step)
         entry_drift(r, b, "step", "a later one of the job", "one that was made before");
 }
 
@@ -401,7 +401,7 @@ void check_coupon(struct replay *r, const struct head *before, const struct head
     if (!c)
         return;
     if (policy_of(c)->slots)
-        most(r, b, "slots", after->slots - after->due, head_taken(after));
+        most(r, b, "slots", after->slots - after->retiring, head_taken(after));
     if (policy_of(c)->slots && e->kind == ENTRY_GENERATE)
         most(r, b, "total", c->cap.total, head_stock(after));
     if (policy_of(c)->total && !policy_of(c)->slots && is_taking(e)) /* a lane counts its own exactly */
@@ -432,7 +432,7 @@ void check_lane(struct replay *r, const struct batch *b, const struct entry *e)
     if (e->user && (has & HAS_USER) && coupon_lane_of(e->user, lanes_of(r)) != r->part.lane)
         entry_drift(r, b, "lane", "a user of this lane", "of another");
     if (job_transfers(e->job) && (!transfer_parse(e->job, lanes_of(r), &m) || m.lane != r->part.lane ||
-                              e->kind != (m.gives ? ENTRY_DUE : ENTRY_GENERATE)))
+                              e->kind != (m.gives ? ENTRY_RETIRING : ENTRY_GENERATE)))
         entry_drift(r, b, "job", "a move between this lane and another", e->job);
     if (r->at == 0)
         expect_int(r, b, "lanes of the coupon", lanes_of(r), b->lanes > 1 ? b->lanes : 1);
@@ -516,7 +516,7 @@ static int64_t low_at(const struct coupon *c)
  * due. */
 static int64_t event_due(enum entry_kind kind, const struct coupon *c, const struct head *h, int64_t most_free)
 {
-    int64_t free_now = head_free(h), exist = h->slots - h->due, until;
+    int64_t free_now = head_free(h), exist = h->slots - h->retiring, until;
 
     if (!c || c->state == COUPON_DELETED || !policy_of(c)->slots)
         return -1;

@@ -352,7 +352,7 @@ TEST(names_that_were_emptied_leave_no_filter)
 TEST(steps_of_jobs_are_repeated_over_an_empty_filter)
 {
     struct op turn = {.kind = OP_TURN, .in.job = {.id = "t", .fence = 7}}, again = turn;
-    struct op due = {.kind = OP_DUE, .in.job = {.id = "d", .step = 1, .count = 10}};
+    struct op due = {.kind = OP_RETIRING, .in.job = {.id = "d", .step = 1, .count = 10}};
 
     create();
     rig_ask(0, &turn);

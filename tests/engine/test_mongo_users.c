@@ -334,7 +334,7 @@ SERVER_TEST(a_wallet_has_what_a_user_did_in_every_coupon_and_no_jobs)
         b = begin_batch(coupons[i], 0, 1);
         take(b, i < 2 ? "wallet" : "wallet2", 1, NULL);
         if (i == 0) {
-            struct entry *e = batch_add(b, ENTRY_DUE);
+            struct entry *e = batch_add(b, ENTRY_RETIRING);
 
             e->count = 1;
             e->job = "wallet3";

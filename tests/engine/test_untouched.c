@@ -133,7 +133,7 @@ TEST(at_random_likewise)
 
 static void retire(int64_t count)
 {
-    struct op due = {.kind = OP_DUE, .in.job = {.id = "r", .step = 1, .count = count}};
+    struct op due = {.kind = OP_RETIRING, .in.job = {.id = "r", .step = 1, .count = count}};
 
     rig_ask(0, &due);
 }

@@ -102,7 +102,7 @@ TEST(each_kind_of_entry_has_its_members)
          "\"by\":\"key\\\"1\",\"kind\":\"archive\""},
         {ENTRY_GENERATE,
          "\"by\":\"key\\\"1\",\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"generate\",\"n\":1042,\"step\":9"},
-        {ENTRY_DUE,
+        {ENTRY_RETIRING,
          "\"by\":\"key\\\"1\",\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"due\",\"step\":9"},
         {ENTRY_RETIRE,
          "\"by\":\"key\\\"1\",\"count\":64,\"kind\":\"retire\",\"n\":1042"},
@@ -214,7 +214,7 @@ TEST(bson_fields_that_are_not_set_are_left_out)
                                        "\"held_order_minor\":4300,\"keep_use\":true,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\",\"left\":null,"
                                        "\"n\":1042,\"order_minor\":4200,\"ordinal\":317,\"reserved_until\":\"2026-11-21T10:01:00.123Z\","
                                        "\"valid_until\":\"2026-11-21T10:01:00.123Z\",\"version\":3}");
-    *e = (struct entry){.kind = ENTRY_DUE, .count = 3};
+    *e = (struct entry){.kind = ENTRY_RETIRING, .count = 3};
     assert_string_equal(entry_text(), "{\"count\":3,\"kind\":\"due\"}");
     *e = (struct entry){.kind = ENTRY_REVERSE};
     assert_string_equal(entry_text(), "{\"alias\":\"\",\"before\":0,\"discount_minor\":0,\"g\":0,\"kind\":\"reverse\",\"n\":0,"
@@ -293,7 +293,7 @@ TEST(every_line_is_canonical_at_every_bound)
         memset(job, 'j', sizeof job - 1);
         job[sizeof job - 1] = '\0';
         b->lane = x;
-        b->head = (struct head){.seq = x, .at_ms = x % 200000000000000, .version = x, .slots = x, .due = x, .next_n = x,
+        b->head = (struct head){.seq = x, .at_ms = x % 200000000000000, .version = x, .slots = x, .retiring = x, .next_n = x,
                                 .issued = x, .reserved = x, .redeemed = x, .ordinal = x, .discount_minor = x,
                                 .day_ms = x % 200000000000000, .day_taken = x, .turn = x, .low_stock = x, .sold_out = x,
                                 .replenish_until = x, .elsewhere = -x,
@@ -387,7 +387,7 @@ TEST(lines_are_as_ever)
     batch_hash(b, &scratch, hash);
     assert_string_equal(sodium_bin2hex(hex, sizeof hex, hash, sizeof hash), "4bf0f011e4e342ba34dad2ca01bf37d6684ef2062a71d6e745f1d9aded07ec73");
     b->count = 0;
-    b->head = (struct head){.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .due = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
+    b->head = (struct head){.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .retiring = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
                             .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
                             .epoch = 22};
     batch_line(b, &out, false);

@@ -10,7 +10,7 @@ static struct batch *new_batch(void)
 {
     struct batch *b = batch_new("sale", 3);
 
-    b->head = (struct head){.seq = 88, .at_ms = 1795255200123, .version = 4, .slots = 64, .due = 2, .next_n = 66, .issued = 1, .reserved = 2,
+    b->head = (struct head){.seq = 88, .at_ms = 1795255200123, .version = 4, .slots = 64, .retiring = 2, .next_n = 66, .issued = 1, .reserved = 2,
                             .redeemed = 3, .ordinal = 9, .discount_minor = 500, .day_ms = 1795215600000, .day_taken = 5, .elsewhere = -7,
                             .turn = 11, .low_stock = 1, .sold_out = 1, .replenish_until = 70,
                             .archived = 1, .epoch = 2};

@@ -86,8 +86,8 @@ static struct batch *sample_batch(void)
         fill_entry(batch_add(b, (enum entry_kind)k), k);
     b->entries[ENTRY_DEFINE].definition = sample_coupon();
     b->entries[ENTRY_CANCEL].by = NULL; /* a customer's, or of a version that did not say it */
-    b->entries[ENTRY_DUE].job = NULL;
-    b->entries[ENTRY_DUE].step = 0;
+    b->entries[ENTRY_RETIRING].job = NULL;
+    b->entries[ENTRY_RETIRING].step = 0;
     b->entries[ENTRY_RESERVE].reserved_until_ms = DAY + 900000;
     b->entries[ENTRY_ISSUE].valid_until_ms = DAY + 86400000;
     b->entries[ENTRY_HOLD].from = 3;
@@ -95,7 +95,7 @@ static struct batch *sample_batch(void)
     b->entries[ENTRY_REVERSE].n = -80; /* without slots */
     b->entries[ENTRY_REVERSE].from = 1;
     b->entries[ENTRY_REVERSE].from_n = -70;
-    b->head = (struct head){.seq = 88, .at_ms = DAY + 36000123, .version = 3, .slots = 5000, .due = 1, .next_n = 6000,
+    b->head = (struct head){.seq = 88, .at_ms = DAY + 36000123, .version = 3, .slots = 5000, .retiring = 1, .next_n = 6000,
                             .issued = 1, .reserved = 2, .redeemed = 3, .ordinal = 317,
                             .discount_minor = INT64_C(1) << 50,
                             .day_ms = DAY, .day_taken = 17, .elsewhere = -5000000000, .turn = 66, .low_stock = 1, .sold_out = 1,
@@ -678,7 +678,7 @@ TEST(the_members_of_a_batch_keep_their_names_and_their_order)
         [ENTRY_DELETE] = "k from until valid by om cur v keep_use hom from_n",
         [ENTRY_ARCHIVE] = "k from until valid by om cur v keep_use hom from_n",
         [ENTRY_GENERATE] = "k n from count until valid job step by om cur v keep_use hom from_n",
-        [ENTRY_DUE] = "k from count until valid job step by om cur v keep_use hom from_n",
+        [ENTRY_RETIRING] = "k from count until valid job step by om cur v keep_use hom from_n",
         [ENTRY_RETIRE] = "k n from count until valid by om cur v keep_use hom from_n",
         [ENTRY_ISSUE] = "k n g from a before key o left day until valid by om cur v keep_use hom shared from_n",
         [ENTRY_RESERVE] = "k n g from a before key o left day discount until valid by om cur v keep_use hom shared from_n",

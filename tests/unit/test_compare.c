@@ -80,7 +80,7 @@ TEST(every_count_of_a_report_is_told)
 
 TEST(every_total_of_a_head_is_told)
 {
-    const struct head a = {.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .due = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
+    const struct head a = {.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .retiring = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
                            .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
                            .epoch = 22, .hash = {1}};
     const struct head none = {0};

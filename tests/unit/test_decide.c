@@ -188,7 +188,7 @@ static void make_budget(void)
 static void make_sold_out(void)
 {
     tail.redeemed = c.cap.total = 90;
-    tail.due = 10;
+    tail.retiring = 10;
 }
 
 static const struct {
@@ -527,7 +527,7 @@ TEST(sold_out_says_whether_it_may_change)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         c.cap.total = rows[i].total;
         tail.slots = tail.next_n = rows[i].slots;
-        tail.due = rows[i].due;
+        tail.retiring = rows[i].due;
         tail.redeemed = rows[i].redeemed;
         tail.reserved = rows[i].reserved;
         take_from(5, CPN_SOLD_OUT);
@@ -1054,7 +1054,7 @@ TEST(lowering_the_cap_makes_free_slots_due_at_once)
     next.cap.total = 32;
     begin(50);
     change_to(&next, 1, CPN_OK);
-    assert_int_equal(d.head.due, 68);
+    assert_int_equal(d.head.retiring, 68);
     assert_int_equal(head_free(&d.head), 2);
     take_times(ana, 2);
     take_now(ana, CPN_SOLD_OUT); /* although the free pool has more */
@@ -1062,16 +1062,16 @@ TEST(lowering_the_cap_makes_free_slots_due_at_once)
     next.cap.total = 31;
     change_to(&next, 2, CPN_CAP_BELOW_TAKEN);
     decide_retire(&d, 10);
-    assert_int_equal(d.head.due, 58);
+    assert_int_equal(d.head.retiring, 58);
     assert_int_equal(d.head.slots, 90);
     decide_retire(&d, 1000); /* the free pool has 38 more */
-    assert_int_equal(d.head.due, 20);
+    assert_int_equal(d.head.retiring, 20);
     decide_retire(&d, 1000);
-    assert_int_equal(d.head.due, 20);
+    assert_int_equal(d.head.retiring, 20);
     commit(ana);
     begin(50);
     decide_retire(&d, 1000);
-    assert_int_equal(d.head.due, 0);
+    assert_int_equal(d.head.retiring, 0);
     assert_int_equal(d.head.slots, 32);
     assert_int_equal(head_free(&d.head), 0);
     commit(NULL);
@@ -1080,7 +1080,7 @@ TEST(lowering_the_cap_makes_free_slots_due_at_once)
     assert_false(decide_changed(&d));
     next.cap.total = 40;
     change_to(&next, 2, CPN_OK);
-    assert_int_equal(d.head.due, 0);
+    assert_int_equal(d.head.retiring, 0);
     take_now(ana, CPN_SOLD_OUT);
     assert_true(out.retry); /* more may be generated */
 }
@@ -1108,11 +1108,11 @@ TEST(a_lower_total_ends_codes_only_if_the_caller_said_so)
     expect(CPN_OK);
     next.cap.total = 32;
     change_to(&next, 2, CPN_OK);
-    assert_int_equal(d.head.due, 68);
+    assert_int_equal(d.head.retiring, 68);
     commit(NULL);
     c.codes.source = CODES_NONE;
     tail.slots = 32;
-    tail.due = 0;
+    tail.retiring = 0;
     next = c;
     next.cap.total = 31;
     begin(0);
@@ -1161,7 +1161,7 @@ TEST(what_a_return_frees_after_the_cap_was_lowered_can_be_taken)
     next.cap.total = 1;
     take_many(2, 1);
     decide_change(&d, &next, 1, true, &out);
-    assert_int_equal(d.head.due, 1);
+    assert_int_equal(d.head.retiring, 1);
     take_now(ana, CPN_SOLD_OUT);
     reverse(ana->redemptions[0].n, ana->redemptions[0].g);
     assert_int_equal(head_free(&d.head), 1);
@@ -1173,7 +1173,7 @@ TEST(what_a_return_frees_after_the_cap_was_lowered_can_be_taken)
 
 TEST(retired_slots_next_to_each_other_are_one_entry)
 {
-    tail.due = 50;
+    tail.retiring = 50;
     for (int i = 0; i < 10; i++)
         free_pool[i] = (struct free_slot){.n = i < 4 ? 10 + i : i < 8 ? 60 + i : 5 - i, .g = 0};
     begin(10);
@@ -1221,7 +1221,7 @@ TEST(a_generation_is_done_once_per_step)
 TEST(a_generation_counts_what_exists_not_what_was_numbered)
 {
     tail.slots = 90;
-    tail.due = 5;
+    tail.retiring = 5;
     tail.next_n = 1000;
     begin(0);
     decide_generate(&d, job, 1, 16, 0, &out);
@@ -1238,19 +1238,19 @@ TEST(retiring_takes_no_more_than_is_free)
 
     tail.redeemed = 95;
     begin(5);
-    decide_due(&d, job, 1, 3, &done, &out);
+    decide_retiring(&d, job, 1, 3, &done, &out);
     expect(CPN_OK);
     assert_int_equal(done, 3);
-    assert_int_equal(d.head.due, 3);
-    decide_due(&d, job, 1, 3, &done, &out);
+    assert_int_equal(d.head.retiring, 3);
+    decide_retiring(&d, job, 1, 3, &done, &out);
     assert_true(out.replayed);
-    assert_int_equal(d.head.due, 3);
+    assert_int_equal(d.head.retiring, 3);
     assert_int_equal(done, 3);
     commit(NULL);
     begin(5);
-    decide_due(&d, job, 2, 50, &done, &out);
+    decide_retiring(&d, job, 2, 50, &done, &out);
     expect(CPN_OK);
-    assert_int_equal(d.head.due, 5);
+    assert_int_equal(d.head.retiring, 5);
     assert_int_equal(head_free(&d.head), 0);
     assert_int_equal(done, 5); /* of the whole job */
     take_now(ana, CPN_SOLD_OUT);

@@ -58,7 +58,7 @@ struct model {
     struct call calls[RECORDS_MAX];
     bool retired[SLOTS_MAX];
     uint32_t generation[SLOTS_MAX];
-    int64_t generated, gone, due, ordinal, most_free, replenish_until, turn;
+    int64_t generated, gone, retiring, ordinal, most_free, replenish_until, turn;
     int turn_job;
     bool low, sold;
     int64_t job_step[JOBS], job_total[JOBS], job_fence[JOBS];
@@ -196,7 +196,7 @@ static int64_t taken(void)
 
 static int64_t free_slots(void)
 {
-    return m.generated - m.gone - m.due - taken();
+    return m.generated - m.gone - m.retiring - taken();
 }
 
 /* Takings that count on the day, of a user as time has it, or of all (NONE) as the ledger has it. */
@@ -1090,7 +1090,7 @@ static void do_change(void)
     want = version != m.coupon.version                                        ? CPN_VERSION_CHANGED
            : fixed                                                            ? CPN_FIELD_FIXED
            : lowered && next.cap.total < taken() + t.d.others.taken           ? CPN_CAP_BELOW_TAKEN
-           : lowered && !retire && m.coupon.codes.source && exist - m.due > next.cap.total ? CPN_CODES_WOULD_RETIRE
+           : lowered && !retire && m.coupon.codes.source && exist - m.retiring > next.cap.total ? CPN_CODES_WOULD_RETIRE
                                                                               : CPN_OK;
     decide_change(&t.d, &next, version, retire, &out);
     look_at_entries();
@@ -1100,8 +1100,8 @@ static void do_change(void)
         return;
     next.version = m.coupon.version + 1;
     m.coupon = next;
-    if (lowered && exist - m.due > next.cap.total)
-        m.due = exist - next.cap.total;
+    if (lowered && exist - m.retiring > next.cap.total)
+        m.retiring = exist - next.cap.total;
     if (next.replenish.below == COUPON_NULL || next.cap.total < m.replenish_until)
         m.replenish_until = 0;
     CHECK(t.d.coupon->version == next.version, "version");
@@ -1146,7 +1146,7 @@ static void do_generate(void)
     bool replay = step <= m.job_step[job];
     enum cpn_result want = !has_slots() ? CPN_CAP_EXCEEDED
                            : m.coupon.codes.source && (!turn || turn != m.turn) ? CPN_BUSY
-                           : m.generated - m.gone - m.due + count > m.coupon.cap.total ? CPN_CAP_EXCEEDED : CPN_OK;
+                           : m.generated - m.gone - m.retiring + count > m.coupon.cap.total ? CPN_CAP_EXCEEDED : CPN_OK;
     struct outcome out;
 
     if (m.generated + count > SLOTS_MAX)
@@ -1160,7 +1160,7 @@ static void do_generate(void)
     m.job_step[job] = step;
     m.generated += count;
     m.low = m.sold = false;
-    if (m.generated - m.gone - m.due >= m.replenish_until)
+    if (m.generated - m.gone - m.retiring >= m.replenish_until)
         m.replenish_until = 0;
     note_free();
 }
@@ -1174,13 +1174,13 @@ static void do_due(void)
 
     if (!has_slots())
         return;
-    decide_due(&t.d, &t.jobs[job], step, count, &done, &out);
-    CHECK(out.result == CPN_OK && out.replayed == replay, "due: %s", result_info(out.result)->name);
-    CHECK(look_at_entries() == (!replay && most > 0), "entries of what is due");
+    decide_retiring(&t.d, &t.jobs[job], step, count, &done, &out);
+    CHECK(out.result == CPN_OK && out.replayed == replay, "retiring: %s", result_info(out.result)->name);
+    CHECK(look_at_entries() == (!replay && most > 0), "entries of what is retiring");
     if (!replay && most > 0) {
         m.job_step[job] = step;
         m.job_total[job] += count < most ? count : most;
-        m.due += count < most ? count : most;
+        m.retiring += count < most ? count : most;
     }
     CHECK(done == m.job_total[job], "done %lld", (long long)done);
 }
@@ -1188,7 +1188,7 @@ static void do_due(void)
 /* Slots of the free pool that the batch takes out of the world, as its entries say. */
 static void do_retire(void)
 {
-    int64_t due = m.due, most = pick(50);
+    int64_t before = m.retiring, most = pick(50);
     size_t first = t.batch->count, used = t.d.free_pool_used;
 
     decide_retire(&t.d, most);
@@ -1197,12 +1197,12 @@ static void do_retire(void)
             CHECK(n >= 0 && n < m.generated && !m.retired[n] && in_slot(n) == NONE, "retired %lld", (long long)n);
             m.retired[n] = true;
             m.gone++;
-            m.due--;
+            m.retiring--;
         }
     look_at_entries();
-    CHECK(m.due >= 0 && due - m.due <= most, "retired too many");
-    CHECK(t.d.free_pool_used - used >= (size_t)(due - m.due), "free pool");
-    CHECK(m.due == 0 || due - m.due == most || t.d.free_pool_used == t.d.free_pool_count, "retired too few");
+    CHECK(m.retiring >= 0 && before - m.retiring <= most, "retired too many");
+    CHECK(t.d.free_pool_used - used >= (size_t)(before - m.retiring), "free pool");
+    CHECK(m.retiring == 0 || before - m.retiring == most || t.d.free_pool_used == t.d.free_pool_count, "retired too few");
 }
 
 static void do_retire_one(void)
@@ -1227,7 +1227,7 @@ static void do_retire_one(void)
     if (holder != NONE)
         end_record(holder, SLOT_CANCELLED);
     if (free_slots() <= 0)
-        m.due--;
+        m.retiring--;
     m.retired[n] = true;
     m.gone++;
 }
@@ -1243,7 +1243,7 @@ static void check_events(void)
     bool more;
     size_t next = t.batch->count;
 
-    exist = m.generated - m.gone - m.due;
+    exist = m.generated - m.gone - m.retiring;
     until = exist + (c->cap.total - exist < c->replenish.add ? c->cap.total - exist : c->replenish.add);
     more = any && c->replenish.below != COUPON_NULL && c->state == COUPON_ACTIVE && !m.replenish_until &&
            c->cap.total > exist && left < c->replenish.below;
@@ -1267,7 +1267,7 @@ static void check_events(void)
 
 static void check_head(const struct head *h, int64_t day_ms)
 {
-    CHECK(h->slots == m.generated - m.gone && h->due == m.due && h->next_n == m.generated, "slots");
+    CHECK(h->slots == m.generated - m.gone && h->retiring == m.retiring && h->next_n == m.generated, "slots");
     CHECK(h->issued == in_state(SLOT_ISSUED) && h->reserved == in_state(SLOT_RESERVED) &&
               h->redeemed == in_state(SLOT_REDEEMED) && h->ordinal == m.ordinal, "taken");
     CHECK(h->discount_minor == given_minor(), "money: %lld instead of %lld", (long long)h->discount_minor,
@@ -1390,7 +1390,7 @@ static void decide_batch(void)
         decide_one();
         check_head(&t.d.head, t.day_ms);
     }
-    if (w.tail.due > 0)
+    if (w.tail.retiring > 0)
         do_retire();
     check_events();
     check_head(&t.d.head, t.day_ms);

@@ -79,7 +79,7 @@ TEST(kinds_that_concern_redemptions_are_one_event)
 
 TEST(other_kinds_are_passed_over)
 {
-    static const enum entry_kind kinds[] = {ENTRY_TICK, ENTRY_TURN, ENTRY_TURN_END, ENTRY_DUE, ENTRY_RETIRE, ENTRY_REPLENISH,
+    static const enum entry_kind kinds[] = {ENTRY_TICK, ENTRY_TURN, ENTRY_TURN_END, ENTRY_RETIRING, ENTRY_RETIRE, ENTRY_REPLENISH,
                                             ENTRY_GENERATE, ENTRY_ERASE};
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

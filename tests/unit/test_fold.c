@@ -495,8 +495,8 @@ TEST(each_kind_moves_the_totals)
          {.redeemed = 1, .ordinal = 1, .discount_minor = 70, .day_taken = 1}, -1},
         {{.kind = ENTRY_REVERSE, .discount_minor = 500, .same_day = true}, {.redeemed = -1, .discount_minor = -500, .day_taken = -1}, 1},
         {{.kind = ENTRY_REVERSE, .discount_minor = 70}, {.redeemed = -1, .discount_minor = -70}, 1},
-        {{.kind = ENTRY_DUE, .count = 10}, {.due = 10}, -10},
-        {{.kind = ENTRY_RETIRE, .n = 5, .count = 4}, {.due = -4, .slots = -4}, 0}, /* a number is never given twice */
+        {{.kind = ENTRY_RETIRING, .count = 10}, {.retiring = 10}, -10},
+        {{.kind = ENTRY_RETIRE, .n = 5, .count = 4}, {.retiring = -4, .slots = -4}, 0}, /* a number is never given twice */
         {{.kind = ENTRY_TICK}, {.seq = 0}, 0},
         {{.kind = ENTRY_DELETE}, {.version = 1}, 0},
     };
@@ -838,7 +838,7 @@ TEST(what_is_not_of_slots_touches_no_bucket)
     batch_add(b, ENTRY_TICK);
     batch_add(b, ENTRY_DELETE);
     batch_add(b, ENTRY_DEFINE);
-    batch_add(b, ENTRY_DUE)->count = 5;
+    batch_add(b, ENTRY_RETIRING)->count = 5;
     bucket_init(&k, 0);
     assert_false(fold_bucket(&k, b));
     assert_int_equal(k.seq, 0);
@@ -881,7 +881,7 @@ static struct batch *honest(struct head *before)
     struct entry *e;
 
     *before = (struct head){
-        .seq = 7, .at_ms = NOON - 1000, .version = 3, .slots = 100, .due = 5, .next_n = 110, .redeemed = 40, .ordinal = 44,
+        .seq = 7, .at_ms = NOON - 1000, .version = 3, .slots = 100, .retiring = 5, .next_n = 110, .redeemed = 40, .ordinal = 44,
         .discount_minor = 2000, .day_ms = day_of(NOON), .day_taken = 4,
     };
     memset(before->hash, 0x5C, HASH_LEN);
@@ -902,10 +902,10 @@ static struct batch *honest(struct head *before)
     e->day = 6;
     e->discount_minor = 60;
     reverse(b, "ana", 3, 1, true)->discount_minor = 50;
-    range(b, ENTRY_DUE, 0, 10);
+    range(b, ENTRY_RETIRING, 0, 10);
     range(b, ENTRY_RETIRE, 50, 15);
     b->head = (struct head){
-        .seq = 8, .at_ms = NOON, .version = 4, .slots = 105, .due = 0, .next_n = 130, .redeemed = 41, .ordinal = 46,
+        .seq = 8, .at_ms = NOON, .version = 4, .slots = 105, .retiring = 0, .next_n = 130, .redeemed = 41, .ordinal = 46,
         .discount_minor = 2060, .day_ms = day_of(NOON), .day_taken = 5,
     };
     return b;
@@ -1038,10 +1038,10 @@ TEST(totals_below_nothing_are_found)
     for (int count = 10; count <= 11; count++) {
         struct batch *b = batch_at(8, 0);
 
-        batch_add(b, ENTRY_DUE)->count = count;
+        batch_add(b, ENTRY_RETIRING)->count = count;
         b->head = empty;
         b->head.seq = 8;
-        b->head.due = count;
+        b->head.retiring = count;
         if (count == 10)
             assert_null(batch_contradiction(&empty, b));
         else

@@ -299,9 +299,9 @@ static void close_buckets(struct one_lane *l)
         for (int i = 0; i < bucket->size; i++)
             existing += bucket->slots[i].state != SLOT_RETIRED;
     }
-    if (existing != l->tail.slots || free_slots != head_free(&l->tail) + l->tail.due)
+    if (existing != l->tail.slots || free_slots != head_free(&l->tail) + l->tail.retiring)
         FAIL("lane %d has %d slots, %d free; its totals say %d, %d", (int)l->number, (int)existing, (int)free_slots,
-             (int)l->tail.slots, (int)(head_free(&l->tail) + l->tail.due));
+             (int)l->tail.slots, (int)(head_free(&l->tail) + l->tail.retiring));
     assert_int_equal(l->number, lane_of_slot(fold_next_n(&l->tail, l->number)));
 }
 
@@ -364,7 +364,7 @@ static void check_sums(void)
     for (int64_t i = 0; i < w.lanes; i++) {
         const struct head *h = &w.lane[i].tail;
 
-        here += h->slots - h->due;
+        here += h->slots - h->retiring;
         elsewhere += h->elsewhere;
         assert_true(h->version <= w.lane[0].tail.version);
         if (w.lane[i].c && head_free(h) < 0)
@@ -446,7 +446,7 @@ static bool go_on(struct mover *m, int crash_percent)
         return true;
     case 1:
         begin(m->giver);
-        decide_due(&t.d, &t.to[m->taker], m->step, m->most, &m->made, &out);
+        decide_retiring(&t.d, &t.to[m->taker], m->step, m->most, &m->made, &out);
         changed = decide_changed(&t.d);
         break;
     default:
@@ -873,7 +873,7 @@ TEST(slots_that_move_are_numbered_anew)
     assert_int_equal(w.lane[0].tail.slots, 101);
     move(0, 2, 33);
     assert_string_equal(t.appended->entries[0].job, "lane-2-from-0");
-    assert_int_equal(w.lane[0].tail.due, 33);
+    assert_int_equal(w.lane[0].tail.retiring, 33);
     assert_int_equal(w.lane[0].tail.elsewhere, 33);
     assert_int_equal(w.lane[2].tail.slots, 33);
     assert_int_equal(w.lane[2].tail.elsewhere, -33);
@@ -1041,7 +1041,7 @@ TEST(a_move_that_does_not_add_up_is_found)
     bad = from;
     bad.n = 5;
     assert_string_equal(contradiction(bad, 3, -3), "n");
-    bad = (struct entry){.kind = ENTRY_DUE, .count = 1, .job = "j1"};
+    bad = (struct entry){.kind = ENTRY_RETIRING, .count = 1, .job = "j1"};
     assert_string_equal(contradiction(bad, 0, 0), "due");
     bad = from;
     bad.job = "j1";
@@ -1095,7 +1095,7 @@ TEST_WITH(no_lane_has_drift_in_parts_either, a_life, end_life)
 TEST_WITH(what_is_of_another_lane_is_found, a_life, end_life)
 {
     static const char *const wrong[] = {"lane-0-to-0", "lane-0-to-3", "lane-1-to-0", "lane-0-to-01", "lane-0-from-1", "lane-0"};
-    struct entry *e = entry_of(1, ENTRY_REDEEM, false), *due = entry_of(0, ENTRY_DUE, true);
+    struct entry *e = entry_of(1, ENTRY_REDEEM, false), *due = entry_of(0, ENTRY_RETIRING, true);
     const char *user = e->user, *job = due->job;
     int64_t n = e->n;
 

@@ -518,7 +518,7 @@ TEST(an_issued_code_stays_its_users)
 TEST(a_named_code_does_not_pass_the_cap)
 {
     lane_open();
-    decide_due(&d, job, 1, 63, &(int64_t){0}, &out);
+    decide_retiring(&d, job, 1, 63, &(int64_t){0}, &out);
     post_code(ana, SLOT_REDEEMED, "a", NULL, 3, CPN_OK);
     post_code(ana, SLOT_REDEEMED, "b", NULL, 4, CPN_SOLD_OUT); /* free, but due */
     lane_close();

@@ -1191,7 +1191,7 @@ TEST(a_taking_without_a_slot_is_found)
 
 TEST(a_step_of_a_job_made_twice_is_found)
 {
-    struct entry *e = forge_entry(0, ENTRY_DUE);
+    struct entry *e = forge_entry(0, ENTRY_RETIRING);
 
     e->job = "j1";
     e->step = 1;
@@ -1337,7 +1337,7 @@ TEST(a_cap_that_was_in_force_before_is_not_asked_of_what_came_then)
 
 TEST(more_taken_than_exist_is_found)
 {
-    struct entry *e = forge_entry(0, ENTRY_DUE);
+    struct entry *e = forge_entry(0, ENTRY_RETIRING);
 
     e->count = head_free(&w.tail) + 1;
     expect_forged("caps|", "|slots|at most ");

@@ -108,13 +108,13 @@ TEST(stock_that_came_back_within_the_batch_was_there)
 {
     c.codes.source = CODES_NONE;
     c.low_stock = 10;
-    tail.due = 54; /* 10 are free */
+    tail.retiring = 54; /* 10 are free */
     lane_open();
     take_times(ana, 3);
     decide_events(&d);
     assert_int_equal(count_of(ENTRY_LOW_STOCK), 0); /* it was no more before */
     lane_close();
-    tail.due = 50; /* 11 are free */
+    tail.retiring = 50; /* 11 are free */
     assert_int_equal(events_of(3, 4), 1);
 }
 
@@ -271,7 +271,7 @@ TEST(a_slot_is_retired_once_from_free_or_issued)
     step(ana, issued, MOVE_REDEEM, "late", NULL, CPN_INVALID_TRANSITION);
     lane_close();
     assert_int_equal(tail.slots, 62);
-    assert_int_equal(tail.due, 0);
+    assert_int_equal(tail.retiring, 0);
     assert_int_equal(head_free(&tail), 59);
     assert_int_equal(ana->total, 2);
     assert_int_equal(the_bucket.slots[0].state, SLOT_RETIRED);
@@ -299,13 +299,13 @@ TEST(a_slot_that_is_due_is_not_counted_twice)
 
     lane_open();
     take_times(ana, 60);
-    decide_due(&d, job, 1, 100, &done, &out);
+    decide_retiring(&d, job, 1, 100, &done, &out);
     assert_int_equal(done, 4);
     retire(NULL, 63, CPN_OK);
-    assert_int_equal(d.head.due, 3);
+    assert_int_equal(d.head.retiring, 3);
     assert_int_equal(head_free(&d.head), 0);
     decide_retire(&d, 100);
-    assert_int_equal(d.head.due, 0);
+    assert_int_equal(d.head.retiring, 0);
     assert_int_equal(d.head.slots, 60);
     lane_close();
     for (int i = 60; i < 64; i++)
@@ -314,7 +314,7 @@ TEST(a_slot_that_is_due_is_not_counted_twice)
 
 TEST(a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code)
 {
-    tail.due = 1;
+    tail.retiring = 1;
     lane_open();
     decide_retire(&d, 1);
     post(ana, SLOT_REDEEMED, "k", NULL, "CODE", 0, CPN_CODE_NOT_FOUND);
