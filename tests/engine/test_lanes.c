@@ -956,24 +956,27 @@ TEST(what_is_remembered_of_coupons_is_bounded)
 {
     enum { GROUPS = LANES_KEPT_MOST + 200 };
     static struct op ops[GROUPS];
+    static struct arena arenas[GROUPS]; /* several are answered at a time */
+    static char ids[GROUPS][16];
     struct multilane *lanes = lanes_start(rig.engines[0], &rig.watched[0].source);
-    struct arena a;
 
-    arena_init(&a, 0);
     latch_init(&followed, GROUPS);
     for (int i = 0; i < GROUPS; i++) {
-        rig.coupon = arena_printf(&a, "few-%d", i); /* of one that does not exist, nothing would be heard for a second */
+        snprintf(ids[i], sizeof ids[i], "few-%d", i);
+        arena_init(&arenas[i], 0);
+        rig.coupon = ids[i]; /* of one that does not exist, nothing would be heard for a second */
         create(2, COUPON_NULL);
-        ops[i] = (struct op){.kind = OP_FOLLOW, .coupon = rig.coupon, .arena = &a,
+        ops[i] = (struct op){.kind = OP_FOLLOW, .coupon = ids[i], .arena = &arenas[i],
                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .done = count_followed};
-        lanes_note_few(lanes, ops[i].coupon, 2);
+        lanes_note_few(lanes, ids[i], 2);
         assert_true(lanes->hooks->takes(lanes, &ops[i], 1));
     }
     latch_wait(&followed);
     lanes->hooks->stop(lanes);
     assert_int_equal(lanes_kept(lanes), LANES_KEPT_MOST);
     lanes->hooks->free(lanes);
-    arena_free(&a);
+    for (int i = 0; i < GROUPS; i++)
+        arena_free(&arenas[i]);
 }
 
 static struct multilane *started;
