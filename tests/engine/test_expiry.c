@@ -108,21 +108,21 @@ static int64_t held(void)
     return rig_head(0).reserved;
 }
 
-/* When so much time has passed, soon none is held. */
-static void assert_all_end_after(int64_t s)
+/* When so much more time has passed, soon so many are held. */
+static void assert_held_after(int64_t s, int64_t count)
 {
     struct mono until = mono_add_ms(mono_now(), SOON_MS);
 
     rig_move_clock(s);
-    while (held() && mono_before(mono_now(), until))
+    while (held() != count && mono_before(mono_now(), until))
         rig_nap();
-    assert_int_equal(held(), 0);
+    assert_int_equal(held(), count);
 }
 
 static void assert_all_go_back(void)
 {
     rig_restart_written();
-    assert_all_end_after(HOLD_S + 1);
+    assert_held_after(HOLD_S + 1, 0);
 }
 
 /* ---- tests ---- */
@@ -165,7 +165,20 @@ TEST(a_hold_that_ends_before_the_place_that_was_swept)
     assert_int_equal(held(), 0); /* swept by now, without a batch */
     rig_move_clock(-HOLD_S);
     rig_ask(0, &second);
-    assert_all_end_after(11);
+    assert_held_after(11, 0);
+}
+
+TEST(holds_that_end_one_after_another)
+{
+    for (int i = 0; i < 3; i++) {
+        const char *user = arena_printf(&rig.arenas[0], "u%d", i);
+        struct op op = holding(user, user, HOLD_S + 20 * i);
+
+        assert_int_equal(rig_call(0, &op), CPN_OK);
+    }
+    rig_restart_written();
+    for (int i = 0; i < 3; i++)
+        assert_held_after(i ? 20 : HOLD_S + 1, 2 - i);
 }
 
 RUN_TESTS(.each_setup = begin, .each_teardown = end, .setup = fake_group_setup)
