@@ -55,6 +55,23 @@ static struct batch *read_again(const char *line, size_t len)
     return b;
 }
 
+/* As an erasure at the end of a full batch makes it. */
+TEST(a_line_of_many_entries_is_read_again)
+{
+    struct buf line = BUF_INIT;
+    struct batch *b = new_batch(), *again;
+
+    for (int i = 0; i < 5100; i++)
+        add_full(b, ENTRY_CANCEL, true);
+    batch_line(b, &line, true);
+    again = read_again(line.data, line.len);
+    assert_non_null(again);
+    assert_int_equal(again->count, 5100);
+    batch_free(again);
+    batch_free(b);
+    buf_free(&line);
+}
+
 TEST(a_line_of_every_kind_of_entry_is_read_again)
 {
     struct buf line = BUF_INIT, again = BUF_INIT;
