@@ -18,7 +18,7 @@ enum row_type {
     ROW_BOOL,   /* int64_t: 0 or 1 */
     ROW_ENUM,   /* int64_t: index into names[] */
     ROW_TIME,   /* int64_t UTC ms */
-    ROW_JSON,   /* const char *: an object as RFC 8785 text, at most max bytes; NULL when it is {} */
+    ROW_JSON,   /* const char *: an object as RFC 8785 text, at most max bytes; {} leaves it as it is */
     ROW_OBJECT, /* struct x *: NULL or one, read by table */
     ROW_ARRAY,  /* struct x *, and its length as size_t at count_offset: objects, read by table; bounds: how many */
     ROW_STRINGS /* struct string_list; bounds: how many; each has 1 to 128 characters, and is valid */

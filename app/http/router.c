@@ -475,7 +475,9 @@ static enum handled dispatch(struct request *r)
         return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
     if ((route->flags & ROUTE_IF_MATCH) && !r->header.if_match)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
-    if (unknown)
+    if (unknown && (route->flags & ROUTE_IF_MATCH)) /* its handler refuses it after version_changed */
+        errors_add(&r->errors, "", unknown);
+    else if (unknown)
         return request_refuse(r, CPN_BAD_REQUEST, unknown);
     if (strstr(route->pattern, "{user}") && !(r->params[0] = user_name(r->params[0], &r->arena)))
         return request_refuse(r, CPN_BAD_REQUEST, "The user in the address " USER_RULE ".");

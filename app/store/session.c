@@ -499,6 +499,17 @@ static const char *key_of(const struct keyed_rows *rows, size_t i, int64_t *numb
     return coupon;
 }
 
+static void put_key(bson_t *doc, const char *name, const struct keyed_rows *rows, size_t i)
+{
+    int64_t number;
+    const char *coupon = key_of(rows, i, &number);
+
+    if (rows->of->member)
+        codec_id(doc, name, coupon, rows->of->member, number);
+    else
+        bson_append_utf8(doc, name, -1, coupon, -1);
+}
+
 static void begin_read(const struct keyed_rows *rows, size_t i, enum store_status status)
 {
     char *read = rows->reads + i * rows->of->size;
@@ -539,18 +550,16 @@ enum store_status session_read_keyed(struct session *session, const struct keyed
 
     if (count == 0)
         return STORE_OK;
-    in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < count; i++) {
-        int64_t number;
-        const char *coupon = key_of(&rows, i, &number);
-
-        if (of->member)
-            codec_id(&in.values, in_next(&in), coupon, of->member, number);
-        else
-            bson_append_utf8(&in.values, in_next(&in), -1, coupon, -1);
-        begin_read(&rows, i, STORE_OK);
+    if (count == 1) { /* by its _id alone it costs the server least */
+        put_key(&filter, "_id", &rows, 0);
+    } else {
+        in_begin(&in, &filter, "_id");
+        for (size_t i = 0; i < count; i++)
+            put_key(&in.values, in_next(&in), &rows, i);
+        in_end(&in, &filter);
     }
-    in_end(&in, &filter);
+    for (size_t i = 0; i < count; i++)
+        begin_read(&rows, i, STORE_OK);
     status = session_find(session, of->collection, &filter, NULL, count, keyed_row, &rows);
     return settle_reads(status, (enum store_status *)(void *)(rows.reads + of->status), of->size, count);
 }

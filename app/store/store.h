@@ -27,7 +27,7 @@ enum store_status {
     STORE_OK,
     STORE_FAILED,   /* no proper answer: nothing is known */
     STORE_NO_ZONE,  /* day(): the time zone does not exist */
-    STORE_EXISTS,   /* an insert found its _id, or its key, taken */
+    STORE_EXISTS,   /* an insert or upsert found its _id, or its key, taken */
     STORE_NOT_FOUND, /* nothing has this _id */
     STORE_UNREADABLE, /* of one read: its document cannot be decoded, and repeating will not help */
     STORE_LEFT        /* of one read among several: the call reached its limit of memory before it. The call does not fail */

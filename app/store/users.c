@@ -197,7 +197,8 @@ static void put_hint(bson_t *command)
     BSON_APPEND_UTF8(command, "hint", "terms");
 }
 
-/* Read whole batches, and fold what is wanted of them. *more: there are too many, or some cannot be read: nothing is taken. */
+/* Read whole batches, and fold what is wanted of them. *more: there are too many, or some cannot be read: nothing is taken, and
+ * the caller streams each user. */
 static enum store_status fold_whole(struct session *session, const bson_t *filter, size_t users, name_wanted *wants, state_take *take,
                                     void *context, bool *more)
 {

@@ -11,18 +11,20 @@ struct field {
     enum value_kind kind;
     size_t offset, size;
 };
-#define FIELD(shape, kind, member) {#member, VALUE_##kind, offsetof(struct shape, member), sizeof(((struct shape *)0)->member)}
+#define NAMED(shape, kind, member, name) {name, VALUE_##kind, offsetof(struct shape, member), sizeof(((struct shape *)0)->member)}
+#define FIELD(shape, kind, member) NAMED(shape, kind, member, #member)
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
 /* From the lists of record.h. */
 #define BUCKET(kind, member, ...) FIELD(bucket, kind, member),
 #define SLOT(kind, member, ...) FIELD(slot, kind, member),
 #define REPORT_COUNT(member) FIELD(report_counts, INT, member),
-#define HEAD(kind, member, name, in_line, stored, when, place, reported) [reported] = FIELD(head, kind, member),
+#define TOTAL(kind, member, name, in_line, stored, when, place, reported) [reported] = NAMED(head, kind, member, name),
+#define DAY(kind, member, name, in_line, stored, when, place, reported) [reported] = FIELD(head, kind, member),
 static const struct field bucket_fields[] = {BUCKET_FIELDS(BUCKET, BUCKET)};
 static const struct field slot_fields[] = {SLOT_FIELDS(SLOT, SLOT)};
 static const struct field count_fields[] = {REPORT_COUNTS_FIELDS(REPORT_COUNT)};
-static const struct field head_fields[] = {[0] = FIELD(head, INT, version), HEAD_TOTALS_FIELDS(HEAD) HEAD_DAY_FIELDS(HEAD)};
+static const struct field head_fields[] = {[0] = FIELD(head, INT, version), HEAD_TOTALS_FIELDS(TOTAL) HEAD_DAY_FIELDS(DAY)};
 
 static bool is_same(const struct field *f, const void *expected, const void *found)
 {
