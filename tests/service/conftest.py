@@ -6,6 +6,7 @@ import pathlib
 import re
 import sys
 import time
+import types
 
 import pytest
 
@@ -106,7 +107,10 @@ def has_short_form(item):
 def pytest_collection_modifyitems(config, items):
     """The longest files first; in the short form, without the tests that have none."""
     if not FULL:
-        config.hook.pytest_deselected(items=[item for item in items if not has_short_form(item)])
+        left_out = [item for item in items if not has_short_form(item)]
+        config.hook.pytest_deselected(items=left_out)
+        if hasattr(config, "workeroutput"):
+            config.workeroutput["left_out"] = len(left_out)
         items[:] = filter(has_short_form, items)
     items.sort(key=lambda item: PLACES.get(item.path.name, len(LONGEST)))
 
@@ -151,4 +155,8 @@ def pytest_sessionfinish(session):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
+    """What they left out, all the same, is in the sum."""
+    left_out = getattr(node, "workeroutput", {}).get("left_out", 0)
+    if left_out:
+        node.config.pluginmanager.get_plugin("terminalreporter").stats["deselected"] = [types.SimpleNamespace()] * left_out
     bad_input.tried.update(getattr(node, "workeroutput", {}).get("bad_inputs", {}))  # one that died has none
