@@ -27,6 +27,7 @@ struct code_scan {
     struct code_finding *found; /* one per look-up */
     size_t count;
     int64_t matched; /* correct look-ups */
+    int64_t all;     /* look-ups that are read, but for those of slots that do not exist */
     uint64_t *different; /* hashes of codes whose look-ups name another slot: few, unless much is broken */
     size_t different_count, different_capacity;
 };
@@ -216,14 +217,33 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     return s;
 }
 
-/* Read all look-ups, page by page: report members that nobody writes, or look-ups of existing slots that have another code. *all: how many
- * name an existing slot, or none. */
-static enum store_status read_look_ups(struct code_scan *c, bool wrong, bool stale, int64_t *all)
+/* Check a page of look-ups for members that nobody writes, and count those that name an existing slot, or none. */
+static enum store_status check_members(struct code_scan *c, const struct stored_look_up *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        c->all += items[i].n < c->next_n;
+        if (items[i].wrong && items[i].n < c->next_n)
+            report_code(c, &(struct code_finding){.n = items[i].n, .other = items[i].n, .code = items[i].code}, LOOK_UP_WRONG);
+    }
+    return STORE_OK;
+}
+
+/* Check a page for look-ups of existing slots that have another code. */
+static enum store_status check_stale(struct code_scan *c, const struct stored_look_up *items, size_t count)
+{
+    enum store_status s = STORE_OK;
+
+    for (size_t i = 0; i < count && s == STORE_OK; i += PAGE_BUCKETS)
+        s = check_stale_page(c, items + i, count - i < PAGE_BUCKETS ? count - i : PAGE_BUCKETS);
+    return s;
+}
+
+static enum store_status each_page(struct code_scan *c,
+                                   enum store_status (*check)(struct code_scan *c, const struct stored_look_up *items, size_t count))
 {
     char after[CODE_MAX + 1] = "";
     enum store_status s = STORE_OK;
 
-    *all = 0;
     while (s == STORE_OK) {
         struct stored_look_up *items = NULL;
         size_t count = 0;
@@ -234,29 +254,21 @@ static enum store_status read_look_ups(struct code_scan *c, bool wrong, bool sta
         if (s != STORE_OK || !count)
             break;
         snprintf(after, sizeof after, "%s", items[count - 1].code);
-        for (size_t i = 0; i < count; i++) {
-            *all += items[i].n < c->next_n;
-            if (wrong && items[i].wrong && items[i].n < c->next_n)
-                report_code(c, &(struct code_finding){.n = items[i].n, .other = items[i].n, .code = items[i].code}, LOOK_UP_WRONG);
-        }
-        for (size_t i = 0; stale && i < count && s == STORE_OK; i += PAGE_BUCKETS)
-            s = check_stale_page(c, items + i, count - i < PAGE_BUCKETS ? count - i : PAGE_BUCKETS);
+        s = check(c, items, count);
     }
     return s;
 }
 
 /* A job that lost its turn leaves look-ups of slots that have another code: they are searched for if there are more look-ups than codes
- * account for, and in a coupon without codes. */
+ * account for. */
 static enum store_status check_all_look_ups(struct code_scan *c)
 {
-    bool has_codes = c->coupon->codes.source != CODES_NONE;
-    int64_t all;
-    enum store_status s = read_look_ups(c, true, !has_codes, &all);
+    enum store_status s = each_page(c, check_members);
 
     if (c->different_count)
         qsort(c->different, c->different_count, sizeof *c->different, by_hash);
-    if (s == STORE_OK && has_codes && all > c->matched + (int64_t)c->different_count)
-        s = read_look_ups(c, false, true, &all);
+    if (s == STORE_OK && c->all > c->matched + (int64_t)c->different_count)
+        s = each_page(c, check_stale);
     return s;
 }
 
