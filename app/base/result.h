@@ -63,9 +63,9 @@
       "The requested slots would exceed cap.total. Raise the cap first.")                                              \
     X(17, CAP_BELOW_TAKEN, "cap_below_taken", 409, false, "The cap is below what is taken",                            \
       "cap.total cannot be lowered below the number of slots that are taken.")                                         \
-    X(45, CODES_WOULD_RETIRE, "codes_would_retire", 409, false, "Free codes would end",                               \
+    X(45, CODES_WOULD_RETIRE, "codes_would_retire", 409, false, "Free codes would be retired",                        \
       "A lower cap.total retires free slots, and these have codes, which perhaps somebody was given: codes says how "  \
-      "many. Send retire: true too, if they are to end.")                                                              \
+      "many. To retire them, send retire: true as well.")                                                              \
     X(18, FIELD_FIXED, "field_fixed", 409, false, "The field can no longer change",                                    \
       "This field cannot change once slots or redemptions exist. Make a new coupon instead.")                          \
     X(19, REDEMPTION_NOT_FOUND, "redemption_not_found", 404, false, "No such redemption",                              \

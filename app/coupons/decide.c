@@ -221,7 +221,7 @@ static void set_redemption(struct decision *d, struct entry *e, const struct red
     e->since = r->last_seq;
 }
 
-/* The coupon's ends_at of now; 0: none. */
+/* The coupon's present ends_at; 0: none. */
 static int64_t ends_of(const struct decision *d)
 {
     return coupon_ends(d->coupon);
@@ -685,7 +685,7 @@ static void extend(struct decision *d, struct user_state *u, struct redemption *
     assert(r->state == SLOT_RESERVED && s->move == MOVE_RESERVE);
     if (redemption_extensions(r) >= USER_STATE_EXTENSIONS_MAX || r->reserved_until_ms >= most_ms) {
         refuse(out, CPN_INVALID_TRANSITION);
-        out->detail = r->reserved_until_ms >= most_ms ? "A hold lasts 24 hours at the most." : "A hold can be extended 32 times.";
+        out->detail = r->reserved_until_ms >= most_ms ? "A hold lasts at most 24 hours." : "A hold can be extended 32 times.";
         return;
     }
     e = add_entry(d, u, ENTRY_EXTEND);
@@ -1022,7 +1022,7 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
     }
     if (changed) {
         refuse(out, CPN_VERSION_CHANGED);
-        out->detail = "What the user has of this coupon has changed since it was read. Read it again.";
+        out->detail = "The user's state in this coupon has changed since it was read. Read it again.";
         return true;
     }
     if (too_many(d, u, out))

@@ -3,7 +3,7 @@
  *
  * Shape   counts, and the redemptions in order of taking, each with what it takes to rebuild its first answer
  * Units   *_ms: UTC milliseconds since 1970
- * Ends    ends_ms: the coupon's ends_at of now, which ends what is issued (coupon_ends()); 0: none
+ * Ends    ends_ms: the coupon's present ends_at, when what is issued expires (coupon_ends()); 0: none
  * Owns    nothing; strings and arrays are borrowed from an arena. Never change redemptions in place once a struct
  *         user_state is shared: user_state_copy() first
  */
@@ -88,7 +88,7 @@ struct redemption {
     uint8_t spent_fingerprint[FINGERPRINT_LEN];
     const struct adjustment *adjusted; /* oldest first */
     size_t adjusted_count;
-    uint8_t numbers[FINGERPRINT_LEN]; /* order_numbers() that a hold was priced by; zeros: none */
+    uint8_t numbers[FINGERPRINT_LEN]; /* hash of the order that a hold was priced by, order_numbers(); zeros: none */
     const char *order;    /* the order's id, or NULL */
     const char *metadata; /* canonical JSON object, or NULL for {} */
     const char *code;     /* or NULL */

@@ -6,8 +6,8 @@
  *          If interrupted, the same command goes on where it stopped; until all lanes are removed something may still be appended to them,
  *          so the file is written again
  * Due      coupons that ended as long ago as a setting says, one by one; a refused one does not stop the others
- * Order    with several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to those. So in the file no lane got
- *          what lane 0 did not give there, whatever is appended meanwhile
+ * Order    with several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to those. So every slot
+ *          that a lane receives in the file was given there too, whatever is appended meanwhile
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /*
  * engine/committer.h -- the thread that owns the lanes: gathers waiting requests, loads, decides, appends, answers.
  *
- * Threads  committer_submit() from any thread; the rest from engine_start() and engine_stop()
+ * Threads  committer_submit() and committer_waiting() from any thread; the rest from engine_start() and engine_stop()
  */
 #ifndef ENGINE_COMMITTER_H
 #define ENGINE_COMMITTER_H

@@ -10,7 +10,7 @@
  *          together, because the first brings together those whom the next two find together. If they did not pay, four times as many
  *          rounds as last time, plus three, go without waiting: 256 at most. Rounds of CROWD or more are not judged: they are short of
  *          processors, and a fuller one saves some of what all wait for
- * Stable   nothing but that pause is controlled. A wait that does not pay costs half a round; there are at most three in 259 rounds
+ * Stable   only the length of that pause adapts. A wait that does not pay costs half a round; there are at most three in 259 rounds
  * Lonely   a caller that is alone never waits: nobody else was answered, or expected
  * Threads  the committer's; times are passed in, so that tests can choose them
  */

@@ -40,12 +40,12 @@ enum op_kind {      /* in                                               out */
     OP_TURN,        /* job: id, fence                                   turn */
     OP_TURN_END,    /* job: id */
     OP_GENERATE,    /* job: id, step, count, until, turn                made: slots, in this step */
-    OP_RETIRING,         /* job: id, step, count                             made: slots retiring, in all its steps */
+    OP_RETIRING,    /* job: id, step, count                             made: slots retiring, in all its steps */
     OP_SWEEP,       /* lane                                             what has expired is in the ledger */
     OP_TICK,        /* lane */
     OP_FOLLOW,      /*                                                  every lane has lane 0's definition, or is deleted like it */
     OP_COUPON,      /*                                                  seqs: head has the totals of all lanes, as of these */
-    OP_REFUSE,      /* refusal                                          it, or COUPON_NOT_FOUND: a bad body of no coupon is not reported */
+    OP_REFUSE,      /* refusal                                          that refusal; COUPON_NOT_FOUND if there is no coupon, even if the body is bad */
     OP_CATCH_UP,    /* lane                                             a checkpoint covers everything in its ledger */
     /* between lanes, sent by lanes/; OP_FOLLOW, too, then with coupon: definition */
     OP_HEAD,        /* lane                                             due_ms. coupon_now is the tombstone if deleted */

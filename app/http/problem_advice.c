@@ -54,7 +54,7 @@ static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_CAP_BELOW_TAKEN] =
         "Read the counts, and choose a total that is not below what is taken. To stop the sale, pause the coupon.",
     [CPN_CODES_WOULD_RETIRE] =
-        "Ask whoever lowers the total. If the codes may end, repeat the change with retire: true.",
+        "Confirm with whoever lowers the total. If the codes may be retired, repeat the change with retire: true.",
     [CPN_FIELD_FIXED] =
         "Leave the field as it is, or make a new coupon with the other value and end this one.",
     [CPN_REDEMPTION_NOT_FOUND] =

@@ -2,8 +2,8 @@
  * http/refusal_counter.h -- this worker's refusals, counted per coupon and quarter hour, and written to the database by a thread of its
  * own.
  *
- * Exact   each refusal counts at most once: a worker that is killed loses those of its last few seconds (REFUSALS_EVERY_MS while the
- *         database answers). The ledger has no refusals
+ * Exact   each refusal counts at most once: a worker that is killed loses those of the last REFUSALS_EVERY_MS, or since the database last
+ *         answered. The ledger has no refusals
  * Bounds  REFUSALS_MAX counts in memory, written REFUSALS_AT_ONCE at a time; any above that are logged (refusals.uncounted)
  */
 #ifndef HTTP_REFUSAL_COUNTER_H

@@ -4,7 +4,7 @@
  * Exact  the lanes' marks are read before the totals, so the rows hold all that as_of promises. For one coupon they hold no more: if the
  *        reporter wrote in between, both are read again. For several, rows that ended before as_of.at are exact
  * Beside refusals, which are in no ledger: they come within seconds, and as_of does not cover them
- * Quiet  a quiet lane's time advances by empty batches, which a reader requests without waiting; that of an archived coupon by itself
+ * Quiet  to move a quiet lane's time on, a reader asks for an empty batch and does not wait for it; an archived coupon needs none
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@ static void op_done(struct op *op)
     reactor_push(op->context);
 }
 
-/* True if the database has let whoever asked for as long as a request may take wait in vain. */
+/* True if the database has answered nobody for as long as a request may take. */
 static bool is_database_away(const struct request *r)
 {
     return mongo_is_away(r->worker->mongo, r->worker->config->worker_request_deadline_ms);

@@ -333,7 +333,7 @@ static const char *not_acceptable(struct request *r, const char *const *types)
         if (accept_admits(r->header.accept, types[i]))
             return NULL;
     for (size_t i = 0; types[i]; i++)
-        detail = arena_printf(&r->arena, "%s%s%s", detail, types[i], types[i + 1] ? " or " : ", and Accept does not admit that.");
+        detail = arena_printf(&r->arena, "%s%s%s", detail, types[i], types[i + 1] ? " or " : ", which Accept excludes.");
     return *types ? detail : NULL;
 }
 

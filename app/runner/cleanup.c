@@ -5,7 +5,7 @@
  * Order  slots become due, are retired, their buckets are written, codes are dropped by those. Repeating any of these changes
  *        nothing
  * Twins  codes that match exactly may differ only in what the service's directory ignores, and share an entry there: it stays, with all
- *        of them, while one of them is not retired. They are known by a Bloom filter: some may stay for nothing
+ *        of them, while one of them is not retired. A Bloom filter finds them, so an entry may be kept needlessly
  */
 #include "runner/work.h"
 

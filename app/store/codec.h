@@ -14,7 +14,7 @@
  *          t: [{i, s, u, at, due, from, issued, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, cleaned, view: {seq, version, changed, live, cleanup, def: the definition by coupon_fields[], metadata as
  *          text}}. live: until when it is active, if its state says so; cleanup: when to clean it up, once it has an end;
- *          cleaned: true once the sweeper has handled that, until the view is written again, or "archived"
+ *          cleaned: true once the sweeper has asked for that job, until the view is written again, or "archived"
  * Left     with an archived coupon: {_id, left: true, view: {seq: above all others}}, of a batch {_id, left, batch, at, k}
  * Defaults usual values are left out: zeros, and what equals another member (last_seq: seq, first: state)
  */

@@ -1,5 +1,5 @@
 /*
- * store/name_key.h -- the key from which those are derived under which names (terms.h) and Idempotency-Keys are hashed in the ledger.
+ * store/name_key.h -- the master key: from it come the keys that hash names (terms.h) and Idempotency-Keys in the ledger.
  *
  * Key     the secret "names" (secrets.h), made with the database and never changed: under another key no user would be found, and every
  *         cap would start over. So it is stored with the ledger, and is in the same backup

@@ -21,8 +21,8 @@ static bool day_row(const bson_t *doc, void *context)
     return find_time(doc, "start", &day[0]) && find_time(doc, "end", &day[1]);
 }
 
-/* doc.name: the first moment of the day that holds `of`. Where a midnight occurs twice the server gives the second; the moment before it is
- * of the same day then, and says how long that lasts. */
+/* doc.name: the first moment of the day that holds `of`. Where clocks go back over midnight, a day has two of them, and the server
+ * gives the second. Then the moment before that is of the same day, and its time of day says how far back the first one is. */
 static void put_day(bson_t *doc, const char *name, const bson_t *of, const char *time_zone)
 {
     AUTO_BCON day = BCON_NEW(

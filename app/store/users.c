@@ -5,8 +5,8 @@
  *          the server sends only the entries that name them: a user may be in thousands of batches of others
  * Memory   entries are folded in order of seq; in the second form as they come, so that no more than a user's state is kept
  * Names    what was found by a term is compared by name
- * Moment   each read is of one snapshot: an erasure may empty batches meanwhile, the one that says so last. Without it, the user would be
- *          who they were
+ * Moment   each read is of one snapshot: an erasure may be emptying batches, the one with its own entry last. A read that had some before
+ *          and others after would show a user as not erased
  */
 #include <stdlib.h>
 #include <string.h>

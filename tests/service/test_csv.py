@@ -254,11 +254,11 @@ def test_what_a_call_can_answer_with_is_in_the_problem(stack, ops):
     told = {path: ops.get(f"/coupons/{coupon}{path}", headers={"Accept": accept}).problem("not_acceptable")["detail"]
             for path, accept in (("", "text/csv"), ("/redemptions", "text/html"), ("/codes", "text/html"), ("/ledger", "application/json"),
                                  ("/reports", "application/json;q=0, text/csv;q=0, */*"))}
-    assert told == {"": "This call answers with application/json, and Accept does not admit that.",
-                    "/redemptions": "This call answers with application/json or text/csv, and Accept does not admit that.",
-                    "/codes": "This call answers with application/json or text/csv, and Accept does not admit that.",
-                    "/ledger": "This call answers with application/x-ndjson, and Accept does not admit that.",
-                    "/reports": "This call answers with application/json or text/csv, and Accept does not admit that."}, told
+    assert told == {"": "This call answers with application/json, which Accept excludes.",
+                    "/redemptions": "This call answers with application/json or text/csv, which Accept excludes.",
+                    "/codes": "This call answers with application/json or text/csv, which Accept excludes.",
+                    "/ledger": "This call answers with application/x-ndjson, which Accept excludes.",
+                    "/reports": "This call answers with application/json or text/csv, which Accept excludes."}, told
 
 
 def test_the_check_has_its_place(stack, ops, nobody):

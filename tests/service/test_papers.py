@@ -1,4 +1,10 @@
-"""What the papers tell a reader to type does what they say. The word after a block's fence says what it is: see tests/README.md."""
+"""What the papers tell a reader to type does what they say. The word after a block's fence says what it is:
+
+sh                commands that must succeed
+console           commands after `$ `, with what they print
+sh elsewhere      commands that need root, another machine or much time: their syntax is checked
+output, text, ini, cron, js, python    no commands
+"""
 import re
 import subprocess
 
