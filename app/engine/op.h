@@ -45,7 +45,7 @@ enum op_kind {      /* in                                               out */
     OP_TICK,        /* lane */
     OP_FOLLOW,      /*                                                  every lane has lane 0's definition, or is deleted like it */
     OP_COUPON,      /*                                                  seqs: head has the totals of all lanes, as of these */
-    OP_REFUSE,      /* refusal                                          that refusal; COUPON_NOT_FOUND if there is no coupon, even if the body is bad */
+    OP_REFUSE,      /* refusal                                          that refusal; without a coupon COUPON_NOT_FOUND */
     OP_CATCH_UP,    /* lane                                             a checkpoint covers everything in its ledger */
     /* between lanes, sent by lanes/; OP_FOLLOW, too, then with coupon: definition */
     OP_HEAD,        /* lane                                             due_ms. coupon_now is the tombstone if deleted */

@@ -3,8 +3,8 @@
  * coupon with several lanes that the others do not follow. Whoever appends does both, but may die in between.
  *
  * Rule     a checkpoint is written at a certain age. It is looked at every 2.5 times that age; if it has not moved since the last look,
- *          nobody is writing it. Looks are at least BACKSTOP_LEAST_MS apart. A moment after a change the lanes are made to follow, once: if they
- *          do already, that costs little. Failures are due again, at growing intervals. A lane of which all is done is forgotten
+ *          nobody is writing it. Looks are at least BACKSTOP_LEAST_MS apart. A moment after a change the lanes are made to follow, once:
+ *          if they do already, that costs little. Failures are due again, at growing intervals. A lane of which all is done is forgotten
  * Threads  any; the caller passes times
  */
 #ifndef REPORTER_BACKSTOP_H
