@@ -946,7 +946,7 @@ static bool collect(struct committer *c)
     return stop;
 }
 
-/* Told to stop: write what is to be written, while there is time. */
+/* Asked to stop: write what is to be written, while there is time. */
 static void checkpoint_all(struct committer *c)
 {
     while ((c->lagging || is_writing_checkpoints(c)) && mono_before(mono_now(), c->give_up)) {

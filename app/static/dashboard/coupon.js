@@ -288,7 +288,7 @@ class Page {
     try {
       await get(query(path(this.id, "history"), {limit: 1}), this.signal);
     } catch (problem) {
-      this.archived = problem.code === "coupon_archived"; // anything else is told by the panel
+      this.archived = problem.code === "coupon_archived"; // the panel reports anything else
     }
   }
 

@@ -19,7 +19,7 @@ const ENDED = "What ended more than 7 days ago is found by its code or id, or in
 
 /* ---- what can be done with one ---- */
 
-/* By its state: [verb, name, what it asks, what is said when it is done]. */
+/* By its state: the verbs. By the verb: [name, what it means, what the toast says when it is done]. */
 const ACTIONS = {issued: ["redeem", "cancel"], reserved: ["redeem", "cancel"], redeemed: ["reverse"]};
 const VERBS = {
   redeem: ["Redeem", "it is used. This can be reversed.", "was redeemed."],
@@ -28,12 +28,12 @@ const VERBS = {
 };
 
 function actionButton(verb, {coupon, id, user}, done, signal) {
-  const [name, means, told] = VERBS[verb];
+  const [name, means, result] = VERBS[verb];
   const ask = () => {
     const headers = verb === "redeem" ? {"Idempotency-Key": newKey()} : {}; // pressed twice, it happens once
     const act = async () => {
       await call("POST", path(coupon, "redemptions", id, verb), {headers});
-      toast(`${id} ${told}`);
+      toast(`${id} ${result}`);
       done();
     };
 
@@ -258,7 +258,7 @@ async function findId(coupon, id, done, signal) {
   return [el("h3", {}, `Redemption ${id}`), redemptionTable({[coupon.id]: coupon}, [redemption], done, signal, coupon)];
 }
 
-/* all: it is looked for in all coupons, and told of which one it is. */
+/* all: it is looked for in all coupons, and the heading names its coupon. */
 async function findCode(coupon, code, all, done, signal) {
   const found = session.isOps && hasCodes(coupon) && (await getIfThere(path(coupon.id, "codes", code), signal));
 

@@ -68,8 +68,8 @@ export function warnings(coupon, counts) {
       "sold",
       hasCodes(coupon) ? "No codes" : "No stock",
       coupon.codes.source === "imported"
-        ? "There are no codes yet: import a list, or everybody is told \u201csold out\u201d."
-        : `There ${hasCodes(coupon) ? "are no codes" : "is no stock"} yet: add some, or everybody is told \u201csold out\u201d.`,
+        ? "There are no codes yet: import a list, or everybody gets \u201csold out\u201d."
+        : `There ${hasCodes(coupon) ? "are no codes" : "is no stock"} yet: add some, or everybody gets \u201csold out\u201d.`,
     ]);
   else if (free === 0 && counts.redeemed === 0 && counts.issued + counts.reserved > 0)
     found.push(["low", "All handed out", `All handed out or on hold: nothing is free, and nothing was used yet.`]);

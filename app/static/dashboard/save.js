@@ -12,7 +12,7 @@ export function saveBlob(blob, name) {
   toast("Saved. Import the columns as text: a spreadsheet treats a name or code that begins with = as a formula.");
 }
 
-/* address(): or a promise of it. What ends early is no file: it is told instead. */
+/* address(): or a promise of it. What ends early makes no file: a toast says why. */
 export function saveButton(words, address, name, signal, attributes) {
   const pressed = button(words,
     async () => {

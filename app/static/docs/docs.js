@@ -2,7 +2,7 @@
  * docs.js -- shows openapi.json, and sends the calls that it describes.
  *
  * Safe    text becomes text nodes: nothing that the document or an answer says is ever taken for HTML
- * Key     kept in sessionStorage: for this tab, until it is closed or told to forget
+ * Key     kept in sessionStorage: for this tab, until it is closed or the key is forgotten
  * Order   helpers, schemas, trying a call, one call, events, the page
  */
 const KEY = 'coupons-key';
@@ -66,7 +66,7 @@ function objectsIn(schema) {
   return [to.oneOf ?? to.anyOf ?? to.allOf ?? []].flat().flatMap(objectsIn);
 }
 
-/** asked: the caller sends it, and is told what must be there. */
+/** asked: the caller sends it, so required members say so. */
 function showMembers(schema, asked) {
   return h('ul', { class: 'members' }, Object.entries(schema.properties).map(([name, member]) => {
     const needed = asked && (schema.required ?? []).includes(name);
@@ -306,18 +306,18 @@ function watchFilter(calls, sections) {
 }
 
 function watchKey() {
-  const told = () => { byId('key-state').textContent = sessionStorage.getItem(KEY) ? 'Kept for this tab.' : 'None: only open calls answer.'; };
+  const showState = () => { byId('key-state').textContent = sessionStorage.getItem(KEY) ? 'Kept for this tab.' : 'None: only open calls answer.'; };
   byId('key-form').addEventListener('submit', (event) => {
     event.preventDefault();
     if (byId('key').value.trim()) sessionStorage.setItem(KEY, byId('key').value.trim());
     byId('key').value = '';
-    told();
+    showState();
   });
   byId('key-forget').addEventListener('click', () => {
     sessionStorage.removeItem(KEY);
-    told();
+    showState();
   });
-  told();
+  showState();
 }
 
 /** What stands behind # in the address; what cannot be decoded names nothing. */
