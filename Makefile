@@ -126,7 +126,7 @@ $(B)/hooks/couponctl: $(B)/couponctl
 	@mkdir -p $(@D)
 	$(Q)ln -f $< $@
 
-# ---- tests: one program per test_*.c; what stands beside it is linked in ----
+# ---- tests: one program per test_*.c; the other files of its folder are linked in ----
 $(UNIT_BIN): $(B)/%: $(B)/%.o $(call obj,$(UNIT_HELP_SRC)) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) $(HARDENED_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS_TEST) $(LIBS)

@@ -93,7 +93,7 @@ packages_missing() {
     fi
 }
 
-# Where it stands and says 101, packages that are installed do not start their services.
+# While it is there and exits with 101, packages that are installed do not start their services.
 POLICY=/usr/sbin/policy-rc.d
 POLICY_MARK='# of the coupons service, while it installs packages; pid'
 
@@ -518,7 +518,7 @@ member_start() {
     hand_over "$db" "$log" "$run.pid"
     "${AS[@]}" chmod 700 "$db"
     "${AS[@]}" chmod 600 "$db/keyfile"
-    # Slow operations are not logged: users and codes stand in them. No zlib: before 6.0.27 and its like it leaks memory to whoever asks.
+    # Slow operations are not logged: they contain users and codes. No zlib: before 6.0.27 and its like it leaks memory to whoever asks.
     [ "${COUPONS_TEST:-0}" != 1 ] || options+=(--setParameter enableTestCommands=1)
     # Tests start many, which hold nothing of worth: those log in at less cost, and watch themselves less.
     for parameter in ${COUPONS_MONGOD_PARAMETERS-}; do options+=(--setParameter "$parameter"); done

@@ -44,7 +44,7 @@ static bool map(const char *from, int options, char *out, size_t most)
     return true;
 }
 
-/* Decomposed first: a mark may stand elsewhere in the order once it is folded to a letter (U+0345). */
+/* Decomposed first: a combining mark may come elsewhere in the order once it is folded to a letter (U+0345). */
 static bool fold_unicode(const char *user, char out[USER_MAX + 1])
 {
     char apart[BYTES_MAX + 1];

@@ -21,7 +21,7 @@ static bool wrong(struct errors *e, const char *pointer, const char *detail)
     return false;
 }
 
-/* The characters of text; what stands for one that is none counts as one. */
+/* The characters of text; each NO_CHARACTER counts as one. */
 static int64_t characters_of(const char *text)
 {
     int64_t count = 0;

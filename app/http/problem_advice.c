@@ -41,7 +41,7 @@ static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_CODE_REQUIRED] =
         "Ask the user for their code, and send it in the member code.",
     [CPN_SUSPICIOUS_ROWS] =
-        "Look at rows[]. Send CSV as text/csv, so that its header is read. If these rows are codes as they stand, send the list "
+        "Look at rows[]. Send CSV as text/csv, so that its header is read. If these rows are codes as they are, send the list "
         "again with ?accept=all.",
     [CPN_COUPON_EXISTS] =
         "Choose another id, or omit it to get a generated one. If this was a repeat after a lost answer, read the "

@@ -271,8 +271,7 @@ void redemption_write(struct json *j, const struct request *r, const char *user,
     json_end_object(j);
 }
 
-/* d as of at_ms. */
-static struct redemption stands(const struct redemption *redemption, int64_t at_ms, int64_t ends_ms)
+static struct redemption as_of(const struct redemption *redemption, int64_t at_ms, int64_t ends_ms)
 {
     struct redemption now = *redemption;
 
@@ -284,7 +283,7 @@ static struct redemption stands(const struct redemption *redemption, int64_t at_
 void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms,
                          int64_t ends_ms)
 {
-    struct redemption now = stands(redemption, at_ms, ends_ms);
+    struct redemption now = as_of(redemption, at_ms, ends_ms);
 
     redemption_write(j, r, user, &now);
 }
@@ -312,7 +311,7 @@ static void put_time(struct buf *out, int64_t ms)
 void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms,
                        int64_t ends_ms)
 {
-    struct redemption now = stands(redemption, at_ms, ends_ms);
+    struct redemption now = as_of(redemption, at_ms, ends_ms);
     char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE];
 
     put_text(out, redemption_id_text(redemption->n, redemption->g, redemption->lane, id));

@@ -193,7 +193,7 @@ static void find_ended(struct walk *w, struct taking *t)
 }
 
 /* Set a taking's present state, by its user's. u NULL: there is none. */
-static void stand(struct walk *w, struct taking *t, const struct user_state *u)
+static void settle_one(struct walk *w, struct taking *t, const struct user_state *u)
 {
     const struct redemption *now = u ? user_state_by_slot(u, t->redemption.n, t->redemption.g) : NULL;
 
@@ -205,7 +205,7 @@ static void stand(struct walk *w, struct taking *t, const struct user_state *u)
 
 /* Set the present state of the takings whose users are read at once; the rest become the first *count. Their batches are mostly the same
  * few, which are read once. */
-static void stand_some(struct walk *w, struct taking **takings, size_t *count)
+static void settle_some(struct walk *w, struct taking **takings, size_t *count)
 {
     struct request *r = w->request;
     struct user_read *reads;
@@ -222,7 +222,7 @@ static void stand_some(struct walk *w, struct taking **takings, size_t *count)
         if (reads[i].status == STORE_LEFT)
             takings[left++] = takings[i];
         else
-            stand(w, takings[i], reads[i].user_state);
+            settle_one(w, takings[i], reads[i].user_state);
     }
     *count = left;
     arena_free(&a);
@@ -256,10 +256,10 @@ static void settle(struct walk *w)
         if (w->takings[i].user)
             named[count++] = &w->takings[i];
         else
-            stand(w, &w->takings[i], NULL);
+            settle_one(w, &w->takings[i], NULL);
     }
     while (count && !w->failed)
-        stand_some(w, named, &count);
+        settle_some(w, named, &count);
     for (size_t i = 0; i < w->count && !w->failed; i++) {
         const struct taking *t = &w->takings[i];
 

@@ -20,8 +20,8 @@
 /* ---- one coupon ---- */
 
 /* The ETag is the user state's version, so that a taking can be bound to it. But the answer also depends on the definition, whose caps
- * limit what remains, on the day, and on expiries. True: none of that can have changed since the user state did, so the tag stands for the
- * answer. */
+ * limit what remains, on the day, and on expiries. True: none of that can have changed since the user state did, so the tag identifies
+ * the answer. */
 static bool is_settled(const struct request *r)
 {
     const struct user_state *u = op_user_out(&r->op)->state;

@@ -3,7 +3,7 @@
  *
  * Process  its own, forked by the master with signals blocked; TERM ends it, USR1 reopens the log
  * Several  fronts have one active reporter: it holds a lease, and the others wait for it to end. One that finds its lease taken ends, and
- *          its successor stands by. Two at once are harmless, only more expensive
+ *          its successor waits. Two at once are harmless, only more expensive
  * Threads  fold: reads the ledger's change stream; at most four times a second, unless a round is full, adds what came to the totals in one
  *          write, moves the lanes' marks
  *          backstop: writes the checkpoint of lanes where it does not move, with its own engine; makes lanes follow a definition

@@ -353,8 +353,7 @@ enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t
 enum store_status mongo_watermark_write(struct store *s, const struct watermark *w);
 /* Create the first one, if the ledger is empty. */
 enum store_status mongo_watermark_begin(struct store *s);
-/* Make this front's reporter the active one until until_ms, or keep it so; the others' stand by. STORE_EXISTS: another front's is
- * active. */
+/* Make this front's reporter the active one until until_ms, or keep it so; the others' wait. STORE_EXISTS: another front's is active. */
 enum store_status mongo_reporter_claim(struct store *s, const char *front, int64_t now_ms, int64_t until_ms);
 /* Release that, if held. */
 enum store_status mongo_reporter_release(struct store *s, const char *front);

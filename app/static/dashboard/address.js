@@ -1,5 +1,5 @@
 /*
- * dashboard/address.js -- what of a page stands in its address, so that a colleague who opens it sees the same: what is looked up, filters,
+ * dashboard/address.js -- what of a page is in its address, so that a colleague who opens it sees the same: what is looked up, filters,
  * the order, and the zone in which times are shown.
  *
  * Form  #/coupon/ID?state=issued&zone=Asia/Tokyo. A filter replaces the address: going back leads to the page before

@@ -16,7 +16,7 @@ import {showList} from "./list.js";
 import {showLookup} from "./lookup.js";
 import {showWebhook, showWebhooks} from "./webhooks.js";
 
-/* Columns: address, name in the navigation, what draws it, the link to it, and if only keys of the role ops see it. What stands in
+/* Columns: address, name in the navigation, what draws it, the link to it, and if only keys of the role ops see it. What is in
  * parentheses is given to what draws it. */
 const PAGES = [
   [/^#?\/?$/, "Coupons", showList, "#/"],
@@ -116,7 +116,7 @@ function showNothing() {
   replace(main, el("h1", {}, "No such page"), el("p", {}, el("a", {href: "#/"}, "All coupons")));
 }
 
-/* A parameter of the address; what cannot be decoded is taken as it stands. */
+/* A parameter of the address; what cannot be decoded is taken as it is. */
 function decoded(text) {
   try {
     return decodeURIComponent(text);

@@ -1,7 +1,7 @@
 /*
  * dashboard/calendar.js -- the windows of all coupons in a month: what begins, runs and ends when.
  *
- * Times  each window stands in its coupon's zone, unless another was chosen: one that begins on the 1st there begins on the 1st here
+ * Times  each window is in its coupon's zone, unless another was chosen: one that begins on the 1st there begins on the 1st here
  */
 import {given, keep, zoneFor} from "./address.js";
 import {readCoupons} from "./book.js";

@@ -39,9 +39,9 @@ function options(several) {
 }
 
 /*
- * title(period), label(row, period): what stands above all of them, and below a bar; signal: when the page is left.
+ * title(period), label(row, period): what is above all of them, and below a bar; signal: when the page is left.
  * Returns {node, update(rows, earlier, period)}: a report's items, and as many from before them, or null.
- * Without Chart.js (its file is missing on the server) the table stands alone, and says why.
+ * Without Chart.js (its file is missing on the server) there is only the table, which says why.
  */
 export function bars(title, label, signal) {
   const canvas = el("canvas", {role: "img"});
@@ -97,7 +97,7 @@ export function sparkline(values, text) {
     svg("polyline", {points: points.join(" ")}));
 }
 
-/* parts: [class, count, name]; whole: what the bar's length stands for. */
+/* parts: [class, count, name]; whole: what the bar's length represents. */
 export function stockBar(parts, whole, text) {
   return el(
     "div",

@@ -35,7 +35,7 @@ export function disableButton(coupon, code, done, signal) {
 const listed = (text) => [...new Set(text.split(/[\r\n]+/).map((line) => line.trim()).filter(Boolean))];
 
 /*
- * A dialog that sends a list, and goes on with the job that this makes: send(box, signal) promises it, or throws. `below`: what stands
+ * A dialog that sends a list, and goes on with the job that this makes: send(box, signal) promises it, or throws. `below`: what is
  * between the input and what is said. Returns its button.
  */
 function openList({title, verb, kind, intro, label, input, below, isFilled, send}, done, signal) {

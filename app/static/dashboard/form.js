@@ -6,7 +6,7 @@
  *        type: text (default), area, check, whole, scaled (scale: how many of the service's units are one of ours; unit: its name),
  *        money (in the currency of field "/discount/currency"), select, time (in the zone of field "/time_zone"), zone, list (by
  *        commas), json (an object)
- * Read   what was understood of a number, an amount or a time stands below its field while it is typed
+ * Read   what was understood of a number, an amount or a time is shown below its field while it is typed
  */
 import {button, choice, el, replace, uniqueId} from "./dom.js";
 import {digitsOf, isZone, moment, momentsOf, money, number, readNumber, toWall, writeNumber, zones} from "./format.js";
@@ -199,7 +199,7 @@ function offerWhich({which, input}, zone) {
   replace(which, words.map((text, i) => el("option", {value: String(i)}, text)));
 }
 
-/* The fields of a form, and what stands in them. */
+/* The fields of a form, and their contents. */
 export class Fields {
   constructor(fields, values) {
     const all = fields.map((field) => (typeof field === "string" ? {node: el("h3", {}, field), heading: true} : fieldRow(field)));
@@ -231,7 +231,7 @@ export class Fields {
     this.arrange();
   }
 
-  /* One of them, as it stands in values. */
+  /* One of them, as it is in values. */
   set(row, values) {
     const value = valueAt(values, row.field.at),
       {options} = row.field;
@@ -249,7 +249,7 @@ export class Fields {
     row.basis = basis(row.field, texts);
   }
 
-  /* Something stands there that was not there at first. */
+  /* True if a field no longer has what it was filled with. */
   isChanged() {
     return this.rows.some((r) => filledIn(r) !== r.filled);
   }

@@ -2,7 +2,7 @@
  * dashboard/format.js -- how numbers, money and times are shown; how a number is read. Money is read in form.js.
  *
  * Money  minor units in the service; here the currency's own, with as many decimals as it has
- * Times  UTC in the service; here in the coupon's zone, or the one that was chosen for the page. It always stands beside them, and the
+ * Times  UTC in the service; here in the coupon's zone, or the one that was chosen for the page. It is always beside them, and the
  *        offset does, too, where clocks show the same twice
  */
 

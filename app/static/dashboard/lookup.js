@@ -90,7 +90,7 @@ export function redemptionTable(coupons, items, done, signal, one = null) {
 
 /* ---- a coupon's, by user, order, state and time ---- */
 
-/* Where the list that passes stands. A coupon's own list has orders only with their users: an order alone is looked for in all coupons. */
+/* The address of the list that passes. A coupon's own list has orders only with their users: an order alone is looked for in all coupons. */
 function listAddress(id, filter) {
   return filter.order && !filter.user ? path("-", "redemptions") : path(id, "redemptions");
 }

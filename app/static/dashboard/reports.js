@@ -1,7 +1,7 @@
 /*
  * dashboard/reports.js -- a coupon's redemptions over time: which range, in which periods, and the same number of periods before.
  *
- * Range  days of the coupon's zone, or of the chosen one, the last one included; without them, the latest periods. It stands in the address
+ * Range  days of the coupon's zone, or of the chosen one, the last one included; without them, the latest periods. It is in the address
  */
 import {given, keep, zoneFor} from "./address.js";
 import {get, path, query} from "./api.js";
@@ -14,7 +14,7 @@ const HOUR_MS = 3600000,
   DAY_MS = 24 * HOUR_MS,
   MOST = 1000; /* bars */
 
-/* Of each: how many are shown without a range, how long one is, usually and at the most, and what stands below a bar. */
+/* Of each: how many are shown without a range, how long one is, usually and at the most, and what is below a bar. */
 const PERIODS = {
   hour: [48, HOUR_MS, 2 * HOUR_MS, (row) => `${row.start.slice(8, 10)}. ${row.start.slice(11, 16)}`],
   day: [30, DAY_MS, 2 * DAY_MS, (row) => row.start.slice(5, 10)],

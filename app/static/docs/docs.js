@@ -320,7 +320,7 @@ function watchKey() {
   showState();
 }
 
-/** What stands behind # in the address; what cannot be decoded names nothing. */
+/** What follows # in the address; what cannot be decoded names nothing. */
 function addressed() {
   try {
     return decodeURIComponent(location.hash.slice(1));
