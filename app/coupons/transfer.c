@@ -27,10 +27,10 @@ char *transfer_job(const struct transfer_side *m, char job[TRANSFER_JOB_SIZE])
 {
     char *to = put_text(job, TRANSFER_JOB);
 
-    assert(m->lane >= 0 && m->peer >= 0);
+    assert(m->lane >= 0 && m->other >= 0);
     to = put_number(to, m->lane);
     to = put_text(to, m->gives ? TO : FROM);
-    *put_number(to, m->peer) = '\0';
+    *put_number(to, m->other) = '\0';
     return job;
 }
 
@@ -45,7 +45,7 @@ bool transfer_parse(const char *job, int64_t lanes, struct transfer_side *m)
     m->gives = strncmp(rest, TO, strlen(TO)) == 0;
     if (!m->gives && strncmp(rest, FROM, strlen(FROM)) != 0)
         return false;
-    m->peer = strtoll(rest + strlen(m->gives ? TO : FROM), NULL, 10);
-    return m->lane >= 0 && m->lane < lanes && m->peer >= 0 && m->peer < lanes && (m->lane == 0) != (m->peer == 0) &&
+    m->other = strtoll(rest + strlen(m->gives ? TO : FROM), NULL, 10);
+    return m->lane >= 0 && m->lane < lanes && m->other >= 0 && m->other < lanes && (m->lane == 0) != (m->other == 0) &&
            strcmp(transfer_job(m, same), job) == 0;
 }

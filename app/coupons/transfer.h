@@ -16,13 +16,13 @@
 /* One of the two jobs. */
 struct transfer_side {
     bool gives;
-    int64_t lane, peer; /* its own; the other */
+    int64_t lane, other; /* its own, and the other one */
 };
 
 #define TRANSFER_JOB "lane-"
 #define TRANSFER_JOB_SIZE 64
 
-/* The job's id: "lane-<lane>-to-<peer>" if it gives, else "lane-<lane>-from-<peer>". Returns job. */
+/* The job's id: "lane-<lane>-to-<other>" if it gives, else "lane-<lane>-from-<other>". Returns job. */
 char *transfer_job(const struct transfer_side *m, char job[TRANSFER_JOB_SIZE]);
 /* False: not the id of such a job, of lanes below `lanes`. */
 bool transfer_parse(const char *job, int64_t lanes, struct transfer_side *m);

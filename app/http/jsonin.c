@@ -15,7 +15,7 @@ struct cursor {
     const unsigned char *start, *at, *end;
     struct json_scan *scan;
     int depth;
-    struct arena *arena; /* for scan->mended; NULL: escapes of no character are faults */
+    struct arena *arena; /* for scan->repaired; NULL: escapes of no character are faults */
     bool in_name;
 };
 
@@ -28,7 +28,7 @@ static bool fault(struct cursor *c, const char *what)
     return false;
 }
 
-static int peek(const struct cursor *c)
+static int next_byte(const struct cursor *c)
 {
     return c->at < c->end ? *c->at : -1;
 }
@@ -46,7 +46,7 @@ static bool hex4(struct cursor *c, unsigned *unit)
 {
     *unit = 0;
     for (int i = 0; i < 4; i++, c->at++) {
-        int d = peek(c);
+        int d = next_byte(c);
 
         if (d >= '0' && d <= '9')
             d -= '0';
@@ -64,9 +64,9 @@ static bool scan_no_character(struct cursor *c, const unsigned char *from, const
 {
     if (!c->arena || c->in_name)
         return fault(c, what);
-    if (!c->scan->mended)
-        c->scan->mended = arena_memdup(c->arena, c->start, (size_t)(c->end - c->start));
-    memcpy(c->scan->mended + (from - c->start), NO_CHARACTER, sizeof NO_CHARACTER - 1);
+    if (!c->scan->repaired)
+        c->scan->repaired = arena_memdup(c->arena, c->start, (size_t)(c->end - c->start));
+    memcpy(c->scan->repaired + (from - c->start), NO_CHARACTER, sizeof NO_CHARACTER - 1);
     c->at = from + sizeof NO_CHARACTER - 1;
     return true;
 }
@@ -76,7 +76,7 @@ static bool scan_escape(struct cursor *c)
 {
     const unsigned char *from = c->at - 1;
     unsigned unit, low;
-    int kind = peek(c);
+    int kind = next_byte(c);
 
     if (kind != 'u') {
         if (kind < 0 || !strchr("\"\\/bfnrt", kind) || kind == 0)
@@ -103,11 +103,11 @@ static bool scan_escape(struct cursor *c)
 
 static bool scan_string(struct cursor *c)
 {
-    if (peek(c) != '"')
+    if (next_byte(c) != '"')
         return fault(c, "expected a string in double quotes");
     c->at++;
     for (;;) {
-        int ch = peek(c);
+        int ch = next_byte(c);
 
         if (ch < 0)
             return fault(c, "unclosed string");
@@ -137,9 +137,9 @@ static bool scan_string(struct cursor *c)
 
 static bool scan_digits(struct cursor *c)
 {
-    if (peek(c) < '0' || peek(c) > '9')
+    if (next_byte(c) < '0' || next_byte(c) > '9')
         return fault(c, "expected a digit");
-    while (peek(c) >= '0' && peek(c) <= '9')
+    while (next_byte(c) >= '0' && next_byte(c) <= '9')
         c->at++;
     return true;
 }
@@ -172,22 +172,22 @@ static bool scan_number(struct cursor *c)
     const unsigned char *from = c->at;
     bool integer = true;
 
-    if (peek(c) == '-')
+    if (next_byte(c) == '-')
         c->at++;
-    if (peek(c) == '0')
+    if (next_byte(c) == '0')
         c->at++;
     else if (!scan_digits(c))
         return false;
-    if (peek(c) == '.') {
+    if (next_byte(c) == '.') {
         integer = false;
         c->at++;
         if (!scan_digits(c))
             return false;
     }
-    if (peek(c) == 'e' || peek(c) == 'E') {
+    if (next_byte(c) == 'e' || next_byte(c) == 'E') {
         integer = false;
         c->at++;
-        if (peek(c) == '+' || peek(c) == '-')
+        if (next_byte(c) == '+' || next_byte(c) == '-')
             c->at++;
         if (!scan_digits(c))
             return false;
@@ -221,7 +221,7 @@ static bool scan_member(struct cursor *c)
         return false;
     c->scan->members++;
     skip_blanks(c);
-    if (peek(c) != ':')
+    if (next_byte(c) != ':')
         return fault(c, "expected a colon");
     c->at++;
     return scan_value(c);
@@ -238,7 +238,7 @@ static bool scan_container(struct cursor *c, int close, bool (*item)(struct curs
         return fault(c, "too many objects and arrays");
     c->at++;
     skip_blanks(c);
-    if (peek(c) == close) {
+    if (next_byte(c) == close) {
         c->at++;
         c->depth--;
         return true;
@@ -248,9 +248,9 @@ static bool scan_container(struct cursor *c, int close, bool (*item)(struct curs
             return fault(c, close == '}' ? "too many members in an object" : "too many items in an array");
         if (!item(c))
             return false;
-        if (peek(c) == close)
+        if (next_byte(c) == close)
             break;
-        if (peek(c) != ',')
+        if (next_byte(c) != ',')
             return fault(c, close == '}' ? "expected a comma or }" : "expected a comma or ]");
         c->at++;
     }
@@ -267,7 +267,7 @@ static bool scan_value(struct cursor *c)
     skip_blanks(c);
     if (++c->scan->values > JSON_VALUES_MAX)
         return fault(c, "too many values");
-    switch (peek(c)) {
+    switch (next_byte(c)) {
     case '{':
         ok = scan_container(c, '}', scan_member);
         break;
@@ -290,7 +290,7 @@ static bool scan_value(struct cursor *c)
         ok = scan_number(c);
         break;
     default:
-        ok = fault(c, peek(c) < 0 ? "unexpected end of input" : "expected a JSON value");
+        ok = fault(c, next_byte(c) < 0 ? "unexpected end of input" : "expected a JSON value");
     }
     if (ok)
         skip_blanks(c);
@@ -354,7 +354,7 @@ static struct json_object *parse(const char *text, size_t len, struct errors *e,
     }
     t = checked(json_tokener_new_ex(JSON_DEPTH_MAX + 2));
     json_tokener_set_flags(t, JSON_TOKENER_STRICT);
-    o = json_tokener_parse_ex(t, (scan.mended ? scan.mended : text) + scan.start, (int)(scan.end - scan.start));
+    o = json_tokener_parse_ex(t, (scan.repaired ? scan.repaired : text) + scan.start, (int)(scan.end - scan.start));
     complete = json_tokener_get_error(t) == json_tokener_success;
     json_tokener_free(t);
     if (!o || !complete) {

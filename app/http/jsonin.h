@@ -31,7 +31,7 @@ struct json_scan {
     size_t values;      /* of any kind, these too */
     size_t fault_at;    /* offset of the fault */
     const char *fault;  /* static sentence; NULL: no fault */
-    char *mended;       /* json_in_typed(): the text, if anything was replaced in it; else NULL */
+    char *repaired;     /* json_in_typed(): the text, if anything was replaced in it; else NULL */
 };
 
 /* Check that text (len bytes) is exactly one JSON value. False: see fault and fault_at. */

@@ -283,7 +283,7 @@ static void forget_ahead(struct lane_walk *l)
 }
 
 /* The lane's next batch; NULL: none, or (w->failed) the database did not answer. */
-static const struct batch *peek(struct walk *w, int64_t lane)
+static const struct batch *next_batch(struct walk *w, int64_t lane)
 {
     size_t most = (size_t)(w->lane_count < BATCHES_AT_ONCE ? BATCHES_AT_ONCE / w->lane_count : 1);
     struct lane_walk *l = &w->lanes[lane];
@@ -318,7 +318,7 @@ static int64_t newest_lane(struct walk *w)
     int64_t newest = -1, at_ms = INT64_MIN;
 
     for (int64_t lane = 0; lane < w->lane_count && !w->failed; lane++) {
-        const struct batch *b = peek(w, lane);
+        const struct batch *b = next_batch(w, lane);
 
         if (b && b->head.at_ms < w->filter->from_ms) { /* so are those after it */
             forget_ahead(&w->lanes[lane]);
@@ -334,7 +334,7 @@ static int64_t newest_lane(struct walk *w)
 /* Walk the lane's next batch, from its last entry to its first. False: the page ends here. */
 static bool walk_batch(struct walk *w, int64_t lane)
 {
-    const struct batch *b = peek(w, lane);
+    const struct batch *b = next_batch(w, lane);
     int64_t first = w->index > 0 && w->index < (int64_t)b->count ? w->index : (int64_t)b->count;
 
     w->lane = lane;
@@ -364,7 +364,7 @@ static bool walk(struct walk *w)
     int64_t lane = w->index > 0 ? w->lane : newest_lane(w);
     bool left;
 
-    while (lane >= 0 && peek(w, lane) && walk_batch(w, lane))
+    while (lane >= 0 && next_batch(w, lane) && walk_batch(w, lane))
         lane = newest_lane(w);
     left = lane >= 0;
     if (!w->failed)
@@ -376,7 +376,7 @@ static bool walk(struct walk *w)
 static void skip_to(struct walk *w, int64_t lane, int64_t to_ms)
 {
     struct lane_walk *l = &w->lanes[lane];
-    const struct batch *newest = peek(w, lane);
+    const struct batch *newest = next_batch(w, lane);
     int64_t low = 1, high = newest ? newest->head.seq : 1;
 
     if (!newest || newest->head.at_ms < to_ms)

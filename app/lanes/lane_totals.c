@@ -10,7 +10,7 @@
 #include "base/checked.h"
 
 /* A lane's totals, without what only its hash chain needs. */
-struct peer_lane {
+struct other_lane {
     int64_t missed; /* the table's `missed` when this was heard; -1: never heard */
     int64_t seq;
     int64_t taken, reserved, takings;
@@ -20,7 +20,7 @@ struct peer_lane {
 struct totals_of_coupon {
     char id[COUPON_ID_MAX + 1];
     int64_t lanes;
-    struct peer_lane *of;
+    struct other_lane *of;
     UT_hash_handle hh;
 };
 
@@ -95,7 +95,7 @@ void lane_totals_note(struct lane_totals *t, const char *coupon, int64_t lane, c
     pthread_mutex_lock(&t->lock);
     c = find(t, coupon);
     if (c && lane < c->lanes && h->seq >= c->of[lane].seq)
-        c->of[lane] = (struct peer_lane){
+        c->of[lane] = (struct other_lane){
             .missed = t->missed, .seq = h->seq, .taken = head_taken(h), .reserved = h->reserved, .takings = head_takings(h),
             .stock = head_stock(h)};
     pthread_mutex_unlock(&t->lock);
@@ -109,7 +109,7 @@ void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane,
     pthread_mutex_lock(&t->lock);
     c = find(t, coupon);
     for (int64_t i = 0; c && i < c->lanes; i++) {
-        const struct peer_lane *of = &c->of[i];
+        const struct other_lane *of = &c->of[i];
 
         if (i == 0)
             sums->stock = of->stock;

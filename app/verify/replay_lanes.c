@@ -21,14 +21,14 @@ void lane_sums_batch(struct lane_sums *s, const struct batch *b)
         s->deleted = s->deleted || e->kind == ENTRY_DELETE;
         if (!transfer_parse(e->job, COUPON_LANES_MAX, &m))
             continue;
-        moved = m.gives ? &s->peers[m.peer].to : &s->peers[m.peer].from;
+        moved = m.gives ? &s->moves[m.other].to : &s->moves[m.other].from;
         *moved = (struct moved){e->step, moved->total + e->count, moved->total};
     }
 }
 
 void lane_sums_rest(struct lane_sums *s)
 {
-    memcpy(s->before, s->peers, sizeof s->before);
+    memcpy(s->before, s->moves, sizeof s->before);
 }
 
 /* ---- all of them ---- */
@@ -67,7 +67,7 @@ static void compare_elsewhere(const struct across *a, size_t lane)
     char where[PLACE_SIZE];
 
     for (size_t i = 0; i < a->count; i++)
-        elsewhere += s->peers[i].to.total - s->peers[i].from.total;
+        elsewhere += s->moves[i].to.total - s->moves[i].from.total;
     snprintf(where, sizeof where, "lane %zu", lane);
     expect_across(a, where, "elsewhere", elsewhere, s->head.elsewhere);
 }
@@ -101,8 +101,8 @@ void lane_sums_compare(const struct lane_sums *lanes, size_t count, bool still, 
             expect_across(&a, where, "takings of a deleted coupon", 0, head_takings(&lanes[i].head));
         if (i == 0)
             continue;
-        compare_moves(&a, 0, i, &lanes[0].peers[i].to, &lanes[i].peers[0].from);
-        compare_moves(&a, i, 0, &lanes[i].peers[0].to, &lanes[0].before[i].from);
+        compare_moves(&a, 0, i, &lanes[0].moves[i].to, &lanes[i].moves[0].from);
+        compare_moves(&a, i, 0, &lanes[i].moves[0].to, &lanes[0].before[i].from);
         most_across(&a, where, "version", lanes[0].head.version, lanes[i].head.version);
     }
 }

@@ -23,14 +23,14 @@ struct moved {
     int64_t step, total, before;
 };
 
-struct peer_moves {
+struct lane_moves {
     struct moved to, from;
 };
 
 struct lane_sums {
     struct head head;
-    struct peer_moves peers[COUPON_LANES_MAX];  /* by the other lane, from this lane's entries */
-    struct peer_moves before[COUPON_LANES_MAX]; /* in lane 0: as of the end of its own replay */
+    struct lane_moves moves[COUPON_LANES_MAX];  /* by the other lane, from this lane's entries */
+    struct lane_moves before[COUPON_LANES_MAX]; /* in lane 0: as of the end of its own replay */
     bool deleted;
 };
 

@@ -151,7 +151,7 @@ int main(int argc, char **argv)
         die(argv[1]);
     signal(SIGPIPE, SIG_IGN);
     FCGX_Init();
-    signal(SIGTERM, SIG_DFL); /* libfcgi made it a wish */
+    signal(SIGTERM, SIG_DFL); /* libfcgi only noted it */
     poll_fd = epoll_create1(0);
     arm(listen_fd, NULL);
     pthread_t thread;

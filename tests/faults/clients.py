@@ -1,4 +1,4 @@
-"""Clients that nobody wishes for: slow ones, ones that go away in the middle, floods of what is refused."""
+"""Clients that nobody wants: slow ones, ones that go away in the middle, floods of what is refused."""
 import itertools
 import random
 import socket

@@ -102,7 +102,7 @@ class Replay:
         self.definition = None
         self.slots_made, self.waiting = 0, 0  # slots that exist; of them, those to be retired
         self.elsewhere = 0  # slots that went to other lanes, less those that came from there
-        self.moves = {"to": collections.defaultdict(list), "from": collections.defaultdict(list)}  # {peer: [Move]}
+        self.moves = {"to": collections.defaultdict(list), "from": collections.defaultdict(list)}  # {other: [Move]}
         self.began, self.erased = {}, {}  # {alias: seq of its first taking}, {alias: the entry that ended it}
         self.slots, self.redemptions, self.lives = {}, {}, collections.defaultdict(list)
         self.uses, self.dues = collections.defaultdict(Use), Dues()
@@ -225,10 +225,10 @@ class Replay:
         move = MOVE.fullmatch(entry.get("job") or "")
         if not move:
             return 0
-        own, told, peer = int(move[1]), move[2], int(move[3])
-        if own != self.lane or told != way or (own == 0) == (peer == 0):
+        own, told, other = int(move[1]), move[2], int(move[3])
+        if own != self.lane or told != way or (own == 0) == (other == 0):
             self.complain("I1", f"seq {entry['seq']}: no move of lane {self.lane}: {entry}")
-        steps = self.moves[way][peer]
+        steps = self.moves[way][other]
         if entry["step"] != len(steps) + 1:
             self.complain("I1", f"seq {entry['seq']}: step {entry['step']} comes after {len(steps)}: {entry}")
         steps.append(Move(ms(entry["at"]), entry["seq"], entry["step"], entry["count"] + (steps[-1].slots if steps else 0)))

@@ -115,11 +115,11 @@ def standing(whole, day):
 def check_moves(whole):
     """What came to a lane is what had gone to it, step by step, and not before: no slot is in two lanes."""
     for taker in whole.lanes:
-        for peer, came in taker.replay.moves["from"].items():
-            went = whole.lanes[peer].replay.moves["to"][taker.lane]
+        for other, came in taker.replay.moves["from"].items():
+            went = whole.lanes[other].replay.moves["to"][taker.lane]
             for there, here in itertools.zip_longest(went, came):
                 if not here:
                     break  # it is on its way
                 if not there or there.slots != here.slots or there.at > here.at + 2 * taker.slack_ms:
-                    taker.complain("I1", f"seq {here.seq} of lane {taker.lane}: {here.slots} slots by step {here.step}, and lane {peer} "
+                    taker.complain("I1", f"seq {here.seq} of lane {taker.lane}: {here.slots} slots by step {here.step}, and lane {other} "
                                          f"told of {there}")

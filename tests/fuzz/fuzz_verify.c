@@ -78,7 +78,7 @@ static void tell_view(struct replay *r, const bson_t *doc, struct arena *a)
 
 static const struct term_key key; /* the seeds' */
 
-static void tell_batch(struct replay *r, const bson_t *doc, bool peek)
+static void tell_batch(struct replay *r, const bson_t *doc, bool ahead)
 {
     struct stored_batch stored = {.batch = codec_batch_get(doc), .erasing_readable = true};
     struct buf scratch = BUF_INIT;
@@ -89,7 +89,7 @@ static void tell_batch(struct replay *r, const bson_t *doc, bool peek)
     if (!stored.batch->left)
         stored.wrong = form_of_batch(doc, stored.batch, &key);
     batch_hash(stored.batch, &scratch, hash);
-    if (peek)
+    if (ahead)
         replay_later_erasures(r, stored.batch);
     else
         replay_stored(r, &stored, hash);

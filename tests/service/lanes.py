@@ -72,9 +72,9 @@ class Lanes:
         for lane, entry in self.entries("due", "generate"):
             told = MOVE.fullmatch(entry.get("job", ""))
             if told and told[2] == way:
-                own, peer = int(told[1]), int(told[3])
+                own, other = int(told[1]), int(told[3])
                 assert own == lane and entry["kind"] == ("due" if way == "to" else "generate"), entry
-                moves[(own, peer) if way == "to" else (peer, own)].append((entry["step"], entry["count"]))
+                moves[(own, other) if way == "to" else (other, own)].append((entry["step"], entry["count"]))
         return moves
 
 

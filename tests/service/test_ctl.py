@@ -544,7 +544,7 @@ def entry(**members):
 
 
 TAKEN = "ledger", {"e.k": "redeem"}
-DAMAGE = {  # beside what test_reconcile.py has mended
+DAMAGE = {  # beside what test_reconcile.py has repaired
     "a slot's state": (BUCKET, lambda d: d["view"]["t"].pop()),
     "a slot's generation": (BUCKET, lambda d: view(g=[9, *d["view"]["g"][1:]])(d)),
     "the reporter's money": (("totals", {}), member(discount_minor=0)),

@@ -116,10 +116,10 @@ def test_doctor_says_so_of_another_mongod(stack, tmp_path):
         with pymongo.MongoClient("127.0.0.1", port, directConnection=True, serverSelectionTimeoutMS=60000) as client:
             client.admin.command("replSetInitiate", {"_id": "rs0", "members": [{"_id": 0, "host": f"127.0.0.1:{port}"}]})
             wait_until("a primary", lambda: client.admin.command("hello")["isWritablePrimary"])
-            mended = client.server_info()["versionArray"] >= [6, 0, 27]
+            fixed = client.server_info()["versionArray"] >= [6, 0, 27]
         level, line = leak(stack, "--mongodb", uri)
-        assert level == ("ok" if mended else "fail") and "CVE-2025-14847" in line, line
-        assert mended or all(version in line for version in ("8.2.3", "8.0.17", "7.0.28", "6.0.27", "snappy,zstd")), line
+        assert level == ("ok" if fixed else "fail") and "CVE-2025-14847" in line, line
+        assert fixed or all(version in line for version in ("8.2.3", "8.0.17", "7.0.28", "6.0.27", "snappy,zstd")), line
     finally:
         server.kill()
         server.wait()

@@ -244,7 +244,7 @@ def test_every_problem_of_the_service_is_described_with_its_status(document):
 
 
 def test_each_call_names_the_roles_that_may_make_it(document):
-    """As the table in test_auth.py, which is held against the service."""
+    """As the table in test_auth.py, which is compared with the service."""
     for operation in contract.Contract(document).operations:
         roles = {role for one in operation.body["security"] for role in one}
         assert roles & set(ROLES) == MAY[operation.name] & set(ROLES), operation.name

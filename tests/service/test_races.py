@@ -270,8 +270,8 @@ def test_many_coupons_at_two_workers_and_neither_side_starves(stack):
     print(f"{len(users)} takings of {len(names)} coupons at two workers: {time.monotonic() - began:.1f} s")
     assert by_code(calls) == {"201": 8 * len(names), "sold_out": 2 * len(names)}
     slowest = [max(c.answered_at - c.asked_at for c in calls if c.via == w) for w in range(WORKERS)]
-    middle = [sorted(c.answered_at - c.asked_at for c in calls if c.via == w)[len(calls) // WORKERS // 2] for w in range(WORKERS)]
-    print(f"slowest {slowest}, median {middle}")
+    median = [sorted(c.answered_at - c.asked_at for c in calls if c.via == w)[len(calls) // WORKERS // 2] for w in range(WORKERS)]
+    print(f"slowest {slowest}, median {median}")
     assert max(slowest) < max(30, 5 * min(slowest)), f"somebody starved: {slowest}"
     assert max(middle) < max(1, 5 * min(middle)), f"one side waits longer: {middle}"
     for name in names[::20]:

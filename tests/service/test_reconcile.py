@@ -1,4 +1,4 @@
-"""couponctl verify and reconcile over the whole life of slots: each kind of damage is found, said and mended, and nothing else."""
+"""couponctl verify and reconcile over the whole life of slots: each kind of damage is found, said and repaired, and nothing else."""
 import concurrent.futures
 import copy
 import datetime
@@ -235,13 +235,13 @@ def test_damage_is_found_told_and_mended_and_nothing_else_is_touched(quiet, what
         done, said = quiet.run("--apply", coupon)
         assert (done.returncode, said) == (0, faults), done.stdout
         quiet.verify()
-        mended = quiet.image()
+        repaired = quiet.image()
         for name in (*VIEWS, "ledger", "code_buckets"):
-            touched = {bson.decode(d)["_id"].__repr__() for d in good[name] ^ mended[name]}
+            touched = {bson.decode(d)["_id"].__repr__() for d in good[name] ^ repaired[name]}
             # a look-up loses who imported it; a batch gets its members in another
             # order: but only what was damaged
             assert len(touched) <= (name == which[0]), f"{name}: {touched}"
-        assert by_id(good["ledger"]) == by_id(mended["ledger"])
+        assert by_id(good["ledger"]) == by_id(repaired["ledger"])
 
 
 def by_id(documents):

@@ -751,7 +751,7 @@ def stored(stack, coupon):
 
 @pytest.mark.full
 def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(beside):
-    """Damage in a row of totals: those coupons wait, which the log tells once; mended or removed, they are counted on."""
+    """Damage in a row of totals: those coupons wait, which the log tells once; repaired or removed, they are counted on."""
     left_s = QUARTER.total_seconds() - time.time() % QUARTER.total_seconds()
     stack = beside(clock_offset_s=0 if left_s > 300 else int(left_s) + 1)  # its quarter hour lasts a while yet
     storefront, rows = stack.direct(0), stack.database["totals"]

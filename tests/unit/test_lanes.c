@@ -1153,12 +1153,12 @@ TEST_WITH(what_lanes_say_of_each_other_is_compared, a_life, end_life)
         size_t offset;
         int64_t by;
     } rows[] = {
-        {"lanes|lane 1 of lane 0|slots|", offsetof(struct lane_sums, peers[0].from.total), 1},
-        {"lanes|lane 1 of lane 0|slots|", offsetof(struct lane_sums, peers[0].from.total), -1},
-        {"lanes|lane 1 of lane 0|step|at most ", offsetof(struct lane_sums, peers[0].from.step), 1},
-        {"lanes|lane 1 of lane 0|slots|", offsetof(struct lane_sums, peers[0].from.step), -1},
-        {"lanes|lane 1 of lane 0|steps on their way|at most 1|2", offsetof(struct lane_sums, peers[0].from.step), -2},
-        {"lanes|lane 0 of lane 1|slots|", offsetof(struct lane_sums, peers[0].to.total), -1000},
+        {"lanes|lane 1 of lane 0|slots|", offsetof(struct lane_sums, moves[0].from.total), 1},
+        {"lanes|lane 1 of lane 0|slots|", offsetof(struct lane_sums, moves[0].from.total), -1},
+        {"lanes|lane 1 of lane 0|step|at most ", offsetof(struct lane_sums, moves[0].from.step), 1},
+        {"lanes|lane 1 of lane 0|slots|", offsetof(struct lane_sums, moves[0].from.step), -1},
+        {"lanes|lane 1 of lane 0|steps on their way|at most 1|2", offsetof(struct lane_sums, moves[0].from.step), -2},
+        {"lanes|lane 0 of lane 1|slots|", offsetof(struct lane_sums, moves[0].to.total), -1000},
         {"lanes|lane 1|elsewhere|", offsetof(struct lane_sums, head.elsewhere), 1},
         {"lanes|lane 1|version|at most ", offsetof(struct lane_sums, head.version), 1},
     };
@@ -1187,7 +1187,7 @@ TEST_WITH(a_deleted_coupon_with_takings_in_any_lane_is_found, a_life, end_life)
 TEST_WITH(lanes_that_move_make_no_drift, a_life, end_life)
 {
     tell_all();
-    sums[1].peers[0].from.step -= 2;
+    sums[1].moves[0].from.step -= 2;
     lane_sums_compare(sums, 3, false, note, NULL);
     assert_string_equal(found, "");
 }

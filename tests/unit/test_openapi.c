@@ -1,6 +1,6 @@
 /*
  * Unit tests of app/static/docs/openapi.json: what it says of calls, bodies, coupons, words and problems is what the tables say that
- * route, read and answer, and nothing beside it. What a call answers is held against it by every test in tests/service.
+ * route, read and answer, and nothing beside it. What a call answers is compared with it by every test in tests/service.
  */
 #include "cmocka_whole.h"
 #include <inttypes.h>

@@ -376,7 +376,7 @@ TEST(what_cannot_be_done_is_not_waited_for_but_named)
     assert_int_equal(count, 2);
     assert_true(failed[0].lane + failed[1].lane == 3 && strcmp(failed[0].coupon, "hurt") == 0);
     assert_false(backstop_is_done(k, failed, 1, &count));
-    backstop_seen(k, "hurt", 1, 8, at(600)); /* what comes on top mends nothing */
+    backstop_seen(k, "hurt", 1, 8, at(600)); /* what comes on top repairs nothing */
     assert_true(backstop_is_done(k, failed, 2, &count));
     assert_false(is_behind("hurt", 1, 6, 700)); /* but who writes again may come to the end */
     assert_false(backstop_is_done(k, failed, 2, &count));
