@@ -159,16 +159,6 @@ TEST(the_defaults_are_the_contracts)
         "\"starts_at\":null,\"state\":\"draft\",\"time_zone\":\"UTC\",\"title\":\"Sale\",\"valid_for_s\":null,\"version\":0}");
 }
 
-TEST(a_title_and_a_total_are_enough)
-{
-    assert_fine();
-    c.title = NULL;
-    assert_wrong("/title");
-    c.title = "Sale";
-    c.cap.total = COUPON_NULL;
-    assert_wrong("/cap/total");
-}
-
 /* ---- checks ---- */
 
 TEST(integers_are_held_to_their_bounds)
@@ -183,6 +173,7 @@ TEST(integers_are_held_to_their_bounds)
         {"/cap/discount_minor", 0, MONEY_MAX, DISCOUNT_NONE}, {"/reserve_s", 1, 86400, DISCOUNT_NONE},
         {"/codes/length", 6, 32, DISCOUNT_NONE},            {"/valid_for_s", 1, 315360000, DISCOUNT_NONE},
         {"/low_stock", 0, 1000000000, DISCOUNT_NONE},       {"/cleanup_after_s", 0, 315360000, DISCOUNT_NONE},
+        {"/lanes", 1, COUPON_LANES_MAX, DISCOUNT_NONE},
         {"/discount/amount_minor", 1, MONEY_MAX, DISCOUNT_AMOUNT},
         {"/discount/min_spend_minor", 0, MONEY_MAX, DISCOUNT_AMOUNT},
         {"/discount/percent_bp", 1, 10000, DISCOUNT_PERCENT},
@@ -269,30 +260,6 @@ TEST(a_time_zone_has_the_form_of_a_name)
     assert_wrong("/time_zone");
 }
 
-TEST(the_window_must_be_in_order)
-{
-    c.starts_at_ms = 1000;
-    assert_fine();
-    c.ends_at_ms = 1001;
-    assert_fine();
-    c.ends_at_ms = 1000;
-    assert_wrong("/ends_at");
-    c.ends_at_ms = 999;
-    assert_wrong("/ends_at");
-    c.starts_at_ms = COUPON_NULL;
-    assert_fine();
-}
-
-TEST(lanes_have_their_bounds)
-{
-    c.lanes = COUPON_LANES_MAX;
-    assert_fine();
-    c.lanes = COUPON_LANES_MAX + 1;
-    assert_wrong("/lanes");
-    c.lanes = 0;
-    assert_wrong("/lanes");
-}
-
 TEST_WITH(users_go_to_the_same_lane_for_ever_and_evenly, NULL, NULL)
 {
     int64_t users[7] = {0};
@@ -342,31 +309,6 @@ TEST(each_value_of_an_enumeration_passes_and_no_other)
     }
 }
 
-TEST(codes_stand_on_slots)
-{
-    for (int policy = CAP_APPROXIMATE; policy <= CAP_NONE; policy++) {
-        fresh(state);
-        c.cap.policy = policy;
-        assert_fine();
-        c.codes.source = CODES_GENERATED;
-        assert_wrong("/codes/source");
-        c.codes.source = CODES_NONE;
-        c.replenish.below = c.replenish.add = 5;
-        assert_wrong("/replenish");
-    }
-    fresh(state);
-    c.codes.claim = CLAIM_PRESENT;
-    assert_wrong("/codes/claim");
-    c.codes.source = CODES_IMPORTED;
-    assert_fine();
-    c.codes.prefix = "SUMMER-";
-    assert_fine();
-    c.codes.prefix = "two words";
-    assert_wrong("/codes/prefix");
-    c.codes.prefix = "\xC3\xA4";
-    assert_wrong("/codes/prefix");
-}
-
 static void share(size_t count)
 {
     c.codes.source = CODES_SHARED;
@@ -409,96 +351,126 @@ TEST(there_are_one_to_a_hundred_shared_codes)
     assert_wrong("/codes/shared");
     share(0);
     assert_wrong("/codes/shared");
-    for (int policy = CAP_EXACT; policy <= CAP_NONE; policy++) {
+}
+
+/* Set fields by a text, "/cap/total=5;/title=null": a list gets this one item. */
+static void set(const char *fields)
+{
+    char *save;
+
+    for (char *word = strtok_r(arena_strdup(&arena, fields), ";", &save); word; word = strtok_r(NULL, ";", &save)) {
+        const char *text = strchr(word, '=') + 1, **value = arena_alloc(&arena, sizeof *value);
+        const struct coupon_field *f;
+        int64_t number = 0;
+        void *member;
+
+        *value = strcmp(text, "null") == 0 ? NULL : text;
+        word[strcspn(word, "=")] = '\0';
+        f = field(word);
+        member = (char *)&c + f->offset;
+        while (f->type == FIELD_ENUM && strcmp(f->names[number], text) != 0)
+            number++;
+        if (f->type == FIELD_STRING)
+            memcpy(member, value, sizeof *value);
+        else if (f->type == FIELD_STRINGS)
+            *(struct string_list *)member = (struct string_list){value, 1};
+        else
+            set_number(f, f->type == FIELD_ENUM ? number : *value ? strtoll(*value, NULL, 10) : COUPON_NULL);
+    }
+}
+
+#define AMOUNT "/discount/kind=amount;/discount/amount_minor=500;/discount/currency=EUR;"
+#define PERCENT "/discount/kind=percent;/discount/percent_bp=1500;"
+#define OTHER "/discount/kind=other;/discount/label=A free mug;"
+#define SHARE "/codes/source=shared;/codes/claim=present;/codes/shared=SUMMER10;"
+
+TEST(fields_fit_together)
+{
+    static const struct {
+        const char *fields, *wrong; /* NULL: nothing is */
+    } rows[] = {
+        {"", NULL},
+        {"/title=null", "/title"},
+        {"/cap/total=null", "/cap/total"},
+        /* the window */
+        {"/starts_at=1000", NULL},
+        {"/starts_at=1000;/ends_at=1001", NULL},
+        {"/starts_at=1000;/ends_at=1000", "/ends_at"},
+        {"/starts_at=1000;/ends_at=999", "/ends_at"},
+        {"/ends_at=999", NULL},
+        /* codes and replenishing stand on slots */
+        {"/cap/policy=approximate", NULL},
+        {"/cap/policy=none", NULL},
+        {"/cap/policy=approximate;/codes/source=generated", "/codes/source"},
+        {"/cap/policy=none;/codes/source=generated", "/codes/source"},
+        {"/cap/policy=approximate;/replenish/below=5;/replenish/add=5", "/replenish"},
+        {"/cap/policy=none;/replenish/below=5;/replenish/add=5", "/replenish"},
+        {"/replenish/below=5", "/replenish"},
+        {"/replenish/add=10", "/replenish"},
+        {"/replenish/below=5;/replenish/add=10", NULL},
+        {"/codes/claim=present", "/codes/claim"},
+        {"/codes/claim=present;/codes/source=imported", NULL},
+        {"/codes/prefix=SUMMER-;/codes/source=imported", NULL},
+        {"/codes/prefix=two words;/codes/source=imported", "/codes/prefix"},
+        {"/codes/prefix=\xC3\xA4;/codes/source=imported", "/codes/prefix"},
+        /* codes that many share stand on nothing; lanes share out slots alone */
+        {SHARE "/codes/shared_cap=5", NULL},
+        {SHARE "/codes/shared_cap=5;/cap/policy=approximate", NULL},
+        {SHARE "/codes/shared_cap=5;/cap/policy=none", NULL},
+        {SHARE "/lanes=2;/cap/policy=none", "/lanes"},
+        {"/lanes=2", NULL},
+        {"/lanes=2;/cap/per_day=5", "/cap/per_day"},
+        {"/lanes=2;/cap/discount_minor=5", "/cap/discount_minor"},
+        {SHARE "/codes/unique=service", "/codes/unique"},
+        {SHARE "/codes/source=generated", "/codes/shared"},
+        {"/codes/shared_cap=5", "/codes/shared_cap"},
+        /* the total */
+        {"/cap/total=null;/cap/policy=none", NULL},
+        {"/cap/total=null;/cap/policy=approximate", "/cap/total"},
+        {"/cap/total=null;/codes/source=generated", "/cap/total"},
+        {"/cap/total=null;/codes/source=imported", NULL},
+        /* what each kind of discount requires */
+        {AMOUNT, NULL},
+        {PERCENT, NULL},
+        {OTHER, NULL},
+        {AMOUNT "/discount/amount_minor=null", "/discount/amount_minor"},
+        {AMOUNT "/discount/currency=null", "/discount/currency"},
+        {PERCENT "/discount/percent_bp=null", "/discount/percent_bp"},
+        {OTHER "/discount/label=null", "/discount/label"},
+        {OTHER "/discount/label=", "/discount/label"},
+        /* money needs a currency */
+        {"/cap/discount_minor=1000", NULL}, /* no discount, no money */
+        {PERCENT "/cap/discount_minor=1000", "/discount/currency"},
+        {PERCENT "/cap/discount_minor=1000;/discount/currency=EUR", NULL},
+        {PERCENT "/discount/max_minor=1000", "/discount/currency"},
+        {PERCENT "/discount/max_minor=1000;/discount/currency=EUR", NULL},
+        {PERCENT "/discount/min_spend_minor=1", "/discount/currency"},
+        {OTHER "/discount/min_spend_minor=1", "/discount/currency"},
+        /* what another kind has */
+        {"/discount/amount_minor=500", "/discount/amount_minor"},
+        {"/discount/currency=EUR", "/discount/currency"},
+        {"/discount/min_spend_minor=1", "/discount/min_spend_minor"},
+        {"/discount/only/skus=x", "/discount/only/skus"},
+        {AMOUNT "/discount/percent_bp=100", "/discount/percent_bp"},
+        {AMOUNT "/discount/max_minor=100", "/discount/max_minor"},
+        {AMOUNT "/discount/label=x", "/discount/label"},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fresh(state);
-        share(1);
-        c.cap.policy = policy;
-        c.codes.shared_cap = 5;
-        assert_fine();
+        set(rows[i].fields);
+        if (rows[i].wrong)
+            assert_wrong(rows[i].wrong);
+        else
+            assert_fine();
     }
-    c.lanes = 2;
-    assert_wrong("/lanes");
-    fresh(state);
-    share(1);
-    c.codes.unique = UNIQUE_SERVICE;
-    assert_wrong("/codes/unique");
-    fresh(state);
-    share(1);
-    c.codes.source = CODES_GENERATED;
-    assert_wrong("/codes/shared");
-    fresh(state);
-    c.codes.shared_cap = 5;
-    assert_wrong("/codes/shared_cap");
 }
 
-TEST(a_budget_needs_a_currency)
-{
-    c.cap.discount_minor = 1000;
-    assert_fine(); /* no discount, no money */
-    set_kind(DISCOUNT_PERCENT);
-    c.discount.currency = NULL;
-    assert_wrong("/discount/currency");
-    c.discount.currency = "EUR";
-    assert_fine();
-}
-
-TEST(a_total_may_be_missing_where_nothing_needs_it)
-{
-    c.cap.total = COUPON_NULL;
-    c.cap.policy = CAP_NONE;
-    assert_fine();
-    c.cap.policy = CAP_APPROXIMATE;
-    assert_wrong("/cap/total");
-    c.cap.policy = CAP_EXACT;
-    c.codes.source = CODES_GENERATED;
-    assert_wrong("/cap/total");
-    c.codes.source = CODES_IMPORTED;
-    assert_fine();
-}
-
-TEST(replenishing_needs_both_its_numbers)
-{
-    c.replenish.below = 5;
-    assert_wrong("/replenish");
-    c.replenish.add = 10;
-    assert_fine();
-    c.replenish.below = COUPON_NULL;
-    assert_wrong("/replenish");
-}
-
-TEST(each_kind_of_discount_requires_its_fields)
-{
-    for (int kind = DISCOUNT_NONE; kind <= DISCOUNT_OTHER; kind++) {
-        set_kind((enum discount_kind)kind);
-        assert_fine();
-    }
-    set_kind(DISCOUNT_AMOUNT);
-    c.discount.amount_minor = COUPON_NULL;
-    assert_wrong("/discount/amount_minor");
-    set_kind(DISCOUNT_AMOUNT);
-    c.discount.currency = NULL;
-    assert_wrong("/discount/currency");
-    set_kind(DISCOUNT_PERCENT);
-    c.discount.percent_bp = COUPON_NULL;
-    assert_wrong("/discount/percent_bp");
-    set_kind(DISCOUNT_OTHER);
-    c.discount.label = NULL;
-    assert_wrong("/discount/label");
-    c.discount.label = "";
-    assert_wrong("/discount/label");
-    c.discount.label = repeat("x", 201);
-    assert_wrong("/discount/label");
-}
-
-TEST(money_needs_a_currency)
+TEST(a_currency_has_three_capitals)
 {
     static const char *const bad[] = {"eur", "EURO", "EU", "E1R", ""};
 
-    set_kind(DISCOUNT_PERCENT);
-    c.discount.max_minor = 1000;
-    assert_wrong("/discount/currency");
-    c.discount.currency = "EUR";
-    assert_fine();
+    set(PERCENT "/discount/max_minor=1000");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct field_error *list;
 
@@ -506,40 +478,12 @@ TEST(money_needs_a_currency)
         if (!coupon_check(&c, &arena, &list) || strcmp(list[0].pointer, "/discount/currency") != 0)
             fail_msg("\"%s\" passes as a currency", bad[i]);
     }
-    c.discount.currency = NULL;
-    c.discount.max_minor = COUPON_NULL;
-    c.discount.min_spend_minor = 1;
-    assert_wrong("/discount/currency");
-    set_kind(DISCOUNT_OTHER);
-    assert_wrong("/discount/currency");
-    c.discount.min_spend_minor = 0;
-    assert_fine();
 }
 
-TEST(fields_of_another_kind_are_refused)
+TEST(a_label_and_a_kind_have_their_bounds)
 {
-    static const char *one[] = {"x"};
-
-    c.discount.amount_minor = 500;
-    assert_wrong("/discount/amount_minor");
-    fresh(state);
-    c.discount.currency = "EUR";
-    assert_wrong("/discount/currency");
-    fresh(state);
-    c.discount.min_spend_minor = 1;
-    assert_wrong("/discount/min_spend_minor");
-    fresh(state);
-    c.discount.only.skus = (struct string_list){one, 1};
-    assert_wrong("/discount/only/skus");
-    fresh(state);
-    set_kind(DISCOUNT_AMOUNT);
-    c.discount.percent_bp = 100;
-    assert_wrong("/discount/percent_bp");
-    c.discount.percent_bp = COUPON_NULL;
-    c.discount.max_minor = 100;
-    assert_wrong("/discount/max_minor");
-    c.discount.max_minor = COUPON_NULL;
-    c.discount.label = "x";
+    set(OTHER);
+    c.discount.label = repeat("x", 201);
     assert_wrong("/discount/label");
     fresh(state);
     c.discount.kind = 77;
