@@ -733,48 +733,6 @@ TEST(a_return_of_another_day_keeps_that_days_counts)
     assert_int_equal(user_state_today(ana, tail.day_ms), 2);
 }
 
-TEST(a_return_is_done_once)
-{
-    take_from(2, CPN_OK);
-    reverse(0, 1);
-    expect(CPN_OK);
-    reverse(0, 1);
-    expect(CPN_OK);
-    assert_int_equal(out.redemption.state, SLOT_REVERSED);
-    assert_int_equal(batch->count, 2);
-    commit(ana);
-    begin(2);
-    reverse(0, 1);
-    expect(CPN_OK);
-    assert_false(decide_changed(&d));
-    assert_int_equal(d.head.redeemed, 0);
-}
-
-TEST(only_what_was_redeemed_can_be_returned)
-{
-    static const struct {
-        enum slot_state state;
-        enum cpn_result want;
-    } rows[] = {
-        {SLOT_ISSUED, CPN_INVALID_TRANSITION},    {SLOT_RESERVED, CPN_INVALID_TRANSITION}, {SLOT_REDEEMED, CPN_OK},
-        {SLOT_CANCELLED, CPN_INVALID_TRANSITION}, {SLOT_EXPIRED, CPN_INVALID_TRANSITION},  {SLOT_REVERSED, CPN_OK},
-    };
-
-    begin(1);
-    reverse(0, 1);
-    expect(CPN_REDEMPTION_NOT_FOUND);
-    take_now(ana, CPN_OK);
-    reverse(0, 2);
-    expect(CPN_REDEMPTION_NOT_FOUND); /* another generation */
-    reverse(1, 1);
-    expect(CPN_REDEMPTION_NOT_FOUND);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ana->redemptions[0].state = (uint8_t)rows[i].state;
-        reverse(0, 1);
-        expect(rows[i].want);
-    }
-}
-
 /* ---- definitions ---- */
 
 TEST(a_coupon_is_made_once_and_its_id_never_again)

@@ -195,6 +195,7 @@ TEST(what_was_never_there_is_not_found)
     step(bob, r, MOVE_CANCEL, NULL, NULL, CPN_REDEMPTION_NOT_FOUND);
     r.g++;
     step(ana, r, MOVE_REDEEM, "k", NULL, CPN_REDEMPTION_NOT_FOUND);
+    step(ana, r, MOVE_REVERSE, NULL, NULL, CPN_REDEMPTION_NOT_FOUND);
     r.g--;
     r.n++;
     step(ana, r, MOVE_REVERSE, NULL, NULL, CPN_REDEMPTION_NOT_FOUND);
