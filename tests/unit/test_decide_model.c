@@ -2,7 +2,7 @@
  * Random lives of one coupon, by seed. Every answer of coupons/decide is compared with a model that knows no running
  * totals and no slots' states: it keeps the list of redemptions and of answered calls, and counts anew for each question.
  * After every batch: it contradicts nothing, and folding it onto the views gives the working copies that deciding left.
- * At the end the ledger, cut down to what is stored of it, is folded from nothing, and must give the same views.
+ * At the end the ledger, as it is stored and read again, is folded from nothing, and must give the same views.
  *
  * Expiry      the model accepts an `expire` entry when its time has come and what is above it has ended; answers are compared
  *             with what the model says after such entries. Whatever is not swept yet counts where the contract lets it
@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "coupons/decide.h"
 #include "coupons/fold.h"
+#include "store/codec.h"
 #include "unit/views.h"
 
 #define SEEDS 1500
@@ -1471,63 +1472,17 @@ static void commit_batch(void)
 
 /* ---- folding what is stored ---- */
 
-/* What is left of an entry once it was stored and read again: the members of its kind, and its row in who[]. */
-static void store_entry(struct batch *to, const struct entry *e)
-{
-    unsigned has = entry_members[e->kind];
-    struct entry *s = batch_add(to, e->kind);
-
-    s->from = e->from;
-    s->from_n = e->from ? e->from_n : 0;
-    s->reserved_until_ms = e->reserved_until_ms;
-    s->valid_until_ms = e->valid_until_ms;
-    s->ends_ms = e->ends_ms;
-    s->order_minor = e->order_minor;
-    s->version = e->version;
-    s->currency = e->currency;
-    s->keep_use = e->keep_use;
-    s->held_order_minor = e->held_order_minor;
-    s->n = has & (HAS_SLOT | HAS_RANGE) ? e->n : 0;
-    s->g = has & HAS_SLOT ? e->g : 0;
-    s->count = has & (HAS_RANGE | HAS_COUNT) ? e->count : 0;
-    s->discount_minor = has & HAS_MONEY ? e->discount_minor : 0;
-    s->held_minor = has & (HAS_WAS | HAS_HELD) ? e->held_minor : 0;
-    s->was = has & HAS_WAS ? e->was : 0;
-    s->same_day = has & HAS_SAME_DAY && e->same_day;
-    s->since = has & HAS_SINCE ? e->since : 0;
-    s->job = has & HAS_JOB ? e->job : NULL;
-    s->step = has & HAS_JOB ? e->step : 0;
-    s->by = has & HAS_BY ? e->by : NULL;
-    s->definition = has & HAS_DEFINITION ? e->definition : NULL;
-    if (has & HAS_USER) {
-        memcpy(s->alias, e->alias, sizeof s->alias);
-        s->before = e->before;
-        s->user = e->user;
-        s->order = e->order;
-        s->metadata = e->metadata;
-        s->code = e->code;
-        memcpy(s->fingerprint, e->fingerprint, FINGERPRINT_LEN);
-        s->shares = e->shares;
-        memcpy(s->numbers, e->numbers, FINGERPRINT_LEN);
-    }
-    if (has & HAS_KEY)
-        memcpy(s->key, e->key, KEY_HASH_LEN);
-    if (has & HAS_TAKING) {
-        s->ordinal = e->ordinal;
-        s->left = e->left;
-        s->day = e->day;
-    }
-}
-
+/* What is read of it once it was stored. */
 static struct batch *stored(const struct batch *b)
 {
-    struct batch *copy = batch_new(b->coupon, b->lane);
+    static const struct term_key key;
+    bson_t doc = BSON_INITIALIZER;
+    struct batch *copy;
 
-    memcpy(copy->id, b->id, sizeof copy->id);
-    copy->head = b->head;
-    memcpy(copy->prev, b->prev, HASH_LEN);
-    for (size_t i = 0; i < b->count; i++)
-        store_entry(copy, &b->entries[i]);
+    codec_batch_put(&doc, b, &key);
+    copy = codec_batch_get(&doc);
+    CHECK(copy, "batch %lld cannot be read again", (long long)b->head.seq);
+    bson_destroy(&doc);
     return copy;
 }
 
