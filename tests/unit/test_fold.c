@@ -99,6 +99,14 @@ static struct entry *range(struct batch *b, enum entry_kind kind, int64_t n, int
     return e;
 }
 
+/* Lay these batches into ana's state, one after another. */
+#define fold(...) fold_all((struct batch *const[]){__VA_ARGS__, NULL})
+static void fold_all(struct batch *const batches[])
+{
+    for (; *batches; batches++)
+        fold_user_state(&u, *batches, &arena);
+}
+
 /* ---- user states ---- */
 
 TEST(a_taking_is_laid_into_its_users_user_state)
@@ -135,6 +143,7 @@ TEST(others_entries_leave_a_user_state_alone)
 
     redeem(b, "bob", 1, 1);
     redeem(b, "ana ", 2, 1);
+    redeem(b, "an", 2, 1);
     redeem(b, NULL, 3, 1); /* erased */
     user_state_init(&u, "ana", ALIAS);
     assert_false(fold_user_state(&u, b, &arena));
@@ -148,7 +157,6 @@ TEST(a_batch_counts_once_for_a_user_state)
 
     redeem(b, "ana", 1, 1);
     redeem(b, "ana", 2, 1);
-    user_state_init(&u, "ana", ALIAS);
     assert_true(fold_user_state(&u, b, &arena));
     assert_false(fold_user_state(&u, b, &arena));
     u.seq = 9; /* a view ahead of the batch */
@@ -165,10 +173,9 @@ TEST(todays_count_starts_anew_with_the_day)
     redeem(b, "ana", 1, 1);
     redeem(b, "ana", 2, 1);
     redeem(next, "ana", 3, 1);
-    user_state_init(&u, "ana", ALIAS);
-    fold_user_state(&u, b, &arena);
+    fold(b);
     assert_int_equal(user_state_today(&u, day_of(NOON)), 2);
-    fold_user_state(&u, next, &arena);
+    fold(next);
     assert_int_equal(u.total, 3);
     assert_int_equal(user_state_today(&u, day_of(NOON)), 0);
     assert_int_equal(user_state_today(&u, day_of(NOON + DAY_MS)), 1);
@@ -185,15 +192,13 @@ TEST(a_return_gives_back_the_day_only_on_its_day)
     reverse(same, "ana", 2, 1, true);
     redeem(later, "ana", 4, 1);
     reverse(later, "ana", 1, 1, false);
-    user_state_init(&u, "ana", ALIAS);
-    fold_user_state(&u, b, &arena);
-    fold_user_state(&u, same, &arena);
+    fold(b, same);
     assert_int_equal(u.total, 2);
     assert_int_equal(user_state_today(&u, day_of(NOON)), 2);
     assert_int_equal(user_state_by_slot(&u, 2, 1)->state, SLOT_REVERSED);
     assert_int_equal(user_state_by_slot(&u, 2, 1)->first_state, SLOT_REDEEMED);
     assert_int_equal(user_state_by_slot(&u, 2, 1)->ended_ms, NOON + 1);
-    fold_user_state(&u, later, &arena);
+    fold(later);
     assert_int_equal(u.total, 2);
     assert_int_equal(user_state_today(&u, day_of(NOON + DAY_MS)), 1);
     assert_int_equal(user_state_by_slot(&u, 1, 1)->ended_ms, NOON + DAY_MS);
@@ -211,12 +216,9 @@ TEST(ended_redemptions_leave_after_seven_days)
     reverse(end, "ana", 2, 1, true);
     redeem(at_seven, "ana", 10, 1);
     redeem(after, "ana", 11, 1);
-    user_state_init(&u, "ana", ALIAS);
-    fold_user_state(&u, b, &arena);
-    fold_user_state(&u, end, &arena);
-    fold_user_state(&u, at_seven, &arena);
+    fold(b, end, at_seven);
     assert_int_equal(u.count, 5);
-    fold_user_state(&u, after, &arena);
+    fold(after);
     assert_int_equal(u.count, 4);
     assert_null(user_state_by_slot(&u, 0, 1));
     assert_null(user_state_by_slot(&u, 2, 1));
@@ -262,8 +264,7 @@ TEST(a_hold_is_no_new_taking)
 
     memset(want.key, 2, sizeof want.key);
     issue_and_hold(issue, hold, extend);
-    fold_user_state(&u, issue, &arena);
-    fold_user_state(&u, hold, &arena);
+    fold(issue, hold);
     base = user_state_by_slot(&u, 70, 1);
     r = user_state_by_slot(&u, 70, 2);
     assert_int_equal(u.total, 1);
@@ -271,7 +272,7 @@ TEST(a_hold_is_no_new_taking)
     assert_redemption(r, &want);
     assert_int_equal(base->state, SLOT_ISSUED);
     assert_int_equal(base->reserved_until_ms, NOON + 500);
-    fold_user_state(&u, extend, &arena);
+    fold(extend);
     want.reserved_until_ms = NOON + 950; /* first_until_ms as first answered */
     want.last_seq = 3;
     memset(want.extended_key, 3, sizeof want.extended_key);
@@ -288,9 +289,7 @@ TEST(all_of_a_holds_extensions_are_kept)
     struct entry *e;
 
     issue_and_hold(issue, hold, extend);
-    fold_user_state(&u, issue, &arena);
-    fold_user_state(&u, hold, &arena);
-    fold_user_state(&u, extend, &arena);
+    fold(issue, hold, extend);
     r = &u.redemptions[1];
     for (int i = 1; i < USER_STATE_EXTENSIONS_MAX; i++) {
         more = batch_at(3 + i, NOON);
@@ -299,7 +298,7 @@ TEST(all_of_a_holds_extensions_are_kept)
         memset(e->fingerprint, 200 + i, sizeof e->fingerprint);
         e->reserved_until_ms = NOON + 1000 + i;
         first = r->earlier;
-        fold_user_state(&u, more, &arena);
+        fold(more);
         assert_int_equal(r->extended_key[0], 100 + i);
         assert_int_equal(r->earlier_count, i);
         assert_int_equal(redemption_extensions(r), i + 1);
@@ -323,10 +322,7 @@ TEST(a_hold_that_ends_leaves_the_issued_one_as_before)
 
         issue_and_hold(issue, hold, extend);
         of_slot(end, kind, 70, 2, 1)->same_day = true;
-        fold_user_state(&u, issue, &arena);
-        fold_user_state(&u, hold, &arena);
-        fold_user_state(&u, extend, &arena);
-        fold_user_state(&u, end, &arena);
+        fold(issue, hold, extend, end);
         assert_int_equal(u.total, 1);
         assert_int_equal(user_state_today(&u, day_of(NOON)), 1);
         assert_int_equal(u.redemptions[0].state, SLOT_ISSUED);
@@ -348,9 +344,7 @@ TEST(what_is_spent_or_reversed_through_a_hold_is_so_beneath_it)
     e->order = "o2";
     memset(e->key, 5, sizeof e->key);
     of_slot(back, ENTRY_REVERSE, 70, 2, 1)->same_day = true;
-    fold_user_state(&u, issue, &arena);
-    fold_user_state(&u, hold, &arena);
-    fold_user_state(&u, spend, &arena);
+    fold(issue, hold, spend);
     assert_int_equal(u.redemptions[0].state, SLOT_REDEEMED);
     assert_int_equal(u.redemptions[0].reserved_until_ms, 0);
     assert_int_equal(u.redemptions[1].state, SLOT_REDEEMED);
@@ -360,7 +354,7 @@ TEST(what_is_spent_or_reversed_through_a_hold_is_so_beneath_it)
     assert_string_equal(u.redemptions[1].order, "o2");
     assert_string_equal(u.redemptions[1].first_order, "o1");
     assert_int_equal(u.total, 1);
-    fold_user_state(&u, back, &arena);
+    fold(back);
     assert_int_equal(u.redemptions[0].state, SLOT_REVERSED);
     assert_int_equal(u.redemptions[1].state, SLOT_REVERSED);
     assert_int_equal(u.redemptions[0].ended_ms, NOON + 1);
@@ -376,13 +370,12 @@ TEST(an_erased_user_state_starts_anew_under_another_alias)
     of_slot(gone, ENTRY_FORGET, 1, 1, 0);
     of_slot(gone, ENTRY_ERASE, 0, 0, 0);
     memcpy(redeem(again, "ana", 2, 1)->alias, "fedcba9876543210", sizeof ALIAS);
-    fold_user_state(&u, b, &arena);
-    fold_user_state(&u, gone, &arena);
+    fold(b, gone);
     assert_string_equal(u.alias, "");
     assert_int_equal(u.total + u.today + (int64_t)u.count, 0);
     assert_true(user_state_is_nobody(&u));
     assert_int_equal(u.seq, 0);
-    fold_user_state(&u, again, &arena);
+    fold(again);
     assert_string_equal(u.alias, "fedcba9876543210");
     assert_false(user_state_is_nobody(&u));
     assert_int_equal(u.total, 1);
@@ -427,18 +420,6 @@ TEST(a_jobs_progress_is_laid_into_its_own_view)
     fold_job(&other, b);
     assert_int_equal(other.seq, 0);
     assert_false(fold_user_state(&user, b, &arena));
-}
-
-TEST(an_entry_is_of_the_user_job_or_lane_it_names)
-{
-    struct batch *b = batch_at(1, NOON);
-    struct user_state user;
-
-    redeem(b, "ana", 1, 1);
-    user_state_init(&user, "an", "");
-    assert_false(fold_user_state(&user, b, &arena));
-    user_state_init(&user, "ana", "");
-    assert_true(fold_user_state(&user, b, &arena));
 }
 
 /* ---- totals ---- */
@@ -606,22 +587,16 @@ TEST(the_definition_follows_its_entries)
 
 /* ---- buckets ---- */
 
-TEST(slots_that_are_made_touch_no_bucket)
+TEST(buckets_are_as_large_as_there_are_slots)
 {
-    struct batch *b = batch_at(1, NOON);
-    int64_t first, end;
+    static const int sizes[] = {64, 64, 2, 0};
 
-    range(b, ENTRY_GENERATE, 0, 130);
-    assert_false(entry_buckets(&b->entries[0], &first, &end));
     for (int i = 0; i < 4; i++) {
-        static const int size[] = {64, 64, 2, 0};
         struct bucket k;
 
         bucket_init(&k, i);
-        assert_false(fold_bucket(&k, b));
-        assert_int_equal(k.seq, 0);
         bucket_fit(&k, 130);
-        assert_int_equal(k.size, size[i]);
+        assert_int_equal(k.size, sizes[i]);
         assert_int_equal(bucket_free_count(&k), BUCKET_SLOTS);
         bucket_release(&k);
     }
@@ -782,21 +757,29 @@ TEST(a_slot_falls_back_to_where_it_came_from)
     assert_int_equal(s.current, 9);
 }
 
-TEST(entries_without_slots_touch_no_bucket)
+/* Slots that are made, slots that are none, and what is not of slots. */
+TEST(what_touches_no_slot_touches_no_bucket)
 {
     struct batch *b = batch_at(1, NOON);
     int64_t first, end;
 
+    range(b, ENTRY_GENERATE, 0, 130);
     for (int i = 1; i < 200; i++)
         redeem(b, "ana", -i, 1);
+    batch_add(b, ENTRY_TICK);
+    batch_add(b, ENTRY_DELETE);
+    batch_add(b, ENTRY_DEFINE);
+    batch_add(b, ENTRY_RETIRING)->count = 5;
     for (int i = 0; i < 4; i++) {
         struct bucket k;
 
         bucket_init(&k, i);
         assert_false(fold_bucket(&k, b));
+        assert_int_equal(k.seq, 0);
         bucket_release(&k);
     }
     assert_false(entry_buckets(&b->entries[0], &first, &end));
+    assert_false(entry_buckets(&b->entries[1], &first, &end));
     assert_true(entry_buckets(range(b, ENTRY_RETIRE, 60, 10), &first, &end));
     assert_int_equal(first, 0);
     assert_int_equal(end, 2);
@@ -827,21 +810,6 @@ TEST(retired_slots_are_those_of_the_range)
     bucket_init(&k, 2);
     fold_bucket(&k, b);
     assert_false(fold_bucket(&k, gone));
-    bucket_release(&k);
-}
-
-TEST(what_is_not_of_slots_touches_no_bucket)
-{
-    struct batch *b = batch_at(1, NOON);
-    struct bucket k;
-
-    batch_add(b, ENTRY_TICK);
-    batch_add(b, ENTRY_DELETE);
-    batch_add(b, ENTRY_DEFINE);
-    batch_add(b, ENTRY_RETIRING)->count = 5;
-    bucket_init(&k, 0);
-    assert_false(fold_bucket(&k, b));
-    assert_int_equal(k.seq, 0);
     bucket_release(&k);
 }
 

@@ -178,6 +178,13 @@ static void nothing_is_due_at(int64_t ms)
     assert_int_equal(backstop_due(k, at(ms), none, 4), 0);
 }
 
+/* One lane is due, and its checkpoint is read. */
+static bool behind_at(int64_t ms, int64_t seq)
+{
+    due = due_at(ms);
+    return backstop_read(k, &due, seq, at(ms));
+}
+
 static struct backstop_due lane_of(const char *coupon, int64_t lane)
 {
     struct backstop_due of = {.lane.lane = lane};
@@ -200,15 +207,13 @@ TEST(lanes_are_made_to_follow_once_and_again_where_that_failed)
     backstop_changed(k, "cold", at(500));
     backstop_changed(k, "hot", at(900)); /* is one with the first */
     nothing_is_due_at(999);
-    due = due_at(1000);
+    assert_false(behind_at(1000, 7)); /* it has no batch that we know */
     assert_string_equal(due.lane.coupon, "hot");
     assert_true(due.changes > 0);
-    assert_false(backstop_read(k, &due, 7, at(1000))); /* it has no batch that we know */
     backstop_failed(k, &due, at(1000));
     nothing_is_due_at(1499);
-    due = due_at(1500);
+    assert_false(behind_at(1500, 7));
     assert_string_equal(due.lane.coupon, "cold");
-    assert_false(backstop_read(k, &due, 7, at(1500)));
     backstop_followed(k, &due);
     nothing_is_due_at(1000 + 2 * LOOK_MS - 1);
     due = due_at(1000 + 2 * LOOK_MS);
@@ -222,30 +227,24 @@ TEST(a_checkpoint_that_has_not_moved_between_two_looks_is_behind)
 {
     backstop_seen(k, "hot", 0, 7, at(0));
     nothing_is_due_at(LOOK_MS - 1);
-    due = due_at(LOOK_MS);
+    assert_false(behind_at(LOOK_MS, 5));
     assert_string_equal(due.lane.coupon, "hot");
     assert_int_equal(due.changes, 0);
-    assert_false(backstop_read(k, &due, 5, at(LOOK_MS)));
     nothing_is_due_at(2 * LOOK_MS - 1);
-    due = due_at(2 * LOOK_MS);
-    assert_true(backstop_read(k, &due, 5, at(2 * LOOK_MS)));
-    due = due_at(3 * LOOK_MS);
-    assert_false(backstop_read(k, &due, 7, at(3 * LOOK_MS)));
+    assert_true(behind_at(2 * LOOK_MS, 5));
+    assert_false(behind_at(3 * LOOK_MS, 7));
     nothing_is_due_at(100000000);
 }
 
 TEST(a_look_that_follows_soon_on_another_says_nothing)
 {
     backstop_seen(k, "hot", 0, 7, at(0));
-    due = due_at(LOOK_MS);
-    assert_false(backstop_read(k, &due, 5, at(LOOK_MS)));
+    assert_false(behind_at(LOOK_MS, 5));
     backstop_changed(k, "hot", at(LOOK_MS));
-    due = due_at(LOOK_MS + BACKSTOP_FOLLOW_MS);
-    assert_false(backstop_read(k, &due, 5, at(LOOK_MS + BACKSTOP_FOLLOW_MS)));
+    assert_false(behind_at(LOOK_MS + BACKSTOP_FOLLOW_MS, 5));
     backstop_followed(k, &due);
-    due = due_at(2 * LOOK_MS + BACKSTOP_FOLLOW_MS); /* its checkpoint is not written */
+    assert_true(behind_at(2 * LOOK_MS + BACKSTOP_FOLLOW_MS, 5)); /* its checkpoint is not written */
     assert_int_equal(due.changes, 0);
-    assert_true(backstop_read(k, &due, 5, at(2 * LOOK_MS + BACKSTOP_FOLLOW_MS)));
 }
 
 TEST(however_short_the_age_a_lane_is_left_alone_for_a_moment)
@@ -254,19 +253,16 @@ TEST(however_short_the_age_a_lane_is_left_alone_for_a_moment)
     k = backstop_new(1);
     backstop_seen(k, "hot", 0, 7, at(0));
     nothing_is_due_at(BACKSTOP_LEAST_MS - 1);
-    due = due_at(BACKSTOP_LEAST_MS);
-    assert_false(backstop_read(k, &due, 5, at(BACKSTOP_LEAST_MS)));
+    assert_false(behind_at(BACKSTOP_LEAST_MS, 5));
     nothing_is_due_at(2 * BACKSTOP_LEAST_MS - 1);
-    due = due_at(2 * BACKSTOP_LEAST_MS);
-    assert_true(backstop_read(k, &due, 5, at(2 * BACKSTOP_LEAST_MS)));
+    assert_true(behind_at(2 * BACKSTOP_LEAST_MS, 5));
 }
 
 TEST(a_checkpoint_that_moves_is_not_behind_however_busy_its_lane)
 {
     for (int64_t look = 1; look < 20; look++) {
         backstop_seen(k, "slow", 0, 90 + look, at(LOOK_MS * (look - 1)));
-        due = due_at(LOOK_MS * look);
-        assert_false(backstop_read(k, &due, look, at(LOOK_MS * look)));
+        assert_false(behind_at(LOOK_MS * look, look));
     }
 }
 
@@ -286,8 +282,7 @@ TEST(a_lane_that_cannot_be_written_is_tried_less_and_less_often)
         backstop_failed(k, &due, at(now));
         nothing_is_due_at(now + BACKSTOP_MOST_MS - 1);
     }
-    due = due_at(now);
-    assert_false(backstop_read(k, &due, 5, at(now))); /* somebody writes again */
+    assert_false(behind_at(now, 5)); /* somebody writes again */
     due = due_at(now + LOOK_MS);
 }
 
@@ -298,14 +293,12 @@ TEST(lanes_that_cannot_follow_are_tried_less_and_less_often_while_others_write)
     backstop_changed(k, "hot", at(0));
     for (int64_t pause_ms = 2 * LOOK_MS; pause_ms < BACKSTOP_MOST_MS; pause_ms *= 2) {
         backstop_seen(k, "hot", 0, seq + 1, at(now));
-        due = due_at(now);
-        assert_false(backstop_read(k, &due, seq++, at(now)));
+        assert_false(behind_at(now, seq++));
         backstop_failed(k, &due, at(now));
         nothing_is_due_at(now + pause_ms - 1);
         now += pause_ms;
     }
-    due = due_at(now);
-    assert_false(backstop_read(k, &due, seq, at(now)));
+    assert_false(behind_at(now, seq));
     backstop_followed(k, &due);
     nothing_is_due_at(100000000);
 }
@@ -393,8 +386,7 @@ TEST(who_cannot_be_made_to_follow_is_not_waited_for_but_named)
     backstop_seen(k, "hurt", 0, 2, at(0));
     backstop_changed(k, "hurt", at(0));
     backstop_begin(k);
-    due = due_at(BACKSTOP_FOLLOW_MS);
-    assert_false(backstop_read(k, &due, 2, at(BACKSTOP_FOLLOW_MS)));
+    assert_false(behind_at(BACKSTOP_FOLLOW_MS, 2));
     assert_false(backstop_is_done(k, failed, 2, &count)); /* it does not follow yet */
     backstop_changed(k, "hurt", at(BACKSTOP_FOLLOW_MS)); /* while it is tried */
     backstop_failed(k, &due, at(BACKSTOP_FOLLOW_MS));

@@ -73,6 +73,10 @@ TEST(a_key_is_found_only_as_it_was_given)
 
 TEST(a_key_says_which_call_it_was)
 {
+    static const struct {
+        const char *key;
+        enum key_of which;
+    } calls[] = {{"make", KEY_OF_FIRST}, {"extend", KEY_OF_EXTENSION}, {"first", KEY_OF_EARLIER}, {"spend", KEY_OF_SPENDING}};
     uint8_t hash[KEY_HASH_LEN];
     enum key_of which;
     struct extension earlier[2] = {{.until_ms = 1}, {.until_ms = 2}};
@@ -86,19 +90,13 @@ TEST(a_key_says_which_call_it_was)
     r->earlier = earlier;
     r->earlier_count = 2;
     key_hash(&secret, u.alias, "spend", r->spent_key);
-    key_hash(&secret, u.alias, "make", hash);
-    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
-    assert_int_equal(which, KEY_OF_FIRST);
-    key_hash(&secret, u.alias, "extend", hash);
-    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
-    assert_int_equal(which, KEY_OF_EXTENSION);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        key_hash(&secret, u.alias, calls[i].key, hash);
+        assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
+        assert_int_equal(which, calls[i].which);
+    }
     key_hash(&secret, u.alias, "first", hash);
-    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
-    assert_int_equal(which, KEY_OF_EARLIER);
     assert_int_equal(redemption_earlier(r, hash)->until_ms, 1);
-    key_hash(&secret, u.alias, "spend", hash);
-    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
-    assert_int_equal(which, KEY_OF_SPENDING);
 }
 
 TEST(the_border_between_alias_and_key_is_hashed_too)
