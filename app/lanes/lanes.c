@@ -18,9 +18,9 @@
 #include "base/cond.h"
 #include "base/thread.h"
 #include "engine/internal.h"
+#include "engine/round.h"
 #include "lanes/fanout.h"
 #include "lanes/lane_totals.h"
-#include "lanes/member.h"
 #include "lanes/slots.h"
 
 #define LOOK_MS 2000        /* time for work that nobody waits for */
@@ -104,14 +104,14 @@ static void finish(struct lanes *s, struct op *op)
     engine_answer(s->engine, op);
 }
 
-/* Ask this lane of op's coupon what op asks, by a copy for just this lane. */
-static enum cpn_result ask_as(struct group *g, struct op *op, enum op_kind kind, int64_t lane)
+/* Ask lane 0 of op's coupon what op asks, by a copy for just this lane. */
+static enum cpn_result ask_as(struct group *g, struct op *op, enum op_kind kind)
 {
     struct op inner = *op;
     enum cpn_result r;
 
     inner.kind = kind;
-    inner.lane = lane;
+    inner.lane = 0;
     r = ask(&g->asker, &inner, 1);
     op->outcome = inner.outcome;
     op->coupon_now = inner.coupon_now;
@@ -186,7 +186,7 @@ static void follow_or_unknown(struct group *g, struct op *op)
 /* Before lane 0 is changed: whoever changed it last may have died before the others followed. op->coupon_now: what they follow. */
 static enum cpn_result follow_first(struct group *g, struct op *op)
 {
-    enum cpn_result r = ask_as(g, op, OP_HEAD, 0);
+    enum cpn_result r = ask_as(g, op, OP_HEAD);
 
     return r == CPN_OK ? follow_or(g, op, op->coupon_now, CPN_BUSY) : r;
 }
@@ -206,7 +206,7 @@ static enum cpn_result sum_heads(struct group *g, struct op *op, int64_t lanes)
 
 static void create(struct group *g, struct op *op)
 {
-    if (ask_as(g, op, OP_CREATE, 0) == CPN_OK)
+    if (ask_as(g, op, OP_CREATE) == CPN_OK)
         follow_or_unknown(g, op);
 }
 
@@ -248,7 +248,7 @@ static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
         if (is_late(g, op))
             return CPN_BUSY;
         found = slots_find(&g->asker, op->coupon, lanes, 0, op->outcome.need, &due_ms);
-        r = ask_as(g, op, OP_CHANGE, 0);
+        r = ask_as(g, op, OP_CHANGE);
     }
     return r;
 }
@@ -260,7 +260,7 @@ static void change(struct group *g, struct op *op, int64_t lanes)
     if (r == CPN_OK)
         r = sum_heads(g, op, lanes); /* lets lane 0 hear of the others */
     if (r == CPN_OK)
-        r = ask_as(g, op, OP_CHANGE, 0);
+        r = ask_as(g, op, OP_CHANGE);
     if (r == CPN_CAP_BELOW_TAKEN && op->outcome.need)
         r = lower_cap(g, op, lanes);
     if (r == CPN_OK)
@@ -274,12 +274,12 @@ static bool move_state(struct group *g, struct op *op, enum coupon_state from, e
     enum cpn_result r;
 
     do {
-        if (ask_as(g, op, OP_HEAD, 0) != CPN_OK || op->coupon_now->state != (int64_t)from)
+        if (ask_as(g, op, OP_HEAD) != CPN_OK || op->coupon_now->state != (int64_t)from)
             return false;
         op->in.coupon.definition = coupon_copy(op->coupon_now, op->arena);
         op->in.coupon.definition->state = to;
         op->in.coupon.expected_version = op->coupon_now->version;
-        r = ask_as(g, op, OP_CHANGE, 0);
+        r = ask_as(g, op, OP_CHANGE);
     } while (r == CPN_VERSION_CHANGED);
     if (r == CPN_OK)
         follow_or_unknown(g, op);
@@ -317,7 +317,7 @@ static void delete_coupon(struct group *g, struct op *op, int64_t lanes)
         follow_or(g, op, op->coupon_now, CPN_BUSY);
     if (op->outcome.result == CPN_OK && ask_whether_used(g, op, lanes) == CPN_OK) {
         op->in.coupon.expected_version = op->coupon_now->version;
-        if (ask_as(g, op, OP_DELETE, 0) == CPN_OK)
+        if (ask_as(g, op, OP_DELETE) == CPN_OK)
             follow_or_unknown(g, op);
     }
     if (paused && op->outcome.result != CPN_OK)
@@ -344,7 +344,7 @@ static void archive_others(struct group *g, struct op *op, int64_t lanes)
  * so close lane 0 by that version. */
 static void archive(struct group *g, struct op *op, int64_t lanes)
 {
-    if (ask_as(g, op, OP_HEAD, 0) != CPN_OK)
+    if (ask_as(g, op, OP_HEAD) != CPN_OK)
         return;
     if (op_coupon(op)->expected_version != op->coupon_now->version) {
         op->outcome = (struct outcome){.result = CPN_VERSION_CHANGED};
@@ -355,7 +355,7 @@ static void archive(struct group *g, struct op *op, int64_t lanes)
     if (op->head.issued || op->head.reserved)
         op->outcome = (struct outcome){.result = CPN_COUPON_IN_USE,
                                        .detail = "Some of it is still issued or held. Cancel that, or wait until it expires."};
-    else if (ask_as(g, op, OP_ARCHIVE, 0) == CPN_OK)
+    else if (ask_as(g, op, OP_ARCHIVE) == CPN_OK)
         archive_others(g, op, lanes);
 }
 
@@ -366,12 +366,12 @@ static void retire(struct group *g, struct op *op, int64_t lanes)
 {
     int64_t due_ms;
 
-    while (ask_as(g, op, OP_HEAD, 0) == CPN_OK && !op->head.archived &&
+    while (ask_as(g, op, OP_HEAD) == CPN_OK && !op->head.archived &&
            slots_find(&g->asker, op->coupon, lanes, 0, op->in.job.count, &due_ms) == FOUND_SOME)
         if (is_late(g, op))
             break;
     if (op->outcome.result == CPN_OK)
-        ask_as(g, op, OP_RETIRING, 0);
+        ask_as(g, op, OP_RETIRING);
 }
 
 /* ---- what lanes lack ---- */
@@ -496,13 +496,13 @@ static void do_op(struct group *g, struct op *op)
         archive(g, op, lanes);
         break;
     case OP_GENERATE:
-        ask_as(g, op, OP_GENERATE, 0);
+        ask_as(g, op, OP_GENERATE);
         break;
     case OP_RETIRING:
         retire(g, op, lanes);
         break;
     case OP_FOLLOW:
-        ask_as(g, op, OP_HEAD, 0);
+        ask_as(g, op, OP_HEAD);
         if (op->coupon_now) /* lane 0 was asked, and has or had a definition */
             follow_or_unknown(g, op);
         break;
@@ -848,21 +848,38 @@ static void sort(struct multilane *multilane, struct committer *c, struct lane_w
     p->ops = kept;
 }
 
+/* Take over lane 0's definition: the lane has none. */
 static enum store_status adopt(struct multilane *multilane, struct store *store, struct lane *l)
 {
+    struct coupon_read read = {.coupon = l->coupon, .arena = &l->definition_arena};
+    enum store_status status = store->ops->coupons(store, &read, 1);
+
     (void)multilane;
-    return member_adopt(l, store);
+    l->definition = read.definition;
+    return status == STORE_OK && !read.definition ? STORE_NOT_FOUND : status;
 }
 
 static void begin(struct multilane *multilane, struct lane_work *p)
 {
-    member_begin(p, lanes_of(multilane)->totals);
+    const struct lane *l = p->lane;
+
+    if (!l->definition)
+        return;
+    lane_totals_others(lanes_of(multilane)->totals, l->coupon, l->number, &p->d.others);
+    if (l->number > 0)
+        decide_follow(&p->d, l->definition); /* in case the process that changed it died before telling this lane */
 }
 
 static void decide(struct multilane *multilane, struct lane_work *p, struct op *op)
 {
     (void)multilane;
-    member_decide(p, op);
+    op->outcome = (struct outcome){.result = CPN_OK};
+    if (op->kind == OP_FOLLOW)
+        decide_follow(&p->d, op_coupon(op)->definition);
+    else if (op->kind == OP_EVENTS)
+        decide_events_of_all(&p->d, op->in.taken);
+    else
+        assert(!"not between lanes");
 }
 
 /* Tell the other lanes this one's totals. */
