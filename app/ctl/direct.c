@@ -49,7 +49,7 @@ int direct_names(struct direct *d)
     }
     ctl_complain("the database has no key to look up its users: restore its collection secrets from the same backup "
                  "as the rest, or run reconcile --apply over all coupons to rebuild all users under a new key");
-    d->new_key = name_key_random();
+    d->new_key = secret_random();
     d->name_key = &d->new_key;
     d->without_key = true;
     return CTL_OK;

@@ -9,15 +9,15 @@
 #include "ctl/ctl.h"
 #include "store/installation.h"
 #include "store/mongo.h"
-#include "store/name_key.h"
+#include "store/secrets.h"
 
 #define DIRECT_MORE 64
 
 struct direct {
     struct mongo *mongo;
     struct store *session;
-    const struct name_key *name_key; /* by which users are found: direct_names() */
-    struct name_key new_key;         /* if the database has none */
+    const struct secret *name_key; /* by which users are found: direct_names() */
+    struct secret new_key;         /* if the database has none */
     bool without_key;
     enum user_fold fold;             /* of users' names: direct_names() */
     struct direct_more {

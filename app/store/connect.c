@@ -17,8 +17,8 @@
 #include "store/bson_fields.h"
 #include "store/high_water.h"
 #include "store/installation.h"
-#include "store/name_key.h"
 #include "store/schema.h"
+#include "store/secrets.h"
 #include "store/session.h"
 
 #define WIRE_VERSION_MIN 17 /* MongoDB 6.0 */
@@ -517,7 +517,7 @@ static int make_all(struct session *session, struct mono until, char *message, s
 /* The key was made with the database: if it is missing, somebody has lost it. */
 static int check_name_key(struct session *session, struct mono until, char *message, size_t size)
 {
-    const struct name_key *key;
+    const struct secret *key;
     enum store_status status;
 
     do

@@ -14,7 +14,7 @@
 #include "base/new_file.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/name_key.h"
+#include "store/secrets.h"
 #include "store/session.h"
 
 #define SCHEMA "schema"
@@ -66,12 +66,12 @@ static enum store_status read_database(struct store *s, char database[HIGH_WATER
 {
     static const unsigned char what[] = "high water";
     unsigned char hash[HIGH_WATER_DATABASE_LEN / 2];
-    const struct name_key *key;
+    const struct secret *key;
     enum store_status status = mongo_name_key(s, &key);
 
     if (status != STORE_OK)
         return status;
-    crypto_generichash(hash, sizeof hash, what, sizeof what, key->secret.bytes, sizeof key->secret.bytes);
+    crypto_generichash(hash, sizeof hash, what, sizeof what, key->bytes, sizeof key->bytes);
     sodium_bin2hex(database, HIGH_WATER_DATABASE_LEN + 1, hash, sizeof hash);
     return STORE_OK;
 }

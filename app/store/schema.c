@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/name_key.h"
+#include "store/secrets.h"
 #include "store/session.h"
 
 #define SCHEMA "schema" /* the collection, and its document's _id */

@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "store/mongo.h"
-#include "store/secret.h"
 #include "store/terms.h"
 
 #define CODE_NO_NAMESPACE 26
@@ -55,7 +54,7 @@ struct session {
     struct store_time passed_on;      /* by session_saw() */
     uint32_t code;                    /* of the last command that failed */
     uint32_t number;                  /* random */
-    struct name_key name_key;         /* valid if has_name_key */
+    struct secret name_key;           /* valid if has_name_key */
     struct term_key term_key;         /* likewise */
     bool has_name_key;
     struct secret cursor_key;         /* valid if has_cursor_key */

@@ -15,12 +15,12 @@ _Static_assert(crypto_shorthash_BYTES == sizeof(int64_t), "a term is a hash");
 
 #define TERMS "\x01terms" /* what the key is for */
 
-struct term_key term_key(const struct name_key *key)
+struct term_key term_key(const struct secret *key)
 {
     struct term_key derived;
 
-    crypto_generichash(derived.bytes, sizeof derived.bytes, (const unsigned char *)TERMS, strlen(TERMS), key->secret.bytes,
-                       sizeof key->secret.bytes);
+    crypto_generichash(derived.bytes, sizeof derived.bytes, (const unsigned char *)TERMS, strlen(TERMS), key->bytes,
+                       sizeof key->bytes);
     return derived;
 }
 

@@ -5,7 +5,7 @@
  *          order, each redemption that it ends, each job it is progress of. One index finds the batches of a term: {part, terms}
  * Part     new keys of one coupon fall into a 64th of the index, and what one user did in all coupons is still one find over all parts
  *          (measured: with one index of all users p50 went from 10 to 60 ms in 25 minutes of new users)
- * Term     SipHash-2-4 under the database's key (name_key.h), so that a stored term tells nothing about a name. 64 bits collide: whoever
+ * Term     SipHash-2-4 under the database's key (secrets.h), so that a stored term tells nothing about a name. 64 bits collide: whoever
  *          reads by a term compares what is found by name
  * Rule     terms are not hashed with the batch: they are a function of its entries and of the names that it still has. verify compares
  *          them. A read does not: it misses a batch of another part, or without the term
@@ -16,16 +16,20 @@
 #define STORE_TERMS_H
 
 #include "coupons/batch.h"
-#include "store/secret.h"
 
 #define TERM_PARTS 64 /* stored: must never change */
+
+/* 32 random bytes; secrets.h stores them. */
+struct secret {
+    uint8_t bytes[32];
+};
 
 struct term_key {
     uint8_t bytes[16];
 };
 
-/* Derived from the database's name key. */
-struct term_key term_key(const struct name_key *key);
+/* Derived from the database's key of names. */
+struct term_key term_key(const struct secret *key);
 int64_t term_part(const char *coupon);
 int64_t term_of_user(const struct term_key *key, const char *user);
 int64_t term_of_order(const struct term_key *key, const char *order);

@@ -21,7 +21,7 @@
 #include "coupons/fold.h"
 #include "store/codec.h"
 #include "store/mongo.h"
-#include "store/name_key.h"
+#include "store/secrets.h"
 #include "store/reconcile.h"
 
 #define ENTRIES 64
@@ -32,7 +32,7 @@
 
 static struct config config;
 static struct store *session;
-static const struct name_key *name_key;
+static const struct secret *name_key;
 static struct term_key terms;
 static const char *coupon_id;
 static mongoc_client_t *client;

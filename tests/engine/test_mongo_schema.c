@@ -6,8 +6,8 @@
 
 #include "mongo_fixture.h"
 #include "store/installation.h"
-#include "store/name_key.h"
 #include "store/schema.h"
+#include "store/secrets.h"
 
 static char message[1024];
 
@@ -145,7 +145,7 @@ SERVER_TEST(a_database_of_before_the_first_release_is_refused)
 
 static void *prepare(void *key)
 {
-    const struct name_key *found;
+    const struct secret *found;
     struct store *own;
     char text[1024];
 
@@ -160,8 +160,8 @@ static void *prepare(void *key)
 
 SERVER_TEST(the_key_of_names_is_made_once_and_its_loss_is_told)
 {
-    struct name_key keys[4] = {{{{0}}}}, none = {{{0}}};
-    const struct name_key *found;
+    struct secret keys[4] = {{{0}}}, none = {{0}};
+    const struct secret *found;
     pthread_t threads[4];
     void *made;
 
@@ -191,7 +191,7 @@ SERVER_TEST(the_key_of_names_is_made_once_and_its_loss_is_told)
 
 SERVER_TEST(a_key_of_names_never_gives_way_to_another)
 {
-    const struct name_key first = name_key_random(), second = name_key_random(), *found;
+    const struct secret first = secret_random(), second = secret_random(), *found;
 
     assert_int_equal(mongo_name_key_put(session, &first), STORE_OK);
     assert_int_equal(mongo_name_key_put(session, &first), STORE_OK); /* an answer was lost */

@@ -11,7 +11,7 @@
 #include "engine/lane.h"
 #include "mongo_fixture.h"
 #include "mongod.h"
-#include "store/name_key.h"
+#include "store/secrets.h"
 #include "store/reconcile.h"
 
 #define DAY FIXTURE_DAY

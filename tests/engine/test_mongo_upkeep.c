@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "mongo_fixture.h"
 #include "store/codec.h"
-#include "store/name_key.h"
+#include "store/secrets.h"
 #include "store/reconcile.h"
 
 #define DAY FIXTURE_DAY

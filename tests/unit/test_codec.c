@@ -107,7 +107,7 @@ static struct batch *sample_batch(void)
     return b;
 }
 
-static const struct name_key name_key = {{{1, 2, 3}}};
+static const struct secret name_key = {{1, 2, 3}};
 
 static void put_batch(bson_t *doc, const struct batch *b)
 {
@@ -285,7 +285,7 @@ TEST(each_ending_has_the_term_of_what_it_ends)
 
 TEST(terms_are_hashed_by_the_key)
 {
-    const struct name_key next = {{{1, 2, 4}}};
+    const struct secret next = {{1, 2, 4}};
     const struct term_key key = term_key(&name_key), other = term_key(&next);
 
     /* Stored: never to change. */
