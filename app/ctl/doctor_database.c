@@ -321,7 +321,7 @@ void doctor_receipts(struct doctor *d)
         doctor_report(d, DOCTOR_FAIL, "cannot list the fronts: check that the user of MONGODB_URI may read the database");
     } else {
         for (size_t i = 0; i < count; i++) {
-            if (fronts[i].seen_ms < now_ms - FRONT_GONE_MS)
+            if (!front_is_here(&fronts[i], now_ms))
                 continue;
             if (strcmp(fronts[i].receipts, ours.data) == 0) {
                 alike++;

@@ -2,7 +2,6 @@
 #include "reporter/reporter.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 #include "lanes/lanes.h"
 #include "reporter/backstop.h"
 #include "reporter/batch_counts.h"
+#include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
 
@@ -735,10 +735,9 @@ static void *lease_thread(void *context)
 {
     struct reporter *r = context;
     struct store *session = mongo_session(r->mongo);
-    char host[HOST_NAME_MAX + 1] = "", front[sizeof host + CONFIG_TEXT_SIZE];
+    char front[FRONT_ID_SIZE];
 
-    gethostname(host, sizeof host - 1);
-    snprintf(front, sizeof front, "%s:%s", host, r->config->coupond_run_dir);
+    front_id(r->config->coupond_run_dir, front);
     while (!stop_asked(&r->stop)) {
         int64_t now_ms = clock_now_ms();
         enum store_status status = mongo_reporter_claim(session, front, now_ms, now_ms + LEASE_MS);

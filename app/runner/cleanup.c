@@ -59,7 +59,7 @@ static bool add_kept(struct work *w, int64_t from_b, int64_t to_b, int64_t next_
         for (int k = 0; k < buckets[i].size; k++) {
             if (!reads[i].codes[k] || buckets[i].slots[k].state == SLOT_RETIRED)
                 continue;
-            mongo_directory_form(reads[i].codes[k], form);
+            directory_form(reads[i].codes[k], form);
             code_bloom_add(&w->code_bloom, form);
         }
         bucket_release(&buckets[i]);

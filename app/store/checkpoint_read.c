@@ -12,11 +12,6 @@
 
 /* ---- checkpoints ---- */
 
-static void clear_checkpoint(void *read)
-{
-    ((struct checkpoint_read *)read)->checkpoint = (struct checkpoint){0};
-}
-
 static bool get_checkpoint(const bson_t *doc, void *read, struct arena *a)
 {
     struct checkpoint_read *r = read;
@@ -27,21 +22,12 @@ static bool get_checkpoint(const bson_t *doc, void *read, struct arena *a)
 
 enum store_status checkpoints_read(struct store *s, struct checkpoint_read *reads, size_t count)
 {
-    static const struct keyed_reads lanes = KEYED_READS("lanes", "l", struct checkpoint_read, lane, clear_checkpoint, get_checkpoint);
+    static const struct keyed_reads lanes = KEYED_READS("lanes", "l", struct checkpoint_read, lane, checkpoint, get_checkpoint);
 
     return session_read_keyed(session_of(s), &lanes, reads, count, NULL);
 }
 
 /* ---- buckets ---- */
-
-static void clear_bucket(void *read)
-{
-    struct bucket_read *r = read;
-
-    bucket_release(r->bucket);
-    bucket_init(r->bucket, r->b);
-    r->found = false;
-}
 
 static bool get_bucket(const bson_t *doc, void *read, struct arena *a)
 {
@@ -51,13 +37,19 @@ static bool get_bucket(const bson_t *doc, void *read, struct arena *a)
     if (r->found || codec_has_left(doc))
         return true;
     r->found = codec_bucket_get(doc, r->bucket);
+    if (!r->found)
+        bucket_init(r->bucket, r->b);
     return r->found;
 }
 
 enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads, size_t count)
 {
-    static const struct keyed_reads buckets = KEYED_READS("buckets", "b", struct bucket_read, b, clear_bucket, get_bucket);
+    static const struct keyed_reads buckets = KEYED_READS("buckets", "b", struct bucket_read, b, found, get_bucket);
 
+    for (size_t i = 0; i < count; i++) {
+        bucket_release(reads[i].bucket);
+        bucket_init(reads[i].bucket, reads[i].b);
+    }
     return session_read_keyed(session_of(s), &buckets, reads, count, NULL);
 }
 
@@ -172,14 +164,6 @@ enum store_status checkpoint_due_buckets(struct store *s, struct due_search *sea
 
 /* ---- the definition ---- */
 
-static void clear_definition(void *read)
-{
-    struct coupon_read *r = read;
-
-    r->definition = NULL;
-    r->seq = 0;
-}
-
 /* Several lanes of a coupon may ask for it: each gets its own copy. */
 static bool get_definition(const bson_t *doc, void *read, struct arena *a)
 {
@@ -192,7 +176,7 @@ static bool get_definition(const bson_t *doc, void *read, struct arena *a)
 
 enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads, size_t count)
 {
-    static const struct keyed_reads coupons = KEYED_READS("coupons", NULL, struct coupon_read, coupon, clear_definition, get_definition);
+    static const struct keyed_reads coupons = KEYED_READS("coupons", NULL, struct coupon_read, coupon, definition, get_definition);
 
     return session_read_keyed(session_of(s), &coupons, reads, count, NULL);
 }

@@ -32,7 +32,8 @@
 #include "store/bson_fields.h"
 #include "store/store.h"
 #include "store/terms.h"
-#include "store/watermark.h"
+
+struct watermark;
 
 /* Append an `_id`, under any name: {c, <member>: number}, of a lane ("l") or a bucket ("b"); or a batch's. The order of its fields is part
  * of the key. */

@@ -149,13 +149,6 @@ enum store_status code_buckets_find(struct session *session, const char *coupon,
     return session_find(session, "code_buckets", &filter, sort, most, row, context);
 }
 
-static void clear_codes(void *read)
-{
-    struct bucket_codes_read *r = read;
-
-    memset(r->codes, 0, sizeof r->codes);
-}
-
 static bool get_codes(const bson_t *doc, void *read, struct arena *a)
 {
     struct bucket_codes_read *r = read;
@@ -169,7 +162,7 @@ static bool get_codes(const bson_t *doc, void *read, struct arena *a)
 
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count)
 {
-    static const struct keyed_reads of = KEYED_READS("code_buckets", "b", struct bucket_codes_read, b, clear_codes, get_codes);
+    static const struct keyed_reads of = KEYED_READS("code_buckets", "b", struct bucket_codes_read, b, codes, get_codes);
 
     return session_read_keyed(session_of(s), &of, reads, count, a);
 }

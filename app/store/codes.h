@@ -60,9 +60,6 @@ enum store_status codes_check(struct session *session, const char *coupon, code_
 
 /* ---- the directory ---- */
 
-/* The directory's form of a code; false: it has none. */
-bool directory_form(const char *code, char form[CODE_MAX + 1]);
-
 /* Another coupon has the code; owner NULL: none has it. */
 void codes_set_elsewhere(struct code_draft *code, const char *owner, struct arena *a);
 

@@ -23,11 +23,6 @@ bool directory_form(const char *code, char form[CODE_MAX + 1])
     return false;
 }
 
-void mongo_directory_form(const char *code, char form[CODE_MAX + 1])
-{
-    directory_form(code, form);
-}
-
 /* How far a coupon's ledger has announced codes, and whose turn it is. */
 struct tail {
     struct head head;

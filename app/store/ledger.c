@@ -13,11 +13,6 @@
 
 /* ---- marks ---- */
 
-static void clear_mark(void *read)
-{
-    ((struct mark_read *)read)->seq = 0;
-}
-
 static bool get_mark(const bson_t *doc, void *read, struct arena *a)
 {
     (void)a;
@@ -26,7 +21,7 @@ static bool get_mark(const bson_t *doc, void *read, struct arena *a)
 
 enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count)
 {
-    static const struct keyed_reads marks = KEYED_READS("marks", "l", struct mark_read, lane, clear_mark, get_mark);
+    static const struct keyed_reads marks = KEYED_READS("marks", "l", struct mark_read, lane, seq, get_mark);
 
     return session_read_keyed(session_of(s), &marks, reads, count, NULL);
 }

@@ -225,8 +225,8 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
 typedef bool code_kept(void *context, const char *form);
 enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, code_kept *kept, void *context,
                                     bool *more);
-/* A code in the form that the service's directory uses; "": it has none. */
-void mongo_directory_form(const char *code, char form[CODE_MAX + 1]);
+/* A code in the form that the service's directory uses; false, and "": it has none. */
+bool directory_form(const char *code, char form[CODE_MAX + 1]);
 
 /* ---- for the sweeper, across coupons ---- */
 /* Lanes in which something may have expired before before_ms, by their checkpoints, in a. */

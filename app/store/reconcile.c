@@ -222,16 +222,15 @@ enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struc
 static bool get_totals(const bson_t *doc, void *item, struct arena *a)
 {
     struct totals_row *row = item;
-    struct report_counts counts = {0};
     struct code_counts by = {.rows = NULL};
-    bson_t id;
+    struct totals_doc t;
 
-    if (!find_document(doc, "_id", &id) || !find_int(&id, "l", &row->lane) || !find_time(&id, "at", &row->quarter_ms))
+    if (!totals_doc_read(doc, &t))
         return false;
-    if (!form_unknown(doc, "totals") && find_int(doc, "seq", &row->seq) &&
-        bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL) && codec_by_code_get(doc, &by)) {
+    *row = (struct totals_row){.lane = t.lane, .quarter_ms = t.quarter_ms, .seq = t.seq};
+    if (t.readable && !form_unknown(doc, "totals") && codec_by_code_get(doc, &by)) {
         row->counts = arena_alloc(a, sizeof *row->counts);
-        *row->counts = counts;
+        *row->counts = t.counts;
         row->by = bson_has_field(doc, "by") ? code_counts_in(a, &by) : NULL;
     }
     code_counts_release(&by);

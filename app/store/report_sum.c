@@ -139,7 +139,7 @@ static bool totals_row(const bson_t *doc, void *context)
     struct slice *s = context;
     struct totals_doc t;
 
-    if (!totals_doc_read(doc, &t) || t.lane < 0 || t.lane >= COUPON_LANES_MAX)
+    if (!totals_doc_read(doc, &t) || !t.readable || t.lane < 0 || t.lane >= COUPON_LANES_MAX)
         return false;
     if (s->too_many)
         return true;

@@ -514,7 +514,7 @@ static void begin_read(const struct keyed_rows *rows, size_t i, enum store_statu
 {
     char *read = rows->reads + i * rows->of->size;
 
-    rows->of->clear(read);
+    memset(read + rows->of->out, 0, rows->of->status - rows->of->out);
     memcpy(read + rows->of->status, &status, sizeof status);
 }
 

@@ -143,17 +143,16 @@ enum store_status session_find_one(struct session *session, const char *collecti
                                    struct arena *a);
 
 /* Reads of a collection by _id, {c: coupon, <member>: number}, or the coupon alone. A read is a struct of `size` bytes, which has its
- * coupon, number and status at these offsets. */
+ * coupon, number and status at these offsets; what lies from `out` to the status is zeroed at first, and again if it is unreadable. */
 struct keyed_reads {
     const char *collection, *member; /* member NULL: by the coupon alone */
-    size_t size, coupon, number, status;
-    void (*clear)(void *read); /* at first, and again if it is unreadable */
+    size_t size, coupon, number, out, status;
     bool (*get)(const bson_t *doc, void *read, struct arena *a); /* false: unreadable */
 };
-#define KEYED_READS(where, of_id, shape, field, do_clear, do_get)                                                                         \
+#define KEYED_READS(where, of_id, shape, field, first_out, do_get)                                                                        \
     {                                                                                                                                    \
         .collection = (where), .member = (of_id), .size = sizeof(shape), .coupon = offsetof(shape, coupon),                              \
-        .number = offsetof(shape, field), .status = offsetof(shape, status), .clear = (do_clear), .get = (do_get)                        \
+        .number = offsetof(shape, field), .out = offsetof(shape, first_out), .status = offsetof(shape, status), .get = (do_get)          \
     }
 /* Do `count` of them in one find. Several may ask for the same document. See settle_reads(). */
 enum store_status session_read_keyed(struct session *session, const struct keyed_reads *of, void *reads, size_t count, struct arena *a);
@@ -245,9 +244,12 @@ void session_add_range(bson_t *filter, const char *coupon, const char *name, con
 /* A stored row of totals; coupon is borrowed from its document. */
 struct totals_doc {
     const char *coupon;
-    int64_t lane, quarter_ms, seq;
+    int64_t lane, quarter_ms;
+    bool readable; /* the rest: */
+    int64_t seq;
     struct report_counts counts;
 };
+/* False: not even its _id can be read. */
 bool totals_doc_read(const bson_t *doc, struct totals_doc *t);
 /* A row of refusals, likewise; false: unreadable. */
 struct refusals_doc {

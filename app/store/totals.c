@@ -35,14 +35,6 @@ static void put_totals_id(bson_t *doc, const char *name, const struct totals_wri
     BCON_APPEND(doc, name, "{", "c", BCON_UTF8(w->coupon), "l", BCON_INT64(w->lane), "at", BCON_DATE_TIME(w->quarter_ms), "}");
 }
 
-static bool get_totals_id(const bson_t *doc, const char **coupon, int64_t *lane, int64_t *quarter_ms)
-{
-    bson_t id;
-
-    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_int(&id, "l", lane) &&
-           find_time(&id, "at", quarter_ms);
-}
-
 static void put_insert(struct bulk *inserts, const struct totals_write *w)
 {
     bson_t *doc = bulk_next(inserts);
@@ -93,9 +85,8 @@ static bool stored_row(const bson_t *doc, void *context)
 {
     struct additions *g = context;
     struct totals_doc t;
-    bool readable = totals_doc_read(doc, &t);
 
-    if (!readable && !get_totals_id(doc, &t.coupon, &t.lane, &t.quarter_ms))
+    if (!totals_doc_read(doc, &t))
         return false;
     for (size_t i = 0; i < g->count; i++) {
         struct addition *item = &g->items[i];
@@ -104,10 +95,10 @@ static bool stored_row(const bson_t *doc, void *context)
         if (item->todo == TODO_NOTHING || w->lane != t.lane || w->quarter_ms != t.quarter_ms ||
             strcmp(w->coupon, t.coupon) != 0)
             continue;
-        w->unreadable = !readable;
+        w->unreadable = !t.readable;
         w->held_seq = t.seq;
-        w->applied = readable && t.seq >= w->last_seq;
-        item->todo = readable && t.seq < w->first_seq ? TODO_UPDATE : TODO_NOTHING;
+        w->applied = t.readable && t.seq >= w->last_seq;
+        item->todo = t.readable && t.seq < w->first_seq ? TODO_UPDATE : TODO_NOTHING;
     }
     return true;
 }
@@ -153,9 +144,14 @@ enum store_status mongo_totals_add(struct store *s, struct totals_write *writes,
 
 bool totals_doc_read(const bson_t *doc, struct totals_doc *t)
 {
+    bson_t id;
+
     *t = (struct totals_doc){.coupon = NULL};
-    return get_totals_id(doc, &t->coupon, &t->lane, &t->quarter_ms) && find_int(doc, "seq", &t->seq) &&
-           bson_fields_read(doc, report_members, report_members_count, 0, &t->counts, NULL);
+    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &t->coupon) || !find_int(&id, "l", &t->lane) ||
+        !find_time(&id, "at", &t->quarter_ms))
+        return false;
+    t->readable = find_int(doc, "seq", &t->seq) && bson_fields_read(doc, report_members, report_members_count, 0, &t->counts, NULL);
+    return true;
 }
 
 void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms)

@@ -54,8 +54,7 @@ static bool is_listed(const struct code_scan *c, const char *code, const char *l
     char form[CODE_MAX + 1];
 
     (void)c;
-    mongo_directory_form(code ? code : "", form);
-    return form[0] && strcmp(form, listed) == 0;
+    return code && directory_form(code, form) && strcmp(form, listed) == 0;
 }
 
 /* Unreadable buckets have no codes: the replay reports that. */
@@ -153,7 +152,7 @@ static enum store_status check_directory(struct code_scan *c)
     enum store_status s;
 
     for (size_t i = 0; i < c->count; i++) {
-        mongo_directory_form(c->found[i].code, form);
+        directory_form(c->found[i].code, form);
         c->found[i].code = c->look_ups[i].code = arena_strdup(&c->arena, form);
     }
     SCAN_READ(s, mongo_stored_look_ups(c->scan->session, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count));
