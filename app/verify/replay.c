@@ -14,7 +14,6 @@
 #include "verify/replay_ends.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_state.h"
-#include "verify/replay_totals.h"
 #include "verify/replay_views.h"
 
 #define RANGE_MOST INT64_C(1000000000) /* our ledgers have no longer ranges: one that has was tampered with */

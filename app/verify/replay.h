@@ -11,7 +11,7 @@
  *          that no erased user's name is left, unless its batch still lists the alias
  * Parts    if users and buckets do not fit in memory, one replay for each part gets all batches. The first also checks what belongs to no
  *          user or bucket; the others believe the ledger's chain. Views of other parts' buckets are skipped
- * Owns     copies of everything it keeps
+ * Owns     copies of what it keeps, but for the stored definition and totals
  */
 #ifndef VERIFY_REPLAY_H
 #define VERIFY_REPLAY_H

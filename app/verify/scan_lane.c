@@ -10,7 +10,6 @@
 #include "base/checked.h"
 #include "verify/replay.h"
 #include "verify/replay_ends.h"
-#include "verify/replay_totals.h"
 #include "verify/replay_views.h"
 #include "verify/scan.h"
 
@@ -66,29 +65,23 @@ static void begin_phase(struct reading *g, int phase)
 static enum store_status read_totals(struct reading *g)
 {
     struct totals_row *rows = NULL;
-    struct arena a;
     size_t count = 0;
     enum store_status s;
 
-    arena_init(&a, 0);
-    SCAN_READ(s, mongo_stored_totals(g->scan->session, g->scan->coupon, &a, &rows, &count));
+    SCAN_READ(s, mongo_stored_totals(g->scan->session, g->scan->coupon, &g->replay->arena, &rows, &count));
     if (s == STORE_OK)
         replay_totals(g->replay, rows, count);
-    arena_free(&a);
     return s;
 }
 
 static enum store_status read_definition(struct reading *g)
 {
     struct stored_coupon found = {.seq = 0};
-    struct arena a;
     enum store_status s;
 
-    arena_init(&a, 0);
-    SCAN_READ(s, mongo_stored_coupon(g->scan->session, g->scan->coupon, &a, &found));
+    SCAN_READ(s, mongo_stored_coupon(g->scan->session, g->scan->coupon, &g->replay->arena, &found));
     if (s == STORE_OK)
         replay_view_coupon(g->replay, &found);
-    arena_free(&a);
     return s;
 }
 

@@ -16,7 +16,6 @@
 #include "verify/replay.h"
 #include "verify/replay_ends.h"
 #include "verify/replay_repair.h"
-#include "verify/replay_totals.h"
 #include "verify/replay_views.h"
 
 #define DOCUMENTS_MAX 64

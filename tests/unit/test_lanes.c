@@ -18,7 +18,6 @@
 #include "unit/views.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_repair.h"
-#include "verify/replay_totals.h"
 #include "verify/replay_views.h"
 
 #define SEEDS 400

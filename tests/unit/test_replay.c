@@ -12,7 +12,6 @@
 #include "verify/replay_ends.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_repair.h"
-#include "verify/replay_totals.h"
 #include "verify/replay_views.h"
 
 #define BATCHES 160
