@@ -36,7 +36,7 @@ struct head {
     int64_t at_ms;   /* never decreases */
     int64_t version; /* of the coupon's definition; 0: no coupon yet */
     int64_t slots;   /* existing: generated and not retired */
-    int64_t retiring; /* of them, free ones that are marked to be retired; they can no longer be taken */
+    int64_t retiring; /* of them, free ones that are about to be retired; they can no longer be taken */
     int64_t next_n;  /* the first number never generated */
     int64_t issued, reserved, redeemed;
     int64_t ordinal; /* of the last taking; 0: none yet. See head_takings() */

@@ -1479,7 +1479,7 @@ static int64_t low_stock_of(const struct coupon *c)
     return low;
 }
 
-int64_t decide_low_mark(const struct coupon *c)
+int64_t decide_low_threshold(const struct coupon *c)
 {
     int64_t low = low_stock_of(c), below = c->replenish.below != COUPON_NULL ? c->replenish.below - 1 : 0;
 

@@ -74,7 +74,7 @@ static inline const struct policy_row *policy_of(const struct coupon *c)
 }
 
 /* The most free slots at which an event of this coupon may be due. */
-int64_t decide_low_mark(const struct coupon *c);
+int64_t decide_low_threshold(const struct coupon *c);
 
 /* How many slots to add to a coupon with `left` free ones; *h: its lane 0, or the sum of all. 0: none, or they are being added. */
 int64_t decide_refill(const struct coupon *c, const struct head *h, int64_t left);
@@ -186,7 +186,7 @@ struct slot_request {
 
 /* Create the coupon (COUPON_EXISTS if it exists or did; request NULL: none), or change it: VERSION_CHANGED unless its version is
  * expected_version, then FIELD_FIXED (out->pointer says which; also if too many shared codes are in use), CAP_BELOW_TAKEN,
- * CODES_WOULD_RETIRE. Sets the version. Lowering cap.total marks free slots as retiring, in lane 0; such as have codes only if the
+ * CODES_WOULD_RETIRE. Sets the version. Lowering cap.total makes free slots retiring, in lane 0; such as have codes only if the
  * caller said so: retire. */
 void decide_create(struct decision *d, const struct coupon *next, const struct slot_request *request, struct outcome *out);
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, bool retire, struct outcome *out);
@@ -218,8 +218,8 @@ void decide_generate(struct decision *d, struct job_progress *job, int64_t step,
 void decide_turn(struct decision *d, struct job_progress *job, int64_t fence, int64_t *turn, struct outcome *out);
 /* End the job's turn, if it has it. */
 void decide_turn_end(struct decision *d, struct job_progress *job, struct outcome *out);
-/* Step `step` of a job that retires slots, or transfers them to another lane: mark count free ones as retiring, or all if fewer are
- * free; if none is, it is no step. *done: how many the job's steps have marked in all. */
+/* Step `step` of a job that retires slots, or transfers them to another lane: make count free ones retiring, or all if fewer are
+ * free; if none is, it is no step. *done: how many the job's steps have in all. */
 void decide_retiring(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out);
 /* Retire up to `most` of the slots that are retiring, from the free pool. */
 void decide_retire(struct decision *d, int64_t most);

@@ -70,7 +70,7 @@ void doctor_report_space(struct doctor *d, const char *where, int64_t total, int
 
 static void check_local_disk(struct doctor *d)
 {
-    const char *place = ctl_var(); /* its keys, marks and archives */
+    const char *place = ctl_var(); /* its keys, high-water marks and archives */
     struct statvfs s;
 
     if (statvfs(place, &s) != 0)

@@ -167,7 +167,7 @@ static const struct command commands[] = {
      "directly, changes nothing, and may run while the service does. It replays the ledger from the first batch: sequence, "
      "hashes, chain and running totals, every slot's moves and owner, the caps and window in force, users' chains, events, "
      "turns and codes. It compares what is stored with the batches (terms, due, erasing), and beside them: checkpoints, buckets, "
-     "definitions, the reporter's totals, marks and codes. Each difference is one line: coupon, what, where, field, expected, found.\n"
+     "definitions, the reporter's totals and positions, codes. Each difference is one line: coupon, what, where, field, expected, found.\n"
      "Whoever can write to the database can rewrite a whole history so that it agrees with itself. Against that, keep anchors elsewhere: "
      "verify --sign KEY > FILE writes, of each lane of each coupon without a difference, seq and hash of its last batch, "
      "signed; all else goes to standard error, the public key too. Later verify --anchors FILE --public-key X says whether "
@@ -177,13 +177,13 @@ static const struct command commands[] = {
      "users and buckets of a large coupon are checked in parts (--parts), and the ledger is read once for each.", NULL},
     {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild everything "
                                                                                            "stored from the ledger",
-     "Rebuild the ledger's terms, checkpoints, buckets, definitions, the reporter's totals, marks and the code directory from the ledger "
-     "and the slots' codes, for all coupons or those named, even if none of these are left, as after restoring only a "
+     "Rebuild the ledger's terms, checkpoints, buckets, definitions, the reporter's totals and positions, and the code directory from "
+     "the ledger and the slots' codes, for all coupons or those named, even if none of these are left, as after restoring only a "
      "ledger.\nCounts what is missing, behind, different or superfluous, by kind, and names the first few; changes nothing "
      "without --apply. Exit code 1: something has to be changed, or could not be. Never changes what is hashed in the ledger, or "
      "the codes, deletes nothing for being unexplained but buckets and checkpoints, and skips a coupon whose ledger is broken.\n"
      "Stop the service first: while it runs, --apply requires --online. With --online a document is written only if it has not "
-     "changed since it was read; checkpoints, marks, and what the service is about to write, are left to the service. Processes "
+     "changed since it was read; checkpoints, the reporter's positions, and what the service is about to write, are left to it. Processes "
      "keep what they have read in memory: reload coupond (SIGHUP) and verify afterwards.\n"
      "Memory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few thousand.", NULL},
     {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "continue after restoring an older backup",

@@ -3,12 +3,12 @@
  * buckets).
  *
  * Order    lane by lane and part by part: deletes superfluous views, then writes the others; then look-ups of codes; then the checkpoint
- *          and the mark, so that neither claims more than is there
- * Online   writes only what is still as read; leaves what the service is about to write; does not touch marks. Wrong buckets in a process's
- *          memory are not repaired
+ *          and the position, so that neither claims more than is there
+ * Online   writes only what is still as read; leaves what the service is about to write; does not touch positions. Wrong buckets in a
+ *          process's memory are not repaired
  * No key   of the ledger's terms: all are written under a new one, once every ledger is known to be whole
  * Never    changes what is hashed, or code buckets; trusts a ledger whose chain is broken; removes anything from a batch's `erasing`; moves
- *          forward the mark of totals, which tells the reporter what to fold next -- unless there is none
+ *          forward the position in the totals, which tells the reporter what to fold next -- unless there is none
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,12 +36,12 @@ const struct argp_option ctl_reconcile_options[] = {
     {0},
 };
 
-enum view_of { OF_LEDGER, OF_LANES, OF_BUCKETS, OF_COUPONS, OF_TOTALS, OF_MARKS, OF_CODES, OF_COUNT };
-static const char *const view_names[OF_COUNT] = {"ledger", "lanes", "buckets", "coupons", "totals", "marks", "codes"};
+enum view_of { OF_LEDGER, OF_LANES, OF_BUCKETS, OF_COUPONS, OF_TOTALS, OF_TOTALS_POSITIONS, OF_CODES, OF_COUNT };
+static const char *const view_names[OF_COUNT] = {"ledger", "lanes", "buckets", "coupons", "totals", "totals_positions", "codes"};
 static const enum view_of views[REWRITE_KIND_COUNT] = {
     [REWRITE_BUCKET] = OF_BUCKETS, [REWRITE_COUPON] = OF_COUPONS, [REWRITE_CHECKPOINT] = OF_LANES, [REWRITE_TOTALS] = OF_TOTALS,
-    [REWRITE_MARK] = OF_MARKS, [REWRITE_LOOK_UP] = OF_CODES, [REWRITE_DIRECTORY] = OF_CODES, [REWRITE_ERASING] = OF_LEDGER,
-    [REWRITE_INDEX] = OF_LEDGER,
+    [REWRITE_TOTALS_POSITION] = OF_TOTALS_POSITIONS, [REWRITE_LOOK_UP] = OF_CODES, [REWRITE_DIRECTORY] = OF_CODES,
+    [REWRITE_ERASING] = OF_LEDGER, [REWRITE_INDEX] = OF_LEDGER,
 };
 static const char *const fault_names[FAULT_COUNT] = {
     [FAULT_MISSING] = "missing", [FAULT_BEHIND] = "behind", [FAULT_DIFFERENT] = "different",
@@ -251,27 +251,27 @@ static void pass_drift(void *context, const struct drift *d)
     (void)d;
 }
 
-/* ---- marks ---- */
+/* ---- positions in the totals ---- */
 
 /* The reporter moves it forward. */
-static enum store_status reconcile_mark(struct reconcile *v, const struct replay *r)
+static enum store_status reconcile_totals_position(struct reconcile *v, const struct replay *r)
 {
     const struct head *tail = &r->head;
-    struct stored_mark found;
-    enum store_status s = scan_mark(&v->scan, v->lane, &found);
+    struct stored_totals_position found;
+    enum store_status s = scan_totals_position(&v->scan, v->lane, &found);
     char where[64];
     enum fault fault;
     bool keeps;
 
     if (s != STORE_OK)
         return s;
-    fault = repair_of_mark(&found, r);
+    fault = repair_of_totals_position(&found, r);
     if (!fault)
         return STORE_OK;
     snprintf(where, sizeof where, v->lane ? "totals of lane %" PRId64 : "totals", v->lane);
     keeps = found.readable && found.seq <= tail->seq;
-    change(v, fault, where, (struct rewrite){.kind = REWRITE_MARK, .lane = v->lane, .seq = keeps ? found.seq : tail->seq,
-                                             .at_ms = keeps ? r->mark_ms : tail->at_ms});
+    change(v, fault, where, (struct rewrite){.kind = REWRITE_TOTALS_POSITION, .lane = v->lane, .seq = keeps ? found.seq : tail->seq,
+                                             .at_ms = keeps ? r->position_at_ms : tail->at_ms});
     flush(v);
     return v->status;
 }
@@ -309,7 +309,7 @@ static bool note_replayed(void *context, struct replay *r)
     if (v->lane == 0 && r->definition)
         v->definition = coupon_copy(r->definition, &v->arena);
     if (!v->broken && v->status == STORE_OK && !v->online && v->tail.seq)
-        v->status = reconcile_mark(v, r);
+        v->status = reconcile_totals_position(v, r);
     return !v->broken;
 }
 

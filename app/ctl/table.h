@@ -14,7 +14,7 @@
 #define TABLE_COLUMNS_MOST 16
 
 struct table {
-    const char *const *heads; /* borrowed; a leading '>' marks a column of numbers */
+    const char *const *heads; /* borrowed; a leading '>' means a column of numbers */
     int columns;
     char **cells;             /* row by row */
     size_t count, capacity;

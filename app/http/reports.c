@@ -1,8 +1,8 @@
 /*
  * http/reports.c -- GET /coupons/{id}/reports and /coupons/-/reports: the reporter's totals by period, and as of when they are exact.
  *
- * Exact  the lanes' marks are read before the totals, so the rows hold all that as_of promises. For one coupon they hold no more: if the
- *        reporter wrote in between, both are read again. For several, rows that ended before as_of.at are exact
+ * Exact  the lanes' positions in the totals are read before these, so the rows hold all that as_of promises. For one coupon they hold
+ *        no more: if the reporter wrote in between, both are read again. For several, rows that ended before as_of.at are exact
  * Beside refusals, which are in no ledger: they come within seconds, and as_of does not cover them
  * Quiet  to move a quiet lane's time on, a reader asks for an empty batch and does not wait for it; an archived coupon needs none
  */
@@ -331,8 +331,8 @@ static size_t take_lanes(const struct report *p, size_t *at, const char *coupon,
     return count;
 }
 
-/* True if the rows are what as_of says. They hold all that the lanes' marks promise; for the quarter hour of a lane's mark they may hold
- * more: then as_of advances to that. False: they hold part of a later one, of which more may come. */
+/* True if the rows are what as_of says. They hold all that the lanes' positions promise; for the quarter hour of a lane's position they may
+ * hold more: then as_of advances to that. False: they hold part of a later one, of which more may come. */
 static bool is_exact(struct report *p)
 {
     for (size_t i = 0; i < p->lane_count; i++) {
@@ -363,7 +363,7 @@ static bool read_one(struct request *r, struct report *p)
             return false;
         if (is_exact(p))
             break;
-        report_sums_free(&p->sums); /* they are ahead of the marks, which follow soon if there is a reporter */
+        report_sums_free(&p->sums); /* they are ahead of the positions, which follow soon if there is a reporter */
         if (tries == EXACT_TRIES)
             return busy(r);
         nanosleep(&(struct timespec){0, EXACT_PAUSE_NS}, NULL);

@@ -901,7 +901,7 @@ static void committed(struct multilane *multilane, const struct lane *l)
 
     confirmed(multilane, l);
     if (policy_of(d)->slots && (head_takings(&l->tail) > 0 || awaits_first_slots(l)) &&
-        head_free(&l->tail) <= decide_low_mark(d))
+        head_free(&l->tail) <= decide_low_threshold(d))
         lanes_note_few(multilane, l->coupon, d->lanes);
 }
 

@@ -1,7 +1,7 @@
 /*
  * lanes/slots.h -- free slots, and how they are transferred between the lanes of a coupon.
  *
- * Shape    a transfer is three requests: how far is the taker's job; free slots are marked as retiring in the giver; as many new ones are
+ * Shape    a transfer is three requests: how far is the taker's job; free slots become retiring in the giver; as many new ones are
  *          made in the taker (coupons/transfer.h). Slots go through lane 0
  * Repeats  any of these requests may be made twice, by two processes at once, or the last one never: the next transfer between the two
  *          lanes, whoever begins it, asks for the same step again, and so ends what was begun

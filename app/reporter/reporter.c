@@ -27,7 +27,7 @@
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 50
-#define FOLD_EVERY_MS 250 /* then many batches of a lane are one update of its totals, and one of its mark */
+#define FOLD_EVERY_MS 250 /* then many batches of a lane are one update of its totals, and one of its position */
 #define SWEEP_MS 1000      /* between rounds of folding */
 #define SWEEP_PAGE 100     /* coupons looked at together */
 #define CATCH_UP_BATCHES 200
@@ -51,8 +51,8 @@ struct known {
     struct known *next_behind;
     int64_t again_ms;       /* waits this long because its ledger could not be read; 0: it could */
     struct mono again_at;
-    bool moved;             /* in this round: its mark must be written */
-    int64_t at_ms;          /* time of the batch at the new mark */
+    bool moved;             /* in this round: its position must be written */
+    int64_t at_ms;          /* time of the batch at the new position */
     UT_hash_handle hh;
 };
 #define KNOWN_KEY_SIZE (offsetof(struct counted_lane, lane) + sizeof(int64_t))
@@ -78,7 +78,7 @@ struct reporter {
     struct batch_counts *batches;
     struct run *runs;
     struct totals_write *writes;
-    struct mark_write *marks;
+    struct totals_position_write *positions;
     bool sweeping;
     uint64_t sweep_now;     /* a time before the sweep began; 0: its range is not known yet */
     bool whole;             /* it covers every coupon: there is no watermark */
@@ -168,7 +168,7 @@ static struct known *lane_of(struct reporter *r, const char *coupon, int64_t lan
     return k;
 }
 
-/* Its mark says all that is known of it; its next batch reads that. Not one that is behind. */
+/* Its position says all that is known of it; its next batch reads that. Not one that is behind. */
 static void forget_lane(struct reporter *r, struct known *k)
 {
     HASH_DEL(r->lanes, k);
@@ -185,7 +185,7 @@ static void put_behind(struct reporter *r, struct known *k)
 
 /* ---- fold thread: writing ---- */
 
-/* Have its ledger read again later, from its mark on, without holding up others: something in it may be damaged. */
+/* Have its ledger read again later, from its position on, without holding up others: something in it may be damaged. */
 static void put_off(struct reporter *r, struct known *k)
 {
     if (k->again_ms == 0)
@@ -247,11 +247,11 @@ static bool write_runs(struct reporter *r, size_t count, struct batch_counts *ba
     return count == 0;
 }
 
-static void write_marks(struct reporter *r, size_t count)
+static void write_totals_positions(struct reporter *r, size_t count)
 {
     int64_t pause_ms = 0;
 
-    while (count > 0 && !stop_asked(&r->stop) && r->session->ops->write_marks(r->session, r->marks, count) != STORE_OK)
+    while (count > 0 && !stop_asked(&r->stop) && r->session->ops->write_totals_positions(r->session, r->positions, count) != STORE_OK)
         stop_back_off(&r->stop, &pause_ms);
 }
 
@@ -291,11 +291,11 @@ static bool ask_for_slots(struct reporter *r, size_t count)
     return !stop_asked(&r->stop);
 }
 
-/* Write the totals of r->batches[count], all of which have a lane or are left out, then the marks of the lanes that moved. */
+/* Write the totals of r->batches[count], all of which have a lane or are left out, then the positions of the lanes that moved. */
 static bool fold_round(struct reporter *r, size_t count)
 {
     bool good = ask_for_slots(r, count);
-    size_t run_count = good ? runs_build(r->batches, count, r->runs) : 0, mark_count = 0;
+    size_t run_count = good ? runs_build(r->batches, count, r->runs) : 0, position_count = 0;
 
     good = good && write_runs(r, run_count, r->batches, count);
     for (size_t i = 0; i < count; i++)
@@ -309,10 +309,10 @@ static bool fold_round(struct reporter *r, size_t count)
         if (!k || !k->moved)
             continue;
         k->moved = false;
-        r->marks[mark_count++] = (struct mark_write){
+        r->positions[position_count++] = (struct totals_position_write){
             .coupon = k->lane.coupon, .lane = k->lane.lane, .seq = k->lane.folded, .at_ms = k->at_ms};
     }
-    write_marks(r, mark_count);
+    write_totals_positions(r, position_count);
     return !stop_asked(&r->stop);
 }
 
@@ -343,13 +343,13 @@ static void claim(struct reporter *r, struct batch_counts *t)
 /* ---- fold thread: catching up ---- */
 
 /* Read the seq from which k must be read. False: not now. */
-static bool read_mark(struct reporter *r, struct known *k)
+static bool read_totals_position(struct reporter *r, struct known *k)
 {
-    struct mark_read read = {.coupon = k->lane.coupon, .lane = k->lane.lane};
+    struct totals_position_read read = {.coupon = k->lane.coupon, .lane = k->lane.lane};
 
     if (k->lane.folded >= 0)
         return true;
-    if (r->session->ops->marks(r->session, &read, 1) != STORE_OK)
+    if (r->session->ops->totals_positions(r->session, &read, 1) != STORE_OK)
         return false;
     k->lane.folded = read.seq;
     return true;
@@ -373,13 +373,13 @@ static size_t take_batches(struct reporter *r, struct known *k, struct batch **b
     return count;
 }
 
-/* Fold k's ledger from its mark to its end. False: not readable now. */
+/* Fold k's ledger from its position to its end. False: not readable now. */
 static bool read_on(struct reporter *r, struct known *k)
 {
     struct batch *batches[CATCH_UP_BATCHES];
     size_t count = 0;
 
-    if (!read_mark(r, k))
+    if (!read_totals_position(r, k))
         return false;
     do {
         if (r->session->ops->ledger(r->session, k->lane.coupon, k->lane.lane, k->lane.folded, CATCH_UP_BATCHES, batches, &count) !=
@@ -650,7 +650,7 @@ static void *fold_thread(void *context)
     r->batches = checked(calloc(ROUND_MOST, sizeof *r->batches));
     r->runs = checked(calloc(ROUND_MOST, sizeof *r->runs));
     r->writes = checked(calloc(ROUND_MOST, sizeof *r->writes));
-    r->marks = checked(calloc(ROUND_MOST, sizeof *r->marks));
+    r->positions = checked(calloc(ROUND_MOST, sizeof *r->positions));
     while (!stop_asked(&r->stop))
         fold_once(r);
     if (r->feed)
@@ -803,7 +803,7 @@ int reporter_run(const struct config *config)
     free(r.batches);
     free(r.runs);
     free(r.writes);
-    free(r.marks);
+    free(r.positions);
     schema_watch_stop(r.schema);
     mongo_close(r.mongo);
     return EXIT_SUCCESS;

@@ -79,14 +79,14 @@ static bool fits(const struct archive *a)
 static enum store_status find_behind(struct archive *a, const struct batch *tail, const char **behind)
 {
     struct work *w = a->work;
-    struct mark_read totals = {.coupon = w->job->coupon, .lane = tail->lane};
+    struct totals_position_read totals = {.coupon = w->job->coupon, .lane = tail->lane};
     struct checkpoint_read checkpoint = {.coupon = w->job->coupon, .lane = tail->lane};
     enum store_status s = w->session->ops->checkpoints(w->session, &checkpoint, 1);
     const char *hook = NULL;
 
     *behind = NULL;
     if (s == STORE_OK)
-        s = w->session->ops->marks(w->session, &totals, 1);
+        s = w->session->ops->totals_positions(w->session, &totals, 1);
     if (s == STORE_OK && checkpoint.checkpoint.seq < tail->head.seq)
         *behind = "checkpoint";
     else if (s == STORE_OK && totals.seq < tail->head.seq)

@@ -38,9 +38,9 @@ const struct form_member form_members[] = {
     REPORT_COUNTS_FIELDS(COUNT)
 #undef COUNT
     {"totals", "by", FORM_REPLAYED, NONE},
-    {"marks", "_id", FORM_REPLAYED, NONE},
-    {"marks", "seq", FORM_REPLAYED, NONE},
-    {"marks", "at", FORM_REPLAYED, NONE},
+    {"totals_positions", "_id", FORM_REPLAYED, NONE},
+    {"totals_positions", "seq", FORM_REPLAYED, NONE},
+    {"totals_positions", "at", FORM_REPLAYED, NONE},
     {"codes", "_id", FORM_REPLAYED, NONE},
     {"codes", "n", FORM_REPLAYED, NONE},
     {"codes", "o", FORM_REPLAYED, NONE},
@@ -58,7 +58,7 @@ const struct form_member form_members[] = {
     {"webhooks", ALL, FORM_NOT_DERIVED, "made by operators"},
     {"webhook_positions", ALL, FORM_NOT_DERIVED, "what receivers have acknowledged"},
     {"deliveries", ALL, FORM_NOT_DERIVED, "attempts, and what receivers answered"},
-    {"watermarks", ALL, FORM_NOT_DERIVED, "how far the reporter has come; checkpoints and marks say it of each lane, and are compared"},
+    {"watermarks", ALL, FORM_NOT_DERIVED, "how far the reporter has come; checkpoints and positions say it of each lane, and are compared"},
     {"secrets", ALL, FORM_NOT_DERIVED, "random"},
     {"schema", ALL, FORM_NOT_DERIVED, "the stored form, the epoch, and what the first start fixed"},
     {"fronts", ALL, FORM_NOT_DERIVED, "which processes run"},

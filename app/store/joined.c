@@ -25,7 +25,7 @@ static int32_t direction(const struct joined_find *find)
     return find->descending ? -1 : 1;
 }
 
-/* Append the stages of one find, from stages[*at] on; they mark its rows with `number`. */
+/* Append the stages of one find, from stages[*at] on; they give its rows `number`. */
 static void put_stages(bson_t *stages, size_t *at, const struct joined_find *find, size_t number)
 {
     bson_t stage;

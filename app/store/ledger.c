@@ -11,22 +11,23 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-/* ---- marks ---- */
+/* ---- positions in the totals ---- */
 
-static bool get_mark(const bson_t *doc, void *read, struct arena *a)
+static bool get_totals_position(const bson_t *doc, void *read, struct arena *a)
 {
     (void)a;
-    return find_int(doc, "seq", &((struct mark_read *)read)->seq);
+    return find_int(doc, "seq", &((struct totals_position_read *)read)->seq);
 }
 
-enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count)
+enum store_status ledger_totals_positions(struct store *s, struct totals_position_read *reads, size_t count)
 {
-    static const struct keyed_reads marks = KEYED_READS("marks", "l", struct mark_read, lane, seq, get_mark);
+    static const struct keyed_reads positions =
+        KEYED_READS("totals_positions", "l", struct totals_position_read, lane, seq, get_totals_position);
 
-    return session_read_keyed(session_of(s), &marks, reads, count, NULL);
+    return session_read_keyed(session_of(s), &positions, reads, count, NULL);
 }
 
-static void put_mark(struct bulk *updates, const struct mark_write *w, bool insert)
+static void put_totals_position(struct bulk *updates, const struct totals_position_write *w, bool insert)
 {
     AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
     bson_t set;
@@ -41,18 +42,18 @@ static void put_mark(struct bulk *updates, const struct mark_write *w, bool inse
     bulk_update(updates, &filter, &update, insert);
 }
 
-/* An upsert meets a duplicate key if the mark is already newer, or if an older one was inserted at the same moment: the same update again,
- * without upsert, settles both. */
-enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count)
+/* An upsert meets a duplicate key if the position is already newer, or if an older one was inserted at the same moment: the same update
+ * again, without upsert, settles both. */
+enum store_status ledger_write_totals_positions(struct store *s, const struct totals_position_write *positions, size_t count)
 {
     enum store_status status = STORE_EXISTS;
 
     for (int insert = 1; insert >= 0 && status == STORE_EXISTS; insert--) {
         struct bulk updates;
 
-        bulk_begin(&updates, "update", "marks");
+        bulk_begin(&updates, "update", "totals_positions");
         for (size_t i = 0; i < count; i++)
-            put_mark(&updates, &marks[i], insert);
+            put_totals_position(&updates, &positions[i], insert);
         status = bulk_send(session_of(s), &updates, NULL);
     }
     return status == STORE_OK ? STORE_OK : STORE_FAILED;

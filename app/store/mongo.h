@@ -244,7 +244,7 @@ struct over_coupon {
 /* Those to clean up at now_ms that nobody has handled yet, in a. */
 enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                      size_t *count);
-/* Mark it as handled, until its definition changes. */
+/* Note that it is handled, until its definition changes. */
 enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over);
 /* Handled ones that were to be cleaned up before before_ms, and that are not archived, the oldest first. */
 enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct over_coupon **coupons,

@@ -245,22 +245,22 @@ enum store_status mongo_stored_totals(struct store *s, const char *coupon, struc
     return list_range(s, &list, coupon, "l", NULL, NULL, 0, a, rows, count);
 }
 
-static bool get_mark(const bson_t *doc, void *item, struct arena *a)
+static bool get_totals_position(const bson_t *doc, void *item, struct arena *a)
 {
-    struct stored_mark *out = item;
+    struct stored_totals_position *out = item;
 
     (void)a;
     out->is_there = true;
-    out->readable = find_int(doc, "seq", &out->seq) && !form_unknown(doc, "marks");
+    out->readable = find_int(doc, "seq", &out->seq) && !form_unknown(doc, "totals_positions");
     if (!find_time(doc, "at", &out->at_ms))
         out->at_ms = 0;
     return true;
 }
 
-enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t lane, struct stored_mark *out)
+enum store_status mongo_stored_totals_position(struct store *s, const char *coupon, int64_t lane, struct stored_totals_position *out)
 {
-    *out = (struct stored_mark){.is_there = false};
-    return find_of_lane(s, "marks", coupon, lane, get_mark, out, NULL);
+    *out = (struct stored_totals_position){.is_there = false};
+    return find_of_lane(s, "totals_positions", coupon, lane, get_totals_position, out, NULL);
 }
 
 /* ---- look-ups of codes ---- */
@@ -310,7 +310,7 @@ enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon
 
 /* ---- coupons that have views ---- */
 
-const char *const mongo_view_collections[] = {"coupons", "lanes", "buckets", "totals", "marks", "codes"};
+const char *const mongo_view_collections[] = {"coupons", "lanes", "buckets", "totals", "totals_positions", "codes"};
 const size_t mongo_view_collections_count = sizeof mongo_view_collections / sizeof *mongo_view_collections;
 
 /* item: a const char *. */
@@ -481,7 +481,7 @@ static void set_totals(bson_t *set, const struct rewrite *m)
         codec_by_code_put(set, m->by, true);
 }
 
-static void set_mark(bson_t *set, const struct rewrite *m)
+static void set_totals_position(bson_t *set, const struct rewrite *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
     if (m->at_ms)
@@ -514,7 +514,7 @@ static const struct rewrite_row {
     [REWRITE_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq", NULL},
     [REWRITE_CHECKPOINT] = {"lanes", lane_id, set_checkpoint, "view.seq", NULL},
     [REWRITE_TOTALS] = {"totals", totals_id, set_totals, "seq", NULL},
-    [REWRITE_MARK] = {"marks", lane_id, set_mark, "seq", NULL},
+    [REWRITE_TOTALS_POSITION] = {"totals_positions", lane_id, set_totals_position, "seq", NULL},
     [REWRITE_LOOK_UP] = {"codes", look_up_id, set_look_up, "n", NULL},
     [REWRITE_DIRECTORY] = {"codes", directory_id, set_directory, "n", NULL},
     [REWRITE_ERASING] = {"ledger", erasing_id, set_erasing, NULL, "$addToSet"},

@@ -75,12 +75,12 @@ enum store_status mongo_stored_totals(struct store *s, const char *coupon, struc
                                       size_t *count);
 
 /* How far the reporter's totals of a lane are written. */
-struct stored_mark {
+struct stored_totals_position {
     bool is_there, readable; /* not readable also with a member that is not in the table */
     int64_t seq;
     int64_t at_ms; /* of its batch; 0: not given */
 };
-enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t lane, struct stored_mark *out);
+enum store_status mongo_stored_totals_position(struct store *s, const char *coupon, int64_t lane, struct stored_totals_position *out);
 
 /* A look-up by the normalised code: the coupon's, or (coupon DIRECTORY_OF_CODES) the service's. */
 #define DIRECTORY_OF_CODES "-"
@@ -111,7 +111,7 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
 /* ---- writing ---- */
 enum rewrite_kind {
-    REWRITE_BUCKET, REWRITE_COUPON, REWRITE_CHECKPOINT, REWRITE_TOTALS, REWRITE_MARK, REWRITE_LOOK_UP, REWRITE_DIRECTORY,
+    REWRITE_BUCKET, REWRITE_COUPON, REWRITE_CHECKPOINT, REWRITE_TOTALS, REWRITE_TOTALS_POSITION, REWRITE_LOOK_UP, REWRITE_DIRECTORY,
     REWRITE_ERASING, /* list the alias in batch seq, which erases it */
     REWRITE_INDEX,   /* part, terms and due of batch seq */
     REWRITE_KIND_COUNT
@@ -135,8 +135,8 @@ struct rewrite {
     int64_t created_ms, changed_ms; /* of the batches that created it, and last changed it */
     const struct report_counts *counts;
     const struct code_counts *by; /* of shared codes; NULL: there are none, and none are stored */
-    int64_t seq;       /* of a batch, a definition, totals, a mark */
-    int64_t at_ms;     /* of the batch that the reporter's mark points to; 0: unknown */
+    int64_t seq;       /* of a batch, a definition, totals, a position in the totals */
+    int64_t at_ms;     /* of the batch that the reporter's position points to; 0: unknown */
     int64_t n, w;      /* of a look-up */
 };
 /* Carry them out with majority, in any order. *done grows by the number carried out (a guard may stop others). */

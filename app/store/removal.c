@@ -4,8 +4,8 @@
  * Leaves   the _id and `left` of buckets and batches; a batch's id, time and lanes; in buckets an age that nothing exceeds. So a
  *          process that slept meanwhile finds the seq of its append taken, and by which batch, and its buckets newer. Codes are deleted at
  *          once. All of it goes a page at a time, by _id, and can be repeated
- * Stays    the definition, each lane's first _id (proof that the ledger existed), its last batch, checkpoint and mark, totals, refusals,
- *          and the directory of codes that are unique in the service
+ * Stays    the definition, each lane's first _id (proof that the ledger existed), its last batch, checkpoint and position in the totals,
+ *          totals, refusals, and the directory of codes that are unique in the service
  */
 #include <string.h>
 

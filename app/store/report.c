@@ -57,7 +57,7 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
     return session_list(session_of(s), &list, &filter, tail, 0, a, coupons, coupon_count);
 }
 
-/* ---- lanes: their marks, then the batches of marks without a time, and of lanes that may be closed ---- */
+/* ---- lanes: their positions in the totals, then the batches of positions without a time, and of lanes that may be closed ---- */
 
 struct lane_list {
     struct report_lane *items;
@@ -78,11 +78,11 @@ static bool get_lane(const bson_t *doc, void *item, struct arena *a)
 }
 
 /* Both sorts give the same order. */
-static enum store_status read_marks(struct session *session, const char *const *ids, size_t count, struct arena *a,
+static enum store_status read_totals_positions(struct session *session, const char *const *ids, size_t count, struct arena *a,
                                     struct lane_list *list)
 {
-    static const struct doc_list marks = {"marks", get_lane, sizeof *list->items, false};
-    AUTO_BCON tail = BCON_NEW("projection", "{", "seq", BCON_INT32(1), "at", BCON_INT32(1), "}", "hint", count ? "_id_" : REPORT_MARKS,
+    static const struct doc_list positions = {"totals_positions", get_lane, sizeof *list->items, false};
+    AUTO_BCON tail = BCON_NEW("projection", "{", "seq", BCON_INT32(1), "at", BCON_INT32(1), "}", "hint", count ? "_id_" : REPORT_POSITIONS,
                               BATCHES);
     AUTO_BSON filter = BSON_INITIALIZER;
     bson_t any, one;
@@ -103,7 +103,7 @@ static enum store_status read_marks(struct session *session, const char *const *
         BCON_APPEND(tail, "sort", "{", "_id", BCON_INT32(1), "}");
     else
         BCON_APPEND(tail, "sort", "{", "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "}");
-    return session_list(session, &marks, &filter, tail, 0, a, &list->items, &list->count);
+    return session_list(session, &positions, &filter, tail, 0, a, &list->items, &list->count);
 }
 
 static int by_coupon_and_lane(const void *key, const void *item)
@@ -114,7 +114,7 @@ static int by_coupon_and_lane(const void *key, const void *item)
     return order ? order : (a->lane > b->lane) - (a->lane < b->lane);
 }
 
-/* A batch that a mark points to. */
+/* A batch that a position points to. */
 static bool stand_row(const bson_t *doc, void *context)
 {
     struct lane_list *list = context;
@@ -148,7 +148,7 @@ static bool may_be_closed(const struct lane_list *list, const char *coupon)
     return c && c->ended;
 }
 
-/* Read the batches of lanes whose marks do not say all, from *next on: those without a time, which were repaired, and those that may be
+/* Read the batches of lanes whose positions do not say all, from *next on: those without a time, which were repaired, and those that may be
  * closed. At most LANES_AT_ONCE. */
 static enum store_status read_stands(struct session *session, struct lane_list *list, size_t *next)
 {
@@ -172,7 +172,7 @@ enum store_status mongo_report_lanes(struct store *s, const char *const *ids, si
 {
     struct lane_list list = {.coupons = coupons, .coupon_count = coupon_count};
     struct session *session = session_of(s);
-    enum store_status status = read_marks(session, ids, count, a, &list);
+    enum store_status status = read_totals_positions(session, ids, count, a, &list);
 
     for (size_t next = 0; status == STORE_OK && next < list.count;)
         status = read_stands(session, &list, &next);

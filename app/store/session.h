@@ -238,8 +238,8 @@ bool session_pulse(struct session *session);
 /* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: one coupon's documents, in the order of `name`, after text. text NULL: from
  * *number on; both NULL: all. */
 void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number);
-/* The index of marks that finds all lanes with totals. */
-#define REPORT_MARKS "totals"
+/* The index of totals_positions that finds all lanes with totals. */
+#define REPORT_POSITIONS "totals"
 
 /* A stored row of totals; coupon is borrowed from its document. */
 struct totals_doc {
@@ -295,8 +295,8 @@ enum store_status checkpoint_free_counts(struct store *s, struct free_counts *re
 enum store_status checkpoint_due_buckets(struct store *s, struct due_search *searches, size_t count);
 enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads, size_t count);
 enum store_status checkpoint_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when);
-enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count);
-enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count);
+enum store_status ledger_totals_positions(struct store *s, struct totals_position_read *reads, size_t count);
+enum store_status ledger_write_totals_positions(struct store *s, const struct totals_position_write *positions, size_t count);
 enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size_t count);
 enum store_status ledger_after(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                struct batch **batches, size_t *count);

@@ -78,7 +78,7 @@ struct checkpoint_write {
 };
 
 /* How far the reporter's totals of a lane are written. */
-struct mark_read {
+struct totals_position_read {
     const char *coupon;
     int64_t lane;
     int64_t seq; /* out; 0: none */
@@ -210,7 +210,7 @@ struct part_write {
     bool written; /* out: a majority has it, or a newer one */
 };
 
-struct mark_write {
+struct totals_position_write {
     const char *coupon;
     int64_t lane;
     int64_t seq;
@@ -236,8 +236,8 @@ struct store_ops {
     /* Checkpoints of any lanes in one read; seq 0: none. */
     enum store_status (*checkpoints)(struct store *s, struct checkpoint_read *reads, size_t count);
 
-    /* Marks of any lanes in one read. */
-    enum store_status (*marks)(struct store *s, struct mark_read *reads, size_t count);
+    /* Positions in the totals, of any lanes in one read. */
+    enum store_status (*totals_positions)(struct store *s, struct totals_position_read *reads, size_t count);
 
     /* The batches with after < seq, ascending, at most `most`, into batches[] (each the caller's to free); *count. Majority. */
     enum store_status (*ledger)(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
@@ -294,8 +294,8 @@ struct store_ops {
     /* Write checkpoints, each if the stored one is older: after all parts of it. */
     enum store_status (*write_checkpoints)(struct store *s, const struct checkpoint_write *checkpoints, size_t count);
 
-    /* Move marks forward, never back. */
-    enum store_status (*write_marks)(struct store *s, const struct mark_write *marks, size_t count);
+    /* Move positions in the totals forward, never back. */
+    enum store_status (*write_totals_positions)(struct store *s, const struct totals_position_write *positions, size_t count);
 
     /* The day of time_zone that holds at_ms: [*start_ms, *end_ms). STORE_NO_ZONE if the database does not know it. Kept, so that each is
      * read once. */

@@ -66,7 +66,7 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
     return session_list(session_of(s), &over_list, filter, tail, most, a, coupons, count);
 }
 
-/* A definition written since with another clean-up time is not marked: it must be handled again. */
+/* A definition written since with another clean-up time is not noted: it must be handled again. */
 enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over)
 {
     AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(over->id), "cleaned", BCON_NULL, "view.cleanup", BCON_DATE_TIME(over->cleanup_ms));

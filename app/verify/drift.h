@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct drift {
-    const char *what;     /* "ledger", "caps", "codes", "users", "buckets", "coupons", "totals", "marks", "lanes", "anchor", ... */
+    const char *what;     /* "ledger", "caps", "codes", "users", "buckets", "coupons", "totals", "totals_positions", "lanes", ... */
     const char *where;    /* "seq 88 entry 3", "u-17", "slot 1042", ... */
     const char *field;
     const char *expected; /* NULL: no single value can be named */

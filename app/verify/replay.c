@@ -365,8 +365,8 @@ void replay_end(struct replay *r)
     if (!replay_is_first(r))
         return;
     totals_end(r);
-    if (r->marks.totals_seq < 0)
-        replay_drift(r, "marks", "totals", "mark", "one that can be read", "unreadable");
-    else if (r->marks.totals_seq > r->head.seq)
-        replay_drift_int(r, "marks", "totals", "seq, beyond the ledger", r->head.seq, r->marks.totals_seq);
+    if (r->written.totals_seq < 0)
+        replay_drift(r, "totals_positions", "totals", "position", "one that can be read", "unreadable");
+    else if (r->written.totals_seq > r->head.seq)
+        replay_drift_int(r, "totals_positions", "totals", "seq, beyond the ledger", r->head.seq, r->written.totals_seq);
 }

@@ -6,9 +6,9 @@
  *          buckets; then replay_end(), and replay_repairs() if something is to be repaired; then its head, definition and sums say what
  *          was found. Each view is compared at its own seq, so the lane may be written meanwhile
  * Checks   each batch: seq without gap, hash, chain, running totals, ordinals, the events that it had to raise, and what is stored with it;
- *          each entry: the slot's move and owner, what it repeats of its redemption, its key, the user's chain (`before`),
- *          the caps and the window then in force, turns at making codes, codes; each view, total and mark, field by field;
- *          that no erased user's name is left, unless its batch still lists the alias
+ *          each entry: the slot's move and owner, what it repeats of its redemption, its key, the user's chain (`before`), the caps and the
+ *          window then in force, turns at making codes, codes; each view, the totals and the position in them, field by field; that no
+ *          erased user's name is left, unless its batch still lists the alias
  * Parts    if users and buckets do not fit in memory, one replay for each part gets all batches. The first also checks what belongs to no
  *          user or bucket; the others believe the ledger's chain. Views of other parts' buckets are skipped
  * Owns     copies of what it keeps, but for the stored definition and totals

@@ -114,13 +114,13 @@ void replay_repairs(struct replay *r, bool all, repair_fn *report, void *context
     }
 }
 
-/* ---- marks ---- */
+/* ---- positions in the totals ---- */
 
-enum fault repair_of_mark(const struct stored_mark *m, const struct replay *r)
+enum fault repair_of_totals_position(const struct stored_totals_position *m, const struct replay *r)
 {
     if (!m->is_there)
         return FAULT_MISSING;
     if (!m->readable || m->seq > r->head.seq)
         return FAULT_DIFFERENT;
-    return m->seq == r->marks.totals_seq && r->mark_ms && m->at_ms != r->mark_ms ? FAULT_DIFFERENT : FAULT_NONE;
+    return m->seq == r->written.totals_seq && r->position_at_ms && m->at_ms != r->position_at_ms ? FAULT_DIFFERENT : FAULT_NONE;
 }

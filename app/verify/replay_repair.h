@@ -24,7 +24,7 @@ typedef void repair_fn(void *context, const struct repair *repair);
  * missing up to the checkpoint: the service writes the rest. Call it for each part. */
 void replay_repairs(struct replay *r, bool all, repair_fn *report, void *context);
 
-/* What is wrong with the totals' mark of a lane, after the replay of its first part. */
-enum fault repair_of_mark(const struct stored_mark *m, const struct replay *r);
+/* What is wrong with the position of a lane in the totals, after the replay of its first part. */
+enum fault repair_of_totals_position(const struct stored_totals_position *m, const struct replay *r);
 
 #endif

@@ -50,7 +50,7 @@ const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], c
 
 bool standing_passes(const struct replay *r, struct standing *s, int64_t seq)
 {
-    if (seq <= r->marks.checkpoint_seq)
+    if (seq <= r->written.checkpoint_seq)
         s->needed = seq;
     if (!s->stored || s->unreadable || s->view_seq != seq)
         return false;

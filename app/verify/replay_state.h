@@ -61,7 +61,7 @@ struct totals_state {
     struct totals_row *rows; /* by quarter hour; counts NULL: unreadable */
     size_t count, next;      /* next: the first row that the replay has not passed */
     int64_t quarter_ms;      /* the current one; -1: none yet */
-    int64_t needed, last;    /* its last seq with something to count: up to the mark; of all */
+    int64_t needed, last;    /* its last seq with something to count: up to the position; of all */
     struct report_counts sum, sum_needed, sum_row; /* all; up to needed; up to the row's seq */
     struct code_counts by, by_needed, by_row;      /* the same for each shared code and currency */
     bool compared, differs;
@@ -90,16 +90,16 @@ struct replay {
     struct lane_sums *lane_sums; /* gets what other lanes must agree with, from the first part; or NULL */
     struct lane_ends *lane_ends; /* gets what the checkpoint must agree with, from each part; or NULL */
     int64_t codes_next_n;        /* slots below it must have a code: as it was before the codes were read */
-    struct replay_marks {
+    struct replay_written {
         int64_t checkpoint_seq;  /* read before the views */
         int64_t totals_seq;      /* -1: unreadable */
         int64_t totals_at_ms;    /* of its batch; 0: not given */
-    } marks;
+    } written;
     /* read by the caller; valid until replay_free() */
     struct head head; /* of the last batch, as in the ledger */
     const struct coupon *definition; /* as of the last batch; NULL: none */
     struct replay_sums sums;
-    int64_t mark_ms;  /* of the batch at the totals' mark; 0: not passed */
+    int64_t position_at_ms;  /* of the batch at the position in the totals; 0: not passed */
     /* its own */
     struct part part;
     int64_t at;              /* the current entry's place in its batch; -1: this is about the batch */

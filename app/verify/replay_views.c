@@ -145,12 +145,12 @@ void replay_views_batch(struct replay *r, const struct batch *b)
     if (!replay_is_first(r))
         return;
     close_definition(r, b);
-    /* The mark's time is that of its batch. */
-    if (b->head.seq != r->marks.totals_seq)
+    /* The position's time is that of its batch. */
+    if (b->head.seq != r->written.totals_seq)
         return;
-    r->mark_ms = b->head.at_ms;
-    if (r->marks.totals_at_ms != r->mark_ms)
-        replay_drift_int(r, "marks", "totals", "at", b->head.at_ms, r->marks.totals_at_ms);
+    r->position_at_ms = b->head.at_ms;
+    if (r->written.totals_at_ms != r->position_at_ms)
+        replay_drift_int(r, "totals_positions", "totals", "at", b->head.at_ms, r->written.totals_at_ms);
 }
 
 /* ---- users who are erased meanwhile ---- */
@@ -367,7 +367,7 @@ static void close_quarter(struct replay *r)
 {
     struct totals_state *t = &r->totals;
     const struct totals_row *row = row_at_hand(r);
-    bool ahead = row && row->counts && t->compared && row->seq > t->needed; /* the mark follows the rows */
+    bool ahead = row && row->counts && t->compared && row->seq > t->needed; /* the position follows the rows */
     enum fault fault;
 
     if (t->quarter_ms < 0)
@@ -422,7 +422,7 @@ void totals_batch(struct replay *r, const struct batch *b)
     code_counts_fold(&t->by, b);
     if (memcmp(&counts, &no_counts, sizeof counts) != 0) {
         t->last = b->head.seq;
-        if (b->head.seq <= r->marks.totals_seq) {
+        if (b->head.seq <= r->written.totals_seq) {
             t->needed = b->head.seq;
             t->sum_needed = t->sum;
             code_counts_copy(&t->by_needed, &t->by);

@@ -1,6 +1,6 @@
 /*
- * verify/replay_views.h -- compares the stored views, codes, totals and marks with the ledger: kept when read, compared when the replay
- * reaches their seq, the rest checked at the end. No I/O.
+ * verify/replay_views.h -- compares the stored views, codes, totals and positions in them with the ledger: kept when read, compared when
+ * the replay reaches their seq, the rest checked at the end. No I/O.
  */
 #ifndef VERIFY_REPLAY_VIEWS_H
 #define VERIFY_REPLAY_VIEWS_H

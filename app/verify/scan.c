@@ -1,4 +1,4 @@
-/* verify/scan.c -- see scan.h: tails, marks, lanes, coupons. One lane: scan_lane.c; codes: scan_codes.c. */
+/* verify/scan.c -- see scan.h: tails, positions in the totals, lanes, coupons. One lane: scan_lane.c; codes: scan_codes.c. */
 #include "verify/scan.h"
 
 #include <stdio.h>
@@ -44,11 +44,11 @@ enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
     return s;
 }
 
-enum store_status scan_mark(struct scan *v, int64_t lane, struct stored_mark *mark)
+enum store_status scan_totals_position(struct scan *v, int64_t lane, struct stored_totals_position *position)
 {
     enum store_status s;
 
-    SCAN_READ(s, mongo_stored_mark(v->session, v->coupon, lane, mark));
+    SCAN_READ(s, mongo_stored_totals_position(v->session, v->coupon, lane, position));
     return s;
 }
 

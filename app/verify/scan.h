@@ -1,8 +1,8 @@
 /*
  * verify/scan.h -- reads a coupon for verify/replay.h: its views, codes and ledger, in an order that makes no false drift.
  *
- * Order    the tail, the checkpoint and the mark; totals, definition, buckets and codes; then the tail again, and the ledger up to it (a
- *          small one in one read): so no view is ahead of the replay, and traffic makes no drift
+ * Order    the tail, the checkpoint and the position in the totals; totals, definition, buckets and codes; then the tail again, and the
+ *          ledger up to it (a small one in one read): so no view is ahead of the replay, and traffic makes no drift
  * Memory   bounded: users and buckets that do not fit are replayed in parts (part.h), each of which reads its own buckets, and the ledger
  * Errors   as store/store.h; each read is retried for some seconds
  */
@@ -50,7 +50,7 @@ enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last);
 enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail);
 /* The hash of the lane's batch at seq, as it is stored; *is_there false: none. */
 enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t hash[HASH_LEN], bool *is_there);
-enum store_status scan_mark(struct scan *v, int64_t lane, struct stored_mark *mark);
+enum store_status scan_totals_position(struct scan *v, int64_t lane, struct stored_totals_position *position);
 enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct arena *a, struct stored_checkpoint *found);
 
 /* Give the lane's batches with after < seq <= until, ascending, to take(). */
@@ -64,7 +64,7 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes);
 struct scan_lane {
     int64_t lane, lanes;
     const struct head *tail; /* as it was before this; NULL: scan_lane() reads it */
-    bool rebuild;           /* if the mark is useless, require totals up to the tail */
+    bool rebuild;           /* if the position is useless, require totals up to the tail */
     struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
     drift_fn *report;
     /* Called with each part once ended; false: the others need not be read. Or NULL. */
@@ -81,7 +81,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
 /* Add to lane 0's sums what it appended since; *still: no lane of lanes[] moved since it was replayed. */
 enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still);
 
-/* Check what remains of a coupon removed with its archive: the lanes' last batches, checkpoints and marks, totals, definition, and the
+/* Check what remains of a coupon removed with its archive: the lanes' last batches, checkpoints and positions, totals, definition, and the
  * _ids of removed documents. *unfinished: something is still to be removed. */
 enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, drift_fn *report, void *context);
 

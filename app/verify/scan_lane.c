@@ -27,7 +27,7 @@ struct reading {
     struct part part;
     struct replay *replay; /* of this part */
     struct lane_ends ends;
-    struct stored_mark totals;
+    struct stored_totals_position totals;
     struct arena arena;    /* of what was read of the lane as a whole */
     struct head before, tail; /* of the lane's last batch, before and after its views were read */
     bool enough;              /* the other parts need not be read */
@@ -253,15 +253,15 @@ static bool name_stays(void *context, const char *alias, int64_t seq)
     return stays;
 }
 
-/* The mark to compare totals by; the tail, if the mark is useless and totals are to be rebuilt. -1: unreadable. */
+/* The position to compare totals by; the tail, if the position is useless and totals are to be rebuilt. -1: unreadable. */
 static int64_t totals_seq(const struct reading *g)
 {
-    const struct stored_mark *mark = &g->totals;
-    bool good = mark->is_there && mark->readable && mark->seq <= g->tail.seq;
+    const struct stored_totals_position *position = &g->totals;
+    bool good = position->is_there && position->readable && position->seq <= g->tail.seq;
 
     if (g->how->rebuild && !good)
         return g->tail.seq;
-    return mark->is_there && !mark->readable ? -1 : mark->seq;
+    return position->is_there && !position->readable ? -1 : position->seq;
 }
 
 /* Likewise, if it is to be repaired; unreadable: none. */
@@ -284,7 +284,7 @@ static enum store_status replay_ledger(struct reading *g)
     if (s == STORE_OK && !whole)
         s = scan_tail(g->scan, g->how->lane, &g->tail);
     if (s == STORE_OK)
-        g->replay->marks = (struct replay_marks){checkpoint_seq(g), totals_seq(g), g->totals.at_ms};
+        g->replay->written = (struct replay_written){checkpoint_seq(g), totals_seq(g), g->totals.at_ms};
     for (size_t i = 0; whole && i < p->count; i++)
         replay_stored(g->replay, &p->batches[i], p->hashes[i]);
     free_page(p);
@@ -355,7 +355,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     arena_init(&g.arena, 0);
     s = scan_checkpoint(v, how->lane, &g.arena, &g.ends.found);
     if (s == STORE_OK)
-        s = scan_mark(v, how->lane, &g.totals);
+        s = scan_totals_position(v, how->lane, &g.totals);
     if (s == STORE_OK && how->tail)
         g.before = *how->tail;
     else if (s == STORE_OK)

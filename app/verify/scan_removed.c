@@ -49,10 +49,10 @@ static void check_reached(struct look *k, const struct batch *last, const char *
         expect(k, what, last->lane, field, last->head.seq, readable ? seq : 0);
 }
 
-static enum store_status check_marks(struct look *k, const struct batch *last)
+static enum store_status check_totals_positions(struct look *k, const struct batch *last)
 {
     struct stored_checkpoint c;
-    struct stored_mark m;
+    struct stored_totals_position m;
     struct arena a;
     enum store_status s;
 
@@ -63,9 +63,9 @@ static enum store_status check_marks(struct look *k, const struct batch *last)
     if (s == STORE_OK && c.wrong)
         differs(k, "lanes", last->lane, c.wrong, "as the service writes it", "another");
     if (s == STORE_OK)
-        s = scan_mark(k->scan, last->lane, &m);
+        s = scan_totals_position(k->scan, last->lane, &m);
     if (s == STORE_OK)
-        check_reached(k, last, "marks", "totals", m.is_there && m.readable, m.seq);
+        check_reached(k, last, "totals_positions", "totals", m.is_there && m.readable, m.seq);
     arena_free(&a);
     return s;
 }
@@ -175,7 +175,7 @@ enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, 
         expect(&k, "ledger", last[i]->lane, "issued", 0, last[i]->head.issued);
         expect(&k, "ledger", last[i]->lane, "reserved", 0, last[i]->head.reserved);
         buf_free(&scratch);
-        s = check_marks(&k, last[i]);
+        s = check_totals_positions(&k, last[i]);
         if (s == STORE_OK)
             s = check_ledger(&k, last[i]);
     }

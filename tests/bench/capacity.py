@@ -86,7 +86,7 @@ class Load:
 
         def written():
             return (database.lanes.count_documents({"_id.c": coupon, "view.seq": {"$gte": tail}}) and
-                    database.marks.count_documents({"_id.c": coupon, "seq": {"$gte": tail}}))
+                    database.totals_positions.count_documents({"_id.c": coupon, "seq": {"$gte": tail}}))
 
         wait_until(f"checkpoint and totals of {coupon}", written, every=0.1)
 

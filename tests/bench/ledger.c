@@ -231,7 +231,7 @@ static int64_t live(int64_t from, int64_t until)
     return from + count;
 }
 
-/* What there is one of: the definition, the checkpoint, and the mark. */
+/* What there is one of: the definition, the checkpoint, and the position in the totals. */
 static void finish(void)
 {
     const struct checkpoint checkpoint = {.seq = lane.tail.seq};
@@ -239,7 +239,7 @@ static void finish(void)
         {.kind = REWRITE_COUPON, .coupon = coupon_id, .definition = lane.coupon, .seq = lane.defined_seq,
          .created_ms = lane.made_ms, .changed_ms = lane.made_ms},
         {.kind = REWRITE_CHECKPOINT, .coupon = coupon_id, .checkpoint = &checkpoint},
-        {.kind = REWRITE_MARK, .coupon = coupon_id, .seq = lane.tail.seq, .at_ms = lane.tail.at_ms},
+        {.kind = REWRITE_TOTALS_POSITION, .coupon = coupon_id, .seq = lane.tail.seq, .at_ms = lane.tail.at_ms},
     };
     size_t done = 0;
 
@@ -247,7 +247,7 @@ static void finish(void)
     pile_send(&buckets);
     put_totals();
     if (mongo_rewrite(session, rewrites, sizeof rewrites / sizeof *rewrites, &done) != STORE_OK)
-        die("the marks cannot be written");
+        die("the positions in the totals cannot be written");
 }
 
 /* It was written with what memory the machine has to spare; it is read with what a small server has. */

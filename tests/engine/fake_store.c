@@ -29,7 +29,7 @@ struct stored_batch {
 };
 
 /* PART_CODES, of a bucket, are nowhere but where they are damaged. */
-enum part_kind { PART_BUCKET, PART_CODES, PART_DEFINITION, PART_CHECKPOINT, PART_MARK };
+enum part_kind { PART_BUCKET, PART_CODES, PART_DEFINITION, PART_CHECKPOINT, PART_TOTALS_POSITION };
 
 /* A document beside the ledger, as it stood from `time` on. */
 struct stored_part {
@@ -956,15 +956,15 @@ static enum store_status fake_coupons(struct store *store, struct coupon_read *r
     return leave(f, failed || damaged);
 }
 
-/* ---- marks, days, time ---- */
+/* ---- positions, days, time ---- */
 
-static enum store_status fake_marks(struct store *store, struct mark_read *reads, size_t count)
+static enum store_status fake_totals_positions(struct store *store, struct totals_position_read *reads, size_t count)
 {
     bool failed;
     struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_part *m = failed ? NULL : find_part(f, PART_MARK, reads[i].coupon, reads[i].lane);
+        const struct stored_part *m = failed ? NULL : find_part(f, PART_TOTALS_POSITION, reads[i].coupon, reads[i].lane);
 
         reads[i].seq = m ? m->seq : 0;
         reads[i].status = failed ? STORE_FAILED : STORE_OK;
@@ -972,16 +972,16 @@ static enum store_status fake_marks(struct store *store, struct mark_read *reads
     return leave(f, failed);
 }
 
-static enum store_status fake_write_marks(struct store *store, const struct mark_write *marks, size_t count)
+static enum store_status fake_write_totals_positions(struct store *store, const struct totals_position_write *positions, size_t count)
 {
     bool failed;
     struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        struct stored_part *old = find_part(f, PART_MARK, marks[i].coupon, marks[i].lane);
+        struct stored_part *old = find_part(f, PART_TOTALS_POSITION, positions[i].coupon, positions[i].lane);
 
-        if (!is_cut(store) && !(failed && chance(f, 50)) && (!old || old->seq < marks[i].seq))
-            new_part(f, PART_MARK, marks[i].coupon, marks[i].lane, marks[i].seq, old);
+        if (!is_cut(store) && !(failed && chance(f, 50)) && (!old || old->seq < positions[i].seq))
+            new_part(f, PART_TOTALS_POSITION, positions[i].coupon, positions[i].lane, positions[i].seq, old);
     }
     return leave(f, failed);
 }
@@ -1036,12 +1036,14 @@ static void unlock(struct fake **f)
 static struct store *open_session(struct store_source *source)
 {
     static const struct store_ops ops = {
-        .seen = fake_seen, .saw = fake_saw, .checkpoints = fake_checkpoints, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers,
+        .seen = fake_seen, .saw = fake_saw, .checkpoints = fake_checkpoints, .totals_positions = fake_totals_positions,
+        .ledger = fake_ledger, .ledgers = fake_ledgers,
         .ended = fake_ended, .coupons = fake_coupons, .users = fake_users, .job = fake_job,
         .user_hash = fake_user_hash, .key_secret = fake_secret, .buckets = fake_buckets, .free_counts = fake_free_counts,
         .due_buckets = fake_due_buckets, .due_batches = fake_due_batches, .codes = fake_codes, .bucket_codes = fake_bucket_codes,
         .append = fake_append, .confirm = fake_confirm, .write_parts = fake_write_parts, .write_checkpoints = fake_write_checkpoints,
-        .write_marks = fake_write_marks, .day = fake_day, .hear = fake_hear, .now = fake_now, .epoch = fake_epoch, .close = fake_close,
+        .write_totals_positions = fake_write_totals_positions, .day = fake_day, .hear = fake_hear, .now = fake_now, .epoch = fake_epoch,
+        .close = fake_close,
     };
     struct fake_session *session = calloc(1, sizeof *session);
 

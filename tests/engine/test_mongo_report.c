@@ -83,18 +83,18 @@ static void append_batch(const char *coupon, int64_t lane, int64_t at_ms)
 SERVER_TEST(a_lane_stands_where_its_mark_says_or_else_its_ledger)
 {
     const char *coupon = new_coupon();
-    int64_t in_ledger = time_of("2026-03-28T23:00:00Z"), in_mark = in_ledger + 1, other = in_ledger + 2;
-    struct mark_write marks[] = {{coupon, 0, 1, in_mark}, {coupon, 1, 1, 0}};
-    struct rewrite rewrite = {.kind = REWRITE_MARK, .coupon = coupon, .seq = 1};
+    int64_t in_ledger = time_of("2026-03-28T23:00:00Z"), in_position = in_ledger + 1, other = in_ledger + 2;
+    struct totals_position_write positions[] = {{coupon, 0, 1, in_position}, {coupon, 1, 1, 0}};
+    struct rewrite rewrite = {.kind = REWRITE_TOTALS_POSITION, .coupon = coupon, .seq = 1};
     struct report_lane *lanes;
     size_t count, done = 0;
 
     append_batch(coupon, 0, in_ledger);
     append_batch(coupon, 1, other);
-    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
+    assert_int_equal(session->ops->write_totals_positions(session, positions, 2), STORE_OK);
     assert_int_equal(mongo_report_lanes(session, &coupon, 1, NULL, 0, &arena, &lanes, &count), STORE_OK);
     assert_int_equal(count, 2);
-    assert_true(lanes[0].lane == 0 && lanes[0].seq == 1 && lanes[0].at_ms == in_mark);
+    assert_true(lanes[0].lane == 0 && lanes[0].seq == 1 && lanes[0].at_ms == in_position);
     assert_true(lanes[1].lane == 1 && lanes[1].seq == 1 && lanes[1].at_ms == other);
     assert_int_equal(mongo_rewrite(session, &rewrite, 1, &done), STORE_OK); /* which may take it back */
     assert_int_equal(done, 1);

@@ -292,27 +292,27 @@ SERVER_TEST(a_tail_is_confirmed_only_while_nothing_follows_it)
     assert_true(confirms[1].unmoved);
 }
 
-static int64_t mark_of(const char *coupon, int64_t lane)
+static int64_t position_of(const char *coupon, int64_t lane)
 {
-    struct mark_read reads[] = {{.coupon = coupon, .lane = lane}, {.coupon = coupon, .lane = lane + 7}};
+    struct totals_position_read reads[] = {{.coupon = coupon, .lane = lane}, {.coupon = coupon, .lane = lane + 7}};
 
-    assert_int_equal(session->ops->marks(session, reads, 2), STORE_OK);
+    assert_int_equal(session->ops->totals_positions(session, reads, 2), STORE_OK);
     assert_int_equal(reads[1].seq, 0);
     return reads[0].seq;
 }
 
-SERVER_TEST(marks_never_go_back)
+SERVER_TEST(totals_positions_never_go_back)
 {
     const char *coupon = new_coupon();
-    struct mark_write marks[] = {{coupon, 0, 5, 0}, {coupon, 1, 7, 0}};
+    struct totals_position_write positions[] = {{coupon, 0, 5, 0}, {coupon, 1, 7, 0}};
 
-    assert_int_equal(mark_of(coupon, 0), 0);
-    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
-    marks[0].seq = 4;
-    marks[1].seq = 8;
-    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
-    assert_int_equal(mark_of(coupon, 0), 5);
-    assert_int_equal(mark_of(coupon, 1), 8);
+    assert_int_equal(position_of(coupon, 0), 0);
+    assert_int_equal(session->ops->write_totals_positions(session, positions, 2), STORE_OK);
+    positions[0].seq = 4;
+    positions[1].seq = 8;
+    assert_int_equal(session->ops->write_totals_positions(session, positions, 2), STORE_OK);
+    assert_int_equal(position_of(coupon, 0), 5);
+    assert_int_equal(position_of(coupon, 1), 8);
 }
 
 static struct checkpoint checkpoint_of(const char *coupon, int64_t lane)
@@ -614,19 +614,19 @@ SERVER_TEST(a_checkpoint_that_cannot_be_decoded_fails_its_own_read_only)
     const char *a = new_coupon(), *b = new_coupon();
     struct checkpoint_write writes[] = {{a, 0, {5, 0, 0, 0, NULL}}, {b, 0, {6, 0, 0, 0, NULL}}};
     struct checkpoint_read reads[] = {{.coupon = a}, {.coupon = b}, {.coupon = a}, {.coupon = a, .lane = 1}};
-    struct mark_write marks[] = {{a, 0, 5, 0}, {b, 0, 6, 0}};
-    struct mark_read of[] = {{.coupon = a}, {.coupon = b}};
+    struct totals_position_write positions[] = {{a, 0, 5, 0}, {b, 0, 6, 0}};
+    struct totals_position_read of[] = {{.coupon = a}, {.coupon = b}};
 
     assert_int_equal(session->ops->write_checkpoints(session, writes, 2), STORE_OK);
-    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
+    assert_int_equal(session->ops->write_totals_positions(session, positions, 2), STORE_OK);
     damage("lanes", a, "_id.l", 0, NULL, "view.seq");
-    damage("marks", a, "_id.l", 0, NULL, "seq");
+    damage("totals_positions", a, "_id.l", 0, NULL, "seq");
     assert_int_equal(session->ops->checkpoints(session, reads, 4), STORE_FAILED);
     assert_int_equal(reads[0].status, STORE_UNREADABLE);
     assert_int_equal(reads[2].status, STORE_UNREADABLE);
     assert_true(reads[1].status == STORE_OK && reads[1].checkpoint.seq == 6);
     assert_true(reads[3].status == STORE_OK && reads[3].checkpoint.seq == 0);
-    assert_int_equal(session->ops->marks(session, of, 2), STORE_FAILED);
+    assert_int_equal(session->ops->totals_positions(session, of, 2), STORE_FAILED);
     assert_int_equal(of[0].status, STORE_UNREADABLE);
     assert_true(of[1].status == STORE_OK && of[1].seq == 6);
 }

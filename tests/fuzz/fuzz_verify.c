@@ -96,7 +96,7 @@ static void tell_batch(struct replay *r, const bson_t *doc, bool ahead)
     buf_free(&scratch);
 }
 
-static int64_t tell_part(const struct lane_documents *l, const struct part *part, int64_t marks, struct lane_ends *ends)
+static int64_t tell_part(const struct lane_documents *l, const struct part *part, int64_t written, struct lane_ends *ends)
 {
     struct replay *r = replay_new(part, on_drift, NULL);
     int64_t drifts;
@@ -104,22 +104,22 @@ static int64_t tell_part(const struct lane_documents *l, const struct part *part
 
     arena_init(&a, 0);
     r->lane_ends = ends;
-    r->codes_next_n = marks;
+    r->codes_next_n = written;
     for (size_t i = 0; i < l->count; i++)
         tell_view(r, &l->docs[i], &a);
-    r->marks = (struct replay_marks){marks, marks, 0};
+    r->written = (struct replay_written){written, written, 0};
     for (size_t i = 0; i < l->count; i++)
         tell_batch(r, &l->docs[i], i == DOCUMENTS_MAX - 1);
     replay_look_again(r, name_stays, NULL);
     replay_end(r);
-    replay_repairs(r, marks & 1, on_repair, NULL);
+    replay_repairs(r, written & 1, on_repair, NULL);
     drifts = r->sums.drifts;
     arena_free(&a);
     replay_free(r);
     return drifts;
 }
 
-static int64_t tell(const struct lane_documents *l, unsigned parts, int64_t marks)
+static int64_t tell(const struct lane_documents *l, unsigned parts, int64_t written)
 {
     struct lane_ends ends = {.found = {.is_there = true}};
     int64_t drifts = 0;
@@ -133,10 +133,10 @@ static int64_t tell(const struct lane_documents *l, unsigned parts, int64_t mark
     for (unsigned i = 0; i < parts; i++) {
         const struct part part = {i, parts, 1, 0, 1};
 
-        drifts += tell_part(l, &part, marks, &ends);
+        drifts += tell_part(l, &part, written, &ends);
     }
     lane_ends_report(&ends, on_drift, NULL);
-    (void)lane_ends_repaired(&ends, marks & 1);
+    (void)lane_ends_repaired(&ends, written & 1);
     return drifts;
 }
 

@@ -8,7 +8,7 @@ import bson
 
 from stack import wait_until
 
-LEDGERS = ("ledger", "buckets", "totals", "lanes", "marks", "code_buckets", "codes")  # by _id.c
+LEDGERS = ("ledger", "buckets", "totals", "lanes", "totals_positions", "code_buckets", "codes")  # by _id.c
 AT_ONCE = 5000
 DAY = datetime.timedelta(days=1)
 

@@ -315,7 +315,7 @@ class Stack:
 
     def written(self, query):
         """{(coupon, lane, "checkpoint" or "totals"): seq}, of those lanes that the query finds."""
-        done = {(d["_id"]["c"], d["_id"]["l"], "totals"): d["seq"] for d in self.database.marks.find(query)}
+        done = {(d["_id"]["c"], d["_id"]["l"], "totals"): d["seq"] for d in self.database.totals_positions.find(query)}
         return done | {(d["_id"]["c"], d["_id"]["l"], "checkpoint"): d["view"]["seq"] for d in self.database.lanes.find(query)}
 
     def newest(self, query):

@@ -131,7 +131,7 @@ def test_all_coupons_deleted_archived_and_gone(beside, tmp_path):
     file = tmp_path / "old.gz"
     remove(stack, archived, file)
     kept = list(stack.database.ledger.find({"_id.c": gone}))
-    for name in ("ledger", "buckets", "totals", "lanes", "marks"):
+    for name in ("ledger", "buckets", "totals", "lanes", "totals_positions"):
         stack.database[name].delete_many({"_id.c": gone})
     stack.database.coupons.delete_one({"_id": gone})
     for words in ((), (stays, deleted, archived, gone)):

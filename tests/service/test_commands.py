@@ -13,7 +13,7 @@ from receiver import Receiver
 from stack import WEBHOOKS, wait_until
 
 PROFILE_BYTES = 64 * 1024 * 1024
-KEYED = {"ledger", "buckets", "codes", "code_buckets", "lanes", "marks", "totals", "refusals"}  # sharded by hashed `_id.c`
+KEYED = {"ledger", "buckets", "codes", "code_buckets", "lanes", "totals_positions", "totals", "refusals"}  # sharded by hashed `_id.c`
 KEYED_BY_ID = {"coupons"}  # by their hashed `_id`
 ORDER = {"id": "o-1", "amount_minor": 4200, "currency": "EUR"}
 
@@ -33,7 +33,7 @@ ACROSS = [
     ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),
     ("coupons", lambda query: "view.def.state" in query, "lists of coupons, and the wallet's"),
     ("coupons", by(), "a report over all coupons: which there are"),
-    ("marks", by(), "a report over all coupons: how far their totals are"),
+    ("totals_positions", by(), "a report over all coupons: how far their totals are"),
     ("totals", by("_id.at"), "a report over all coupons"),
     ("refusals", by("_id.at"), "a report over all coupons; and the sweeper: those that are to go"),
     ("codes", by("_id.code", "_id.c"), "resolve: the shop knows only the code; all coupons but the directory"),
@@ -294,7 +294,7 @@ def test_commands_name_their_shard_and_their_concerns_and_none_starts_a_transact
     missed = (NOT_BEFORE_A_CHECKPOINT | KEYED_BY_ID) - {c for c, count in seen.after.items() if count}
     assert not missed, f"no lane has read {missed} not before its checkpoint: {seen.after}"
     missed = {(c, op) for c in KEYED for op in ("query", "insert")} - set(seen.commands)
-    missed -= {(c, "insert") for c in ("lanes", "marks", "refusals")}  # those are upserts
+    missed -= {(c, "insert") for c in ("lanes", "totals_positions", "refusals")}  # those are upserts
     assert not missed, f"the profiler saw none of {missed}: {seen.commands}"
     started = stack.mongo.admin.command("serverStatus")["transactions"]["totalStarted"]
     assert started == 0, f"{started} transactions were started"

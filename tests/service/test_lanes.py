@@ -462,7 +462,7 @@ def test_everything_is_rebuilt_from_the_ledgers_of_all_lanes(another_stack):
     shown = [walk(stack.client("storefront"), f"/coupons/{one}/redemptions")[0] for one in (coupon, loose)]
     stack.verify()
     stack.rest()
-    for name in ("lanes", "buckets", "coupons", "totals", "marks"):
+    for name in ("lanes", "buckets", "coupons", "totals", "totals_positions"):
         stack.database[name].delete_many({})
     stack.ctl("reconcile", "--apply")
     stack.verify()

@@ -33,7 +33,7 @@ def written(stack, coupon):
     """Its checkpoint and totals stand: a call need not wait for them, and whoever takes it over has nothing to write."""
     seq = stack.counts(coupon)["seq"]
     wait_until("the checkpoint", lambda: stack.database.lanes.find_one({"_id.c": coupon, "view.seq": {"$gte": seq}}))
-    wait_until("totals", lambda: stack.database.marks.find_one({"_id.c": coupon, "seq": {"$gte": seq}}))
+    wait_until("totals", lambda: stack.database.totals_positions.find_one({"_id.c": coupon, "seq": {"$gte": seq}}))
 
 
 def calls(stack, coupon):

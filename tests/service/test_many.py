@@ -99,7 +99,7 @@ def test_no_command_looks_at_all_coupons(another_stack, receiver):
     few = costs(start_filled(stack, many, FEW)), cost_of_calls(stack, FEW)
     chores, asked = costs(start_filled(stack, many, MANY, set(few[0]))), cost_of_calls(stack, MANY)
     assert {what: cost for what, cost in chores.items() if cost > MOST_IN_A_START} == {}
-    # a report looks at the definition and the mark of each, and at nothing else of those that had no takings in its time
+    # a report looks at the definition and the position of each, and at nothing else of those that had no takings in its time
     assert asked.pop(REPORT) <= MOST + 4 * MANY
     # the active ones are sorted by when they were made
     assert {what: cost for what, cost in asked.items() if cost > MOST + 4 * MANY // ACTIVE} == {}
@@ -146,7 +146,7 @@ def come(stack, many, hook, names):
     stack.database.ledger.insert_many(ledger)
     newest = stack.database.ledger.find_one({}, sort=[("arrived", -1)])["arrived"]
     prefix = {"_id.c": {"$regex": f"^{names[0][:-1]}"}}
-    wait_until("their totals", lambda: stack.database.marks.count_documents(prefix) == len(names), every=0.5)
+    wait_until("their totals", lambda: stack.database.totals_positions.count_documents(prefix) == len(names), every=0.5)
     many.taken(many.active())  # or no watermark would come past them
     wait_until("the watermarks to pass them", lambda: min(
         watermark(stack), stack.database.webhooks.find_one({"_id": hook})["arrived"]) > newest, every=0.5)
@@ -167,7 +167,7 @@ def test_nothing_grows_with_coupons_that_have_ended(another_stack, receiver):
     template = many.templates["ended"]
     for start in range(0, ENDED, 5000):
         some = names[start:start + 5000]
-        for collection in ("ledger", "marks", "lanes", "coupons"):
+        for collection in ("ledger", "totals_positions", "lanes", "coupons"):
             stack.database[collection].insert_many(list(template.copies(collection, some)), ordered=False)
         stack.database.webhook_positions.insert_many(positions(hook, some), ordered=False)
     looks = stack.log().count("event=reporter.caught_up")

@@ -10,7 +10,7 @@ import pytest
 from stack import SLOW_DATABASE, Stack, wait_until, write_settings
 from swarm import Swarm, by_code, takers
 
-VIEWS = ("lanes", "buckets", "coupons", "totals", "marks", "codes")
+VIEWS = ("lanes", "buckets", "coupons", "totals", "totals_positions", "codes")
 FAULT = re.compile(r"^(?P<coupon>[\w-]+): (?P<kind>\w+): (?P<count>\d+) (?P<fault>missing|behind|different|superfluous): (?P<names>.*)$")
 
 
@@ -45,7 +45,7 @@ def settled(stack, coupon):
     """Checkpoint and totals are written up to the coupon's seq, and no erasure has names left."""
     seq, lane = stack.counts(coupon)["seq"], {"c": coupon, "l": 0}
     wait_until("the checkpoint", lambda: stack.database.lanes.find_one({"_id": lane, "view.seq": {"$gte": seq}}))
-    wait_until("the totals", lambda: stack.database.marks.find_one({"_id": lane, "seq": {"$gte": seq}}))
+    wait_until("the totals", lambda: stack.database.totals_positions.find_one({"_id": lane, "seq": {"$gte": seq}}))
     wait_until("the erasures", lambda: not stack.database.ledger.find_one({"_id.c": coupon, "erasing": {"$exists": True}}))
 
 
@@ -133,7 +133,7 @@ def batch_of(user):
 
 BUCKET = "buckets", {"_id.b": 0}
 LANE = "lanes", {}
-MARK = "marks", {}
+POSITION = "totals_positions", {}
 SWEPT = "lanes", {"view.due": {"$exists": True}}
 HOLD = "ledger", {"due": {"$exists": True}}
 LOOK_UP = "codes", {"n": 3}
@@ -181,16 +181,16 @@ DAMAGE = {
     "swept beyond the database's time": (LANE, lambda d: d["view"].update(swept=d["view"]["swept"] + datetime.timedelta(40_000)),
                                          {("lanes", "different"): 1}),
     "swept beyond what stands": (SWEPT, lambda d: d["view"].update(swept=d["view"]["due"] + datetime.timedelta(1)), {("lanes", "different"): 1}),
-    "the reporter's mark beyond the ledger": (MARK, member(seq=10**6), {("marks", "different"): 1}),
-    "the reporter's mark that is gone": (MARK, GONE, {("marks", "missing"): 1}),
-    "the reporter's mark that cannot be read": (MARK, without("seq"), {("marks", "different"): 1}),
-    "the reporter's mark without a time": (MARK, without("at"), {("marks", "different"): 1}),
+    "the reporter's position beyond the ledger": (POSITION, member(seq=10**6), {("totals_positions", "different"): 1}),
+    "the reporter's position that is gone": (POSITION, GONE, {("totals_positions", "missing"): 1}),
+    "the reporter's position that cannot be read": (POSITION, without("seq"), {("totals_positions", "different"): 1}),
+    "the reporter's position without a time": (POSITION, without("at"), {("totals_positions", "different"): 1}),
     "a look-up": (LOOK_UP, member(n=4), {("codes", "different"): 1}),
     "a look-up that is gone": (LOOK_UP, GONE, {("codes", "missing"): 1}),
     "a look-up of nothing": (LOOK_UP, lambda d: d["_id"].update(code="NOWHERE"),
                              {("codes", "superfluous"): 1, ("codes", "missing"): 1}),
 }
-HARMLESS = {"a checkpoint that is behind", "a checkpoint that is gone", "an end that is early", "the reporter's mark that is gone"}
+HARMLESS = {"a checkpoint that is behind", "a checkpoint that is gone", "an end that is early", "the reporter's position that is gone"}
 WITHOUT_SLOTS = {"a hold's end", "a hold's end that is gone", "swept beyond what stands"}  # of that coupon
 
 
@@ -355,7 +355,7 @@ def test_a_ledger_restored_into_an_empty_database(quiet):
         assert "terms: expected what its entries and names say" in there.ctl("verify", status=1)
         there.ctl("reconcile", "--apply")
         there.ctl("verify")
-        assert all(there.database[name].count_documents({}) for name in ("lanes", "totals", "marks"))
+        assert all(there.database[name].count_documents({}) for name in ("lanes", "totals", "totals_positions"))
 
 
 def test_without_a_key_no_term_goes_before_all_ledgers_are_seen_to_be_whole(quiet):

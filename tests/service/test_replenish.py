@@ -153,12 +153,12 @@ def test_a_refill_that_was_asked_for_while_the_reporter_was_dead_comes_when_it_i
 def forget_what_was_reported(stack, coupon):
     """The reporter reads the ledger from its beginning, its jobs being forgotten. Without a watermark no erasure begins: that is not
     for a stack of others."""
-    wait_until("the reporter to have read all", lambda: (mark := stack.database["marks"].find_one(
-        {"_id.c": coupon})) and mark["seq"] == stack.counts(coupon)["seq"])
+    wait_until("the reporter to have read all", lambda: (position := stack.database["totals_positions"].find_one(
+        {"_id.c": coupon})) and position["seq"] == stack.counts(coupon)["seq"])
     stack.signal("reporter", signal.SIGSTOP)  # it writes its watermark no more
     stack.database["jobs"].delete_many({"coupon": coupon})
     stack.database["totals"].delete_many({"_id.c": coupon})
-    stack.database["marks"].delete_many({"_id.c": coupon})
+    stack.database["totals_positions"].delete_many({"_id.c": coupon})
     stack.database["watermarks"].delete_many({})
     stack.kill("reporter")
 

@@ -132,8 +132,8 @@ def seeded(stack):
     def seed(rows, coupon=None):
         coupon = coupon or stack.coupon()
         coupons.append(coupon)
-        mark = {"_id": {"c": coupon, "l": 0}}
-        wait_until("the reporter to know the coupon", lambda: stack.database.marks.find_one(mark))
+        position = {"_id": {"c": coupon, "l": 0}}
+        wait_until("the reporter to know the coupon", lambda: stack.database.totals_positions.find_one(position))
         stack.database.totals.insert_many(
             [{"_id": {"c": coupon, "l": 0, "at": at}, "seq": 1, "order_minor": 0, **counts} for at, counts in rows], ordered=False)
         return coupon
@@ -519,10 +519,10 @@ def test_time_moves_on_over_many_coupons_a_few_at_a_time(beside):
         ops.delete(f"/coupons/{coupon}").expect(204)
     coupons = [stack.coupon() for _ in range(130)]
 
-    def marks():
-        return {m["_id"]["c"]: m["seq"] for m in stack.database["marks"].find()}
+    def positions():
+        return {m["_id"]["c"]: m["seq"] for m in stack.database["totals_positions"].find()}
 
-    wait_until("all to be counted", lambda: len(marks()) == 200)
+    wait_until("all to be counted", lambda: len(positions()) == 200)
     time.sleep(3)  # longer than two ticks: of so many lanes, each has its turn every two
     made = ledger_of.count_documents({})
     reporting.get("/coupons/-/reports").expect(200)
@@ -697,8 +697,8 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside):
         storefront.take(damaged, "u").expect(201)
         storefront.take(other, "u").expect(201)
         assert total(caught_up(stack, other), "redeemed") == taken
-    mark = stack.database["marks"].find_one({"_id": {"c": damaged, "l": 0}})
-    assert mark["seq"] < unread[0]["_id"]["seq"], "more is told than was read"
+    position = stack.database["totals_positions"].find_one({"_id": {"c": damaged, "l": 0}})
+    assert position["seq"] < unread[0]["_id"]["seq"], "more is told than was read"
     for batch in unread:
         batches.replace_one({"_id": batch["_id"]}, batch)
     assert total(caught_up(stack, damaged), "redeemed") == 3
@@ -745,7 +745,7 @@ def stored(stack, coupon):
     """What the rows of the coupon's totals say was redeemed, once they hold all of it; a report would add what is missing."""
     seq = stack.counts(coupon)["seq"]
     reached = {"_id": {"c": coupon, "l": 0}, "seq": {"$gte": seq}}
-    wait_until(f"the totals of {coupon} to reach seq {seq}", lambda: stack.database["marks"].find_one(reached))
+    wait_until(f"the totals of {coupon} to reach seq {seq}", lambda: stack.database["totals_positions"].find_one(reached))
     return sum(row.get("redeemed", 0) for row in stack.database["totals"].find({"_id.c": coupon}))
 
 
@@ -772,8 +772,8 @@ def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(beside):
     assert stored(stack, "d-other") == 3
     wait_until("the log to tell of each", lambda: stack.log()[before:].count("event=totals.unreadable ") == 3)
     for coupon, row in whole.items():
-        mark = stack.database["marks"].find_one({"_id": {"c": coupon, "l": 0}})
-        assert mark["seq"] <= row["seq"], "more is told than was counted"
+        position = stack.database["totals_positions"].find_one({"_id": {"c": coupon, "l": 0}})
+        assert position["seq"] <= row["seq"], "more is told than was counted"
         if coupon == "c-removed":
             rows.delete_one({"_id": row["_id"]})
         else:

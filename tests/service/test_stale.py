@@ -21,8 +21,8 @@ def is_written(stack, coupon):
 
 
 def is_counted(stack, coupon):
-    mark = stack.database["marks"].find_one({"_id.c": coupon})
-    return mark and mark["seq"] == tail(stack, coupon)
+    position = stack.database["totals_positions"].find_one({"_id.c": coupon})
+    return position and position["seq"] == tail(stack, coupon)
 
 
 def expired(stack, coupon):

@@ -46,7 +46,7 @@ def test_each_member_of_each_document_is_in_the_table(quiet):
 
 def documents(quiet):
     """(coupon, collection, document): together they have each member that a coupon's documents may have."""
-    for name in ("coupons", "lanes", "buckets", "totals", "marks", "codes", "code_buckets", "ledger"):
+    for name in ("coupons", "lanes", "buckets", "totals", "totals_positions", "codes", "code_buckets", "ledger"):
         seen = set()
         for coupon in quiet.coupons:
             for d in quiet.database[name].find({"_id" if name == "coupons" else "_id.c": coupon}).sort("_id", -1):

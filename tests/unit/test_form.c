@@ -456,7 +456,7 @@ TEST(what_is_not_in_the_table_is_found)
     BSON_APPEND_INT32(&doc, "_id", 1);
     BSON_APPEND_INT32(&doc, "seq", 1);
     assert_null(form_unknown(&doc, "totals"));
-    assert_null(form_unknown(&doc, "marks"));
+    assert_null(form_unknown(&doc, "totals_positions"));
     assert_string_equal(form_unknown(&doc, "codes"), "seq");
     for (size_t i = 0; i < form_members_count; i++)
         assert_int_equal(form_members[i].check == FORM_NOT_DERIVED, form_members[i].why != NULL);

@@ -762,7 +762,7 @@ static struct replay *tell_part(int64_t lane, size_t less, unsigned number, unsi
     const struct part part = {number, parts, parts > 1 ? 3 : INT64_C(1) << 30, lane, w.lanes};
     struct replay *r = replay_new(&part, note, NULL);
 
-    r->marks.checkpoint_seq = l->tail.seq;
+    r->written.checkpoint_seq = l->tail.seq;
     if (lane == 0 && number == 0)
         give_definition(r, l);
     give_views(r);

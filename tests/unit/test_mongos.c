@@ -195,22 +195,22 @@ TEST(what_a_reply_leaves_open_is_unknown)
 
 TEST(a_mark_that_one_shard_refuses_is_not_moved)
 {
-    struct mark_write marks[] = {{.coupon = "a", .seq = 3},
+    struct totals_position_write positions[] = {{.coupon = "a", .seq = 3},
                                  {.coupon = "b", .seq = 4}};
     static const char refused[] = "{\"n\": 1, \"nModified\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 6, \"codeName\": "
                                   "\"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}";
 
     mongos_will("update", refused);
-    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_FAILED);
+    assert_int_equal(session->ops->write_totals_positions(session, positions, 2), STORE_FAILED);
     mongos_done();
     /* Both are newer there already: the second time, without insert, nothing matches, and nothing need. */
     mongos_will("update", "{\"n\": 0, \"nModified\": 0, \"writeErrors\": [{\"index\": 0, \"code\": 11000, \"errmsg\": \"E11000\"},"
                           "{\"index\": 1, \"code\": 11000, \"errmsg\": \"E11000\"}]}");
     mongos_will("update", "{\"n\": 0, \"nModified\": 0}");
-    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
+    assert_int_equal(session->ops->write_totals_positions(session, positions, 2), STORE_OK);
     mongos_done();
     mongos_will("update", "{\"n\": 2, \"nModified\": 2, \"writeConcernError\": {\"code\": 64, \"errmsg\": \"timed out\"}}");
-    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_FAILED);
+    assert_int_equal(session->ops->write_totals_positions(session, positions, 2), STORE_FAILED);
     mongos_done();
 }
 
@@ -249,11 +249,11 @@ static const char *const failed_reads[] = {
 
 TEST(a_read_that_some_shard_fails_has_failed)
 {
-    struct mark_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
+    struct totals_position_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
 
     for (size_t i = 0; i < sizeof failed_reads / sizeof *failed_reads; i++) {
         mongos_will("find", failed_reads[i]);
-        assert_int_equal(session->ops->marks(session, reads, 2), STORE_FAILED);
+        assert_int_equal(session->ops->totals_positions(session, reads, 2), STORE_FAILED);
         assert_int_equal(reads[0].status, STORE_FAILED);
         mongos_done();
     }
@@ -262,19 +262,19 @@ TEST(a_read_that_some_shard_fails_has_failed)
 /* mongos may have nothing yet and go on; and the shard that it waits for may go away. */
 TEST(a_result_comes_in_pieces_or_not_at_all)
 {
-    struct mark_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
+    struct totals_position_read reads[] = {{.coupon = "a"}, {.coupon = "b"}};
 
-    mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"firstBatch\": []}}");
-    mongos_will("getMore", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"nextBatch\": ["
+    mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.totals_positions\", \"firstBatch\": []}}");
+    mongos_will("getMore", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.totals_positions\", \"nextBatch\": ["
                            "{\"_id\": {\"c\": \"b\", \"l\": 0}, \"seq\": 9}]}}");
-    mongos_will("getMore", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.marks\", \"nextBatch\": []}}");
-    assert_int_equal(session->ops->marks(session, reads, 2), STORE_OK);
+    mongos_will("getMore", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.totals_positions\", \"nextBatch\": []}}");
+    assert_int_equal(session->ops->totals_positions(session, reads, 2), STORE_OK);
     assert_int_equal(reads[0].seq, 0);
     assert_int_equal(reads[1].seq, 9);
     mongos_done();
-    mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"firstBatch\": []}}");
+    mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.totals_positions\", \"firstBatch\": []}}");
     mongos_will("getMore", "{\"ok\": 0, \"code\": 43, \"codeName\": \"CursorNotFound\", \"errmsg\": \"cursor id 77 not found\"}");
-    assert_int_equal(session->ops->marks(session, reads, 2), STORE_FAILED);
+    assert_int_equal(session->ops->totals_positions(session, reads, 2), STORE_FAILED);
     assert_int_equal(reads[1].seq, 0);
     mongos_done();
 }
@@ -563,7 +563,9 @@ TEST_WITH(doctor_knows_which_versions_leak, NULL, NULL)
 #define FOUND(collection, documents)                                                                                   \
     "{\"cursor\": {\"id\": 0, \"ns\": \"config." collection "\", \"firstBatch\": [" documents "]}}"
 #define SHARDS FOUND("shards", "{\"_id\": \"shard01\", \"host\": \"a/a:1\", \"state\": 1}, {\"_id\": \"shard02\", \"host\": \"b/b:1\", \"state\": 1}")
-#define MOST SHARDED("ledger") SHARDED("buckets") SHARDED("totals") SHARDED("marks") SHARDED("codes") SHARDED("code_buckets") SHARDED("refusals")
+#define MOST                                                                                                                         \
+    SHARDED("ledger") SHARDED("buckets") SHARDED("totals") SHARDED("totals_positions") SHARDED("codes") SHARDED("code_buckets")     \
+    SHARDED("refusals")
 #define COUPONS "{\"_id\": \"coupons.coupons\", \"key\": {\"_id\": \"hashed\"}}"
 #define BALANCER(mode) "{\"mode\": \"" mode "\", \"inBalancerRound\": false, \"numBalancerRounds\": {\"$numberLong\": \"86\"}}"
 
@@ -582,7 +584,7 @@ static const struct {
            " {\"_id\": \"coupons.jobs\", \"key\": {\"coupon\": 1}}"), BALANCER("full"),
      {.shards = 2, .balances = true, .other = "lanes by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }", .still = "lanes"}},
     {FOUND("collections", ""), BALANCER("full"),
-     {.shards = 2, .balances = true, .whole = "ledger, coupons, buckets, totals, refusals, lanes, marks, codes, code_buckets"}},
+     {.shards = 2, .balances = true, .whole = "ledger, coupons, buckets, totals, refusals, lanes, totals_positions, codes, code_buckets"}},
 };
 
 TEST(doctor_sees_keys_and_balancer)

@@ -32,7 +32,7 @@ struct world {
     size_t row_count;
     int64_t coupon_seq; /* of its definition */
     struct checkpoint checkpoint;
-    int64_t mark_late_ms; /* the totals' mark has another time than its batch */
+    int64_t position_late_ms; /* the totals' position has another time than its batch */
     const char *wrong;     /* a member of batch wrong_seq, or of what is beside the ledger if that is 0 */
     int64_t wrong_seq;
     const char *erasing; /* an alias that batch erasing_seq lists */
@@ -388,7 +388,7 @@ FIXTURE(end_world)
 /* ---- telling it again ---- */
 
 struct options {
-    int64_t views_mark, totals_mark; /* -1: the tail */
+    int64_t checkpoint_seq, totals_seq; /* -1: the tail */
     size_t skip;                     /* 1-based seq of a batch that is left out; 0: none */
     size_t until;                    /* the last batch told; 0: all */
 };
@@ -415,10 +415,11 @@ static void give_stored(struct replay *r, const struct options *o)
     const struct stored_coupon coupon = {.is_there = true, .definition = (struct coupon *)w.coupon, .seq = w.coupon_seq,
                                          .created_ms = time_of(0), .changed_ms = changed_ms(), .wrong = w.wrong_seq ? NULL : w.wrong};
 
-    int64_t mark = o->totals_mark < 0 ? w.tail.seq : o->totals_mark;
+    int64_t position = o->totals_seq < 0 ? w.tail.seq : o->totals_seq;
 
-    r->marks = (struct replay_marks){o->views_mark < 0 ? w.tail.seq : o->views_mark, mark,
-                                     mark > 0 && (size_t)mark <= w.count ? w.ledger[mark - 1]->head.at_ms + w.mark_late_ms : 0};
+    r->written = (struct replay_written){
+        o->checkpoint_seq < 0 ? w.tail.seq : o->checkpoint_seq, position,
+        position > 0 && (size_t)position <= w.count ? w.ledger[position - 1]->head.at_ms + w.position_late_ms : 0};
     if (replay_is_first(r)) {
         replay_view_coupon(r, &coupon);
         replay_totals(r, w.rows, w.row_count);
@@ -467,7 +468,7 @@ static void tell_in(const struct options *o, unsigned parts)
     struct lane_ends ends = {.found = {.is_there = true, .readable = true, .checkpoint = w.checkpoint}};
 
     tell_all(o, parts, false, NULL, &ends);
-    if (o->views_mark < 0)
+    if (o->checkpoint_seq < 0)
         lane_ends_report(&ends, note, NULL);
     lane_ends_release(&ends);
 }
@@ -641,8 +642,8 @@ TEST(a_checkpoint_swept_beyond_now_is_a_drift)
 
 TEST(a_mark_of_another_time_is_a_drift)
 {
-    w.mark_late_ms = 1;
-    expect_only("marks|totals|at|");
+    w.position_late_ms = 1;
+    expect_only("totals_positions|totals|at|");
 }
 
 TEST(a_checkpoint_is_repaired_from_the_ledger)
@@ -1663,7 +1664,7 @@ TEST(what_cannot_be_read_is_a_drift_and_repaired)
     struct totals_row row = {.quarter_ms = 0, .seq = 0};
 
     r->lane_ends = &ends;
-    r->marks.totals_seq = -1;
+    r->written.totals_seq = -1;
     replay_view_coupon(r, &(struct stored_coupon){.is_there = true, .created_ms = -1, .changed_ms = -1});
     replay_view_bucket(r, 0, NULL, NULL);
     replay_totals(r, &row, 1);
@@ -1671,7 +1672,7 @@ TEST(what_cannot_be_read_is_a_drift_and_repaired)
         replay_batch(r, w.ledger[i]);
     replay_end(r);
     lane_ends_report(&ends, note, NULL);
-    expect_drift("marks|totals|mark|one that can be read|unreadable");
+    expect_drift("totals_positions|totals|position|one that can be read|unreadable");
     expect_drift("lanes|checkpoint|view|one that can be read|unreadable");
     expect_drift("coupons|definition|view|one that can be read|unreadable");
     expect_drift("buckets|bucket 0|view|one that can be read|unreadable");
