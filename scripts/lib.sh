@@ -123,7 +123,7 @@ apt_get() (
     "${APT[@]}" install -y --no-install-recommends "$@" || up_to_thrice apt_get_anew "$@"
 )
 
-# By the lists of now. Whoever reads them at that moment has a lock for which apt-get does not wait; and what it cannot read it leaves out.
+# By the lists of now. Whoever reads them at that moment has a lock for which apt-get does not wait; and what it cannot read it omits.
 apt_get_anew() { "${APT[@]}" update && "${APT[@]}" install -y --no-install-recommends "$@"; }
 
 # Install the packages, without letting their services start: we start our own. False: it says why not.

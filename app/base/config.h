@@ -56,7 +56,7 @@
     X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
       "MiB per process to remember which users a coupon has, so that new users need no read; 0: read every user")      \
     X(worker, checkpoint_ms, INT, "1000", 1, 10000, NULL, true,                                                        \
-      "how often a lane's checkpoint is written; one that a dead worker left behind is written after five times that") \
+      "how often a lane's checkpoint is written; one that a dead worker did not write follows after five times that")  \
     X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
       "replica set or sharded cluster; empty: the one that scripts/run wrote to run_dir/mongodb_uri")                  \
     X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "name of the database")                                  \

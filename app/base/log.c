@@ -36,7 +36,7 @@ struct kind {
     const char *event; /* the caller's literal */
     int64_t second;
     int written;
-    long long left_out;
+    long long suppressed;
 };
 
 static struct kind kinds[KINDS_MAX];
@@ -140,14 +140,14 @@ static struct kind *kind_of(const char *event)
     return NULL;
 }
 
-/* True if a line of this event may be written now. *left_out: how many were suppressed since the last one. */
-static bool may_write(const char *event, long long *left_out)
+/* True if a line of this event may be written now. *suppressed: how many were suppressed since the last one. */
+static bool may_write(const char *event, long long *suppressed)
 {
     int64_t second = mono_now().ns / 1000000000;
     struct kind *k;
     bool may;
 
-    *left_out = 0;
+    *suppressed = 0;
     pthread_mutex_lock(&kinds_lock);
     k = kind_of(event);
     if (k && k->second != second) {
@@ -157,10 +157,10 @@ static bool may_write(const char *event, long long *left_out)
     may = !k || k->written < LOG_SAME_MAX;
     if (k && may) {
         k->written++;
-        *left_out = k->left_out;
-        k->left_out = 0;
+        *suppressed = k->suppressed;
+        k->suppressed = 0;
     } else if (k) {
-        k->left_out++;
+        k->suppressed++;
     }
     pthread_mutex_unlock(&kinds_lock);
     return may;
@@ -236,10 +236,10 @@ void log_fields(enum log_level level, const char *event, const struct log_field 
 {
     char when[CLOCK_TEXT_SIZE];
     struct buf line = BUF_INIT;
-    long long left_out;
+    long long suppressed;
     int saved = errno;
 
-    if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed) || !may_write(event, &left_out))
+    if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed) || !may_write(event, &suppressed))
         return;
     clock_text(clock_now_ms(), when);
     if (atomic_load_explicit(&log_format, memory_order_relaxed) == LOG_JSON) {
@@ -251,16 +251,16 @@ void log_fields(enum log_level level, const char *event, const struct log_field 
         json_key_string(&j, "role", role_name);
         json_key_int(&j, "pid", getpid());
         json_key_string(&j, "event", event);
-        if (left_out > 0)
-            json_key_int(&j, "left_out", left_out);
+        if (suppressed > 0)
+            json_key_int(&j, "suppressed", suppressed);
         if (*context)
             json_key_string(&j, "request", context);
         put_members(&j, fields);
         json_end_object(&j);
     } else {
         buf_printf(&line, "%s level=%s role=%s pid=%d event=%s", when, level_names[level], role_name, (int)getpid(), event);
-        if (left_out > 0)
-            buf_printf(&line, " left_out=%lld", left_out);
+        if (suppressed > 0)
+            buf_printf(&line, " suppressed=%lld", suppressed);
         if (*context)
             buf_printf(&line, " request=%s", context);
         put_text(&line, fields);

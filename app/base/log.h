@@ -6,7 +6,7 @@
  * Events   stable names, noun.verb, with typed fields: F_INT() is a number, F_WORD() a text without blanks, F_TEXT() any text, which a line
  *          of text has in quotes
  * Audit    2026-11-21T10:00:00.000Z key=value ...: a file of its own, off unless it has a path; no line is suppressed
- * Storms   a process writes at most LOG_SAME_MAX lines per second of one event; the next line says left_out=N
+ * Storms   a process writes at most LOG_SAME_MAX lines per second of one event; the next line says suppressed=N
  * Secrets  never: no API key, no code, no URI with a password, no body
  * Threads  log_event(), log_audit() and log_context() from any thread; init and reopen from one
  * Errors   a line that cannot be written is dropped; for the audit log, the log says so. Control characters within a line become '?'

@@ -1,7 +1,7 @@
 /*
  * coupons/list_text.h -- the text of a list, as spreadsheets write it, becomes UTF-8 with LF line ends. It may come in pieces.
  *
- * Encoding   UTF-16 if it begins with that byte order mark, of either order; else bytes as they are. Byte order marks are left out, lone
+ * Encoding   UTF-16 if it begins with that byte order mark, of either order; else bytes as they are. Byte order marks are omitted, lone
  *            surrogates become U+FFFD
  * Line ends  CR, LF and CR LF
  */

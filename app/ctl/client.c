@@ -459,7 +459,7 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*print)(void *con
         for (size_t i = 0; i < json_count(items) && (most == 0 || passed < most); i++, passed++)
             print(context, json_object_array_get_idx(items, i));
         if (json_at(a.json, "/incomplete"))
-            ctl_complain("a coupon is left out: its stored definition cannot be read; `couponctl verify` names it");
+            ctl_complain("a coupon is omitted: its stored definition cannot be read; `couponctl verify` names it");
         if (most == 0 || passed < most)
             next = next_cursor(&a, cursor, &code);
         answer_release(&a);

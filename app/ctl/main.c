@@ -35,8 +35,8 @@ static const struct command commands[] = {
     {"coupon", "change", ctl_coupon_change, "COUPON [FILE]", 1, 2, ctl_coupon_change_options, "change a coupon",
      "Change a coupon by options, by a JSON merge patch (FILE; - for standard input), or both; options override the "
      "file. Of a number or a time, the value default restores the default. Prints the definition. A higher total makes no slots by "
-     "itself: --generate; a lower one ends free codes only with --retire.\nOther fields are "
-     "left alone, even if they change at the same time.", NULL},
+     "itself: --generate; a lower one ends free codes only with --retire.\nOther fields "
+     "stay as they are, even if they change at the same time.", NULL},
     {"coupon", "pause", NULL, "COUPON", 1, 1, NULL, "stop new redemptions",
      "Set a coupon's state to paused. What is held can still be redeemed.", TO_STATE("paused")},
     {"coupon", "resume", NULL, "COUPON", 1, 1, NULL, "make it active",

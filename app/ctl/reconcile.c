@@ -63,7 +63,7 @@ struct reconcile {
     /* of the current coupon */
     struct finding found[OF_COUNT][FAULT_COUNT];
     int64_t changes, lost, broken;
-    int64_t kept;                  /* wrong, and left as it is */
+    int64_t kept;                  /* wrong, and unchanged */
     int64_t lane;                  /* the current one */
     struct head tail;              /* of the lane replayed last */
     struct coupon *definition;     /* from lane 0's ledger; NULL: none */
@@ -170,7 +170,7 @@ static void say_result(struct reconcile *v)
         say(v, text);
     }
     if (v->kept && !v->looking) {
-        snprintf(text, sizeof text, "%" PRId64 " members that nothing explains are left as they are: see couponctl verify", v->kept);
+        snprintf(text, sizeof text, "%" PRId64 " members that nothing explains stay as they are: see couponctl verify", v->kept);
         say(v, text);
     }
     if (v->lost && !v->looking) {
@@ -385,7 +385,7 @@ static enum store_status reconcile_orphan(struct reconcile *v, bool named)
     } else {
         say(v, remove  ? "it has views, but no ledger: removed"
                : named ? "it has views, but no ledger; --apply removes them"
-                       : "it has views, but no ledger: left alone unless you name it");
+                       : "it has views, but no ledger: unchanged unless you name it");
     }
     return remove ? mongo_remove_views(v->db.session, v->scan.coupon) : STORE_OK;
 }

@@ -210,8 +210,8 @@ static void say_result(const struct checker *v, const char *archived)
     if (!archived)
         buf_printf(&line, "%" PRId64 " batches, %" PRId64 " entries", v->batches, v->entries);
     else
-        buf_printf(&line, "archived, %s", strcmp(archived, "left") == 0 ? "and removed"
-                                                                        : "not fully removed yet: couponctl archive finishes that");
+        buf_printf(&line, "archived, %s", strcmp(archived, "removed") == 0 ? "and removed"
+                                                                           : "not fully removed yet: couponctl archive finishes that");
     buf_printf(&line, ", %" PRId64 " drift%s", v->drifts, plural(v->drifts));
     if (is_deleted(v))
         buf_puts(&line, ", deleted");
@@ -222,7 +222,7 @@ static void say_result(const struct checker *v, const char *archived)
     print_line(&line, false, out_of(v));
 }
 
-/* archived: NULL: it is not; else "leaving" or "left". */
+/* archived: NULL: it is not; else "removing" or "removed". */
 static void print_coupon(struct checker *v, const char *archived)
 {
     struct verify *all = v->verify;
@@ -321,7 +321,7 @@ static enum store_status verify_removed(struct checker *v)
     if (s == STORE_OK)
         s = check_anchors(v, true);
     if (s == STORE_OK)
-        print_coupon(v, unfinished ? "leaving" : "left");
+        print_coupon(v, unfinished ? "removing" : "removed");
     return s;
 }
 

@@ -224,7 +224,7 @@ static void close_endpoint(struct deliverer *d, struct endpoint *e)
         if (p->cursor && p->cursor->of == e)
             posts_abort(d, p);
     DL_DELETE(d->endpoints, e);
-    log_event(LOG_INFO, "webhook.left", F_WORD("webhook", e->hook->id));
+    log_event(LOG_INFO, "webhook.released", F_WORD("webhook", e->hook->id));
     endpoint_free(e);
 }
 

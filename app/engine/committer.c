@@ -812,8 +812,8 @@ static void run_round(struct committer *c, struct round *r)
         assert(r->work[i].state == WORK_DONE || r->work[i].state == WORK_DEFERRED); /* no request is forgotten */
         count_redo(c, r->work[i].lane);
     }
-    /* If its users did not fit into memory, the next round takes half as many requests, and so on: so the first in a queue is left only a
-     * few times, whichever users the store reads first, and lanes take turns. */
+    /* If its users did not fit into memory, the next round takes half as many requests, and so on: so the first in a queue is put off only
+     * a few times, whichever users the store reads first, and lanes take turns. */
     if (r->unread)
         c->ops_most = r->ops > 1 ? r->ops / 2 : 1;
     else
@@ -873,19 +873,19 @@ static void look_for_chores(struct committer *c)
 static int64_t idle_ms(const struct committer *c)
 {
     struct mono now = mono_now();
-    int64_t ms = CHORES_EVERY_MS, left;
+    int64_t ms = CHORES_EVERY_MS, wait_ms;
 
     for (const struct lane *l = c->ready; l; l = l->ready_next) {
-        left = mono_ms_between(now, l->not_before);
+        wait_ms = mono_ms_between(now, l->not_before);
         if (!mono_before(now, l->not_before))
             return 0;
-        if (left + 1 < ms)
-            ms = left + 1;
+        if (wait_ms + 1 < ms)
+            ms = wait_ms + 1;
     }
     if (c->lagging) {
-        left = mono_ms_between(now, c->lagging->checkpoint_at) + 1;
-        if (left < ms)
-            ms = left < 0 ? 0 : left;
+        wait_ms = mono_ms_between(now, c->lagging->checkpoint_at) + 1;
+        if (wait_ms < ms)
+            ms = wait_ms < 0 ? 0 : wait_ms;
     }
     assert(ms >= 0 && ms <= CHORES_EVERY_MS);
     return ms;
@@ -905,13 +905,13 @@ static bool await_company(struct committer *c)
 {
     bool waited = false;
     struct mono now = mono_now();
-    int64_t left;
+    int64_t wait_ns;
 
     if (idle_ms(c) > 0)
         return false;
     pthread_mutex_lock(&c->lock);
-    while (!c->stop && (left = gather_left_ns(&c->gather, atomic_load(&c->waiting), now)) > 0) {
-        sleep_until_some(c, c->gather.expected, (struct mono){now.ns + left});
+    while (!c->stop && (wait_ns = gather_wait_ns(&c->gather, atomic_load(&c->waiting), now)) > 0) {
+        sleep_until_some(c, c->gather.expected, (struct mono){now.ns + wait_ns});
         now = mono_now();
         waited = true;
     }

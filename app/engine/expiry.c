@@ -185,7 +185,7 @@ static void keep_due(struct store *s, struct expiry_look *k, const struct due_se
 {
     for (size_t i = 0; i < search->count; i++)
         cached_bucket_keep(k->lane, &search->buckets[i]);
-    k->damaged = search->left_out;
+    k->damaged = search->damaged;
     k->status = cache_due_of_redo_log(s, k);
     k->more = k->more || k->damaged || (search->next_due_ms && search->next_due_ms <= k->at_ms);
     if (k->status == STORE_OK && !k->more && is_over(k))

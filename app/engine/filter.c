@@ -26,7 +26,7 @@ static bool grow(struct filter *f)
     f->parts = checked_grown(f->parts, f->count, &f->capacity, sizeof *f->parts);
     bloom_init(&f->parts[f->count++], (size_t)bytes);
     f->bytes += bytes;
-    f->left = bytes * 8 / bits_per_user(bytes);
+    f->room_left = bytes * 8 / bits_per_user(bytes);
     return true;
 }
 
@@ -42,10 +42,10 @@ static bool add(struct filter *f, uint64_t hash)
 {
     if (may_have(f, hash))
         return true;
-    if (!f->left && !grow(f))
+    if (!f->room_left && !grow(f))
         return false;
     bloom_add(&f->parts[f->count - 1], hash);
-    f->left--;
+    f->room_left--;
     return true;
 }
 

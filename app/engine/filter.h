@@ -31,7 +31,7 @@ struct filter {
     int64_t seq;         /* every batch up to it was added */
     struct bloom *parts; /* new users go to the last one */
     size_t count, capacity;
-    int64_t left;        /* how many more it takes */
+    int64_t room_left;   /* how many more it takes */
     int64_t bytes;
 };
 

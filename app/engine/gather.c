@@ -64,9 +64,9 @@ static void judge(struct gather *g, int waiting, int64_t waited_ns)
     g->gain_ns = 0;
 }
 
-int64_t gather_left_ns(struct gather *g, int waiting, struct mono now)
+int64_t gather_wait_ns(struct gather *g, int waiting, struct mono now)
 {
-    int64_t left, life;
+    int64_t wait, life;
 
     if (!g->expected || !waiting)
         return 0;
@@ -74,12 +74,12 @@ int64_t gather_left_ns(struct gather *g, int waiting, struct mono now)
         g->had = waiting;
         g->began = now;
     }
-    left = g->began.ns + g->round_ns / 2 - now.ns;
+    wait = g->began.ns + g->round_ns / 2 - now.ns;
     life = g->ended.ns + g->round_ns - now.ns;
-    if (life < left)
-        left = life;
-    if (waiting < g->expected && left > 0)
-        return left;
+    if (life < wait)
+        wait = life;
+    if (waiting < g->expected && wait > 0)
+        return wait;
     if (now.ns > g->began.ns)
         judge(g, waiting, now.ns - g->began.ns);
     g->expected = g->had = 0;

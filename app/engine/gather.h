@@ -30,7 +30,7 @@ struct gather {
     struct mono began;
     int waits;          /* of this trial; next: their gain */
     int64_t gain_ns;
-    int pause, skip;    /* rounds without a wait: after the last trial that did not pay; and left of those */
+    int pause, skip;    /* rounds without a wait: after the last trial that did not pay; and how many of those are to come */
 };
 
 /* All zero but `most`, which is at least 1. */
@@ -39,6 +39,6 @@ void gather_init(struct gather *g, int most);
 void gather_answered(struct gather *g, int answered, int waiting, struct mono started, struct mono now);
 /* `waiting` (at least one) wait: how long to wait for more; 0: start the round with them. Ask again after that time, or once g->expected
  * are there. */
-int64_t gather_left_ns(struct gather *g, int waiting, struct mono now);
+int64_t gather_wait_ns(struct gather *g, int waiting, struct mono now);
 
 #endif

@@ -24,7 +24,7 @@ struct engine;
 enum op_kind {      /* in                                               out */
     OP_TAKE,        /* user: name, take */
     OP_CHECK,       /* user: name, take                                 user: discount_minor, state: only counts (user_state_counts()) */
-    OP_USER_STATE,  /* user: name, most                                 user: state, left_out, definition_seq */
+    OP_USER_STATE,  /* user: name, most                                 user: state, omitted, definition_seq */
     OP_ERASE,       /* user: name                                       BUSY if their slots change */
     OP_STEP,        /* redemption                                       user: state. REDEMPTION_NOT_FOUND, or as decide_step() */
     OP_REDEMPTION,  /* redemption: n, g                                 user: state. REDEMPTION_NOT_FOUND, or its present state */
@@ -106,7 +106,7 @@ struct op_refusal {
 
 struct op_user_out {
     struct user_state *state; /* without redemptions, except for OP_USER_STATE, which has one even of a user unknown */
-    bool left_out;           /* they are left out: more than `most` */
+    bool omitted;            /* they are omitted: more than `most` */
     int64_t definition_seq;  /* of the batch with coupon_now; INT64_MAX: unknown, lane is not 0 */
     int64_t discount_minor;
 };

@@ -199,8 +199,8 @@ static void answer_user(const struct lane_work *p, struct op *op)
     } else if (op->kind == OP_CHECK) {
         out->state = user_state_counts(u, p->d.head.at_ms, p->d.head.day_ms, coupon_ends(p->d.coupon), op->arena);
     } else if (op->kind == OP_USER_STATE) {
-        out->left_out = op->in.user.most && u->count > op->in.user.most;
-        out->state = out->left_out ? user_state_without_redemptions(u, op->arena) : user_state_copy(u, op->arena, true);
+        out->omitted = op->in.user.most && u->count > op->in.user.most;
+        out->state = out->omitted ? user_state_without_redemptions(u, op->arena) : user_state_copy(u, op->arena, true);
         out->definition_seq = p->lane->number > 0 ? INT64_MAX
                             : p->d.coupon != p->lane->definition ? p->d.head.seq : p->lane->definition_seq;
     } else {

@@ -641,7 +641,7 @@ static void miss_user(struct committer *c, struct lane_work *p, struct loaded_us
         HASH_DEL(p->users, u);
 }
 
-/* The store left a user unread, having read as much as it may: another round reads on. */
+/* The store did not read a user, having read as much as it may: another round reads on. */
 static void leave_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u)
 {
     r->unread = true;
@@ -670,7 +670,7 @@ static void take_user(struct committer *c, struct round *r, struct lane_work *p,
 {
     if (p->state != WORK_OPEN)
         return;
-    if (read->status == STORE_LEFT) {
+    if (read->status == STORE_NOT_READ) {
         leave_user(c, r, p, u);
     } else if (read->status != STORE_OK) {
         miss_user(c, p, u, read->status);

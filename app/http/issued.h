@@ -2,7 +2,7 @@
  * http/issued.h -- the rows of a job that issued codes to a list of users.
  *
  * Names  are in no stored result: a row has the redemption's id, and user and code are read with it. So the rows of users who were erased,
- *        and of codes that are no longer theirs, are left out
+ *        and of codes that are no longer theirs, are omitted
  */
 #ifndef HTTP_ISSUED_H
 #define HTTP_ISSUED_H

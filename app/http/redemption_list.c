@@ -210,7 +210,7 @@ static void settle_some(struct walk *w, struct taking **takings, size_t *count)
     struct request *r = w->request;
     struct user_read *reads;
     struct arena a;
-    size_t left = 0;
+    size_t open = 0;
 
     arena_init(&a, 64 * 1024);
     reads = arena_array(&a, *count, sizeof *reads);
@@ -219,12 +219,12 @@ static void settle_some(struct walk *w, struct taking **takings, size_t *count)
     if (r->session->ops->users(r->session, &a, reads, *count) != STORE_OK)
         w->failed = true;
     for (size_t i = 0; i < *count && !w->failed; i++) {
-        if (reads[i].status == STORE_LEFT)
-            takings[left++] = takings[i];
+        if (reads[i].status == STORE_NOT_READ)
+            takings[open++] = takings[i];
         else
             settle_one(w, takings[i], reads[i].user_state);
     }
-    *count = left;
+    *count = open;
     arena_free(&a);
 }
 

@@ -1,7 +1,7 @@
 /*
  * http/redemption_search.c -- GET /coupons/-/redemptions: a user's takings, or an order's, over all coupons, newest first.
  *
- * Source  the ledger, by the user's term or the order's. What ended more than USER_STATE_KEY_KEPT_MS ago is left out
+ * Source  the ledger, by the user's term or the order's. What ended more than USER_STATE_KEY_KEPT_MS ago is omitted
  * Pages   each looks at everything found, and keeps the newest after the cursor, as text: as many as fit
  * CSV     is the whole list, streamed page by page
  */

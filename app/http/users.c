@@ -79,7 +79,7 @@ static enum handled get_whole(struct request *r)
 
 static enum handled got_some(struct request *r)
 {
-    return r->op.outcome.result == CPN_OK && op_user_out(&r->op)->left_out ? request_to_blocking_pool(r, get_whole) : got(r);
+    return r->op.outcome.result == CPN_OK && op_user_out(&r->op)->omitted ? request_to_blocking_pool(r, get_whole) : got(r);
 }
 
 enum handled user_get(struct request *r)

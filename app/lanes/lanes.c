@@ -268,7 +268,7 @@ static void change(struct group *g, struct op *op, int64_t lanes)
 }
 
 /* Move the coupon from one state to the other, with all its lanes; again, if it was changed meanwhile. op gets the outcome. True if moved;
- * a coupon not in state `from` is left alone, and op->coupon_now is its definition. */
+ * a coupon not in state `from` is unchanged, and op->coupon_now is its definition. */
 static bool move_state(struct group *g, struct op *op, enum coupon_state from, enum coupon_state to)
 {
     enum cpn_result r;

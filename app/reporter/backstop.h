@@ -1,5 +1,5 @@
 /*
- * reporter/backstop.h -- lanes in which something may have been left undone: a checkpoint below the lane's last seq, or a change of a
+ * reporter/backstop.h -- lanes in which something may not have been done: a checkpoint below the lane's last seq, or a change of a
  * coupon with several lanes that the others do not follow. Whoever appends does both, but may die in between.
  *
  * Rule     a checkpoint is written at a certain age. It is looked at every 2.5 times that age; if it has not moved since the last look,

@@ -50,7 +50,7 @@ struct run {
     struct code_counts codes;
 };
 
-/* Merge batches[count] into runs[count], leaving out those without a lane and runs that add nothing. In each lane the batches ascend
+/* Merge batches[count] into runs[count], omitting those without a lane and runs that add nothing. In each lane the batches ascend
  * without gaps. Returns the number of runs. */
 size_t runs_build(const struct batch_counts *batches, size_t count, struct run *runs);
 

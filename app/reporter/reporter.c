@@ -213,7 +213,7 @@ static void leave_out_lane(struct reporter *r, const struct run *run, struct bat
     put_off(r, k);
 }
 
-/* Write runs[count], made of batches; returns once all are written or left out, or when stopping (false). */
+/* Write runs[count], made of batches; returns once all are written or omitted, or when stopping (false). */
 static bool write_runs(struct reporter *r, size_t count, struct batch_counts *batches, size_t batch_count)
 {
     int64_t pause_ms = 0;
@@ -291,7 +291,7 @@ static bool ask_for_slots(struct reporter *r, size_t count)
     return !stop_asked(&r->stop);
 }
 
-/* Write the totals of r->batches[count], all of which have a lane or are left out, then the positions of the lanes that moved. */
+/* Write the totals of r->batches[count], all of which have a lane or are omitted, then the positions of the lanes that moved. */
 static bool fold_round(struct reporter *r, size_t count)
 {
     bool good = ask_for_slots(r, count);
@@ -662,7 +662,7 @@ static void *fold_thread(void *context)
 
 /* ---- backstop thread ---- */
 
-/* The lane's checkpoint was left behind at `from`: have it written. */
+/* The lane's checkpoint is stale, at `from`: have it written. */
 static void write_checkpoint(struct reporter *r, const struct backstop_due *due, int64_t from)
 {
     const struct lane_behind *lane = &due->lane;
@@ -689,7 +689,7 @@ static void make_follow(struct reporter *r, const struct backstop_due *due)
     log_event(LOG_WARNING, "follow.failed", F_WORD("coupon", due->lane.coupon), F_WORD("result", result_info(result)->name));
 }
 
-/* Read the checkpoints of these lanes, which are due now, and do what was left undone. */
+/* Read the checkpoints of these lanes, which are due now, and do what was not done. */
 static void look_after(struct reporter *r, struct store *session, const struct backstop_due *due, size_t count, struct mono now)
 {
     struct checkpoint_read reads[BACKSTOP_LANES] = {{.coupon = NULL}};

@@ -1,5 +1,5 @@
 /*
- * reporter/reporter.h -- totals per quarter hour, kept up to date with the ledger; and the backstop for checkpoints that were left behind.
+ * reporter/reporter.h -- totals per quarter hour, kept up to date with the ledger; and the backstop for checkpoints that nobody writes.
  *
  * Process  its own, forked by the master with signals blocked; TERM ends it, USR1 reopens the log
  * Several  fronts have one active reporter: it holds a lease, and the others wait for it to end. One that finds its lease taken ends, and

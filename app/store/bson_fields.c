@@ -35,7 +35,7 @@ static bool applies(const struct bson_field *m, unsigned has)
     return m->when == 0 || (m->when & has);
 }
 
-static bool is_left_out(const struct bson_field *m, const void *from)
+static bool is_omitted(const struct bson_field *m, const void *from)
 {
     const char *base = from;
 
@@ -46,7 +46,7 @@ static bool is_left_out(const struct bson_field *m, const void *from)
 void bson_fields_write(bson_t *doc, const struct bson_field *rows, size_t count, unsigned has, const void *from)
 {
     for (size_t i = 0; i < count; i++)
-        if (applies(&rows[i], has) && !is_left_out(&rows[i], from)) {
+        if (applies(&rows[i], has) && !is_omitted(&rows[i], from)) {
             const struct bson_field *m = &rows[i];
             const void *value = (const char *)from + m->offset;
             int len = m->name_len;

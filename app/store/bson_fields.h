@@ -36,8 +36,8 @@ struct bson_field {
     const char *name;
     uint8_t name_len;
     uint8_t type;    /* enum bson_field_type */
-    bool optional;   /* left out when zero or NULL */
-    bool alike;      /* left out when equal to the member at `like`, and then read as that; not for texts */
+    bool optional;   /* omitted when zero or NULL */
+    bool alike;      /* omitted when equal to the member at `like`, and then read as that; not for texts */
     uint16_t offset;
     uint16_t like;
     uint16_t size;

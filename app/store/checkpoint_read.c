@@ -92,7 +92,7 @@ enum store_status checkpoint_free_counts(struct store *s, struct free_counts *re
 
 /* ---- what expires: by the partial indexes on `due` ---- */
 
-/* Find the earliest with a due time, one more than wanted: the first left out says when the next one expires. */
+/* Find the earliest with a due time, one more than wanted: the first beyond them says when the next one expires. */
 static void put_due_search(struct joined_find *find, const struct due_search *search)
 {
     bson_t clause, list;
@@ -136,7 +136,7 @@ static bool due_bucket_row(const bson_t *doc, size_t find, void *context)
     if (codec_bucket_get(doc, &search->buckets[search->count])) {
         search->count++;
     } else {
-        search->left_out = true;
+        search->damaged = true;
         log_unreadable("buckets", doc);
     }
     return true;
@@ -151,7 +151,7 @@ enum store_status checkpoint_due_buckets(struct store *s, struct due_search *sea
     for (size_t i = 0; i < count; i++) {
         searches[i].count = 0;
         searches[i].next_due_ms = 0;
-        searches[i].left_out = false;
+        searches[i].damaged = false;
         put_due_search(&finds[i], &searches[i]);
     }
     status = session_read_joined(session, "buckets", finds, count, due_bucket_row, searches);

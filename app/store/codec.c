@@ -102,7 +102,7 @@ static void put_entries(bson_t *doc, const struct batch *b)
         bson_append_document_begin(&array, array_key(i, buffer), -1, &entry);
         bson_append_utf8(&entry, "k", 1, entry_kind_name(e->kind), -1);
         bson_fields_write(&entry, ROWS(entry_rows), entry_members[e->kind], e);
-        /* from_n, beside `from`: with slots it is always the slot itself, and left out. */
+        /* from_n, beside `from`: with slots it is always the slot itself, and not written. */
         if (e->from && e->from_n != e->n)
             put_int(&entry, "from_n", e->from_n);
         if (entry_members[e->kind] & HAS_DEFINITION) {

@@ -16,7 +16,7 @@
  *          text}}. live: until when it is active, if its state says so; cleanup: when to clean it up, once it has an end;
  *          cleaned: true once the sweeper has asked for that job, until the view is written again, or "archived"
  * Left     with an archived coupon: {_id, left: true, view: {seq: above all others}}, of a batch {_id, left, batch, at, k}
- * Defaults usual values are left out: zeros, and what equals another member (last_seq: seq, first: state)
+ * Defaults usual values are omitted: zeros, and what equals another member (last_seq: seq, first: state)
  */
 #ifndef STORE_CODEC_H
 #define STORE_CODEC_H

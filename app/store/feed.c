@@ -38,7 +38,7 @@ struct feed {
     struct session *session;
     mongoc_collection_t *ledger;
     mongoc_change_stream_t *stream;
-    struct mono gathered; /* when it was last left alone */
+    struct mono gathered; /* when its last pause ended */
     long gather_ms;
 };
 

@@ -268,7 +268,7 @@ struct leaving {
 enum store_status mongo_leave(struct store *s, struct leaving *l);
 /* Only walk the next page; *left grows by the number of documents removed before. */
 enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *left);
-/* Record in the coupon's document that it was removed, so that mongo_old_coupons() leaves it out. */
+/* Record in the coupon's document that it was removed, so that mongo_old_coupons() omits it. */
 enum store_status mongo_removal_note(struct store *s, const char *coupon);
 
 /* ---- operators' entries ---- */
@@ -299,7 +299,7 @@ enum store_status mongo_erasures(struct store *s, const char *user, size_t most,
 
 /* ---- lists and look-ups across documents ---- */
 /* Coupons, newest (last created) first; after: opaque position from *next, or NULL. state -1: any. prefix: what their ids begin with, or
- * NULL. active_at_ms not 0: active and inside the window then. Tombstones are left out, and so are definitions that cannot be decoded; of
+ * NULL. active_at_ms not 0: active and inside the window then. Tombstones are omitted, and so are definitions that cannot be decoded; of
  * these *incomplete says. STORE_NOT_FOUND: `after` is not a position. */
 enum store_status mongo_coupons(struct store *s, const char *prefix, int state, int64_t active_at_ms, const char *after, size_t most,
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next, bool *incomplete);
@@ -360,7 +360,7 @@ enum store_status mongo_reporter_release(struct store *s, const char *front);
 
 /* ---- coupons in the metrics ---- */
 /* What is free and taken, by their ledgers, of active coupons, the newest first: at most `most`, and STOCK_LANES lanes in all. Unreadable
- * ones are left out. into[most]; *count of them. */
+ * ones are omitted. into[most]; *count of them. */
 enum store_status mongo_stocks(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct coupon_stock *into, size_t *count);
 #define STOCK_LANES 2000
 

@@ -102,7 +102,7 @@ int schema_upgrade(struct store *s, const struct schema_step *steps, size_t coun
         log_event(LOG_INFO, "schema.step", F_INT("version", step->version), F_TEXT("what", step->what));
         if ((step->run && step->run(s) != STORE_OK) || !note_version(s, step->version)) {
             snprintf(message, size,
-                     "The database %s could not be upgraded to schema %d (%s): the log says why. It was left as it was; "
+                     "The database %s could not be upgraded to schema %d (%s): the log says why. It was not changed; "
                      "start again to repeat the step.",
                      database, step->version, step->what);
             return -1;

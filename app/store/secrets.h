@@ -2,8 +2,9 @@
  * store/secrets.h -- secrets that all fronts share, and nobody else has: 32 random bytes each, in the collection `secrets`.
  *
  * Shape    {_id: what it is for, key, at}; made once, never changed
- * names    the key from which those are derived under which names (terms.h) and Idempotency-Keys are hashed in the ledger. Under another one
- *          no user would be found, and every cap would start over: so it is made with the database, and is in the same backup as the ledger
+ * names    the key from which those are derived under which names (terms.h) and Idempotency-Keys are hashed in the ledger. Under another
+ *          one no user would be found, and every cap would start over: so it is made with the database, and is in the same backup as the
+ *          ledger
  * cursors  the key of list cursors
  */
 #ifndef STORE_SECRETS_H

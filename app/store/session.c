@@ -449,7 +449,7 @@ enum store_status settle_reads(enum store_status call, enum store_status *first,
 
         if (call != STORE_OK)
             *status = STORE_FAILED;
-        if (*status != STORE_OK && *status != STORE_LEFT)
+        if (*status != STORE_OK && *status != STORE_NOT_READ)
             all = STORE_FAILED;
     }
     return all;

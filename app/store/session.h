@@ -133,7 +133,7 @@ struct doc_list {
     const char *collection;
     session_get *get;
     size_t size;  /* of an item */
-    bool lenient; /* an unreadable document is logged and left out; otherwise the call fails */
+    bool lenient; /* an unreadable document is logged and omitted; otherwise the call fails */
 };
 /* Like session_find(): *items, an array in a, and *count; 0 unless STORE_OK. */
 enum store_status session_list(struct session *session, const struct doc_list *list, bson_t *filter, const bson_t *tail, size_t most,
@@ -182,7 +182,7 @@ enum store_status session_read_joined(struct session *session, const char *colle
                                       joined_row *row, void *context);
 
 /* After a session_read() for `count` reads, whose rows set their status if they cannot be decoded: the reads fail with the call, and the
- * call with any of them, except with STORE_LEFT. `first` is the status of the first read, `size` the bytes of a read. */
+ * call with any of them, except with STORE_NOT_READ. `first` is the status of the first read, `size` the bytes of a read. */
 enum store_status settle_reads(enum store_status call, enum store_status *first, size_t size, size_t count);
 
 /* What this session has seen: the operation time of its last read or write, or what session_saw() has passed on since. A majority

@@ -30,7 +30,7 @@ enum store_status {
     STORE_EXISTS,   /* an insert or upsert found its _id, or its key, taken */
     STORE_NOT_FOUND, /* nothing has this _id */
     STORE_UNREADABLE, /* of one read: its document cannot be decoded, and repeating will not help */
-    STORE_LEFT        /* of one read among several: the call reached its limit of memory before it. The call does not fail */
+    STORE_NOT_READ    /* of one read among several: the call reached its limit of memory before it. The call does not fail */
 };
 
 /* A user may have 1,000 redemptions of 4 kB each. A call that reads users stops after the one that exceeds this much memory: it reads at
@@ -164,7 +164,7 @@ struct due_search {
     struct bucket *buckets; /* room for `most`; initialised by the call, released by the caller */
     size_t count;           /* of those that can be decoded */
     int64_t next_due_ms;    /* when the next one after these expires, as stored; 0: none does */
-    bool left_out;          /* some cannot be decoded */
+    bool damaged;           /* some cannot be decoded */
 };
 
 /* Batches of a lane without slots, by the times at which what they made ends: the first ones after a place (time, seq), due by at_ms. Those
@@ -254,7 +254,7 @@ struct store_ops {
     /* Stored definitions in one read; NULL: there is none. A tombstone has state COUPON_DELETED. */
     enum store_status (*coupons)(struct store *s, struct coupon_read *reads, size_t count);
 
-    /* What users did, of any coupons, in one read where that is quick, up to STORE_USERS_BYTES: the rest are STORE_LEFT. Perhaps
+    /* What users did, of any coupons, in one read where that is quick, up to STORE_USERS_BYTES: the rest are STORE_NOT_READ. Perhaps
      * also what is in batches that this session has not seen: see seq. */
     enum store_status (*users)(struct store *s, struct arena *a, struct user_read *reads, size_t count);
 

@@ -376,7 +376,7 @@ static enum store_status read_each(struct session *session, struct users *t, siz
         AUTO_BSON filter = BSON_INITIALIZER;
         struct user_read *r = &t->reads[i];
 
-        r->status = STORE_LEFT;
+        r->status = STORE_NOT_READ;
         if (status != STORE_OK || (i > 0 && t->arena->bytes - before >= STORE_USERS_BYTES))
             continue;
         put_reads(session, &filter, r, 1);
@@ -520,7 +520,7 @@ enum store_status mongo_order_everywhere(struct store *s, const char *order, use
         for (size_t i = 0; i < some && status == STORE_OK; i++) {
             const struct user_read *r = &o.reads[done];
 
-            if (r->status == STORE_LEFT)
+            if (r->status == STORE_NOT_READ)
                 break; /* read again, with those after it */
             done++;
             if (r->user_state && !take(context, r->coupon, r->user_state))

@@ -689,7 +689,7 @@ static enum store_status fake_users(struct store *store, struct arena *a, struct
         if (failed)
             r->status = STORE_FAILED;
         else if (a->bytes - before >= STORE_USERS_BYTES)
-            r->status = STORE_LEFT;
+            r->status = STORE_NOT_READ;
         else
             r->status = read_user(f, r, at, a);
         damaged = damaged || r->status == STORE_UNREADABLE;
@@ -888,7 +888,7 @@ static void find_due(struct fake *f, struct due_search *search)
         if (bucket_due(k) > search->at_ms || search->count == search->most)
             search->next_due_ms = bucket_due(k);
         else if (shown_bucket(f, search->coupon, k->b)->damaged)
-            search->left_out = true;
+            search->damaged = true;
         else
             list_bucket(k, search->buckets, &search->count);
     }
@@ -903,7 +903,7 @@ static enum store_status fake_due_buckets(struct store *store, struct due_search
     for (size_t i = 0; i < count; i++) {
         searches[i].count = 0;
         searches[i].next_due_ms = 0;
-        searches[i].left_out = false;
+        searches[i].damaged = false;
         if (!failed)
             find_due(f, &searches[i]);
     }

@@ -36,7 +36,7 @@ static enum store_status watched_users(struct store *s, struct arena *a, struct 
 
     for (size_t i = 1; i < count && one_only; i++) {
         reads[i].user_state = NULL;
-        reads[i].status = STORE_LEFT;
+        reads[i].status = STORE_NOT_READ;
     }
     return status;
 }

@@ -549,7 +549,7 @@ SERVER_TEST(a_damaged_bucket_is_left_out_of_what_is_due)
     assert_int_equal(session->ops->due_buckets(session, searches, 2), STORE_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(searches[i].count, i == 0 ? 2 : 3);
-        assert_int_equal(searches[i].left_out, i == 0);
+        assert_int_equal(searches[i].damaged, i == 0);
         assert_int_equal(searches[i].next_due_ms, DAY + 3);
         while (searches[i].count)
             bucket_release(&found[i][--searches[i].count]);

@@ -244,7 +244,7 @@ SERVER_TEST(users_past_the_bound_are_left_for_the_next_calls)
         assert_int_equal(session->ops->users(session, &own, reads, count), STORE_OK);
         assert_in_range(own.bytes, 0, STORE_USERS_BYTES + (STORE_USERS_BYTES >> 4));
         for (size_t i = 0; i < count; i++) {
-            if (reads[i].status == STORE_LEFT) {
+            if (reads[i].status == STORE_NOT_READ) {
                 assert_null(reads[i].user_state);
                 reads[left++] = reads[i];
                 continue;

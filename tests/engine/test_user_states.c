@@ -94,12 +94,12 @@ TEST_WITH(the_counts_are_those_of_the_whole, start, rig_end)
     assert_int_equal(check.out.user.state->today, REDEMPTIONS);
     assert_int_equal(check.out.user.state->count, 0);
     rig_ask(0, &user_state);
-    assert_false(user_state.out.user.left_out);
+    assert_false(user_state.out.user.omitted);
     assert_int_equal(user_state.out.user.state->count, REDEMPTIONS);
     assert_string_equal(user_state.out.user.state->redemptions[REDEMPTIONS - 1].metadata, metadata);
     user_state.in.user.most = 1;
     rig_ask(0, &user_state);
-    assert_true(user_state.out.user.left_out);
+    assert_true(user_state.out.user.omitted);
     assert_int_equal(user_state.out.user.state->count, 0);
     user_state.in.user.most = REDEMPTIONS;
     rig_ask(0, &user_state);
@@ -163,7 +163,7 @@ static enum store_status watched_users(struct store *s, struct arena *a, struct 
     for (size_t i = 0; i < count; i++) {
         if (strncmp(reads[i].user, "heavy-", 6) != 0)
             continue;
-        reads[i].status = a->bytes - before >= STORE_USERS_BYTES ? STORE_LEFT : STORE_OK;
+        reads[i].status = a->bytes - before >= STORE_USERS_BYTES ? STORE_NOT_READ : STORE_OK;
         reads[i].user_state = reads[i].status == STORE_OK ? heavy_state(reads[i].user, a) : NULL;
     }
     if (a->bytes - before > m.bytes_most)

@@ -94,7 +94,7 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
         assert coupon.encode() not in ops.get(f"/coupons/-/{across}").expect(200).body, across
 
     assert f"{coupon}: ok, archived, and removed, 0 drifts" in stack.ctl("verify", coupon)
-    assert json.loads(stack.couponctl("verify", "--json", coupon).stdout)["archived"] == "left"
+    assert json.loads(stack.couponctl("verify", "--json", coupon).stdout)["archived"] == "removed"
     assert stack.couponctl("reconcile", coupon).returncode == 0
     assert "already written" in remove(stack, coupon, path)
     assert "no longer in the database" in remove(stack, coupon, path, "--keep", status=1)

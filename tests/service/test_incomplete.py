@@ -42,7 +42,7 @@ def test_a_definition_that_cannot_be_read_is_left_out_and_named(beside):
     wait_until("a cleanup", lambda: stack.database.jobs.find_one({"coupon": over, "kind": "cleanup", "state": "done"}))
 
     told = stack.couponctl("coupon", "list")
-    assert told.returncode == 0 and well in told.stdout and "a coupon is left out" in told.stdout, told.stdout
+    assert told.returncode == 0 and well in told.stdout and "a coupon is omitted" in told.stdout, told.stdout
     told = stack.couponctl("verify")
     assert told.returncode != 0 and any(hurt in line and "definition" in line for line in told.stdout.splitlines()), told.stdout
     assert any("event=store.unreadable" in line and hurt in line for line in stack.log().splitlines())

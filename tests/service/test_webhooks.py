@@ -376,7 +376,7 @@ def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(beside
     tried = len(receiver.attempts)
     wait_until("it to have looked around", lambda: len(receiver.attempts) > tried + 3)
 
-    at, left = f"{HOOKS}/{made['id']}", f"event=webhook.left webhook={made['id']}"
+    at, left = f"{HOOKS}/{made['id']}", f"event=webhook.released webhook={made['id']}"
     before = stack.log().count(left)
     ops.patch(at, {"state": "disabled"}, match=None).ok()
     wait_until("it to be left", lambda: stack.log().count(left) > before)

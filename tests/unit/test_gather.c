@@ -89,7 +89,7 @@ static void turn_for(struct world *w, int64_t ns)
 
     while (w->now_ns < end) {
         int count = waiting(w);
-        int64_t left = w->gathers && count ? gather_left_ns(&w->gather, count, (struct mono){w->now_ns}) : 0;
+        int64_t left = w->gathers && count ? gather_wait_ns(&w->gather, count, (struct mono){w->now_ns}) : 0;
 
         if (!count) {
             pass(w, INT64_MAX);
@@ -146,9 +146,9 @@ TEST(test_nobody_waits_for_a_crowd_that_is_gone)
 
     gather_init(&g, ROOM);
     gather_answered(&g, 40, 0, (struct mono){0}, (struct mono){ROUND_NS});
-    assert_int_equal(gather_left_ns(&g, 1, (struct mono){2 * ROUND_NS}), 0);
+    assert_int_equal(gather_wait_ns(&g, 1, (struct mono){2 * ROUND_NS}), 0);
     gather_answered(&g, 1, 0, (struct mono){2 * ROUND_NS}, (struct mono){3 * ROUND_NS});
-    assert_int_equal(gather_left_ns(&g, 1, (struct mono){3 * ROUND_NS}), 0);
+    assert_int_equal(gather_wait_ns(&g, 1, (struct mono){3 * ROUND_NS}), 0);
 }
 
 TEST(test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there)
@@ -158,12 +158,12 @@ TEST(test_the_wait_is_half_a_round_at_most_and_over_when_all_are_there)
 
     gather_init(&g, ROOM);
     gather_answered(&g, 3, 1, (struct mono){0}, end);
-    assert_int_equal(gather_left_ns(&g, 1, end), ROUND_NS / 2);
-    assert_int_equal(gather_left_ns(&g, 3, soon), ROUND_NS / 2 - 100 * US);
-    assert_int_equal(gather_left_ns(&g, 4, soon), 0);
+    assert_int_equal(gather_wait_ns(&g, 1, end), ROUND_NS / 2);
+    assert_int_equal(gather_wait_ns(&g, 3, soon), ROUND_NS / 2 - 100 * US);
+    assert_int_equal(gather_wait_ns(&g, 4, soon), 0);
     gather_answered(&g, 3, 1, (struct mono){0}, end);
-    assert_int_equal(gather_left_ns(&g, 1, end), ROUND_NS / 2);
-    assert_int_equal(gather_left_ns(&g, 3, (struct mono){ROUND_NS + ROUND_NS / 2}), 0);
+    assert_int_equal(gather_wait_ns(&g, 1, end), ROUND_NS / 2);
+    assert_int_equal(gather_wait_ns(&g, 3, (struct mono){ROUND_NS + ROUND_NS / 2}), 0);
 }
 
 TEST(test_no_failing_database_makes_the_wait_long)
@@ -173,7 +173,7 @@ TEST(test_no_failing_database_makes_the_wait_long)
 
     gather_init(&g, ROOM);
     gather_answered(&g, 40, 1, (struct mono){0}, end);
-    assert_true(gather_left_ns(&g, 1, end) <= 5000 * US);
+    assert_true(gather_wait_ns(&g, 1, end) <= 5000 * US);
 }
 
 TEST(test_who_has_no_room_in_the_round_is_not_waited_for)
@@ -182,7 +182,7 @@ TEST(test_who_has_no_room_in_the_round_is_not_waited_for)
 
     gather_init(&g, 8);
     gather_answered(&g, 8, 8, (struct mono){0}, (struct mono){ROUND_NS});
-    assert_int_equal(gather_left_ns(&g, 8, (struct mono){ROUND_NS}), 0);
+    assert_int_equal(gather_wait_ns(&g, 8, (struct mono){ROUND_NS}), 0);
 }
 
 TEST(test_callers_who_do_not_come_back_are_soon_not_waited_for)
@@ -196,10 +196,10 @@ TEST(test_callers_who_do_not_come_back_are_soon_not_waited_for)
 
         now += ROUND_NS;
         gather_answered(&g, 10, 10, (struct mono){started}, (struct mono){now});
-        left = gather_left_ns(&g, 10, (struct mono){now});
+        left = gather_wait_ns(&g, 10, (struct mono){now});
         waits += left > 0;
         now += left;
-        assert_int_equal(left ? gather_left_ns(&g, 10, (struct mono){now}) : 0, 0);
+        assert_int_equal(left ? gather_wait_ns(&g, 10, (struct mono){now}) : 0, 0);
         if (i == 63 && waits > 9)
             fail_msg("%d waits for nobody in the first 64 rounds", (int)waits);
     }

@@ -137,7 +137,7 @@ TEST(what_repeats_is_left_out_and_counted)
     assert_ends(content(path), "event=calm.comes x=1\n");
     usleep(1100000);
     log_event(LOG_WARNING, "storm.comes", F_INT("x", 100));
-    assert_non_null(strstr(content(path), " left_out="));
+    assert_non_null(strstr(content(path), " suppressed="));
     assert_ends(text, " x=100\n");
 }
 

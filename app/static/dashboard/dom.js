@@ -69,7 +69,7 @@ export function choice(properties, options) {
   return el("select", properties, options.map(([value, text]) => el("option", {value}, text)));
 }
 
-/* Names and what they mean; a row that is null is left out. */
+/* Names and what they mean; a row that is null is omitted. */
 export function pairs(rows, kind = "pairs") {
   return el("dl", {class: kind}, rows.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }

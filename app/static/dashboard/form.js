@@ -50,7 +50,7 @@ function readObject(text) {
   }
   if (typeof value !== "object" || Array.isArray(value) || value === null)
     throw new Invalid('Enter an object, such as {"campaign": "spring"}.');
-  if (hasNull(value)) throw new Invalid("A member cannot be null: leave it out instead.");
+  if (hasNull(value)) throw new Invalid("A member cannot be null: omit it instead.");
   return value;
 }
 

@@ -11,7 +11,7 @@ let api; // the document
 
 // ---- helpers ----
 
-/** An element; attributes that are null or false are left out, functions are listeners. */
+/** An element; attributes that are null or false are omitted, functions are listeners. */
 function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
