@@ -16,7 +16,7 @@ struct arena_block;
 struct arena {
     struct arena_block *blocks; /* NULL when empty */
     size_t first_size;          /* bytes of the first block */
-    size_t bytes;               /* bytes held from the system */
+    size_t bytes;               /* bytes taken from the system */
 };
 
 /* Make a empty; takes no memory until the first allocation. first_size is a hint in bytes (0: a default). */

@@ -171,7 +171,7 @@ enum entry_member {
     HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
     HAS_WAS = 2048,     /* was: the state it leaves, issued or reserved; held_minor: the discount that was held */
     HAS_BY = 4096,      /* by: id of the API key of the operator who asked, if any */
-    HAS_HELD = 16384,   /* held_minor, held_order_minor: what it replaces */
+    HAS_HELD = 16384,   /* held_minor, held_order_minor: discount and order until then */
     HAS_FIRST_SLOTS = 8192 /* count: slots requested with a new coupon, made by the job, else in this batch; key; each if any */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];

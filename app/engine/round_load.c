@@ -835,7 +835,7 @@ static void load_jobs(struct committer *c, struct lane_work *p)
 }
 
 /* The bucket of a slot that the redemption has; -1: none. */
-static int64_t bucket_held(const struct redemption *r)
+static int64_t bucket_of_redemption(const struct redemption *r)
 {
     return r->ended_ms || r->n < 0 ? -1 : bucket_of(r->n);
 }
@@ -846,7 +846,7 @@ static bool erases_in_bucket(const struct lane_work *p, const struct op *op, con
 
     (void)p;
     for (size_t k = 0; op->kind == OP_ERASE && k < u->count; k++)
-        if (bucket_held(&u->redemptions[k]) == *(const int64_t *)b)
+        if (bucket_of_redemption(&u->redemptions[k]) == *(const int64_t *)b)
             return true;
     return false;
 }
@@ -861,7 +861,7 @@ static void load_erased(struct committer *c, struct round *r)
 
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next)
             for (size_t k = 0; op->kind == OP_ERASE && k < op->engine.work->subject.state->count; k++)
-                want_bucket(r, &wanted, p, bucket_held(&op->engine.work->subject.state->redemptions[k]));
+                want_bucket(r, &wanted, p, bucket_of_redemption(&op->engine.work->subject.state->redemptions[k]));
     }
     read_wanted(c, r, &wanted, erases_in_bucket);
 }

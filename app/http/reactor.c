@@ -28,7 +28,7 @@
 #define BUFFER_KEPT 4096
 #define DISCARD_MAX (300u * 1024 * 1024)
 #define BODY_SMALL (64u * 1024)      /* an I/O thread reads no larger ones, and the total of larger ones is bounded */
-#define HELD_MAX (128u * 1024 * 1024)
+#define BODIES_MAX (128u * 1024 * 1024)
 #define DRAIN_LOOK_MS 5
 #define DRAIN_QUIET_MS 100          /* kept connections are closed after this long without work */
 
@@ -51,7 +51,7 @@ struct reactor {
     int connections_max;
     atomic_int connections;
     atomic_int in_flight;
-    atomic_size_t held;    /* bytes of large bodies */
+    atomic_size_t bodies;  /* bytes of large bodies */
     atomic_bool full;      /* the listener is disarmed, because of connections_max */
     atomic_bool draining;
     atomic_bool quiet;     /* draining, and for a while no request was in flight */
@@ -123,8 +123,8 @@ static void watch_listener(struct reactor *rx)
 /* Return the room of a large body. */
 static void release_body_room(struct request *r)
 {
-    atomic_fetch_sub(&r->worker->reactor->held, r->held);
-    r->held = 0;
+    atomic_fetch_sub(&r->worker->reactor->bodies, r->body_room);
+    r->body_room = 0;
 }
 
 static void conn_close(struct request *r)
@@ -330,15 +330,15 @@ static size_t discard(struct request *r)
 /* Reserve room for a body. False: large bodies have used up their common room. */
 static bool reserve_body_room(struct request *r, size_t bytes)
 {
-    atomic_size_t *held = &r->worker->reactor->held;
+    atomic_size_t *bodies = &r->worker->reactor->bodies;
 
     if (bytes <= BODY_SMALL)
         return true;
-    if (atomic_fetch_add(held, bytes) + bytes > HELD_MAX) {
-        atomic_fetch_sub(held, bytes);
+    if (atomic_fetch_add(bodies, bytes) + bytes > BODIES_MAX) {
+        atomic_fetch_sub(bodies, bytes);
         return false;
     }
-    r->held = bytes;
+    r->body_room = bytes;
     return true;
 }
 

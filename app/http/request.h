@@ -94,7 +94,7 @@ struct request {
     size_t body_len;
     struct guesses *guesses;     /* whose codes it looks for: see guess_limit.h */
     size_t guesses_count, guesses_capacity;
-    size_t held;                 /* bytes of a large body, as counted by the reactor */
+    size_t body_room;            /* bytes of a large body, as counted by the reactor */
     void *in;                    /* what the route's table read from the body */
     struct errors errors;
     const char *detail;          /* of a refusal that the engine is to confirm */

@@ -11,14 +11,14 @@
 
 struct share {
     UT_hash_handle hh;
-    int held;
+    int in_use;
     char name[];
 };
 
 struct shares {
     pthread_mutex_t lock;
     int free, most;
-    struct share *all; /* those that hold something */
+    struct share *all; /* those with something in use */
 };
 
 struct shares *shares_new(int room, int most)
@@ -56,17 +56,17 @@ static struct share *add(struct shares *s, const char *name)
 bool shares_take(struct shares *s, const char *name, int count)
 {
     struct share *one;
-    int held;
+    int in_use;
     bool may;
 
     pthread_mutex_lock(&s->lock);
     HASH_FIND_STR(s->all, name, one);
-    held = (one ? one->held : 0) + count;
-    may = held <= s->free - count && held <= s->most;
+    in_use = (one ? one->in_use : 0) + count;
+    may = in_use <= s->free - count && in_use <= s->most;
     if (may) {
         if (!one)
             one = add(s, name);
-        one->held = held;
+        one->in_use = in_use;
         s->free -= count;
     }
     pthread_mutex_unlock(&s->lock);
@@ -79,10 +79,10 @@ void shares_give(struct shares *s, const char *name, int count)
 
     pthread_mutex_lock(&s->lock);
     HASH_FIND_STR(s->all, name, one);
-    assert(one && one->held >= count);
-    one->held -= count;
+    assert(one && one->in_use >= count);
+    one->in_use -= count;
     s->free += count;
-    if (one->held == 0) {
+    if (one->in_use == 0) {
         HASH_DEL(s->all, one);
         free(one);
     }

@@ -91,7 +91,7 @@ enum handled user_get(struct request *r)
 /* ---- the wallet: first coupons of which the user has something, by id; then active ones that they may still take ---- */
 
 /* What the user has of a coupon. */
-struct held {
+struct user_item {
     const char *coupon;
     const struct user_state *counts, *over; /* without redemptions; over: if the coupon is, which ends what is issued */
 };
@@ -99,7 +99,7 @@ struct held {
 struct wallet {
     struct request *request;
     struct json *json;
-    struct held *held; /* by coupon */
+    struct user_item *items; /* by coupon */
     size_t count, capacity;
     size_t room, looked_at;
     int64_t now_ms;
@@ -158,28 +158,28 @@ static void write_item(struct wallet *w, const struct coupon *c, const struct us
     w->room--;
 }
 
-static void write_held_item(struct wallet *w, const struct held *held, const struct coupon *c)
+static void write_user_item(struct wallet *w, const struct user_item *item, const struct coupon *c)
 {
     bool there = c && c->state != COUPON_DELETED;
 
     if (there && !is_over(c, w->now_ms))
-        write_item(w, c, held->counts, true);
-    else if (there && held->over->total > 0)
-        write_item(w, c, held->over, true);
+        write_item(w, c, item->counts, true);
+    else if (there && item->over->total > 0)
+        write_item(w, c, item->over, true);
 }
 
 /* The user's next coupons from *at on, with as many definitions as one read gives and the page has room for. */
-static size_t read_held(struct wallet *w, const char *after, size_t *at, struct coupon_read *reads, const struct held **held)
+static size_t read_user_items(struct wallet *w, const char *after, size_t *at, struct coupon_read *reads, const struct user_item **items)
 {
     struct request *r = w->request;
     size_t most = w->room < COUPONS_AT_ONCE ? w->room : COUPONS_AT_ONCE, count = 0;
 
     for (; *at < w->count && count < most; ++*at) {
-        const struct held *next = &w->held[*at];
+        const struct user_item *next = &w->items[*at];
 
         if (strcmp(next->coupon, after) <= 0 || next->counts->total <= 0 || !limits_cover(r, next->coupon))
             continue;
-        held[count] = next;
+        items[count] = next;
         reads[count++] = (struct coupon_read){.coupon = next->coupon, .arena = &r->arena};
     }
     if (count)
@@ -194,16 +194,16 @@ static size_t read_held(struct wallet *w, const char *after, size_t *at, struct 
 
 /* Write those of which the user has something, with ids after `after`. Returns the last one looked at if the page ends with it, else
  * NULL. */
-static const char *write_held(struct wallet *w, const char *after)
+static const char *write_user_items(struct wallet *w, const char *after)
 {
-    const struct held *held[COUPONS_AT_ONCE];
+    const struct user_item *items[COUPONS_AT_ONCE];
     struct coupon_read reads[COUPONS_AT_ONCE];
     const char *last = NULL;
     size_t count, at = 0;
 
-    while (!w->failed && (count = read_held(w, after, &at, reads, held)) > 0) {
+    while (!w->failed && (count = read_user_items(w, after, &at, reads, items)) > 0) {
         for (size_t i = 0; i < count && !w->failed; i++)
-            write_held_item(w, held[i], reads[i].definition);
+            write_user_item(w, items[i], reads[i].definition);
         last = reads[count - 1].coupon;
         if (w->room == 0 || w->looked_at >= LOOKED_AT_MAX)
             return last;
@@ -213,7 +213,7 @@ static const char *write_held(struct wallet *w, const char *after)
 
 static int by_coupon(const void *a, const void *b)
 {
-    const struct held *x = a, *y = b;
+    const struct user_item *x = a, *y = b;
 
     return strcmp(x->coupon, y->coupon);
 }
@@ -240,10 +240,10 @@ static const char *write_active(struct wallet *w, const char *position)
         }
         w->looked_at += count;
         for (size_t i = 0; i < count && !w->failed; i++) {
-            const struct held key = {.coupon = coupons[i]->id}, *has = NULL;
+            const struct user_item key = {.coupon = coupons[i]->id}, *has = NULL;
 
             if (w->count)
-                has = bsearch(&key, w->held, w->count, sizeof key, by_coupon);
+                has = bsearch(&key, w->items, w->count, sizeof key, by_coupon);
             if (!has || has->counts->total <= 0)
                 write_item(w, coupons[i], has ? has->counts : &none, false);
         }
@@ -251,13 +251,13 @@ static const char *write_active(struct wallet *w, const char *position)
     return next;
 }
 
-static bool take_held(void *wallet, const char *coupon, const struct user_state *u)
+static bool take_user_item(void *wallet, const char *coupon, const struct user_state *u)
 {
     struct wallet *w = wallet;
     struct arena *a = &w->request->arena;
 
-    w->held = arena_grown(a, w->held, w->count, &w->capacity, sizeof *w->held);
-    w->held[w->count++] = (struct held){arena_strdup(a, coupon), user_state_counts(u, w->now_ms, u->day_ms, 0, a),
+    w->items = arena_grown(a, w->items, w->count, &w->capacity, sizeof *w->items);
+    w->items[w->count++] = (struct user_item){arena_strdup(a, coupon), user_state_counts(u, w->now_ms, u->day_ms, 0, a),
                                              user_state_counts(u, w->now_ms, u->day_ms, w->now_ms, a)};
     return true;
 }
@@ -271,15 +271,15 @@ enum handled user_wallet(struct request *r)
 
     if (!list_begin(r, &l))
         return ANSWERED;
-    if (mongo_see_all(r->session) != STORE_OK || mongo_user_everywhere(r->session, r->params[0], take_held, &w) != STORE_OK)
+    if (mongo_see_all(r->session) != STORE_OK || mongo_user_everywhere(r->session, r->params[0], take_user_item, &w) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     if (w.count)
-        qsort(w.held, w.count, sizeof *w.held, by_coupon);
+        qsort(w.items, w.count, sizeof *w.items, by_coupon);
     w.room = l.limit;
     position = l.position ? l.position : "h"; /* h<id>: those the user has, after id; a<position>: active ones from there */
     j = list_items(r);
     if (*position == 'h') {
-        last = write_held(&w, position + 1);
+        last = write_user_items(&w, position + 1);
         position = "a";
     }
     if (last) {

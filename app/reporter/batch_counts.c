@@ -86,7 +86,7 @@ size_t runs_build(const struct batch_counts *batches, size_t count, struct run *
     return kept;
 }
 
-bool run_trim(struct run *run, int64_t held_seq, const struct batch_counts *batches, size_t count)
+bool run_trim(struct run *run, int64_t stored_seq, const struct batch_counts *batches, size_t count)
 {
     const struct run whole = *run;
     bool any = false;
@@ -94,7 +94,7 @@ bool run_trim(struct run *run, int64_t held_seq, const struct batch_counts *batc
     for (size_t i = 0; i < count; i++) {
         const struct batch_counts *t = &batches[i];
 
-        if (t->of != whole.of || t->seq <= held_seq || t->seq < whole.first_seq || t->seq > whole.last_seq)
+        if (t->of != whole.of || t->seq <= stored_seq || t->seq < whole.first_seq || t->seq > whole.last_seq)
             continue;
         if (any) {
             lay_into(run, t);

@@ -54,8 +54,8 @@ struct run {
  * without gaps. Returns the number of runs. */
 size_t runs_build(const struct batch_counts *batches, size_t count, struct run *runs);
 
-/* Cut run to the part after held_seq, rebuilt from its batches. False: nothing is left. */
-bool run_trim(struct run *run, int64_t held_seq, const struct batch_counts *batches, size_t count);
+/* Cut run to the part after stored_seq, rebuilt from its batches. False: nothing is left. */
+bool run_trim(struct run *run, int64_t stored_seq, const struct batch_counts *batches, size_t count);
 
 void run_release(struct run *run);
 

@@ -232,7 +232,7 @@ static bool write_runs(struct reporter *r, size_t count, struct batch_counts *ba
             if (!failed && w->unreadable)
                 leave_out_lane(r, &r->runs[i], batches, batch_count);
             else if (!failed && !w->applied)
-                again = run_trim(&r->runs[i], w->held_seq, batches, batch_count);
+                again = run_trim(&r->runs[i], w->stored_seq, batches, batch_count);
             if (again)
                 r->runs[kept++] = r->runs[i];
             else

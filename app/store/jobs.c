@@ -163,7 +163,7 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
 
 /* ---- changing ---- */
 
-#define HELD(id, fence) "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running"
+#define OWNED(id, fence) "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running"
 
 /* A findAndModify, of which command holds all but the tail; *job: after the change. STORE_NOT_FOUND: nothing matched. */
 static enum store_status modify(struct store *s, bson_t *command, struct arena *a, struct job **job)
@@ -233,7 +233,7 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
     struct job *job;
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
-        "query", "{", HELD(id, fence), "}",
+        "query", "{", OWNED(id, fence), "}",
         "update", "{", "$set", "{",
             "done", BCON_INT64(done),
             "lease", BCON_DATE_TIME(now_ms + lease_ms),
@@ -251,7 +251,7 @@ enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fenc
                                    const char *result, const char *error, const char *error_detail, int64_t now_ms)
 {
     const struct job end = {.done = done, .result = result, .error = error, .error_detail = error_detail, .finished_ms = now_ms};
-    AUTO_BCON filter = BCON_NEW(HELD(id, fence));
+    AUTO_BCON filter = BCON_NEW(OWNED(id, fence));
     AUTO_BSON set = BSON_INITIALIZER;
 
     bson_fields_write(&set, ROWS(job_rows), 0, &end);
@@ -263,7 +263,7 @@ enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fenc
 
 enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms)
 {
-    AUTO_BCON filter = BCON_NEW(HELD(id, fence));
+    AUTO_BCON filter = BCON_NEW(OWNED(id, fence));
     AUTO_BCON u = BCON_NEW("$set", "{", "state", "queued", "not_before", BCON_DATE_TIME(not_before_ms), "}", "$unset", "{", "lease",
                            BCON_INT32(1), "}");
 

@@ -355,7 +355,7 @@ enum store_status mongo_watermark_write(struct store *s, const struct watermark 
 enum store_status mongo_watermark_begin(struct store *s);
 /* Make this front's reporter the active one until until_ms, or keep it so; the others' wait. STORE_EXISTS: another front's is active. */
 enum store_status mongo_reporter_claim(struct store *s, const char *front, int64_t now_ms, int64_t until_ms);
-/* Release that, if held. */
+/* Release that, if this front's is the active one. */
 enum store_status mongo_reporter_release(struct store *s, const char *front);
 
 /* ---- coupons in the metrics ---- */
@@ -373,9 +373,9 @@ struct totals_write {
     struct report_counts *counts;
     const struct code_counts *by; /* of each shared code and currency; NULL: there are none */
     /* out */
-    bool applied;     /* otherwise: unreadable, or the stored totals already hold some of them */
-    int64_t held_seq; /* the seq up to which they do */
-    bool unreadable;  /* the stored row cannot be decoded: until it can, nobody knows whether it holds them */
+    bool applied;       /* otherwise: unreadable, or the stored totals already hold some of them */
+    int64_t stored_seq; /* the seq up to which they do */
+    bool unreadable;    /* the stored row cannot be decoded: until it can, nobody knows whether it holds them */
 };
 /* STORE_OK: each write has its own outcome. */
 enum store_status mongo_totals_add(struct store *s, struct totals_write *writes, size_t count);

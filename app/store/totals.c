@@ -96,7 +96,7 @@ static bool stored_row(const bson_t *doc, void *context)
             strcmp(w->coupon, t.coupon) != 0)
             continue;
         w->unreadable = !t.readable;
-        w->held_seq = t.seq;
+        w->stored_seq = t.seq;
         w->applied = t.readable && t.seq >= w->last_seq;
         item->todo = t.readable && t.seq < w->first_seq ? TODO_UPDATE : TODO_NOTHING;
     }

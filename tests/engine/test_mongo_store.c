@@ -1270,7 +1270,7 @@ SERVER_TEST(batches_count_once_in_the_totals)
     }
     assert_int_equal(mongo_totals_add(session, &overlap, 1), STORE_OK);
     assert_false(overlap.applied);
-    assert_int_equal(overlap.held_seq, 9);
+    assert_int_equal(overlap.stored_seq, 9);
     overlap.first_seq = 10;
     assert_int_equal(mongo_totals_add(session, &overlap, 1), STORE_OK);
     assert_true(overlap.applied);

@@ -258,7 +258,7 @@ TEST(a_stray_quote_ends_with_its_line)
     assert_joined(text.data, text.data);
     buf_clear(&text);
     buf_puts(&text, "A,\"b\n");
-    for (int i = 0; i < CSV_HELD_MOST; i++)
+    for (int i = 0; i < CSV_PENDING_MOST; i++)
         buf_putc(&text, 'c');
     buf_puts(&text, "\"\nD,\"e\"\n");
     assert_joined(text.data, text.data);
