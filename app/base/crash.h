@@ -31,7 +31,7 @@ enum crash_point {
 void crash_arm(void);
 /* True if workers are to die at this point. */
 bool crash_armed(enum crash_point point);
-/* Die here if armed for this point and its turn. */
+/* Die here if armed for this point and this occurrence. */
 void crash_at(enum crash_point point);
 
 #endif

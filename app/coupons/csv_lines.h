@@ -12,8 +12,8 @@
 
 #include <stddef.h>
 
-#define CSV_LINES_MOST 64   /* that one row may have */
-#define CSV_PENDING_MOST 4096  /* bytes after the first line end in a field */
+#define CSV_LINES_MOST 64        /* that one row may have */
+#define CSV_PENDING_MOST 4096    /* bytes after the first line end in a field */
 
 /* Bytes that so many become at the most, with what was kept back before. */
 #define CSV_LINES_ROOM(bytes) (2 * ((bytes) + CSV_PENDING_MOST) + CSV_LINES_MOST)

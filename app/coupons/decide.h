@@ -45,7 +45,7 @@ struct decision {
     struct head head;            /* the totals, updated as requests are decided */
     int64_t day_end_ms;          /* the coupon's next midnight, for Retry-After */
     struct batch *batch;         /* what will be appended */
-    const struct free_slot *free_pool; /* free slots, in the order they are taken in */
+    const struct free_slot *free_pool; /* free slots, in the order in which they are used */
     size_t free_pool_count;
     size_t free_pool_used;       /* how many this decision took, or skipped */
     struct named_slot *named;    /* ascending by n */

@@ -532,7 +532,7 @@ static int verify_all(struct checker *v)
 /* ---- the command line ---- */
 
 /* Standard output becomes the file of anchors; whatever is printed goes to standard error. */
-static bool turn_output(struct verify *v)
+static bool redirect_output(struct verify *v)
 {
     int to = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
 
@@ -569,7 +569,7 @@ static int read_options(struct ctl *c, struct verify *v)
         return CTL_USAGE;
     }
     if ((parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->parts_asked)) || !statement_keys(sign, &v->keys) ||
-        (sign && !turn_output(v)))
+        (sign && !redirect_output(v)))
         return CTL_USAGE;
     return anchors_options(c, &v->anchors, &v->has_anchors);
 }

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "store/mongo.h"
 
-#define PAGES_TOGETHER 32 /* of a cursor with nothing to deliver, before others take their turn */
+#define PAGES_TOGETHER 32 /* of a cursor with nothing to deliver, before others are next */
 
 /* ---- endpoints ---- */
 

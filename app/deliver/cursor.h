@@ -3,9 +3,9 @@
  *
  * Shape   struct endpoint: a webhook that we serve, with its cursors; struct cursor: a position in a lane's ledger, and a few batches from
  *         there on while they are being delivered
- * State   idle: nothing left; ready: the next event waits for its turn; waiting: for the time of its next attempt; sending
+ * State   idle: nothing left; ready: the next event is to be sent next; waiting: for the time of its next attempt; sending
  * Start   a lane without a stored position starts with its first batch since the webhook was created and since the watermark: that follows
- *         from the ledger, so nothing is lost before the first position is written. It is found when the lane's turn comes
+ *         from the ledger, so nothing is lost before the first position is written. It is found when the lane is read
  * Watermark one per webhook, like the reporter's (store/arrivals.c). A sweep looks at batches that arrived after it, and at the lanes
  *         that it lists. When it moves on, it lists the lanes that wait for another attempt, or cannot be read
  * Bound   a lane whose batches are all delivered, and arrived before the watermark, has neither a cursor nor a stored position
@@ -21,7 +21,7 @@
 #include "store/hooks.h"
 
 #define CURSOR_PAGE 8 /* batches read at a time */
-#define PAGES_MAX 64  /* cursors of a webhook that keep their batches while they wait for their turn */
+#define PAGES_MAX 64  /* cursors of a webhook that keep their batches while others are sent */
 
 enum cursor_state { CURSOR_IDLE, CURSOR_READY, CURSOR_WAITING, CURSOR_SENDING };
 

@@ -228,7 +228,7 @@ static void close_endpoint(struct deliverer *d, struct endpoint *e)
     endpoint_free(e);
 }
 
-/* Start serving it: a sweep finds the lanes with something to deliver, and each reads its stored position when its turn comes. */
+/* Start serving it: a sweep finds the lanes with something to deliver, and each reads its stored position when it is next. */
 static void open_endpoint(struct deliverer *d, const struct hook *h, int64_t now_ms)
 {
     int64_t until_ms = now_ms + d->config->webhooks_lease_ms;

@@ -21,7 +21,7 @@
 #include "engine/multilane.h"
 #include "engine/round.h"
 
-#define YIELD_NS_MAX INT64_C(50000000)
+#define PAUSE_NS_MAX INT64_C(50000000)
 #define CHECKPOINT_ENTRIES 4096 /* of a lane's redo log: with so many, its checkpoint is written at once */
 #define TOGETHER_MS 50     /* deadlines fall on multiples of this, so that lanes are written together */
 
@@ -628,13 +628,13 @@ static void answer_work(struct committer *c, struct lane_work *p)
 
 /* Let the lane's other writer append next. It must read our batch first, so it would lose every race; it needs about as long as this round
  * took. */
-static void yield_lane(struct lane *l, const struct round *r)
+static void pause_lane(struct lane *l, const struct round *r)
 {
     struct mono now = mono_now();
     int64_t ns = now.ns - r->started.ns;
 
-    l->yields--;
-    l->not_before = (struct mono){now.ns + (ns < YIELD_NS_MAX ? ns : YIELD_NS_MAX)};
+    l->pauses--;
+    l->not_before = (struct mono){now.ns + (ns < PAUSE_NS_MAX ? ns : PAUSE_NS_MAX)};
 }
 
 /* What p found expired is in the ledger, or ended before. */
@@ -670,8 +670,8 @@ static void work_committed(struct committer *c, const struct round *r, struct la
 {
     struct lane *l = p->lane;
 
-    if (l->yields)
-        yield_lane(l, r);
+    if (l->pauses)
+        pause_lane(l, r);
     count_batch(r, p);
     work_keep_users(p);
     note_swept(p);
@@ -813,7 +813,7 @@ static void run_round(struct committer *c, struct round *r)
         count_redo(c, r->work[i].lane);
     }
     /* If its users did not fit into memory, the next round takes half as many requests, and so on: so the first in a queue is put off only
-     * a few times, whichever users the store reads first, and lanes take turns. */
+     * a few times, whichever users the store reads first, and other lanes come between. */
     if (r->unread)
         c->ops_most = r->ops > 1 ? r->ops / 2 : 1;
     else

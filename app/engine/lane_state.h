@@ -82,8 +82,8 @@ struct lane {
     bool multilane_counted;  /* by the hooks of multilane.h */
     bool ready;              /* in the committer's list of lanes with work */
     struct lane *ready_prev, *ready_next;
-    struct mono not_before;  /* not before this time: it backs off, or yields to another writer */
-    int yields;              /* so many more of our batches are each followed by a pause for another writer */
+    struct mono not_before;  /* not before this time: it backs off, or pauses for another writer */
+    int pauses;              /* so many more of our batches are each followed by a pause for another writer */
     bool lagging;            /* in the committer's list of lanes with something to write */
     struct lane *lagging_prev, *lagging_next;
     struct mono checkpoint_at; /* while lagging: when it is to be written */

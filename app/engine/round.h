@@ -27,7 +27,7 @@
 #define RETIRE_STEP 4096       /* slots retired in a batch */
 #define AGAIN_MS 2             /* slots are free, but none is found */
 #define AGAIN_DAMAGED_MS 100   /* slots may be free, but their document is unreadable */
-#define YIELDS 4                /* after another writer's batch: our own batches that are each followed by a pause */
+#define PAUSES 4               /* after another writer's batch: our own batches that are each followed by a pause */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
 
 struct committer {

@@ -151,10 +151,10 @@ static void follow_others(struct committer *c, struct lane_work *p)
     int64_t seq = l->tail.seq;
     bool brought = p->ops.first && p->ops.first->kind == OP_FOLLOW; /* the definition, by a request */
 
-    if (l->stale || l->yields) {
+    if (l->stale || l->pauses) {
         status = lane_refresh(l, c->store);
         if (l->tail.seq > seq)
-            l->yields = YIELDS;
+            l->pauses = PAUSES;
         if (l->redo_log)
             note_lagging(c, l);
         answer_watchers(c, l);

@@ -27,7 +27,7 @@
 #define YEAR_2200_MS INT64_C(7258118400000)
 #define EXACT_TRIES 200 /* a second: long enough for a dead reporter to be restarted */
 #define EXACT_PAUSE_NS 5000000
-#define TICKED_LANES 60 /* lanes ticked in one tick_s, and by one request; if there are more, each has its turn less often */
+#define TICKED_LANES 60 /* lanes ticked in one tick_s, and by one request; if there are more, each is ticked less often */
 #define PIECE_BYTES (64 * 1024)
 
 struct report {

@@ -540,7 +540,7 @@ static void work(struct group *g, struct op_list *queue, bool few)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- whose turn it is: under the lock ---- */
+/* ---- which is next: under the lock ---- */
 
 /* lanes: that it has, or 1 where that is not known. */
 static struct group *find_group(struct lanes *s, const char *coupon, int64_t lanes)

@@ -111,7 +111,7 @@ size_t backstop_due(struct backstop *k, struct mono now, struct backstop_due *du
             continue;
         due[count++] = (struct backstop_due){row->lane, row->followed < row->changes ? row->changes : 0};
         row->look_at = mono_add_ms(now, k->look_ms);
-        /* so that calls take turns through a long table */
+        /* to the end, so that calls go through all of a long table */
         HASH_DEL(k->rows, row);
         HASH_ADD(hh, k->rows, lane, sizeof row->lane, row);
     }

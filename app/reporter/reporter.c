@@ -86,7 +86,7 @@ struct reporter {
     char swept[COUPON_ID_MAX + 1]; /* last coupon looked at by the whole sweep */
     bool passed_over;              /* one was skipped: another sweep must follow */
     struct mono sweep_at;
-    uint64_t latest;        /* arrival of the newest batch taken in; 0: unknown */
+    uint64_t latest;        /* arrival of the newest batch read; 0: unknown */
     struct watermark watermark; /* as written */
     struct watermark next;      /* the next one; arrived 0: none is being prepared */
     struct mono next_at;        /* not before */
@@ -571,7 +571,7 @@ static bool add_undone(const struct reporter *r, struct watermark *w)
     return good;
 }
 
-/* Prepare a watermark: everything taken in is folded, except for lanes that it names. While it names any, this repeats even if nothing
+/* Prepare a watermark: everything read is folded, except for lanes that it names. While it names any, this repeats even if nothing
  * arrives: they may have been repaired. */
 static void aim_watermark(struct reporter *r)
 {

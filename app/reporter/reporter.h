@@ -7,7 +7,7 @@
  * Threads  fold: reads the ledger's change stream; at most four times a second, unless a round is full, adds what came to the totals in one
  *          write, moves the lanes' positions: the seq up to which each is in the totals
  *          backstop: writes the checkpoint of lanes where it does not move, with its own engine; makes lanes follow a definition
- *          lease: starts these when it is this front's turn
+ *          lease: starts these when this front's is the active one
  * Refill   a batch that requests more slots becomes a job before the position passes it; the job's key names the batch, so it is one job
  *          whoever sees the batch, and however often
  * Once     a batch counts once, because each totals document has the seq up to which it holds its quarter hour, and is written with a guard

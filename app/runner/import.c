@@ -1,5 +1,5 @@
 /*
- * runner/import.c -- turns a list of codes into slots, each row once: each chunk of its text is a step.
+ * runner/import.c -- converts a list of codes to slots, each row once: each chunk of its text is a step.
  *
  * Once   what a row became is read from the coupon's codes, which have their job and row: so a chunk that was interrupted, or whose
  *        announcement got no reply, is simply read again. Its counts are written once all of it is known

@@ -5,7 +5,7 @@
  *          ...}} replaces an older one and keeps a newer one, in one upsert by _id alone. The newer of two that race wins in any order, and
  *          what the server executed is written: nothing has to be read back
  * Speed    a guard beside the _id ({_id, seq < s}) costs the server 2.3 times as much (72 against 31 us), since only _id alone takes its
- *          fast path. New documents are inserted (13 us); those that turn out to exist follow as updates
+ *          fast path. New documents are inserted (13 us); those that already exist follow as updates
  */
 #include <assert.h>
 #include <stdlib.h>

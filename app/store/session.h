@@ -23,7 +23,7 @@
 #define CODE_UNKNOWN_ZONE 40485
 #define COMMAND_BYTES_MAX (8u << 20) /* writes are split beyond this size; every document is smaller */
 
-/* Majority writes of this process, in turn: see mongo_see_all(). */
+/* Majority writes of this process, one at a time: see mongo_see_all(). */
 struct pulses {
     pthread_mutex_t lock;
     pthread_cond_t ended;

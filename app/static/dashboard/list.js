@@ -178,7 +178,7 @@ class List {
     this.hours = {};
     this.hoursOf = ""; // whose hours, and in which minute: more often they are not read
     this.totals = null;
-    this.turn = 0;
+    this.newest = 0;
     this.figured = Promise.resolve(); // when the figures of the last reading are there
   }
 
@@ -294,13 +294,13 @@ class List {
 
   /* Read the figures of what is shown; of several such readings only the last one counts. */
   async figure() {
-    const turn = ++this.turn,
+    const mine = ++this.newest,
       {shown} = this.page();
     if (shown.length === 0) return;
     if (isGrouped()) {
       const totals = await readTotals(this.signal).catch(() => this.totals);
 
-      if (turn !== this.turn || this.signal.aborted) return;
+      if (mine !== this.newest || this.signal.aborted) return;
       this.totals = totals;
       this.draw();
       return;
@@ -311,7 +311,7 @@ class List {
       hoursOf === this.hoursOf ? this.hours : readHours(shown, this.signal),
     ]);
 
-    if (turn !== this.turn || this.signal.aborted) return;
+    if (mine !== this.newest || this.signal.aborted) return;
     Object.assign(this, {counts, hours, hoursOf});
     this.draw();
   }

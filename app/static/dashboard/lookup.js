@@ -330,12 +330,12 @@ export function lookup(coupon, changed, signal, level = "h2") {
     field(ids[0], session.isOps ? "User, order, code or id" : "User, order or id", value),
     coupon ? null : field(ids[1], "Coupon ID (needed for an id)", where),
     el("button", {type: "submit"}, "Look up"));
-  let turn = 0;
+  let newest = 0;
 
   async function run() {
     const text = value.value,
-      mine = ++turn,
-      show = (...what) => mine === turn && replace(box, ...what); // of several only the last one counts
+      mine = ++newest,
+      show = (...what) => mine === newest && replace(box, ...what); // of several only the last one counts
     const again = () => {
       changed();
       run();
