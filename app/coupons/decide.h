@@ -210,7 +210,7 @@ void decide_events_of_all(struct decision *d, int64_t taken);
 
 /* Step `step` (from 1) of a job's generation: make count new slots; in lane 0, or by a transfer between lanes (transfer.h). A step that the
  * job has passed is a replay and changes nothing. turn: if the coupon has codes, the job's turn they were made in. CAP_EXCEEDED: the policy
- * has no slots; BUSY: that turn is over; CAP_EXCEEDED: the coupon would have more than cap.total. */
+ * has no slots; BUSY: that turn has ended; CAP_EXCEEDED: the coupon would have more than cap.total. */
 void decide_generate(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t turn, struct outcome *out);
 /* Give the job its turn at making codes, for its runner with this fence, and put it into *turn. While it lasts no other job, and no earlier
  * runner of this one, can announce codes: what they wrote is not valid. BUSY: another job or a later runner has its turn, or this batch

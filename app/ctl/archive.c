@@ -307,7 +307,7 @@ static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *
 /* ---- those that are due ---- */
 
 /* Returns the highest exit code. A coupon that is refused, busy or damaged does not stop the others; a file that cannot be written does. */
-static int archive_all(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct over_coupon *old, size_t count)
+static int archive_all(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct ended_coupon *old, size_t count)
 {
     int worst = CTL_OK, failures = 0;
 
@@ -340,7 +340,7 @@ static bool make_directory(const char *directory)
 static int archive_due(struct ctl *c, struct direct *db, const struct jws_keys *keys)
 {
     int64_t days = db->config->archive_after_days;
-    struct over_coupon *old;
+    struct ended_coupon *old;
     struct arena arena;
     size_t count;
     int code;

@@ -216,7 +216,7 @@ static void drop_discount(const struct ctl *c, json_object *definition)
         json_object_object_del(object_in(definition, "discount"), of_kinds[i]);
 }
 
-/* Remove a window that is over, and say so: nobody could take the copy. */
+/* Remove a window that has ended, and say so: nobody could take the copy. */
 static void drop_window(json_object *definition)
 {
     const char *end = json_text_at(definition, "/ends_at");

@@ -35,7 +35,7 @@ int job_start(struct ctl *c, struct call call, const char *path, struct answer *
     return code;
 }
 
-static bool is_over(json_object *job)
+static bool has_ended(json_object *job)
 {
     const char *state = json_text_at(job, "/state");
 
@@ -72,7 +72,7 @@ int job_watch(struct ctl *c, const char *id, const char *what, const char *unit,
         if (code == CTL_OK && a->status == 200) {
             heard = mono_now();
             progress_show(&p, json_int_at(a->json, "/done"), json_int_at(a->json, "/total"));
-            if (is_over(a->json))
+            if (has_ended(a->json))
                 break;
         } else if (code != CTL_UNREACHABLE && a->status < 500) {
             break;

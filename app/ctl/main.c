@@ -31,7 +31,7 @@ static const struct command commands[] = {
      "it if couponctl is interrupted.", NULL},
     {"coupon", "clone", ctl_coupon_clone, "COUPON", 1, 1, ctl_coupon_create_options, "create a copy of a coupon",
      "Create a coupon with the definition of another one, as a draft; options override it. Codes, slots, "
-     "redemptions, and a window that is over are not copied.\nPrints the new coupon's id.", NULL},
+     "redemptions, and a window that has ended are not copied.\nPrints the new coupon's id.", NULL},
     {"coupon", "change", ctl_coupon_change, "COUPON [FILE]", 1, 2, ctl_coupon_change_options, "change a coupon",
      "Change a coupon by options, by a JSON merge patch (FILE; - for standard input), or both; options override the "
      "file. Of a number or a time, the value default restores the default. Prints the definition. A higher total makes no slots by "

@@ -647,7 +647,7 @@ static void note_swept(struct lane_work *p)
     assert(l->loaded);
     l->checkpoint.swept_ms = p->swept_ms;
     l->checkpoint.swept_seq = p->swept_seq;
-    l->over = p->over;
+    l->ended = p->ended;
     l->checkpoint_late = l->checkpoint_late || due_of(l) != l->checkpoint.due_ms;
 }
 

@@ -14,8 +14,8 @@
 #define KNOWN_MOST 4096 /* of those already known */
 #define LISTED_MOST 1024 /* entries listed as due, besides the last batch's: their users are loaded together */
 
-/* True if the coupon is over, and something issued may still be left. */
-static bool is_over(const struct expiry_look *k)
+/* True if the coupon has ended, and something issued may still be left. */
+static bool has_ended(const struct expiry_look *k)
 {
     int64_t end_ms = lane_end(k->lane);
 
@@ -76,13 +76,13 @@ static enum store_status keep_issued(struct expiry_look *k, struct bucket_read *
     return status;
 }
 
-/* The coupon is over: cache the next stored buckets in which something is issued. No index has them: a walk over all, once. */
+/* The coupon has ended: cache the next stored buckets in which something is issued. No index has them: a walk over all, once. */
 static enum store_status walk_issued(struct store *s, struct expiry_look *k)
 {
     struct lane *l = k->lane;
     int64_t first = lane_first_bucket(l);
     struct free_count rows[DUE_MOST];
-    struct free_counts stored = {.coupon = l->coupon, .from = l->over.bucket > first ? l->over.bucket : first,
+    struct free_counts stored = {.coupon = l->coupon, .from = l->ended.bucket > first ? l->ended.bucket : first,
                                  .end = lane_end_bucket(l), .most = DUE_MOST, .rows = rows};
     struct bucket_read reads[DUE_MOST];
     struct bucket buckets[DUE_MOST];
@@ -102,9 +102,9 @@ static enum store_status walk_issued(struct store *s, struct expiry_look *k)
         status = keep_issued(k, reads, count);
     if (status != STORE_OK || k->damaged)
         return status;
-    k->over.done = stored.count < DUE_MOST;
-    k->over.bucket = k->over.done ? 0 : rows[DUE_MOST - 1].b + 1;
-    k->more = !k->over.done;
+    k->ended.done = stored.count < DUE_MOST;
+    k->ended.bucket = k->ended.done ? 0 : rows[DUE_MOST - 1].b + 1;
+    k->more = !k->ended.done;
     return STORE_OK;
 }
 
@@ -121,7 +121,7 @@ static enum store_status cache_due_of_redo_log(struct store *s, struct expiry_lo
     DL_FOREACH(l->redo_log, w)
         for (size_t i = 0; i < w->batch->count && !k->more; i++) {
             const struct entry *e = &w->batch->entries[i];
-            bool due = (entry_due(e) && entry_due(e) <= k->at_ms) || (is_over(k) && leaves_issued(e));
+            bool due = (entry_due(e) && entry_due(e) <= k->at_ms) || (has_ended(k) && leaves_issued(e));
 
             due = due && e->n >= 0 && !cached_bucket_find(l, bucket_of(e->n));
             for (size_t j = 0; due && j < count; j++)
@@ -188,7 +188,7 @@ static void keep_due(struct store *s, struct expiry_look *k, const struct due_se
     k->damaged = search->damaged;
     k->status = cache_due_of_redo_log(s, k);
     k->more = k->more || k->damaged || (search->next_due_ms && search->next_due_ms <= k->at_ms);
-    if (k->status == STORE_OK && !k->more && is_over(k))
+    if (k->status == STORE_OK && !k->more && has_ended(k))
         k->status = walk_issued(s, k);
     if (k->status == STORE_OK)
         found_due(k, search->next_due_ms);
@@ -265,15 +265,16 @@ static void list_once(struct expiry_look *k)
     k->user_count = count;
 }
 
-/* The coupon is over: list the users of what the next batches issued, LISTED_MOST and a batch's at most. The search begins where the one
- * for what ends by itself has come to. What cannot be read is passed over. */
+/* The coupon has ended: list the users of what the next batches issued, LISTED_MOST and a batch's at most. The search begins where the one
+ * for what ends by itself has come to. What cannot be read is skipped. */
 static void find_issued_users(struct store *s, struct expiry_look *k, size_t *capacity)
 {
     struct lane *l = k->lane;
-    bool begins = !l->over.ms;
+    bool begins = !l->ended.ms;
     struct batch *batches[DUE_MOST];
-    struct due_batches search = {.coupon = l->coupon, .lane = l->number, .after_ms = begins ? k->swept_ms : l->over.ms,
-                                 .after_seq = begins ? k->swept_seq : l->over.seq, .at_ms = DUE_OPEN, .most = DUE_MOST, .batches = batches};
+    struct due_batches search = {.coupon = l->coupon, .lane = l->number, .after_ms = begins ? k->swept_ms : l->ended.ms,
+                                 .after_seq = begins ? k->swept_seq : l->ended.seq, .at_ms = DUE_OPEN, .most = DUE_MOST,
+                                 .batches = batches};
     size_t listed = 0;
 
     k->status = s->ops->due_batches(s, &search);
@@ -287,20 +288,20 @@ static void find_issued_users(struct store *s, struct expiry_look *k, size_t *ca
                 continue;
             list_user(k, b->entries[e].user, capacity);
         }
-        k->over.ms = first_due(b, search.after_ms, search.after_seq);
-        k->over.seq = b->head.seq;
+        k->ended.ms = first_due(b, search.after_ms, search.after_seq);
+        k->ended.seq = b->head.seq;
     }
     if (listed == search.count) {
-        k->over.ms = search.past_ms;
-        k->over.seq = search.past_seq;
+        k->ended.ms = search.past_ms;
+        k->ended.seq = search.past_seq;
     }
-    k->over.done = !search.more && listed == search.count;
-    k->more = !k->over.done;
+    k->ended.done = !search.more && listed == search.count;
+    k->more = !k->ended.done;
     for (size_t i = 0; i < search.count; i++)
         batch_free(batches[i]);
 }
 
-/* What cannot be read is passed over: what it holds stays taken until it can be read, and all others go on. */
+/* What cannot be read is skipped: what it holds stays taken until it can be read, and all others go on. */
 static void find_due_users(struct store *s, struct expiry_look *k)
 {
     struct lane *l = k->lane;
@@ -331,7 +332,7 @@ static void find_due_users(struct store *s, struct expiry_look *k)
     }
     for (size_t i = 0; i < search.count; i++)
         batch_free(batches[i]);
-    if (!k->more && is_over(k))
+    if (!k->more && has_ended(k))
         find_issued_users(s, k, &capacity);
     list_once(k);
     l->next_due_ms = k->more ? INT64_MIN : search.next_due_ms && search.next_due_ms < DUE_OPEN ? search.next_due_ms : INT64_MAX;
@@ -348,7 +349,7 @@ void expiry_find(struct store *s, struct expiry_look *looks, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct coupon *d = looks[i].lane->definition;
 
-        looks[i].over = looks[i].lane->over;
+        looks[i].ended = looks[i].lane->ended;
         if (d && !policy_of(d)->slots)
             find_due_users(s, &looks[i]);
         else

@@ -95,7 +95,7 @@ void lane_unload(struct lane *l)
     arena_free(&l->definition_arena);
     filter_restart(&l->filter);
     l->next_due_ms = INT64_MAX;
-    l->over = (struct over_walk){0};
+    l->ended = (struct ended_walk){0};
     l->free_pool_first = l->free_pool_count = 0;
     l->definition = NULL;
     l->definition_seq = l->definition_stored_seq = 0;
@@ -132,7 +132,7 @@ static void move_definition(struct lane *l, const struct batch *b)
     arena_free(&l->definition_arena);
     l->definition_arena = fresh;
     l->definition = next;
-    l->over = (struct over_walk){0};
+    l->ended = (struct ended_walk){0};
     if (l->number == 0) /* the stored definition is lane 0's */
         l->definition_seq = b->head.seq;
 }

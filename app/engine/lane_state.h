@@ -24,8 +24,8 @@ struct lane_job;
 
 #define LANE_KEY_SIZE (COUPON_ID_MAX + 24)
 
-/* The search of a coupon that is over for what is issued: what comes before this place was looked at. */
-struct over_walk {
+/* The search of a coupon that has ended, for what is issued: what comes before this place was looked at. */
+struct ended_walk {
     int64_t bucket;  /* with slots */
     int64_t ms, seq; /* without: a batch's place by its times in `due` */
     bool done;
@@ -69,7 +69,7 @@ struct lane {
     int64_t cursor;          /* where the next search in order begins, in free_map */
     size_t topup;            /* buckets to read next time: grows while they are used fast */
     struct mono topped_up;
-    struct over_walk over;
+    struct ended_walk ended;
     int64_t next_due_ms;     /* nothing expires before; INT64_MAX: nothing will; INT64_MIN: something has, search again */
 
     struct op_list queue;    /* waiting, in order of arrival */
@@ -106,7 +106,7 @@ static inline void lane_note_due(struct lane *l, const struct entry *e, int64_t 
 /* Its coupon's end, if that is still to end something issued; 0: none. */
 static inline int64_t lane_end(const struct lane *l)
 {
-    return l->tail.issued > 0 && !l->over.done ? coupon_ends(l->definition) : 0;
+    return l->tail.issued > 0 && !l->ended.done ? coupon_ends(l->definition) : 0;
 }
 
 /* What is issued expires when the coupon ends. */

@@ -118,7 +118,7 @@ struct lane_work {
     const char **due_users; /* policies without slots: users whose redemptions may have expired */
     size_t due_user_count;
     int64_t swept_ms, swept_seq; /* likewise: the place up to which that is so; the lane's, once that is in the ledger */
-    struct over_walk over;  /* likewise, of a coupon that is over */
+    struct ended_walk ended; /* likewise, of a coupon that has ended */
     bool sweeping;          /* the lane was searched for what has expired */
     bool more;              /* and there is more: what seems taken may be free */
     bool damaged;           /* because a document cannot be read: searching again soon does not help */
@@ -160,7 +160,7 @@ static inline void stay_swept(struct lane_work *p)
 {
     p->swept_ms = p->lane->checkpoint.swept_ms;
     p->swept_seq = p->lane->checkpoint.swept_seq;
-    p->over = p->lane->over;
+    p->ended = p->lane->ended;
 }
 
 /* Read everything that the open requests need. */

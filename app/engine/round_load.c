@@ -259,7 +259,7 @@ static void take_due(struct committer *c, struct lane_work *p, const struct expi
     p->due_user_count = look->user_count;
     p->swept_ms = look->swept_ms;
     p->swept_seq = look->swept_seq;
-    p->over = look->over;
+    p->ended = look->ended;
     p->more = look->more;
     p->damaged = p->damaged || look->damaged;
     if (look->status != STORE_OK)
@@ -632,7 +632,7 @@ static void miss_user(struct committer *c, struct lane_work *p, struct loaded_us
         miss(c, p, status, is_of_user, u);
     } else {
         set_aside(p, is_of_user, u);
-        if (policy_of(p->lane->definition)->slots) { /* without, the search passes over what cannot be read */
+        if (policy_of(p->lane->definition)->slots) { /* without, the search skips what cannot be read */
             p->damaged = true;
             leave_unsettled(p);
         }

@@ -93,7 +93,7 @@ enum handled user_get(struct request *r)
 /* What the user has of a coupon. */
 struct user_item {
     const char *coupon;
-    const struct user_state *counts, *over; /* without redemptions; over: if the coupon is, which ends what is issued */
+    const struct user_state *counts, *ended; /* without redemptions; ended: if the coupon has, which ends what is issued */
 };
 
 struct wallet {
@@ -109,7 +109,7 @@ struct wallet {
     bool incomplete;        /* a definition cannot be decoded */
 };
 
-static bool is_over(const struct coupon *c, int64_t now_ms)
+static bool has_ended(const struct coupon *c, int64_t now_ms)
 {
     return coupon_ends(c) && coupon_ends(c) <= now_ms;
 }
@@ -117,7 +117,7 @@ static bool is_over(const struct coupon *c, int64_t now_ms)
 static bool is_open(const struct coupon *c, int64_t now_ms)
 {
     return c->state == COUPON_ACTIVE && (c->starts_at_ms == COUPON_NULL || c->starts_at_ms <= now_ms) &&
-           !is_over(c, now_ms);
+           !has_ended(c, now_ms);
 }
 
 /* When the coupon's day began; most coupons have the time zone of the one before. */
@@ -162,10 +162,10 @@ static void write_user_item(struct wallet *w, const struct user_item *item, cons
 {
     bool there = c && c->state != COUPON_DELETED;
 
-    if (there && !is_over(c, w->now_ms))
+    if (there && !has_ended(c, w->now_ms))
         write_item(w, c, item->counts, true);
-    else if (there && item->over->total > 0)
-        write_item(w, c, item->over, true);
+    else if (there && item->ended->total > 0)
+        write_item(w, c, item->ended, true);
 }
 
 /* The user's next coupons from *at on, with as many definitions as one read gives and the page has room for. */

@@ -17,7 +17,7 @@
 #define LOOK_MS 100      /* between checks of the retiring */
 
 /* The coupon has still ended: it may have been changed since the job was made. */
-static bool is_over(const struct coupon *c, int64_t now_ms)
+static bool has_ended(const struct coupon *c, int64_t now_ms)
 {
     return c->state == COUPON_ENDED ||
            (c->ends_at_ms != COUPON_NULL && now_ms - c->ends_at_ms >= c->cleanup_after_s * 1000);
@@ -118,7 +118,7 @@ enum ending run_cleanup(struct work *w)
     if (e == ENDING_DONE && op.head.archived == LANE_REMOVED && w->job->key &&
         strncmp(w->job->key, JOB_KEY_REMAINS, strlen(JOB_KEY_REMAINS)) == 0)
         return run_remains(w);
-    if (e != ENDING_DONE || !is_over(op.coupon_now, clock_now_ms()) || !policy_of(op.coupon_now)->slots)
+    if (e != ENDING_DONE || !has_ended(op.coupon_now, clock_now_ms()) || !policy_of(op.coupon_now)->slots)
         return e;
     codes = coupon_slots_have_codes(op.coupon_now);
     twins = op.coupon_now->codes.unique == UNIQUE_SERVICE && op.coupon_now->codes.match == MATCH_EXACT;

@@ -71,19 +71,19 @@ static bool finish_erasures(struct sweeper *s, int64_t now_ms)
 
 /* ---- coupons that have ended ---- */
 
-static bool find_over(struct sweeper *s, int64_t now_ms)
+static bool find_ended(struct sweeper *s, int64_t now_ms)
 {
-    struct over_coupon *over = NULL;
+    struct ended_coupon *ended = NULL;
     size_t count = 0;
     bool fine = true;
 
-    if (mongo_over_coupons(s->session, now_ms, SWEEP_MOST, &s->arena, &over, &count) != STORE_OK)
+    if (mongo_ended_coupons(s->session, now_ms, SWEEP_MOST, &s->arena, &ended, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
-        const struct job job = {.kind = JOB_CLEANUP, .coupon = over[i].id,
-                                .key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, over[i].cleanup_ms)};
+        const struct job job = {.kind = JOB_CLEANUP, .coupon = ended[i].id,
+                                .key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, ended[i].cleanup_ms)};
 
-        if (mongo_job_ask(s->session, &job) != STORE_OK || mongo_over_seen(s->session, &over[i]) != STORE_OK)
+        if (mongo_job_ask(s->session, &job) != STORE_OK || mongo_ended_seen(s->session, &ended[i]) != STORE_OK)
             fine = false;
     }
     return fine;
@@ -124,7 +124,7 @@ static const struct duty {
 } duties[] = {
     {sweep_due, "due", ROUND_MS},
     {finish_erasures, "erasures", ERASURES_MS},
-    {find_over, "over", INT64_C(10) * 1000},
+    {find_ended, "ended", INT64_C(10) * 1000},
     {publish_stocks, "stocks", INT64_C(10) * 1000},
     {clean_chunks, "parts", INT64_C(600) * 1000},
     {clean_refusals, "refusals", INT64_C(600) * 1000},

@@ -5,7 +5,7 @@
  *          from earlier drafts, are replaced if their w is not higher: a higher one is a later turn's, the same one is
  *          this very writing. Replacing is slow, so known leftovers are deleted first, under the same guard
  * Order    the directory first, since another coupon's codes must not be announced; then the code buckets, one
- *          document per 64 codes, which tell a writer that its turn is over; then the look-ups
+ *          document per 64 codes, which tell a writer that its turn has ended; then the look-ups
  */
 #include <assert.h>
 #include <stdatomic.h>

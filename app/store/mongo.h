@@ -219,9 +219,10 @@ enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t 
 /* The coupons that have this code in one of the two normal forms (resolve): as a shared one, active coupons first; or by the look-up. */
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
                                       const char ***coupons, size_t *count);
-/* Delete the codes of retired slots (clean up) of a coupon that is over, in its buckets [from_b, from_b + most): look-ups and code buckets.
- * Where kept() says that the directory's entry of this form may be another code's, too, that is not retired (a twin: codes of one coupon
- * may differ only in what the form ignores), nothing of the code is deleted; NULL: there are no twins. *more: there are further buckets. */
+/* Delete the codes of retired slots (clean up) of a coupon that has ended, in its buckets [from_b, from_b + most): look-ups and code
+ * buckets. Where kept() says that the directory's entry of this form may be another code's, too, that is not retired (a twin: codes of one
+ * coupon may differ only in what the form ignores), nothing of the code is deleted; NULL: there are no twins. *more: there are further
+ * buckets. */
 typedef bool code_kept(void *context, const char *form);
 enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, code_kept *kept, void *context,
                                     bool *more);
@@ -236,18 +237,18 @@ struct due_lane {
 };
 enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct due_lane **lanes, size_t *count);
 /* A coupon that ended (state, or ends_at), and when to clean it up: cleanup_after_s later. */
-struct over_coupon {
+struct ended_coupon {
     const char *id;
     int64_t cleanup_ms;
     bool ended; /* by its state, not only by its time */
 };
 /* Those to clean up at now_ms that nobody has handled yet, in a. */
-enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct over_coupon **coupons,
+enum store_status mongo_ended_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct ended_coupon **coupons,
                                      size_t *count);
 /* Note that it is handled, until its definition changes. */
-enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over);
+enum store_status mongo_ended_seen(struct store *s, const struct ended_coupon *coupon);
 /* Handled ones that were to be cleaned up before before_ms, and that are not archived, the oldest first. */
-enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct over_coupon **coupons,
+enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct ended_coupon **coupons,
                                     size_t *count);
 /* ---- removing what an archived coupon had: see removal.c ---- */
 enum remains_kind { REMAINS_LEDGER, REMAINS_CODES, REMAINS_CODE_BUCKETS, REMAINS_BUCKETS, REMAINS_KIND_COUNT };

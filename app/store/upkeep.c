@@ -1,4 +1,4 @@
-/* store/upkeep.c -- the sweeper's and the runner's work across coupons: what is due, what is over, what must be deleted. */
+/* store/upkeep.c -- the sweeper's and the runner's work across coupons: what is due, what has ended, what must be deleted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,55 +28,55 @@ enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t mos
     return session_list(session_of(s), &list, filter, tail, most, a, lanes, count);
 }
 
-/* ---- coupons that are over ---- */
+/* ---- coupons that have ended ---- */
 
 #define OVER_MEMBERS "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}"
 
-static bool get_over(const bson_t *doc, void *item, struct arena *a)
+static bool get_ended(const bson_t *doc, void *item, struct arena *a)
 {
-    struct over_coupon *over = item;
+    struct ended_coupon *coupon = item;
     bson_t view, def;
     const char *state;
 
-    if (!find_text(doc, "_id", &over->id) || !find_document(doc, "view", &view) || !find_time(&view, "cleanup", &over->cleanup_ms) ||
+    if (!find_text(doc, "_id", &coupon->id) || !find_document(doc, "view", &view) || !find_time(&view, "cleanup", &coupon->cleanup_ms) ||
         !find_document(&view, "def", &def) || !find_text(&def, "state", &state))
         return false;
-    over->ended = strcmp(state, "ended") == 0;
-    over->id = arena_strdup(a, over->id);
+    coupon->ended = strcmp(state, "ended") == 0;
+    coupon->id = arena_strdup(a, coupon->id);
     return true;
 }
 
-static const struct doc_list over_list = {"coupons", get_over, sizeof(struct over_coupon), true};
+static const struct doc_list ended_list = {"coupons", get_ended, sizeof(struct ended_coupon), true};
 
-enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct over_coupon **coupons,
+enum store_status mongo_ended_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct ended_coupon **coupons,
                                      size_t *count)
 {
     AUTO_BCON filter = BCON_NEW("cleaned", BCON_NULL, "view.cleanup", "{", "$lte", BCON_DATE_TIME(now_ms), "}");
     AUTO_BCON tail = BCON_NEW(OVER_MEMBERS);
 
-    return session_list(session_of(s), &over_list, filter, tail, most, a, coupons, count);
+    return session_list(session_of(s), &ended_list, filter, tail, most, a, coupons, count);
 }
 
-enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct over_coupon **coupons,
+enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct ended_coupon **coupons,
                                     size_t *count)
 {
     AUTO_BCON filter = BCON_NEW("cleaned", BCON_BOOL(true), "view.cleanup", "{", "$lt", BCON_DATE_TIME(before_ms), "}");
     AUTO_BCON tail = BCON_NEW(OVER_MEMBERS, "sort", "{", "cleaned", BCON_INT32(1), "view.cleanup", BCON_INT32(1), "}", "hint", "cleanup");
 
-    return session_list(session_of(s), &over_list, filter, tail, most, a, coupons, count);
+    return session_list(session_of(s), &ended_list, filter, tail, most, a, coupons, count);
 }
 
 /* A definition written since with another clean-up time is not noted: it must be handled again. */
-enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over)
+enum store_status mongo_ended_seen(struct store *s, const struct ended_coupon *coupon)
 {
-    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(over->id), "cleaned", BCON_NULL, "view.cleanup", BCON_DATE_TIME(over->cleanup_ms));
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(coupon->id), "cleaned", BCON_NULL, "view.cleanup", BCON_DATE_TIME(coupon->cleanup_ms));
     AUTO_BCON u = BCON_NEW("$set", "{", "cleaned", BCON_BOOL(true), "}");
     enum store_status status = session_update(session_of(s), "coupons", filter, u, false);
 
     return status == STORE_NOT_FOUND ? STORE_OK : status;
 }
 
-/* ---- the codes of a coupon that is over ---- */
+/* ---- the codes of a coupon that has ended ---- */
 
 /* Statements that remove the codes of retired slots. */
 struct cleaning {

@@ -1,4 +1,4 @@
-/* tests/engine/test_mongo_upkeep.c -- what is due, over, erased or left behind, against a real mongod. */
+/* tests/engine/test_mongo_upkeep.c -- what is due, ended, erased or not written, against a real mongod. */
 #include "cmocka_whole.h"
 
 #include "base/clock.h"
@@ -215,7 +215,7 @@ SERVER_TEST(searches_go_by_their_index)
     }
 }
 
-/* ---- coupons that are over ---- */
+/* ---- coupons that have ended ---- */
 
 static void write_definition(const char *id, int64_t version, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s)
 {
@@ -239,11 +239,11 @@ static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_m
 }
 
 /* When the coupon is to be cleaned up; -1: it is not among them. */
-static int64_t cleanup_of(const char *id, const struct over_coupon *over, size_t count)
+static int64_t cleanup_of(const char *id, const struct ended_coupon *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (strcmp(over[i].id, id) == 0)
-            return over[i].cleanup_ms;
+        if (strcmp(rows[i].id, id) == 0)
+            return rows[i].cleanup_ms;
     return -1;
 }
 
@@ -252,7 +252,7 @@ SERVER_TEST(coupons_are_over_until_they_were_seen_to)
     const char *ended = new_coupon(), *past = new_coupon(), *running = new_coupon(), *soon = new_coupon(),
                *seen = new_coupon(), *gone = new_coupon(), *anew = new_coupon();
     int64_t now_ms = DAY + 100 * MINUTE;
-    struct over_coupon *over;
+    struct ended_coupon *rows;
     size_t count;
 
     write_coupon(ended, COUPON_ENDED, COUPON_NULL, 60, DAY);
@@ -261,23 +261,23 @@ SERVER_TEST(coupons_are_over_until_they_were_seen_to)
     write_coupon(soon, COUPON_ENDED, COUPON_NULL, 6001, DAY);
     write_coupon(seen, COUPON_ENDED, COUPON_NULL, 60, DAY);
     write_coupon(gone, COUPON_DELETED, DAY, 60, DAY);
-    write_coupon(anew, COUPON_ENDED, COUPON_NULL, 60, DAY + 50 * MINUTE); /* it was over before, and cleaned up */
-    assert_int_equal(mongo_over_coupons(session, now_ms, 100, &arena, &over, &count), STORE_OK);
+    write_coupon(anew, COUPON_ENDED, COUPON_NULL, 60, DAY + 50 * MINUTE); /* it had ended before, and cleaned up */
+    assert_int_equal(mongo_ended_coupons(session, now_ms, 100, &arena, &rows, &count), STORE_OK);
     assert_int_equal(count, 4);
-    assert_true(cleanup_of(ended, over, count) == DAY + MINUTE);
-    assert_true(cleanup_of(past, over, count) == DAY + 11 * MINUTE);
+    assert_true(cleanup_of(ended, rows, count) == DAY + MINUTE);
+    assert_true(cleanup_of(past, rows, count) == DAY + 11 * MINUTE);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(over[i].id, seen) == 0 || strcmp(over[i].id, anew) == 0)
-            assert_int_equal(mongo_over_seen(session, &over[i]), STORE_OK);
+        if (strcmp(rows[i].id, seen) == 0 || strcmp(rows[i].id, anew) == 0)
+            assert_int_equal(mongo_ended_seen(session, &rows[i]), STORE_OK);
     write_definition(anew, 2, COUPON_ENDED, COUPON_NULL, 60); /* its definition changed */
-    assert_int_equal(mongo_over_coupons(session, now_ms, 100, &arena, &over, &count), STORE_OK);
+    assert_int_equal(mongo_ended_coupons(session, now_ms, 100, &arena, &rows, &count), STORE_OK);
     assert_int_equal(count, 3);
-    assert_true(cleanup_of(anew, over, count) == DAY + 51 * MINUTE);
-    over[0].cleanup_ms++; /* who saw another time has not seen to this one */
-    assert_int_equal(mongo_over_seen(session, &over[0]), STORE_OK);
-    assert_int_equal(mongo_over_coupons(session, now_ms, 100, &arena, &over, &count), STORE_OK);
+    assert_true(cleanup_of(anew, rows, count) == DAY + 51 * MINUTE);
+    rows[0].cleanup_ms++; /* who saw another time has not seen to this one */
+    assert_int_equal(mongo_ended_seen(session, &rows[0]), STORE_OK);
+    assert_int_equal(mongo_ended_coupons(session, now_ms, 100, &arena, &rows, &count), STORE_OK);
     assert_int_equal(count, 3);
-    assert_int_equal(mongo_over_coupons(session, now_ms, 1, &arena, &over, &count), STORE_OK);
+    assert_int_equal(mongo_ended_coupons(session, now_ms, 1, &arena, &rows, &count), STORE_OK);
     assert_int_equal(count, 1);
 }
 

@@ -117,7 +117,7 @@ function definition(values) {
   return body;
 }
 
-/* The window of one that is over would let nobody take the copy. */
+/* The window of one that has ended would let nobody take the copy. */
 const isOver = ({ends_at: end}) => end !== null && Date.parse(end) <= Date.now();
 const copyOf = (coupon) => ({...coupon, ...(isOver(coupon) ? {starts_at: null, ends_at: null} : {}), id: "", title: [...`Copy of ${coupon.title}`].slice(0, 200).join(""), state: "draft", generate: true});
 
