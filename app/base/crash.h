@@ -16,7 +16,7 @@
     X(PARSED, "parsed")       /* a coupon's request is checked, its lane does not know it */                        \
     X(DECIDED, "decided")     /* a batch is decided, its append not sent */                                         \
     X(APPENDED, "appended")   /* the ledger has the batch, nothing else and no client knows */                        \
-    X(PARTS, "parts")         /* some parts of a checkpoint are written, others are not */                        \
+    X(VIEWS, "views")         /* some views of a checkpoint are written, others are not */                        \
     X(CHECKPOINT, "checkpoint") /* the checkpoint is written */                                                     \
     X(ANSWERING, "answering") /* the answer to a coupon's request is ready, but not sent */
 

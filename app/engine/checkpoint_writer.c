@@ -60,38 +60,38 @@ static struct checkpoint_job *take_due(struct checkpoint_writer *w)
     return due;
 }
 
-static size_t part_count(const struct checkpoint_job *job)
+static size_t view_count(const struct checkpoint_job *job)
 {
     return job->bucket_count + (job->definition != NULL);
 }
 
-static void put_parts(struct part_write *parts, const struct checkpoint_job *job)
+static void put_views(struct view_write *views, const struct checkpoint_job *job)
 {
     const char *coupon = job->lane->coupon;
 
     for (size_t i = 0; i < job->bucket_count; i++) {
         assert(job->buckets[i].seq <= job->checkpoint.seq);
-        *parts++ = (struct part_write){.coupon = coupon, .bucket = &job->buckets[i]};
+        *views++ = (struct view_write){.coupon = coupon, .bucket = &job->buckets[i]};
     }
     if (job->definition)
-        *parts = (struct part_write){.coupon = coupon, .definition = job->definition, .seq = job->definition_seq};
+        *views = (struct view_write){.coupon = coupon, .definition = job->definition, .seq = job->definition_seq};
 }
 
-static void write_parts(struct checkpoint_writer *w, struct part_write *parts, size_t count, struct store_time *when)
+static void write_views(struct checkpoint_writer *w, struct view_write *views, size_t count, struct store_time *when)
 {
     for (size_t first = 0; first < count; first += WRITE_CHUNK) {
         size_t some = count - first < WRITE_CHUNK ? count - first : WRITE_CHUNK;
         struct store_time time = {0};
 
-        w->store->ops->write_parts(w->store, parts + first, some, &time);
+        w->store->ops->write_views(w->store, views + first, some, &time);
         *when = store_time_later(*when, time);
     }
 }
 
-static bool is_written(const struct checkpoint_job *job, const struct part_write *parts)
+static bool is_written(const struct checkpoint_job *job, const struct view_write *views)
 {
-    for (size_t i = 0; i < part_count(job); i++)
-        if (!parts[job->first_part + i].written)
+    for (size_t i = 0; i < view_count(job); i++)
+        if (!views[job->first_view + i].written)
             return false;
     return true;
 }
@@ -118,46 +118,46 @@ static void try_again(struct checkpoint_writer *w, struct checkpoint_job *job)
     w->jobs = job;
 }
 
-/* Write these jobs' parts; then the checkpoints of those whose parts are written. */
+/* Write these jobs' views; then the checkpoints of those whose views are written. */
 static void write_jobs(struct checkpoint_writer *w, struct checkpoint_job *jobs)
 {
     struct checkpoint_write *checkpoints;
     struct checkpoint_job *job, *next;
-    struct part_write *parts;
-    size_t part = 0, count = 0;
+    struct view_write *views;
+    size_t view = 0, count = 0;
     struct store_time when = {0};
     bool good;
 
     for (job = jobs; job; job = job->next) {
-        job->first_part = part;
-        part += part_count(job);
+        job->first_view = view;
+        view += view_count(job);
         count++;
     }
-    parts = checked(calloc(part + 1, sizeof *parts));
+    views = checked(calloc(view + 1, sizeof *views));
     checkpoints = checked(calloc(count + 1, sizeof *checkpoints));
     for (job = jobs; job; job = job->next)
-        put_parts(parts + job->first_part, job);
-    if (crash_armed(CRASH_PARTS) && part > 1) {
-        write_parts(w, parts, part / 2, &when);
-        crash_at(CRASH_PARTS);
+        put_views(views + job->first_view, job);
+    if (crash_armed(CRASH_VIEWS) && view > 1) {
+        write_views(w, views, view / 2, &when);
+        crash_at(CRASH_VIEWS);
     }
-    write_parts(w, parts, part, &when);
+    write_views(w, views, view, &when);
     count = 0;
     for (job = jobs; job; job = job->next)
-        if (is_written(job, parts))
+        if (is_written(job, views))
             checkpoints[count++] = (struct checkpoint_write){job->lane->coupon, job->lane->number, job->checkpoint};
     good = !count || w->store->ops->write_checkpoints(w->store, checkpoints, count) == STORE_OK;
     if (count && good)
         crash_at(CRASH_CHECKPOINT);
     for (job = jobs; job; job = next) {
         next = job->next;
-        if (good && is_written(job, parts))
+        if (good && is_written(job, views))
             give_back(job, true, when);
         else
             try_again(w, job);
     }
     free(checkpoints);
-    free(parts);
+    free(views);
 }
 
 /* ---- the thread ---- */

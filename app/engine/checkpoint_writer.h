@@ -1,8 +1,8 @@
 /*
  * engine/checkpoint_writer.h -- the thread that writes checkpoints: buckets and definitions, then what says so.
  *
- * Shape    the committer submits jobs, at most one of a lane at a time; all that wait are written together, first their parts, then the
- *          checkpoints of those whose parts are all written
+ * Shape    the committer submits jobs, at most one of a lane at a time; all that wait are written together, first their views, then the
+ *          checkpoints of those whose views are all written
  * Errors   what could not be written is tried again, with back-off, until it is: one lane that cannot be written does not hold up others
  * Also     reads the primary's clock now and then, for base/clock.h
  * Owns     a job from checkpoint_writer_submit() until its done()
@@ -30,7 +30,7 @@ struct checkpoint_job {
     /* the thread's */
     int failures;              /* in a row */
     struct mono not_before;
-    size_t first_part;         /* in the present round */
+    size_t first_view;         /* in the present round */
 };
 
 void checkpoint_job_free(struct checkpoint_job *job);

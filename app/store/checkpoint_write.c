@@ -30,7 +30,7 @@ struct times {
 enum todo { TODO_NOTHING, TODO_INSERT, TODO_UPDATE, TODO_LOST /* refused: left to the caller */ };
 
 struct item {
-    struct part_write *part;
+    struct view_write *view;
     enum todo todo;
 };
 
@@ -64,7 +64,7 @@ static bool read_at(struct group *g, const char *coupon, int64_t seq, int64_t *a
     return session_find(g->session, "ledger", &filter, tail, 1, at_row, at_ms) == STORE_OK;
 }
 
-static bool read_times(struct group *g, const struct part_write *w, struct times *times)
+static bool read_times(struct group *g, const struct view_write *w, struct times *times)
 {
     if (!read_at(g, w->definition->id, 1, &times->created_ms) || times->created_ms < 0 ||
         !read_at(g, w->definition->id, w->seq, &times->changed_ms))
@@ -74,7 +74,7 @@ static bool read_times(struct group *g, const struct part_write *w, struct times
     return true;
 }
 
-static void put_id(bson_t *doc, const struct part_write *w)
+static void put_id(bson_t *doc, const struct view_write *w)
 {
     if (w->bucket)
         codec_id(doc, "_id", w->coupon, "b", w->bucket->b);
@@ -82,7 +82,7 @@ static void put_id(bson_t *doc, const struct part_write *w)
         BSON_APPEND_UTF8(doc, "_id", w->definition->id);
 }
 
-static void put_view(bson_t *doc, const struct part_write *w, const struct times *times)
+static void put_view(bson_t *doc, const struct view_write *w, const struct times *times)
 {
     bson_t view;
 
@@ -94,13 +94,13 @@ static void put_view(bson_t *doc, const struct part_write *w, const struct times
     bson_append_document_end(doc, &view);
 }
 
-static bool is_new(const struct part_write *w)
+static bool is_new(const struct view_write *w)
 {
     assert(w->bucket || w->definition);
     return w->bucket ? !w->bucket->stored : w->definition->version == 1;
 }
 
-static void put_insert(struct bulk *inserts, const struct part_write *w, const struct times *times)
+static void put_insert(struct bulk *inserts, const struct view_write *w, const struct times *times)
 {
     bson_t *doc = bulk_next(inserts);
 
@@ -111,7 +111,7 @@ static void put_insert(struct bulk *inserts, const struct part_write *w, const s
     bulk_end(inserts);
 }
 
-static void put_update(struct bulk *updates, const struct part_write *w, const struct times *times)
+static void put_update(struct bulk *updates, const struct view_write *w, const struct times *times)
 {
     AUTO_BSON filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
     bson_t max;
@@ -142,12 +142,12 @@ static bool take_reply(struct group *g, const bson_t *reply)
                 return false;
             item->todo = code == CODE_DUPLICATE_KEY ? TODO_UPDATE : TODO_LOST;
             if (item->todo == TODO_LOST)
-                log_event(LOG_ERROR, "store.write_refused", F_WORD("collection", collection_of(g)), F_WORD("coupon", item->part->coupon),
+                log_event(LOG_ERROR, "store.write_refused", F_WORD("collection", collection_of(g)), F_WORD("coupon", item->view->coupon),
                           F_INT("code", code));
         }
     for (size_t i = 0; i < g->sent_count; i++)
         if (g->sent[i]->todo == TODO_NOTHING)
-            g->sent[i]->part->written = true;
+            g->sent[i]->view->written = true;
     return true;
 }
 
@@ -164,11 +164,11 @@ static bool send_some(struct group *g, enum todo todo, size_t *next)
 
         if (item->todo != todo)
             continue;
-        if (item->part->definition && !read_times(g, item->part, &times)) {
+        if (item->view->definition && !read_times(g, item->view, &times)) {
             item->todo = TODO_LOST;
             continue;
         }
-        (todo == TODO_INSERT ? put_insert : put_update)(&bulk, item->part, &times);
+        (todo == TODO_INSERT ? put_insert : put_update)(&bulk, item->view, &times);
         g->sent[g->sent_count++] = item;
     }
     if (g->sent_count == 0) {
@@ -196,26 +196,26 @@ static bool write_group(struct group *g)
     return left == 0;
 }
 
-static bool write_those(struct session *session, struct part_write *parts, size_t count, bool definitions, struct item *items,
+static bool write_those(struct session *session, struct view_write *views, size_t count, bool definitions, struct item *items,
                         struct item **sent)
 {
     struct group g = {session, definitions, items, 0, sent, 0};
 
     for (size_t i = 0; i < count; i++)
-        if ((parts[i].definition != NULL) == definitions)
-            items[g.count++] = (struct item){&parts[i], is_new(&parts[i]) ? TODO_INSERT : TODO_UPDATE};
+        if ((views[i].definition != NULL) == definitions)
+            items[g.count++] = (struct item){&views[i], is_new(&views[i]) ? TODO_INSERT : TODO_UPDATE};
     return write_group(&g);
 }
 
-enum store_status checkpoint_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
+enum store_status checkpoint_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
     struct item *items = checked(calloc(count + 1, sizeof *items)), **sent = checked(calloc(count + 1, sizeof *sent));
     bool good;
 
     for (size_t i = 0; i < count; i++)
-        parts[i].written = false;
-    good = write_those(session_of(s), parts, count, true, items, sent);
-    good = write_those(session_of(s), parts, count, false, items, sent) && good;
+        views[i].written = false;
+    good = write_those(session_of(s), views, count, true, items, sent);
+    good = write_those(session_of(s), views, count, false, items, sent) && good;
     *when = session_seen(session_of(s));
     free(sent);
     free(items);

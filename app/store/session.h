@@ -294,7 +294,7 @@ enum store_status checkpoint_buckets(struct store *s, struct bucket_read *reads,
 enum store_status checkpoint_free_counts(struct store *s, struct free_counts *reads, size_t count);
 enum store_status checkpoint_due_buckets(struct store *s, struct due_search *searches, size_t count);
 enum store_status checkpoint_coupons(struct store *s, struct coupon_read *reads, size_t count);
-enum store_status checkpoint_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when);
+enum store_status checkpoint_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when);
 enum store_status ledger_totals_positions(struct store *s, struct totals_position_read *reads, size_t count);
 enum store_status ledger_write_totals_positions(struct store *s, const struct totals_position_write *positions, size_t count);
 enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size_t count);

@@ -202,7 +202,7 @@ struct confirm {
 };
 
 /* A bucket, or a definition, to write whole, if the stored one is older. */
-struct part_write {
+struct view_write {
     const char *coupon;
     const struct bucket *bucket; /* or NULL, and */
     const struct coupon *definition;
@@ -289,9 +289,9 @@ struct store_ops {
     enum store_status (*confirm)(struct store *s, struct confirm *confirms, size_t count);
 
     /* Write buckets and definitions, unordered; fills each written. *when: not earlier than any of the writes. */
-    enum store_status (*write_parts)(struct store *s, struct part_write *parts, size_t count, struct store_time *when);
+    enum store_status (*write_views)(struct store *s, struct view_write *views, size_t count, struct store_time *when);
 
-    /* Write checkpoints, each if the stored one is older: after all parts of it. */
+    /* Write checkpoints, each if the stored one is older: after all views of it. */
     enum store_status (*write_checkpoints)(struct store *s, const struct checkpoint_write *checkpoints, size_t count);
 
     /* Move positions in the totals forward, never back. */

@@ -28,12 +28,12 @@ struct stored_batch {
     struct stored_batch *earlier, *later; /* of its lane */
 };
 
-/* PART_CODES, of a bucket, are nowhere but where they are damaged. */
-enum part_kind { PART_BUCKET, PART_CODES, PART_DEFINITION, PART_CHECKPOINT, PART_TOTALS_POSITION };
+/* VIEW_CODES, of a bucket, are nowhere but where they are damaged. */
+enum view_kind { VIEW_BUCKET, VIEW_CODES, VIEW_DEFINITION, VIEW_CHECKPOINT, VIEW_TOTALS_POSITION };
 
 /* A document beside the ledger, as it stood from `time` on. */
-struct stored_part {
-    enum part_kind kind;
+struct stored_view {
+    enum view_kind kind;
     uint32_t time;
     char *coupon;
     int64_t number; /* of its bucket, or of its lane; a definition has 0 */
@@ -45,9 +45,9 @@ struct stored_part {
     bool damaged;
     int miscount; /* of a bucket's free slots */
     bool left; /* with an archived coupon */
-    struct stored_part *older;       /* what stood before */
-    const struct stored_part *shown; /* of the newest: the version that a search sees */
-    struct stored_part *next;        /* of the newest: another part */
+    struct stored_view *older;       /* what stood before */
+    const struct stored_view *shown; /* of the newest: the version that a search sees */
+    struct stored_view *next;        /* of the newest: another view */
 };
 
 /* A write whose caller was told nothing, and that lands later. */
@@ -63,7 +63,7 @@ struct fake {
     int faults;
     int64_t epoch;
     struct stored_batch *ledger;
-    struct stored_part *parts;
+    struct stored_view *views;
     struct late_write *late;
     uint32_t time;
     uint64_t told; /* how many batches a majority was told of: the last one's place in the stream */
@@ -471,9 +471,9 @@ static int fake_hear(struct store *store, struct heard *heard)
 /* ---- what is stored beside the ledger ---- */
 
 /* Its newest version. */
-static struct stored_part *find_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t number)
+static struct stored_view *find_view(struct fake *f, enum view_kind kind, const char *coupon, int64_t number)
 {
-    struct stored_part *v = f->parts;
+    struct stored_view *v = f->views;
 
     while (v && !(v->kind == kind && v->number == number && strcmp(v->coupon, coupon) == 0))
         v = v->next;
@@ -481,19 +481,19 @@ static struct stored_part *find_part(struct fake *f, enum part_kind kind, const 
 }
 
 /* Put v before what stood until now, which may be nothing. */
-static void supersede(struct fake *f, struct stored_part *v, struct stored_part *old)
+static void supersede(struct fake *f, struct stored_view *v, struct stored_view *old)
 {
-    struct stored_part **p = &f->parts;
+    struct stored_view **p = &f->views;
 
     while (old && *p != old)
         p = &(*p)->next;
-    v->next = old ? old->next : f->parts;
+    v->next = old ? old->next : f->views;
     v->older = old;
     *p = v;
 }
 
 /* The version that stood then; NULL: none. */
-static const struct stored_part *as_of(const struct stored_part *v, uint32_t at)
+static const struct stored_view *as_of(const struct stored_view *v, uint32_t at)
 {
     while (v && v->time > at)
         v = v->older;
@@ -501,16 +501,16 @@ static const struct stored_part *as_of(const struct stored_part *v, uint32_t at)
 }
 
 /* What a search, which looks at all of them, sees of each. */
-static void show_parts(struct fake *f, uint32_t at)
+static void show_views(struct fake *f, uint32_t at)
 {
-    for (struct stored_part *v = f->parts; v; v = v->next)
+    for (struct stored_view *v = f->views; v; v = v->next)
         v->shown = as_of(v, at);
 }
 
-static struct stored_part *new_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t number, int64_t seq,
-                                    struct stored_part *old)
+static struct stored_view *new_view(struct fake *f, enum view_kind kind, const char *coupon, int64_t number, int64_t seq,
+                                    struct stored_view *old)
 {
-    struct stored_part *v = calloc(1, sizeof *v);
+    struct stored_view *v = calloc(1, sizeof *v);
 
     assert(v);
     v->kind = kind;
@@ -523,33 +523,33 @@ static struct stored_part *new_part(struct fake *f, enum part_kind kind, const c
     return v;
 }
 
-static void write_part(struct fake *f, const struct part_write *w)
+static void write_view(struct fake *f, const struct view_write *w)
 {
-    enum part_kind kind = w->bucket ? PART_BUCKET : PART_DEFINITION;
+    enum view_kind kind = w->bucket ? VIEW_BUCKET : VIEW_DEFINITION;
     int64_t seq = w->bucket ? w->bucket->seq : w->seq, number = w->bucket ? w->bucket->b : 0;
-    struct stored_part *old = find_part(f, kind, w->coupon, number), *v;
+    struct stored_view *old = find_view(f, kind, w->coupon, number), *v;
 
     if (old && old->seq >= seq)
         return;
-    v = new_part(f, kind, w->coupon, number, seq, old);
+    v = new_view(f, kind, w->coupon, number, seq, old);
     if (w->bucket)
         bucket_copy(&v->bucket, w->bucket);
     else
         v->definition = coupon_copy(w->definition, &v->arena);
 }
 
-static enum store_status fake_write_parts(struct store *store, struct part_write *parts, size_t count, struct store_time *when)
+static enum store_status fake_write_views(struct store *store, struct view_write *views, size_t count, struct store_time *when)
 {
     bool failed;
     struct fake *f = enter_or_fail(store, &failed);
 
     f->time++;
     for (size_t i = 0; i < count; i++) {
-        parts[i].written = false;
+        views[i].written = false;
         if (is_cut(store) || (failed && chance(f, 50)))
             continue;
-        write_part(f, &parts[i]);
-        parts[i].written = !failed;
+        write_view(f, &views[i]);
+        views[i].written = !failed;
     }
     *when = (struct store_time){f->time, 1};
     if (!failed)
@@ -574,11 +574,11 @@ static enum store_status fake_write_checkpoints(struct store *store, const struc
     f->time++;
     for (size_t i = 0; i < count; i++) {
         const struct checkpoint_write *w = &checkpoints[i];
-        struct stored_part *old = find_part(f, PART_CHECKPOINT, w->coupon, w->lane), *v;
+        struct stored_view *old = find_view(f, VIEW_CHECKPOINT, w->coupon, w->lane), *v;
 
         if (is_cut(store) || (failed && chance(f, 50)) || (old && !is_older(&old->checkpoint, &w->checkpoint)))
             continue;
-        v = new_part(f, PART_CHECKPOINT, w->coupon, w->lane, w->checkpoint.seq, old);
+        v = new_view(f, VIEW_CHECKPOINT, w->coupon, w->lane, w->checkpoint.seq, old);
         v->checkpoint = w->checkpoint;
         if (w->checkpoint.uses)
             v->checkpoint.uses = code_uses_in(&v->arena, w->checkpoint.uses);
@@ -595,7 +595,7 @@ static enum store_status fake_checkpoints(struct store *store, struct checkpoint
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_part *v = failed ? NULL : as_of(find_part(f, PART_CHECKPOINT, reads[i].coupon, reads[i].lane), at);
+        const struct stored_view *v = failed ? NULL : as_of(find_view(f, VIEW_CHECKPOINT, reads[i].coupon, reads[i].lane), at);
 
         reads[i].checkpoint = v ? v->checkpoint : (struct checkpoint){0};
         if (v && v->checkpoint.uses)
@@ -619,7 +619,7 @@ static struct store_time fake_seen(const struct store *store)
 }
 
 /* Of one read of a call. */
-static enum store_status read_of(const struct stored_part *v, bool failed)
+static enum store_status read_of(const struct stored_view *v, bool failed)
 {
     return failed ? STORE_FAILED : v && v->damaged ? STORE_UNREADABLE : STORE_OK;
 }
@@ -798,7 +798,7 @@ static enum store_status fake_buckets(struct store *store, struct bucket_read *r
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_part *v = as_of(find_part(f, PART_BUCKET, reads[i].coupon, reads[i].b), at);
+        const struct stored_view *v = as_of(find_view(f, VIEW_BUCKET, reads[i].coupon, reads[i].b), at);
 
         reads[i].status = read_of(v, failed);
         damaged = damaged || reads[i].status != STORE_OK;
@@ -815,19 +815,19 @@ static const struct bucket *first_bucket(const struct fake *f, const char *coupo
 {
     const struct bucket *best = NULL;
 
-    for (const struct stored_part *newest = f->parts; newest; newest = newest->next) {
-        const struct stored_part *v = newest->shown;
+    for (const struct stored_view *newest = f->views; newest; newest = newest->next) {
+        const struct stored_view *v = newest->shown;
 
-        if (v && v->kind == PART_BUCKET && v->bucket.lane == lane && strcmp(v->coupon, coupon) == 0 &&
+        if (v && v->kind == VIEW_BUCKET && v->bucket.lane == lane && strcmp(v->coupon, coupon) == 0 &&
             key(&v->bucket) >= from && (!best || key(&v->bucket) < key(best)))
             best = &v->bucket;
     }
     return best;
 }
 
-static const struct stored_part *shown_bucket(struct fake *f, const char *coupon, int64_t b)
+static const struct stored_view *shown_bucket(struct fake *f, const char *coupon, int64_t b)
 {
-    return find_part(f, PART_BUCKET, coupon, b)->shown;
+    return find_view(f, VIEW_BUCKET, coupon, b)->shown;
 }
 
 static void list_bucket(const struct bucket *k, struct bucket *buckets, size_t *count)
@@ -856,7 +856,7 @@ static enum store_status fake_free_counts(struct store *store, struct free_count
     bool failed;
     struct fake *f = enter_or_fail(store, &failed);
 
-    show_parts(f, moment(f, store));
+    show_views(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
         reads[i].count = 0;
         if (!failed)
@@ -899,7 +899,7 @@ static enum store_status fake_due_buckets(struct store *store, struct due_search
     bool failed;
     struct fake *f = enter_or_fail(store, &failed);
 
-    show_parts(f, moment(f, store));
+    show_views(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
         searches[i].count = 0;
         searches[i].next_due_ms = 0;
@@ -929,7 +929,7 @@ static enum store_status fake_bucket_codes(struct store *store, struct arena *a,
     struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        reads[i].status = read_of(find_part(f, PART_CODES, reads[i].coupon, reads[i].b), failed);
+        reads[i].status = read_of(find_view(f, VIEW_CODES, reads[i].coupon, reads[i].b), failed);
         damaged = damaged || reads[i].status != STORE_OK;
         for (int k = 0; k < BUCKET_SLOTS; k++)
             reads[i].codes[k] = reads[i].status != STORE_OK ? NULL : arena_printf(a, "CODE%lld", (long long)(reads[i].b * BUCKET_SLOTS + k));
@@ -944,7 +944,7 @@ static enum store_status fake_coupons(struct store *store, struct coupon_read *r
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_part *v = as_of(find_part(f, PART_DEFINITION, reads[i].coupon, 0), at);
+        const struct stored_view *v = as_of(find_view(f, VIEW_DEFINITION, reads[i].coupon, 0), at);
 
         reads[i].status = read_of(v, failed);
         damaged = damaged || reads[i].status != STORE_OK;
@@ -964,7 +964,7 @@ static enum store_status fake_totals_positions(struct store *store, struct total
     struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_part *m = failed ? NULL : find_part(f, PART_TOTALS_POSITION, reads[i].coupon, reads[i].lane);
+        const struct stored_view *m = failed ? NULL : find_view(f, VIEW_TOTALS_POSITION, reads[i].coupon, reads[i].lane);
 
         reads[i].seq = m ? m->seq : 0;
         reads[i].status = failed ? STORE_FAILED : STORE_OK;
@@ -978,10 +978,10 @@ static enum store_status fake_write_totals_positions(struct store *store, const 
     struct fake *f = enter_or_fail(store, &failed);
 
     for (size_t i = 0; i < count; i++) {
-        struct stored_part *old = find_part(f, PART_TOTALS_POSITION, positions[i].coupon, positions[i].lane);
+        struct stored_view *old = find_view(f, VIEW_TOTALS_POSITION, positions[i].coupon, positions[i].lane);
 
         if (!is_cut(store) && !(failed && chance(f, 50)) && (!old || old->seq < positions[i].seq))
-            new_part(f, PART_TOTALS_POSITION, positions[i].coupon, positions[i].lane, positions[i].seq, old);
+            new_view(f, VIEW_TOTALS_POSITION, positions[i].coupon, positions[i].lane, positions[i].seq, old);
     }
     return leave(f, failed);
 }
@@ -1041,7 +1041,7 @@ static struct store *open_session(struct store_source *source)
         .ended = fake_ended, .coupons = fake_coupons, .users = fake_users, .job = fake_job,
         .user_hash = fake_user_hash, .key_secret = fake_secret, .buckets = fake_buckets, .free_counts = fake_free_counts,
         .due_buckets = fake_due_buckets, .due_batches = fake_due_batches, .codes = fake_codes, .bucket_codes = fake_bucket_codes,
-        .append = fake_append, .confirm = fake_confirm, .write_parts = fake_write_parts, .write_checkpoints = fake_write_checkpoints,
+        .append = fake_append, .confirm = fake_confirm, .write_views = fake_write_views, .write_checkpoints = fake_write_checkpoints,
         .write_totals_positions = fake_write_totals_positions, .day = fake_day, .hear = fake_hear, .now = fake_now, .epoch = fake_epoch,
         .close = fake_close,
     };
@@ -1066,9 +1066,9 @@ struct fake *fake_new(uint32_t seed, int fault_percent)
 }
 
 /* All its versions. */
-static void remove_part(struct fake *f, struct stored_part *v)
+static void remove_view(struct fake *f, struct stored_view *v)
 {
-    struct stored_part **p = &f->parts, *older;
+    struct stored_view **p = &f->views, *older;
 
     while (*p != v)
         p = &(*p)->next;
@@ -1093,8 +1093,8 @@ void fake_free(struct fake *f)
         batch_free(w->batch);
         free(w);
     }
-    while (f->parts)
-        remove_part(f, f->parts);
+    while (f->views)
+        remove_view(f, f->views);
     pthread_mutex_destroy(&f->lock);
     free(f);
 }
@@ -1118,15 +1118,15 @@ void fake_read_present(struct fake *f)
 }
 
 /* All versions of it, one at least. */
-static void damage_part(struct fake *f, enum part_kind kind, const char *coupon, int64_t number)
+static void damage_view(struct fake *f, enum view_kind kind, const char *coupon, int64_t number)
 {
-    struct stored_part *v;
+    struct stored_view *v;
 
     LOCK(f);
-    v = find_part(f, kind, coupon, number);
+    v = find_view(f, kind, coupon, number);
     if (!v) { /* a bucket that nobody has touched, or its codes, which are stored nowhere */
-        assert(kind == PART_BUCKET || kind == PART_CODES);
-        v = new_part(f, kind, coupon, number, 1, NULL);
+        assert(kind == VIEW_BUCKET || kind == VIEW_CODES);
+        v = new_view(f, kind, coupon, number, 1, NULL);
         bucket_init(&v->bucket, number);
         v->bucket.seq = 1;
     }
@@ -1136,23 +1136,23 @@ static void damage_part(struct fake *f, enum part_kind kind, const char *coupon,
 
 void fake_damage_bucket(struct fake *f, const char *coupon, int64_t b)
 {
-    damage_part(f, PART_BUCKET, coupon, b);
+    damage_view(f, VIEW_BUCKET, coupon, b);
 }
 
 void fake_damage_codes(struct fake *f, const char *coupon, int64_t b)
 {
-    damage_part(f, PART_CODES, coupon, b);
+    damage_view(f, VIEW_CODES, coupon, b);
 }
 
 void fake_damage_definition(struct fake *f, const char *coupon)
 {
-    damage_part(f, PART_DEFINITION, coupon, 0);
+    damage_view(f, VIEW_DEFINITION, coupon, 0);
 }
 
 void fake_miscount_bucket(struct fake *f, const char *coupon, int64_t b, int by)
 {
     LOCK(f);
-    for (struct stored_part *v = find_part(f, PART_BUCKET, coupon, b); v; v = v->older)
+    for (struct stored_view *v = find_view(f, VIEW_BUCKET, coupon, b); v; v = v->older)
         v->miscount = by;
 }
 
@@ -1180,9 +1180,9 @@ static void let_batch_leave(struct stored_batch *s)
     s->batch = rest;
 }
 
-static void let_part_leave(struct fake *f, struct stored_part *old)
+static void let_view_leave(struct fake *f, struct stored_view *old)
 {
-    struct stored_part *v = new_part(f, old->kind, old->coupon, old->number, INT64_MAX, old);
+    struct stored_view *v = new_view(f, old->kind, old->coupon, old->number, INT64_MAX, old);
 
     v->left = true;
     bucket_init(&v->bucket, old->bucket.b);
@@ -1195,10 +1195,10 @@ void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_
     for (struct stored_batch *s = f->ledger; s; s = s->next)
         if (strcmp(s->batch->coupon, coupon) == 0 && s->batch->lane < lanes && s->batch->head.seq < tails[s->batch->lane])
             let_batch_leave(s);
-    for (struct stored_part *v = f->parts, *next; v; v = next) {
+    for (struct stored_view *v = f->views, *next; v; v = next) {
         next = v->next;
-        if (v->kind == PART_BUCKET && strcmp(v->coupon, coupon) == 0)
-            let_part_leave(f, v);
+        if (v->kind == VIEW_BUCKET && strcmp(v->coupon, coupon) == 0)
+            let_view_leave(f, v);
     }
 }
 
@@ -1210,10 +1210,10 @@ void fake_leave_nothing(struct fake *f, const char *coupon)
         if (s->batch->left && s->batch->head.seq > 1 && strcmp(s->batch->coupon, coupon) == 0)
             remove_batch(f, s);
     }
-    for (struct stored_part *v = f->parts, *next; v; v = next) {
+    for (struct stored_view *v = f->views, *next; v; v = next) {
         next = v->next;
         if (v->left && strcmp(v->coupon, coupon) == 0)
-            remove_part(f, v);
+            remove_view(f, v);
     }
 }
 
@@ -1232,8 +1232,8 @@ int fake_whole_buckets(struct fake *f, const char *coupon)
     int count = 0;
 
     LOCK(f);
-    for (struct stored_part *v = f->parts; v; v = v->next)
-        count += v->kind == PART_BUCKET && !v->left && strcmp(v->coupon, coupon) == 0;
+    for (struct stored_view *v = f->views; v; v = v->next)
+        count += v->kind == VIEW_BUCKET && !v->left && strcmp(v->coupon, coupon) == 0;
     return count;
 }
 

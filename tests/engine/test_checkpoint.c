@@ -16,10 +16,10 @@
 #define CHECKPOINT_ENTRIES 4096 /* likewise */
 
 static struct {
-    atomic_bool refuses_parts, refuses_checkpoints; /* of BAD */
+    atomic_bool refuses_views, refuses_checkpoints; /* of BAD */
     atomic_int refused;
-    atomic_bool waits; /* writing parts does */
-    atomic_int rounds; /* of parts */
+    atomic_bool waits; /* writing views does */
+    atomic_int rounds; /* of views */
     atomic_int most;   /* checkpoints in one write */
     atomic_int good;   /* checkpoints of GOOD that were written */
     _Atomic uint64_t seen; /* the newest write's time */
@@ -49,23 +49,23 @@ static struct store *open_plain(void)
 
 /* ---- sessions that are watched ---- */
 
-static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
     bool bad = false;
 
     for (size_t i = 0; i < count; i++) {
-        bad = bad || strcmp(parts[i].coupon, BAD) == 0;
-        parts[i].written = false;
+        bad = bad || strcmp(views[i].coupon, BAD) == 0;
+        views[i].written = false;
     }
     atomic_fetch_add(&t.rounds, 1);
     while (atomic_load(&t.waits))
         rig_nap();
-    if (!bad || !atomic_load(&t.refuses_parts))
-        return rig.watched[0].plain->write_parts(s, parts, count, when);
+    if (!bad || !atomic_load(&t.refuses_views))
+        return rig.watched[0].plain->write_views(s, views, count, when);
     atomic_fetch_add(&t.refused, 1);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(parts[i].coupon, BAD) != 0)
-            rig.watched[0].plain->write_parts(s, &parts[i], 1, when);
+        if (strcmp(views[i].coupon, BAD) != 0)
+            rig.watched[0].plain->write_views(s, &views[i], 1, when);
     return STORE_FAILED;
 }
 
@@ -115,7 +115,7 @@ FIXTURE(set_up)
 {
     memset(&t, 0, sizeof t);
     rig_connect(1, 1, 0);
-    rig.watched[0].ops.write_parts = watched_write_parts;
+    rig.watched[0].ops.write_views = watched_write_views;
     rig.watched[0].ops.write_checkpoints = watched_write_checkpoints;
     rig.watched[0].ops.checkpoints = watched_checkpoints;
     rig.watched[0].ops.coupons = watched_coupons;
@@ -249,11 +249,11 @@ static void leave_unwritten(int takings)
     struct engine *e = start();
 
     create(e, BAD, LEFT);
-    atomic_store(&t.refuses_parts, true);
+    atomic_store(&t.refuses_views, true);
     for (int i = 0; i < takings; i++)
         take(e, BAD, i);
     engine_stop(e);
-    atomic_store(&t.refuses_parts, false);
+    atomic_store(&t.refuses_views, false);
 }
 
 TEST(what_another_process_left_is_in_the_next_checkpoint)
@@ -315,10 +315,10 @@ TEST(a_lane_whose_buckets_cannot_be_written_delays_no_other)
     create(e, BAD, 64);
     create(e, GOOD, 5000);
     bad = checkpoint_of(BAD);
-    atomic_store(&t.refuses_parts, true);
+    atomic_store(&t.refuses_views, true);
     others_go_on(e);
     assert_int_equal(checkpoint_of(BAD), bad); /* nothing says that they are */
-    atomic_store(&t.refuses_parts, false);
+    atomic_store(&t.refuses_views, false);
     catch_up(e, BAD);
     assert_true(checkpoint_of(BAD) >= bad + 5);
     assert_int_equal(redeemed_of(BAD, 1), 5);
@@ -332,13 +332,13 @@ TEST(what_another_left_and_cannot_be_written_delays_no_other)
 
     leave_unwritten(10);
     bad = checkpoint_of(BAD);
-    atomic_store(&t.refuses_parts, true);
+    atomic_store(&t.refuses_views, true);
     e = start();
     create(e, GOOD, 5000);
     assert_int_equal(engine_catch_up(e, BAD, 0, 100), STORE_FAILED);
     catch_up(e, GOOD);
     assert_int_equal(checkpoint_of(BAD), bad);
-    atomic_store(&t.refuses_parts, false);
+    atomic_store(&t.refuses_views, false);
     catch_up(e, BAD);
     engine_stop(e);
 }
@@ -427,7 +427,7 @@ static void assert_waits_for_its_checkpoint(struct engine *e, struct op *op, ato
 
 TEST(a_new_definition_is_answered_when_its_checkpoint_is_stored)
 {
-    atomic_bool *const refuses[] = {&t.refuses_checkpoints, &t.refuses_parts};
+    atomic_bool *const refuses[] = {&t.refuses_checkpoints, &t.refuses_views};
     struct engine *e = start_with(NEVER_MS, 20000);
     struct op make = {.kind = OP_CREATE, .in.coupon.definition = make_coupon(BAD, 64)};
 
@@ -507,7 +507,7 @@ TEST(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
 
     create(e, BAD, 64);
     take(e, BAD, 0);
-    atomic_store(&t.refuses_parts, true);
+    atomic_store(&t.refuses_views, true);
     refused = atomic_load(&t.refused);
     latch_init(&done, 1);
     waits.context = &done;
@@ -525,7 +525,7 @@ TEST(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
     assert_int_equal(atomic_load(&t.failed_loads), 0);
     latch_wait(&done);
     assert_int_equal(waits.outcome.result, CPN_OK);
-    atomic_store(&t.refuses_parts, false);
+    atomic_store(&t.refuses_views, false);
     engine_stop(e);
 }
 
@@ -593,14 +593,14 @@ TEST(a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not
     create(e, GOOD, 640);
     for (; user < 3 * REDO_MAX; user++)
         take(e, BAD, user); /* full again and again: it is written at once */
-    atomic_store(&t.refuses_parts, true);
+    atomic_store(&t.refuses_views, true);
     do
         late = taking(user++);
     while (try_call(e, BAD, &late, 1000) == CPN_OK && user < 6 * REDO_MAX);
     assert_int_equal(late.outcome.result, CPN_BUSY);
     assert_true(user < 5 * REDO_MAX);
     take(e, GOOD, 0);
-    atomic_store(&t.refuses_parts, false);
+    atomic_store(&t.refuses_views, false);
     take(e, BAD, user);
     engine_stop(e);
 }

@@ -55,15 +55,15 @@ static void load(int64_t next_n, int64_t taken, int64_t seq)
 static void put(int64_t b, int taken)
 {
     struct store_time when;
-    struct part_write part = {.coupon = COUPON};
+    struct view_write view = {.coupon = COUPON};
     struct bucket k;
 
     bucket_init(&k, b);
     k.seq = 1;
     for (int i = 0; i < taken; i++)
         k.slots[i] = (struct slot){.generation = 1, .current = 1, .state = SLOT_REDEEMED};
-    part.bucket = &k;
-    assert_int_equal(t.session->ops->write_parts(t.session, &part, 1, &when), STORE_OK);
+    view.bucket = &k;
+    assert_int_equal(t.session->ops->write_views(t.session, &view, 1, &when), STORE_OK);
     bucket_release(&k);
 }
 

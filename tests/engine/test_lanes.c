@@ -128,11 +128,11 @@ static int watched_hear(struct store *s, struct heard *heard)
     return 0;
 }
 
-static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
     if (mono_now().ns < t.parts_from_ns)
         return STORE_FAILED;
-    return rig.watched[0].plain->write_parts(s, parts, count, when);
+    return rig.watched[0].plain->write_views(s, views, count, when);
 }
 
 #define HOUR_MS (INT64_C(3600) * 1000)
@@ -160,7 +160,7 @@ static void watch(struct store_ops *ops)
     ops->ledgers = watched_ledgers;
     ops->coupons = watched_coupons;
     ops->day = watched_day;
-    ops->write_parts = watched_write_parts;
+    ops->write_views = watched_write_views;
     ops->hear = watched_hear;
     t.redo_before = metrics_get(METRIC_REDO_ENTRIES);
 }

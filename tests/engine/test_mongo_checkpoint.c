@@ -11,13 +11,13 @@
 /* A process that never writes a bucket. */
 static struct watched mute;
 
-static enum store_status refuse_buckets(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
+static enum store_status refuse_buckets(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
     for (size_t i = 0; i < count; i++)
-        parts[i].written = false;
+        views[i].written = false;
     for (size_t i = 0; i < count; i++)
-        if (!parts[i].bucket)
-            (void)mute.plain->write_parts(s, &parts[i], 1, when);
+        if (!views[i].bucket)
+            (void)mute.plain->write_views(s, &views[i], 1, when);
     return STORE_FAILED;
 }
 
@@ -79,7 +79,7 @@ static const char *leave_unwritten(int64_t count)
     const char *coupon = new_coupon();
 
     fake_watch(&mute, mongo_source(mongo));
-    mute.ops.write_parts = refuse_buckets;
+    mute.ops.write_views = refuse_buckets;
     e = start(&mute.source, count);
     create(e, coupon, count);
     for (int64_t first = 0; first < count; first += AT_ONCE)

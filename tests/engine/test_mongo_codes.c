@@ -530,7 +530,7 @@ SERVER_TEST(a_code_is_resolved_to_its_coupons)
 
 static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int retired_to)
 {
-    struct part_write part = {.coupon = coupon, .bucket = k};
+    struct view_write view = {.coupon = coupon, .bucket = k};
     struct store_time when;
 
     bucket_init(k, b);
@@ -540,7 +540,7 @@ static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int re
         k->slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = FIXTURE_DAY}
                                      : (struct slot){.state = SLOT_REDEEMED, .generation = 1, .current = 1,
                                                      .at_ms = FIXTURE_DAY};
-    assert_int_equal(session->ops->write_parts(session, &part, 1, &when), STORE_OK);
+    assert_int_equal(session->ops->write_views(session, &view, 1, &when), STORE_OK);
     bucket_release(k);
 }
 

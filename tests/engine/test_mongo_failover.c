@@ -91,7 +91,7 @@ static void *write_batches(void *context)
 
         if (settled && a.result == APPEND_OURS) {
             struct bucket k;
-            struct part_write part = {.coupon = COUPON, .bucket = &k};
+            struct view_write view = {.coupon = COUPON, .bucket = &k};
             struct store_time when;
 
             note(a.batch);
@@ -100,7 +100,7 @@ static void *write_batches(void *context)
             bucket_init(&k, 0);
             k.seq = tail;
             k.size = BUCKET_SLOTS;
-            while (session->ops->write_parts(session, &part, 1, &when) != STORE_OK && !stopping)
+            while (session->ops->write_views(session, &view, 1, &when) != STORE_OK && !stopping)
                 usleep(20000);
             bucket_release(&k);
         } else if (settled) {

@@ -349,9 +349,9 @@ SERVER_TEST(a_checkpoint_never_goes_back)
 
 /* ---- buckets and definitions ---- */
 
-static struct part_write part_of(const char *coupon, const struct bucket *k)
+static struct view_write view_of(const char *coupon, const struct bucket *k)
 {
-    return (struct part_write){.coupon = coupon, .bucket = k};
+    return (struct view_write){.coupon = coupon, .bucket = k};
 }
 
 static void fill_bucket(struct bucket *k, int64_t b, int64_t lane, int64_t seq)
@@ -362,11 +362,11 @@ static void fill_bucket(struct bucket *k, int64_t b, int64_t lane, int64_t seq)
     k->size = BUCKET_SLOTS;
 }
 
-static void write_all(struct part_write *parts, size_t count, struct store_time *when)
+static void write_all(struct view_write *views, size_t count, struct store_time *when)
 {
-    assert_int_equal(session->ops->write_parts(session, parts, count, when), STORE_OK);
+    assert_int_equal(session->ops->write_views(session, views, count, when), STORE_OK);
     for (size_t i = 0; i < count; i++)
-        assert_true(parts[i].written);
+        assert_true(views[i].written);
     assert_true(when->seconds > 0);
 }
 
@@ -386,7 +386,7 @@ static int64_t stored_seq(const char *coupon, int64_t b)
 SERVER_TEST(an_older_bucket_never_replaces_a_newer_one)
 {
     const char *coupon = new_coupon();
-    struct part_write parts[4];
+    struct view_write views[4];
     struct bucket k[4];
     struct store_time when;
 
@@ -398,21 +398,21 @@ SERVER_TEST(an_older_bucket_never_replaces_a_newer_one)
     fill_bucket(&k[3], 2, 0, 9);
     k[3].stored = true;
     for (int i = 0; i < 4; i++) {
-        parts[i] = part_of(coupon, &k[i]);
-        write_all(&parts[i], 1, &when);
+        views[i] = view_of(coupon, &k[i]);
+        write_all(&views[i], 1, &when);
     }
     assert_int_equal(stored_seq(coupon, 1), 5);
     assert_int_equal(stored_seq(coupon, 2), 9);
     k[1].seq = 6;
-    write_all(&parts[1], 1, &when);
+    write_all(&views[1], 1, &when);
     assert_int_equal(stored_seq(coupon, 1), 6);
-    write_all(parts, 4, &when); /* all at once, the same bucket thrice */
+    write_all(views, 4, &when); /* all at once, the same bucket thrice */
     assert_int_equal(stored_seq(coupon, 1), 6);
     for (int i = 0; i < 4; i++)
         bucket_release(&k[i]);
 }
 
-struct part_racer {
+struct view_racer {
     struct store *session;
     const char *coupon;
     pthread_t thread;
@@ -422,18 +422,18 @@ struct part_racer {
 
 static void *race_parts(void *context)
 {
-    struct part_racer *r = context;
+    struct view_racer *r = context;
     struct store_time when;
 
     for (int64_t round = 0; round < 40; round++) {
-        struct part_write parts[8];
+        struct view_write views[8];
         struct bucket k[8];
 
         for (int64_t i = 0; i < 8; i++) {
             fill_bucket(&k[i], round / 4 * 8 + i, 0, r->first + round % 4 * 2);
-            parts[i] = part_of(r->coupon, &k[i]);
+            views[i] = view_of(r->coupon, &k[i]);
         }
-        if (r->session->ops->write_parts(r->session, parts, 8, &when) != STORE_OK)
+        if (r->session->ops->write_views(r->session, views, 8, &when) != STORE_OK)
             r->failed = true;
         for (int i = 0; i < 8; i++)
             bucket_release(&k[i]);
@@ -444,10 +444,10 @@ static void *race_parts(void *context)
 SERVER_TEST(of_two_that_race_to_write_a_bucket_the_newer_wins)
 {
     const char *coupon = new_coupon();
-    struct part_racer racers[2];
+    struct view_racer racers[2];
 
     for (int i = 0; i < 2; i++) {
-        racers[i] = (struct part_racer){.session = mongo_session(mongo), .coupon = coupon, .first = 1 + i};
+        racers[i] = (struct view_racer){.session = mongo_session(mongo), .coupon = coupon, .first = 1 + i};
         pthread_create(&racers[i].thread, NULL, race_parts, &racers[i]);
     }
     for (int i = 0; i < 2; i++) {
@@ -474,12 +474,12 @@ SERVER_TEST(free_slots_are_counted_for_many_in_one_call)
         reads[i] = (struct free_counts){.coupon = coupon, .from = 1, .end = 4, .most = 1 + (size_t)i % 3, .rows = rows[i]};
         for (int64_t b = 0; b < 6; b += 1 + i % 2) {
             struct bucket k;
-            struct part_write part = part_of(coupon, &k);
+            struct view_write view = view_of(coupon, &k);
 
             fill_bucket(&k, b, 0, i + 1);
             for (int slot = 0; slot < b; slot++)
                 k.slots[slot] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
-            write_all(&part, 1, &when);
+            write_all(&view, 1, &when);
             bucket_release(&k);
         }
     }
@@ -510,11 +510,11 @@ SERVER_TEST(a_damaged_bucket_counts_as_free)
 
     for (int64_t b = 0; b < 3; b++) {
         struct bucket k;
-        struct part_write part = part_of(coupon, &k);
+        struct view_write view = view_of(coupon, &k);
 
         fill_bucket(&k, b, 0, 7);
         k.slots[0] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
-        write_all(&part, 1, &when);
+        write_all(&view, 1, &when);
         bucket_release(&k);
         if (b < 2)
             damage("buckets", coupon, "_id.b", b, NULL, members[b]);
@@ -535,11 +535,11 @@ SERVER_TEST(a_damaged_bucket_is_left_out_of_what_is_due)
     struct store_time when = {0};
 
     for (int64_t i = 0; i < 8; i++) {
-        struct part_write part = part_of(coupons[i / 4], &k);
+        struct view_write view = view_of(coupons[i / 4], &k);
 
         fill_bucket(&k, i % 4, 0, 1);
         k.slots[0] = (struct slot){.generation = 1, .state = SLOT_RESERVED, .user = strdup("ann"), .at_ms = DAY, .due_ms = DAY + i % 4};
-        write_all(&part, 1, &when);
+        write_all(&view, 1, &when);
         bucket_release(&k);
     }
     damage("buckets", coupons[0], "_id.b", 1, NULL, "view.seq");
@@ -560,16 +560,16 @@ SERVER_TEST(a_list_of_buckets_has_those_that_nobody_touched)
 {
     static const int64_t touched[] = {1, 2, 4};
     const char *coupon = new_coupon();
-    struct part_write parts[3];
+    struct view_write views[3];
     struct bucket k[3], found[6];
     struct store_time when;
 
     for (int i = 0; i < 3; i++) {
         fill_bucket(&k[i], touched[i], 0, 1);
         k[i].slots[7] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
-        parts[i] = part_of(coupon, &k[i]);
+        views[i] = view_of(coupon, &k[i]);
     }
-    write_all(parts, 3, &when);
+    write_all(views, 3, &when);
     assert_int_equal(mongo_buckets(session, coupon, 0, 6, 5 * BUCKET_SLOTS + 10, found), STORE_OK);
     for (int64_t b = 0; b < 6; b++) {
         bool was_touched = b == 1 || b == 2 || b == 4;
@@ -587,17 +587,17 @@ SERVER_TEST(a_list_of_buckets_has_those_that_nobody_touched)
 SERVER_TEST(a_document_that_cannot_be_decoded_fails_its_own_read_only)
 {
     const char *a = new_coupon();
-    struct part_write parts[2];
+    struct view_write views[2];
     struct bucket k[2], have[3] = {0};
     struct bucket_read buckets[] = {{.coupon = a, .b = 7, .bucket = &have[0]}, {.coupon = a, .b = 8, .bucket = &have[1]},
                                     {.coupon = a, .b = 9, .bucket = &have[2]}};
     struct store_time when;
 
     for (int i = 0; i < 2; i++) {
-        parts[i] = part_of(a, &k[i]);
+        views[i] = view_of(a, &k[i]);
         fill_bucket(&k[i], 7 + i, 0, 1);
     }
-    write_all(parts, 2, &when);
+    write_all(views, 2, &when);
     damage("buckets", a, "_id.b", 7, NULL, "view.seq");
     assert_int_equal(session->ops->buckets(session, buckets, 3), STORE_FAILED);
     assert_int_equal(buckets[0].status, STORE_UNREADABLE);
@@ -635,16 +635,16 @@ SERVER_TEST(a_step_of_65536_slots_is_written_quickly)
 {
     enum { BUCKETS = 1024, ALONE = 64 };
     struct bucket *k = calloc(BUCKETS, sizeof *k);
-    struct part_write *parts = calloc(BUCKETS, sizeof *parts);
+    struct view_write *views = calloc(BUCKETS, sizeof *views);
     int64_t ms[2], alone_ms;
     struct mono start = mono_now();
     struct store_time when;
 
     for (int i = 0; i < ALONE; i++) {
-        struct part_write one;
+        struct view_write one;
 
         fill_bucket(&k[i], i, 0, 1);
-        one = part_of("one by one", &k[i]);
+        one = view_of("one by one", &k[i]);
         write_all(&one, 1, &when);
     }
     alone_ms = mono_ms_between(start, mono_now()) * (BUCKETS / ALONE);
@@ -654,15 +654,15 @@ SERVER_TEST(a_step_of_65536_slots_is_written_quickly)
         start = mono_now();
         for (int i = 0; i < BUCKETS; i++) {
             fill_bucket(&k[i], i, 0, 1 + round);
-            parts[i] = part_of(coupon, &k[i]);
+            views[i] = view_of(coupon, &k[i]);
         }
-        write_all(parts, BUCKETS, &when);
+        write_all(views, BUCKETS, &when);
         ms[round] = mono_ms_between(start, mono_now());
     }
     printf("# 65,536 new slots in %" PRId64 " ms, again in %" PRId64 " ms; one by one in %" PRId64 " ms\n", ms[0], ms[1], alone_ms);
     assert_true(ms[0] < alone_ms / 2 + 10000); /* the machine may be busy */
     free(k);
-    free(parts);
+    free(views);
 }
 
 /* ---- what ends without a slot ---- */
@@ -859,7 +859,7 @@ static struct coupon *make_version(const char *id, int64_t version, int64_t coup
 SERVER_TEST(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other)
 {
     const char *damaged = new_coupon(), *good = new_coupon();
-    struct part_write parts[] = {{.coupon = damaged, .definition = make_version(damaged, 1, COUPON_ACTIVE), .seq = 1},
+    struct view_write views[] = {{.coupon = damaged, .definition = make_version(damaged, 1, COUPON_ACTIVE), .seq = 1},
                                  {.coupon = good, .definition = make_version(good, 1, COUPON_ACTIVE), .seq = 1}};
     struct coupon_read read = {.coupon = good, .arena = &arena};
     struct store_time when;
@@ -867,19 +867,19 @@ SERVER_TEST(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other)
     append_chain(damaged, 0, 1, 1);
     append_chain(good, 0, 1, 1);
     damage("ledger", damaged, "_id.seq", 1, NULL, "at");
-    assert_int_equal(session->ops->write_parts(session, parts, 2, &when), STORE_FAILED);
-    assert_false(parts[0].written);
-    assert_true(parts[1].written);
+    assert_int_equal(session->ops->write_views(session, views, 2, &when), STORE_FAILED);
+    assert_false(views[0].written);
+    assert_true(views[1].written);
     assert_int_equal(session->ops->coupons(session, &read, 1), STORE_OK);
     assert_true(read.definition && read.seq == 1);
 }
 
 static void write_coupon(const struct coupon *c, int64_t seq)
 {
-    struct part_write part = {.coupon = c->id, .definition = c, .seq = seq};
+    struct view_write view = {.coupon = c->id, .definition = c, .seq = seq};
     struct store_time when;
 
-    write_all(&part, 1, &when);
+    write_all(&view, 1, &when);
 }
 
 SERVER_TEST(a_definition_is_kept_with_the_newest_version)
@@ -920,7 +920,7 @@ SERVER_TEST(lanes_are_loaded_together_and_each_fails_alone)
         int64_t lane = i == SECOND_LANE;
         struct checkpoint_write checkpoint = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, {2, 0, 0, 0, NULL}};
         struct coupon *c = make_version(ids[i], 1, COUPON_ACTIVE);
-        struct part_write part = {.coupon = c->id, .definition = c, .seq = 1};
+        struct view_write view = {.coupon = c->id, .definition = c, .seq = 1};
 
         loads[i] = (struct lane_loading){.lane = lane_new(ids[i], lane, &no_filters, &no_users)};
         if (i == NOTHING)
@@ -928,7 +928,7 @@ SERVER_TEST(lanes_are_loaded_together_and_each_fails_alone)
         append_chain(ids[i], lane, 1, i == LONG ? 30 : i == SECOND_LANE ? 4 : i == NO_BASE ? 1 : 3);
         if (i == GAP)
             append_chain(ids[i], lane, 20, 21);
-        write_all(&part, 1, &when);
+        write_all(&view, 1, &when);
         if (i != SHORT)
             assert_int_equal(session->ops->write_checkpoints(session, &checkpoint, 1), STORE_OK);
     }

@@ -13,12 +13,12 @@
 
 /* ---- makers ---- */
 
-static void write_part(struct part_write part)
+static void write_view(struct view_write view)
 {
     struct store_time when;
 
-    assert_int_equal(session->ops->write_parts(session, &part, 1, &when), STORE_OK);
-    assert_true(part.written);
+    assert_int_equal(session->ops->write_views(session, &view, 1, &when), STORE_OK);
+    assert_true(view.written);
 }
 
 /* A bucket with a hold that ends at due_ms (0: with none). */
@@ -33,7 +33,7 @@ static void write_bucket(const char *coupon, int64_t lane, int64_t b, int64_t se
     if (due_ms)
         k.slots[3] = (struct slot){.generation = 1, .current = 1, .state = SLOT_RESERVED, .at_ms = DAY,
                                    .due_ms = due_ms};
-    write_part((struct part_write){.coupon = coupon, .bucket = &k});
+    write_view((struct view_write){.coupon = coupon, .bucket = &k});
     bucket_release(&k);
 }
 
@@ -225,7 +225,7 @@ static void write_definition(const char *id, int64_t version, int64_t coupon_sta
     c->state = coupon_state;
     c->ends_at_ms = ends_at_ms;
     c->cleanup_after_s = cleanup_after_s;
-    write_part((struct part_write){.coupon = id, .definition = c, .seq = version});
+    write_view((struct view_write){.coupon = id, .definition = c, .seq = version});
 }
 
 static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s, int64_t changed_ms)

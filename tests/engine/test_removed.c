@@ -21,7 +21,7 @@
 
 static struct {
     int64_t lanes;
-    atomic_bool sleeps, sent, parts_wait, long_sleep;
+    atomic_bool sleeps, sent, views_wait, long_sleep;
     atomic_bool reads_slowly; /* the sleeper sleeps when it has read its user, in the middle of a round */
     bool taken; /* by the sleeper, as the ledger has it */
 } t;
@@ -116,9 +116,9 @@ static enum store_status watched_append(struct store *s, struct append *appends,
     return STORE_FAILED;
 }
 
-static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
-    return t.parts_wait ? STORE_FAILED : rig.watched[0].plain->write_parts(s, parts, count, when);
+    return t.views_wait ? STORE_FAILED : rig.watched[0].plain->write_views(s, views, count, when);
 }
 
 static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
@@ -139,7 +139,7 @@ static void begin(uint32_t seed, bool long_sleep)
     t.sent = seed % 2;
     rig_connect(ENGINES, seed, FAULT_PERCENT);
     rig.watched[0].ops.append = watched_append;
-    rig.watched[0].ops.write_parts = watched_write_parts;
+    rig.watched[0].ops.write_views = watched_write_views;
     rig.watched[0].ops.users = watched_users;
     for (int i = 0; i < ENGINES; i++) {
         rig.config = (struct engine_config){
@@ -208,7 +208,7 @@ static void one_seed(uint32_t seed)
 
     begin(seed, false);
     create_and_take();
-    t.parts_wait = true;
+    t.views_wait = true;
     for (int i = 0; i < 4; i++) {
         snprintf(user, sizeof user, "late-%d", i);
         assert_int_equal(take(0, user), CPN_OK);
@@ -218,7 +218,7 @@ static void one_seed(uint32_t seed)
     assert_false(t.sleeps);
     if (result != (t.taken ? CPN_OK : CPN_COUPON_ARCHIVED))
         fail_msg("seed %u: told %s, and its archive has %s", seed, result_info(result)->name, t.taken ? "it" : "nothing of it");
-    t.parts_wait = false;
+    t.views_wait = false;
     end();
 }
 

@@ -18,7 +18,7 @@ static struct {
     /* of the second engine's sessions */
     atomic_size_t looks, read; /* of the ledger; batches */
     atomic_size_t appends;
-    atomic_bool parts_fail;
+    atomic_bool views_fail;
 } t;
 
 /* ---- sessions that are watched ---- */
@@ -49,9 +49,9 @@ static enum store_status watched_append(struct store *s, struct append *appends,
     return rig.watched[1].plain->append(s, appends, count);
 }
 
-static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
-    return atomic_load(&t.parts_fail) ? STORE_FAILED : rig.watched[1].plain->write_parts(s, parts, count, when);
+    return atomic_load(&t.views_fail) ? STORE_FAILED : rig.watched[1].plain->write_views(s, views, count, when);
 }
 
 /* As of now: a read that sees what was before finds its checkpoint missing, and it is written again. */
@@ -79,7 +79,7 @@ FIXTURE(two_engines)
     ops->ledgers = watched_ledgers;
     ops->append = watched_append;
     ops->checkpoints = fresh_checkpoints;
-    ops->write_parts = watched_write_parts;
+    ops->write_views = watched_write_views;
     rig_start(NULL);
     return 0;
 }
@@ -169,7 +169,7 @@ TEST(a_checkpoint_that_others_wrote_need_not_be_written)
 
     arena_init(&arena, 0);
     create();
-    atomic_store(&t.parts_fail, true);
+    atomic_store(&t.views_fail, true);
     take(1, "ann");
     latch_init(&done, 1);
     rig_submit(1, &wait, NULL, &done);
@@ -180,7 +180,7 @@ TEST(a_checkpoint_that_others_wrote_need_not_be_written)
     assert_int_equal(wait.outcome.result, CPN_OK);
     arena_free(&arena);
     take(1, "bob");
-    atomic_store(&t.parts_fail, false);
+    atomic_store(&t.views_fail, false);
     rig_catch_up(1);
     assert_int_equal(t.session->ops->checkpoints(t.session, &read, 1), STORE_OK);
     assert_int_equal(read.checkpoint.seq, rig_head(0).seq);

@@ -126,12 +126,12 @@ static struct {
     int64_t redo_most;   /* since; as seen before an append */
 } m;
 
-static enum store_status watched_write_parts(struct store *s, struct part_write *parts, size_t count, struct store_time *when)
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
     if (!atomic_load(&m.refuses))
-        return rig.watched[0].plain->write_parts(s, parts, count, when);
+        return rig.watched[0].plain->write_views(s, views, count, when);
     for (size_t i = 0; i < count; i++)
-        parts[i].written = false;
+        views[i].written = false;
     atomic_fetch_add(&m.refused, 1);
     return STORE_FAILED;
 }
@@ -193,7 +193,7 @@ static int start_with_users_of(int redemptions)
     };
     rig.watched[0].ops.append = watched_append;
     rig.watched[0].ops.users = watched_users;
-    rig.watched[0].ops.write_parts = watched_write_parts;
+    rig.watched[0].ops.write_views = watched_write_views;
     rig_start(NULL);
     create(COUPON, EACH);
     create(LIGHT, EACH);

@@ -14,7 +14,7 @@ from swarm import by_code, swarm, take, taken
 # The points in the order in which a request passes them, and at which of their times a worker dies. Checkpoints are
 # written for many batches at once. A worker that dies, its successor and the other one have 3 * N - 2 times between them
 # before a second one must die: fewer than there are.
-POINTS = {"parsed": 60, "decided": 25, "appended": 25, "parts": 5, "checkpoint": 4, "answering": 60}
+POINTS = {"parsed": 60, "decided": 25, "appended": 25, "views": 5, "checkpoint": 4, "answering": 60}
 OFTEN = "[worker]\ncheckpoint_ms = 50\n"
 
 
@@ -38,16 +38,16 @@ def test_a_worker_that_dies_at_a_point_loses_nothing(monkeypatch, beside, point)
 
 def test_a_checkpoint_is_half_written_when_a_worker_dies_there_and_becomes_what_the_ledger_says(monkeypatch, beside):
     """Looked at from outside, while everybody who would repair them sleeps."""
-    monkeypatch.setenv("COUPONS_CRASH_POINT", "parts:5")
+    monkeypatch.setenv("COUPONS_CRASH_POINT", "views:5")
     stack = beside(OFTEN)
     coupon = stack.coupon(slots=SLOTS)
     written, missing = dies_half_way(stack, coupon)
     assert written and missing, (written, missing)
-    wait_until("all buckets to be written", lambda: not any(missing for _, missing in parts_of(stack, coupon).values()))
+    wait_until("all buckets to be written", lambda: not any(missing for _, missing in views_of(stack, coupon).values()))
     stack.verify(coupon)
 
 
-@pytest.mark.parametrize("wrong", ["views:3", "parts", "parts:0", "parts:3x", ":1", "decided:-1"])
+@pytest.mark.parametrize("wrong", ["parts:3", "views", "views:0", "views:3x", ":1", "decided:-1"])
 def test_a_point_that_there_is_not_is_refused_before_anything_starts(wrong, tmp_path):
     """With the names of all that there are: those of this test."""
     done = subprocess.run([hooked() / "coupond", "-o", f"coupond.run_dir={tmp_path}"], cwd=ROOT, text=True, timeout=30,

@@ -218,7 +218,7 @@ TEST(a_mark_that_one_shard_refuses_is_not_moved)
 TEST(buckets_are_written_but_those_that_a_shard_refuses)
 {
     struct bucket buckets[] = {{.b = 0}, {.b = 1}, {.b = 2}};
-    struct part_write parts[] = {{.coupon = "a", .bucket = &buckets[0]},
+    struct view_write views[] = {{.coupon = "a", .bucket = &buckets[0]},
                                  {.coupon = "b", .bucket = &buckets[1]},
                                  {.coupon = "c", .bucket = &buckets[2]}};
     struct store_time when;
@@ -226,14 +226,14 @@ TEST(buckets_are_written_but_those_that_a_shard_refuses)
     mongos_will("insert", "{\"n\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 11000, \"errmsg\": \"E11000\"},"
                           "{\"index\": 2, \"code\": 6, \"codeName\": \"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}");
     mongos_will("update", "{\"n\": 1, \"nModified\": 1}");
-    assert_int_equal(session->ops->write_parts(session, parts, 3, &when), STORE_FAILED);
-    assert_true(parts[0].written && parts[1].written && !parts[2].written);
+    assert_int_equal(session->ops->write_views(session, views, 3, &when), STORE_FAILED);
+    assert_true(views[0].written && views[1].written && !views[2].written);
     assert_true(when.seconds > 0);
     mongos_done();
     /* What a majority of a shard has not acknowledged is not written, whichever shard it was. */
     mongos_will("insert", "{\"n\": 3, \"writeConcernError\": {\"code\": 64, \"codeName\": \"WriteConcernFailed\", \"errmsg\": \"\"}}");
-    assert_int_equal(session->ops->write_parts(session, parts, 3, &when), STORE_FAILED);
-    assert_true(!parts[0].written && !parts[1].written && !parts[2].written);
+    assert_int_equal(session->ops->write_views(session, views, 3, &when), STORE_FAILED);
+    assert_true(!views[0].written && !views[1].written && !views[2].written);
     mongos_done();
 }
 
