@@ -37,7 +37,7 @@ def buckets_of(batch):
     return {entry["n"] // BUCKET for entry in batch["e"] if "g" in entry and entry["n"] >= 0}
 
 
-def parts_of(stack, coupon):
+def views_of(stack, coupon):
     """{seq: (how many of the buckets that the batch changes are written, and how many are not)}"""
     written = {row["_id"]["b"]: row["view"]["seq"] for row in stack.database.buckets.find({"_id.c": coupon}, {"view.seq": 1})}
     seen = {}
@@ -66,7 +66,7 @@ def dies_half_way(stack, coupon):
         pid = wait_until("worker-0", lambda: (pid := stack.pid("worker-0")) and state_of(pid) and pid)
         with asleep(stack, REPAIR):
             feed_until_it_dies(stack, coupon, pid)
-            halves = [half for half in parts_of(stack, coupon).values() if all(half)]
+            halves = [half for half in views_of(stack, coupon).values() if all(half)]
         if halves:
             return halves[-1]
         wait_until("a successor", lambda: stack.pid("worker-0") not in (None, pid))

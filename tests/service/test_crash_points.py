@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from effort import in_full
-from halves import SLOTS, dies_half_way, parts_of
+from halves import SLOTS, dies_half_way, views_of
 from stack import BUILD, HOOKS, ROOT, hooked, wait_until
 from swarm import by_code, swarm, take, taken
 
