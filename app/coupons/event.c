@@ -120,7 +120,7 @@ static struct event *add(struct list *l, enum event_type type, size_t entry)
 {
     struct event *e = &l->items[l->count];
 
-    *e = (struct event){.type = type, .part = (int64_t)l->count++, .first = entry, .count = 1};
+    *e = (struct event){.type = type, .index = (int64_t)l->count++, .first = entry, .count = 1};
     l->bytes = 0;
     return e;
 }
@@ -234,14 +234,14 @@ void event_write(const struct batch *b, const struct event *e, struct buf *out)
     put_event(&j, b, e, false);
 }
 
-void event_id(const char *coupon, int64_t lane, int64_t epoch, int64_t seq, int64_t part, struct buf *out)
+void event_id(const char *coupon, int64_t lane, int64_t epoch, int64_t seq, int64_t index, struct buf *out)
 {
     buf_puts(out, "evt");
     if (epoch)
         buf_int(out, epoch);
     buf_putc(out, '_');
     buf_puts(out, coupon);
-    for (const int64_t *number = (const int64_t[]){lane, seq, part, -1}; *number >= 0; number++) {
+    for (const int64_t *number = (const int64_t[]){lane, seq, index, -1}; *number >= 0; number++) {
         buf_putc(out, '_');
         buf_int(out, *number);
     }

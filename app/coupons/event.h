@@ -2,7 +2,7 @@
  * coupons/event.h -- the events of a batch that webhooks deliver: a function of the batch.
  *
  * Shape   struct event: its type, and the range of the batch's entries that it covers. In the order of the entries
- * Id      "evt_<coupon>_<lane>_<seq>_<part>": part counts the batch's events from 0, whatever is subscribed to. So receivers can drop
+ * Id      "evt_<coupon>_<lane>_<seq>_<index>": it counts the batch's events from 0, whatever is subscribed to. So receivers can drop
  *         repeats by it. After a restore a lane uses a `seq` again: then ids begin with "evt1", "evt2", ..., by the batch's epoch, so that
  *         no receiver mistakes them for the lost ones
  * Size    at most EVENT_BYTES_MAX: the entries of a large batch become several events. Where they are split does not depend on names:
@@ -46,7 +46,7 @@ enum event_type event_type_of_name(const char *name); /* EVENT_NONE: none */
 
 struct event {
     enum event_type type;
-    int64_t part;
+    int64_t index; /* in its batch */
     size_t first, count; /* of the batch's entries; entries in between that are not reported are skipped */
 };
 
@@ -57,6 +57,6 @@ size_t events_of(const struct batch *b, const struct head *before, struct arena 
 void event_write(const struct batch *b, const struct event *e, struct buf *out);
 
 /* Append an event's id. */
-void event_id(const char *coupon, int64_t lane, int64_t epoch, int64_t seq, int64_t part, struct buf *out);
+void event_id(const char *coupon, int64_t lane, int64_t epoch, int64_t seq, int64_t index, struct buf *out);
 
 #endif

@@ -99,7 +99,7 @@ struct cursor *cursor_find(const struct endpoint *e, const char *coupon, int64_t
     return s;
 }
 
-struct cursor *cursor_add(struct endpoint *e, const char *coupon, int64_t lane, int64_t seq, int64_t part)
+struct cursor *cursor_add(struct endpoint *e, const char *coupon, int64_t lane, int64_t seq, int64_t index)
 {
     struct cursor *s = checked(calloc(1, sizeof *s));
 
@@ -107,7 +107,7 @@ struct cursor *cursor_add(struct endpoint *e, const char *coupon, int64_t lane, 
     s->of = e;
     s->seq = seq;
     s->tail = seq < 0 ? 0 : seq;
-    s->part = part;
+    s->index = index;
     s->before.seq = -1;
     arena_init(&s->arena, 0);
     HASH_ADD(hh, e->cursors, key, sizeof s->key, s);
@@ -183,7 +183,7 @@ static enum cursor_step find_start(struct cursor *s, struct store *session)
 
     if (status == STORE_OK) {
         s->seq = p.seq;
-        s->part = p.part;
+        s->index = p.index;
         s->attempts = p.attempts;
         s->not_before_ms = p.not_before_ms;
         return p.not_before_ms > clock_now_ms() ? CURSOR_WAITS : CURSOR_HAS;
@@ -224,7 +224,7 @@ static void pass_batch(struct cursor *s)
 
     s->before = b->head;
     s->seq = b->head.seq;
-    s->part = 0;
+    s->index = 0;
     s->moved = s->of->moved = true;
     s->events = NULL;
     arena_reset(&s->arena);
@@ -247,11 +247,11 @@ enum cursor_step cursor_next(struct cursor *s, struct store *session, const stru
                           F_INT("next", (*b)->head.seq));
             s->event_count = events_of(*b, &s->before, &s->arena, &s->events);
             assert(s->events);
-            s->event_at = (size_t)s->part < s->event_count ? (size_t)s->part : s->event_count;
+            s->event_at = (size_t)s->index < s->event_count ? (size_t)s->index : s->event_count;
         }
         for (; s->event_at < s->event_count; s->event_at++) {
             *event = &s->events[s->event_at];
-            s->part = (*event)->part;
+            s->index = (*event)->index;
             if (s->of->hook->events & (1u << (*event)->type))
                 return CURSOR_HAS;
         }
@@ -262,7 +262,7 @@ enum cursor_step cursor_next(struct cursor *s, struct store *session, const stru
 void cursor_taken(struct cursor *s)
 {
     assert(s->events && s->event_at < s->event_count);
-    s->part = s->events[s->event_at++].part + 1;
+    s->index = s->events[s->event_at++].index + 1;
     s->attempts = 0;
     s->not_before_ms = 0;
     s->moved = s->of->moved = true;

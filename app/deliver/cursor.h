@@ -35,7 +35,7 @@ struct cursor {
     struct endpoint *of;
     enum cursor_state state;
     int64_t tail;           /* the lane's last known seq */
-    int64_t seq, part;      /* all batches up to seq are delivered, and `part` events of the next; seq -1: its start is
+    int64_t seq, index;     /* all batches up to seq are delivered, and `index` events of the next; seq -1: its start is
                                not known yet */
     uint64_t arrived;       /* when the newest batch that was heard of did; 0: unknown */
     int64_t awaited;        /* the watermark waits until it gets here; 0: it does not */
@@ -81,7 +81,7 @@ bool endpoint_wants(const struct endpoint *e, const char *coupon);
 /* The cursor of a lane, or NULL. */
 struct cursor *cursor_find(const struct endpoint *e, const char *coupon, int64_t lane);
 /* Add a cursor at this position. */
-struct cursor *cursor_add(struct endpoint *e, const char *coupon, int64_t lane, int64_t seq, int64_t part);
+struct cursor *cursor_add(struct endpoint *e, const char *coupon, int64_t lane, int64_t seq, int64_t index);
 /* Move it to a state, and that state's list. */
 void cursor_to(struct cursor *s, enum cursor_state state);
 /* True if all is delivered, and all arrived before the endpoint's watermark. */

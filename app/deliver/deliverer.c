@@ -96,7 +96,7 @@ static bool note_positions(struct deliverer *d, struct endpoint *e)
     for (const struct cursor *s = e->cursors; s; s = s->hh.next)
         if (s->moved)
             rows[count++] = (struct hook_position){
-                e->hook->id, s->key.coupon, s->key.lane, s->seq, s->part, s->attempts, s->not_before_ms};
+                e->hook->id, s->key.coupon, s->key.lane, s->seq, s->index, s->attempts, s->not_before_ms};
     for (size_t at = 0; good && at < count; at += NOTED_MOST)
         good = mongo_positions_write(d->session, rows + at, count - at < NOTED_MOST ? count - at : NOTED_MOST) == STORE_OK;
     free(rows);

@@ -192,8 +192,8 @@ static bool repeat(struct deliverer *d, const struct hook *h, const struct deliv
         status = mongo_ledger_at(d->session, of->coupon, of->lane, of->seq - 1, &before);
     arena_init(&a, 0);
     count = status == STORE_OK ? events_of(b, before ? &before->head : &first, &a, &events) : 0;
-    if (of->part < (int64_t)count) {
-        start_again(d, post_new(d->config, h, b, &events[of->part], clock_now_ms()), of);
+    if (of->index < (int64_t)count) {
+        start_again(d, post_new(d->config, h, b, &events[of->index], clock_now_ms()), of);
     } else if (status != STORE_FAILED) {
         log_event(LOG_ERROR, "webhook.no_such_event", F_WORD("delivery", of->id));
         status = mongo_delivery_made(d->session, of->id);

@@ -173,7 +173,7 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
     delivery->lane = b->lane;
     delivery->seq = b->head.seq;
     delivery->epoch = b->head.epoch;
-    delivery->part = e->part;
+    delivery->index = e->index;
     delivery->type = e->type;
     delivery->at_ms = now_ms;
     p->changed_ms = h->changed_ms;
@@ -183,7 +183,7 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
         add_name(p, b->entries[i].order);
     }
     event_write(b, e, &p->body);
-    event_id(b->coupon, b->lane, b->head.epoch, b->head.seq, e->part, &id);
+    event_id(b->coupon, b->lane, b->head.epoch, b->head.seq, e->index, &id);
     add_header(p, "Content-Type", "application/json");
     add_header(p, "Expect", ""); /* do not wait for 100 Continue */
     /* Sign the post; while secrets are being rotated, with both. */

@@ -93,7 +93,7 @@ static void write_delivery(struct json *j, const struct delivery *delivery)
 {
     struct buf event = BUF_INIT;
 
-    event_id(delivery->coupon, delivery->lane, delivery->epoch, delivery->seq, delivery->part, &event);
+    event_id(delivery->coupon, delivery->lane, delivery->epoch, delivery->seq, delivery->index, &event);
     json_begin_object(j);
     json_key_string(j, "id", delivery->id);
     json_key_string(j, "event", event.data);

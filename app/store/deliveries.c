@@ -1,5 +1,5 @@
 /*
- * store/deliveries.c -- attempts to deliver events: {_id, h, c, l, seq, part, type, attempt, at, took, status, ...}.
+ * store/deliveries.c -- attempts to deliver events: {_id, h, c, l, seq, event, type, attempt, at, took, status, ...}.
  *
  * No body  a redelivery is built again from the ledger, and an answer that repeats a user's name is not kept: so no names are stored here
  */
@@ -20,7 +20,7 @@ static const struct bson_field delivery_rows[] = {
     BSON_FIELD("l", BSON_FIELD_INT, struct delivery, lane, false, 0),
     BSON_FIELD("seq", BSON_FIELD_INT, struct delivery, seq, false, 0),
     BSON_FIELD("epoch", BSON_FIELD_INT, struct delivery, epoch, true, 0),
-    BSON_FIELD("part", BSON_FIELD_INT, struct delivery, part, false, 0),
+    BSON_FIELD("event", BSON_FIELD_INT, struct delivery, index, false, 0),
     BSON_FIELD("attempt", BSON_FIELD_INT, struct delivery, attempt, false, 0),
     BSON_FIELD("at", BSON_FIELD_TIME, struct delivery, at_ms, false, 0),
     BSON_FIELD("took", BSON_FIELD_INT, struct delivery, took_ms, false, 0),

@@ -1,7 +1,7 @@
 /*
  * store/hooks.c -- webhooks: {_id, url, events[], coupons[], enabled, reason, secret, ..., owner, lease, arrived, behind}.
  *
- * Positions  {_id: {h, c, l}, at: {seq, part}, attempts, not_before}: `at` only ever grows, by $max
+ * Positions  {_id: {h, c, l}, at: {seq, event}, attempts, not_before}: `at` only ever grows, by $max
  * Attempts   see store/deliveries.c
  */
 
@@ -248,7 +248,7 @@ enum store_status mongo_positions_write(struct store *s, const struct hook_posit
     bulk_begin(&updates, "update", POSITIONS);
     for (size_t i = 0; i < count; i++) {
         AUTO_BCON filter = BCON_NEW(POSITION_ID(p[i]));
-        AUTO_BCON u = BCON_NEW("$max", "{", "at", "{", "seq", BCON_INT64(p[i].seq), "part", BCON_INT64(p[i].part), "}", "}", "$set", "{",
+        AUTO_BCON u = BCON_NEW("$max", "{", "at", "{", "seq", BCON_INT64(p[i].seq), "event", BCON_INT64(p[i].index), "}", "}", "$set", "{",
                                "attempts", BCON_INT64(p[i].attempts), "not_before", BCON_DATE_TIME(p[i].not_before_ms), "}");
 
         bulk_update(&updates, filter, u, true);
@@ -270,7 +270,7 @@ static bool get_position(const bson_t *doc, void *item, struct arena *a)
     bson_t at;
 
     (void)a;
-    return find_document(doc, "at", &at) && find_int(&at, "seq", &p->seq) && find_int(&at, "part", &p->part) &&
+    return find_document(doc, "at", &at) && find_int(&at, "seq", &p->seq) && find_int(&at, "event", &p->index) &&
            find_int(doc, "attempts", &p->attempts) && find_time(doc, "not_before", &p->not_before_ms);
 }
 

@@ -64,15 +64,15 @@ enum store_status mongo_hook_arrived(struct store *s, const char *id, const char
 enum store_status mongo_hook_failing(struct store *s, const struct hook *h, int64_t since_ms);
 enum store_status mongo_hook_disable(struct store *s, const struct hook *h, const char *reason, int64_t now_ms);
 
-/* How far a lane's events are delivered: all of the batches up to seq, and `part` events of the next. */
+/* How far a lane's events are delivered: all of the batches up to seq, and `index` events of the next. */
 struct hook_position {
     const char *hook;
     const char *coupon;
-    int64_t lane, seq, part;
+    int64_t lane, seq, index;
     int64_t attempts;      /* failed attempts of the next event */
     int64_t not_before_ms; /* the time of its next attempt */
 };
-/* Write positions; seq and part never move back. */
+/* Write positions; seq and index never move back. */
 enum store_status mongo_positions_write(struct store *s, const struct hook_position *p, size_t count);
 /* Let failed events be retried at once. */
 enum store_status mongo_positions_restart(struct store *s, const char *hook);
@@ -88,7 +88,7 @@ struct delivery {
     char id[ID_SHORT_LEN + 1];
     char hook[HOOK_ID_LEN + 1];
     char coupon[COUPON_ID_MAX + 1];
-    int64_t lane, seq, part;
+    int64_t lane, seq, index;
     int64_t epoch;        /* the batch's */
     int64_t type;         /* enum event_type */
     int64_t attempt;      /* from 1; 0: a redelivery */

@@ -138,7 +138,7 @@ SERVER_TEST(its_owner_notes_what_has_arrived_and_is_delivered)
 SERVER_TEST(a_position_never_goes_back)
 {
     static const struct {
-        int64_t seq, part, then_seq, then_part;
+        int64_t seq, index, then_seq, then_index;
     } rows[] = {{5, 2, 5, 2}, {5, 1, 5, 2}, {4, 9, 5, 2}, {5, 3, 5, 3}, {6, 0, 6, 0}, {100, 0, 100, 0}, {INT64_C(1) << 40, 1,
                 INT64_C(1) << 40, 1}, {99, 50, INT64_C(1) << 40, 1}};
     struct hook *h = new_hook();
@@ -146,12 +146,12 @@ SERVER_TEST(a_position_never_goes_back)
 
     assert_int_equal(mongo_position(session, &p), STORE_NOT_FOUND);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct hook_position written = {h->id, "c", 3, rows[i].seq, rows[i].part, (int64_t)i, T0 + (int64_t)i};
+        struct hook_position written = {h->id, "c", 3, rows[i].seq, rows[i].index, (int64_t)i, T0 + (int64_t)i};
 
         assert_int_equal(mongo_positions_write(session, &written, 1), STORE_OK);
         assert_int_equal(mongo_position(session, &p), STORE_OK);
-        if (p.seq != rows[i].then_seq || p.part != rows[i].then_part || p.attempts != (int64_t)i || p.not_before_ms != T0 + (int64_t)i)
-            fail_msg("after row %zu: seq %lld part %lld", i, (long long)p.seq, (long long)p.part);
+        if (p.seq != rows[i].then_seq || p.index != rows[i].then_index || p.attempts != (int64_t)i || p.not_before_ms != T0 + (int64_t)i)
+            fail_msg("after row %zu: seq %lld index %lld", i, (long long)p.seq, (long long)p.index);
     }
     assert_int_equal(mongo_positions_restart(session, h->id), STORE_OK);
     assert_int_equal(mongo_position(session, &p), STORE_OK);

@@ -1,4 +1,4 @@
-"""Checkpoints of which one half is written: a worker dies in the midst of one (COUPONS_CRASH_POINT=parts:N), and what it leaves is
+"""Checkpoints of which one half is written: a worker dies in the midst of one (COUPONS_CRASH_POINT=views:N), and what it leaves is
 looked at before anybody repairs it."""
 import contextlib
 import itertools

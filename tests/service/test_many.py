@@ -129,7 +129,7 @@ def standing(stack):
 
 def positions(hook, names):
     """What an older deliverer would have left: of each it has delivered all."""
-    return [{"_id": {"h": hook, "c": name, "l": 0}, "at": {"seq": 99, "part": 0}, "attempts": 0,
+    return [{"_id": {"h": hook, "c": name, "l": 0}, "at": {"seq": 99, "event": 0}, "attempts": 0,
              "not_before": datetime.datetime.fromtimestamp(0, datetime.timezone.utc)} for name in names]
 
 

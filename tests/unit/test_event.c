@@ -44,14 +44,14 @@ static void add_taking(int64_t n, const char *user, const char *order)
     snprintf(e->alias, sizeof e->alias, "%s", "0123456789abcdef");
 }
 
-/* The types of b's events, "redemption.batch coupon.sold_out", each with its part in order. */
+/* The types of b's events, "redemption.batch coupon.sold_out", each with its index in order. */
 static void assert_events(const struct head *before, const char *expected)
 {
     size_t count = events_of(b, before, &arena, &events);
 
     buf_clear(&text);
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal(events[i].part, i);
+        assert_int_equal(events[i].index, i);
         buf_printf(&text, "%s%s", i ? " " : "", event_type_name(events[i].type));
     }
     assert_string_equal(text.len ? text.data : "", expected);
