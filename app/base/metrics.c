@@ -304,7 +304,7 @@ static void render_histogram(struct buf *out, const struct row *row)
     buf_printf(out, "\n%s_count %" PRId64 "\n", row->wire, below);
 }
 
-static void head(struct buf *out, const char *name, const char *help, const char *kind)
+static void put_help(struct buf *out, const char *name, const char *help, const char *kind)
 {
     buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
@@ -316,11 +316,11 @@ static void render_stocks(struct buf *out)
     atomic_store(&stocks->asked_ns, mono_now().ns);
     lock_stocks();
     count = mono_ms_between(stocks->reported, mono_now()) < METRICS_STOCKS_MS ? stocks->count : 0;
-    head(out, COUPON_FREE, "Free slots of the active coupon.", "gauge");
+    put_help(out, COUPON_FREE, "Free slots of the active coupon.", "gauge");
     for (size_t i = 0; i < count; i++)
         if (stocks->rows[i].has_slots)
             buf_printf(out, COUPON_FREE "{coupon=\"%s\"} %" PRId64 "\n", stocks->rows[i].coupon, stocks->rows[i].free);
-    head(out, COUPON_TAKEN, "Taken slots of the active coupon: issued, held and redeemed.", "gauge");
+    put_help(out, COUPON_TAKEN, "Taken slots of the active coupon: issued, held and redeemed.", "gauge");
     for (size_t i = 0; i < count; i++)
         buf_printf(out, COUPON_TAKEN "{coupon=\"%s\"} %" PRId64 "\n", stocks->rows[i].coupon, stocks->rows[i].taken);
     pthread_mutex_unlock(&stocks->lock);
@@ -334,7 +334,7 @@ void metrics_render(struct buf *out, const char *const *route_names, size_t rout
     for (int m = 0; m < METRIC_COUNT; m++) {
         const struct row *row = &rows[m];
 
-        head(out, row->wire, row->help, kinds[row->kind]);
+        put_help(out, row->wire, row->help, kinds[row->kind]);
         if (row->kind == HISTOGRAM) {
             render_histogram(out, row);
         } else if (row->scale == RESULT) {

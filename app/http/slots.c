@@ -140,7 +140,7 @@ static bool catch_up(struct request *r)
 /* Slots made, by the lanes' tails. */
 struct made {
     int64_t next_n[COUPON_LANES_MAX];
-    int64_t retired, due;
+    int64_t retired, retiring;
 };
 
 /* A slot given to another lane is retired in its own. False: the database did not answer. */
@@ -158,7 +158,7 @@ static bool read_made(struct request *r, struct made *m)
             continue;
         m->next_n[lane] = fold_next_n(&tail->head, lane);
         m->retired += m->next_n[lane] - lane * LANE_SLOTS - tail->head.slots;
-        m->due += tail->head.retiring;
+        m->retiring += tail->head.retiring;
         batch_free(tail);
     }
     return true;
@@ -223,7 +223,7 @@ enum handled slots_list(struct request *r)
     json_key(&j, "slots");
     json_begin_object(&j);
     write_counts(&j, counts);
-    json_key_int(&j, "due", made.due);
+    json_key_int(&j, "due", made.retiring);
     json_end_object(&j);
     json_key(&j, "items");
     json_begin_array(&j);

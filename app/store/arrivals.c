@@ -49,10 +49,10 @@ enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct
     size_t most = at->most ? at->most : PAGE;
     enum store_status status;
     AUTO_BCON filter = BCON_NEW("arrived", "{", "$gte", BCON_TIMESTAMP((uint32_t)(at->from >> 32), (uint32_t)at->from), "}");
-    AUTO_BCON tail = BCON_NEW("sort", "{", "arrived", BCON_INT32(1), "}", "projection", "{", "arrived", BCON_INT32(1),
-                              "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "_id.seq", BCON_INT32(1), "k", BCON_INT32(1), "}");
+    AUTO_BCON options = BCON_NEW("sort", "{", "arrived", BCON_INT32(1), "}", "projection", "{", "arrived", BCON_INT32(1),
+                                 "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "_id.seq", BCON_INT32(1), "k", BCON_INT32(1), "}");
 
-    status = session_list(session_of(s), &list, filter, tail, most, a, arrivals, count);
+    status = session_list(session_of(s), &list, filter, options, most, a, arrivals, count);
     if (status != STORE_OK)
         return status;
     at->more = *count == most;
@@ -72,12 +72,12 @@ static bool tail_row(const bson_t *doc, void *context)
 
 enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t lane, int64_t *seq)
 {
-    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(-1), "}");
+    AUTO_BCON options = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(-1), "}");
     AUTO_BSON range = BSON_INITIALIZER;
 
     ledger_range(&range, coupon, lane, 0, INT64_MAX);
     *seq = 0;
-    return session_find(session_of(s), "ledger", &range, tail, 1, tail_row, seq);
+    return session_find(session_of(s), "ledger", &range, options, 1, tail_row, seq);
 }
 
 /* ---- the watermark ---- */

@@ -56,12 +56,12 @@ static bool at_row(const bson_t *doc, void *context)
 
 static bool read_at(struct group *g, const char *coupon, int64_t seq, int64_t *at_ms)
 {
-    AUTO_BCON tail = BCON_NEW("projection", "{", "at", BCON_INT32(1), "}");
+    AUTO_BCON options = BCON_NEW("projection", "{", "at", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
 
     *at_ms = -1;
     codec_ledger_id(&filter, "_id", coupon, 0, seq);
-    return session_find(g->session, "ledger", &filter, tail, 1, at_row, at_ms) == STORE_OK;
+    return session_find(g->session, "ledger", &filter, options, 1, at_row, at_ms) == STORE_OK;
 }
 
 static bool read_times(struct group *g, const struct view_write *w, struct times *times)

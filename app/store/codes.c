@@ -420,12 +420,12 @@ static bool sharing_row(const bson_t *doc, void *context)
 
 static enum store_status find_sharing(struct session *session, const char *exact, const char *loose, struct coupon_ids *list)
 {
-    AUTO_BCON tail = BCON_NEW("sort", "{", "view.live", BCON_INT32(-1), "}", "projection", "{", "_id", BCON_INT32(1), "}",
-                              "hint", "shared");
+    AUTO_BCON options = BCON_NEW("sort", "{", "view.live", BCON_INT32(-1), "}", "projection", "{", "_id", BCON_INT32(1), "}",
+                                 "hint", "shared");
     AUTO_BSON filter = BSON_INITIALIZER;
 
     in_texts(&filter, "view.shared", (const char *const[]){exact, loose}, 2);
-    return session_find(session, "coupons", &filter, tail, list->most, sharing_row, list);
+    return session_find(session, "coupons", &filter, options, list->most, sharing_row, list);
 }
 
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most,

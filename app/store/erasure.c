@@ -279,7 +279,7 @@ enum store_status mongo_erasures(struct store *s, const char *user, size_t most,
     struct erasure_list list = {.arena = a};
     struct session *session = session_of(s);
     AUTO_BCON filter = BCON_NEW("erasing", "{", "$exists", BCON_BOOL(true), "}");
-    AUTO_BCON tail = BCON_NEW("projection", "{", "erasing", BCON_INT32(1), "}", "hint", "erasing");
+    AUTO_BCON options = BCON_NEW("projection", "{", "erasing", BCON_INT32(1), "}", "hint", "erasing");
     enum store_status status;
 
     *count = 0;
@@ -287,7 +287,7 @@ enum store_status mongo_erasures(struct store *s, const char *user, size_t most,
         return STORE_FAILED;
     if (user)
         BSON_APPEND_INT64(filter, "terms", term_of_user(&session->term_key, user));
-    status = session_find(session, "ledger", filter, tail, most, erasure_row, &list);
+    status = session_find(session, "ledger", filter, options, most, erasure_row, &list);
     *erasures = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;

@@ -55,11 +55,11 @@ static bool arrived_row(const bson_t *doc, void *context)
 static enum store_status newest_arrival(struct store *s, uint64_t *arrived)
 {
     AUTO_BCON filter = BCON_NEW("arrived", "{", "$gt", BCON_TIMESTAMP(0, 0), "}");
-    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(0), "arrived", BCON_INT32(1), "}", "sort", "{", "arrived",
-                              BCON_INT32(-1), "}");
+    AUTO_BCON options = BCON_NEW("projection", "{", "_id", BCON_INT32(0), "arrived", BCON_INT32(1), "}", "sort", "{", "arrived",
+                                 BCON_INT32(-1), "}");
 
     *arrived = 0;
-    return session_find(session_of(s), "ledger", filter, tail, 1, arrived_row, arrived);
+    return session_find(session_of(s), "ledger", filter, options, 1, arrived_row, arrived);
 }
 
 static enum store_status read_database(struct store *s, char database[HIGH_WATER_DATABASE_LEN + 1])

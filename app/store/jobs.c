@@ -165,7 +165,7 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
 
 #define OWNED(id, fence) "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running"
 
-/* A findAndModify, of which command holds all but the tail; *job: after the change. STORE_NOT_FOUND: nothing matched. */
+/* A findAndModify, of which command holds all but the last members; *job: after the change. STORE_NOT_FOUND: nothing matched. */
 static enum store_status modify(struct store *s, bson_t *command, struct arena *a, struct job **job)
 {
     struct session *session = session_of(s);

@@ -81,11 +81,11 @@ static bool batch_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status ledger_find(struct session *session, bson_t *filter, const bson_t *tail, size_t most,
+enum store_status ledger_find(struct session *session, bson_t *filter, const bson_t *options, size_t most,
                               struct batch *(*get)(const bson_t *doc), struct batch **batches, size_t *count)
 {
     struct batches list = {get, batches, 0, most};
-    enum store_status status = session_find(session, "ledger", filter, tail, most, batch_row, &list);
+    enum store_status status = session_find(session, "ledger", filter, options, most, batch_row, &list);
 
     if (status != STORE_OK)
         while (list.count > 0)
@@ -161,10 +161,10 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
 {
     AUTO_BCON filter = BCON_NEW("due", "{", "$exists", BCON_BOOL(true), "}", "_id.c", BCON_UTF8(search->coupon)); /* as the index has it */
     /* From just after the place on, in the order of the index. */
-    AUTO_BCON tail = BCON_NEW("min", "{", "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane),
-                              "due", BCON_DATE_TIME(search->after_ms), "_id.seq", BCON_INT64(search->after_seq + 1), "}", "max", "{",
-                              "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane), "due", BCON_MAXKEY,
-                              "_id.seq", BCON_MAXKEY, "}", "hint", "due");
+    AUTO_BCON options = BCON_NEW("min", "{", "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane),
+                                 "due", BCON_DATE_TIME(search->after_ms), "_id.seq", BCON_INT64(search->after_seq + 1), "}", "max", "{",
+                                 "_id.c", BCON_UTF8(search->coupon), "_id.l", BCON_INT64(search->lane), "due", BCON_MAXKEY,
+                                 "_id.seq", BCON_MAXKEY, "}", "hint", "due");
     struct due_rows rows = {.search = search};
     enum store_status status;
 
@@ -172,7 +172,7 @@ enum store_status ledger_due_batches(struct store *s, struct due_batches *search
     search->past_ms = search->after_ms;
     search->past_seq = search->after_seq;
     search->next_due_ms = 0;
-    status = session_find(session_of(s), "ledger", filter, tail, search->most, due_row, &rows);
+    status = session_find(session_of(s), "ledger", filter, options, search->most, due_row, &rows);
     search->more = rows.due == search->most;
     while (status != STORE_OK && search->count > 0)
         batch_free(search->batches[--search->count]);

@@ -223,8 +223,8 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
                                 struct batch **batches, size_t *count)
 {
     AUTO_BCON filter = BCON_NEW(ASKED(coupon));
-    AUTO_BCON tail = BCON_NEW("projection", "{", "at", BCON_INT32(1), "e", "{", "$filter", "{", "input", "$e", "as", "e", "cond", "$$e.by",
-                              "}", "}", "}", NEWEST_FIRST);
+    AUTO_BCON options = BCON_NEW("projection", "{", "at", BCON_INT32(1), "e", "{", "$filter", "{", "input", "$e", "as", "e", "cond",
+                                 "$$e.by", "}", "}", "}", NEWEST_FIRST);
 
     if (from) {
         /* from this place on, in the order of the history; the bound on `at` lets the index find the start of the page */
@@ -233,7 +233,7 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
                     "{", "_id.l", "{", "$lt", BCON_INT64(from->lane), "}", "}",
                     "{", "_id.l", BCON_INT64(from->lane), "_id.seq", "{", "$lte", BCON_INT64(from->seq), "}", "}", "]");
     }
-    return ledger_find(session_of(s), filter, tail, most, codec_entries_get, batches, count);
+    return ledger_find(session_of(s), filter, options, most, codec_entries_get, batches, count);
 }
 
 enum store_status mongo_defined(struct store *s, const char *coupon, int64_t version, int64_t at_ms, struct batch **batch)

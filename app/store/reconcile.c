@@ -374,8 +374,8 @@ enum store_status mongo_next_definitions(struct store *s, const char *after, siz
 {
     const struct doc_list list = {mongo_view_collections[0], get_id, sizeof **ids, true};
     AUTO_BCON filter = BCON_NEW("_id", "{", "$gt", BCON_UTF8(after), "}");
-    AUTO_BCON tail = BCON_NEW(IDS_ASCENDING);
-    enum store_status status = session_list(session_of(s), &list, filter, tail, most, a, ids, count);
+    AUTO_BCON options = BCON_NEW(IDS_ASCENDING);
+    enum store_status status = session_list(session_of(s), &list, filter, options, most, a, ids, count);
 
     *strays = false;
     for (size_t i = 1; i <= mongo_view_collections_count && status == STORE_OK && !*strays; i++)
@@ -392,10 +392,10 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
     const struct doc_list list = {collection, get_id, sizeof *id, false};
     AUTO_BCON filter = whole ? BCON_NEW("_id", "{", "$gt", BCON_UTF8(after), "}")
                              : BCON_NEW("_id", "{", "$gt", "{", "c", BCON_UTF8(after), "x", BCON_MAXKEY, "}", "}");
-    AUTO_BCON tail = BCON_NEW(IDS_ASCENDING);
+    AUTO_BCON options = BCON_NEW(IDS_ASCENDING);
     const char **ids;
     size_t count;
-    enum store_status status = session_list(session_of(s), &list, filter, tail, 1, a, &ids, &count);
+    enum store_status status = session_list(session_of(s), &list, filter, options, 1, a, &ids, &count);
 
     *id = count ? ids[0] : NULL;
     return status;

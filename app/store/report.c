@@ -47,14 +47,14 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
                                        struct report_coupon **coupons, size_t *coupon_count)
 {
     const struct doc_list list = {"coupons", get_coupon, sizeof **coupons, count == 0}; /* each that is named must be there */
-    AUTO_BCON tail = BCON_NEW("projection", "{", "created", BCON_INT32(1), "view.seq", BCON_INT32(1), "view.def.state", BCON_INT32(1),
-                              "view.def.lanes", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}", BATCHES);
+    AUTO_BCON options = BCON_NEW("projection", "{", "created", BCON_INT32(1), "view.seq", BCON_INT32(1), "view.def.state", BCON_INT32(1),
+                                 "view.def.lanes", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}", BATCHES);
     AUTO_BSON filter = BSON_INITIALIZER;
 
     put_ids(&filter, "_id", ids, count);
     if (!count && prefix)
         session_add_prefix(&filter, "_id", prefix);
-    return session_list(session_of(s), &list, &filter, tail, 0, a, coupons, coupon_count);
+    return session_list(session_of(s), &list, &filter, options, 0, a, coupons, coupon_count);
 }
 
 /* ---- lanes: their positions in the totals, then the batches of positions without a time, and of lanes that may be closed ---- */
@@ -82,8 +82,8 @@ static enum store_status read_totals_positions(struct session *session, const ch
                                     struct lane_list *list)
 {
     static const struct doc_list positions = {"totals_positions", get_lane, sizeof *list->items, false};
-    AUTO_BCON tail = BCON_NEW("projection", "{", "seq", BCON_INT32(1), "at", BCON_INT32(1), "}", "hint", count ? "_id_" : REPORT_POSITIONS,
-                              BATCHES);
+    AUTO_BCON options = BCON_NEW("projection", "{", "seq", BCON_INT32(1), "at", BCON_INT32(1), "}", "hint",
+                                 count ? "_id_" : REPORT_POSITIONS, BATCHES);
     AUTO_BSON filter = BSON_INITIALIZER;
     bson_t any, one;
     char buffer[16];
@@ -100,10 +100,10 @@ static enum store_status read_totals_positions(struct session *session, const ch
         bson_append_array_end(&filter, &any);
     }
     if (count)
-        BCON_APPEND(tail, "sort", "{", "_id", BCON_INT32(1), "}");
+        BCON_APPEND(options, "sort", "{", "_id", BCON_INT32(1), "}");
     else
-        BCON_APPEND(tail, "sort", "{", "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "}");
-    return session_list(session, &positions, &filter, tail, 0, a, &list->items, &list->count);
+        BCON_APPEND(options, "sort", "{", "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1), "}");
+    return session_list(session, &positions, &filter, options, 0, a, &list->items, &list->count);
 }
 
 static int by_coupon_and_lane(const void *key, const void *item)
@@ -152,7 +152,7 @@ static bool may_be_closed(const struct lane_list *list, const char *coupon)
  * closed. At most LANES_AT_ONCE. */
 static enum store_status read_stands(struct session *session, struct lane_list *list, size_t *next)
 {
-    AUTO_BCON tail = BCON_NEW("projection", "{", "at", BCON_INT32(1), "totals.archived", BCON_INT32(1), "}");
+    AUTO_BCON options = BCON_NEW("projection", "{", "at", BCON_INT32(1), "totals.archived", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
     struct in_clause in;
 
@@ -164,7 +164,7 @@ static enum store_status read_stands(struct session *session, struct lane_list *
             codec_ledger_id(&in.values, in_next(&in), lane->coupon, lane->lane, lane->seq);
     }
     in_end(&in, &filter);
-    return in.count ? session_find(session, "ledger", &filter, tail, in.count, stand_row, list) : STORE_OK;
+    return in.count ? session_find(session, "ledger", &filter, options, in.count, stand_row, list) : STORE_OK;
 }
 
 enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, const struct report_coupon *coupons,
@@ -193,11 +193,11 @@ static bool oldest_row(const bson_t *doc, void *context)
 
 enum store_status mongo_report_oldest(struct store *s, const char *const *ids, size_t count, int64_t *at_ms)
 {
-    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id.at", BCON_INT32(1), "}");
+    AUTO_BCON options = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id.at", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
 
     put_ids(&filter, "_id.c", ids, count);
-    return session_find(session_of(s), "totals", &filter, tail, 1, oldest_row, at_ms);
+    return session_find(session_of(s), "totals", &filter, options, 1, oldest_row, at_ms);
 }
 
 /* ---- zones ---- */

@@ -172,11 +172,11 @@ static bool refusals_row(const bson_t *doc, void *context)
 static enum store_status read_quarters(struct slice *s, const char *collection, session_row *row)
 {
     const struct report_query *q = s->query;
-    AUTO_BCON tail = BCON_NEW("batchSize", BCON_INT64(BATCH_ROWS));
+    AUTO_BCON options = BCON_NEW("batchSize", BCON_INT64(BATCH_ROWS));
     AUTO_BSON filter = BSON_INITIALIZER;
 
     quarters_filter(&filter, q->ids, q->count, s->from_ms, s->to_ms);
-    return session_find(s->session, collection, &filter, tail, 0, row, s);
+    return session_find(s->session, collection, &filter, options, 0, row, s);
 }
 
 static void *read_slice(void *context)

@@ -335,14 +335,14 @@ void session_add_shard_key(const struct session *session, bson_t *filter)
     bson_concat(filter, &key);
 }
 
-enum store_status session_find(struct session *session, const char *collection, bson_t *filter, const bson_t *tail, size_t most,
+enum store_status session_find(struct session *session, const char *collection, bson_t *filter, const bson_t *options, size_t most,
                                session_row *row, void *context)
 {
     session_add_shard_key(session, filter);
     AUTO_BCON command = BCON_NEW("find", BCON_UTF8(collection), "filter", BCON_DOCUMENT(filter));
 
-    if (tail)
-        bson_concat(command, tail);
+    if (options)
+        bson_concat(command, options);
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
     session_read_options(session, command, most ? most + 1 : 0); /* a router closes the cursor only if the batch is not full */
@@ -374,11 +374,11 @@ static bool list_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status session_list(struct session *session, const struct doc_list *list, bson_t *filter, const bson_t *tail, size_t most,
+enum store_status session_list(struct session *session, const struct doc_list *list, bson_t *filter, const bson_t *options, size_t most,
                                struct arena *a, void *items, size_t *count)
 {
     struct list_rows rows = {.list = list, .arena = a};
-    enum store_status status = session_find(session, list->collection, filter, tail, most, list_row, &rows);
+    enum store_status status = session_find(session, list->collection, filter, options, most, list_row, &rows);
 
     memcpy(items, &rows.items, sizeof rows.items);
     *count = status == STORE_OK ? rows.count : 0;

@@ -120,10 +120,10 @@ bool session_run_on(struct session *session, const char *database, const bson_t 
 /* Behind mongos a filter of _id, by {$in: [{c, ...}]} or by a range within one coupon, must also name the shard key: append "_id.c". */
 void session_add_shard_key(const struct session *session, bson_t *filter);
 
-/* Find documents, at most `most` (0: all). filter: gets the shard key. tail: further members of the command, such as sort, projection and
- * hint; NULL: none. */
+/* Find documents, at most `most` (0: all). filter: gets the shard key. options: further members of the command, such as sort, projection
+ * and hint; NULL: none. */
 typedef bool session_row(const bson_t *doc, void *context); /* for each; false: unreadable, stop */
-enum store_status session_find(struct session *session, const char *collection, bson_t *filter, const bson_t *tail, size_t most,
+enum store_status session_find(struct session *session, const char *collection, bson_t *filter, const bson_t *options, size_t most,
                                session_row *row, void *context);
 
 /* Fill an item, which is zeroed, from a document. False: unreadable. */
@@ -136,7 +136,7 @@ struct doc_list {
     bool lenient; /* an unreadable document is logged and omitted; otherwise the call fails */
 };
 /* Like session_find(): *items, an array in a, and *count; 0 unless STORE_OK. */
-enum store_status session_list(struct session *session, const struct doc_list *list, bson_t *filter, const bson_t *tail, size_t most,
+enum store_status session_list(struct session *session, const struct doc_list *list, bson_t *filter, const bson_t *options, size_t most,
                                struct arena *a, void *items, size_t *count);
 /* The same of one document, which is unique: into *item. STORE_NOT_FOUND: there is none. a: passed on to get(). */
 enum store_status session_find_one(struct session *session, const char *collection, bson_t *filter, session_get *get, void *item,
@@ -190,12 +190,12 @@ enum store_status settle_reads(enum store_status call, enum store_status *first,
 struct store_time session_seen(const struct session *session);
 struct store_time session_seen_of(const struct store *s);
 void session_saw(struct store *s, struct store_time when);
-/* The tail of a find: {readConcern: majority, not before what the session has seen; maxTimeMS, batchSize}. */
+/* The end of a find: {readConcern: majority, not before what the session has seen; maxTimeMS, batchSize}. */
 void session_read_options(const struct session *session, bson_t *command, size_t most);
 /* The same, and all that a command reads is of one moment: a long majority read may see a later one further on. */
 void session_snapshot_options(const struct session *session, bson_t *command, size_t most);
 void session_write_concern(struct session *session, bson_t *command);
-/* Run a write that is complete but for its tail: {ordered: false, writeConcern}. STORE_FAILED also if any part of it failed; STORE_EXISTS:
+/* Run a write that is complete but for its end: {ordered: false, writeConcern}. STORE_FAILED also if any part of it failed; STORE_EXISTS:
  * only because of keys that are taken. *matched, if not NULL: how many documents it matched, inserted or deleted, unless STORE_FAILED. */
 enum store_status session_write(struct session *session, bson_t *command, int64_t *matched);
 /* One document. STORE_EXISTS: its key is taken; of an upsert: meanwhile, or by one that does not match. Update: STORE_NOT_FOUND if none
@@ -278,7 +278,7 @@ void log_unreadable(const char *collection, const bson_t *doc);
 /* Append to filter: {_id: after < seq < before} of a lane; before INT64_MAX: no bound. */
 void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before);
 /* Like session_find(), of batches, read by get(); the caller gets none unless STORE_OK. */
-enum store_status ledger_find(struct session *session, bson_t *filter, const bson_t *tail, size_t most,
+enum store_status ledger_find(struct session *session, bson_t *filter, const bson_t *options, size_t most,
                               struct batch *(*get)(const bson_t *doc), struct batch **batches, size_t *count);
 /* At most `most` batches of that range, by seq in direction 1 or -1. */
 enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,

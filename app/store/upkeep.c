@@ -23,14 +23,14 @@ enum store_status mongo_due_lanes(struct store *s, int64_t before_ms, size_t mos
 {
     static const struct doc_list list = {"lanes", get_due, sizeof **lanes, true};
     AUTO_BCON filter = BCON_NEW("view.due", "{", "$gt", BCON_DATE_TIME(0), "$lt", BCON_DATE_TIME(before_ms), "}");
-    AUTO_BCON tail = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "view.due", BCON_INT32(1), "}");
+    AUTO_BCON options = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "view.due", BCON_INT32(1), "}");
 
-    return session_list(session_of(s), &list, filter, tail, most, a, lanes, count);
+    return session_list(session_of(s), &list, filter, options, most, a, lanes, count);
 }
 
 /* ---- coupons that have ended ---- */
 
-#define OVER_MEMBERS "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}"
+#define ENDED_MEMBERS "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}"
 
 static bool get_ended(const bson_t *doc, void *item, struct arena *a)
 {
@@ -52,18 +52,19 @@ enum store_status mongo_ended_coupons(struct store *s, int64_t now_ms, size_t mo
                                      size_t *count)
 {
     AUTO_BCON filter = BCON_NEW("cleaned", BCON_NULL, "view.cleanup", "{", "$lte", BCON_DATE_TIME(now_ms), "}");
-    AUTO_BCON tail = BCON_NEW(OVER_MEMBERS);
+    AUTO_BCON options = BCON_NEW(ENDED_MEMBERS);
 
-    return session_list(session_of(s), &ended_list, filter, tail, most, a, coupons, count);
+    return session_list(session_of(s), &ended_list, filter, options, most, a, coupons, count);
 }
 
 enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct ended_coupon **coupons,
                                     size_t *count)
 {
     AUTO_BCON filter = BCON_NEW("cleaned", BCON_BOOL(true), "view.cleanup", "{", "$lt", BCON_DATE_TIME(before_ms), "}");
-    AUTO_BCON tail = BCON_NEW(OVER_MEMBERS, "sort", "{", "cleaned", BCON_INT32(1), "view.cleanup", BCON_INT32(1), "}", "hint", "cleanup");
+    AUTO_BCON options = BCON_NEW(ENDED_MEMBERS, "sort", "{", "cleaned", BCON_INT32(1), "view.cleanup", BCON_INT32(1), "}", "hint",
+                                 "cleanup");
 
-    return session_list(session_of(s), &ended_list, filter, tail, most, a, coupons, count);
+    return session_list(session_of(s), &ended_list, filter, options, most, a, coupons, count);
 }
 
 /* A definition written since with another clean-up time is not noted: it must be handled again. */

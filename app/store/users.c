@@ -499,7 +499,7 @@ static bool order_row(const bson_t *doc, void *context)
 enum store_status mongo_order_everywhere(struct store *s, const char *order, user_take *take, void *context)
 {
     struct session *session = session_of(s);
-    AUTO_BCON tail = BCON_NEW("projection", "{", "who.o", BCON_INT32(1), "who.u", BCON_INT32(1), "}", "hint", "terms");
+    AUTO_BCON options = BCON_NEW("projection", "{", "who.o", BCON_INT32(1), "who.u", BCON_INT32(1), "}", "hint", "terms");
     AUTO_BSON filter = BSON_INITIALIZER;
     struct order_users o = {.order = order};
     enum store_status status;
@@ -511,7 +511,7 @@ enum store_status mongo_order_everywhere(struct store *s, const char *order, use
     o.arena = &names;
     put_all_parts(&filter);
     BSON_APPEND_INT64(&filter, "terms", term_of_order(&session->term_key, order));
-    status = session_find(session, "ledger", &filter, tail, 0, order_row, &o);
+    status = session_find(session, "ledger", &filter, options, 0, order_row, &o);
     for (size_t done = 0; done < o.count && status == STORE_OK;) {
         size_t some = o.count - done < ORDER_USERS ? o.count - done : ORDER_USERS;
 

@@ -963,7 +963,7 @@ TEST(a_lie_in_an_entry_is_found)
         {3, offsetof(struct entry, left), "another number of free slots"},
         {3, offsetof(struct entry, day), "another number of the day"},
         {4, offsetof(struct entry, discount_minor), "another discount given back"},
-        {5, offsetof(struct entry, count), "more slots due than counted"},
+        {5, offsetof(struct entry, count), "more slots retiring than counted"},
         {6, offsetof(struct entry, count), "more slots retired than counted"},
     };
 
