@@ -199,8 +199,10 @@ static const struct command commands[] = {
      "rates between two updates; and the counts of the named coupons (default: the newest active ones). On a "
      "terminal it refreshes until Ctrl-C.", NULL},
     {"doctor", NULL, ctl_doctor, "", 0, 0, NULL, "check the setup, and say what to do",
-     "Check the setup of this machine: database, replica set, majority, indexes, clock, disks, processes, sockets, limits, "
-     "keys. Each check prints a line: ok, warn or fail, and what to do about it. Exit code 1 if any fails. Run it where "
+     "Check the setup of this machine: database, leak (of memory, in older versions of MongoDB), replicas or shards, reads, majority, "
+     "schema, restored (whether the database is older than it was), users (whether users.fold is as it was), indexes, totals, clock, "
+     "disk, processes, files (how many may be open), sockets, service (whether it answers), keys, receipts (the fronts' keys for them), "
+     "libraries, libfcgi. Each check prints a line: ok, warn or fail, and what to do about it. Exit code 1 if any fails. Run it where "
      "coupond runs, with its configuration and COUPONS_VAR.", NULL},
     {"config", NULL, show_config, "", 0, 0, NULL, "print the settings in force", "Print the settings in force.", NULL},
 };
