@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct new_file {
-    FILE *to; /* write here; errors may be left to new_file_keep() */
+    FILE *to; /* write here; new_file_keep() reports errors, too */
     char *path, *temporary;
 };
 

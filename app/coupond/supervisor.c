@@ -616,7 +616,7 @@ static int start_up(sigset_t *all)
     failed = lock_run_dir();
     if (failed)
         return failed;
-    remove_file(RELOAD_FILE, ""); /* left by a killed master */
+    remove_file(RELOAD_FILE, ""); /* a killed master's */
     if (metrics_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the metrics: %s", strerror(errno));
     if (wake_create() != 0)

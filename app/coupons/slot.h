@@ -71,7 +71,7 @@ struct slot {
     int64_t at_ms;       /* of the last move; 0: never moved */
     int64_t due_ms;      /* when a hold or an issued redemption ends; 0: never. The coupon's ends_at may end an issued one earlier */
     uint32_t from;       /* generation of the issued redemption beneath a hold; 0: none */
-    bool issued;         /* it left free by being issued, whatever happened since */
+    bool issued;         /* it was taken by being issued, whatever happened since */
 };
 
 /* See record.h. X(kind, member, stored, when), APART(kind, member, stored) */

@@ -183,8 +183,8 @@ static const struct command commands[] = {
      "without --apply. Exit code 1: something has to be changed, or could not be. Never changes what is hashed in the ledger, or "
      "the codes, deletes nothing for being unexplained but buckets and checkpoints, and skips a coupon whose ledger is broken.\n"
      "Stop the service first: while it runs, --apply requires --online. With --online a document is written only if it has not "
-     "changed since it was read; checkpoints, the reporter's positions, and what the service is about to write, are left to it. Processes "
-     "keep what they have read in memory: reload coupond (SIGHUP) and verify afterwards.\n"
+     "changed since it was read; checkpoints, the reporter's positions, and what the service is about to write, are not changed. "
+     "Processes keep what they have read in memory: reload coupond (SIGHUP) and verify afterwards.\n"
      "Memory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few thousand.", NULL},
     {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "continue after restoring an older backup",
      "Prepare a database that was restored from an older backup: the service then goes on with ids, ordinals and webhook-ids "

@@ -72,7 +72,7 @@ static bool has_these_members(const bson_t *reply, const struct set *set)
     return i == set->count;
 }
 
-/* Give the set's only member its new address. A set of several is left to its operator: forcing it could lose acknowledged writes. */
+/* Give the set's only member its new address. A set of several is for its operator: forcing it could lose acknowledged writes. */
 static bool rename_member(mongoc_client_t *client, const struct set *set, bson_error_t *error)
 {
     bson_t reply;

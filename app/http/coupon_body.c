@@ -25,7 +25,7 @@ static bool is_group(const char *pointer)
     return false;
 }
 
-/* Checks only types; bounds are left to coupon_check(). */
+/* Checks only types; coupon_check() checks bounds. */
 static void read_field(const struct coupon_field *f, struct json_object *o, struct coupon *c, struct errors *e)
 {
     static const enum row_type types[] = {[FIELD_STRING] = ROW_STRING, [FIELD_INT] = ROW_INT, [FIELD_TIME] = ROW_TIME,

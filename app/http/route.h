@@ -32,7 +32,7 @@ enum body_type {
     BODY_NONE,  /* any body is discarded */
     BODY_JSON,
     BODY_PATCH, /* application/merge-patch+json or application/json */
-    /* a list; left unread: the handler, which must be ROUTE_STREAM, reads it in pieces */
+    /* a list; not read before: the handler, which must be ROUTE_STREAM, reads it in pieces */
     BODY_CSV,   /* text/csv */
     BODY_TEXT,  /* text/plain or text/csv */
     BODY_TYPE_COUNT

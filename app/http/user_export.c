@@ -4,7 +4,7 @@
  *
  * Lines   for each coupon: the state, its redemptions, the slots that name the user, and the user's entries in the ledger, newest first.
  *         Those are a chain (entry.before), walked back from the last
- * Not     what an earlier erasure left: it names nobody. An unfinished erasure still has names that nothing else can find: it is finished
+ * Not     what remains after an erasure: it names nobody. An unfinished erasure still has names that nothing else can find: it is finished
  *         first
  * Memory  one user state, and one batch, at a time
  */

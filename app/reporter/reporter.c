@@ -198,7 +198,7 @@ static void put_off(struct reporter *r, struct known *k)
     put_behind(r, k);
 }
 
-/* The totals of run's quarter hour cannot be read: leave run's lane out of this round. */
+/* The totals of run's quarter hour cannot be read: omit run's lane from this round. */
 static void leave_out_lane(struct reporter *r, const struct run *run, struct batch_counts *batches, size_t count)
 {
     struct known *k = (struct known *)run->of;

@@ -163,7 +163,7 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
     return e;
 }
 
-/* Write the drafts, over any left there by a killed runner or an attempt of ours that failed. */
+/* Write the drafts, over any of a killed runner, or of an attempt of ours that failed. */
 static enum store_status write_drafts(struct work *w, struct code_draft *codes, size_t count)
 {
     enum store_status s = STORE_OK;

@@ -1,5 +1,5 @@
 /*
- * runner/front_heartbeat.c -- a thread that announces this front, with its receipt keys, and takes its leave at the end; and keeps its
+ * runner/front_heartbeat.c -- a thread that announces this front, with its receipt keys, and withdraws it at the end; and keeps its
  * high-water mark: see store/high_water.h.
  *
  * Older    if the database is replaced by an older one while the service runs, that is logged, once: the service is not stopped

@@ -27,7 +27,7 @@ struct times {
     int64_t created_ms, changed_ms;
 };
 
-enum todo { TODO_NOTHING, TODO_INSERT, TODO_UPDATE, TODO_LOST /* refused: left to the caller */ };
+enum todo { TODO_NOTHING, TODO_INSERT, TODO_UPDATE, TODO_LOST /* refused: the caller tries again */ };
 
 struct item {
     struct view_write *view;

@@ -1,5 +1,5 @@
 /*
- * store/codes_write.c -- writing codes: drafts, in the turn of a job, and deleting what earlier turns left.
+ * store/codes_write.c -- writing codes: drafts, in the turn of a job, and deleting those of earlier turns.
  *
  * Guard    every document has `w` (see codes.h): new ones are inserted, many in a command; those that exist already,
  *          from earlier drafts, are replaced if their w is not higher: a higher one is a later turn's, the same one is

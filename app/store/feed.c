@@ -18,7 +18,7 @@
 #define WAIT_MS 1000 /* of the server, for something to come */
 #define FOLD_WAIT_MS 250 /* the same for the reporter, which does other things in between */
 #define WORK_MS 10   /* read for this long, then */
-#define GATHER_MS 90 /* leave the stream alone this long: a request per batch costs the server more than the reply */
+#define GATHER_MS 90 /* do not ask the stream for so long: a request per batch costs the server more than the reply */
 #define HEAR_GATHER_MS 10 /* the same for lanes, which take too many until they hear of each other */
 
 /* The server's errors for a token from which it can never resume: it does not find it, or cannot read it. */

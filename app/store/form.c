@@ -51,7 +51,7 @@ const struct form_member form_members[] = {
     {"code_buckets", "codes", FORM_REPLAYED, NONE},
     {"code_buckets", "w", FORM_NOT_DERIVED, "which turn and attempt wrote it"},
     /* what does not follow from the ledger */
-    {"refusals", ALL, FORM_NOT_DERIVED, "counts of calls that left nothing in the ledger"},
+    {"refusals", ALL, FORM_NOT_DERIVED, "counts of calls that are not in the ledger"},
     {"jobs", ALL, FORM_NOT_DERIVED, "what operators asked for; what a job did is in the ledger"},
     {"parts", ALL, FORM_NOT_DERIVED, "uploaded lists"},
     {"keys", ALL, FORM_NOT_DERIVED, "made by operators"},

@@ -205,8 +205,8 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
 /* Give take() every code of the coupon's slots below next_n, as written. */
 enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t next_n,
                                    void (*take)(void *context, const char *code), void *context);
-/* Delete the look-ups of drafts for slots from next_n on that earlier turns, or earlier calls in this turn, left: writing new ones is many
- * times faster than overwriting. Nothing depends on it. */
+/* Delete the look-ups of drafts for slots from next_n on, of earlier turns or earlier calls in this turn: writing new ones is many times
+ * faster than overwriting. Nothing depends on it. */
 enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn);
 /* Write drafts for slots [next_n, next_n + count): code buckets and look-ups; with codes.unique service the directory too: codes that
  * another coupon took meanwhile get `elsewhere`, and nothing of this call may be announced. STORE_EXISTS: a later turn has written here:
@@ -294,8 +294,8 @@ struct erasure {
  * note. OK also if that is done already. STORE_UNREADABLE: some cannot be read, which is logged; all others but batch seq are emptied, and
  * the note stays. */
 enum store_status mongo_erase_names(struct store *s, const struct erasure *e);
-/* At most `most` that are noted, of all users, or of those with this name's hash, in a. Notes that cannot be read are logged and left
- * out. */
+/* At most `most` that are noted, of all users, or of those with this name's hash, in a. Notes that cannot be read are logged and
+ * omitted. */
 enum store_status mongo_erasures(struct store *s, const char *user, size_t most, struct arena *a, struct erasure **erasures, size_t *count);
 
 /* ---- lists and look-ups across documents ---- */
