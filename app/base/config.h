@@ -50,7 +50,7 @@
     X(worker, redo_max, INT, "100000", 1000, 10000000, NULL, true,                                                     \
       "ledger entries of one lane that may wait for its checkpoint; past it appends wait")                             \
     X(worker, redo_mb, INT, "512", 64, 1000000, NULL, true,                                                            \
-      "MiB per process for what waits so in all lanes; near it the lanes with the most wait first")                    \
+      "MiB per process for the entries of all lanes that wait for checkpoints; near it, the longest logs wait first")  \
     X(worker, users_mb, INT, "64", 0, 65536, NULL, true,                                                               \
       "MiB per process for what users did, so that those who come back need no read")                                  \
     X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
