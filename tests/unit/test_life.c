@@ -162,28 +162,16 @@ static void check_cell(size_t i, enum slot_move move, bool next_batch)
     assert_int_equal(tail.discount_minor, 500 * (tail.reserved + tail.redeemed));
 }
 
-static void every_cell_of_the_table(void **state, enum cap_policy policy)
+TEST(every_cell_of_the_table_whatever_the_cap)
 {
     static const enum slot_move moves[] = {MOVE_RESERVE, MOVE_REDEEM, MOVE_CANCEL, MOVE_REVERSE};
+    static const enum cap_policy caps[] = {CAP_EXACT, CAP_NONE, CAP_APPROXIMATE};
 
-    EACH_ANEW(k, CELLS * 8, lane_fresh, lane_release) {
-        if (policy != CAP_EXACT)
-            without_slots(policy);
-        check_cell(k / 8, moves[k / 2 % 4], k % 2);
+    EACH_ANEW(k, CELLS * 8 * 3, lane_fresh, lane_release) {
+        if (caps[k % 3] != CAP_EXACT)
+            without_slots(caps[k % 3]);
+        check_cell(k / 24, moves[k / 6 % 4], k / 3 % 2);
     }
-}
-
-TEST(every_cell_of_the_table_with_slots)
-{
-    every_cell_of_the_table(state, CAP_EXACT);
-}
-TEST(every_cell_of_the_table_without_a_cap)
-{
-    every_cell_of_the_table(state, CAP_NONE);
-}
-TEST(every_cell_of_the_table_with_an_approximate_cap)
-{
-    every_cell_of_the_table(state, CAP_APPROXIMATE);
 }
 
 TEST(what_was_never_there_is_not_found)
