@@ -72,9 +72,9 @@ static struct entry *redeem(struct batch *b, const char *user, int64_t n, uint32
     return by_user(b, ENTRY_REDEEM, user, n, g);
 }
 
-static struct entry *reverse(struct batch *b, const char *user, int64_t n, uint32_t g, bool same_day)
+static struct entry *reverse(struct batch *b, int64_t n, bool same_day)
 {
-    struct entry *e = by_user(b, ENTRY_REVERSE, user, n, g);
+    struct entry *e = by_user(b, ENTRY_REVERSE, "ana", n, 1);
 
     e->same_day = same_day;
     return e;
@@ -189,9 +189,9 @@ TEST(a_return_gives_back_the_day_only_on_its_day)
     redeem(b, "ana", 1, 1);
     redeem(b, "ana", 2, 1);
     redeem(b, "ana", 3, 1);
-    reverse(same, "ana", 2, 1, true);
+    reverse(same, 2, true);
     redeem(later, "ana", 4, 1);
-    reverse(later, "ana", 1, 1, false);
+    reverse(later, 1, false);
     fold(b, same);
     assert_int_equal(u.total, 2);
     assert_int_equal(user_state_today(&u, day_of(NOON)), 2);
@@ -212,8 +212,8 @@ TEST(ended_redemptions_leave_after_seven_days)
 
     for (int i = 0; i < 4; i++)
         redeem(b, "ana", i, 1);
-    reverse(end, "ana", 0, 1, true);
-    reverse(end, "ana", 2, 1, true);
+    reverse(end, 0, true);
+    reverse(end, 2, true);
     redeem(at_seven, "ana", 10, 1);
     redeem(after, "ana", 11, 1);
     fold(b, end, at_seven);
@@ -644,7 +644,7 @@ TEST(a_slot_is_taken_returned_and_taken_again)
 
     range(b, ENTRY_GENERATE, 64, 64);
     redeem(b, "ana", 70, 1);
-    reverse(back, "ana", 70, 1, true);
+    reverse(back, 70, true);
     redeem(again, "bob", 70, 2);
     bucket_init(&k, 1);
     fold_bucket(&k, b);
@@ -841,19 +841,20 @@ TEST(reports_count_entries_and_net_money)
 /* ---- lies ---- */
 
 static struct coupon definition;
+static struct head before;
 
 /* The head before, and an honest batch with something of everything after it. */
-static struct batch *honest(struct head *before)
+static struct batch *honest(void)
 {
     struct batch *b = batch_at(8, NOON);
     struct entry *e;
 
-    *before = (struct head){
+    before = (struct head){
         .seq = 7, .at_ms = NOON - 1000, .version = 3, .slots = 100, .retiring = 5, .next_n = 110, .redeemed = 40, .ordinal = 44,
         .discount_minor = 2000, .day_ms = day_of(NOON), .day_taken = 4,
     };
-    memset(before->hash, 0x5C, HASH_LEN);
-    memcpy(b->prev, before->hash, HASH_LEN);
+    memset(before.hash, 0x5C, HASH_LEN);
+    memcpy(b->prev, before.hash, HASH_LEN);
     coupon_init(&definition);
     definition.title = "x";
     definition.version = 4;
@@ -869,7 +870,7 @@ static struct batch *honest(struct head *before)
     e->left = 73;
     e->day = 6;
     e->discount_minor = 60;
-    reverse(b, "ana", 3, 1, true)->discount_minor = 50;
+    reverse(b, 3, true)->discount_minor = 50;
     range(b, ENTRY_RETIRING, 0, 10);
     range(b, ENTRY_RETIRE, 50, 15);
     b->head = (struct head){
@@ -879,16 +880,15 @@ static struct batch *honest(struct head *before)
     return b;
 }
 
-static void assert_found(const struct head *before, const struct batch *b, const char *lie)
+static void assert_found(const struct batch *b, const char *lie)
 {
-    if (!batch_contradiction(before, b))
+    if (!batch_contradiction(&before, b))
         fail_msg("not found: %s", lie);
 }
 
 TEST(an_honest_batch_holds_no_contradiction)
 {
-    struct head before;
-    struct batch *b = honest(&before);
+    struct batch *b = honest();
     const char *found = batch_contradiction(&before, b);
 
     if (found)
@@ -897,9 +897,9 @@ TEST(an_honest_batch_holds_no_contradiction)
 
 TEST(a_first_batch_follows_nothing)
 {
-    struct head before = {0};
     struct batch *b = batch_at(1, NOON);
 
+    before = (struct head){0};
     coupon_init(&definition);
     definition.version = 1;
     batch_add(b, ENTRY_DEFINE)->definition = &definition;
@@ -915,14 +915,13 @@ TEST(a_lie_in_the_head_is_told_by_its_name)
 
     for (size_t i = 0; i < TOTALS; i++) {
         for (int64_t step = -1; step <= 1; step += 2) {
-            struct head before;
-            struct batch *b = honest(&before);
+            struct batch *b = honest();
             bool matters = true;
 
             *total_of(&b->head, i) += step;
             assert_string_equal(batch_contradiction(&before, b), totals[i].name);
             /* and the same lie in the batch before */
-            b = honest(&before);
+            b = honest();
             *total_of(&before, i) += step;
             for (size_t k = 0; k < sizeof anew / sizeof *anew; k++)
                 matters = matters && strcmp(totals[i].name, anew[k]) != 0;
@@ -934,15 +933,14 @@ TEST(a_lie_in_the_head_is_told_by_its_name)
 
 TEST(time_that_runs_backwards_is_found)
 {
-    struct head before;
-    struct batch *b = honest(&before);
+    struct batch *b = honest();
 
     b->head.at_ms = before.at_ms - 1;
     assert_string_equal(batch_contradiction(&before, b), "at");
-    b = honest(&before);
+    b = honest();
     b->head.day_ms -= DAY_MS;
     assert_string_equal(batch_contradiction(&before, b), "day.start");
-    b = honest(&before);
+    b = honest();
     b->head.day_ms += DAY_MS; /* a new day counts from nothing */
     assert_non_null(batch_contradiction(&before, b));
 }
@@ -969,22 +967,20 @@ TEST(a_lie_in_an_entry_is_found)
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (int64_t step = -1; step <= 1; step += 2) {
-            struct head before;
-            struct batch *b = honest(&before);
+            struct batch *b = honest();
 
             *(int64_t *)((char *)&b->entries[rows[i].entry] + rows[i].member) += step;
-            assert_found(&before, b, rows[i].lie);
+            assert_found(b, rows[i].lie);
         }
     }
 }
 
 TEST(a_return_of_another_day_is_found)
 {
-    struct head before;
-    struct batch *b = honest(&before);
+    struct batch *b = honest();
 
     b->entries[4].same_day = false;
-    assert_found(&before, b, "a return that keeps the day's count");
+    assert_found(b, "a return that keeps the day's count");
 }
 
 /* Entries and head may agree, and still not be possible. */
@@ -1020,16 +1016,15 @@ TEST(totals_below_nothing_are_found)
 TEST(a_missing_or_doubled_entry_is_found)
 {
     for (size_t i = 1; i < 7; i++) { /* a definition once more with the same version is no contradiction of totals */
-        struct head before;
-        struct batch *b = honest(&before);
+        struct batch *b = honest();
         struct entry copy = b->entries[i];
 
         *batch_add(b, copy.kind) = copy;
-        assert_found(&before, b, "an entry that stands twice");
-        b = honest(&before);
+        assert_found(b, "an entry that stands twice");
+        b = honest();
         memmove(&b->entries[i], &b->entries[i + 1], (b->count - i - 1) * sizeof *b->entries);
         b->count--;
-        assert_found(&before, b, "an entry that is missing");
+        assert_found(b, "an entry that is missing");
     }
 }
 
