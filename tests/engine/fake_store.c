@@ -62,6 +62,8 @@ struct fake {
     int fault_percent, aged_percent;
     int faults;
     int64_t epoch;
+    bool failed; /* the call that has the lock, as a whole */
+    bool hurt;   /* it met what cannot be decoded */
     struct stored_batch *ledger;
     struct stored_view *views;
     struct late_write *late;
@@ -241,11 +243,12 @@ static void pass_time(struct fake *f)
 
 static struct fake *enter(struct store *store)
 {
-    struct fake_session *session = (struct fake_session *)store;
+    struct fake *f = ((struct fake_session *)store)->source->fake;
 
-    pthread_mutex_lock(&session->source->fake->lock);
-    pass_time(session->source->fake);
-    return session->source->fake;
+    pthread_mutex_lock(&f->lock);
+    f->failed = f->hurt = false;
+    pass_time(f);
+    return f;
 }
 
 static bool is_cut(const struct store *store)
@@ -254,18 +257,20 @@ static bool is_cut(const struct store *store)
 }
 
 /* The same for a call that may fail as a whole. */
-static struct fake *enter_or_fail(struct store *store, bool *failed)
+static struct fake *enter_or_fail(struct store *store)
 {
     struct fake *f = enter(store);
 
-    *failed = is_cut(store) || fault(f);
+    f->failed = is_cut(store) || fault(f);
     return f;
 }
 
-static enum store_status leave(struct fake *f, bool failed)
+static enum store_status leave(struct fake *f)
 {
+    enum store_status status = f->failed || f->hurt ? STORE_FAILED : STORE_OK;
+
     pthread_mutex_unlock(&f->lock);
-    return failed ? STORE_FAILED : STORE_OK;
+    return status;
 }
 
 static void see(struct store *store, uint32_t time)
@@ -334,30 +339,28 @@ static enum append_result append_one(struct fake *f, struct store *store, const 
 static enum store_status fake_append(struct store *store, struct append *appends, size_t count)
 {
     struct fake *f = enter(store);
-    bool failed = false;
 
     for (size_t i = 0; i < count; i++) {
         appends[i].result = is_cut(store) ? APPEND_UNKNOWN : append_one(f, store, appends[i].batch);
-        failed = failed || appends[i].result == APPEND_UNKNOWN;
+        f->failed = f->failed || appends[i].result == APPEND_UNKNOWN;
     }
-    return leave(f, failed);
+    return leave(f);
 }
 
 static enum store_status fake_confirm(struct store *store, struct confirm *confirms, size_t count)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
-    for (size_t i = 0; i < count && !failed; i++) {
+    for (size_t i = 0; i < count && !f->failed; i++) {
         struct stored_batch *s = find_batch(f, confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
 
         if (s)
             make_safe(f, s); /* a linearizable read waits for the majority */
         confirms[i].unmoved = !s;
     }
-    if (!failed)
+    if (!f->failed)
         see(store, f->time);
-    return leave(f, failed);
+    return leave(f);
 }
 
 static enum store_status read_ledger(struct fake *f, struct ledger_read *r, uint32_t at)
@@ -381,16 +384,15 @@ static enum store_status read_ledger(struct fake *f, struct ledger_read *r, uint
 
 static enum store_status fake_ledgers(struct store *store, struct ledger_read *reads, size_t count)
 {
-    bool failed, damaged = false;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
         reads[i].count = 0;
-        reads[i].status = failed ? STORE_FAILED : read_ledger(f, &reads[i], at);
-        damaged = damaged || reads[i].status != STORE_OK;
+        reads[i].status = f->failed ? STORE_FAILED : read_ledger(f, &reads[i], at);
+        f->hurt = f->hurt || reads[i].status != STORE_OK;
     }
-    return leave(f, failed || damaged);
+    return leave(f);
 }
 
 static enum store_status fake_ledger(struct store *store, const char *coupon, int64_t lane, int64_t after, size_t most,
@@ -406,18 +408,16 @@ static enum store_status fake_ledger(struct store *store, const char *coupon, in
 static enum store_status fake_ended(struct store *store, const char *coupon, int64_t lane, int64_t n, uint32_t g,
                                     struct batch **batch)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
     uint32_t at = moment(f, store);
     struct stored_batch *s = f->ledger;
 
     while (s && (!s->majority || s->time > at || s->batch->lane != lane || strcmp(s->batch->coupon, coupon) != 0 ||
                  !batch_find_end(s->batch, n, g)))
         s = s->next;
-    if (s && !failed)
+    if (s && !f->failed)
         *batch = copy_batch(s->batch);
-    leave(f, failed);
-    return failed ? STORE_FAILED : s ? STORE_OK : STORE_NOT_FOUND;
+    return leave(f) != STORE_OK ? STORE_FAILED : s ? STORE_OK : STORE_NOT_FOUND;
 }
 
 /* The first batch of a coupon with several lanes after that place in the stream. */
@@ -462,7 +462,7 @@ static int fake_hear(struct store *store, struct heard *heard)
     struct fake *f = enter(store);
     int result = hear_next(f, session, heard);
 
-    leave(f, false);
+    leave(f);
     if (result <= 0)
         nanosleep(&pause, NULL);
     return result;
@@ -540,21 +540,20 @@ static void write_view(struct fake *f, const struct view_write *w)
 
 static enum store_status fake_write_views(struct store *store, struct view_write *views, size_t count, struct store_time *when)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
     f->time++;
     for (size_t i = 0; i < count; i++) {
         views[i].written = false;
-        if (is_cut(store) || (failed && chance(f, 50)))
+        if (is_cut(store) || (f->failed && chance(f, 50)))
             continue;
         write_view(f, &views[i]);
-        views[i].written = !failed;
+        views[i].written = !f->failed;
     }
     *when = (struct store_time){f->time, 1};
-    if (!failed)
+    if (!f->failed)
         see(store, f->time);
-    return leave(f, failed);
+    return leave(f);
 }
 
 static bool is_older(const struct checkpoint *a, const struct checkpoint *b)
@@ -568,41 +567,39 @@ static bool is_older(const struct checkpoint *a, const struct checkpoint *b)
 
 static enum store_status fake_write_checkpoints(struct store *store, const struct checkpoint_write *checkpoints, size_t count)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
     f->time++;
     for (size_t i = 0; i < count; i++) {
         const struct checkpoint_write *w = &checkpoints[i];
         struct stored_view *old = find_view(f, VIEW_CHECKPOINT, w->coupon, w->lane), *v;
 
-        if (is_cut(store) || (failed && chance(f, 50)) || (old && !is_older(&old->checkpoint, &w->checkpoint)))
+        if (is_cut(store) || (f->failed && chance(f, 50)) || (old && !is_older(&old->checkpoint, &w->checkpoint)))
             continue;
         v = new_view(f, VIEW_CHECKPOINT, w->coupon, w->lane, w->checkpoint.seq, old);
         v->checkpoint = w->checkpoint;
         if (w->checkpoint.uses)
             v->checkpoint.uses = code_uses_in(&v->arena, w->checkpoint.uses);
     }
-    if (!failed)
+    if (!f->failed)
         see(store, f->time);
-    return leave(f, failed);
+    return leave(f);
 }
 
 static enum store_status fake_checkpoints(struct store *store, struct checkpoint_read *reads, size_t count)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_view *v = failed ? NULL : as_of(find_view(f, VIEW_CHECKPOINT, reads[i].coupon, reads[i].lane), at);
+        const struct stored_view *v = f->failed ? NULL : as_of(find_view(f, VIEW_CHECKPOINT, reads[i].coupon, reads[i].lane), at);
 
         reads[i].checkpoint = v ? v->checkpoint : (struct checkpoint){0};
         if (v && v->checkpoint.uses)
             reads[i].checkpoint.uses = reads[i].arena ? code_uses_in(reads[i].arena, v->checkpoint.uses) : NULL;
-        reads[i].status = failed ? STORE_FAILED : STORE_OK;
+        reads[i].status = f->failed ? STORE_FAILED : STORE_OK;
     }
-    return leave(f, failed);
+    return leave(f);
 }
 
 static void fake_saw(struct store *store, struct store_time when)
@@ -610,7 +607,7 @@ static void fake_saw(struct store *store, struct store_time when)
     struct fake *f = enter(store);
 
     see(store, when.seconds);
-    leave(f, false);
+    leave(f);
 }
 
 static struct store_time fake_seen(const struct store *store)
@@ -619,9 +616,10 @@ static struct store_time fake_seen(const struct store *store)
 }
 
 /* Of one read of a call. */
-static enum store_status read_of(const struct stored_view *v, bool failed)
+static enum store_status read_of(struct fake *f, const struct stored_view *v)
 {
-    return failed ? STORE_FAILED : v && v->damaged ? STORE_UNREADABLE : STORE_OK;
+    f->hurt = f->hurt || (v && v->damaged);
+    return f->failed ? STORE_FAILED : v && v->damaged ? STORE_UNREADABLE : STORE_OK;
 }
 
 /* ---- what users and jobs did ---- */
@@ -676,8 +674,7 @@ static enum store_status read_user(struct fake *f, struct user_read *r, uint32_t
 
 static enum store_status fake_users(struct store *store, struct arena *a, struct user_read *reads, size_t count)
 {
-    bool failed, damaged = false;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
     uint32_t at = moment(f, store);
     size_t before = a->bytes;
 
@@ -686,15 +683,15 @@ static enum store_status fake_users(struct store *store, struct arena *a, struct
 
         r->user_state = NULL;
         r->seq = 0;
-        if (failed)
+        if (f->failed)
             r->status = STORE_FAILED;
         else if (a->bytes - before >= STORE_USERS_BYTES)
             r->status = STORE_NOT_READ;
         else
             r->status = read_user(f, r, at, a);
-        damaged = damaged || r->status == STORE_UNREADABLE;
+        f->hurt = f->hurt || r->status == STORE_UNREADABLE;
     }
-    return leave(f, failed || damaged);
+    return leave(f);
 }
 
 static bool has_job(const struct batch *b, const char *job)
@@ -708,19 +705,20 @@ static bool has_job(const struct batch *b, const char *job)
 static enum store_status fake_job(struct store *store, const char *coupon, int64_t lane, const char *job, struct arena *a,
                                   struct job_progress **progress)
 {
-    bool failed, damaged = false;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
     struct job_progress *j = arena_alloc(a, sizeof *j);
     uint32_t at = moment(f, store);
+    enum store_status status;
 
     j->id = arena_strdup(a, job);
     for (const struct stored_batch *s = first_seen(f, coupon, lane, at); s; s = seen_from(s->later, at)) {
-        damaged = damaged || (s->damaged && has_job(s->batch, job));
+        f->hurt = f->hurt || (s->damaged && has_job(s->batch, job));
         fold_job(j, s->batch);
     }
-    *progress = failed || damaged || !j->seq ? NULL : j;
-    leave(f, failed);
-    return failed ? STORE_FAILED : damaged ? STORE_UNREADABLE : STORE_OK;
+    status = f->failed ? STORE_FAILED : f->hurt ? STORE_UNREADABLE : STORE_OK;
+    *progress = status == STORE_OK && j->seq ? j : NULL;
+    leave(f);
+    return status;
 }
 
 /* The first of b's ends after the place; INT64_MAX: none. */
@@ -739,8 +737,7 @@ static int64_t first_due(const struct batch *b, int64_t after_ms, int64_t after_
 
 static enum store_status fake_due_batches(struct store *store, struct due_batches *search)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
     uint32_t at = moment(f, store);
     size_t due = 0;
 
@@ -749,7 +746,7 @@ static enum store_status fake_due_batches(struct store *store, struct due_batche
     search->past_seq = search->after_seq;
     search->more = false;
     search->next_due_ms = 0;
-    for (bool found = !failed; found && !search->more;) {
+    for (bool found = !f->failed; found && !search->more;) {
         const struct stored_batch *best = NULL;
         int64_t best_ms = INT64_MAX, ms = search->past_ms, seq = search->past_seq;
 
@@ -772,7 +769,7 @@ static enum store_status fake_due_batches(struct store *store, struct due_batche
         search->past_seq = best->batch->head.seq;
         search->more = ++due == search->most;
     }
-    return leave(f, failed);
+    return leave(f);
 }
 
 static enum store_status fake_user_hash(struct store *store, const char *user, uint64_t *hash)
@@ -793,20 +790,18 @@ static enum store_status fake_secret(struct store *store, struct key_secret *sec
 
 static enum store_status fake_buckets(struct store *store, struct bucket_read *reads, size_t count)
 {
-    bool failed, damaged = false;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
         const struct stored_view *v = as_of(find_view(f, VIEW_BUCKET, reads[i].coupon, reads[i].b), at);
 
-        reads[i].status = read_of(v, failed);
-        damaged = damaged || reads[i].status != STORE_OK;
+        reads[i].status = read_of(f, v);
         reads[i].found = v && reads[i].status == STORE_OK;
         if (reads[i].found)
             bucket_copy(reads[i].bucket, &v->bucket);
     }
-    return leave(f, failed || damaged);
+    return leave(f);
 }
 
 /* The lane's first bucket in the order of `key`, from `from` on. */
@@ -853,16 +848,15 @@ static void find_counts(struct fake *f, struct free_counts *read)
 
 static enum store_status fake_free_counts(struct store *store, struct free_counts *reads, size_t count)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
     show_views(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
         reads[i].count = 0;
-        if (!failed)
+        if (!f->failed)
             find_counts(f, &reads[i]);
     }
-    return leave(f, failed);
+    return leave(f);
 }
 
 static int64_t due_order(const struct bucket *k)
@@ -896,109 +890,100 @@ static void find_due(struct fake *f, struct due_search *search)
 
 static enum store_status fake_due_buckets(struct store *store, struct due_search *searches, size_t count)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
     show_views(f, moment(f, store));
     for (size_t i = 0; i < count; i++) {
         searches[i].count = 0;
         searches[i].next_due_ms = 0;
         searches[i].damaged = false;
-        if (!failed)
+        if (!f->failed)
             find_due(f, &searches[i]);
     }
-    return leave(f, failed);
+    return leave(f);
 }
 
 /* Every slot's code says its number, announced or not: the engine has to know which are. */
 static enum store_status fake_codes(struct store *store, struct code_read *reads, size_t count)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
     for (size_t i = 0; i < count; i++) {
-        reads[i].status = failed ? STORE_FAILED : STORE_OK;
+        reads[i].status = f->failed ? STORE_FAILED : STORE_OK;
         reads[i].n = strncmp(reads[i].code, "CODE", 4) == 0 ? strtoll(reads[i].code + 4, NULL, 10) : -1;
     }
-    return leave(f, failed);
+    return leave(f);
 }
 
 static enum store_status fake_bucket_codes(struct store *store, struct arena *a, struct bucket_codes_read *reads, size_t count)
 {
-    bool failed, damaged = false;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
     for (size_t i = 0; i < count; i++) {
-        reads[i].status = read_of(find_view(f, VIEW_CODES, reads[i].coupon, reads[i].b), failed);
-        damaged = damaged || reads[i].status != STORE_OK;
+        reads[i].status = read_of(f, find_view(f, VIEW_CODES, reads[i].coupon, reads[i].b));
         for (int k = 0; k < BUCKET_SLOTS; k++)
             reads[i].codes[k] = reads[i].status != STORE_OK ? NULL : arena_printf(a, "CODE%lld", (long long)(reads[i].b * BUCKET_SLOTS + k));
     }
-    return leave(f, failed || damaged);
+    return leave(f);
 }
 
 static enum store_status fake_coupons(struct store *store, struct coupon_read *reads, size_t count)
 {
-    bool failed, damaged = false;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
     uint32_t at = moment(f, store);
 
     for (size_t i = 0; i < count; i++) {
         const struct stored_view *v = as_of(find_view(f, VIEW_DEFINITION, reads[i].coupon, 0), at);
 
-        reads[i].status = read_of(v, failed);
-        damaged = damaged || reads[i].status != STORE_OK;
+        reads[i].status = read_of(f, v);
         if (reads[i].status != STORE_OK)
             v = NULL;
         reads[i].definition = v ? coupon_copy(v->definition, reads[i].arena) : NULL;
         reads[i].seq = v ? v->seq : 0;
     }
-    return leave(f, failed || damaged);
+    return leave(f);
 }
 
 /* ---- positions, days, time ---- */
 
 static enum store_status fake_totals_positions(struct store *store, struct totals_position_read *reads, size_t count)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
     for (size_t i = 0; i < count; i++) {
-        const struct stored_view *m = failed ? NULL : find_view(f, VIEW_TOTALS_POSITION, reads[i].coupon, reads[i].lane);
+        const struct stored_view *m = f->failed ? NULL : find_view(f, VIEW_TOTALS_POSITION, reads[i].coupon, reads[i].lane);
 
         reads[i].seq = m ? m->seq : 0;
-        reads[i].status = failed ? STORE_FAILED : STORE_OK;
+        reads[i].status = f->failed ? STORE_FAILED : STORE_OK;
     }
-    return leave(f, failed);
+    return leave(f);
 }
 
 static enum store_status fake_write_totals_positions(struct store *store, const struct totals_position_write *positions, size_t count)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
     for (size_t i = 0; i < count; i++) {
         struct stored_view *old = find_view(f, VIEW_TOTALS_POSITION, positions[i].coupon, positions[i].lane);
 
-        if (!is_cut(store) && !(failed && chance(f, 50)) && (!old || old->seq < positions[i].seq))
+        if (!is_cut(store) && !(f->failed && chance(f, 50)) && (!old || old->seq < positions[i].seq))
             new_view(f, VIEW_TOTALS_POSITION, positions[i].coupon, positions[i].lane, positions[i].seq, old);
     }
-    return leave(f, failed);
+    return leave(f);
 }
 
 static enum store_status fake_day(struct store *store, const char *zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms)
 {
     struct fake_session *session = (struct fake_session *)store;
     struct fake *f = enter(store);
-    bool failed;
 
     (void)zone;
     *start_ms = at_ms - at_ms % DAY_MS;
     *end_ms = *start_ms + DAY_MS;
-    failed = *end_ms != session->day_end_ms && (is_cut(store) || fault(f));
-    if (!failed)
+    f->failed = *end_ms != session->day_end_ms && (is_cut(store) || fault(f));
+    if (!f->failed)
         session->day_end_ms = *end_ms;
-    return leave(f, failed);
+    return leave(f);
 }
 
 static enum store_status fake_now(struct store *store, int64_t *utc_ms)
@@ -1010,11 +995,10 @@ static enum store_status fake_now(struct store *store, int64_t *utc_ms)
 
 static enum store_status fake_epoch(struct store *store, int64_t *epoch)
 {
-    bool failed;
-    struct fake *f = enter_or_fail(store, &failed);
+    struct fake *f = enter_or_fail(store);
 
-    *epoch = failed ? 0 : f->epoch;
-    return leave(f, failed);
+    *epoch = f->failed ? 0 : f->epoch;
+    return leave(f);
 }
 
 static void fake_close(struct store *store)
