@@ -232,55 +232,38 @@ static size_t ask_cold(struct asked *asked, int64_t ms_of_second)
     return atomic_load(&t.calls) - before;
 }
 
-static void load_all_by_a_few_calls(bool codes)
+TEST(cold_coupons_with_codes_or_without_are_loaded_by_a_few_calls_for_all_of_them)
 {
-    struct asked asked[COLD + 1] = {0};
+    EACH_ANEW(codes, 2, begin, rig_end) {
+        struct asked asked[COLD + 1] = {0};
 
-    make_cold(codes);
-    assert_in_range(ask_cold(asked, PATIENCE_MS), 1, COLD_CALLS_MOST);
-    for (size_t i = 0; i <= COLD; i++)
-        assert_int_equal(asked[i].op.outcome.result, CPN_OK);
-    release(asked, COLD + 1);
-}
-
-TEST(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them)
-{
-    load_all_by_a_few_calls(false);
-}
-
-TEST(those_with_codes_too)
-{
-    load_all_by_a_few_calls(true);
+        make_cold(codes);
+        assert_in_range(ask_cold(asked, PATIENCE_MS), 1, COLD_CALLS_MOST);
+        for (size_t i = 0; i <= COLD; i++)
+            assert_int_equal(asked[i].op.outcome.result, CPN_OK);
+        release(asked, COLD + 1);
+    }
 }
 
 /* The second of them cannot be loaded: it waits until its deadline, and nobody else does. */
-static void check_that_the_second_waits_alone(struct asked *asked)
+TEST(whose_definition_or_ledger_is_damaged_is_loaded_in_vain_alone)
 {
-    ask_cold(asked, DAMAGED_MS);
-    for (size_t i = 0; i <= COLD; i++) {
-        assert_int_equal(asked[i].op.outcome.result, i == 1 ? CPN_BUSY : CPN_OK);
-        if (i != 1)
-            assert_true(mono_before(asked[i].answered, asked[1].answered));
+    EACH_ANEW(of_ledger, 2, begin, rig_end) {
+        struct asked asked[COLD + 1] = {0};
+
+        make_cold(false);
+        if (of_ledger)
+            fake_damage_batch(rig.fake, coupon_id(1), 0, 3);
+        else
+            fake_damage_definition(rig.fake, coupon_id(1));
+        ask_cold(asked, DAMAGED_MS);
+        for (size_t i = 0; i <= COLD; i++) {
+            assert_int_equal(asked[i].op.outcome.result, i == 1 ? CPN_BUSY : CPN_OK);
+            if (i != 1)
+                assert_true(mono_before(asked[i].answered, asked[1].answered));
+        }
+        release(asked, COLD + 1);
     }
-    release(asked, COLD + 1);
-}
-
-TEST(whose_definition_is_damaged_is_loaded_in_vain_alone)
-{
-    struct asked asked[COLD + 1] = {0};
-
-    make_cold(false);
-    fake_damage_definition(rig.fake, coupon_id(1));
-    check_that_the_second_waits_alone(asked);
-}
-
-TEST(whose_ledger_is_damaged_is_loaded_in_vain_alone)
-{
-    struct asked asked[COLD + 1] = {0};
-
-    make_cold(false);
-    fake_damage_batch(rig.fake, coupon_id(1), 0, 3);
-    check_that_the_second_waits_alone(asked);
 }
 
 /* ---- what nobody asks for ---- */

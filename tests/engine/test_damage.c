@@ -175,33 +175,28 @@ TEST(without_slots_beside_a_damaged_batch)
 
 #define HOLDS 150 /* more than are searched at a time, twice */
 
-/* HOLDS users hold what there is, each in a batch of its own: `damaged` of them, from the first on, cannot be read. All others go back. */
-static void assert_others_go_back(int damaged)
+/* HOLDS users hold what there is, each in a batch of its own: the first, or as many as are searched at a time, cannot be read. All others
+ * go back. */
+TEST(damaged_batches_stop_none_of_many)
 {
-    int first;
+    static const int damaged[] = {1, 70};
 
-    create_without_slots(HOLDS);
-    first = fake_batches(rig.fake, COUPON) + 1;
-    for (int i = 0; i < HOLDS; i++)
-        take(arena_printf(&rig.arenas[0], "u%d", i), SLOT_RESERVED);
-    rig_restart_written();
-    for (int i = 0; i < damaged; i++)
-        fake_damage_batch(rig.fake, COUPON, 0, first + i);
-    rig_move_clock(HOLD_S + 1);
-    for (int i = 0; i < HOLDS - damaged; i++)
-        assert_int_equal(take_as(arena_printf(&rig.arenas[0], "v%d", i), SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
-    assert_int_equal(take_as("w", SLOT_REDEEMED, SOON_MS, NULL), CPN_SOLD_OUT);
-    assert_int_equal(taken(), HOLDS);
-}
+    EACH_ANEW(k, 2, rig_begin, rig_end) {
+        int first;
 
-TEST(one_damaged_batch_stops_none_of_many)
-{
-    assert_others_go_back(1);
-}
-
-TEST(as_many_damaged_batches_as_are_searched_at_a_time_stop_none)
-{
-    assert_others_go_back(70);
+        create_without_slots(HOLDS);
+        first = fake_batches(rig.fake, COUPON) + 1;
+        for (int i = 0; i < HOLDS; i++)
+            take(arena_printf(&rig.arenas[0], "u%d", i), SLOT_RESERVED);
+        rig_restart_written();
+        for (int i = 0; i < damaged[k]; i++)
+            fake_damage_batch(rig.fake, COUPON, 0, first + i);
+        rig_move_clock(HOLD_S + 1);
+        for (int i = 0; i < HOLDS - damaged[k]; i++)
+            assert_int_equal(take_as(arena_printf(&rig.arenas[0], "v%d", i), SLOT_REDEEMED, SOON_MS, NULL), CPN_OK);
+        assert_int_equal(take_as("w", SLOT_REDEEMED, SOON_MS, NULL), CPN_SOLD_OUT);
+        assert_int_equal(taken(), HOLDS);
+    }
 }
 
 /* ann has a hold in a batch that can be read, and another in one that cannot. */

@@ -64,134 +64,100 @@ static enum cpn_result step(const struct redemption *r, enum slot_move move, str
     return result;
 }
 
-static void await_issued(int64_t want)
+static void await_none_issued(void)
 {
-    for (int i = 0; i < 10000 && rig_head(0).issued != want; i++)
+    for (int i = 0; i < 10000 && rig_head(0).issued; i++)
         rig_nap();
-    assert_int_equal(rig_head(0).issued, want);
+    assert_int_equal(rig_head(0).issued, 0);
 }
 
-static enum slot_state state_of(int i, int64_t *valid_until_ms)
+static void assert_is(int i, enum slot_state state, int64_t valid_until_ms)
 {
     struct op op = {.kind = OP_REDEMPTION, .in.redemption = {.n = t.of[i].n, .g = t.of[i].g}};
 
     rig_ask(0, &op);
-    *valid_until_ms = op.outcome.redemption.valid_until_ms;
-    return (enum slot_state)op.outcome.redemption.state;
+    assert_int_equal(op.outcome.redemption.state, state);
+    assert_int_equal(op.outcome.redemption.valid_until_ms, valid_until_ms);
 }
 
-static void all_end(enum cap_policy policy, bool anew)
-{
-    int64_t end_ms, valid_until_ms;
+/* With slots, and without. */
+static const enum cap_policy with_and_without_slots[] = {CAP_EXACT, CAP_NONE};
 
-    create(policy);
-    issue(0, USERS);
-    if (anew) /* the end is not in memory, nor is what it ends */
-        rig_restart_written();
-    end_ms = clock_now_ms() + 1500;
-    end_at(end_ms);
-    assert_int_equal(state_of(3, &valid_until_ms), SLOT_ISSUED);
-    assert_int_equal(valid_until_ms, end_ms);
-    assert_int_equal(rig_head(0).issued, USERS);
-    if (anew)
-        rig_restart_written();
-    await_issued(0);
-    assert_true(clock_now_ms() >= end_ms);
-    assert_int_equal(state_of(3, &valid_until_ms), SLOT_EXPIRED);
-    assert_int_equal(valid_until_ms, end_ms);
-}
-
-TEST(an_end_set_later_ends_all_that_is_issued)
+TEST(an_end_set_later_ends_all_that_is_issued_or_stored)
 {
-    all_end(CAP_EXACT, false);
-}
+    EACH_ANEW(k, 4, rig_begin, rig_end) {
+        bool anew = k / 2; /* the end is not in memory, nor is what it ends */
+        int64_t end_ms;
 
-TEST(an_end_set_later_ends_all_that_is_stored)
-{
-    all_end(CAP_EXACT, true);
-}
-
-TEST(an_end_set_later_ends_all_without_slots)
-{
-    all_end(CAP_NONE, false);
-}
-
-TEST(an_end_set_later_ends_all_without_slots_that_is_stored)
-{
-    all_end(CAP_NONE, true);
+        create(with_and_without_slots[k % 2]);
+        issue(0, USERS);
+        if (anew)
+            rig_restart_written();
+        end_ms = clock_now_ms() + 1500;
+        end_at(end_ms);
+        assert_is(3, SLOT_ISSUED, end_ms);
+        assert_int_equal(rig_head(0).issued, USERS);
+        if (anew)
+            rig_restart_written();
+        await_none_issued();
+        assert_true(clock_now_ms() >= end_ms);
+        assert_is(3, SLOT_EXPIRED, end_ms);
+    }
 }
 
 /* Whoever was given it after the first end was put off, loses it at the second; those who redeemed keep it. */
-static void an_end_may_move(enum cap_policy policy)
+TEST(an_end_may_move)
 {
-    int64_t first_ms, second_ms, valid_until_ms;
+    EACH_ANEW(k, 2, rig_begin, rig_end) {
+        int64_t first_ms, second_ms;
 
-    create(policy);
-    first_ms = clock_now_ms() + 400;
-    end_at(first_ms);
-    issue(0, 20);
-    end_at(COUPON_NULL);
-    while (clock_now_ms() <= first_ms + 300)
-        rig_nap();
-    assert_int_equal(rig_head(0).issued, 20);
-    assert_int_equal(state_of(0, &valid_until_ms), SLOT_ISSUED);
-    assert_int_equal(valid_until_ms, 0);
-    assert_int_equal(step(&t.of[0], MOVE_REDEEM, NULL), CPN_OK);
-    issue(20, 30);
-    second_ms = clock_now_ms() + 300;
-    end_at(second_ms);
-    await_issued(0);
-    assert_int_equal(rig_head(0).redeemed, 1);
-    end_at(COUPON_NULL); /* what has ended stays so */
-    assert_int_equal(state_of(25, &valid_until_ms), SLOT_EXPIRED);
-    assert_int_equal(valid_until_ms, second_ms);
-    issue(30, 40);
-    assert_int_equal(rig_head(0).issued, 10);
-    end_at(second_ms); /* long ago, and looked for before */
-    await_issued(0);
-}
-
-TEST(an_end_may_move_with_slots)
-{
-    an_end_may_move(CAP_EXACT);
-}
-
-TEST(an_end_may_move_without_slots)
-{
-    an_end_may_move(CAP_NONE);
+        create(with_and_without_slots[k]);
+        first_ms = clock_now_ms() + 400;
+        end_at(first_ms);
+        issue(0, 20);
+        end_at(COUPON_NULL);
+        while (clock_now_ms() <= first_ms + 300)
+            rig_nap();
+        assert_int_equal(rig_head(0).issued, 20);
+        assert_is(0, SLOT_ISSUED, 0);
+        assert_int_equal(step(&t.of[0], MOVE_REDEEM, NULL), CPN_OK);
+        issue(20, 30);
+        second_ms = clock_now_ms() + 300;
+        end_at(second_ms);
+        await_none_issued();
+        assert_int_equal(rig_head(0).redeemed, 1);
+        end_at(COUPON_NULL); /* what has ended stays so */
+        assert_is(25, SLOT_EXPIRED, second_ms);
+        issue(30, 40);
+        assert_int_equal(rig_head(0).issued, 10);
+        end_at(second_ms); /* long ago, and looked for before */
+        await_none_issued();
+    }
 }
 
 /* A hold made in time stands; cancelled, it leaves nothing issued. */
-static void a_hold_outlives_the_end(enum cap_policy policy)
+TEST(a_hold_outlives_the_end)
 {
-    struct redemption holds[2];
-    int64_t end_ms, valid_until_ms;
+    EACH_ANEW(k, 2, rig_begin, rig_end) {
+        struct redemption holds[2];
+        int64_t end_ms;
 
-    create(policy);
-    issue(0, 3);
-    assert_int_equal(step(&t.of[0], MOVE_RESERVE, &holds[0]), CPN_OK);
-    assert_int_equal(step(&t.of[1], MOVE_RESERVE, &holds[1]), CPN_OK);
-    end_ms = clock_now_ms() + 300;
-    end_at(end_ms);
-    await_issued(0); /* a slot that is held is not counted as issued */
-    assert_int_equal(rig_head(0).reserved, 2);
-    assert_int_equal(state_of(0, &valid_until_ms), SLOT_ISSUED);
-    assert_int_equal(step(&holds[0], MOVE_REDEEM, NULL), CPN_OK);
-    assert_int_equal(step(&holds[1], MOVE_CANCEL, NULL), CPN_OK);
-    assert_int_equal(state_of(1, &valid_until_ms), SLOT_EXPIRED);
-    assert_int_equal(rig_head(0).issued, 0);
-    assert_int_equal(rig_head(0).reserved, 0);
-    assert_int_equal(rig_head(0).redeemed, 1);
-}
-
-TEST(a_hold_outlives_the_end_with_slots)
-{
-    a_hold_outlives_the_end(CAP_EXACT);
-}
-
-TEST(a_hold_outlives_the_end_without_slots)
-{
-    a_hold_outlives_the_end(CAP_NONE);
+        create(with_and_without_slots[k]);
+        issue(0, 3);
+        assert_int_equal(step(&t.of[0], MOVE_RESERVE, &holds[0]), CPN_OK);
+        assert_int_equal(step(&t.of[1], MOVE_RESERVE, &holds[1]), CPN_OK);
+        end_ms = clock_now_ms() + 300;
+        end_at(end_ms);
+        await_none_issued(); /* a slot that is held is not counted as issued */
+        assert_int_equal(rig_head(0).reserved, 2);
+        assert_is(0, SLOT_ISSUED, end_ms);
+        assert_int_equal(step(&holds[0], MOVE_REDEEM, NULL), CPN_OK);
+        assert_int_equal(step(&holds[1], MOVE_CANCEL, NULL), CPN_OK);
+        assert_is(1, SLOT_EXPIRED, end_ms);
+        assert_int_equal(rig_head(0).issued, 0);
+        assert_int_equal(rig_head(0).reserved, 0);
+        assert_int_equal(rig_head(0).redeemed, 1);
+    }
 }
 
 RUN_TESTS(.each_setup = rig_begin, .each_teardown = rig_end, .setup = fake_group_setup)

@@ -787,24 +787,16 @@ static void create_with_lane_0_ahead(enum coupon_state state)
     t.before_append = take_before_lane_0_is_changed;
 }
 
-static void lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(enum coupon_state state, enum cpn_result refusal)
+TEST(what_was_paused_or_ended_in_lane_0_alone_is_not_deleted_while_others_sell)
 {
-    struct op op = {.kind = OP_DELETE};
+    EACH_ANEW(ended, 2, two_engines, rig_end) {
+        struct op op = {.kind = OP_DELETE};
 
-    t.deletes = true;
-    create_with_lane_0_ahead(state);
-    rig_ask(0, &op);
-    assert_int_equal(t.between, refusal);
-}
-
-TEST(what_was_paused_in_lane_0_alone_is_not_deleted_while_others_sell)
-{
-    lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(COUPON_PAUSED, CPN_COUPON_NOT_ACTIVE);
-}
-
-TEST(what_ended_in_lane_0_alone_is_not_deleted_while_others_sell)
-{
-    lanes_that_did_not_follow_do_not_sell_while_it_is_deleted(COUPON_ENDED, CPN_COUPON_ENDED);
+        t.deletes = true;
+        create_with_lane_0_ahead(ended ? COUPON_ENDED : COUPON_PAUSED);
+        rig_ask(0, &op);
+        assert_int_equal(t.between, ended ? CPN_COUPON_ENDED : CPN_COUPON_NOT_ACTIVE);
+    }
 }
 
 TEST(a_fixed_field_is_not_changed_while_lanes_that_did_not_follow_sell)

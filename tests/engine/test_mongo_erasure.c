@@ -253,27 +253,14 @@ static void stop_everywhere(const char *command, const char *how, int64_t value)
     }
 }
 
-SERVER_TEST(an_erasure_that_stops_before_any_write_is_finished_by_the_next)
+/* Before any write, before any read, and without learning of its writes. */
+SERVER_TEST(an_erasure_that_stops_anywhere_is_finished_by_the_next)
 {
     if (!fail_after("update", 0, "errorCode", 8))
         skip();
     fail_nothing();
     stop_everywhere("update", "errorCode", 8);
-}
-
-SERVER_TEST(an_erasure_that_stops_before_any_read_is_finished_by_the_next)
-{
-    if (!fail_after("find", 0, "errorCode", 8))
-        skip();
-    fail_nothing();
     stop_everywhere("find", "errorCode", 8);
-}
-
-SERVER_TEST(an_erasure_that_does_not_learn_of_its_writes_is_finished_by_the_next)
-{
-    if (!fail_after("update", 0, "writeConcernError", 64))
-        skip();
-    fail_nothing();
     stop_everywhere("update", "writeConcernError", 64);
 }
 
