@@ -126,17 +126,26 @@ FIXTURE(set_up)
 
 static struct engine *start_on(struct store_source *source, int checkpoint_ms, int redo_max)
 {
-    const struct engine_config config = {
-        .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .redo_max = redo_max,
-        .filter_bytes = 1 << 20, .checkpoint_ms = checkpoint_ms, .backoff_ms = 1, .patience_ms = 50,
-    };
-
-    return engine_start(&config, source, NULL);
+    rig.config.redo_max = redo_max;
+    rig.config.filter_bytes = 1 << 20;
+    rig.config.checkpoint_ms = checkpoint_ms;
+    return engine_start(&rig.config, source, NULL);
 }
 
+/* The first ends with the test, if that does not stop it. */
 static struct engine *start_with(int checkpoint_ms, int redo_max)
 {
-    return start_on(&rig.watched[0].source, checkpoint_ms, redo_max);
+    struct engine *e = start_on(&rig.watched[0].source, checkpoint_ms, redo_max);
+
+    if (!rig.engines[0])
+        rig.engines[0] = e;
+    return e;
+}
+
+static void stop_first(void)
+{
+    engine_stop(rig.engines[0]);
+    rig.engines[0] = NULL;
 }
 
 #define SOON_MS 3
@@ -252,7 +261,7 @@ static void leave_unwritten(int takings)
     atomic_store(&t.refuses_views, true);
     for (int i = 0; i < takings; i++)
         take(e, BAD, i);
-    engine_stop(e);
+    stop_first();
     atomic_store(&t.refuses_views, false);
 }
 
@@ -265,7 +274,7 @@ TEST(what_another_process_left_is_in_the_next_checkpoint)
     before = checkpoint_of(BAD);
     e = start();
     catch_up(e, BAD);
-    engine_stop(e);
+    stop_first();
     assert_true(checkpoint_of(BAD) >= before + LEFT);
     assert_int_equal(redeemed_of(BAD, LEFT / BUCKET_SLOTS + 1), LEFT);
 }
@@ -285,7 +294,6 @@ TEST(batches_of_another_process_are_gathered)
     assert_true(checkpoint_of(GOOD) >= head.head.seq);
     assert_int_equal(redeemed_of(GOOD, LEFT / BUCKET_SLOTS + 1), LEFT);
     engine_stop(other);
-    engine_stop(e);
 }
 
 /* ---- beside a lane that cannot be written ---- */
@@ -322,7 +330,6 @@ TEST(a_lane_whose_buckets_cannot_be_written_delays_no_other)
     catch_up(e, BAD);
     assert_true(checkpoint_of(BAD) >= bad + 5);
     assert_int_equal(redeemed_of(BAD, 1), 5);
-    engine_stop(e);
 }
 
 TEST(what_another_left_and_cannot_be_written_delays_no_other)
@@ -340,7 +347,6 @@ TEST(what_another_left_and_cannot_be_written_delays_no_other)
     assert_int_equal(checkpoint_of(BAD), bad);
     atomic_store(&t.refuses_views, false);
     catch_up(e, BAD);
-    engine_stop(e);
 }
 
 /* e knows of a batch of another's; its next checkpoint reads what that touched. */
@@ -372,7 +378,6 @@ TEST(a_lane_whose_buckets_cannot_be_gathered_delays_no_other)
     assert_true(atomic_load(&t.good) > good);
     atomic_store(&t.cannot_gather, false);
     engine_stop(other);
-    engine_stop(e);
 }
 
 TEST(what_is_due_at_once_waits_for_none_that_is_due_later)
@@ -387,7 +392,6 @@ TEST(what_is_due_at_once_waits_for_none_that_is_due_later)
     take(e, GOOD, 0);
     assert_int_equal(engine_catch_up(e, GOOD, 0, 30000), STORE_OK);
     assert_int_equal(engine_catch_up(e, BAD, 0, 30000), STORE_OK);
-    engine_stop(e);
 }
 
 /* ---- definitions ---- */
@@ -440,7 +444,6 @@ TEST(a_new_definition_is_answered_when_its_checkpoint_is_stored)
         assert_waits_for_its_checkpoint(e, &change, refuses[version - 1]);
         assert_int_equal(version_of(BAD), version + 1);
     }
-    engine_stop(e);
 }
 
 #define FULL_BUCKETS 30 /* reads may see what was before, those of a session that did not see what was written */
@@ -460,7 +463,6 @@ TEST(what_a_checkpoint_wrote_is_what_is_read_next)
         call(e, GOOD, &slot);
         assert_int_equal(slot.out.slot.slot.state, SLOT_REDEEMED);
     }
-    engine_stop(e);
 }
 
 /* ---- that others wrote ---- */
@@ -492,7 +494,6 @@ TEST(a_checkpoint_of_another_process_empties_the_redo_log)
         assert_int_equal(metrics_get(METRIC_REDO_ENTRIES), before);
     }
     assert_true(covered > 0);
-    engine_stop(e);
 }
 
 #define UNSEEN 20 /* batches, after which whoever is behind looks for a newer checkpoint, and loads the lane again */
@@ -526,7 +527,6 @@ TEST(who_waits_for_a_checkpoint_is_answered_by_anothers_that_is_loaded)
     latch_wait(&done);
     assert_int_equal(waits.outcome.result, CPN_OK);
     atomic_store(&t.refuses_views, false);
-    engine_stop(e);
 }
 
 /* ---- when it is due ---- */
@@ -548,7 +548,6 @@ TEST(a_checkpoint_is_due_when_its_oldest_batch_has_an_age)
     assert_true(mono_ms_between(started, mono_now()) >= age_ms - TOGETHER_MS);
     while (checkpoint_of(GOOD) == before)
         rig_nap();
-    engine_stop(e);
 }
 
 TEST(until_then_nothing_is_written)
@@ -561,7 +560,7 @@ TEST(until_then_nothing_is_written)
     for (int i = 0; i < 300; i++)
         take(e, GOOD, i);
     assert_int_equal(checkpoint_of(GOOD), before);
-    engine_stop(e); /* then it is */
+    stop_first(); /* then it is */
     assert_true(checkpoint_of(GOOD) >= before + 300);
     assert_int_equal(redeemed_of(GOOD, 10), 300);
 }
@@ -578,7 +577,6 @@ TEST(thousands_of_entries_make_it_due_however_young_they_are)
     assert_true(users >= CHECKPOINT_ENTRIES / 2); /* a batch counts as an entry more */
     while (atomic_load(&t.good) == good) /* whoever writes it may be late */
         rig_nap();
-    engine_stop(e);
 }
 
 #define REDO_MAX 40
@@ -602,7 +600,6 @@ TEST(a_lane_waits_for_its_checkpoint_when_its_redo_log_is_full_and_others_do_not
     take(e, GOOD, 0);
     atomic_store(&t.refuses_views, false);
     take(e, BAD, user);
-    engine_stop(e);
 }
 
 /* ---- together ---- */
@@ -642,7 +639,6 @@ TEST(what_becomes_due_during_a_write_is_written_together)
     catch_up(e, GOOD);
     catch_up(e, OTHER);
     assert_int_equal(atomic_load(&t.most), 2);
-    engine_stop(e);
 }
 
 RUN_TESTS(.each_setup = set_up, .each_teardown = rig_end, .setup = fake_group_setup)

@@ -106,10 +106,8 @@ static int two_engines_with(int64_t filter_bytes)
 {
     memset(&t, 0, sizeof t);
     rig_connect(ENGINES, 1, 0);
-    rig.config = (struct engine_config){
-        .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 64, .redo_max = 10 * MANY,
-        .filter_bytes = filter_bytes, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
-    };
+    rig.config.redo_max = 10 * MANY;
+    rig.config.filter_bytes = filter_bytes;
     t.fresh_before = metrics_get(METRIC_USERS_NEW);
     t.bytes_before = metrics_get(METRIC_FILTER_BYTES);
     t.session = rig.sources[0]->open(rig.sources[0]);

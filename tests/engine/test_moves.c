@@ -48,10 +48,7 @@ static void start_engines(void)
 {
     memset(&t, 0, sizeof t);
     rig_connect(2, 1, 0);
-    rig.config = (struct engine_config){
-        .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
-        .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 10,
-    };
+    rig.config.patience_ms = 10;
     rig.watched[ASKING].ops.confirm = asking_confirm;
     rig.watched[DYING].ops.append = dying_append;
     rig_start(lanes_start);

@@ -69,10 +69,8 @@ FIXTURE(two_engines)
 
     memset(&t, 0, sizeof t);
     rig_connect(2, 1, 0);
-    rig.config = (struct engine_config){
-        .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .redo_max = 200,
-        .user_bytes = 1 << 20, .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
-    };
+    rig.config.redo_max = 200;
+    rig.config.user_bytes = 1 << 20;
     t.session = rig_session();
     ops = &rig.watched[1].ops;
     ops->ledger = watched_ledger;
