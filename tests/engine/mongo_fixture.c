@@ -47,8 +47,11 @@ mongoc_client_t *own_client(void)
 bool run_command(const char *database, bson_t *command)
 {
     mongoc_client_t *client = own_client();
-    bool good = mongoc_client_command_simple(client, database ? database : config.mongodb_database, command, NULL, NULL, NULL);
+    bson_error_t error;
+    bool good = mongoc_client_command_simple(client, database ? database : config.mongodb_database, command, NULL, NULL, &error);
 
+    if (!good)
+        print_message("# %s\n", error.message);
     bson_destroy(command);
     mongoc_client_destroy(client);
     return good;
@@ -107,21 +110,13 @@ void drop_database(void)
 /* mode: "times" or "skip". */
 static bool fail_as(const char *mode, int number, const char *command, const char *how, int64_t value)
 {
-    bson_t *fail = BCON_NEW("configureFailPoint", "failCommand", "mode", "{", mode, BCON_INT32(number), "}", "data",
-                            "{", "failCommands", "[", BCON_UTF8(command), "]", "appName", "coupons", "}");
-    bson_t data, *whole = bson_new();
-    bson_iter_t it;
+    bson_t *fail = BCON_NEW("configureFailPoint", "failCommand", "mode", "{", mode, BCON_INT32(number), "}"), data, commands;
 
-    bson_copy_to_excluding_noinit(fail, whole, "data", NULL);
-    bson_iter_init_find(&it, fail, "data");
-    BSON_APPEND_DOCUMENT_BEGIN(whole, "data", &data);
-    {
-        bson_iter_t inner;
-
-        bson_iter_recurse(&it, &inner);
-        while (bson_iter_next(&inner))
-            bson_append_iter(&data, NULL, 0, &inner);
-    }
+    BSON_APPEND_DOCUMENT_BEGIN(fail, "data", &data);
+    BSON_APPEND_UTF8(&data, "appName", "coupons");
+    BSON_APPEND_ARRAY_BEGIN(&data, "failCommands", &commands);
+    BSON_APPEND_UTF8(&commands, "0", command);
+    bson_append_array_end(&data, &commands);
     if (strcmp(how, "closeConnection") == 0) {
         BSON_APPEND_BOOL(&data, how, true);
     } else if (strcmp(how, "writeConcernError") == 0) {
@@ -137,9 +132,8 @@ static bool fail_as(const char *mode, int number, const char *command, const cha
         BSON_APPEND_BOOL(&data, "blockConnection", true);
         BSON_APPEND_INT64(&data, how, value);
     }
-    bson_append_document_end(whole, &data);
-    bson_destroy(fail);
-    return run_command("admin", whole);
+    bson_append_document_end(fail, &data);
+    return run_command("admin", fail);
 }
 
 bool fail_command(const char *command, int times, const char *how, int64_t value)

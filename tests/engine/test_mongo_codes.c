@@ -21,6 +21,12 @@ static struct coupon *coded_coupon(const char *id, enum codes_unique unique, enu
     return c;
 }
 
+/* A new one, whose codes are compared as they are. */
+static struct coupon *coded(enum codes_unique unique)
+{
+    return coded_coupon(new_coupon(), unique, MATCH_EXACT);
+}
+
 /* Codes "<name>-<k>" for k in [from, from + count), as rows from + 1 on. */
 static struct code_draft *make_codes(const char *name, int from, int count)
 {
@@ -82,24 +88,27 @@ static void stands_at(const struct coupon *c, const char *name, int k, int64_t n
         fail_msg("%s is looked up as slot %d, not %d", code, (int)slot_of(c, code), (int)n);
 }
 
+/* Codes <name>-<from> to <name>-<end - 1>, from slot n on. */
+static void all_are_at(const struct coupon *c, const char *name, int from, int end, int64_t n)
+{
+    for (int k = from; k < end; k++)
+        stands_at(c, name, k, n + k - from);
+}
+
 /* ---- drafts ---- */
 
 SERVER_TEST(drafts_are_looked_up_both_ways)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
 
     draft(c, 0, 5, "a", 0, 100);
     draft(c, 100, 5, "$b", 0, 20); /* within a bucket that was begun; and no name of a field */
     draft(c, 120, 5, "c", 0, 200); /* over its end, and over whole ones */
     draft(c, 320, 5, "d", 0, 64);  /* exactly one */
-    for (int k = 0; k < 100; k++)
-        stands_at(c, "a", k, k);
-    for (int k = 0; k < 20; k++)
-        stands_at(c, "$b", k, 100 + k);
-    for (int k = 0; k < 200; k++)
-        stands_at(c, "c", k, 120 + k);
-    for (int k = 0; k < 64; k++)
-        stands_at(c, "d", k, 320 + k);
+    all_are_at(c, "a", 0, 100, 0);
+    all_are_at(c, "$b", 0, 20, 100);
+    all_are_at(c, "c", 0, 200, 120);
+    all_are_at(c, "d", 0, 64, 320);
     assert_null(code_at(c, 384));
     assert_int_equal(slot_of(c, "a-100"), -1);
     assert_int_equal(slot_of(coded_coupon("other", UNIQUE_COUPON, MATCH_EXACT), "a-1"), -1);
@@ -107,8 +116,7 @@ SERVER_TEST(drafts_are_looked_up_both_ways)
 
 SERVER_TEST(many_are_read_at_once_of_several_coupons)
 {
-    const struct coupon *c[2] = {coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT),
-                                 coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT)};
+    const struct coupon *c[2] = {coded(UNIQUE_COUPON), coded(UNIQUE_COUPON)};
     struct bucket_codes_read buckets[3] = {
         {.coupon = c[0]->id, .b = 0}, {.coupon = c[1]->id, .b = 0}, {.coupon = c[1]->id, .b = 9}};
     struct code_read reads[300];
@@ -134,7 +142,7 @@ SERVER_TEST(many_are_read_at_once_of_several_coupons)
 
 SERVER_TEST(codes_that_cannot_be_decoded_fail_their_own_reads_only)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
     struct code_read codes[] = {{.coupon = c->id, .code = "x-0"}, {.coupon = c->id, .code = "x-1"}, {.coupon = c->id, .code = "no"}};
     struct bucket_codes_read buckets[] = {{.coupon = c->id, .b = 0}, {.coupon = c->id, .b = 1}, {.coupon = c->id, .b = 2}};
 
@@ -156,17 +164,15 @@ SERVER_TEST(codes_that_cannot_be_decoded_fail_their_own_reads_only)
 
 SERVER_TEST(a_draft_is_replaced_as_long_as_it_was_not_announced)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
 
     draft(c, 0, 3, "old", 0, 70);   /* of these 70 are announced */
     draft(c, 70, 3, "gone", 0, 150); /* of these none */
     draft(c, 70, 3, "gone", 10, 150); /* the same turn once more, shifted */
     stands_at(c, "gone", 10, 70);
     draft(c, 70, 8, "new", 0, 90);
-    for (int k = 0; k < 70; k++)
-        stands_at(c, "old", k, k);
-    for (int k = 0; k < 90; k++)
-        stands_at(c, "new", k, 70 + k);
+    all_are_at(c, "old", 0, 70, 0);
+    all_are_at(c, "new", 0, 90, 70);
     assert_string_not_equal(code_at(c, 75), "gone-5");
     draft(c, 160, 8, "gone", 10, 10); /* a code of an earlier draft, anew */
     stands_at(c, "gone", 12, 162);
@@ -176,7 +182,7 @@ SERVER_TEST(a_draft_is_replaced_as_long_as_it_was_not_announced)
 
 SERVER_TEST(a_late_writer_changes_nothing)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
     struct code_draft *late = make_codes("late", 0, 100), *same = make_codes("new", 50, 100);
 
     draft(c, 0, 3, "old", 0, 10);
@@ -185,15 +191,11 @@ SERVER_TEST(a_late_writer_changes_nothing)
     assert_int_equal(mongo_codes_draft(session, c, 64, 3, JOB, late, 40, &arena), STORE_EXISTS); /* whole buckets alone */
     /* buckets are new, look-ups not */
     assert_int_equal(mongo_codes_draft(session, c, 128, 3, JOB, same, 100, &arena), STORE_EXISTS);
-    for (int k = 0; k < 10; k++)
-        stands_at(c, "old", k, k);
-    for (int k = 0; k < 100; k++)
-        stands_at(c, "new", k, 10 + k);
+    all_are_at(c, "old", 0, 10, 0);
+    all_are_at(c, "new", 0, 100, 10);
     draft(c, 110, 12, "next", 0, 200); /* over what it left behind */
-    for (int k = 0; k < 200; k++)
-        stands_at(c, "next", k, 110 + k);
-    for (int k = 0; k < 100; k++)
-        stands_at(c, "new", k, 10 + k);
+    all_are_at(c, "next", 0, 200, 110);
+    all_are_at(c, "new", 0, 100, 10);
 }
 
 #define STEPS 40
@@ -261,7 +263,7 @@ static void *draft_in_turns(void *context)
 
 SERVER_TEST(what_was_announced_stays_however_turns_are_interleaved)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
     static int64_t announced_by[STEPS * STEP];
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct turn_writer writers[2];
@@ -292,7 +294,7 @@ SERVER_TEST(what_was_announced_stays_however_turns_are_interleaved)
 
 SERVER_TEST(an_import_that_goes_on_knows_its_rows)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
     struct code_draft *codes = make_codes("aaa", 0, 300);
 
     draft(c, 0, 3, "aaa", 0, 100);   /* announced */
@@ -327,7 +329,7 @@ static void count_code(void *context, const char *code)
 
 SERVER_TEST(all_codes_below_a_slot_are_read_and_none_behind)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
     static const int64_t ends[] = {0, 1, 63, 64, 65, 65536, 65537, 70000};
     int *seen = arena_array(&arena, 70000, sizeof *seen);
 
@@ -344,25 +346,21 @@ SERVER_TEST(all_codes_below_a_slot_are_read_and_none_behind)
 
 SERVER_TEST(drafts_are_forgotten_but_nothing_that_was_announced_or_is_of_a_later_turn)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
 
     draft(c, 0, 3, "old", 0, 100);   /* announced */
     draft(c, 100, 3, "old", 100, 200); /* a draft, from the middle of a bucket on */
     assert_int_equal(mongo_codes_forget_drafts(session, c, 100, 2), STORE_OK); /* of an earlier turn */
-    for (int k = 0; k < 300; k++)
-        stands_at(c, "old", k, k);
+    all_are_at(c, "old", 0, 300, 0);
     assert_int_equal(mongo_codes_forget_drafts(session, c, 100, 4), STORE_OK);
-    for (int k = 0; k < 100; k++)
-        stands_at(c, "old", k, k);
+    all_are_at(c, "old", 0, 100, 0);
     for (int k = 100; k < 300; k++)
         assert_int_equal(slot_of(c, arena_printf(&arena, "old-%d", k)), -1);
     draft(c, 100, 4, "old", 150, 50);
-    for (int k = 150; k < 200; k++)
-        stands_at(c, "old", k, k - 50);
+    all_are_at(c, "old", 150, 200, 100);
     assert_int_equal(mongo_codes_forget_drafts(session, c, 150, 4), STORE_OK); /* what is announced by now stays */
-    for (int k = 150; k < 200; k++)
-        stands_at(c, "old", k, k - 50);
-    c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    all_are_at(c, "old", 150, 200, 100);
+    c = coded(UNIQUE_COUPON);
     assert_int_equal(mongo_codes_forget_drafts(session, c, 0, 1), STORE_OK);
 }
 
@@ -379,83 +377,81 @@ SERVER_TEST(loose_codes_are_compared_in_their_form)
     assert_int_equal(slot_of(c, "AB12X"), 0);
 }
 
-/* What `second` is told of dir-50 to dir-149, of which `first` wrote the first fifty. */
-static void are_elsewhere(const struct coupon *second, struct code_draft *codes, bool elsewhere)
+/* Those from `first` to `end - 1` are another coupon's, and no others. */
+static void are_elsewhere(const struct code_draft *codes, int count, int first, int end)
 {
-    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 100, &arena), STORE_OK);
-    for (int i = 0; i < 100; i++)
-        if (codes[i].elsewhere != (elsewhere && i < 50))
+    for (int i = 0; i < count; i++)
+        if (codes[i].elsewhere != (i >= first && i < end))
             fail_msg("%s is%s elsewhere", codes[i].code, codes[i].elsewhere ? "" : " not");
+}
+
+/* The same, as a coupon without codes finds them. */
+static void found_elsewhere(const struct coupon *c, struct code_draft *codes, int count, int first, int end)
+{
+    assert_int_equal(mongo_codes_look(session, c, 0, JOB, codes, (size_t)count, &arena), STORE_OK);
+    are_elsewhere(codes, count, first, end);
+}
+
+/* As a draft of it finds them. */
+static void drafted_elsewhere(const struct coupon *c, int64_t next_n, int64_t turn, struct code_draft *codes, int count, int first, int end)
+{
+    assert_int_equal(mongo_codes_draft(session, c, next_n, turn, JOB, codes, (size_t)count, &arena), STORE_OK);
+    are_elsewhere(codes, count, first, end);
 }
 
 SERVER_TEST(a_code_of_the_service_belongs_to_one_coupon)
 {
-    const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
-                        *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
+    const struct coupon *first = coded(UNIQUE_SERVICE), *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
     struct code_draft *codes = make_codes("dir", 50, 100);
 
     for (int i = 0; i < 100; i++)
         codes[i].normal = arena_printf(&arena, "DIR%d", 50 + i);
     append_tail(first, 1, 0, 1);
     draft(first, 0, 1, "dir", 0, 100);
-    are_elsewhere(second, codes, true); /* it is importing them */
+    found_elsewhere(second, codes, 100, 0, 50); /* it is importing them */
     append_tail(first, 2, 0, 2);
     draft(first, 0, 2, "dir", 0, 100); /* its own are no obstacle */
     append_tail(first, 3, 100, 0);
-    are_elsewhere(second, codes, true); /* it has them */
-    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes, 100, &arena), STORE_OK);
-    for (int i = 0; i < 100; i++)
-        assert_int_equal(codes[i].elsewhere, i < 50);
+    found_elsewhere(second, codes, 100, 0, 50); /* it has them */
+    drafted_elsewhere(second, 0, 1, codes, 100, 0, 50);
     assert_null(code_at(second, 0)); /* nothing was drafted */
-    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes + 50, 50, &arena), STORE_OK);
+    drafted_elsewhere(second, 0, 1, codes + 50, 50, 0, 0);
     assert_string_equal(code_at(second, 0), "dir-100");
     stands_at(first, "dir", 99, 99);
 }
 
 SERVER_TEST(a_code_of_the_service_that_was_given_up_is_anybodys)
 {
-    const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
-                        *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    const struct coupon *first = coded(UNIQUE_SERVICE), *second = coded(UNIQUE_SERVICE);
     struct code_draft *codes = make_codes("up", 0, 100);
 
     append_tail(first, 5, 0, 5);
     draft(first, 0, 5, "up", 0, 100);
     append_tail(first, 6, 40, 0); /* 40 were announced when the job was cancelled */
     append_tail(second, 7, 0, 7);
-    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 100, &arena), STORE_OK);
-    for (int i = 0; i < 100; i++)
-        assert_int_equal(codes[i].elsewhere, i < 40);
-    assert_int_equal(mongo_codes_draft(session, second, 0, 7, JOB, codes + 40, 60, &arena), STORE_OK);
-    for (int i = 40; i < 100; i++)
-        assert_false(codes[i].elsewhere);
+    found_elsewhere(second, codes, 100, 0, 40);
+    drafted_elsewhere(second, 0, 7, codes + 40, 60, 0, 0);
     append_tail(second, 8, 60, 0);
-    /* the first one again: too late */
-    assert_int_equal(mongo_codes_draft(session, first, 40, 9, JOB, codes + 40, 60, &arena), STORE_OK);
-    for (int i = 40; i < 100; i++)
-        assert_true(codes[i].elsewhere);
+    drafted_elsewhere(first, 40, 9, codes + 40, 60, 0, 60); /* again: too late */
     stands_at(second, "up", 99, 59);
 }
 
 SERVER_TEST(a_late_writer_does_not_touch_the_directory)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
-                        *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_SERVICE), *other = coded(UNIQUE_SERVICE);
     struct code_draft *late = make_codes("tardy", 0, 10);
 
     append_tail(c, 9, 0, 9);
     draft(c, 0, 9, "tardy", 5, 10);
     assert_int_equal(mongo_codes_draft(session, c, 0, 3, JOB, late, 10, &arena), STORE_EXISTS);
     append_tail(c, 10, 10, 0);
-    assert_int_equal(mongo_codes_look(session, other, 0, JOB, late, 10, &arena), STORE_OK);
-    for (int i = 0; i < 10; i++)
-        assert_int_equal(late[i].elsewhere, i >= 5);
+    found_elsewhere(other, late, 10, 5, 10);
 }
 
 /* Codes that differ only in hyphens have one entry in the directory. */
 SERVER_TEST(twins_are_drafted_again_after_an_interruption)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
-                        *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_SERVICE), *other = coded(UNIQUE_SERVICE);
     struct code_draft twins[] = {{.code = "TWI-N1", .normal = "TWI-N1", .row = 1}, {.code = "TWIN2", .normal = "TWIN2", .row = 2},
                                  {.code = "TWIN-1", .normal = "TWIN-1", .row = 3}, {.code = "twin1", .normal = "twin1", .row = 4}};
 
@@ -466,40 +462,31 @@ SERVER_TEST(twins_are_drafted_again_after_an_interruption)
         assert_int_equal(mongo_codes_draft(session, c, 0, turn, JOB, twins, 4, &arena), STORE_OK);
     }
     append_tail(c, 2, 0, 3);
-    assert_int_equal(mongo_codes_draft(session, other, 0, 1, JOB, twins, 4, &arena), STORE_OK);
-    for (int i = 0; i < 4; i++)
-        assert_true(twins[i].elsewhere);
+    drafted_elsewhere(other, 0, 1, twins, 4, 0, 4);
     assert_int_equal(mongo_codes_draft(session, c, 0, 3, JOB, twins, 4, &arena), STORE_OK);
     append_tail(c, 3, 4, 0);
     for (int i = 0; i < 4; i++)
         assert_int_equal(slot_of(c, twins[i].code), i);
-    assert_int_equal(mongo_codes_look(session, other, 0, JOB, twins, 4, &arena), STORE_OK);
-    for (int i = 0; i < 4; i++)
-        assert_true(twins[i].elsewhere);
+    found_elsewhere(other, twins, 4, 0, 4);
 }
 
 /* Announced or drafted: nothing of a deleted coupon stands in the way of another. */
 SERVER_TEST(a_code_of_a_deleted_coupon_is_anybodys)
 {
-    const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
-                        *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    const struct coupon *first = coded(UNIQUE_SERVICE), *second = coded(UNIQUE_SERVICE);
     struct code_draft *codes = make_codes("del", 0, 60);
 
     append_tail(first, 1, 0, 1);
     append_tail(second, 1, 0, 1);
     draft(first, 0, 1, "del", 0, 60);
     append_tail(first, 2, 30, 1); /* its job goes on */
-    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 60, &arena), STORE_OK);
-    for (int i = 0; i < 60; i++) {
-        assert_true(codes[i].elsewhere);
+    found_elsewhere(second, codes, 60, 0, 60);
+    for (int i = 0; i < 60; i++)
         assert_string_equal(codes[i].owner, first->id);
-    }
     append_kind(first, 3, 30, 1, ENTRY_DELETE);
     append_tail(first, 4, 30, 0); /* the job's turn ends */
-    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 60, &arena), STORE_OK);
-    for (int i = 0; i < 60; i++)
-        assert_false(codes[i].elsewhere);
-    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes, 60, &arena), STORE_OK);
+    found_elsewhere(second, codes, 60, 0, 0);
+    drafted_elsewhere(second, 0, 1, codes, 60, 0, 0);
     append_tail(second, 2, 60, 0);
     stands_at(second, "del", 59, 59);
     assert_int_equal(mongo_codes_look(session, first, 30, JOB, codes + 30, 30, &arena), STORE_OK);
@@ -508,8 +495,7 @@ SERVER_TEST(a_code_of_a_deleted_coupon_is_anybodys)
 
 SERVER_TEST(a_code_is_resolved_to_its_coupons)
 {
-    const struct coupon *exact = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT),
-                        *loose = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
+    const struct coupon *exact = coded(UNIQUE_COUPON), *loose = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
     struct code_draft both[] = {{.code = "res-1", .normal = "res-1"}, {.code = "RES1", .normal = "RES1"}},
                       one = {.code = "Res-1", .normal = "RES1"};
     const char **ids;
@@ -528,35 +514,34 @@ SERVER_TEST(a_code_is_resolved_to_its_coupons)
 
 /* ---- cleaning up ---- */
 
-static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int retired_to)
+static void write_bucket(const char *coupon, int64_t b, int retired_to)
 {
-    struct view_write view = {.coupon = coupon, .bucket = k};
+    struct bucket k;
+    struct view_write view = {.coupon = coupon, .bucket = &k};
     struct store_time when;
 
-    bucket_init(k, b);
-    k->seq = 1;
-    k->size = BUCKET_SLOTS;
+    bucket_init(&k, b);
+    k.seq = 1;
+    k.size = BUCKET_SLOTS;
     for (int i = 0; i < BUCKET_SLOTS; i++)
-        k->slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = FIXTURE_DAY}
+        k.slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = FIXTURE_DAY}
                                      : (struct slot){.state = SLOT_REDEEMED, .generation = 1, .current = 1,
                                                      .at_ms = FIXTURE_DAY};
     assert_int_equal(session->ops->write_views(session, &view, 1, &when), STORE_OK);
-    bucket_release(k);
+    bucket_release(&k);
 }
 
 SERVER_TEST(only_the_codes_of_retired_slots_are_cleaned_up)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
-                        *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_SERVICE), *other = coded(UNIQUE_SERVICE);
     struct code_draft *again = make_codes("clean", 0, 80);
-    struct bucket k;
     bool more;
 
     draft(c, 0, 1, "clean", 0, 192);
     append_tail(c, 1, 192, 0);
-    write_bucket(c->id, &k, 0, BUCKET_SLOTS);
-    write_bucket(c->id, &k, 1, 10);
-    write_bucket(c->id, &k, 2, 0);
+    write_bucket(c->id, 0, BUCKET_SLOTS);
+    write_bucket(c->id, 1, 10);
+    write_bucket(c->id, 2, 0);
     for (int round = 0; round < 2; round++) { /* once more changes nothing */
         assert_int_equal(mongo_codes_clean(session, c->id, 0, 2, NULL, NULL, &more), STORE_OK);
         assert_true(more);
@@ -566,12 +551,9 @@ SERVER_TEST(only_the_codes_of_retired_slots_are_cleaned_up)
             assert_null(code_at(c, n));
             assert_int_equal(slot_of(c, arena_printf(&arena, "clean-%d", n)), -1);
         }
-        for (int n = 74; n < 192; n++)
-            stands_at(c, "clean", n, n);
+        all_are_at(c, "clean", 74, 192, 74);
     }
-    assert_int_equal(mongo_codes_look(session, other, 0, JOB, again, 80, &arena), STORE_OK);
-    for (int i = 0; i < 80; i++)
-        assert_int_equal(again[i].elsewhere, i >= 74);
+    found_elsewhere(other, again, 80, 74, 80);
     draft(c, 192, 2, "more", 0, 10); /* the coupon goes on */
     stands_at(c, "more", 3, 195);
 }
@@ -584,10 +566,8 @@ static bool has_form(void *context, const char *form)
 /* TW-9 is retired, TW9 is redeemed: one entry in the directory. */
 SERVER_TEST(a_retired_code_whose_twin_is_in_use_stays_the_coupons)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
-                        *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_SERVICE), *other = coded(UNIQUE_SERVICE);
     struct code_draft codes[BUCKET_SLOTS + 1], spent = {.code = "tw-9", .normal = "tw-9"}, free_one = {.code = "tw-8", .normal = "tw-8"};
-    struct bucket k;
     bool more;
 
     for (int i = 0; i <= BUCKET_SLOTS; i++) {
@@ -599,14 +579,12 @@ SERVER_TEST(a_retired_code_whose_twin_is_in_use_stays_the_coupons)
     append_tail(other, 1, 0, 1);
     assert_int_equal(mongo_codes_draft(session, c, 0, 1, JOB, codes, BUCKET_SLOTS + 1, &arena), STORE_OK);
     append_tail(c, 2, BUCKET_SLOTS + 1, 0);
-    write_bucket(c->id, &k, 0, BUCKET_SLOTS);
-    write_bucket(c->id, &k, 1, 0);
+    write_bucket(c->id, 0, BUCKET_SLOTS);
+    write_bucket(c->id, 1, 0);
     for (int round = 0; round < 2; round++) {
         assert_int_equal(mongo_codes_clean(session, c->id, 0, 2, has_form, (char[]){"TW9"}, &more), STORE_OK);
-        assert_int_equal(mongo_codes_look(session, other, 0, JOB, &spent, 1, &arena), STORE_OK);
-        assert_true(spent.elsewhere);
-        assert_int_equal(mongo_codes_look(session, other, 0, JOB, &free_one, 1, &arena), STORE_OK);
-        assert_false(free_one.elsewhere);
+        found_elsewhere(other, &spent, 1, 0, 1);
+        found_elsewhere(other, &free_one, 1, 0, 0);
         assert_null(code_at(c, 8));
         assert_int_equal(slot_of(c, "TW9"), BUCKET_SLOTS);
     }
@@ -620,7 +598,7 @@ SERVER_TEST(a_retired_code_whose_twin_is_in_use_stays_the_coupons)
 
 SERVER_TEST(codes_are_drafted_fast)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
     struct code_draft *codes[PARTS];
     int64_t look_ms = 0, draft_ms = 0, rate;
 
@@ -645,7 +623,7 @@ SERVER_TEST(codes_are_drafted_fast)
 /* What a killed runner left: a whole step of drafts, which the next turn writes over. */
 SERVER_TEST(drafts_left_behind_are_written_over_fast)
 {
-    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    const struct coupon *c = coded(UNIQUE_COUPON);
     struct code_draft *codes = make_codes("left", 0, LEFT);
     struct mono start = mono_now(), fresh;
     int64_t fresh_ms, again_ms;

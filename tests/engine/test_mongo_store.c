@@ -354,20 +354,21 @@ static struct view_write view_of(const char *coupon, const struct bucket *k)
     return (struct view_write){.coupon = coupon, .bucket = k};
 }
 
-static void fill_bucket(struct bucket *k, int64_t b, int64_t lane, int64_t seq)
+static void fill_bucket(struct bucket *k, int64_t b, int64_t seq)
 {
     bucket_init(k, b);
-    k->lane = lane;
     k->seq = seq;
     k->size = BUCKET_SLOTS;
 }
 
-static void write_all(struct view_write *views, size_t count, struct store_time *when)
+static void write_all(struct view_write *views, size_t count)
 {
-    assert_int_equal(session->ops->write_views(session, views, count, when), STORE_OK);
+    struct store_time when = {0};
+
+    assert_int_equal(session->ops->write_views(session, views, count, &when), STORE_OK);
     for (size_t i = 0; i < count; i++)
         assert_true(views[i].written);
-    assert_true(when->seconds > 0);
+    assert_true(when.seconds > 0);
 }
 
 static int64_t stored_seq(const char *coupon, int64_t b)
@@ -388,25 +389,24 @@ SERVER_TEST(an_older_bucket_never_replaces_a_newer_one)
     const char *coupon = new_coupon();
     struct view_write views[4];
     struct bucket k[4];
-    struct store_time when;
 
     /* first new at 5; then as if new at 3; then as an update at 4; then as an update of what is not there */
-    fill_bucket(&k[0], 1, 0, 5);
-    fill_bucket(&k[1], 1, 0, 3);
-    fill_bucket(&k[2], 1, 0, 4);
+    fill_bucket(&k[0], 1, 5);
+    fill_bucket(&k[1], 1, 3);
+    fill_bucket(&k[2], 1, 4);
     k[2].stored = true;
-    fill_bucket(&k[3], 2, 0, 9);
+    fill_bucket(&k[3], 2, 9);
     k[3].stored = true;
     for (int i = 0; i < 4; i++) {
         views[i] = view_of(coupon, &k[i]);
-        write_all(&views[i], 1, &when);
+        write_all(&views[i], 1);
     }
     assert_int_equal(stored_seq(coupon, 1), 5);
     assert_int_equal(stored_seq(coupon, 2), 9);
     k[1].seq = 6;
-    write_all(&views[1], 1, &when);
+    write_all(&views[1], 1);
     assert_int_equal(stored_seq(coupon, 1), 6);
-    write_all(views, 4, &when); /* all at once, the same bucket thrice */
+    write_all(views, 4); /* all at once, the same bucket thrice */
     assert_int_equal(stored_seq(coupon, 1), 6);
     for (int i = 0; i < 4; i++)
         bucket_release(&k[i]);
@@ -430,7 +430,7 @@ static void *race_parts(void *context)
         struct bucket k[8];
 
         for (int64_t i = 0; i < 8; i++) {
-            fill_bucket(&k[i], round / 4 * 8 + i, 0, r->first + round % 4 * 2);
+            fill_bucket(&k[i], round / 4 * 8 + i, r->first + round % 4 * 2);
             views[i] = view_of(r->coupon, &k[i]);
         }
         if (r->session->ops->write_views(r->session, views, 8, &when) != STORE_OK)
@@ -466,7 +466,6 @@ SERVER_TEST(free_slots_are_counted_for_many_in_one_call)
 {
     struct free_count rows[PARTS][3];
     struct free_counts reads[PARTS];
-    struct store_time when = {0};
 
     for (int i = 0; i < PARTS; i++) {
         const char *coupon = new_coupon();
@@ -476,10 +475,10 @@ SERVER_TEST(free_slots_are_counted_for_many_in_one_call)
             struct bucket k;
             struct view_write view = view_of(coupon, &k);
 
-            fill_bucket(&k, b, 0, i + 1);
+            fill_bucket(&k, b, i + 1);
             for (int slot = 0; slot < b; slot++)
                 k.slots[slot] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
-            write_all(&view, 1, &when);
+            write_all(&view, 1);
             bucket_release(&k);
         }
     }
@@ -505,16 +504,15 @@ SERVER_TEST(a_damaged_bucket_counts_as_free)
     const char *coupon = new_coupon();
     struct free_count rows[3];
     struct free_counts read = {.coupon = coupon, .end = 3, .most = 3, .rows = rows};
-    struct store_time when = {0};
     static const char *const members[] = {"view.seq", "view.free"};
 
     for (int64_t b = 0; b < 3; b++) {
         struct bucket k;
         struct view_write view = view_of(coupon, &k);
 
-        fill_bucket(&k, b, 0, 7);
+        fill_bucket(&k, b, 7);
         k.slots[0] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
-        write_all(&view, 1, &when);
+        write_all(&view, 1);
         bucket_release(&k);
         if (b < 2)
             damage("buckets", coupon, "_id.b", b, NULL, members[b]);
@@ -532,14 +530,13 @@ SERVER_TEST(a_damaged_bucket_is_left_out_of_what_is_due)
     const char *coupons[] = {new_coupon(), new_coupon()};
     struct due_search searches[2];
     struct bucket k, found[2][3];
-    struct store_time when = {0};
 
     for (int64_t i = 0; i < 8; i++) {
         struct view_write view = view_of(coupons[i / 4], &k);
 
-        fill_bucket(&k, i % 4, 0, 1);
+        fill_bucket(&k, i % 4, 1);
         k.slots[0] = (struct slot){.generation = 1, .state = SLOT_RESERVED, .user = strdup("ann"), .at_ms = DAY, .due_ms = DAY + i % 4};
-        write_all(&view, 1, &when);
+        write_all(&view, 1);
         bucket_release(&k);
     }
     damage("buckets", coupons[0], "_id.b", 1, NULL, "view.seq");
@@ -562,14 +559,13 @@ SERVER_TEST(a_list_of_buckets_has_those_that_nobody_touched)
     const char *coupon = new_coupon();
     struct view_write views[3];
     struct bucket k[3], found[6];
-    struct store_time when;
 
     for (int i = 0; i < 3; i++) {
-        fill_bucket(&k[i], touched[i], 0, 1);
+        fill_bucket(&k[i], touched[i], 1);
         k[i].slots[7] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
         views[i] = view_of(coupon, &k[i]);
     }
-    write_all(views, 3, &when);
+    write_all(views, 3);
     assert_int_equal(mongo_buckets(session, coupon, 0, 6, 5 * BUCKET_SLOTS + 10, found), STORE_OK);
     for (int64_t b = 0; b < 6; b++) {
         bool was_touched = b == 1 || b == 2 || b == 4;
@@ -591,13 +587,12 @@ SERVER_TEST(a_document_that_cannot_be_decoded_fails_its_own_read_only)
     struct bucket k[2], have[3] = {0};
     struct bucket_read buckets[] = {{.coupon = a, .b = 7, .bucket = &have[0]}, {.coupon = a, .b = 8, .bucket = &have[1]},
                                     {.coupon = a, .b = 9, .bucket = &have[2]}};
-    struct store_time when;
 
     for (int i = 0; i < 2; i++) {
         views[i] = view_of(a, &k[i]);
-        fill_bucket(&k[i], 7 + i, 0, 1);
+        fill_bucket(&k[i], 7 + i, 1);
     }
-    write_all(views, 2, &when);
+    write_all(views, 2);
     damage("buckets", a, "_id.b", 7, NULL, "view.seq");
     assert_int_equal(session->ops->buckets(session, buckets, 3), STORE_FAILED);
     assert_int_equal(buckets[0].status, STORE_UNREADABLE);
@@ -638,14 +633,13 @@ SERVER_TEST(a_step_of_65536_slots_is_written_quickly)
     struct view_write *views = calloc(BUCKETS, sizeof *views);
     int64_t ms[2], alone_ms;
     struct mono start = mono_now();
-    struct store_time when;
 
     for (int i = 0; i < ALONE; i++) {
         struct view_write one;
 
-        fill_bucket(&k[i], i, 0, 1);
+        fill_bucket(&k[i], i, 1);
         one = view_of("one by one", &k[i]);
-        write_all(&one, 1, &when);
+        write_all(&one, 1);
     }
     alone_ms = mono_ms_between(start, mono_now()) * (BUCKETS / ALONE);
     for (int round = 0; round < 2; round++) { /* new, then again: as a restarted job does */
@@ -653,10 +647,10 @@ SERVER_TEST(a_step_of_65536_slots_is_written_quickly)
 
         start = mono_now();
         for (int i = 0; i < BUCKETS; i++) {
-            fill_bucket(&k[i], i, 0, 1 + round);
+            fill_bucket(&k[i], i, 1 + round);
             views[i] = view_of(coupon, &k[i]);
         }
-        write_all(views, BUCKETS, &when);
+        write_all(views, BUCKETS);
         ms[round] = mono_ms_between(start, mono_now());
     }
     printf("# 65,536 new slots in %" PRId64 " ms, again in %" PRId64 " ms; one by one in %" PRId64 " ms\n", ms[0], ms[1], alone_ms);
@@ -877,9 +871,8 @@ SERVER_TEST(a_definition_whose_first_batch_cannot_be_read_holds_up_no_other)
 static void write_coupon(const struct coupon *c, int64_t seq)
 {
     struct view_write view = {.coupon = c->id, .definition = c, .seq = seq};
-    struct store_time when;
 
-    write_all(&view, 1, &when);
+    write_all(&view, 1);
 }
 
 SERVER_TEST(a_definition_is_kept_with_the_newest_version)
@@ -913,7 +906,6 @@ SERVER_TEST(lanes_are_loaded_together_and_each_fails_alone)
     struct filter_room no_filters = {.bytes_max = 0};
     struct user_cache no_users = {.bytes_max = 0};
     struct lane_loading loads[KINDS];
-    struct store_time when = {0};
     const char *ids[KINDS];
 
     for (int i = 0; i < KINDS; i++) {
@@ -928,7 +920,7 @@ SERVER_TEST(lanes_are_loaded_together_and_each_fails_alone)
         append_chain(ids[i], lane, 1, i == LONG ? 30 : i == SECOND_LANE ? 4 : i == NO_BASE ? 1 : 3);
         if (i == GAP)
             append_chain(ids[i], lane, 20, 21);
-        write_all(&view, 1, &when);
+        write_all(&view, 1);
         if (i != SHORT)
             assert_int_equal(session->ops->write_checkpoints(session, &checkpoint, 1), STORE_OK);
     }
