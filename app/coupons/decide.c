@@ -16,10 +16,12 @@ void decide_begin(struct decision *d, struct batch *batch, const struct coupon *
                   int64_t at_ms, int64_t day_ms, int64_t day_end_ms)
 {
     assert(at_ms >= tail->at_ms);
+    assert(day_ms <= at_ms && at_ms < day_end_ms);
     assert(batch->count == 0);
     *d = (struct decision){.coupon = coupon, .head = *tail, .day_end_ms = day_end_ms, .batch = batch};
     d->head.seq = tail->seq + 1;
     d->free_most = head_free(tail);
+    d->damaged = head_impossible(tail, batch->lane) != NULL;
     fold_day(&d->head, at_ms, day_ms);
 }
 
@@ -29,6 +31,9 @@ void decide_end(struct decision *d, const struct head *tail, struct buf *scratch
 
     assert(decide_changed(d));
     assert(d->head.seq == tail->seq + 1);
+    assert(d->head.at_ms >= tail->at_ms && d->head.ordinal >= tail->ordinal && d->head.epoch >= tail->epoch &&
+           d->head.next_n >= tail->next_n); /* these never go back */
+    assert(!d->coupon || strcmp(b->coupon, d->coupon->id) == 0);
     assert(d->free_pool_used <= d->free_pool_count);
     for (size_t i = 0; i < b->count; i++)
         if (b->entries[i].version == d->head.version)
@@ -165,6 +170,7 @@ static void apply(struct decision *d, struct user_state *u, struct entry *e)
     assert(d->batch->count && e == &d->batch->entries[d->batch->count - 1]);
     assert(!(entry_members[e->kind] & HAS_TAKING) || e->ordinal == d->head.ordinal + 1);
     fold_head_entry(&d->head, e);
+    assert(d->damaged || !head_impossible(&d->head, d->batch->lane)); /* no decision leads there */
     if (d->coupon->codes.shared_cap != COUPON_NULL) {
         d->uses.match = (enum codes_match)d->coupon->codes.match;
         code_uses_fold(&d->uses, e);
@@ -860,9 +866,8 @@ static void step_ended(const struct decision *d, const struct redemption *r, enu
 void decide_step(struct decision *d, struct user_state *u, const struct step *s, struct outcome *out)
 {
     struct redemption *r = user_state_by_slot(u, s->n, s->g);
-    enum slot_state state = r ? state_of(d, r) : SLOT_FREE;
-    /* no slot move, but step_redeemed() answers it */
-    bool asked_again = state == SLOT_REDEEMED && (s->move == MOVE_RESERVE || s->move == MOVE_REDEEM);
+    enum slot_state state;
+    bool asked_again;
 
     assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
@@ -870,6 +875,9 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
         refuse(out, CPN_REDEMPTION_NOT_FOUND);
         return;
     }
+    state = state_of(d, r);
+    /* no slot move, but step_redeemed() answers it */
+    asked_again = state == SLOT_REDEEMED && (s->move == MOVE_RESERVE || s->move == MOVE_REDEEM);
     if (find_key(d, u, s->key, s->fingerprint, out))
         return;
     if (s->adjusts)

@@ -53,6 +53,7 @@ struct decision {
     struct others others;        /* zeros if there is one lane */
     int64_t next_due_ms;         /* when the lane's next hold ends, for Retry-After; 0: none, or unknown */
     int64_t free_most;           /* the most free slots since decide_begin() */
+    bool damaged;                /* the tail's totals are already impossible, see head_impossible(): nothing is asserted of them */
     int64_t epoch;               /* how often the database was restored: a lane that has not recorded it yet does so first */
     struct key_secret key_secret; /* under which Idempotency-Keys are hashed */
     struct code_uses uses;       /* where codes.shared_cap is set: of each shared code, updated as requests are decided; the caller's */

@@ -739,6 +739,7 @@ static void append_decided(struct committer *c, struct round *r)
 
 static void work_unchanged(struct committer *c, struct lane_work *p)
 {
+    assert(p->state == WORK_DECIDED && p->batch->count == 0);
     work_keep_users(p);
     note_swept(p);
     if (p->lane->checkpoint_late)

@@ -1,6 +1,7 @@
 /* engine/expiry.c -- see expiry.h. */
 #include "engine/expiry.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -86,9 +87,12 @@ static enum store_status walk_issued(struct store *s, struct expiry_look *k)
                                  .end = lane_end_bucket(l), .most = DUE_MOST, .rows = rows};
     struct bucket_read reads[DUE_MOST];
     struct bucket buckets[DUE_MOST];
-    enum store_status status = s->ops->free_counts(s, &stored, 1);
+    enum store_status status;
     size_t count = 0;
 
+    assert(has_ended(k));
+    status = s->ops->free_counts(s, &stored, 1);
+    assert(stored.count <= DUE_MOST);
     for (size_t i = 0; status == STORE_OK && i < stored.count; i++) {
         if (cached_bucket_find(l, rows[i].b)) // cppcheck-suppress uninitvar
             continue;
@@ -183,6 +187,7 @@ static void begin_due_search(struct expiry_look *k, struct due_search *search, s
 
 static void keep_due(struct store *s, struct expiry_look *k, const struct due_search *search)
 {
+    assert(search->count <= search->most);
     for (size_t i = 0; i < search->count; i++)
         cached_bucket_keep(k->lane, &search->buckets[i]);
     k->damaged = search->damaged;
@@ -280,6 +285,7 @@ static void find_issued_users(struct store *s, struct expiry_look *k, size_t *ca
     k->status = s->ops->due_batches(s, &search);
     if (k->status != STORE_OK)
         return;
+    assert(search.count <= DUE_MOST);
     for (; listed < search.count && k->user_count < LISTED_MOST; listed++) {
         const struct batch *b = batches[listed]; // cppcheck-suppress uninitvar
 
@@ -315,6 +321,7 @@ static void find_due_users(struct store *s, struct expiry_look *k)
     k->status = s->ops->due_batches(s, &search);
     if (k->status != STORE_OK)
         return;
+    assert(search.count <= DUE_MOST);
     for (; listed < search.count && k->user_count < LISTED_MOST; listed++) {
         const struct batch *b = batches[listed]; // cppcheck-suppress uninitvar
         int64_t due_ms = first_due(b, search.after_ms, search.after_seq);
@@ -349,6 +356,7 @@ void expiry_find(struct store *s, struct expiry_look *looks, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct coupon *d = looks[i].lane->definition;
 
+        assert(looks[i].lane->loaded && looks[i].at_ms >= looks[i].lane->tail.at_ms && !looks[i].user_count);
         looks[i].ended = looks[i].lane->ended;
         if (d && !policy_of(d)->slots)
             find_due_users(s, &looks[i]);

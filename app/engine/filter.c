@@ -1,6 +1,7 @@
 /* engine/filter.c -- see filter.h. */
 #include "engine/filter.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,7 @@ void filter_init(struct filter *f, struct filter_room *room)
 
 void filter_drop(struct filter *f)
 {
+    assert(f->bytes <= atomic_load(&f->room->bytes));
     for (size_t i = 0; i < f->count; i++)
         bloom_release(&f->parts[i]);
     free(f->parts);

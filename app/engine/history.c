@@ -1,6 +1,7 @@
 /* engine/history.c -- see history.h. Reading order: history_main(), then what it calls, going up. */
 #include "engine/history.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -151,6 +152,7 @@ static enum store_status look(struct store *s, struct op *op)
     enum store_status status = STORE_OK;
     bool ended = true;
 
+    assert(!op->engine.sought && g > 0); /* round_load.c sends none twice */
     s->ops->saw(s, op->seen);
     if (n < 0)
         status = find_maker(s, op, n, g, &ended);

@@ -323,10 +323,12 @@ enum store_status lane_refresh(struct lane *l, struct store *s)
     struct batch *batches[LOOK_FIRST];
     struct checkpoint checkpoint;
     size_t count = 0;
-    enum store_status status = s->ops->ledger(s, l->coupon, l->number, l->tail.seq, LOOK_FIRST, batches, &count);
-    bool left = status == STORE_OK && count && has_left(l, batches[0]);
+    enum store_status status;
+    bool left;
 
     assert(l->loaded && !l->pending);
+    status = s->ops->ledger(s, l->coupon, l->number, l->tail.seq, LOOK_FIRST, batches, &count);
+    left = status == STORE_OK && count && has_left(l, batches[0]);
     for (size_t i = 0; left && i < count; i++)
         batch_free(batches[i]);
     if (status == STORE_OK && !left)
@@ -419,6 +421,7 @@ enum store_status lane_gather(struct lane *l, struct store *s, bool *more, int64
     struct redo_batch *w;
     size_t count = 0;
 
+    assert(l->loaded);
     *more = false;
     *covered = 0;
     for (w = l->redo_log; w && w->cached; w = w->next)

@@ -1,6 +1,7 @@
 /* engine/redo_log.c -- see redo_log.h. */
 #include "engine/redo_log.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -17,6 +18,7 @@ static void forget_redo_bucket(struct lane *l, struct redo_bucket *wb)
 
 static void drop_batch(struct lane *l, struct redo_batch *w)
 {
+    assert(l->redo_entries >= w->batch->count + 1 && l->redo_bytes >= w->bytes);
     DL_DELETE(l->redo_log, w);
     l->redo_entries -= w->batch->count + 1;
     l->redo_bytes -= w->bytes;
@@ -33,6 +35,7 @@ void redo_log_clear(struct lane *l)
         forget_redo_bucket(l, wb);
     while (l->redo_log)
         drop_batch(l, l->redo_log);
+    assert(!l->redo_entries && !l->redo_bytes && !l->redo_ranges);
 }
 
 bool batch_has_ranges(const struct batch *b)
@@ -95,6 +98,8 @@ struct redo_batch *redo_log_add(struct lane *l, struct batch *b, bool own)
 {
     struct redo_batch *w = checked(calloc(1, sizeof *w));
 
+    assert(!l->redo_log || l->redo_log->prev->batch->head.seq + 1 == b->head.seq);
+    assert(b->head.seq > l->checkpoint.seq);
     w->batch = b;
     w->cached = own;
     DL_APPEND(l->redo_log, w);

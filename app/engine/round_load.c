@@ -69,6 +69,7 @@ static void leave_chores(struct committer *c, struct round *r)
     for (size_t i = 0; i < count; i++) {
         struct lane_work *p = whose[i];
 
+        assert(reads[i].status == STORE_OK || reads[i].count == 0); /* defer() frees its batch */
         if (reads[i].status != STORE_OK)
             defer(c, p, c->config.backoff_ms);
         if (!reads[i].count)
@@ -384,6 +385,7 @@ static void cache_wanted(struct committer *c, struct wanted_list *wanted, const 
         struct bucket *bucket = &wanted->items[i].bucket;
         struct lane *l = p->lane;
 
+        assert(bucket->b == reads[i].b);
         if (p->state != WORK_OPEN) {
             bucket_release(bucket);
         } else if (reads[i].status != STORE_OK) {
@@ -525,6 +527,7 @@ static const struct slot *slot_of(const struct lane_work *p, const struct op *op
     int64_t n = op->engine.work->n;
     const struct cached_bucket *k = n >= 0 ? cached_bucket_find(p->lane, bucket_of(n)) : NULL;
 
+    assert(n < 0 || n < p->lane->tail.next_n);
     return k ? &k->bucket.slots[n % BUCKET_SLOTS] : NULL;
 }
 
@@ -759,6 +762,7 @@ static void fill_subjects(struct committer *c, struct lane_work *p)
         struct subject *subject = &op->engine.work->subject;
         struct user_state *u = subject->user ? subject->user->user_state : NULL;
 
+        assert(!subject->user || u);
         if (u && (!subject->state || user_state_by_slot(u, op_redemption(op)->n, op_redemption(op)->g)))
             subject->state = u;
     }
@@ -845,6 +849,7 @@ static bool erases_in_bucket(const struct lane_work *p, const struct op *op, con
     const struct user_state *u = op->engine.work->subject.state;
 
     (void)p;
+    assert(op->kind != OP_ERASE || u);
     for (size_t k = 0; op->kind == OP_ERASE && k < u->count; k++)
         if (bucket_of_redemption(&u->redemptions[k]) == *(const int64_t *)b)
             return true;
@@ -859,9 +864,13 @@ static void load_erased(struct committer *c, struct round *r)
     for (size_t i = 0; i < r->count; i++) {
         struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next)
-            for (size_t k = 0; op->kind == OP_ERASE && k < op->engine.work->subject.state->count; k++)
-                want_bucket(r, &wanted, p, bucket_of_redemption(&op->engine.work->subject.state->redemptions[k]));
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->engine.next) {
+            const struct user_state *u = op->engine.work->subject.state;
+
+            assert(op->kind != OP_ERASE || u);
+            for (size_t k = 0; op->kind == OP_ERASE && k < u->count; k++)
+                want_bucket(r, &wanted, p, bucket_of_redemption(&u->redemptions[k]));
+        }
     }
     read_wanted(c, r, &wanted, erases_in_bucket);
 }

@@ -24,6 +24,7 @@ static bool duplicate_row(const bson_t *doc, void *context)
     struct duplicates *t = context;
     const char *coupon, *id;
     int64_t lane, seq;
+    size_t found = 0;
 
     if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_int(doc, "seq", &coupon, &seq) ||
         !find_text(doc, "batch", &id))
@@ -35,7 +36,9 @@ static bool duplicate_row(const bson_t *doc, void *context)
             strcmp(b->coupon, coupon) != 0)
             continue;
         t->appends[i].result = strcmp(b->id, id) == 0 ? APPEND_OURS : APPEND_THEIRS;
+        found++;
     }
+    assert(found <= 1); /* no two are of the same lane */
     return true;
 }
 
@@ -111,8 +114,12 @@ enum store_status ledger_append(struct store *s, struct append *appends, size_t 
 {
     enum store_status status = STORE_OK;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        const struct batch *b = appends[i].batch;
+
+        assert(b->count > 0 && b->id[0] && b->head.at_ms > 0);
         appends[i].result = APPEND_UNKNOWN;
+    }
     if (count && !session_finds_names(session_of(s))) /* for the terms */
         return STORE_FAILED;
     for (size_t done = 0; done < count;)

@@ -2,6 +2,7 @@
  * store/checkpoint_read.c -- reading what is stored of a lane beside its ledger: its checkpoint, its buckets, its coupon's definition.
  * Writing it: checkpoint_write.c.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,7 @@ static bool free_count_row(const bson_t *doc, size_t find, void *context)
     int64_t free_slots;
     bson_t id, view;
 
+    assert(read->count < read->most);
     if (!find_document(doc, "_id", &id) || !find_int(&id, "b", &row->b) || row->b < read->from || row->b >= read->end)
         return false;
     if (!find_document(doc, "view", &view) || !find_int(&view, "free", &free_slots) || !find_int(&view, "seq", &row->seq)) {
@@ -79,6 +81,7 @@ enum store_status checkpoint_free_counts(struct store *s, struct free_counts *re
     enum store_status status;
 
     for (size_t i = 0; i < count; i++) {
+        assert(reads[i].most > 0 && reads[i].from >= 0);
         reads[i].count = 0;
         finds[i] = (struct joined_find){.by = "_id.b", .most = reads[i].most, .members = members};
         bson_init(&finds[i].filter);
@@ -133,6 +136,7 @@ static bool due_bucket_row(const bson_t *doc, size_t find, void *context)
 
     if (!is_wanted(doc, search))
         return true;
+    assert(search->count < search->most);
     if (codec_bucket_get(doc, &search->buckets[search->count])) {
         search->count++;
     } else {
@@ -149,6 +153,7 @@ enum store_status checkpoint_due_buckets(struct store *s, struct due_search *sea
     enum store_status status;
 
     for (size_t i = 0; i < count; i++) {
+        assert(searches[i].lane >= 0);
         searches[i].count = 0;
         searches[i].next_due_ms = 0;
         searches[i].damaged = false;

@@ -96,7 +96,8 @@ static void put_view(bson_t *doc, const struct view_write *w, const struct times
 
 static bool is_new(const struct view_write *w)
 {
-    assert(w->bucket || w->definition);
+    assert((w->bucket != NULL) != (w->definition != NULL));
+    assert((w->bucket ? w->bucket->seq : w->seq) > 0);
     return w->bucket ? !w->bucket->stored : w->definition->version == 1;
 }
 
@@ -228,6 +229,7 @@ static void put_checkpoint(struct bulk *updates, const struct checkpoint_write *
 {
     AUTO_BSON filter = BSON_INITIALIZER, view = BSON_INITIALIZER;
 
+    assert(w->checkpoint.seq > 0 && w->lane >= 0 && w->lane < COUPON_LANES_MAX);
     codec_id(&filter, "_id", w->coupon, "l", w->lane);
     codec_checkpoint_put(&view, &w->checkpoint);
     AUTO_BCON update = BCON_NEW("$max", "{", "view", BCON_DOCUMENT(&view), "}");
@@ -241,6 +243,7 @@ enum store_status checkpoints_write(struct store *s, const struct checkpoint_wri
 {
     enum store_status status = STORE_EXISTS;
 
+    assert(count > 0);
     for (int i = 0; i < UPSERT_TRIES && status == STORE_EXISTS; i++) {
         struct bulk updates;
 

@@ -169,6 +169,7 @@ static void put_who(bson_t *doc, const struct batch *b)
         if (count == 0)
             bson_append_array_begin(doc, "who", 3, &array);
         bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
+        assert(i <= INT32_MAX);
         bson_append_int32(&row, "i", 1, (int32_t)i);
         bson_append_utf8(&row, "a", 1, e->alias, -1);
         bson_fields_write(&row, ROWS(who_rows), 0, e);
@@ -184,7 +185,7 @@ void codec_batch_put(bson_t *doc, const struct batch *b, const struct term_key *
     char buffer[16];
     size_t count = 0;
 
-    assert(b->head.seq > 0 && b->lane >= 0);
+    assert(b->head.seq > 0 && b->lane >= 0 && b->lane < COUPON_LANES_MAX); /* as get_ledger_id() has it; verify puts what it read */
     codec_ledger_id(doc, "_id", b->coupon, b->lane, b->head.seq);
     bson_append_utf8(doc, "batch", 5, b->id, -1);
     bson_append_date_time(doc, "at", 2, b->head.at_ms);

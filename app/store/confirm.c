@@ -9,6 +9,7 @@
  * Sharded  a write proves nothing about another shard's primary, and a linearizable read is of one document: so there is one such read
  *          per tail, several at a time
  */
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -167,8 +168,10 @@ enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size
     struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        assert(confirms[i].tail >= 0);
         confirms[i].unmoved = false;
+    }
     if (count == 0)
         return STORE_OK;
     if (!session_ready(session))

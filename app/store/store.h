@@ -243,7 +243,7 @@ struct store_ops {
     enum store_status (*ledger)(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                 struct batch **batches, size_t *count);
 
-    /* The same for several lanes in one read. */
+    /* The same for several lanes in one read. One whose status is not STORE_OK has count 0. */
     enum store_status (*ledgers)(struct store *s, struct ledger_read *reads, size_t count);
 
     /* The batch that ended redemption (n, g) (the caller's to free), by its term; STORE_NOT_FOUND. lane matters only for redemptions

@@ -4,6 +4,7 @@
 #include <uthash.h>
 
 #include "base/checked.h"
+#include "base/log.h"
 #include "store/bson_fields.h"
 #include "store/session.h"
 
@@ -97,6 +98,11 @@ enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms
 
         if (status != STORE_OK)
             return status;
+        if (at_ms < day[0] || at_ms >= day[1]) {
+            log_event(LOG_ERROR, "store.wrong_day", F_TEXT("time_zone", time_zone), F_INT("at", at_ms), F_INT("start", day[0]),
+                      F_INT("end", day[1]));
+            return STORE_FAILED;
+        }
         keep_day(session, z, time_zone, day);
     } else {
         day[0] = z->start_ms;

@@ -203,7 +203,7 @@ SERVER_TEST(searches_go_by_their_index)
 
     for (int64_t i = 1; i <= 200; i++) {
         write_bucket("plans", 0, i, 1, DAY + i * 31 % 200);
-        write_checkpoint("plans", i, 1, DAY + i);
+        write_checkpoint(arena_printf(&arena, "plans-%d", (int)i), 0, 1, DAY + i);
     }
     for (size_t i = 0; i < sizeof searches / sizeof *searches; i++) {
         const char *plan = plan_of(searches[i].collection, searches[i].filter, searches[i].sort, searches[i].members);
@@ -283,7 +283,7 @@ SERVER_TEST(coupons_are_over_until_they_were_seen_to)
 
 /* ---- what came lately ---- */
 
-#define FILLERS 450 /* batches: of more pages than one */
+#define FILLERS (8 * COUPON_LANES_MAX) /* batches: of more pages than one */
 
 /* A time that is later than what has arrived, and not later than what will. */
 static uint64_t time_now(void)
@@ -291,20 +291,26 @@ static uint64_t time_now(void)
     struct watermark watermark;
     uint64_t now;
 
-    append_and_free(begin_batch(new_coupon(), 0, 1));
+    append_taking(new_coupon(), 0, 1, "any", NULL);
     assert_int_equal(mongo_watermark(session, &watermark, &now), STORE_OK);
     return now;
 }
 
 static void append_fillers(const char *coupon)
 {
-    struct append appends[FILLERS];
+    for (int64_t seq = 1; seq <= FILLERS / COUPON_LANES_MAX; seq++) {
+        struct append appends[COUPON_LANES_MAX];
 
-    for (int64_t lane = 0; lane < FILLERS; lane++)
-        appends[lane] = (struct append){begin_batch(coupon, lane, 1), APPEND_UNKNOWN};
-    assert_int_equal(session->ops->append(session, appends, FILLERS), STORE_OK);
-    for (size_t i = 0; i < FILLERS; i++)
-        batch_free((struct batch *)appends[i].batch);
+        for (int64_t lane = 0; lane < COUPON_LANES_MAX; lane++) {
+            struct batch *b = begin_batch(coupon, lane, seq);
+
+            batch_add(b, ENTRY_TICK);
+            appends[lane] = (struct append){b, APPEND_UNKNOWN};
+        }
+        assert_int_equal(session->ops->append(session, appends, COUPON_LANES_MAX), STORE_OK);
+        for (size_t i = 0; i < COUPON_LANES_MAX; i++)
+            batch_free((struct batch *)appends[i].batch);
+    }
 }
 
 SERVER_TEST(batches_of_all_lanes_come_in_the_order_of_their_arrival)
@@ -320,6 +326,7 @@ SERVER_TEST(batches_of_all_lanes_come_in_the_order_of_their_arrival)
     append_fillers(fill);
     b->head.at_ms = DAY - 100 * MINUTE; /* decided before all others */
     b->lanes = 4;
+    batch_add(b, ENTRY_TICK);
     append_and_free(b);
     do {
         assert_int_equal(mongo_arrivals(session, &at, &arena, &arrivals, &count), STORE_OK);

@@ -217,7 +217,7 @@ TEST(a_mark_that_one_shard_refuses_is_not_moved)
 /* Buckets that are new: of those refused, the one that exists is updated, the other one is the caller's to write again. */
 TEST(buckets_are_written_but_those_that_a_shard_refuses)
 {
-    struct bucket buckets[] = {{.b = 0}, {.b = 1}, {.b = 2}};
+    struct bucket buckets[] = {{.b = 0, .seq = 1}, {.b = 1, .seq = 1}, {.b = 2, .seq = 1}};
     struct view_write views[] = {{.coupon = "a", .bucket = &buckets[0]},
                                  {.coupon = "b", .bucket = &buckets[1]},
                                  {.coupon = "c", .bucket = &buckets[2]}};
