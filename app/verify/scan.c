@@ -28,9 +28,12 @@ enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last)
 {
     size_t count = 0;
     enum store_status s;
+    int tries = 0;
 
     *last = NULL;
-    SCAN_READ(s, mongo_ledger_back(v->session, v->coupon, lane, INT64_MAX, 1, last, &count));
+    do
+        s = mongo_ledger_back(v->session, v->coupon, lane, INT64_MAX, 1, last, &count);
+    while (scan_again(s, &tries));
     return s;
 }
 
@@ -47,16 +50,22 @@ enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
 enum store_status scan_totals_position(struct scan *v, int64_t lane, struct stored_totals_position *position)
 {
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, mongo_stored_totals_position(v->session, v->coupon, lane, position));
+    do
+        s = mongo_stored_totals_position(v->session, v->coupon, lane, position);
+    while (scan_again(s, &tries));
     return s;
 }
 
 enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct arena *a, struct stored_checkpoint *found)
 {
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, mongo_stored_checkpoint(v->session, v->coupon, lane, a, found));
+    do
+        s = mongo_stored_checkpoint(v->session, v->coupon, lane, a, found);
+    while (scan_again(s, &tries));
     return s;
 }
 
@@ -65,8 +74,11 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
     struct batch *b = NULL;
     size_t count = 0;
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, v->session->ops->ledger(v->session, v->coupon, 0, 0, 1, &b, &count));
+    do
+        s = v->session->ops->ledger(v->session, v->coupon, 0, 0, 1, &b, &count);
+    while (scan_again(s, &tries));
     *lanes = s == STORE_OK && count && b->left ? b->lanes : 1;
     for (size_t i = 0; s == STORE_OK && count && i < b->count; i++)
         if (b->entries[i].kind == ENTRY_DEFINE)
@@ -82,8 +94,11 @@ enum store_status scan_hash(struct scan *v, int64_t lane, int64_t seq, uint8_t h
 {
     struct batch *b = NULL;
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, mongo_ledger_at(v->session, v->coupon, lane, seq, &b));
+    do
+        s = mongo_ledger_at(v->session, v->coupon, lane, seq, &b);
+    while (scan_again(s, &tries));
     *is_there = s == STORE_OK;
     if (s == STORE_OK)
         memcpy(hash, b->head.hash, HASH_LEN);
@@ -98,8 +113,12 @@ enum store_status scan_ledger(struct scan *v, int64_t lane, int64_t after, int64
     enum store_status s = STORE_OK;
 
     while (s == STORE_OK && count == PAGE_BATCHES && after < until) {
+        int tries = 0;
+
         count = 0;
-        SCAN_READ(s, v->session->ops->ledger(v->session, v->coupon, lane, after, PAGE_BATCHES, batches, &count));
+        do
+            s = v->session->ops->ledger(v->session, v->coupon, lane, after, PAGE_BATCHES, batches, &count);
+        while (scan_again(s, &tries));
         for (size_t i = 0; s == STORE_OK && i < count; i++) {
             after = batches[i]->head.seq;
             if (after <= until)
@@ -144,8 +163,11 @@ const struct drift drift_coupon_id = {"coupon", "id", "form", "1 to 64 letters, 
 static enum store_status next_of(struct scan *v, const char *collection, const char *after, struct arena *a, const char **next)
 {
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, mongo_next_coupon(v->session, collection, after, a, next));
+    do
+        s = mongo_next_coupon(v->session, collection, after, a, next);
+    while (scan_again(s, &tries));
     return s;
 }
 
@@ -156,9 +178,12 @@ static enum store_status read_ids(struct scan *v, const char *after, bool *stray
     enum store_status s;
     struct arena a;
     size_t count;
+    int tries = 0;
 
     arena_init(&a, 0);
-    SCAN_READ(s, mongo_next_definitions(v->session, after, PAGE_IDS, &a, &ids, &count, strays));
+    do
+        s = mongo_next_definitions(v->session, after, PAGE_IDS, &a, &ids, &count, strays);
+    while (scan_again(s, &tries));
     buf_clear(&v->ids);
     v->ids_at = 0;
     for (size_t i = 0; s == STORE_OK && !*strays && i < count; i++)

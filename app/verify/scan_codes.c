@@ -127,8 +127,11 @@ static bool was_different(const struct code_scan *c, const char *code)
 static enum store_status check_look_ups(struct code_scan *c)
 {
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, mongo_stored_look_ups(c->scan->session, c->coupon->id, &c->arena, c->look_ups, c->count));
+    do
+        s = mongo_stored_look_ups(c->scan->session, c->coupon->id, &c->arena, c->look_ups, c->count);
+    while (scan_again(s, &tries));
     for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
         struct code_finding *f = &c->found[i];
 
@@ -150,12 +153,15 @@ static enum store_status check_directory(struct code_scan *c)
 {
     char form[CODE_MAX + 1];
     enum store_status s;
+    int tries = 0;
 
     for (size_t i = 0; i < c->count; i++) {
         directory_form(c->found[i].code, form);
         c->found[i].code = c->look_ups[i].code = arena_strdup(&c->arena, form);
     }
-    SCAN_READ(s, mongo_stored_look_ups(c->scan->session, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count));
+    do
+        s = mongo_stored_look_ups(c->scan->session, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count);
+    while (scan_again(s, &tries));
     for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
         struct code_finding *f = &c->found[i];
 
@@ -179,10 +185,13 @@ static enum store_status check_codes(struct code_scan *c)
 
     do {
         struct stored_codes *buckets = NULL;
+        int tries = 0;
 
         arena_reset(&c->arena);
         count = c->count = 0;
-        SCAN_READ(s, mongo_stored_codes(c->scan->session, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count));
+        do
+            s = mongo_stored_codes(c->scan->session, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count);
+        while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
             add_bucket(c, &buckets[i]);
@@ -246,10 +255,13 @@ static enum store_status each_page(struct code_scan *c,
     while (s == STORE_OK) {
         struct stored_look_up *items = NULL;
         size_t count = 0;
+        int tries = 0;
 
         arena_reset(&c->arena);
-        SCAN_READ(s, mongo_stored_look_ups_from(c->scan->session, c->coupon->id, after[0] ? after : NULL, PAGE_LOOK_UPS, &c->arena, &items,
-                                                &count));
+        do
+            s = mongo_stored_look_ups_from(c->scan->session, c->coupon->id, after[0] ? after : NULL, PAGE_LOOK_UPS, &c->arena, &items,
+                                           &count);
+        while (scan_again(s, &tries));
         if (s != STORE_OK || !count)
             break;
         snprintf(after, sizeof after, "%s", items[count - 1].code);

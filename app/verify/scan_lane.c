@@ -67,8 +67,11 @@ static enum store_status read_totals(struct reading *g)
     struct totals_row *rows = NULL;
     size_t count = 0;
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, mongo_stored_totals(g->scan->session, g->scan->coupon, &g->replay->arena, &rows, &count));
+    do
+        s = mongo_stored_totals(g->scan->session, g->scan->coupon, &g->replay->arena, &rows, &count);
+    while (scan_again(s, &tries));
     if (s == STORE_OK)
         replay_totals(g->replay, rows, count);
     return s;
@@ -78,8 +81,11 @@ static enum store_status read_definition(struct reading *g)
 {
     struct stored_coupon found = {.seq = 0};
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, mongo_stored_coupon(g->scan->session, g->scan->coupon, &g->replay->arena, &found));
+    do
+        s = mongo_stored_coupon(g->scan->session, g->scan->coupon, &g->replay->arena, &found);
+    while (scan_again(s, &tries));
     if (s == STORE_OK)
         replay_view_coupon(g->replay, &found);
     return s;
@@ -95,8 +101,12 @@ static enum store_status read_buckets(struct reading *g)
 
     arena_init(&a, 0);
     while (count > PAGE_BUCKETS / 2 && from < end) {
+        int tries = 0;
+
         count = 0;
-        SCAN_READ(s, mongo_stored_buckets(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, buckets, &count));
+        do
+            s = mongo_stored_buckets(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, buckets, &count);
+        while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
             if (buckets[i].b < end)
@@ -122,9 +132,12 @@ static enum store_status read_codes(struct reading *g)
     arena_init(&a, 0);
     while (count > PAGE_BUCKETS / 2 && from < end) {
         struct stored_codes *codes = NULL;
+        int tries = 0;
 
         count = 0;
-        SCAN_READ(s, mongo_stored_codes(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count));
+        do
+            s = mongo_stored_codes(g->scan->session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
+        while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = codes[i].b + 1;
             if (codes[i].b < end)
@@ -154,8 +167,11 @@ static enum store_status read_batches(struct reading *g, int64_t after, size_t m
 {
     const struct scan *v = g->scan;
     enum store_status s;
+    int tries = 0;
 
-    SCAN_READ(s, mongo_stored_batches(v->session, v->coupon, g->how->lane, after, most, &v->term_key, batches, count));
+    do
+        s = mongo_stored_batches(v->session, v->coupon, g->how->lane, after, most, &v->term_key, batches, count);
+    while (scan_again(s, &tries));
     return s;
 }
 
