@@ -280,16 +280,6 @@ static void expire_one(struct decision *d, struct user_state *u, const struct re
     }
 }
 
-static void expire_lapsed(struct decision *d, struct user_state *u)
-{
-    int64_t due_ms = user_state_due(u, ends_of(d));
-
-    if (!due_ms || due_ms > d->head.at_ms)
-        return;
-    for (size_t i = 0; i < u->count; i++)
-        expire_one(d, u, &u->redemptions[i]);
-}
-
 void decide_expire(struct decision *d, struct user_state *u, int64_t n, uint32_t g)
 {
     const struct named_slot *named = find_named(d, n);
@@ -392,20 +382,6 @@ static const struct redemption *find_order(const struct decision *d, const struc
             return r;
     }
     return NULL;
-}
-
-/* Find the redemption that this request repeats, by key or by order id. True: *out is the answer. */
-static bool find_repeat(const struct decision *d, const struct user_state *u, const struct take *t,
-                        const struct named_slot *named, struct outcome *out)
-{
-    const struct redemption *r;
-
-    if (find_key(d, u, t->key, t->fingerprint, out))
-        return true;
-    r = find_order(d, u, t, named);
-    if (r)
-        answer_with(d, r, out);
-    return r != NULL;
 }
 
 /* ---- refusals ---- */
@@ -848,26 +824,11 @@ static void adjust(struct decision *d, struct user_state *u, struct redemption *
     answer_with(d, r, out);
 }
 
-/* A step of a redemption that has ended: answer with its end, or say why it can go no further. */
-static void step_ended(const struct decision *d, const struct redemption *r, enum slot_state state, const struct step *s,
-                       struct outcome *out)
-{
-    bool same = s->move == (state == SLOT_REVERSED ? MOVE_REVERSE : MOVE_CANCEL);
-
-    assert(state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED);
-    if (same)
-        answer_with(d, r, out);
-    else if (state == SLOT_EXPIRED && s->move != MOVE_REVERSE)
-        refuse(out, CPN_RESERVATION_EXPIRED);
-    else
-        refuse(out, CPN_INVALID_TRANSITION);
-}
-
 void decide_step(struct decision *d, struct user_state *u, const struct step *s, struct outcome *out)
 {
     struct redemption *r = user_state_by_slot(u, s->n, s->g);
     enum slot_state state;
-    bool asked_again;
+    bool ended, asked_again;
 
     assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
@@ -876,15 +837,18 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
         return;
     }
     state = state_of(d, r);
+    ended = state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED;
     /* no slot move, but step_redeemed() answers it */
     asked_again = state == SLOT_REDEEMED && (s->move == MOVE_RESERVE || s->move == MOVE_REDEEM);
     if (find_key(d, u, s->key, s->fingerprint, out))
         return;
     if (s->adjusts)
         adjust(d, u, r, s, out);
-    else if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
-        step_ended(d, r, state, s, out);
-    else if (!asked_again && !slot_rule(state, s->move))
+    else if (ended && s->move == (state == SLOT_REVERSED ? MOVE_REVERSE : MOVE_CANCEL))
+        answer_with(d, r, out); /* that end was asked for */
+    else if (state == SLOT_EXPIRED && s->move != MOVE_REVERSE)
+        refuse(out, CPN_RESERVATION_EXPIRED);
+    else if (ended || (!asked_again && !slot_rule(state, s->move)))
         refuse(out, CPN_INVALID_TRANSITION);
     else if (state == SLOT_ISSUED)
         step_issued(d, u, r, s, out);
@@ -989,42 +953,32 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     return true;
 }
 
-/* The code's slot is issued to this user: act on that redemption. */
-static void take_own(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
-                     struct outcome *out)
-{
-    struct redemption *r = user_state_by_slot(u, named->n, named->slot.current);
-    struct step s = {.n = named->n, .key = t->key, .order = t->order, .reserve_s = t->reserve_s};
-
-    memcpy(s.fingerprint, t->fingerprint, FINGERPRINT_LEN);
-    s.move = t->state == SLOT_RESERVED ? MOVE_RESERVE : MOVE_REDEEM;
-    if (!r)
-        refuse(out, CPN_CODE_NOT_FOUND);
-    else if (t->state == SLOT_ISSUED)
-        answer_with(d, r, out);
-    else
-        step_issued(d, u, r, &s, out);
-}
-
-/* True if the user state is not one that the caller read. The batch may have touched it already. */
+/* True if the user state is not one that the caller read. */
 static bool has_changed(const struct user_state *u, const struct take *t)
 {
-    for (size_t i = 0; i < t->version_count && !u->touched; i++)
+    if (!t->versions) /* the caller takes any */
+        return false;
+    if (u->touched) /* in this batch: nobody can have read that */
+        return true;
+    for (size_t i = 0; i < t->version_count; i++)
         if (t->versions[i] == u->seq)
             return false;
-    return t->versions != NULL;
+    return true;
 }
 
-/* Do all that comes before taking a slot. True: *out is the answer. */
+/* Do all that comes before taking a slot. True: *out is the answer. False: a slot is to be taken, at *price. */
 static bool resolve_without_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
                                  bool changed, struct outcome *out, struct price *price)
 {
     const struct redemption *has;
 
     *out = (struct outcome){.result = CPN_OK};
-    if (find_repeat(d, u, t, named, out))
+    if (find_key(d, u, t->key, t->fingerprint, out))
         return true;
-    if (t->once && (has = user_state_coded(u, d->head.at_ms, ends_of(d)))) {
+    has = find_order(d, u, t, named);
+    if (!has && t->once)
+        has = user_state_coded(u, d->head.at_ms, ends_of(d));
+    if (has) {
         answer_with(d, has, out);
         return true;
     }
@@ -1040,11 +994,12 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
         return true;
     }
     check_rules(d, u, t, named, out, price);
-    if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED &&
-        d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (has = user_state_unspent(u, d->head.at_ms, ends_of(d))))
-        answer_with(d, has, out);
-    else if (out->result == CPN_OK)
+    if (out->result == CPN_OK)
         return false;
+    if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED && d->coupon->on_user_cap == ON_USER_CAP_EXISTING)
+        has = user_state_unspent(u, d->head.at_ms, ends_of(d));
+    if (has)
+        answer_with(d, has, out);
     return true;
 }
 
@@ -1052,14 +1007,27 @@ bool decide_take(struct decision *d, struct user_state *u, const struct take *t,
 {
     struct price price = {.version = assert_open(d)->version};
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
+    int64_t due_ms = user_state_due(u, ends_of(d));
     bool changed = has_changed(u, t);
 
     d->shared = t->code ? code_shared(d->coupon, t->code) : NULL;
-    expire_lapsed(d, u); /* other users' holds were settled before, with their states */
+    /* other users' holds were settled before, with their states */
+    for (size_t i = 0; due_ms && due_ms <= d->head.at_ms && i < u->count; i++)
+        expire_one(d, u, &u->redemptions[i]);
     if (resolve_without_slot(d, u, t, named, changed, out, &price))
         return true;
-    if (named && named->slot.state == SLOT_ISSUED) {
-        take_own(d, u, t, named, out);
+    if (named && named->slot.state == SLOT_ISSUED) { /* to this user: act on that redemption */
+        struct redemption *r = user_state_by_slot(u, named->n, named->slot.current);
+        struct step s = {.n = named->n, .key = t->key, .order = t->order, .reserve_s = t->reserve_s};
+
+        memcpy(s.fingerprint, t->fingerprint, FINGERPRINT_LEN);
+        s.move = t->state == SLOT_RESERVED ? MOVE_RESERVE : MOVE_REDEEM;
+        if (!r)
+            refuse(out, CPN_CODE_NOT_FOUND);
+        else if (t->state == SLOT_ISSUED)
+            answer_with(d, r, out);
+        else
+            step_issued(d, u, r, &s, out);
         return true;
     }
     if (!take_slot(d, u, t, named, &price))
@@ -1318,24 +1286,17 @@ void decide_generate(struct decision *d, struct job_progress *job, int64_t step,
     add_slots(d, job, step, count);
 }
 
-/* A turn is identified by its batch's seq, so a batch gives at most one. */
-static bool turn_was_given(const struct decision *d)
-{
-    for (size_t i = 0; i < d->batch->count; i++)
-        if (d->batch->entries[i].kind == ENTRY_TURN)
-            return true;
-    return false;
-}
-
 void decide_turn(struct decision *d, struct job_progress *job, int64_t fence, int64_t *turn, struct outcome *out)
 {
     bool own = d->head.turn != 0 && job->turn == d->head.turn;
-    bool again = own && fence == job->fence;
+    bool again = own && fence == job->fence, given = false;
 
     assert_open(d);
     *out = (struct outcome){.result = CPN_OK};
     *turn = 0;
-    if ((d->head.turn != 0 && !own) || (own && fence < job->fence) || (!again && turn_was_given(d))) {
+    for (size_t i = 0; i < d->batch->count; i++) /* a turn is identified by its batch's seq, so a batch gives at most one */
+        given = given || d->batch->entries[i].kind == ENTRY_TURN;
+    if ((d->head.turn != 0 && !own) || (own && fence < job->fence) || (!again && given)) {
         refuse(out, CPN_BUSY);
         return;
     }
@@ -1422,19 +1383,6 @@ void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, stru
 
 /* ---- erasing a user ---- */
 
-static void forget(struct decision *d, struct user_state *u, const struct redemption *r)
-{
-    const struct named_slot *named = find_named(d, r->n);
-    struct entry *e;
-
-    if (!named || named->slot.current != r->g)
-        return;
-    e = add_entry(d, u, ENTRY_FORGET);
-    e->n = r->n;
-    e->g = r->g;
-    apply(d, u, e);
-}
-
 void decide_erase(struct decision *d, struct user_state *u, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
@@ -1447,11 +1395,17 @@ void decide_erase(struct decision *d, struct user_state *u, struct outcome *out)
         }
     for (size_t i = u->count; i-- > 0;) { /* newest first: a hold before the issued one beneath it */
         const struct redemption *r = &u->redemptions[i];
+        const struct named_slot *named = find_named(d, r->n);
 
-        if (r->state == SLOT_ISSUED || r->state == SLOT_RESERVED)
+        if (r->state == SLOT_ISSUED || r->state == SLOT_RESERVED) {
             add_end(d, u, r, ENTRY_CANCEL);
-        else if (r->state == SLOT_REDEEMED)
-            forget(d, u, r);
+        } else if (r->state == SLOT_REDEEMED && named && named->slot.current == r->g) {
+            struct entry *e = add_entry(d, u, ENTRY_FORGET);
+
+            e->n = r->n;
+            e->g = r->g;
+            apply(d, u, e);
+        }
     }
     apply(d, u, add_entry(d, u, ENTRY_ERASE));
     assert(user_state_is_nobody(u));

@@ -48,17 +48,6 @@ void hand_off(struct committer *c)
     count_out(c);
 }
 
-/* True if the op lacks slots that other lanes may have: those are asked, and it is answered later. */
-static bool ask_other_lanes(struct committer *c, struct op *op)
-{
-    if (!op->outcome.need || op->engine.inner || op->engine.looked)
-        return false;
-    assert(c->multilane && op->outcome.result != CPN_OK);
-    hand_off(c);
-    c->multilane->hooks->lacks(c->multilane, op);
-    return true;
-}
-
 static void answer_unavailable(struct committer *c, struct op *op, enum cpn_result result)
 {
     assert(result == CPN_BUSY || result == CPN_OUTCOME_UNKNOWN);
@@ -172,24 +161,10 @@ static void job_done(struct checkpoint_job *job)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The list is by deadline. A new one mostly belongs at the end; one that failed comes behind those due before it tries again. */
-static void insert_lagging(struct committer *c, struct lane *l)
-{
-    struct lane *later = c->lagging;
-
-    assert(l->lagging);
-    if (!later || !mono_before(l->checkpoint_at, later->lagging_prev->checkpoint_at)) {
-        DL_APPEND2(c->lagging, l, lagging_prev, lagging_next);
-        return;
-    }
-    while (!mono_before(l->checkpoint_at, later->checkpoint_at))
-        later = later->lagging_next;
-    DL_PREPEND_ELEM2(c->lagging, later, l, lagging_prev, lagging_next);
-}
-
 static void set_deadline(struct committer *c, struct lane *l, int64_t ms)
 {
     struct mono at = mono_add_ms(mono_now(), ms);
+    struct lane *later;
 
     assert(ms >= 0);
     if (ms > TOGETHER_MS)
@@ -200,7 +175,15 @@ static void set_deadline(struct committer *c, struct lane *l, int64_t ms)
         DL_DELETE2(c->lagging, l, lagging_prev, lagging_next);
     l->lagging = true;
     l->checkpoint_at = at;
-    insert_lagging(c, l);
+    /* The list is by deadline. A new one mostly belongs at the end; one that failed comes behind those due before it tries again. */
+    later = c->lagging;
+    if (!later || !mono_before(at, later->lagging_prev->checkpoint_at)) {
+        DL_APPEND2(c->lagging, l, lagging_prev, lagging_next);
+        return;
+    }
+    while (!mono_before(at, later->checkpoint_at))
+        later = later->lagging_next;
+    DL_PREPEND_ELEM2(c->lagging, later, l, lagging_prev, lagging_next);
 }
 
 void note_lagging(struct committer *c, struct lane *l)
@@ -358,17 +341,6 @@ static bool has_most(size_t own, int64_t all, int64_t most)
     return most && (int64_t)own > most - all;
 }
 
-/* True if the lane's appends must wait for its checkpoint: its redo log is at its own bound, or at its part of the common one, in entries
- * or in memory. */
-static bool is_throttled(const struct committer *c, const struct lane *l)
-{
-    const struct engine_config *most = &c->config;
-
-    return l->redo_entries > (size_t)most->redo_max ||
-           has_most(l->redo_entries, c->redo_entries, most->redo_max_all) ||
-           has_most(l->redo_bytes, c->redo_bytes, (int64_t)most->redo_mb << 20);
-}
-
 static void finish_job(struct committer *c, struct checkpoint_job *job)
 {
     struct lane *l = job->lane;
@@ -400,24 +372,16 @@ static void finish_jobs(struct committer *c, struct checkpoint_job *jobs)
 
 /* ---- filters of users ---- */
 
-/* Drop the filter of the least recently used lane that has one, if used less recently than l. False: none. */
-static bool give_up_filter(struct committer *c, const struct lane *l)
-{
-    struct lane *other = c->lru;
-
-    while (other && other != l && !other->filter.bytes)
-        other = other->lru_next;
-    if (!other || other == l)
-        return false;
-    filter_drop(&other->filter);
-    return true;
-}
-
 void note_users(struct committer *c, struct lane *l)
 {
-    while (!redo_log_note_users(l, c->store))
-        if (!give_up_filter(c, l))
-            filter_drop(&l->filter);
+    while (!redo_log_note_users(l, c->store)) {
+        struct lane *other = c->lru;
+
+        /* the least recently used of those with a filter gives it up: l itself, if used less recently than all others */
+        while (other && other != l && !other->filter.bytes)
+            other = other->lru_next;
+        filter_drop(other ? &other->filter : &l->filter);
+    }
 }
 
 static void report_memory(struct committer *c)
@@ -530,6 +494,7 @@ static void forget_lane(struct committer *c, struct lane *l)
 static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
 {
     struct lane_work *p = &r->work[r->count];
+    const struct engine_config *most = &c->config;
 
     assert(r->count < ROUND_LANES_MAX && !l->ready);
     *p = (struct lane_work){.lane = l};
@@ -548,7 +513,9 @@ static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
         r->count++;
         return true;
     }
-    if (is_throttled(c, l)) {
+    /* the redo log is at its own bound, or at its part of the common one, in entries or in memory: appends wait for the checkpoint */
+    if (l->redo_entries > (size_t)most->redo_max || has_most(l->redo_entries, c->redo_entries, most->redo_max_all) ||
+        has_most(l->redo_bytes, c->redo_bytes, (int64_t)most->redo_mb << 20)) {
         answer_late(c, &l->queue, CPN_BUSY); /* and no other request; have the checkpoint written now */
         if (l->redo_log)
             set_deadline(c, l, 0);
@@ -583,24 +550,6 @@ static void pick(struct committer *c, struct round *r)
 
 /* ---- appending, confirming, settling ---- */
 
-/* Answer it once a checkpoint covers the tail. */
-static void watch(struct committer *c, struct lane *l, struct op *op)
-{
-    assert(l->loaded && op->outcome.result == CPN_OK);
-    op->engine.until_seq = l->tail.seq;
-    op_list_add(&l->watchers, op);
-    answer_watchers(c, l);
-    if (l->watchers.count)
-        note_lagging(c, l);
-}
-
-/* It may have changed the definition, which is then to be stored before the answer: a reader of definitions waits for nothing. */
-static bool waits_for_definition(const struct lane *l, const struct op *op)
-{
-    return l->definition_seq > l->definition_stored_seq && op->outcome.result == CPN_OK &&
-           (op->kind == OP_CREATE || op->kind == OP_CHANGE || op->kind == OP_DELETE);
-}
-
 static void answer_work(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
@@ -609,10 +558,23 @@ static void answer_work(struct committer *c, struct lane_work *p)
     assert(p->state == WORK_DECIDED || p->state == WORK_RETRY);
     p->state = WORK_DONE;
     while ((op = op_list_take(&p->ops))) {
-        if ((op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK) || waits_for_definition(l, op))
-            watch(c, l, op);
-        else if (!ask_other_lanes(c, op))
+        /* a changed definition is stored before the answer: a reader of definitions waits for nothing */
+        bool unstored = l->definition_seq > l->definition_stored_seq && op_is(op, 1 << OP_CREATE | 1 << OP_CHANGE | 1 << OP_DELETE);
+
+        if (op->outcome.result == CPN_OK && (op->kind == OP_CATCH_UP || unstored)) { /* once a checkpoint covers the tail */
+            assert(l->loaded);
+            op->engine.until_seq = l->tail.seq;
+            op_list_add(&l->watchers, op);
+            answer_watchers(c, l);
+            if (l->watchers.count)
+                note_lagging(c, l);
+        } else if (op->outcome.need && !op->engine.inner && !op->engine.looked) { /* other lanes may have the slots that it lacks */
+            assert(c->multilane && op->outcome.result != CPN_OK);
+            hand_off(c);
+            c->multilane->hooks->lacks(c->multilane, op);
+        } else {
             answer(c, op);
+        }
     }
     op_list_prepend(&l->queue, &p->unread);
     if (p->again.count) {
@@ -624,17 +586,6 @@ static void answer_work(struct committer *c, struct lane_work *p)
         make_ready(c, l);
     else if (l->tail.retiring > 0)
         make_ready_in(c, l, p->damaged ? AGAIN_DAMAGED_MS : AGAIN_MS);
-}
-
-/* Let the lane's other writer append next. It must read our batch first, so it would lose every race; it needs about as long as this round
- * took. */
-static void pause_lane(struct lane *l, const struct round *r)
-{
-    struct mono now = mono_now();
-    int64_t ns = now.ns - r->started.ns;
-
-    l->pauses--;
-    l->not_before = (struct mono){now.ns + (ns < PAUSE_NS_MAX ? ns : PAUSE_NS_MAX)};
 }
 
 /* What p found expired is in the ledger, or ended before. */
@@ -651,10 +602,20 @@ static void note_swept(struct lane_work *p)
     l->checkpoint_late = l->checkpoint_late || due_of(l) != l->checkpoint.due_ms;
 }
 
-static void count_batch(const struct round *r, const struct lane_work *p)
+static void work_committed(struct committer *c, const struct round *r, struct lane_work *p)
 {
+    struct lane *l = p->lane;
     int expired = 0;
 
+    /* Let the lane's other writer append next. It must read our batch first, so it would lose every race; it needs about as long as this
+     * round took. */
+    if (l->pauses) {
+        struct mono now = mono_now();
+        int64_t ns = now.ns - r->started.ns;
+
+        l->pauses--;
+        l->not_before = (struct mono){now.ns + (ns < PAUSE_NS_MAX ? ns : PAUSE_NS_MAX)};
+    }
     for (size_t i = 0; i < p->batch->count; i++)
         expired += p->batch->entries[i].kind == ENTRY_EXPIRE;
     if (expired)
@@ -664,15 +625,6 @@ static void count_batch(const struct round *r, const struct lane_work *p)
     metrics_observe(METRIC_BATCH_SIZE, (int64_t)p->ops.count);
     metrics_observe(METRIC_COMMIT_TIME, r->append_us);
     metrics_observe(METRIC_LOAD_TIME, r->load_us);
-}
-
-static void work_committed(struct committer *c, const struct round *r, struct lane_work *p)
-{
-    struct lane *l = p->lane;
-
-    if (l->pauses)
-        pause_lane(l, r);
-    count_batch(r, p);
     work_keep_users(p);
     note_swept(p);
     lane_commit(l, p->batch, p->d.free_pool_used);
@@ -838,15 +790,6 @@ static void checkpoint_due(struct committer *c)
     }
 }
 
-static bool is_writing_checkpoints(const struct committer *c)
-{
-    bool any = false;
-
-    for (const struct lane *l = c->lanes; l && !any; l = l->hh.next)
-        any = l->writing_checkpoint;
-    return any;
-}
-
 #define CHORES_EVERY_MS 500
 
 /* Look for lanes without requests in which redemptions expire, requests were set aside, or someone has waited long enough for a
@@ -950,11 +893,16 @@ static bool collect(struct committer *c)
 /* Asked to stop: write what is to be written, while there is time. */
 static void checkpoint_all(struct committer *c)
 {
-    while ((c->lagging || is_writing_checkpoints(c)) && mono_before(mono_now(), c->give_up)) {
+    while (mono_before(mono_now(), c->give_up)) {
         struct checkpoint_job *finished;
         struct lane *one;
         size_t left; /* those that fail are in the list again */
+        bool writing = false;
 
+        for (one = c->lanes; one; one = one->hh.next)
+            writing = writing || one->writing_checkpoint;
+        if (!c->lagging && !writing)
+            return;
         DL_COUNT2(c->lagging, one, left, lagging_next);
         for (struct lane *l = c->lagging, *next; l && left > 0; l = next, left--) {
             next = l->lagging_next;
@@ -970,22 +918,11 @@ static void checkpoint_all(struct committer *c)
     }
 }
 
-static void answer_all(struct committer *c)
-{
-    struct lane *l, *next;
-
-    HASH_ITER(hh, c->lanes, l, next) {
-        answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
-        answer_each(c, &l->queue, CPN_BUSY);
-        answer_each(c, &l->aside, CPN_BUSY);
-        answer_each(c, &l->watchers, CPN_BUSY);
-    }
-}
-
 static void *committer_main(void *argument)
 {
     struct committer *c = argument;
     struct round *r = checked(calloc(1, sizeof *r));
+    struct lane *l, *next;
     bool stop;
 
     arena_init(&r->arena, 64 * 1024);
@@ -1002,7 +939,12 @@ static void *committer_main(void *argument)
             break;
     } while (!stop || c->ready);
     checkpoint_all(c);
-    answer_all(c);
+    HASH_ITER(hh, c->lanes, l, next) {
+        answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
+        answer_each(c, &l->queue, CPN_BUSY);
+        answer_each(c, &l->aside, CPN_BUSY);
+        answer_each(c, &l->watchers, CPN_BUSY);
+    }
     arena_free(&r->arena);
     free(r);
     return NULL;

@@ -108,16 +108,6 @@ static void find_unknown(struct committer *c, struct round *r)
     }
 }
 
-/* Bound how many are loaded in a round, so that cold lanes do not hold up warm ones. */
-static void bound_loads(struct committer *c, struct round *r)
-{
-    size_t loads = 0;
-
-    for (size_t i = 0; i < r->count; i++)
-        if (r->work[i].state == WORK_OPEN && !r->work[i].lane->loaded && ++loads > ROUND_LOADS_MAX)
-            defer(c, &r->work[i], 0);
-}
-
 static void load_cold(struct committer *c, struct round *r)
 {
     struct lane_loading *loads = arena_array(&r->arena, r->count + 1, sizeof *loads);
@@ -127,6 +117,10 @@ static void load_cold(struct committer *c, struct round *r)
     for (size_t i = 0; i < r->count; i++) {
         if (r->work[i].state != WORK_OPEN || r->work[i].lane->loaded)
             continue;
+        if (count == ROUND_LOADS_MAX) { /* cold lanes do not hold up warm ones */
+            defer(c, &r->work[i], 0);
+            continue;
+        }
         loads[count] = (struct lane_loading){.lane = r->work[i].lane};
         whose[count++] = &r->work[i];
     }
@@ -173,20 +167,14 @@ static void follow_others(struct committer *c, struct lane_work *p)
 /* ---- coupons with several lanes ---- */
 
 /* The coupon has several lanes, or a request creates it with several. */
-static bool is_multilane(const struct lane_work *p)
-{
-    bool many = p->lane->number > 0;
-
-    if (p->lane->definition)
-        return p->lane->definition->lanes > 1;
-    for (const struct op *op = p->ops.first; op && !many; op = op->engine.next)
-        many = op->kind == OP_CREATE && op_coupon(op)->definition->lanes > 1;
-    return many;
-}
-
 static void sort_multilane(struct committer *c, struct lane_work *p)
 {
-    if (!is_multilane(p))
+    const struct coupon *d = p->lane->definition;
+    bool many = d ? d->lanes > 1 : p->lane->number > 0;
+
+    for (const struct op *op = p->ops.first; op && !d && !many; op = op->engine.next)
+        many = op->kind == OP_CREATE && op_coupon(op)->definition->lanes > 1;
+    if (!many)
         return;
     assert(c->multilane);
     p->multilane = c->multilane;
@@ -254,21 +242,6 @@ static void load_free_pools(struct committer *c, struct round *r)
     }
 }
 
-static void take_due(struct committer *c, struct lane_work *p, const struct expiry_look *look)
-{
-    p->due_users = look->users;
-    p->due_user_count = look->user_count;
-    p->swept_ms = look->swept_ms;
-    p->swept_seq = look->swept_seq;
-    p->ended = look->ended;
-    p->more = look->more;
-    p->damaged = p->damaged || look->damaged;
-    if (look->status != STORE_OK)
-        defer(c, p, c->config.backoff_ms);
-    else if (p->lane->stale)
-        defer(c, p, 0);
-}
-
 static void load_due(struct committer *c, struct round *r)
 {
     struct expiry_look *looks = arena_array(&r->arena, r->count + 1, sizeof *looks);
@@ -289,8 +262,21 @@ static void load_due(struct committer *c, struct round *r)
         whose[count++] = p;
     }
     expiry_find(c->store, looks, count);
-    for (size_t i = 0; i < count; i++)
-        take_due(c, whose[i], &looks[i]);
+    for (size_t i = 0; i < count; i++) {
+        struct lane_work *p = whose[i];
+
+        p->due_users = looks[i].users;
+        p->due_user_count = looks[i].user_count;
+        p->swept_ms = looks[i].swept_ms;
+        p->swept_seq = looks[i].swept_seq;
+        p->ended = looks[i].ended;
+        p->more = looks[i].more;
+        p->damaged = p->damaged || looks[i].damaged;
+        if (looks[i].status != STORE_OK)
+            defer(c, p, c->config.backoff_ms);
+        else if (p->lane->stale)
+            defer(c, p, 0);
+    }
 }
 
 /* ---- named slots ---- */
@@ -365,14 +351,6 @@ struct wanted_list {
     size_t count, capacity;
 };
 
-static bool is_wanted(const struct wanted_list *wanted, const struct lane_work *p, int64_t b)
-{
-    for (size_t i = wanted->count; i-- > 0 && wanted->items[i].work == p;)
-        if (wanted->items[i].bucket.b == b)
-            return true;
-    return false;
-}
-
 static bool needs_bucket(const struct lane_work *p, const struct op *op, const void *b)
 {
     return needed_bucket(p->lane, op) == *(const int64_t *)b;
@@ -417,8 +395,11 @@ static void want_bucket(struct round *r, struct wanted_list *wanted, struct lane
 {
     struct wanted_bucket *one;
 
-    if (b < 0 || cached_bucket_find(p->lane, b) || is_wanted(wanted, p, b))
+    if (b < 0 || cached_bucket_find(p->lane, b))
         return;
+    for (size_t i = wanted->count; i-- > 0 && wanted->items[i].work == p;)
+        if (wanted->items[i].bucket.b == b)
+            return;
     wanted->items = arena_grown(&r->arena, wanted->items, wanted->count, &wanted->capacity, sizeof *one);
     one = &wanted->items[wanted->count++];
     one->work = p;
@@ -588,30 +569,26 @@ static const char *find_user(const struct lane_work *p, const struct op *op, str
     return op->engine.holder;
 }
 
-/* Want the users whose redemptions expired. */
-static void want_due_users(struct lane_work *p)
+/* The users of requests, and those whose redemptions expired. */
+static void want_users(struct lane_work *p)
 {
     int64_t ends_ms = coupon_ends(p->lane->definition);
     struct cached_bucket *k, *next;
 
-    for (size_t i = 0; i < p->due_user_count; i++)
-        want_user(p, p->due_users[i], true);
-    HASH_ITER(hh, p->lane->buckets, k, next)
-        for (int i = 0; i < k->bucket.size; i++)
-            if (k->bucket.slots[i].user && slot_is_due(&k->bucket.slots[i], p->at_ms, ends_ms))
-                want_user(p, k->bucket.slots[i].user, true);
-}
-
-static void want_users(struct lane_work *p)
-{
     for (struct op *op = p->ops.first; op; op = op->engine.next) {
         struct subject *subject = &op->engine.work->subject;
         const char *user = find_user(p, op, &subject->state);
 
         subject->user = user ? want_user(p, user, !op_is(op, OPS_READ)) : NULL;
     }
-    if (p->sweeping)
-        want_due_users(p);
+    if (!p->sweeping)
+        return;
+    for (size_t i = 0; i < p->due_user_count; i++)
+        want_user(p, p->due_users[i], true);
+    HASH_ITER(hh, p->lane->buckets, k, next)
+        for (int i = 0; i < k->bucket.size; i++)
+            if (k->bucket.slots[i].user && slot_is_due(&k->bucket.slots[i], p->at_ms, ends_ms))
+                want_user(p, k->bucket.slots[i].user, true);
 }
 
 static bool is_of_user(const struct lane_work *p, const struct op *op, const void *loaded)
@@ -644,19 +621,6 @@ static void miss_user(struct committer *c, struct lane_work *p, struct loaded_us
         HASH_DEL(p->users, u);
 }
 
-/* The store did not read a user, having read as much as it may: another round reads on. */
-static void leave_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u)
-{
-    r->unread = true;
-    if (!move_ops(p, &p->unread, is_of_user, u) && !p->sweeping) {
-        defer(c, p, 0);
-        return;
-    }
-    if (p->sweeping)
-        leave_unsettled(p);
-    HASH_DEL(p->users, u);
-}
-
 /* A user of whom there is nothing; the alias is for what comes. */
 static void make_new_user(struct lane_work *p, struct loaded_user *u)
 {
@@ -673,8 +637,15 @@ static void take_user(struct committer *c, struct round *r, struct lane_work *p,
 {
     if (p->state != WORK_OPEN)
         return;
-    if (read->status == STORE_NOT_READ) {
-        leave_user(c, r, p, u);
+    if (read->status == STORE_NOT_READ) { /* the store has read as much as it may: another round reads on */
+        r->unread = true;
+        if (!move_ops(p, &p->unread, is_of_user, u) && !p->sweeping) {
+            defer(c, p, 0);
+            return;
+        }
+        if (p->sweeping)
+            leave_unsettled(p);
+        HASH_DEL(p->users, u);
     } else if (read->status != STORE_OK) {
         miss_user(c, p, u, read->status);
     } else if (read->seq > p->lane->tail.seq) {
@@ -818,23 +789,18 @@ static struct job_progress *job_of(const struct lane_work *p, const char *job)
     return NULL;
 }
 
-/* A job that cannot be read removes its requests from the list: start over. */
-static bool load_next_job(struct committer *c, struct lane_work *p)
-{
-    for (struct op *op = p->ops.first; op; op = op->engine.next) {
-        if (!job_named(op) || job_of(p, job_named(op)))
-            continue;
-        load_job(c, p, job_named(op));
-        return p->state == WORK_OPEN;
-    }
-    return false;
-}
-
 static void load_jobs(struct committer *c, struct lane_work *p)
 {
-    while (load_next_job(c, p))
-        ;
-    for (struct op *op = p->ops.first; op; op = op->engine.next)
+    struct op *op = p->ops.first;
+
+    while (op && p->state == WORK_OPEN) {
+        bool loads = job_named(op) && !job_of(p, job_named(op));
+
+        if (loads)
+            load_job(c, p, job_named(op));
+        op = loads ? p->ops.first : op->engine.next; /* a job that cannot be read removes its requests from the list: start over */
+    }
+    for (op = p->ops.first; op; op = op->engine.next)
         op->engine.work->job = job_named(op) ? job_of(p, job_named(op)) : NULL;
 }
 
@@ -884,27 +850,21 @@ static void each_open(struct committer *c, struct round *r, void (*load)(struct 
             load(c, &r->work[i]);
 }
 
-/* Read the epoch and the keys' secret, once: they change only while no process runs, see store/high_water.h. */
-static void learn_database(struct committer *c, struct round *r)
-{
-    if (c->epoch >= 0 ||
-        (c->store->ops->key_secret(c->store, &c->key_secret) == STORE_OK && c->store->ops->epoch(c->store, &c->epoch) == STORE_OK))
-        return;
-    c->epoch = -1;
-    for (size_t i = 0; i < r->count; i++)
-        if (r->work[i].state == WORK_OPEN)
-            defer(c, &r->work[i], c->config.backoff_ms);
-}
-
 /* A plain taking in a warm lane needs only its day, a free slot and its user: all other steps find nothing to do. */
 void load_round(struct committer *c, struct round *r)
 {
     struct mono started = mono_now();
 
-    learn_database(c, r);
+    /* the epoch and the keys' secret are read once: they change only while no process runs, see store/high_water.h */
+    if (c->epoch < 0 &&
+        (c->store->ops->key_secret(c->store, &c->key_secret) != STORE_OK || c->store->ops->epoch(c->store, &c->epoch) != STORE_OK)) {
+        c->epoch = -1;
+        for (size_t i = 0; i < r->count; i++)
+            if (r->work[i].state == WORK_OPEN)
+                defer(c, &r->work[i], c->config.backoff_ms);
+    }
     leave_chores(c, r); /* each lane as of its tail, with its definition */
     find_unknown(c, r);
-    bound_loads(c, r);
     load_cold(c, r);
     each_open(c, r, follow_others);
     each_open(c, r, sort_multilane);
