@@ -151,8 +151,9 @@ static void find_column(struct piece header, const char *choice, const char *col
 
     for (const char *s = choice; *s; s++) {
         int64_t found = column_of(header, *s, column), count = count_fields(header, *s);
+        bool has = found > 0, had = shape->column > 0;
 
-        if ((found && !shape->column) || (!found == !shape->column && count > most)) {
+        if ((has && !had) || (has == had && count > most)) {
             *shape = (struct list_shape){.column = found, .separator = *s};
             most = count;
         }

@@ -219,7 +219,7 @@ static void copy_dirty_buckets(struct lane *l, struct checkpoint_job *job)
 /* When the lane's next redemption ends, as the checkpoint has it: what has ended, and is not settled, counts as long ago. */
 static int64_t due_of(const struct lane *l)
 {
-    return l->next_due_ms == INT64_MAX ? 0 : l->next_due_ms > 0 ? l->next_due_ms : 1;
+    return l->next_due_ms == NEXT_DUE_NEVER ? 0 : l->next_due_ms > 0 ? l->next_due_ms : 1;
 }
 
 /* Have a checkpoint written that covers the tail. */
@@ -268,26 +268,27 @@ static void note_covered(struct committer *c, struct lane *l, int64_t seq)
         forget_lane(c, l);
 }
 
-/* The lane's deadline has come: what others appended is gathered first. If that fails, or takes longer, there is another deadline. A lane
- * that was stale before is written up to its tail: requests may wait for free slots that only a checkpoint lets them find. */
+/* The lane's deadline has come: what others appended is gathered first. If that fails, or takes longer, there is another deadline. A stale
+ * lane is written up to its tail, too: requests may wait for free slots that only a checkpoint lets them find. */
 static void checkpoint_lane(struct committer *c, struct lane *l)
 {
-    bool more = false, was_stale = l->stale, has_gathered;
+    bool more = false;
     int64_t covered = 0;
+    enum store_status status;
 
     leave_lagging(c, l);
     if (l->writing_checkpoint || (!l->redo_log && !l->checkpoint_late))
         return; /* finish_job() sets a new deadline */
     assert(l->loaded);
-    l->stale = false;
-    has_gathered = lane_gather(l, c->store, &more, &covered) == STORE_OK && !more && !l->stale;
-    l->stale = l->stale || was_stale;
+    status = lane_gather(l, c->store, &more, &covered);
     if (covered)
         note_covered(c, l, covered);
-    else if (has_gathered)
-        submit_checkpoint(c, l);
+    else if (more)
+        set_deadline(c, l, 0);
+    else if (status != STORE_OK)
+        set_deadline(c, l, c->config.backoff_ms);
     else
-        set_deadline(c, l, more ? 0 : c->config.backoff_ms);
+        submit_checkpoint(c, l);
 }
 
 void answer_watchers(struct committer *c, struct lane *l)
@@ -423,7 +424,7 @@ void defer(struct committer *c, struct lane_work *p, int64_t ms)
         return;
     assert(p->state != WORK_DONE && p->batch && ms >= 0);
     if (p->sweeping)
-        p->lane->next_due_ms = INT64_MIN; /* what was found expired is not in the ledger yet */
+        p->lane->next_due_ms = NEXT_DUE_NOW; /* what was found expired is not in the ledger yet */
     work_free_users(p);
     op_list_prepend(&p->lane->queue, &p->unread);
     op_list_prepend(&p->lane->queue, &p->again);

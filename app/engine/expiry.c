@@ -156,19 +156,16 @@ static enum store_status cache_due_of_redo_log(struct store *s, struct expiry_lo
 /* The search before this one did not find all, and what is stored may still show what it found. */
 static bool looks_again(const struct lane *l)
 {
-    return l->next_due_ms == INT64_MIN;
+    return l->next_due_ms == NEXT_DUE_NOW;
 }
 
-/* The next one expires at next_due_ms at the earliest, apart from those found. */
-static void found_due(struct expiry_look *k, int64_t next_due_ms)
+/* Apart from what was found, nothing that was searched expires before next_due_ms; 0: nothing will. */
+static void set_next_due(struct expiry_look *k, int64_t next_due_ms)
 {
     struct lane *l = k->lane;
 
-    k->swept_ms = k->more ? l->checkpoint.swept_ms : k->at_ms;
-    k->swept_seq = k->more ? l->checkpoint.swept_seq : 0;
-    l->next_due_ms = k->more ? INT64_MIN : INT64_MAX;
+    l->next_due_ms = k->more ? NEXT_DUE_NOW : NEXT_DUE_NEVER;
     note_later(l, next_due_ms, k->at_ms);
-    note_later_dues(l, k->at_ms);
     note_later(l, lane_end(l), k->at_ms);
 }
 
@@ -195,8 +192,12 @@ static void keep_due(struct store *s, struct expiry_look *k, const struct due_se
     k->more = k->more || k->damaged || (search->next_due_ms && search->next_due_ms <= k->at_ms);
     if (k->status == STORE_OK && !k->more && has_ended(k))
         k->status = walk_issued(s, k);
-    if (k->status == STORE_OK)
-        found_due(k, search->next_due_ms);
+    if (k->status != STORE_OK)
+        return;
+    k->swept_ms = k->more ? k->lane->checkpoint.swept_ms : k->at_ms;
+    k->swept_seq = k->more ? k->lane->checkpoint.swept_seq : 0;
+    set_next_due(k, search->next_due_ms);
+    note_later_dues(k->lane, k->at_ms);
 }
 
 static void find_due_buckets(struct store *s, struct expiry_look **looks, size_t count)
@@ -342,8 +343,7 @@ static void find_due_users(struct store *s, struct expiry_look *k)
     if (!k->more && has_ended(k))
         find_issued_users(s, k, &capacity);
     list_once(k);
-    l->next_due_ms = k->more ? INT64_MIN : search.next_due_ms && search.next_due_ms < DUE_OPEN ? search.next_due_ms : INT64_MAX;
-    note_later(l, lane_end(l), k->at_ms);
+    set_next_due(k, search.next_due_ms < DUE_OPEN ? search.next_due_ms : 0);
 }
 
 #define DUE_TOGETHER 32 /* lanes whose buckets are searched at a time */

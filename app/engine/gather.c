@@ -51,6 +51,7 @@ static void judge(struct gather *g, int waiting, int64_t waited_ns)
 {
     if (waiting >= CROWD)
         return;
+    /* k R - 0.8 n w, see gather.h, times five: whole numbers */
     g->gain_ns += 5 * (waiting - g->had) * g->round_ns - 4 * waiting * waited_ns;
     if (++g->waits < TRIAL)
         return;

@@ -30,7 +30,7 @@ struct lane *lane_new(const char *coupon, int64_t number, struct filter_room *ro
     snprintf(l->key, sizeof l->key, "%s\n%lld", coupon, (long long)number);
     l->number = number;
     l->topup = FREE_POOL_TOPUP_FIRST;
-    l->next_due_ms = INT64_MAX;
+    l->next_due_ms = NEXT_DUE_NEVER;
     l->users.cache = cache;
     arena_init(&l->definition_arena, 2048);
     filter_init(&l->filter, room);
@@ -94,7 +94,7 @@ void lane_unload(struct lane *l)
         forget_job(l, l->known_jobs);
     arena_free(&l->definition_arena);
     filter_restart(&l->filter);
-    l->next_due_ms = INT64_MAX;
+    l->next_due_ms = NEXT_DUE_NEVER;
     l->ended = (struct ended_walk){0};
     l->free_pool_first = l->free_pool_count = 0;
     l->definition = NULL;
@@ -408,6 +408,8 @@ static enum store_status read_wanted(struct lane *l, struct store *s, struct buc
             bucket_release(&buckets[i]);
         if (c)
             c->dirty = true;
+        else
+            status = STORE_FAILED; /* not read, or ahead of the tail */
     }
     return status;
 }
@@ -440,7 +442,7 @@ enum store_status lane_gather(struct lane *l, struct store *s, bool *more, int64
     for (; w && !*more; w = w->next)
         *more = !w->cached && !want_buckets_of(l, reads, buckets, &count, w);
     status = read_wanted(l, s, reads, buckets, count);
-    for (w = l->redo_log; w && !*more && status == STORE_OK && !l->stale; w = w->next)
+    for (w = l->redo_log; w && !*more && status == STORE_OK; w = w->next)
         w->cached = true;
     free(buckets);
     free(reads);
@@ -479,7 +481,7 @@ static void load_checkpoints(struct store *s, struct lane_loading **open, size_t
         l->checkpoint.uses = NULL;
         if (reads[i].checkpoint.uses)
             code_uses_copy(&l->uses, reads[i].checkpoint.uses);
-        l->next_due_ms = l->checkpoint.due_ms ? l->checkpoint.due_ms : INT64_MAX;
+        l->next_due_ms = l->checkpoint.due_ms ? l->checkpoint.due_ms : NEXT_DUE_NEVER;
         open[i]->status = reads[i].status;
     }
     arena_free(&a);

@@ -35,7 +35,8 @@ enum store_status lane_refresh(struct lane *l, struct store *s);
  * the free pool. Takes b. */
 void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used);
 /* Before a checkpoint: cache the buckets that others' batches touched, as not written. *more: call again. *covered: if not 0, others wrote
- * a checkpoint up to it, which is the tail or past it, and nothing was done. A bucket ahead of the tail makes the lane stale. */
+ * a checkpoint up to it, which is the tail or past it, and nothing was done. STORE_FAILED also if a bucket is ahead of the tail: then the
+ * lane is stale. */
 enum store_status lane_gather(struct lane *l, struct store *s, bool *more, int64_t *covered);
 /* A checkpoint up to seq is written. */
 void lane_checkpointed(struct lane *l, int64_t seq);

@@ -23,6 +23,8 @@ struct cached_bucket;
 struct lane_job;
 
 #define LANE_KEY_SIZE (COUPON_ID_MAX + 24)
+#define NEXT_DUE_NEVER INT64_MAX
+#define NEXT_DUE_NOW INT64_MIN
 
 /* The search of a coupon that has ended, for what is issued: what comes before this place was looked at. */
 struct ended_walk {
@@ -70,7 +72,7 @@ struct lane {
     size_t topup;            /* buckets to read next time: grows while they are used fast */
     struct mono topped_up;
     struct ended_walk ended;
-    int64_t next_due_ms;     /* nothing expires before; INT64_MAX: nothing will; INT64_MIN: something has, search again */
+    int64_t next_due_ms;     /* nothing expires before; NEXT_DUE_NEVER: nothing will; NEXT_DUE_NOW: something has, search again */
 
     struct op_list queue;    /* waiting, in order of arrival */
     struct op_list aside;    /* requests whose data cannot be read: retried now and then, and block nobody */

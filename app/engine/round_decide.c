@@ -464,7 +464,7 @@ static bool leaves_some(struct lane_work *p)
     if (p->batch->count < EXPIRES_MOST)
         return false;
     p->more = true;
-    p->lane->next_due_ms = INT64_MIN;
+    p->lane->next_due_ms = NEXT_DUE_NOW;
     stay_swept(p);
     return true;
 }
@@ -521,7 +521,7 @@ static void begin(const struct committer *c, struct lane_work *p)
         p->multilane->hooks->begin(p->multilane, p);
     p->d.free_pool = l->free_pool + l->free_pool_first;
     p->d.free_pool_count = l->free_pool_count;
-    p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
+    p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < NEXT_DUE_NEVER ? l->next_due_ms : 0;
     name_slots(p);
 }
 

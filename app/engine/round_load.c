@@ -254,7 +254,7 @@ static void load_due(struct committer *c, struct round *r)
         if (p->state != WORK_OPEN)
             continue;
         if (!p->lane->definition)
-            p->lane->next_due_ms = INT64_MAX; /* until the coupon is created */
+            p->lane->next_due_ms = NEXT_DUE_NEVER; /* until the coupon is created */
         if (p->lane->next_due_ms > p->at_ms)
             continue;
         p->sweeping = true; /* from here on, so that a deferred lane is searched again */
@@ -601,7 +601,7 @@ static bool is_of_user(const struct lane_work *p, const struct op *op, const voi
 static void leave_unsettled(struct lane_work *p)
 {
     p->more = true;
-    p->lane->next_due_ms = INT64_MIN;
+    p->lane->next_due_ms = NEXT_DUE_NOW;
     stay_swept(p);
 }
 

@@ -410,12 +410,18 @@ static enum cpn_result hear_all(struct group *g, const char *coupon, int64_t lan
     return r;
 }
 
-/* Find a slot for the first waiting op, or hear all lanes for it. All that wait are answered: each needs one slot, or to hear all. */
+/* It waits until all lanes were heard, see has_to_listen(). Others that wait lack slots. */
+static bool waits_to_hear(const struct op *op)
+{
+    return op->outcome.need == 0;
+}
+
+/* Find a slot for the first waiting op, or hear all lanes for it. All that wait for the same are answered: each lacks one slot. */
 static void look_around(struct group *g)
 {
     struct op *first = g->lacking.first, *op;
     int64_t lanes = g->lanes, due_ms = 0;
-    bool listens = !first->outcome.need, nothing = false, raised;
+    bool listens = waits_to_hear(first), nothing = false, raised;
     enum cpn_result heard = CPN_OK;
     struct op_list rest = {0}, same = {0};
 
@@ -427,7 +433,7 @@ static void look_around(struct group *g)
     if (nothing)
         raise_events(g, g->coupon, lanes, &raised);
     while ((op = op_list_take(&g->lacking)))
-        op_list_add(listens == !op->outcome.need ? &same : &rest, op);
+        op_list_add(waits_to_hear(op) == listens ? &same : &rest, op);
     g->lacking = rest;
     while ((op = op_list_take(&same))) {
         op->engine.looked = listens || nothing;
