@@ -1,6 +1,7 @@
 /* reporter/batch_counts.c -- see batch_counts.h. */
 #include "reporter/batch_counts.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -97,7 +98,9 @@ bool run_trim(struct run *run, int64_t stored_seq, const struct batch_counts *ba
         if (t->of != whole.of || t->seq <= stored_seq || t->seq < whole.first_seq || t->seq > whole.last_seq)
             continue;
         if (any) {
-            lay_into(run, t);
+            bool laid = lay_into(run, t);
+
+            assert(laid); /* it was in the same run before */
             continue;
         }
         run_release(run);
@@ -109,6 +112,7 @@ bool run_trim(struct run *run, int64_t stored_seq, const struct batch_counts *ba
 
 struct totals_write run_write(struct run *run)
 {
+    assert(run->of && run->first_seq > 0 && run->first_seq <= run->last_seq);
     return (struct totals_write){
         .coupon = run->of->coupon, .lane = run->of->lane, .quarter_ms = run->quarter_ms,
         .first_seq = run->first_seq, .last_seq = run->last_seq, .counts = &run->counts, .by = &run->codes,

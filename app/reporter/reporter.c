@@ -1,6 +1,7 @@
 /* reporter/reporter.c -- see reporter.h: the threads, and the folding. */
 #include "reporter/reporter.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -308,6 +309,7 @@ static bool fold_round(struct reporter *r, size_t count)
 
         if (!k || !k->moved)
             continue;
+        assert(k->lane.folded > 0);
         k->moved = false;
         r->positions[position_count++] = (struct totals_position_write){
             .coupon = k->lane.coupon, .lane = k->lane.lane, .seq = k->lane.folded, .at_ms = k->at_ms};

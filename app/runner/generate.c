@@ -1,4 +1,5 @@
 /* runner/generate.c -- makes slots by number, with codes if the coupon generates them; and retires free ones. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,7 @@ static enum ending plain_step(struct work *w, bool *enough)
     enum ending e;
 
     op.in.job.count = least(w->job->until ? w->job->until : w->job->total - w->done, w->runner->config->runner_step_slots);
+    assert(op.in.job.count > 0);
     result = work_try(w, &op);
     if (work_may_repeat(result)) {
         e = work_rest(w, "Making slots");

@@ -3,6 +3,7 @@
  *
  * Why it suffices  a look-up names one slot: so if each code's look-up names its own slot, no two slots have the same code
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,7 @@ static void add_bucket(struct code_scan *c, const struct stored_codes *bucket)
 
         if (!bucket->codes[i] || n >= c->next_n)
             continue;
+        assert(c->count < PAGE_CODES);
         if (!code_normalise(bucket->codes[i], (enum codes_match)c->coupon->codes.match, form)) {
             report_code(c, &f, CODE_INVALID);
             continue;
@@ -213,6 +215,7 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     struct bucket_codes_read reads[PAGE_BUCKETS];
     enum store_status s;
 
+    assert(count <= PAGE_BUCKETS);
     for (size_t i = 0; i < count; i++)
         reads[i] = (struct bucket_codes_read){.coupon = c->coupon->id, .b = items[i].n < 0 ? 0 : bucket_of(items[i].n)};
     s = read_codes(c, reads, count);

@@ -3,6 +3,7 @@
  *
  * Steps    of each part: its buckets and codes; then the ledger, page by page. With the first: totals and the definition
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -201,6 +202,7 @@ static enum store_status read_page(struct reading *g, int64_t after, int64_t unt
     enum store_status s;
     bool again = true;
 
+    assert(until > after && until - after <= PAGE_BATCHES);
     p->count = 0;
     s = read_batches(g, after, (size_t)(until - after), p->batches, &p->count);
     while (p->count > 0 && p->batches[p->count - 1].batch->head.seq > until) /* some are missing */
