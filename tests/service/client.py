@@ -5,7 +5,6 @@ import json
 import re
 import socket
 
-import bad_input
 import contract
 import fastcgi
 from problems import PROBLEMS
@@ -183,7 +182,6 @@ class HttpDecoder:
             body, rest = rest[:size], rest[size:]
         self.buffer = rest
         self.closing = lower.get("connection", "").lower() == "close"
-        bad_input.note(status)
         return status, headers, body
 
     @staticmethod

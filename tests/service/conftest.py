@@ -13,7 +13,6 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "faults"))  # interpose.py
 
-import bad_input  # noqa: E402
 import within  # noqa: E402
 from effort import FULL  # noqa: E402
 from shown import figure, show  # noqa: E402,F401
@@ -117,8 +116,6 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_terminal_summary(terminalreporter):
     show(terminalreporter)
-    if bad_input.tried:
-        terminalreporter.write_line(f"figure: {bad_input.told()}")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -146,17 +143,9 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-# ---- the bad inputs that were tried: by each process of pytest, added up by the one that started them ----
-
-def pytest_sessionfinish(session):
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["bad_inputs"] = dict(bad_input.tried)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
     """What they left out, all the same, is in the sum."""
     left_out = getattr(node, "workeroutput", {}).get("left_out", 0)
     if left_out:
         node.config.pluginmanager.get_plugin("terminalreporter").stats["deselected"] = [types.SimpleNamespace()] * left_out
-    bad_input.tried.update(getattr(node, "workeroutput", {}).get("bad_inputs", {}))  # one that died has none

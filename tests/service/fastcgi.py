@@ -1,7 +1,6 @@
 """FastCGI as nginx speaks it to a worker: records out, records in. https://fastcgi-archives.github.io/FastCGI_Specification.html"""
 import struct
 
-import bad_input
 
 BEGIN_REQUEST, ABORT_REQUEST, END_REQUEST, PARAMS, STDIN, STDOUT, STDERR = range(1, 8)
 RESPONDER, KEEP_CONN = 1, 1
@@ -82,5 +81,4 @@ def reply_of(text):
     assert found, f"a worker's reply has no header: {text[:500]!r}"
     headers = [tuple(part.strip() for part in line.decode("latin-1").split(":", 1)) for line in head.split(b"\r\n")]
     status = next((int(v.split()[0]) for n, v in headers if n.lower() == "status"), 200)
-    bad_input.note(status)
     return status, [(n, v) for n, v in headers if n.lower() != "status"], body

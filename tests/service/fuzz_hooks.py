@@ -1,13 +1,7 @@
-"""What schemathesis cannot know of this service, for test_fuzz.py: which rules no document of its kind can say. The bad inputs that it
-tried are left in bad_inputs.json."""
-import atexit
-import json
-import pathlib
+"""What schemathesis cannot know of this service, for test_fuzz.py: which rules no document of its kind can say."""
 import re
 
 import schemathesis
-
-import bad_input
 
 # Problems that a request has for what is there, not for what it is.
 OF_THE_STATE = {"bad_cursor", "idempotency_key_reused", "version_changed", "code_required"}
@@ -49,11 +43,3 @@ def a_503_is_busy(ctx, response, case):
     if response.status_code == 503 and response.content:
         problem = response.json()
         assert problem["code"] == "busy" and problem["retry"], problem
-
-
-@schemathesis.hook
-def after_call(context, case, response):
-    bad_input.note(response.status_code)
-
-
-atexit.register(lambda: pathlib.Path("bad_inputs.json").write_text(json.dumps(bad_input.tried)))

@@ -1,11 +1,9 @@
 """schemathesis reads what the service says of itself, asks for all of it in every way it can think of, and finds nothing."""
-import json
 import os
 import pathlib
 import subprocess
 import sys
 
-import bad_input
 from effort import seconds
 from test_openapi import ADDRESS
 
@@ -54,4 +52,3 @@ def test_schemathesis_finds_nothing(stack, tmp_path, nothing_dies):
     ops = stack.client("ops")
     for hook in ops.get("/coupons/-/webhooks").ok()["items"]:  # there may be a hundred, and others make some, too
         ops.delete(f"/coupons/-/webhooks/{hook['id']}").expect(204)
-    bad_input.tried.update(json.loads((tmp_path / "bad_inputs.json").read_text()))
