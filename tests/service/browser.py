@@ -1,4 +1,5 @@
 """A real Chromium without a window; what is on a page is named as users do: buttons by words, fields by labels."""
+import csv
 import json
 import os
 import pathlib
@@ -216,6 +217,27 @@ class Browser:
         for label, text in texts.items():
             self.type(label, text)
         self.click(then)
+
+    def confirm(self, words, *texts):
+        """Press a button, read these texts in the dialog that asks, and press the button of the same words there."""
+        self.click(words)
+        self.sees(*texts, css="dialog")
+        self.button(words).click()
+        self.gone("dialog")
+
+    def put(self, label, text):
+        """At once, as a picker of dates or the clipboard does."""
+        self.run("""const [field, text] = arguments; field.value = text;
+            for (const name of ["input", "change"]) field.dispatchEvent(new Event(name, {bubbles: true}))""", self.field(label), text)
+
+    def saved(self, folder, press):
+        """The file that press() has the browser save in the folder, and its rows."""
+        self.cdp("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+        press()
+        # The browser reserves the name with an empty file before it writes.
+        [path] = self.until("the file", lambda: [file for file in folder.glob("*.csv") if file.stat().st_size])
+        with path.open(encoding="utf-8", newline="") as file:
+            return path, list(csv.DictReader(file, strict=True))
 
     def tick(self, label, on=True):
         box = self.field(label)

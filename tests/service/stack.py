@@ -426,9 +426,17 @@ class Stack:
         reply = self.client("ops").post(f"/coupons/{coupon}/codes?accept=all", text, headers={"Content-Type": "text/plain"}).expect(202)
         return self.job(reply)["result"]
 
-    def job(self, reply, state="done", seconds=PATIENCE_S):
+    def imported(self, rows=(), **members):
+        """A new active coupon whose codes are imported, with these."""
+        cap = {"total": None, "per_user": 5, **members.pop("cap", {})}
+        coupon = self.coupon(cap=cap, codes={"source": "imported", **members.pop("codes", {})}, **members)
+        if rows:
+            assert self.import_codes(coupon, rows)["imported"] == len(rows)
+        return coupon
+
+    def job(self, reply, state="done"):
         """The job of a 202, once it is in this state."""
-        return self.job_at(reply.header("Location"), state, seconds)
+        return self.job_at(reply.header("Location"), state)
 
     def job_at(self, location, state="done", seconds=PATIENCE_S):
         ops, last = self.client("ops"), {}

@@ -7,7 +7,7 @@ from browser import Browser
 from stack import ROOT
 
 PAGE = "/coupons/-/docs/"
-FILES = ROOT / "app" / "static" / "docs"
+STATIC = ROOT / "app" / "static"
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +38,21 @@ def use_key(browser, key):
     browser.sees("Kept for this tab.")
 
 
-def test_the_files_come_under_a_strict_policy_and_conditionally(stack):
-    nobody = stack.client()
-    for name in ["", *(f.name for f in FILES.iterdir())]:
-        reply = nobody.get(PAGE + name).expect(200)
+@pytest.mark.parametrize("page, script, also", [("docs", "docs.js", []), ("dashboard", "app.js", ["chart.js"])])
+def test_the_files_of_a_page_come_under_a_strict_policy_and_conditionally(nobody, page, script, also):
+    at = f"/coupons/-/{page}/"
+    for name in ["", *also, *(f.name for f in (STATIC / page).iterdir())]:
+        reply = nobody.get(at + name).expect(200)
         policy = reply.header("Content-Security-Policy")
         assert "default-src 'none'" in policy and "script-src 'self';" in policy and "unsafe" not in policy, reply
-        nobody.get(PAGE + name, headers={"If-None-Match": reply.header("ETag")}).expect(304)
-    assert nobody.get(PAGE[:-1]).header("Location") == PAGE
-    nobody.get(PAGE + "nothing.js").problem("not_found")
-    assert nobody.post(PAGE).header("Allow") == "GET, HEAD"
+        assert reply.header("X-Content-Type-Options") == "nosniff" and reply.header("Cache-Control") == "no-cache", reply
+        nobody.get(at + name, headers={"If-None-Match": reply.header("ETag")}).expect(304)
+    assert nobody.get(at).header("Content-Type") == "text/html; charset=utf-8"
+    assert nobody.get(at + script).header("Content-Type") == "text/javascript; charset=utf-8"
+    assert nobody.get(at[:-1]).header("Location") == at
+    nobody.get(at + "no-such-file.js").problem("not_found")
+    nobody.get(at + "%2e%2e/%2e%2e/nginx.conf.in").expect(401)
+    assert nobody.post(at).problem("method_not_allowed") and nobody.post(at).header("Allow") == "GET, HEAD"
 
 
 def test_every_call_of_the_document_is_shown_whole(page, stack):
