@@ -191,8 +191,7 @@ def node(folder, name, *words):
 
 def check_out(stack, folder, coupon, *client):
     """The client made a coupon, changed it, checked and held one, redeemed it, gave it back, and understood refusals."""
-    paper = stack.coupon(cap={"total": None}, codes={"source": "imported"}, discount=OFF)
-    stack.import_codes(paper, [coupon])
+    paper = stack.imported([coupon], discount=OFF)
     seen = json.loads(run(folder, *client, f"http://127.0.0.1:{stack.port}", stack.key("ops"), stack.key("storefront"), coupon))
     assert seen == {"title": "Changed", "discount_minor": 500, "states": ["reserved", "redeemed", "reversed"],
                     "refused": "coupon_not_found", "campaign": {"n": 1}, "total": 5,
@@ -220,8 +219,7 @@ def test_typescript(stack, folder):
     generate(folder, "typescript")
     node(folder, "tsc", "-p", ".")
     check_out(stack, folder, "by-typescript", "node", "client.js")
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"}, discount=OFF)
-    stack.import_codes(coupon, ["FROM-A-PAGE"])
+    coupon = stack.imported(["FROM-A-PAGE"], discount=OFF)
     key = stack.new_key("public", "--origin", SITE)
     seen = json.loads(run(folder, "node", "page.js", f"http://127.0.0.1:{stack.port}", key, SITE, coupon, "FROM-A-PAGE"))
     assert seen == {"good": True, "missing": 420, "coupon": coupon}

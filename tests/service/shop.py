@@ -116,8 +116,7 @@ def check_out(stack, folder, *command):
     is what it prints."""
     discount = {"kind": "amount", "amount_minor": 500, "currency": "EUR", "min_spend_minor": 2000}
     coupon = stack.coupon(slots=5, discount=discount)
-    coded = stack.coupon(cap={"total": None}, codes={"source": "imported"}, discount=discount, reserve_s=HOLD_S)
-    assert stack.import_codes(coded, CODES)["imported"] == len(CODES)
+    coded = stack.imported(CODES, discount=discount, reserve_s=HOLD_S)
     second = stack.coupon(slots=3, codes={"source": "shared", "shared": ["SECOND"]}, discount=discount)
     with losing(stack.port, spared=coded) as (port, early):
         done = subprocess.run([str(word) for word in (*command, coupon, coded, HOLD_S, second)], cwd=folder, text=True, timeout=900,

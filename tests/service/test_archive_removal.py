@@ -180,8 +180,7 @@ def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_b
 
 @pytest.mark.full
 def test_a_code_of_what_left_is_not_given_again(stack, tmp_path):
-    made = stack.coupon(codes={"source": "imported", "unique": "service"})
-    stack.import_codes(made, ["WAS-HERE-ONCE"])
+    made = stack.imported(["WAS-HERE-ONCE"], codes={"unique": "service"})
     stack.client("storefront").take(made, "u", code="WAS-HERE-ONCE").ok(201)
     end(stack, made)
     remove(stack, made, tmp_path / "a.gz")

@@ -64,7 +64,7 @@ def test_each_call_with_a_key_is_told_with_the_ids_of_what_it_read_or_changed(au
 
 def test_a_list_of_codes_is_told_once_though_its_key_is_asked_for_first(audited):
     audit = Audit(audited)
-    coupon = audited.coupon(cap={"total": None}, codes={"source": "imported"})
+    coupon = audited.imported()
     for role, status in (("ops", 202), ("reporting", 403)):
         audited.client(role).post(f"/coupons/{coupon}/codes", b"CODE-0001\n",
                                   headers={"X-Request-Id": role, "Content-Type": "text/plain"}).expect(status)
@@ -74,8 +74,7 @@ def test_a_list_of_codes_is_told_once_though_its_key_is_asked_for_first(audited)
 
 def test_names_and_codes_are_never_in_it_wherever_they_stand(audited):
     audit = Audit(audited)
-    coupon = audited.coupon(cap={"total": None}, codes={"source": "imported"})
-    audited.import_codes(coupon, ["SECRETCODE1"])
+    coupon = audited.imported(["SECRETCODE1"])
     shop, ops, reporting = (audited.client(role) for role in ("storefront", "ops", "reporting"))
     before = len(audit.lines())
     calls = [

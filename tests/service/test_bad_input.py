@@ -308,7 +308,7 @@ def test_a_request_cut_anywhere_changes_nothing(stack, coupon, worker):
 
 
 def test_an_import_cut_short_or_of_another_length_makes_no_job(stack):
-    other = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    other = stack.imported()
     body = b"CODE-0001\n" * 20_000
     headers = [("Authorization", f"Bearer {stack.key('ops')}"), ("Content-Type", "text/plain")]
     params = fastcgi.params_of("POST", f"/coupons/{other}/codes", headers, body)

@@ -82,8 +82,7 @@ def test_an_order_or_a_user_is_found_in_every_coupon_the_newest_first(stack, sto
 
 def test_it_is_what_the_coupons_own_list_says(stack, storefront, reporting, ops, name, order):
     """Also to whom: a key of the role reporting sees the code of what is redeemed alone; a hold that ran out is expired."""
-    user, coupon = name("u"), stack.coupon(cap={"total": None, "per_user": 9}, codes={"source": "imported", "match": "exact"})
-    stack.import_codes(coupon, ["CARE-1", "CARE-2", "CARE-3"])
+    user, coupon = name("u"), stack.imported(["CARE-1", "CARE-2", "CARE-3"])
     issued = storefront.take(coupon, user, code="CARE-1", state="issued").ok(201)["id"]
     storefront.post(f"/coupons/{coupon}/redemptions/{issued}/reserve", {"order": order}, idempotency_key="hold").ok(201)
     storefront.take(coupon, user, code="CARE-2", order=order).ok(201)
@@ -227,10 +226,9 @@ def lived(stack, user, order):
     """A user of every kind of coupon, in every state."""
     shop = stack.client("storefront")
     slots = stack.coupon(slots=20, lanes=2, cap={"per_user": 19})
-    coded = stack.coupon(cap={"total": None, "per_user": 9}, codes={"source": "imported"})
     slotless = stack.coupon(cap={"policy": "none", "per_user": 9})
     codes = [f"LIVED-{next(unique)}" for _ in range(4)]
-    stack.import_codes(coded, codes)
+    coded = stack.imported(codes)
     shop.take(coded, user, code=codes[0], state="issued").expect(201)
     shop.take(coded, user, code=codes[1], order=order, metadata={"note": order["id"]}).expect(201)
     shop.take(coded, "another", code=codes[2]).expect(201)

@@ -23,12 +23,7 @@ ISSUED = ("rows", "issued", "already", "refused")
 @pytest.fixture
 def coupon(stack):
     """A function that makes a coupon with these imported codes, which anybody may take."""
-    def make(listed, per_user=5, **members):
-        name = stack.coupon(cap={"total": None, "per_user": per_user}, codes={"source": "imported", "claim": "any", **members.pop("codes", {})},
-                            **members)
-        assert stack.import_codes(name, listed)["imported"] == len(listed)
-        return name
-    return make
+    return lambda listed, per_user=5, **codes: stack.imported(listed, cap={"per_user": per_user}, codes={"claim": "any", **codes})
 
 
 def retire(stack, name, text, headers=PLAIN, query="", **how):
@@ -56,7 +51,7 @@ def pairs_of(client, job):
 # ---- retiring ----
 
 def test_each_row_says_what_became_of_its_code(stack, ops, storefront, coupon):
-    name = coupon(["FREE-1", "FREE-2", "ISSUED", "HELD", "SPENT", "GONE", "KEPT"], codes={"match": "loose"})
+    name = coupon(["FREE-1", "FREE-2", "ISSUED", "HELD", "SPENT", "GONE", "KEPT"], match="loose")
     storefront.take(name, "anna", code="ISSUED", state="issued").expect(201)
     storefront.take(name, "bob", code="HELD", state="reserved").expect(201)
     storefront.take(name, "carl", code="SPENT").expect(201)
@@ -206,7 +201,7 @@ def test_nothing_of_a_list_is_stored_but_who_waits_and_an_erasure_finds_them(sta
 
 
 def test_users_for_whom_nothing_is_left_get_none_and_the_job_says_so(stack, ops, storefront, reporting, coupon):
-    name = coupon(["ONE-1", "TWO-2"], codes={"claim": "present"})
+    name = coupon(["ONE-1", "TWO-2"], claim="present")
     assert storefront.take(name, "anna", state="issued").problem("code_required")
     job = stack.job(issue(stack, name, "user\n" + "".join(f"u-{i}\n" for i in range(5))), "failed")
     assert (job["error"], counts_of(job, ISSUED)) == ("sold_out", (5, 2, 0, 3)) and job["error_detail"].startswith("3 rows got no code."), job
@@ -249,7 +244,7 @@ JSON = {"Accept": "application/json"}
 
 def test_codes_are_found_page_by_page(stack, ops, storefront, reporting, coupon):
     codes = [f"SUMMER-{i:04}" for i in range(150)] + [f"WINTER-{i:04}" for i in range(50)]
-    name = coupon(codes, codes={"match": "loose"})
+    name = coupon(codes, match="loose")
     storefront.take(name, "anna", code="SUMMER-0007", state="issued").expect(201)
     storefront.take(name, "bob", code="WINTER-0003").expect(201)
     ops.post(f"/coupons/{name}/codes/SUMMER-0009/retire").expect(200)

@@ -13,15 +13,6 @@ CSV = {"Content-Type": "text/csv; charset=utf-8"}
 BOM = b"\xef\xbb\xbf"
 
 
-def imported(stack, rows=(), **members):
-    """A coupon for imported codes, with these."""
-    coupon = stack.coupon(cap={"total": None, "per_user": 5, **members.pop("cap", {})},
-                          codes={"source": "imported", **members.pop("codes", {})}, **members)
-    if rows:
-        assert stack.import_codes(coupon, rows)["imported"] == len(rows)
-    return coupon
-
-
 def send(stack, coupon, text, headers=PLAIN, **how):
     """Import the text; the job's result."""
     text = text if isinstance(text, bytes) else text.encode()
@@ -45,7 +36,7 @@ def of(client, coupon, code):
 # ---- one code, in all coupons ----
 
 def test_a_code_is_found_in_every_coupon_that_has_it_whatever_became_of_it(stack, ops, storefront, reporting):
-    exact, loose, other = (imported(stack, codes={"claim": "any", "match": match}) for match in ("exact", "loose", "exact"))
+    exact, loose, other = (stack.imported(codes={"claim": "any", "match": match}) for match in ("exact", "loose", "exact"))
     for coupon, codes in ((exact, ["FIND-ME", "GONE"]), (loose, ["find me"]), (other, ["NOT-ME"])):
         stack.import_codes(coupon, codes)
     storefront.take(exact, "owner", code="FIND-ME", state="issued").expect(201)
@@ -73,7 +64,7 @@ def test_a_code_is_found_in_every_coupon_that_has_it_whatever_became_of_it(stack
     (b"", PLAIN), (b"\r\n \t \n\n", PLAIN), (BOM, PLAIN), (b"code\n", CSV), (b"code\n\n\n", CSV), (b"number\nAAAA\n", CSV),
     (b"", CSV), (b"AAAA\nBBBB\n", CSV), (b'"code\nAAAA\n', CSV)])
 def test_a_list_without_a_row_or_a_column_is_refused(stack, ops, text, headers):
-    coupon = imported(stack)
+    coupon = stack.imported()
     problem = ops.post(f"/coupons/{coupon}/codes", text, headers=headers).problem("bad_request")
     assert "code" in problem["detail"], problem
     assert not [j for j in ops.get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"]]
@@ -82,7 +73,7 @@ def test_a_list_without_a_row_or_a_column_is_refused(stack, ops, text, headers):
 @pytest.mark.parametrize("headers", [{"Content-Type": "application/json"}, {"Content-Type": "text/html"}, {"Content-Type": "text/plain; charset=latin1"},
                                      {"Content-Type": None}])
 def test_other_media_types_are_refused(stack, ops, headers):
-    ops.post(f"/coupons/{imported(stack)}/codes", b"AAAA\n", headers=headers).problem("unsupported_media_type")
+    ops.post(f"/coupons/{stack.imported()}/codes", b"AAAA\n", headers=headers).problem("unsupported_media_type")
 
 
 def test_codes_go_into_coupons_that_import_them_only(stack, ops):
@@ -90,12 +81,12 @@ def test_codes_go_into_coupons_that_import_them_only(stack, ops):
         coupon = stack.coupon(cap={"total": 5}, codes={"source": source})
         assert "source" in ops.post(f"/coupons/{coupon}/codes", b"AAAA\n", headers=PLAIN).problem("bad_request")["detail"]
     ops.post("/coupons/never-made/codes", b"AAAA\n", headers=PLAIN).problem("coupon_not_found")
-    problem = ops.post(f"/coupons/{imported(stack)}/slots", {"count": 5}).problem("bad_request")
+    problem = ops.post(f"/coupons/{stack.imported()}/slots", {"count": 5}).problem("bad_request")
     assert "codes" in problem["detail"], problem
 
 
 def test_an_import_under_the_same_key_is_the_same_job(stack, ops):
-    coupon = imported(stack)
+    coupon = stack.imported()
     at = f"/coupons/{coupon}/codes"
     first = ops.post(at, b"AAAA\n", headers=PLAIN, idempotency_key="k").expect(202)
     again = ops.post(at, b"AAAA\n", headers=PLAIN, idempotency_key="k").expect(202)
@@ -109,7 +100,7 @@ def test_an_import_under_the_same_key_is_the_same_job(stack, ops):
 
 
 def test_an_import_can_wait_for_its_time(stack, ops):
-    coupon = imported(stack)
+    coupon = stack.imported()
     at = f"/coupons/{coupon}/codes"
     reply = ops.post(f"{at}?not_before=2126-01-01T00:00:00Z", b"AAAA\n", headers=PLAIN).expect(202)
     job = stack.job_at(reply.header("Location"), "queued")
@@ -119,7 +110,7 @@ def test_an_import_can_wait_for_its_time(stack, ops):
 
 
 def test_bad_rows_can_be_fetched_as_csv(stack, ops, reporting):
-    coupon = imported(stack, ["KNOWN-1"])
+    coupon = stack.imported(["KNOWN-1"])
     rows = [f"CODE-{i:04}" if i % 3 else "x" for i in range(1000)] + ["KNOWN-1", "CODE-0001", "ä" * 5]
     job = stack.job(ops.post(f"/coupons/{coupon}/codes", "\n".join(rows).encode(), headers=PLAIN).expect(202))
     assert len(job["result"]["bad_rows"]) == 100
@@ -145,7 +136,7 @@ def test_bad_rows_can_be_fetched_as_csv(stack, ops, reporting):
 
 
 def test_a_list_of_many_parts_is_imported_whole_and_in_order(stack, ops):
-    coupon, count = imported(stack), 30_000
+    coupon, count = stack.imported(), 30_000
     codes = [f"LONG-{i:06}" for i in range(count)]
     text = "code,other\r\n" + "".join(f"{code},{'x' * (i % 50)}\r\n" for i, code in enumerate(codes))
     result = send(stack, coupon, text, CSV)
@@ -154,7 +145,7 @@ def test_a_list_of_many_parts_is_imported_whole_and_in_order(stack, ops):
 
 
 def test_absurd_lists_are_invalid_rows_and_no_harm(stack, ops):
-    coupon = imported(stack)
+    coupon = stack.imported()
     text = b"GOOD-1\n" + b"x" * 300_000 + b"\n" + b"\0\0\0\0\0\n\xff\xfe\xfd\xfc\n" + b"GOOD-2\n" + b"\n" * 200_000 + b"GOOD-3"
     result = send(stack, coupon, text)
     assert (result["imported"], result["invalid"]) == (3, 3), result
@@ -165,7 +156,7 @@ def test_absurd_lists_are_invalid_rows_and_no_harm(stack, ops):
 
 def test_a_worker_reads_an_import_of_any_length_and_the_connection_goes_on(stack):
     """Past nginx: without a length, with a wrong role, for no coupon, of a wrong type; each followed by another request."""
-    coupon, large = imported(stack), b"LONG-CODE-0001\n" * 200_000
+    coupon, large = stack.imported(), b"LONG-CODE-0001\n" * 200_000
     for worker in range(WORKERS):
         ops, storefront = stack.direct(worker, "ops"), stack.direct(worker)
         for _ in range(2):
@@ -180,7 +171,7 @@ def test_a_worker_reads_an_import_of_any_length_and_the_connection_goes_on(stack
 # ---- export, one code ----
 
 def test_a_taken_code_shows_to_whom_and_when(stack, ops, storefront):
-    coupon = imported(stack, ["AAAA-1", "BBBB-2", "CCCC-3", "DDDD,4", "E/E%E"])
+    coupon = stack.imported(["AAAA-1", "BBBB-2", "CCCC-3", "DDDD,4", "E/E%E"])
     taken = storefront.take(coupon, "u,\"1\"", code="BBBB-2").ok(201)
     held = storefront.take(coupon, "ü", state="reserved", code="CCCC-3").ok(201)
     assert (taken["code"], held["code"]) == ("BBBB-2", "CCCC-3")
@@ -203,7 +194,7 @@ def test_a_taken_code_shows_to_whom_and_when(stack, ops, storefront):
 
 
 def test_a_retired_code_is_never_usable_again(stack, ops, storefront):
-    coupon = imported(stack, ["FREE-1", "ISSUED-2", "HELD-3", "SPENT-4"])
+    coupon = stack.imported(["FREE-1", "ISSUED-2", "HELD-3", "SPENT-4"])
     issued = storefront.take(coupon, "a", state="issued", code="ISSUED-2").ok(201)
     storefront.take(coupon, "b", state="reserved", code="HELD-3", reserve_s=600).expect(201)
     storefront.take(coupon, "c", code="SPENT-4").expect(201)
@@ -234,7 +225,7 @@ def same(*replies):
 
 
 def test_an_unknown_code_and_somebody_else_s_look_alike(stack, storefront):
-    coupon = imported(stack, ["THEIRS-1", "THEIRS-2", "THEIRS-3", "GONE-4"], codes={"claim": "any"})
+    coupon = stack.imported(["THEIRS-1", "THEIRS-2", "THEIRS-3", "GONE-4"], codes={"claim": "any"})
     for code, state in (("THEIRS-1", "issued"), ("THEIRS-2", "reserved"), ("THEIRS-3", "redeemed")):
         storefront.take(coupon, "other", state=state, code=code).expect(201)
     stack.client("ops").post(f"/coupons/{coupon}/codes/GONE-4/retire").expect(200)
@@ -251,7 +242,7 @@ def test_an_unknown_code_and_somebody_else_s_look_alike(stack, storefront):
 
 
 def test_the_code_of_an_issued_slot_acts_on_that(stack, storefront):
-    coupon = imported(stack, ["CODE-1", "CODE-2"])
+    coupon = stack.imported(["CODE-1", "CODE-2"])
     issued = storefront.take(coupon, "u", state="issued", code="CODE-1").ok(201)
     hold = storefront.take(coupon, "u", state="reserved", code="CODE-1", order={"id": "o"}).ok(201)
     assert hold["from"] == issued["id"] and hold["code"] == "CODE-1", hold
@@ -267,7 +258,7 @@ def test_the_code_of_an_issued_slot_acts_on_that(stack, storefront):
 # ---- codes on paper ----
 
 def test_an_imported_code_goes_to_who_presents_it(stack, storefront):
-    coupon = imported(stack, ["CODE-1"])
+    coupon = stack.imported(["CODE-1"])
     storefront.take(coupon, "u").problem("code_required")
     storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).problem("code_required")
     storefront.take(coupon, "u", code="CODE-1").expect(201)
@@ -292,7 +283,7 @@ def test_another_source_brings_its_own_claim(stack, ops):
                                            ({"$set": {"view.def.codes.claim": "present"}}, "present")])
 def test_a_definition_that_was_stored_before_keeps_its_claim(beside, stored, claim):
     stack = beside()
-    coupon = imported(stack, ["AAAA-1", "BBBB-2"], codes={"claim": claim})
+    coupon = stack.imported(["AAAA-1", "BBBB-2"], codes={"claim": claim})
     wait_until("the view", lambda: stack.database.coupons.find_one({"_id": coupon, "view.def.codes.claim": claim}))
     stack.stop()
     stack.start()
@@ -326,7 +317,7 @@ def found(client, coupon, code, user):
 
 
 def test_a_code_on_paper_is_nobody_s_until_it_is_spent(stack, storefront):
-    coupon, code = imported(stack, ["FLYER-1"]), "FLYER-1"
+    coupon, code = stack.imported(["FLYER-1"]), "FLYER-1"
     held = storefront.take(coupon, "a", code=code, state="reserved", reserve_s=600).ok(201)
     reply = told(storefront, coupon, "b", code, "transaction_in_progress")
     assert 500 <= int(reply.header("Retry-After")) <= 600, reply
@@ -345,7 +336,7 @@ def test_a_code_on_paper_is_nobody_s_until_it_is_spent(stack, storefront):
 
 
 def test_a_hold_on_a_code_on_paper_that_ran_out_is_in_nobody_s_way(stack, storefront):
-    coupon = imported(stack, ["FLYER-1"])
+    coupon = stack.imported(["FLYER-1"])
     storefront.take(coupon, "a", code="FLYER-1", state="reserved", reserve_s=1).expect(201)
     wait_until("the hold to end", lambda: storefront.take(coupon, "b", code="FLYER-1").status == 201)
     told(storefront, coupon, "a", "FLYER-1", "code_taken")
@@ -354,7 +345,7 @@ def test_a_hold_on_a_code_on_paper_that_ran_out_is_in_nobody_s_way(stack, storef
 
 def test_a_code_that_was_issued_is_unknown_to_others_whatever_became_of_it(stack, storefront, ops):
     codes = ["ISSUED-1", "HELD-2", "SPENT-3", "SPENT-4", "BACK-5"]
-    coupon, a = imported(stack, codes), f"a-{next(stack.names)}"  # whom others do not have erased with it
+    coupon, a = stack.imported(codes), f"a-{next(stack.names)}"  # whom others do not have erased with it
     at = f"/coupons/{coupon}/redemptions"
     issued = {code: storefront.take(coupon, a, code=code, state="issued").ok(201)["id"] for code in codes}
     storefront.take(coupon, a, code="HELD-2", state="reserved").expect(201)
@@ -379,7 +370,7 @@ def test_a_code_that_was_issued_is_unknown_to_others_whatever_became_of_it(stack
 def test_a_spent_code_on_paper_stays_taken_when_its_user_is_erased_and_the_service_begins_anew(beside):
     stack = beside()
     storefront = stack.client("storefront")
-    coupon = imported(stack, ["FLYER-1", "ISSUED-2"])
+    coupon = stack.imported(["FLYER-1", "ISSUED-2"])
     storefront.take(coupon, "a", code="FLYER-1").expect(201)
     storefront.take(coupon, "a", code="ISSUED-2", state="issued").expect(201)
     storefront.take(coupon, "a", code="ISSUED-2").expect(200)
@@ -397,7 +388,7 @@ def test_a_spent_code_on_paper_stays_taken_when_its_user_is_erased_and_the_servi
 
 def test_handed_out_codes_tell_others_nothing(stack, storefront):
     """With claim any a held or spent code is its user's, as before."""
-    coupon = imported(stack, ["ANY-1", "ANY-2"], codes={"claim": "any"})
+    coupon = stack.imported(["ANY-1", "ANY-2"], codes={"claim": "any"})
     storefront.take(coupon, "a", code="ANY-1", state="reserved").expect(201)
     storefront.take(coupon, "a", code="ANY-2").expect(201)
     for code in ("ANY-1", "ANY-2"):
@@ -406,7 +397,7 @@ def test_handed_out_codes_tell_others_nothing(stack, storefront):
 
 
 def test_codes_may_be_matched_loosely(stack, storefront, ops):
-    loose, exact = imported(stack, ["Ab-Cd 12", "XYZ-9"], codes={"match": "loose"}), imported(stack, ["Ab-Cd-12"])
+    loose, exact = stack.imported(["Ab-Cd 12", "XYZ-9"], codes={"match": "loose"}), stack.imported(["Ab-Cd-12"])
     assert storefront.take(loose, "u", code=" aB c-D12 ").ok(201)["code"] == "Ab-Cd 12"
     assert of(ops, loose, "xyz9").ok()["code"] == "XYZ-9"
     assert send(stack, loose, "x y z 9\n")["duplicates_in_coupon"] == 1
@@ -431,8 +422,8 @@ def items(client, code, user="me", **members):
 
 def test_a_code_alone_finds_its_coupons(stack, storefront, ops):
     amount = {"kind": "amount", "amount_minor": 300, "currency": "EUR"}
-    one = imported(stack, ["IN-TWO-1", "ONLY-1"], discount=amount)
-    two = imported(stack, ["IN-TWO-1"], discount={**amount, "min_spend_minor": 1000})
+    one = stack.imported(["IN-TWO-1", "ONLY-1"], discount=amount)
+    two = stack.imported(["IN-TWO-1"], discount={**amount, "min_spend_minor": 1000})
     assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": True, "problem": None, "discount_minor": 300}]
     found = {i["coupon"]: i for i in items(storefront, "IN-TWO-1")}
     assert found == {one: {"coupon": one, "ok": True, "problem": None, "discount_minor": 300},
@@ -448,7 +439,7 @@ def test_a_code_alone_finds_its_coupons(stack, storefront, ops):
 
 
 def test_a_storefront_finds_active_coupons_only(stack, storefront, ops):
-    coupon = imported(stack, ["PAUSED-CODE"])
+    coupon = stack.imported(["PAUSED-CODE"])
     stack.patch(coupon, {"state": "paused"})
     assert items(storefront, "PAUSED-CODE") == []
     assert items(ops, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "problem": "coupon_not_active", "discount_minor": 0}]
@@ -460,10 +451,16 @@ TYPED_BY_NOBODY = ["", " ", "x", "\u00e4\u00f6\u00fc", "SUMMER\u2028", "\U0001f6
                    "\u0000", "REAL-CODE\u0000", "REAL-CODE\u0000x", "\u0000REAL-CODE", "\ud800", "\udc00", "REAL-CODE\udfff", "\u0000" * 256, "\ud800" * 256]
 
 
+@pytest.fixture(scope="module")
+def typed_at(stack):
+    """Coupons that match loosely and exactly, and one without codes."""
+    return [stack.imported(["REAL-CODE"], codes={"match": match}) for match in ("loose", "exact")], stack.coupon(slots=1)
+
+
 @pytest.mark.parametrize("typed", TYPED_BY_NOBODY, ids=range(len(TYPED_BY_NOBODY)))
-def test_whatever_is_typed_as_a_code_is_a_code_that_does_not_exist(stack, storefront, ops, typed):
-    for match in ("loose", "exact"):
-        coupon = imported(stack, ["REAL-CODE"], codes={"match": match})
+def test_whatever_is_typed_as_a_code_is_a_code_that_does_not_exist(storefront, ops, typed_at, typed):
+    coupons, plain = typed_at
+    for coupon in coupons:
         storefront.take(coupon, "u", code=typed).problem("code_not_found")
         checked = storefront.post(f"/coupons/{coupon}/check", {"user": "u", "code": typed}).ok()
         assert not checked["ok"] and "code_not_found" in checked.values(), checked
@@ -472,12 +469,11 @@ def test_whatever_is_typed_as_a_code_is_a_code_that_does_not_exist(stack, storef
     assert items(storefront, typed) == []
     sent = urllib.parse.quote(typed.encode(errors="surrogatepass"))
     assert not typed or ops.get(f"/coupons/-/codes?code={sent}").ok()["items"] == []
-    plain = stack.coupon(slots=1)
     storefront.take(plain, "u", code=typed).problem("code_not_found")
 
 
-def test_more_than_anybody_types_is_malformed(stack, storefront):
-    coupon = imported(stack, ["REAL-CODE"])
+def test_more_than_anybody_types_is_malformed(storefront, typed_at):
+    (coupon, _), _ = typed_at
     for typed in ("x" * 257, "\u0000" * 257, "\ud800" * 257):
         storefront.take(coupon, "u", code=typed).problem("bad_request", at="/code")
         storefront.post("/coupons/-/resolve", {"code": typed, "user": "u"}).problem("bad_request", at="/code")
@@ -496,7 +492,7 @@ def test_a_generated_code_is_taken_however_it_is_typed(stack, storefront, ops):
 
 
 def test_blanks_around_an_exact_code_fall_away(stack, storefront):
-    coupon = imported(stack, ["Exact-1"])
+    coupon = stack.imported(["Exact-1"])
     storefront.take(coupon, "u", code="exact-1").problem("code_not_found")
     storefront.take(coupon, "u", code="Exact\u20101").problem("code_not_found")
     assert [i["coupon"] for i in items(storefront, "\u3000Exact-1\r\n", user="u")] == [coupon]
@@ -516,7 +512,7 @@ def test_neither_users_nor_codes_nor_keys_stand_in_a_log(another_stack, monkeypa
     monkeypatch.setenv("COUPONS_ACCESS_LOG", "1")
     stack = another_stack()
     storefront, ops = stack.client("storefront"), stack.client("ops")
-    coupon = imported(stack, ["SECRETCODE1", "SECRETCODE2"])
+    coupon = stack.imported(["SECRETCODE1", "SECRETCODE2"])
     storefront.take(coupon, "secret-user", "secret-key", code="SECRETCODE1").expect(201)
     storefront.take(coupon, "other", "k", code="SECRETCODE1").problem("code_taken")
     for path in (f"/coupons/{coupon}/users/secret-user", "/coupons/-/users/secret-user?limit=5", "/coupons/-/users/secret%2Duser",

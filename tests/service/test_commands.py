@@ -127,11 +127,9 @@ def live_whole(stack, receiver):
     live_with_slots(stack, slots)
     assert live_with_lanes(stack, stack.coupon(40, lanes=3, cap={"total": 40})).moves("to"), "no lane asked another"
     live_with_lanes(stack, stack.coupon(lanes=3, cap={"policy": "approximate", "total": 20}))
-    typed = stack.coupon(cap={"total": None}, codes={"source": "imported", "claim": "present", "match": "loose"})
-    stack.import_codes(typed, [f"TYPED-{i}" for i in range(20)])
+    typed = stack.imported([f"TYPED-{i}" for i in range(20)], codes={"match": "loose"})
     live_with_present_codes(stack, typed, "TYPED-7")
-    imported = stack.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any", "unique": "service"})
-    stack.import_codes(imported, [f"CODE-{i}" for i in range(200)])
+    imported = stack.imported([f"CODE-{i}" for i in range(200)], cap={"per_user": 1}, codes={"claim": "any", "unique": "service"})
     live_with_codes(stack, imported, "CODE-150")
     generated = stack.coupon(100, codes={"source": "generated", "pick": "random"})
     live_with_slots(stack, generated)

@@ -54,9 +54,8 @@ def same(rows, items):
 def mixed(stack):
     """A coupon with redemptions in every state, of names and orders that need quotes; their ids, the oldest first."""
     shop = stack.client("storefront")
-    coupon = stack.coupon(cap={"total": None, "per_user": 9}, codes={"source": "imported", "match": "exact"},
-                          discount={"kind": "amount", "amount_minor": 250, "currency": "EUR"})
-    stack.import_codes(coupon, ["AAAA", 'BB,"B"', "CCCC", "DDDD", "EEEE", "=1+1"])
+    coupon = stack.imported(["AAAA", 'BB,"B"', "CCCC", "DDDD", "EEEE", "=1+1"],
+                            discount={"kind": "amount", "amount_minor": 250, "currency": "EUR"})
     at, order = f"/coupons/{coupon}/redemptions", {"amount_minor": 4200, "currency": "EUR"}
     ids = [shop.take(coupon, 'u, "1"', code='BB,"B"', order={"id": 'o,1;"x"', **order}, metadata={"a": [1, 'x,"y"\r\nz']}).ok(201)["id"],
            shop.take(coupon, "ü/ö", code="AAAA", state="issued").ok(201)["id"],

@@ -190,9 +190,7 @@ def test_a_total_is_raised_with_its_slots_and_lowered_with_its_codes(stack):
 
 
 def test_lists_of_codes_are_retired_issued_and_found(stack, ops, storefront, tmp_path):
-    name = stack.coupon(cap={"total": None, "per_user": 5}, codes={"source": "imported"})
-    codes = [f"CODE-{i}" for i in range(10)]
-    stack.import_codes(name, codes)
+    name = stack.imported([f"CODE-{i}" for i in range(10)])
     storefront.take(name, "spender", code="CODE-9").expect(201)
     leaked, users = tmp_path / "leaked.csv", tmp_path / "users"
     leaked.write_bytes("Nr;Voucher\r\n1;CODE-0\r\n2;CODE-9\r\n3;NEVER\r\n".encode("utf-16"))

@@ -27,8 +27,8 @@ def guarded(stack):
 @pytest.fixture(scope="module")
 def coupon(guarded):
     """Of its codes the user `other` has THEIRS-0 to 9; RIGHT-0 to 99 are free."""
-    made = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported", "claim": "any"})
-    guarded.import_codes(made, [RIGHT.format(i) for i in range(100)] + [THEIRS.format(i) for i in range(10)])
+    codes = [RIGHT.format(i) for i in range(100)] + [THEIRS.format(i) for i in range(10)]
+    made = guarded.imported(codes, cap={"per_user": 1000}, codes={"claim": "any"})
     for i in range(10):
         guarded.client("storefront").take(made, "other", state="issued", code=THEIRS.format(i)).expect(201)
     return made
@@ -132,8 +132,7 @@ def test_batches_that_are_sent_at_once_are_owed_before_any_is_looked_up(guarded,
 def test_right_codes_pass_however_many(guarded):
     """Two batches of a thousand at once, each item of another customer."""
     codes = [f"GIFT-{i:04}" for i in range(2000)]
-    made = guarded.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any"})
-    guarded.import_codes(made, codes)
+    made = guarded.imported(codes, codes={"claim": "any"})
     shop = [HttpWay(guarded.port, guarded.new_key("storefront"), next(sources))]
     items = [{"key": f"g-{code}", "user": f"of {code}", "code": code} for code in codes]
     calls = swarm(shop, [Call("POST", f"/coupons/{made}/redemptions/batch", {"items": items[i:i + 1000]}) for i in (0, 1000)], 2)
@@ -175,8 +174,7 @@ def test_an_unknown_code_and_somebody_else_s_are_counted_alike(guarded, coupon, 
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])
 def test_a_code_on_paper_that_somebody_else_has_is_counted_and_one_s_own_is_not(guarded, kind):
-    flyers = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported"})
-    guarded.import_codes(flyers, ["HELD-1", "SPENT-2", "MINE-3", "MINE-4"])
+    flyers = guarded.imported(["HELD-1", "SPENT-2", "MINE-3", "MINE-4"], cap={"per_user": 1000})
     shop = guarded.client("storefront")
     for user, code, state in (("other", "HELD-1", "reserved"), ("other", "SPENT-2", "redeemed"), ("me", "MINE-3", "reserved"),
                               ("me", "MINE-4", "redeemed")):
@@ -190,8 +188,7 @@ def test_a_code_on_paper_that_somebody_else_has_is_counted_and_one_s_own_is_not(
 
 
 def test_codes_on_paper_that_somebody_else_has_are_counted_in_a_batch(guarded):
-    flyers = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported"})
-    guarded.import_codes(flyers, ["HELD-1", "SPENT-2"])
+    flyers = guarded.imported(["HELD-1", "SPENT-2"], cap={"per_user": 1000})
     guarded.client("storefront").take(flyers, "other", code="HELD-1", state="reserved").expect(201)
     guarded.client("storefront").take(flyers, "other", code="SPENT-2").expect(201)
     shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
@@ -204,8 +201,7 @@ def test_codes_on_paper_that_somebody_else_has_are_counted_in_a_batch(guarded):
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])
 def test_a_code_that_must_be_sent_and_may_be_typed_anyhow_is_guessed_no_faster(guarded, kind):
-    typed = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported", "claim": "present", "match": "loose"})
-    guarded.import_codes(typed, ["TYPED-1"])
+    typed = guarded.imported(["TYPED-1"], cap={"per_user": 1000}, codes={"match": "loose"})
     a_new_user_is_stopped(guarded, kind, typed, ["typed 2", "T-Y-P-E-D-3", " Typed--4 "])
 
 

@@ -63,7 +63,7 @@ def test_each_entry_names_the_operator_who_asked_and_nobody_else(stack, storefro
 
 def test_jobs_and_what_they_make_name_who_asked_for_them(stack):
     importer, maker = Operator(stack), Operator(stack)
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    coupon = stack.imported()
     text = b"WHO-1\nWHO-2\n"
     imported = stack.job(importer.post(f"/coupons/{coupon}/codes", text, headers={"Content-Type": "text/plain"}).expect(202))
     assert imported["by"] == importer.id

@@ -38,9 +38,7 @@ def list_of(codes):
 @pytest.fixture
 def coupon(stack):
     """A function that makes a coupon for imported codes."""
-    def make(total=None, **codes):
-        return stack.coupon(cap={"total": total}, codes={"source": "imported", **codes})
-    return make
+    return lambda total=None, **codes: stack.imported(cap={"total": total}, codes=codes)
 
 
 def send(stack, coupon, text, headers=TEXT, **how):

@@ -20,7 +20,7 @@ INVENTED = "cpn_" + "2" * 12 + "_" + "3" * 32
 
 @pytest.fixture(scope="module")
 def coupon(stack):
-    return stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    return stack.imported()
 
 
 def body_files(stack):
@@ -118,7 +118,7 @@ def test_nginx_says_what_a_worker_would(stack, coupon, role, code, method):
 
 @pytest.mark.parametrize("how", ["whole", "chunked", "continue"])
 def test_a_list_with_the_right_key_arrives_as_it_was_sent(stack, how):
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    coupon = stack.imported()
     text = b"".join(b"CODE-%06d\n" % i for i in range(20_000))
     fields = {"whole": {"Content_Length": str(len(text))}, "chunked": {"Transfer_Encoding": "chunked"},
               "continue": {"Content_Length": str(len(text)), "Expect": "100-continue"}}[how]

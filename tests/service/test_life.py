@@ -71,8 +71,7 @@ def for_orders(coupon, user, state, **members):
 @pytest.mark.parametrize("state, lost", [("reserved", "transaction_in_progress"), ("redeemed", "code_taken")])
 def test_of_two_checkouts_for_one_code_exactly_one_order_wins(stack, state, lost):
     codes = [f"CHECKOUT-{i:03}" for i in range(ROUNDS)]
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
-    assert stack.import_codes(coupon, codes)["imported"] == ROUNDS
+    coupon = stack.imported(codes)
     storefront, wins = stack.client("storefront"), collections.Counter()
     for number, code in enumerate(codes):
         user = f"u-{number}"
@@ -93,8 +92,7 @@ def test_of_two_checkouts_for_one_code_exactly_one_order_wins(stack, state, lost
 
 def test_of_two_users_for_one_code_exactly_one_wins_and_the_other_learns_nothing(stack):
     codes = [f"BOTH-{i:03}" for i in range(50)]
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any"})
-    stack.import_codes(coupon, codes)
+    coupon = stack.imported(codes, codes={"claim": "any"})
     unknown = stack.client("storefront").take(coupon, "guesser", code="NOBODYS").problem("code_not_found")
     for number, code in enumerate(codes):
         for state in (["issued", "reserved", "redeemed"][number % 3],):
@@ -109,8 +107,7 @@ def test_of_two_users_for_one_code_exactly_one_wins_and_the_other_learns_nothing
 def test_of_two_with_the_same_paper_exactly_one_wins_and_the_other_hears_why(stack):
     lost = {"issued": "code_not_found", "reserved": "transaction_in_progress", "redeemed": "code_taken"}
     codes = [f"PAPER-{i:03}" for i in range(48)]
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
-    stack.import_codes(coupon, codes)
+    coupon = stack.imported(codes)
     for number, code in enumerate(codes):
         state = list(lost)[number % 3]
         calls = racing(stack, [take(coupon, f"{who}-{number}", "k", state=state, code=code) for who in "ab"], number)

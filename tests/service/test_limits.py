@@ -451,8 +451,7 @@ def of_streams(stack):
 def test_streams_that_nobody_reads_are_on_no_disk_and_hold_up_their_key_alone(stack):
     """More of them than a worker has threads for streams."""
     codes = [f"LONG-{i:059}" for i in range(80000)]
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
-    stack.import_codes(coupon, codes)
+    coupon = stack.imported(codes)
     lazy_key, other = stack.new_key("ops"), Http(stack.port, stack.new_key("ops"))
     fields = [("Authorization", f"Bearer {lazy_key}")]
     lazy = []

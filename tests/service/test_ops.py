@@ -90,22 +90,15 @@ def test_doctor_warns_of_a_libfcgi_that_lacks_its_fix(stack, tmp_path, version, 
     assert line.split()[0] == level and word in line, line
 
 
-def test_doctor_sees_a_socket_of_the_wrong_mode(stack):
-    path = stack.var / "run" / "worker-1.sock"
-    path.chmod(0o666)
+@pytest.mark.parametrize("check, file, right, wrong, advice", [
+    ("sockets", "run/worker-1.sock", 0o660, 0o666, "chmod 0660"), ("keys", "keys/storefront", 0o600, 0o644, "chmod go=")])
+def test_doctor_sees_a_file_of_the_wrong_mode(stack, check, file, right, wrong, advice):
+    path = stack.var / file
+    path.chmod(wrong)
     try:
-        finds(stack, "sockets", "worker-1.sock", "0666", "chmod 0660")
+        finds(stack, check, path.name, f"{wrong:04o}", advice)
     finally:
-        path.chmod(0o660)
-
-
-def test_doctor_sees_a_key_that_others_can_read(stack):
-    key = stack.var / "keys" / "storefront"
-    key.chmod(0o644)
-    try:
-        finds(stack, "keys", "keys/storefront", "0644", "chmod go=")
-    finally:
-        key.chmod(0o600)
+        path.chmod(right)
 
 
 def test_doctor_sees_a_front_with_another_key_of_receipts(stack):

@@ -24,8 +24,7 @@ def key(stack):
 @pytest.fixture(scope="module")
 def coupon(stack):
     """FREE-CODE and SPARE-CODE are free, ISSUED-CODE is somebody's, HELD-CODE is held, SPENT-CODE is spent."""
-    made = stack.coupon(cap={"total": None, "per_user": 9}, codes={"source": "imported", "claim": "any"}, discount=OFF)
-    stack.import_codes(made, ["FREE-CODE", "SPARE-CODE", "ISSUED-CODE", "HELD-CODE", "SPENT-CODE"])
+    made = stack.imported(["FREE-CODE", "SPARE-CODE", "ISSUED-CODE", "HELD-CODE", "SPENT-CODE"], codes={"claim": "any"}, discount=OFF)
     for code, state in (("ISSUED-CODE", "issued"), ("HELD-CODE", "reserved"), ("SPENT-CODE", "redeemed")):
         stack.client("storefront").take(made, "somebody", state=state, code=code, order=None if state == "issued" else ORDER).expect(201)
     return made
@@ -72,8 +71,7 @@ def test_codes_of_others_look_like_codes_that_do_not_exist(stack, key, coupon):
 
 
 def test_codes_on_paper_look_alike_too(stack, key):
-    made = stack.coupon(cap={"total": None, "per_user": 9}, codes={"source": "imported"})
-    stack.import_codes(made, ["PAPER-HELD", "PAPER-SPENT", "PAPER-FREE"])
+    made = stack.imported(["PAPER-HELD", "PAPER-SPENT", "PAPER-FREE"])
     shop, door = stack.client("storefront"), Http(stack.port, key)
     shop.take(made, "a", state="reserved", code="PAPER-HELD").expect(201)
     shop.take(made, "a", code="PAPER-SPENT").expect(201)
@@ -199,8 +197,7 @@ def guarded(stack):
 
 
 def test_guesses_are_owed_by_the_address_alone(guarded):
-    made = guarded.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any"})
-    guarded.import_codes(made, ["RIGHT-CODE"])
+    made = guarded.imported(["RIGHT-CODE"], codes={"claim": "any"})
     key = guarded.new_key("public", "--origin", SHOP)
     guesser, visitor = Http(guarded.port, key, "127.9.0.1"), Http(guarded.port, key, "127.9.0.2")
 

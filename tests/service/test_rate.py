@@ -200,8 +200,7 @@ def test_the_batches_of_one_coupon_leave_room_for_its_other_callers(stack):
 def test_a_key_has_two_streams_at_a_time(stack):
     """Of a worker. Clients that do not read keep theirs; the next one waits, and other keys and calls notice nothing."""
     door = stack.direct(0, "ops")
-    coupon, key = stack.coupon(cap={"total": None}, codes={"source": "imported"}), stack.new_key("ops")
-    stack.import_codes(coupon, [f"LONG-{i:059}" for i in range(60_000)])
+    coupon, key = stack.imported([f"LONG-{i:059}" for i in range(60_000)]), stack.new_key("ops")
     at, fields = f"/coupons/{coupon}/codes", [("Authorization", f"Bearer {key}")]
     stream = fastcgi.request(fastcgi.params_of("GET", at, fields, None))
     with contextlib.ExitStack() as lazy:

@@ -215,9 +215,7 @@ def test_a_callers_key_is_never_a_refills(stack, ops, storefront):
 
 
 def test_an_imported_list_raises_the_event_and_is_not_refilled(stack, storefront):
-    coupon = stack.coupon(cap={"total": None, "per_user": 100}, codes={"source": "imported"}, low_stock=2,
-                          replenish={"below": 5, "add": 20})
-    stack.import_codes(coupon, [f"CODE-{i}" for i in range(7)])
+    coupon = stack.imported([f"CODE-{i}" for i in range(7)], low_stock=2, replenish={"below": 5, "add": 20})
     for i in range(7):
         storefront.take(coupon, f"u-{i}", code=f"CODE-{i}").expect(201)
     assert events(stack, coupon) == [("low_stock", 4), ("sold_out", None)]

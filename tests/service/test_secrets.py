@@ -104,8 +104,7 @@ def told(guarded, planted):
     planted["user"] = f"user{secrets.token_hex(10)}"
     planted["idempotency key"] = f"idem{secrets.token_hex(10)}"
     codes = ("free code", "taken code", "retired code")
-    coupon = guarded.coupon(cap={"total": None, "per_user": 100}, codes={"source": "imported"})
-    guarded.import_codes(coupon, [planted[name] for name in codes])
+    coupon = guarded.imported([planted[name] for name in codes], cap={"per_user": 100})
     take = {"user": planted["user"], "code": planted["taken code"]}
     note("storefront", shop.take(coupon, **take, key=planted["idempotency key"]).expect(201), "taken code", "user")
     for name in codes + ("unknown code",):

@@ -110,8 +110,7 @@ def test_leftovers_are_deleted_in_time(beside):
     """What lies there when the runner starts: parts without a job go after a day, what became of an import's rows
     after a month."""
     stack = beside()
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
-    stack.import_codes(coupon, ["AAAA", "BBBB"])
+    coupon = stack.imported(["AAAA", "BBBB"])
     parts = stack.database["parts"]
     kept = parts.find_one()
     parts.insert_one({**kept, "_id": {**kept["_id"], "u": "broken-off"}, "at": ago(90_000)})

@@ -73,8 +73,7 @@ def test_of_a_batch_each_item_is_folded(folding, shop):
 
 
 def test_a_code_belongs_to_every_spelling(folding, shop):
-    coupon = folding.coupon(cap={"total": None, "per_user": 5}, codes={"source": "imported", "claim": "any"})
-    folding.import_codes(coupon, ["CODE-ONE", "CODE-TWO", "CODE-THREE"])
+    coupon = folding.imported(["CODE-ONE", "CODE-TWO", "CODE-THREE"], codes={"claim": "any"})
     text = f"user\nCarl@x.de\ncarl+1@X.de\nDORA\ndora\n{GROWS}\n"
     job = folding.job(issue(folding, coupon, text))
     result = job["result"]
