@@ -9,6 +9,7 @@ import pytest
 
 import fastcgi
 from client import http_request
+from crowd import take_all, users
 from profiler import profiled
 from stack import PATIENCE_S, wait_until
 from swarm import Swarm, swarm, take, taken, takers
@@ -172,9 +173,7 @@ def test_what_ends_early_does_not_look_whole(beside, tmp_path):
 def test_a_search_for_what_there_is_not_ends_with_its_caller(stack):
     """Its filter lets nothing pass, so nothing is sent that could fail: the worker would read the ledger to its end, for nobody."""
     coupon, door = stack.coupon(cap={"policy": "none"}), stack.direct(0, "ops")
-    for first in range(0, 20_000, 1000):
-        items = [{"key": "k", "user": f"u-{i}"} for i in range(first, first + 1000)]
-        door.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).expect(200)
+    take_all(door, coupon, users("u", 20_000))
     target = f"/coupons/{coupon}/redemptions?state=cancelled"
 
     def is_idle():

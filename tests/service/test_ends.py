@@ -1,37 +1,16 @@
 """Much that ends at once: whoever asks after its time gets it, however much it is, and however long nobody has tidied up."""
-import collections
-import time
-
 import pytest
 
+from crowd import take_all, users
 from stack import wait_until
 from swarm import by_code, step, swarm
-from test_life import monotonic_of
+from test_life import until_over
 
 SPARSE = 100  # holds in as many buckets of a lane: more than are looked at in one batch
 
 
-def take_all(client, coupon, items):
-    """One taking each, up to 1,000 in one call; their bodies."""
-    got = []
-    for first in range(0, len(items), 1000):
-        some = [{"key": "k", **item} for item in items[first:first + 1000]]
-        told = client.post(f"/coupons/{coupon}/redemptions/batch", {"items": some}).ok()["items"]
-        assert {i["status"] for i in told} == {201}, collections.Counter(i["body"].get("code", i["status"]) for i in told)
-        got += [i["body"] for i in told]
-    return got
-
-
-def users(name, count):
-    return [{"user": f"{name}-{i}"} for i in range(count)]
-
-
 def held(client, coupon, items, reserve_s):
     return take_all(client, coupon, [{"state": "reserved", "reserve_s": reserve_s, **item} for item in items])
-
-
-def until_over(holds):
-    time.sleep(max(0, monotonic_of(max(h["reserved_until"] for h in holds)) - time.monotonic()) + 0.05)
 
 
 def held_far_apart(stack, client, coupon, lanes=1):
@@ -41,13 +20,13 @@ def held_far_apart(stack, client, coupon, lanes=1):
     assert by_code(swarm([stack.way()], back)) == {"200": len(back)}
     holds = held(client, coupon, users("holder", len(back)), 2)
     assert len({h["slot"] // 64 for h in holds}) > lanes * 80
-    until_over(holds)
+    until_over(*holds)
     return holds
 
 
 def test_what_was_held_without_slots_is_free_for_all_who_ask_next(stack, storefront):
     coupon = stack.coupon(cap={"policy": "approximate", "total": 300})
-    until_over(held(storefront, coupon, users("holder", 300), 3))
+    until_over(*held(storefront, coupon, users("holder", 300), 3))
     take_all(storefront, coupon, users("next", 300))
     storefront.take(coupon, "late").problem("sold_out")
     stack.verify(coupon)
@@ -77,7 +56,7 @@ def test_what_was_held_in_many_buckets_is_free_though_no_view_says_that_it_was_h
     stack.client("ops").get(f"/coupons/{coupon}/slots").expect(200)  # so all views are written
     database.command("collMod", "buckets", validator={"_id.c": {"$ne": coupon}})
     try:
-        until_over(held(storefront, coupon, users("holder", SPARSE), 2))
+        until_over(*held(storefront, coupon, users("holder", SPARSE), 2))
         take_all(storefront, coupon, users("next", SPARSE))
     finally:
         database.command("collMod", "buckets", validator={})

@@ -19,7 +19,7 @@ from receiver import Receiver
 from stack import WORKERS, wait_until
 from swarm import Swarm, by_code, lower_cap, step, swarm, take, taken, takers, takings_and_returns
 from test_coupons import walk
-from test_life import ends_in_ledger, monotonic_of
+from test_life import ends_in_ledger, monotonic_of, until_over
 
 SLOTS = int(os.environ.get("COUPONS_LANES_SLOTS", 500))
 EUR = {"kind": "amount", "amount_minor": 3, "currency": "EUR"}
@@ -103,7 +103,7 @@ def test_a_hold_that_expires_in_one_lane_serves_another(stack, storefront):
         refused = storefront.take(coupon, user)
         assert refused.problem("sold_out")["retry"] is True
         assert 1 <= int(refused.header("Retry-After")) <= 8, refused
-    time.sleep(max(0, monotonic_of(held["reserved_until"]) - time.monotonic()) + 0.02)
+    until_over(held)
     body = storefront.take(coupon, user).ok(201)
     assert body["lane"] == 1, body
     storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/redeem", {}, idempotency_key="late").problem("reservation_expired")

@@ -1,10 +1,10 @@
 """What a call about a coupon with many takings costs, by what the database did for it: as much as of one with few."""
 import collections
-import signal
 import time
 
 import pytest
 
+from crowd import take_all
 from effort import effort
 from profiler import examined, profiled
 from stack import wait_until
@@ -21,19 +21,13 @@ BESIDE_A_START = {"commands": 500, "examined": 5000, "bytes": 400_000}
 def taken(stack, count):
     """A coupon that so many have taken."""
     coupon = stack.coupon(slots=count + LEFT, cap={"total": count + 2 * LEFT})
-    shop = stack.client("storefront")
-    for start in range(0, count, BATCH):
-        items = [{"key": f"u-{i}", "user": f"u-{i}"} for i in range(start, start + BATCH)]
-        told = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
-        assert {item["status"] for item in told} == {201}, told
+    take_all(stack.client("storefront"), coupon, [{"key": f"u-{i}", "user": f"u-{i}"} for i in range(count)], BATCH)
     return coupon
 
 
 def written(stack, coupon):
     """Its checkpoint and totals stand: a call need not wait for them, and whoever takes it over has nothing to write."""
-    seq = stack.counts(coupon)["seq"]
-    wait_until("the checkpoint", lambda: stack.database.lanes.find_one({"_id.c": coupon, "view.seq": {"$gte": seq}}))
-    wait_until("totals", lambda: stack.database.totals_positions.find_one({"_id.c": coupon, "seq": {"$gte": seq}}))
+    wait_until("checkpoint and totals", lambda: stack.is_written(coupon))
 
 
 def calls(stack, coupon):
@@ -73,9 +67,8 @@ def calls(stack, coupon):
 
 def restart(stack):
     """The whole service, but not its database."""
-    old = stack.signal("coupond", signal.SIGTERM)
-    wait_until("coupond to end", lambda: stack.pid("coupond") != old)
-    assert stack.script("run", "--detach").returncode == 0
+    stack.rest()
+    stack.script("run", "--detach", status=0)
 
 
 def kill_workers(stack):

@@ -14,6 +14,7 @@ import pytest
 
 import fastcgi
 from client import Http, http_request
+from crowd import take_all, users
 from halves import asleep
 from own_nginx import open_below, own_nginx
 from stack import PATIENCE_S, ROOT, children, wait_until
@@ -404,9 +405,7 @@ def test_who_is_too_slow_is_left_alone(stack, coupon, impatient):
 def test_streams_that_nobody_reads_hold_up_no_lists(stack, of, accept):
     """Past nginx, so that what they have to say waits in the worker, which has two threads for lists."""
     coupon = stack.coupon(slots=10000)
-    for first in range(0, 10000, 1000):
-        items = [{"key": f"k-{i}", "user": f"u-{i}"} for i in range(first, first + 1000)]
-        stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).expect(200)
+    take_all(stack.client("storefront"), coupon, users("u", 10000))
     assert len(stack.client("ops").get(f"/coupons/{coupon}/{of}", headers={"Accept": accept}).expect(200).body) > MIB
     door = stack.direct(0, "ops")
     request = fastcgi.request(fastcgi.params_of("GET", f"/coupons/{coupon}/{of}", headers_of(stack, Accept=accept), None))

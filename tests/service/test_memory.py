@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from crowd import take_all
 from effort import effort
 from swarm import Call, by_code, swarm
 from test_import import peak_kb
@@ -15,10 +16,8 @@ AT_ONCE = 800
 
 def hoard(stack, coupon, user, count=REDEMPTIONS):
     """So many redemptions of theirs, each with as much metadata as may be."""
-    for start in range(0, count, 200):
-        items = [{"key": f"k{i}", "user": user, "metadata": METADATA} for i in range(start, min(start + 200, count))]
-        done = stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()
-        assert {item["status"] for item in done["items"]} == {201}
+    items = [{"key": f"k{i}", "user": user, "metadata": METADATA} for i in range(count)]
+    take_all(stack.client("storefront"), coupon, items, 200)
 
 
 def roomy(stack):

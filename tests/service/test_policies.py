@@ -10,7 +10,7 @@ import ledger
 from effort import in_full
 from stack import wait_until
 from swarm import by_code, kill_under_load, step, swarm, take, taken
-from test_life import Crowd, as_the_ledger_says, doors, monotonic_of, racing, seen_by_all
+from test_life import Crowd, as_the_ledger_says, doors, ends_in_ledger, monotonic_of, racing, seen_by_all, until_over
 
 LIFE = re.compile(r"(redeem|((issue|reserve|hold)( extend)*( spend)?))( reverse)?|(issue|reserve|hold)( extend)* (cancel|expire)")
 POLICIES = ["approximate", "none"]
@@ -123,7 +123,7 @@ def test_holds_without_slots_are_fenced_and_fall_back_to_issued(stack, storefron
         assert seen_by_all(stack, coupon, issued["id"])["state"] == "issued"
     hold = storefront.post(f"{at}/{issued['id']}/reserve", {"reserve_s": 1}, idempotency_key="short").ok(201)
     free = storefront.take(coupon, "v", state="reserved", reserve_s=1).ok(201)
-    time.sleep(max(0, monotonic_of(free["reserved_until"]) - time.monotonic()) + 0.02)
+    until_over(free)
     for door in doors(stack):
         for late in (hold, free):
             door.post(f"{at}/{late['id']}/redeem", {}, idempotency_key="late").problem("reservation_expired")
@@ -141,12 +141,7 @@ def test_the_sweeper_ends_holds_that_have_no_slot(stack, policy):
     coupon = slotless(stack, policy)
     calls = swarm(stack.ways(), [take(coupon, f"u-{i}", "k", state="reserved", reserve_s=1) for i in range(200)], connections=32)
     assert by_code(calls) == {"201": 200}
-
-    def swept():
-        rows = stack.database.ledger.aggregate([{"$match": {"_id.c": coupon}}, {"$unwind": "$e"}, {"$match": {"e.k": "expire"}}])
-        return len(list(rows)) == 200
-
-    wait_until("the expiries in the ledger", swept, every=0.1)
+    wait_until("the expiries in the ledger", lambda: ends_in_ledger(stack, coupon) == 200, every=0.1)
     counts = stack.counts(coupon)
     assert (counts["reserved"], counts["taken_total"], counts["today"]) == (0, 0, 0), counts
     check_lives(stack, coupon)

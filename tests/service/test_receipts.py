@@ -129,11 +129,7 @@ def test_a_hold_that_lapsed_is_entered_before_it_is_signed(stack, storefront, pu
     holds = 6000
     coupon = stack.coupon(slots=holds if policy == "exact" else 0, cap={"total": holds, "policy": policy})
     with asleep(stack, ["runner"]):
-        for first in range(0, holds, 1000):
-            items = [{"key": "k", "user": f"u-{i}", "state": "reserved", "reserve_s": 6} for i in range(first, first + 1000)]
-            made = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
-            assert {i["status"] for i in made} == {201}
-        hold = made[-1]["body"]
+        hold = take_all(storefront, coupon, [{**user, "state": "reserved", "reserve_s": 6} for user in users("u", holds)])[-1]
         wait_until("the last to lapse", lambda: now() > hold["reserved_until"])
         target = ask.format(path(hold))
         token = (storefront.post(target) if "cancel" in ask else storefront.get(target)).ok()["receipt"]

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from crowd import take_all
 from effort import effort
 from stack import Failing, Stack, wait_until
 
@@ -16,20 +17,16 @@ def taken(stack):
     """A stack, and a coupon that so many users took; others took another."""
     with Stack(beside=stack) as own:
         coupon, other = (own.coupon(slots=SLOTS, cap={"total": SLOTS, "per_user": 9}) for _ in range(2))
-        for start in range(0, USERS, 100):
-            take(own, coupon, range(start, start + 100))
-            take(own, other, range(start, start + 50))
-        seq = own.counts(coupon)["seq"]
-        wait_until("the checkpoint", lambda: own.database.lanes.find_one({"_id.c": coupon, "view.seq": {"$gte": seq}}))
+        take(own, coupon, range(USERS))
+        take(own, other, range(USERS // 2))
+        wait_until("the checkpoint", lambda: own.is_written(coupon))
         own.verify(coupon, other)
         yield own, coupon
 
 
 def take(stack, coupon, users, key="k"):
     items = [{"key": f"{key}-{i}", "user": f"u-{i}", "order": {"id": f"{key}-{i}"}} for i in users]
-    told = stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
-    assert {item["status"] for item in told} == {201}, told
-    return [item["body"]["id"] for item in told]
+    return [body["id"] for body in take_all(stack.client("storefront"), coupon, items, 100)]
 
 
 def verify(stack, coupon):
