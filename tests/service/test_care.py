@@ -186,29 +186,6 @@ def test_what_another_worker_answered_is_found_though_nothing_but_the_ledger_say
     stack.verify(coupon)
 
 
-def test_terms_that_are_wrong_are_told_by_verify_and_mended_by_reconcile(beside, order):
-    stack = beside()
-    shop, coupons = stack.client("storefront"), [stack.coupon(slots=3), stack.coupon(cap={"policy": "none"}, lanes=2)]
-    for coupon in coupons:
-        shop.take(coupon, "misses", order=order).expect(201)
-        shop.take(coupon, "without").expect(201)
-    assert len(found(shop, order=order["id"])) == 2
-
-    def told_after(user, change):
-        assert stack.database.ledger.update_many({"who.u": user}, change).modified_count == 2
-        return stack.couponctl("verify").stdout.count(": terms: ")
-
-    whole = {batch["_id"]["c"]: set(batch["terms"]) for batch in stack.database.ledger.find({"who.u": "misses"})}
-    both = set.intersection(*whole.values())  # the user's and the order's, without the redemption's of each
-    assert told_after("misses", {"$pull": {"terms": {"$in": list(both)}}}) == 2
-    assert found(shop, order=order["id"]) == found(shop, user="misses") == []
-    stack.couponctl("reconcile", "--apply", "--online").check_returncode()
-    assert len(found(shop, order=order["id"])) == len(found(shop, user="misses")) == 2
-    assert told_after("without", {"$push": {"terms": 1}}) == 2
-    stack.couponctl("reconcile", "--apply", "--online").check_returncode()
-    stack.verify()
-
-
 def test_an_existing_database_gets_the_index_when_the_service_starts(beside, order):
     stack = beside()
     coupon = stack.coupon(slots=3)

@@ -523,7 +523,8 @@ def test_verify_takes_each_coupon_s_lanes_by_themselves(stack, storefront):
     for coupon in others:
         storefront.take(coupon, next(users_of(1, 2))).expect(201)
     stack.client("ops").delete(f"/coupons/{deleted}").expect(204)
-    stack.ctl("verify", deleted, *others)
+    told = stack.ctl("verify", deleted, *others)
+    assert all(f"{coupon}: ok" in told for coupon in others), told
 
 
 def test_verify_of_a_coupon_that_is_not_there_fails(stack):

@@ -464,8 +464,10 @@ def test_everything_is_rebuilt_from_the_ledgers_of_all_lanes(another_stack):
     stack.rest()
     for name in ("lanes", "buckets", "coupons", "totals", "totals_positions"):
         stack.database[name].delete_many({})
+    stack.database.ledger.update_many({}, {"$unset": {"terms": 1}})
     stack.ctl("reconcile", "--apply")
     stack.verify()
+    assert "nothing to change" in stack.ctl("reconcile", coupon, loose)
     assert stack.script("run", "--detach").returncode == 0
     for one, counts, items in zip((coupon, loose), before, shown):
         after = stack.counts(one)

@@ -1,4 +1,4 @@
-"""What the lanes of one coupon keep: verify tells them again, alone and together; reconcile rebuilds what is beside the ledgers of all."""
+"""What the lanes of one coupon keep: verify tells them again, alone and together."""
 import concurrent.futures
 import re
 
@@ -109,18 +109,3 @@ def test_a_lane_that_lost_its_end_is_found(told):
     stack.database.ledger.insert_many(gone)
     assert status != 0 and re.search(r"lanes lane \d of lane 0: step: expected at most", text), text
 
-
-def test_reconcile_rebuilds_what_is_beside_the_ledgers_of_all_lanes(told):
-    stack, coupon = told
-    views = {name: {str(d["_id"]): d for d in stack.database[name].find({"_id.c": coupon})} for name in ("buckets", "lanes")}
-    assert len(views["lanes"]) == LANES
-    for name in views:
-        assert stack.database[name].delete_many({"_id.c": coupon}).deleted_count
-    stack.database.ledger.update_many({"_id.c": coupon}, {"$unset": {"terms": 1}})
-    stack.ctl("reconcile", "--apply", coupon)
-    status, text = verify(stack, coupon)
-    assert status == 0, text
-    for name, documents in views.items():
-        again = {str(d["_id"]): d for d in stack.database[name].find({"_id.c": coupon})}
-        assert again.keys() == documents.keys(), name
-    assert "nothing to change" in stack.couponctl("reconcile", coupon).stdout

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import ledger
 from client import keys
+from crowd import take_all, users
 from effort import in_full
 from halves import asleep
 from stack import PATIENCE_S, ROOT, wait_until

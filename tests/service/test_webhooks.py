@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from ledger import Told
 from ports import free_port
 from receiver import Receiver, assert_signed, is_signed
 from stack import PATIENCE_S, WEBHOOKS, WORKERS, Failing, wait_until
@@ -48,13 +49,7 @@ def receiver():
 
 def ids_of_ledger(stack, coupon):
     """(seq, id, kind) of every entry of a redemption, as the ledger has it."""
-    lines = walk_ledger(stack, coupon)
-    return [(line["seq"], f"{e['n']}-{e['g']}", e["kind"]) for line in lines for e in line["entries"] if "g" in e]
-
-
-def walk_ledger(stack, coupon):
-    body = stack.client("reporting").get(f"/coupons/{coupon}/ledger").expect(200).body
-    return [json.loads(line) for line in body.splitlines()]
+    return [(e["seq"], f"{e['n']}-{e['g']}", e["kind"]) for e in Told(stack, coupon).entries() if "g" in e]
 
 
 def received(receiver, coupon):
@@ -718,13 +713,9 @@ def test_deleting_leaves_nothing_behind(stack, ops, storefront, receiver, hook):
 
 # ---- to whom not ----
 
-FORBIDDEN = ["https://127.0.0.1/", "https://127.1/", "https://2130706433/", "https://0x7f000001/", "https://017700000001/",
-             "https://0/", "https://localhost/", "https://LOCALHOST./", "https://a.localhost/", "https://10.0.0.1/",
-             "https://172.16.0.1/", "https://192.168.1.1/", "https://169.254.169.254/latest/meta-data/", "https://100.64.0.1/",
-             "https://224.0.0.1/", "https://255.255.255.255/", "https://[::1]/", "https://[::]/", "https://[fe80::1]/",
-             "https://[fc00::1]/", "https://[ff02::1]/", "https://[::ffff:127.0.0.1]/", "https://[::ffff:8.8.8.8]/",
-             "https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/", "http://example.com/", "http://8.8.8.8/",
-             "gopher://8.8.8.8/", "file:///etc/passwd", "https://u@8.8.8.8/", "//8.8.8.8/", "https:8.8.8.8"]
+# One of each kind; test_address.c has their many forms.
+FORBIDDEN = ["https://2130706433/", "https://LOCALHOST./", "https://169.254.169.254/latest/meta-data/", "https://[::ffff:127.0.0.1]/",
+             "http://8.8.8.8/", "file:///etc/passwd", "https://u@8.8.8.8/", "//8.8.8.8/"]
 
 
 def test_what_is_not_public_is_not_called(beside):
