@@ -132,7 +132,10 @@ TEST(urls_that_do_not_are_refused)
         "https://169.254.169.254/latest/meta-data/", "https://%31%32%37.0.0.1/", "https://[::1]/", "https://[::]/",
         "https://[::ffff:127.0.0.1]/", "https://[::ffff:7f00:1]/", "https://[0:0:0:0:0:0:0:1]/", "https://[fe80::1]/",
         "https://[fe80::1%25eth0]/", "https://[2606:4700::1%25eth0]/", "https://localhost/", "https://LocalHost/",
-        "https://localhost./", "https://www.localhost/", "https://localhost:8443/"};
+        "https://localhost./", "https://www.localhost/", "https://localhost:8443/", "https://a.localhost/", "https://172.16.0.1/",
+        "https://100.64.0.1/", "https://224.0.0.1/", "https://255.255.255.255/", "https://[fc00::1]/", "https://[ff02::1]/",
+        "https://[::ffff:8.8.8.8]/", "https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/", "http://8.8.8.8/",
+        "https://u@8.8.8.8/", "//8.8.8.8/", "https:8.8.8.8"};
 
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
         if (!address_url_fault(urls[i], &strict))
