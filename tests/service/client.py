@@ -1,5 +1,7 @@
 """Clients that send exactly what they are told, through nginx or straight to a worker, and replies that know the contract."""
+import csv
 import gzip
+import io
 import itertools
 import json
 import re
@@ -43,6 +45,14 @@ class Reply:
 
     def json(self):
         return strict_json(gzip.decompress(self.body) if self.header("Content-Encoding") == "gzip" else self.body)
+
+    def rows(self):
+        """Of CSV, by its heading."""
+        return list(csv.DictReader(io.StringIO(self.body.decode(), newline=""), strict=True))
+
+    def lines(self):
+        """Of NDJSON."""
+        return [strict_json(line) for line in self.body.splitlines()]
 
     def code(self):
         """The problem's code, or None."""

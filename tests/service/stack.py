@@ -278,6 +278,13 @@ class Stack:
         """What couponctl prints; it must exit with this."""
         return self.couponctl(*arguments, status=status, **how).stdout
 
+    def ctl_apart(self, *arguments, text=None, status=0):
+        """What couponctl prints, and what it says on standard error."""
+        done = subprocess.run([ROOT / "scripts" / "couponctl", *map(str, arguments)], env=self.environment, input=text, capture_output=True,
+                              timeout=300)
+        assert done.returncode == status, f"couponctl {arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout.decode(), done.stderr.decode()
+
     def verify(self, *coupons, **how):
         """The ledger, replayed, is what is stored: everywhere, or in these coupons."""
         behind = self.below_watermarks()

@@ -12,7 +12,6 @@ from profiler import examined, profiled, shape
 from stack import Failing, wait_until
 from test_coupons import walk
 from test_csv import rows_of, same, until_closed
-from test_import import couponctl
 from test_receipts import now
 
 SEARCH, EXPORT = "/coupons/-/redemptions", "/coupons/-/users/export"
@@ -39,7 +38,7 @@ def export_at(user):
 def exported(client, user):
     reply = client.get(export_at(user)).expect(200)
     assert (reply.header("Content-Type"), reply.header("Cache-Control")) == ("application/x-ndjson", "no-store"), reply
-    return [json.loads(line) for line in reply.body.splitlines()]
+    return reply.lines()
 
 
 @pytest.fixture
@@ -315,10 +314,10 @@ def test_a_name_that_no_path_carries_is_exported_too(stack, ops, storefront, rep
     wait_until("its bucket", lambda: stack.is_written(coupon))
     reply = ops.post(EXPORT, {"user": user}).expect(200)
     assert (reply.header("Content-Type"), reply.header("Cache-Control")) == ("application/x-ndjson", "no-store"), reply
-    lines = [json.loads(line) for line in reply.body.splitlines()]
+    lines = reply.lines()
     assert {line["type"] for line in lines if line["coupon"] == coupon} == {"use", "redemption", "slot", "entry"}
     assert all(line["user"] == user for line in lines if line["type"] == "use"), lines
-    assert [json.loads(line) for line in couponctl(stack, "users", "export", user)[0].splitlines()] == lines
+    assert [json.loads(line) for line in stack.ctl_apart("users", "export", user)[0].splitlines()] == lines
     for client in (storefront, reporting):
         client.post(EXPORT, {"user": user}).problem("forbidden")
     ops.post(EXPORT, {"user": "a\nb"}).problem("bad_request")
@@ -399,15 +398,15 @@ def test_couponctl_finds_them_and_writes_the_export(stack, storefront, ops, name
     for coupon in coupons:
         storefront.take(coupon, user, order=order).expect(201)
     for options in (["--user", user], ["--order", order["id"]], ["--user", user, "--order", order["id"]]):
-        told = couponctl(stack, "redemptions", "list", "--json", *options)[0].splitlines()
+        told = stack.ctl_apart("redemptions", "list", "--json", *options)[0].splitlines()
         assert [json.loads(line) for line in told] == found(ops, user=user)
-        table = couponctl(stack, "redemptions", "list", *options)[0]
+        table = stack.ctl_apart("redemptions", "list", *options)[0]
         assert all(coupon in table for coupon in coupons), table
-    assert "--user" in couponctl(stack, "redemptions", "list", status=2)[1]
+    assert "--user" in stack.ctl_apart("redemptions", "list", status=2)[1]
     wait_until("checkpoints, which have the slots", lambda: sum(line["type"] == "slot" for line in exported(ops, user)) == len(coupons))
     path = tmp_path / "export.ndjson"
-    couponctl(stack, "users", "export", user, path)
+    stack.ctl_apart("users", "export", user, path)
     assert [json.loads(line) for line in path.read_text().splitlines()] == exported(ops, user)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert couponctl(stack, "users", "export", user)[0] == path.read_text()
-    assert couponctl(stack, "users", "export", "nobody")[0] == ""
+    assert stack.ctl_apart("users", "export", user)[0] == path.read_text()
+    assert stack.ctl_apart("users", "export", "nobody")[0] == ""

@@ -1,6 +1,4 @@
 """Lists that a job works off: codes that are retired, users who get a code; and codes found page by page."""
-import csv
-import io
 import json
 import random
 import time
@@ -10,8 +8,9 @@ import pytest
 from effort import effort
 from halves import asleep
 from stack import Failing
+from test_codes import export
 from test_coupons import walk
-from test_import import SHEETS, bad_rows, bad_texts, exported, list_of, some_codes
+from test_import import SHEETS, bad_rows, bad_texts, list_of, some_codes
 from test_jobs import kill_runners
 
 PLAIN = {"Content-Type": "text/plain"}
@@ -44,8 +43,8 @@ def pairs_of(client, job):
     """The rows of a list of users: {user: code}, and that it is a file for a mailing tool."""
     reply = client.get(f"/coupons/-/jobs/{job['id']}/rows").expect(200)
     assert reply.header("Content-Type").startswith("text/csv") and reply.body.startswith(b"user,code\r\n"), reply
-    rows = list(csv.reader(io.StringIO(reply.body.decode(), newline="")))[1:]
-    return dict(rows), len(rows)
+    rows = reply.rows()
+    return {row["user"]: row["code"] for row in rows}, len(rows)
 
 
 # ---- retiring ----
@@ -65,7 +64,7 @@ def test_each_row_says_what_became_of_its_code(stack, ops, storefront, coupon):
                     (10, "unknown", "not printable ASCII"), (11, "unknown", "only spaces and dashes"), (12, "unknown", "too short")], told
     assert [(r["line"], r["kind"], r["reason"]) for r in job["result"]["bad_rows"]] == told
     assert bad_rows(stack, job, "held") == told[:1] and bad_texts(ops, job)[:3] == ["HELD", "SPENT", "GONE"]
-    assert {row["code"]: row["state"] for row in exported(stack, name)} == {
+    assert {row["code"]: row["state"] for row in export(stack.client("ops"), name).values()} == {
         "FREE-1": "retired", "FREE-2": "retired", "ISSUED": "retired", "HELD": "reserved", "SPENT": "redeemed", "GONE": "retired", "KEPT": "free"}
     storefront.take(name, "anna", code="ISSUED").problem("code_not_found")
     again = stack.job(retire(stack, name, b"FREE-1\nFREE-2\nISSUED\n"))
@@ -78,7 +77,7 @@ def test_a_list_to_retire_is_read_as_a_spreadsheet_writes_it(stack, coupon, kind
     name = coupon(["SHEET-1", "SHEET-2", "SHEET-3"])
     job = stack.job(retire(stack, name, SHEETS[kind], CSV))
     assert counts_of(job, RETIRED) == (3, 2, 0, 0, 0, 1), job
-    assert [row["code"] for row in exported(stack, name) if row["state"] == "free"] == ["SHEET-3"]
+    assert [row["code"] for row in export(stack.client("ops"), name).values() if row["state"] == "free"] == ["SHEET-3"]
 
 
 def test_a_wrong_list_retires_nothing(stack, ops, storefront, reporting, coupon):
@@ -99,7 +98,7 @@ def test_a_wrong_list_retires_nothing(stack, ops, storefront, reporting, coupon)
             assert counts_of(stack.job(reply.expect(202)), RETIRED) == (1, 0, 0, 0, 0, 1)
     for client in (storefront, reporting):
         client.post(path, b"AAAA-1\n", headers=PLAIN).problem("forbidden")
-    assert {row["state"] for row in exported(stack, name)} == {"free"}
+    assert {row["state"] for row in export(stack.client("ops"), name).values()} == {"free"}
     job = stack.job(retire(stack, name, b"Gutschein;Nr\nAAAA-1;1\n", CSV, "?column=gutschein"))
     assert counts_of(job, RETIRED) == (1, 1, 0, 0, 0, 0), job
     key = "leak-1"
@@ -121,7 +120,7 @@ def test_leaked_codes_among_many_are_retired_within_a_minute(stack, coupon):
     job = stack.job_at(at, seconds=60)
     took_s = time.monotonic() - started
     assert counts_of(job, RETIRED) == (leaked_count, leaked_count - len(taken), 0, len(taken), 0, 0), (job, len(taken))
-    states = {row["code"]: row["state"] for row in exported(stack, name)}
+    states = {row["code"]: row["state"] for row in export(stack.client("ops"), name).values()}
     assert {code for code, state in states.items() if state == "retired"} == set(leaked) - set(taken)
     assert took_s < 60, took_s
     stack.verify(name)
@@ -141,7 +140,7 @@ def test_a_list_whose_runner_is_killed_again_and_again_is_retired_once(stack, op
     job = stack.job_at(at)
     count = len(codes) - 500
     assert counts_of(job, RETIRED) == (count + 110, count - 100, 200, 0, 0, 10), job
-    assert {row["code"] for row in exported(stack, name) if row["state"] == "free"} == set(codes[-500:])
+    assert {row["code"] for row in export(stack.client("ops"), name).values() if row["state"] == "free"} == set(codes[-500:])
     lines = {line: (kind, reason) for line, kind, reason in bad_rows(stack, job)}
     seen = set()
     for line, code in enumerate(rows, 1):
@@ -258,8 +257,7 @@ def test_codes_are_found_page_by_page(stack, ops, storefront, reporting, coupon)
     assert [i["code"] for i in walk(ops, f"{path}?prefix=WINTER&state=redeemed", headers=JSON)[0]] == ["WINTER-0003"]
     assert walk(ops, f"{path}?prefix=nothing", headers=JSON)[0] == walk(ops, f"{path}?prefix=%C3%BC", headers=JSON)[0] == []
     assert len(walk(ops, f"{path}?prefix=-", headers=JSON)[0]) == 200
-    rows = csv.DictReader(io.StringIO(ops.get(f"{path}?prefix=winter&state=free").expect(200).body.decode()))
-    assert [row["code"] for row in rows] == [c for c in codes[150:] if c != "WINTER-0003"]
+    assert [row["code"] for row in ops.get(f"{path}?prefix=winter&state=free").expect(200).rows()] == [c for c in codes[150:] if c != "WINTER-0003"]
     ops.get(f"{path}?state=gone", headers=JSON).problem("bad_request")
     ops.get(f"{path}?cursor=AAAA", headers=JSON).problem("bad_cursor")
     first = ops.get(f"{path}?limit=5", headers=JSON).ok()["next"]

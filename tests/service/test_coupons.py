@@ -416,17 +416,13 @@ GOOD = [
     ("time_zone", "America/Argentina/Buenos_Aires"), ("starts_at", "2026-02-28T23:59:59.999+14:00"),
     ("ends_at", "2124-02-29T12:00:00-12:00"),
 ]
+# Of another form. What is too much or too little: test_limits.py, of every member.
 BAD = [
-    ("title", ""), ("title", "x" * 201), ("title", 5), ("title", ["x"]), ("title", None), ("description", "x" * 2001),
-    ("description", False), ("state", "gone"), ("state", 1), ("state", "ACTIVE"), ("reserve_s", 0), ("reserve_s", 86401),
-    ("reserve_s", "900"), ("reserve_s", 1.5), ("cap/total", 0), ("cap/total", -1), ("cap/total", 10**9 + 1), ("cap/total", "10"),
-    ("cap/total", True), ("cap/total", 2**62), ("cap/per_day", 0),
-    ("cap/per_day", 10**9 + 1), ("cap/per_user", 0), ("cap/per_user", 1001), ("cap/per_user_per_day", 0), ("cap/policy", "exactly"),
-    ("cap/discount_minor", -1), ("cap/unknown", 1), ("cap", []), ("cap", 5), ("cap", "x"), ("discount/kind", "gift"),
-    ("id", ""), ("id", "-x"), ("id", "a" * 65), ("id", "a b"), ("id", "ä"), ("id", "a/b"), ("id", "a\n"), ("id", 7),
-    ("metadata", []), ("metadata", {"a": "x" * 4096}), ("metadata", "x"), ("valid_for_s", 0), ("valid_for_s", 315360001),
-    ("lanes", 0), ("lanes", 65), ("codes/length", 5), ("codes/length", 33), ("codes/prefix", "x" * 17), ("time_zone", "Europe/Atlantis"),
-    ("time_zone", ""), ("time_zone", 1), ("starts_at", "2026-02-30T00:00:00Z"), ("starts_at", "2026-01-01"), ("starts_at", 1760000000),
+    ("title", ""), ("title", 5), ("title", ["x"]), ("title", None), ("description", False), ("state", "gone"), ("state", 1), ("state", "ACTIVE"),
+    ("reserve_s", "900"), ("reserve_s", 1.5), ("cap/total", "10"), ("cap/total", True), ("cap/total", 2**62), ("cap/policy", "exactly"),
+    ("cap/unknown", 1), ("cap", []), ("cap", 5), ("cap", "x"), ("discount/kind", "gift"), ("id", ""), ("id", "-x"), ("id", "a b"), ("id", "ä"),
+    ("id", "a/b"), ("id", "a\n"), ("id", 7), ("metadata", []), ("metadata", "x"), ("time_zone", "Europe/Atlantis"), ("time_zone", ""),
+    ("time_zone", 1), ("starts_at", "2026-02-30T00:00:00Z"), ("starts_at", "2026-01-01"), ("starts_at", 1760000000),
     ("starts_at", "2026-01-01T00:00:00"), ("starts_at", "2026-01-01T24:00:00Z"), ("starts_at", "soon"), ("starts_at", ""),
     ("ends_at", "2026-13-01T00:00:00Z"), ("on_user_cap", "shrug"), ("version", 1), ("Title", "x"),
 ]
@@ -448,25 +444,20 @@ def test_values_at_their_bounds_are_taken(ops, path, value):
 
 
 @pytest.mark.parametrize("path, value", BAD, ids=[f"{p}={json.dumps(v)[:12]}" for p, v in BAD])
-def test_values_past_their_bounds_are_refused_with_their_pointer(ops, path, value):
+def test_values_of_another_form_are_refused_with_their_pointer(ops, path, value):
     ops.post("/coupons", with_value(path, value)).problem("bad_request", at=f"/{path}")
 
 
 @pytest.mark.parametrize("discount, pointer", [
-    ({"kind": "amount", "amount_minor": -1}, "/discount/amount_minor"),
-    ({"kind": "amount", "amount_minor": 2**53}, "/discount/amount_minor"),
-    ({"kind": "percent", "percent_bp": 0}, "/discount/percent_bp"),
-    ({"kind": "percent", "percent_bp": 10001}, "/discount/percent_bp"),
+    ({"kind": "percent"}, "/discount/percent_bp"),  # each kind: test_coupon.c
     ({"kind": "percent", "percent_bp": 100, "max_minor": -1}, "/discount/max_minor"),
-    ({"kind": "percent"}, "/discount/percent_bp"),
-    ({"kind": "other"}, "/discount/label"),
     ({"kind": "none", "amount_minor": 5}, "/discount/amount_minor"),
     ({"kind": "amount", "amount_minor": 5, "currency": "euro"}, "/discount/currency"),
     ({"kind": "amount", "amount_minor": 5, "currency": "EUR", "only": {"categories": "shoes"}}, "/discount/only/categories"),
     ({"kind": "amount", "amount_minor": 5, "currency": "EUR", "only": {"colours": []}}, "/discount/only/colours"),
     ({"amount_minor": 5}, "/discount/amount_minor"),
 ], ids=lambda v: v if isinstance(v, str) else "")
-def test_a_discount_out_of_bounds_is_refused_with_its_pointer(ops, discount, pointer):
+def test_a_discount_of_another_form_is_refused_with_its_pointer(ops, discount, pointer):
     make(ops, discount=discount).problem("bad_request", at=pointer)
 
 

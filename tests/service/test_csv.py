@@ -14,7 +14,6 @@ from profiler import profiled
 from stack import PATIENCE_S, wait_until
 from swarm import Swarm, swarm, take, taken, takers
 from test_coupons import walk
-from test_import import couponctl
 from test_pages import fill
 
 CSV = {"Accept": "text/csv"}
@@ -162,7 +161,7 @@ def test_what_ends_early_does_not_look_whole(beside, tmp_path):
         text = until_closed(stack, target)
         assert text.startswith(b"HTTP/1.1 200 ") and text.count(b",redeemed,") > 100, text[:500]
         assert not text.endswith(b"\r\n0\r\n\r\n"), "it looks whole"
-        couponctl(stack, "redemptions", "export", coupon, tmp_path / "half.csv", status=3)
+        stack.ctl_apart("redemptions", "export", coupon, tmp_path / "half.csv", status=3)
         assert not list(tmp_path.iterdir())
     finally:
         ledger.replace_one({"_id": oldest["_id"]}, oldest)
@@ -199,16 +198,16 @@ def test_a_search_for_what_there_is_not_ends_with_its_caller(stack):
 def test_couponctl_writes_them_to_a_file(stack, mixed, tmp_path):
     coupon, ids = mixed
     path, ops = tmp_path / "out.csv", stack.client("ops")
-    couponctl(stack, "redemptions", "export", coupon, path)
+    stack.ctl_apart("redemptions", "export", coupon, path)
     assert parsed(path.read_bytes()) == rows_of(ops, f"/coupons/{coupon}/redemptions")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert couponctl(stack, "redemptions", "export", coupon)[0] == path.read_bytes().decode()
+    assert stack.ctl_apart("redemptions", "export", coupon)[0] == path.read_bytes().decode()
     for options, want in ((["--user", 'u, "1"', "--order", 'o,1;"x"'], [ids[0]]), (["--state", "issued"], [ids[1]]),
                           (["--from", "2999-01-01T00:00:00Z"], []), (["--to", "2000-01-01T00:00:00Z"], [])):
-        told = parsed(couponctl(stack, "redemptions", "export", coupon, "-", *options)[0].encode())
+        told = parsed(stack.ctl_apart("redemptions", "export", coupon, "-", *options)[0].encode())
         assert [r["id"] for r in told] == want, options
-    couponctl(stack, "redemptions", "export", coupon, tmp_path / "none.csv", "--state", "gone", status=1)
-    couponctl(stack, "redemptions", "export", "never-made", tmp_path / "none.csv", status=1)
+    stack.ctl_apart("redemptions", "export", coupon, tmp_path / "none.csv", "--state", "gone", status=1)
+    stack.ctl_apart("redemptions", "export", "never-made", tmp_path / "none.csv", status=1)
     assert [p.name for p in tmp_path.iterdir()] == ["out.csv"]
 
 

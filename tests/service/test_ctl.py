@@ -15,7 +15,7 @@ from test_reconcile import BUCKET, Damaged, member, settled, view
 
 def commands(stack):
     """As --help lists them: "coupon create", ..., "report"."""
-    return re.findall(r"^  ([a-z]+(?: [a-z]+)?)(?= |$)", stack.ctl("--help").split("Commands")[1].split("Exit codes")[0], re.M)
+    return re.findall(r"^  ([a-z]+(?:-[a-z]+)?(?: [a-z]+)?)(?= |$)", stack.ctl("--help").split("Commands")[1].split("Exit codes")[0], re.M)
 
 
 def test_help_tells_every_command(stack):
@@ -189,6 +189,11 @@ def test_a_total_is_raised_with_its_slots_and_lowered_with_its_codes(stack):
     assert stack.counts(name)["slots"] == 11
 
 
+def lines_of(stack, *arguments):
+    """What a command prints with --json, parsed."""
+    return [json.loads(line) for line in stack.ctl(*arguments, "--json").splitlines()]
+
+
 def test_lists_of_codes_are_retired_issued_and_found(stack, ops, storefront, tmp_path):
     name = stack.imported([f"CODE-{i}" for i in range(10)])
     storefront.take(name, "spender", code="CODE-9").expect(201)
@@ -203,12 +208,12 @@ def test_lists_of_codes_are_retired_issued_and_found(stack, ops, storefront, tmp
     told = stack.ctl("codes", "issue", name, users).splitlines()
     assert told[-3:] == ["user,code", "anna,CODE-1", "bob,CODE-2"], told
     assert f"{name}: 2 rows: 2 issued, 0 had one, 0 refused" in told, told
-    sums = json.loads(stack.ctl("codes", "issue", name, users, "--json"))
+    [sums] = lines_of(stack, "codes", "issue", name, users)
     assert (sums["rows"], sums["already"]) == (2, 2), sums
     (tmp_path / "some").write_text("CODE-0\r\ncode-1\n\nNEVER\n")
     found = [line.split()[:3] for line in stack.couponctl("codes", "find", name, tmp_path / "some").stdout.splitlines()]
     assert found == [["CODE", "STATE", "USER"], ["CODE-0", "retired", "-"], ["code-1", "unknown", "-"], ["NEVER", "unknown", "-"]], found
-    found = [json.loads(line) for line in stack.couponctl("codes", "find", name, "--state", "issued", "--prefix", "CODE-", "--json").stdout.splitlines()]
+    found = lines_of(stack, "codes", "find", name, "--state", "issued", "--prefix", "CODE-")
     assert [(row["code"], row["user"]) for row in found] == [("CODE-1", "anna"), ("CODE-2", "bob")], found
     assert stack.ctl("codes", "find", name, "--state", "gone", status=1)
 
@@ -218,11 +223,10 @@ def test_redemptions_are_listed_shown_and_given_back(stack, storefront):
     spent, held = storefront.take(name, "u 1", order={"id": "o-1"}).ok(201), storefront.take(name, "u 2", state="reserved").ok(201)
     listed = stack.ctl("redemptions", "list", name).splitlines()
     assert len(listed) == 3 and held["id"] in listed[1] and "u 2" in listed[1] and spent["id"] in listed[2] and "o-1" in listed[2], listed
-    lines = [json.loads(line) for line in stack.ctl("redemptions", "list", name, "--json").splitlines()]
-    assert lines == [held, spent]
+    assert lines_of(stack, "redemptions", "list", name) == [held, spent]
     for options, want in ((["--user", "u 1", "--order", "o-1"], [spent]), (["--state", "reserved"], [held]), (["--limit", 1], [held]),
                           (["--to", "2000-01-01T00:00:00Z", "--limit", 5], [])):
-        assert [json.loads(line) for line in stack.ctl("redemptions", "list", name, *options, "--json").splitlines()] == want, options
+        assert lines_of(stack, "redemptions", "list", name, *options) == want, options
     assert json.loads(stack.ctl("redemptions", "show", name, spent["id"])) == spent
     assert json.loads(stack.ctl("redemptions", "cancel", name, held["id"], "--json"))["state"] == "cancelled"
     assert json.loads(stack.ctl("redemptions", "reverse", name, spent["id"]))["state"] == "reversed"
@@ -328,11 +332,9 @@ class Lines:
     def __call__(self, command, *arguments, status=0, silent=False):
         """The lines of `command`, parsed; a refusal is told on standard error, but findings (silent) are not."""
         self.seen.add(command)
-        words = [*command.split(), *map(str, arguments), "--json"]
-        done = subprocess.run([ROOT / "scripts" / "couponctl", *words], env=self.stack.environment, text=True, capture_output=True)
-        assert done.returncode == status, f"couponctl {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
-        assert silent or not status or done.stderr.startswith("couponctl: "), done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        printed, said = self.stack.ctl_apart(*command.split(), *arguments, "--json", status=status)
+        assert silent or not status or said.startswith("couponctl: "), said
+        return [json.loads(line) for line in printed.splitlines()]
 
     def one(self, command, *arguments):
         [line] = self(command, *arguments)

@@ -1,5 +1,4 @@
 """Handing out, holding, redeeming, cancelling and returning: the table of calls and states, call by call."""
-import csv
 from datetime import datetime, timedelta
 
 import pytest
@@ -209,7 +208,7 @@ def test_what_was_issued_follows_the_coupon_s_end(stack, storefront, ops):
         """Wherever it is read."""
         user, rid = redemption["user"], redemption["id"]
         listed = {r["id"]: r for r in walk(storefront, f"{at}?state=issued")[0]}
-        rows = csv.DictReader(storefront.get(f"{at}?user={user}", headers={"Accept": "text/csv"}).expect(200).body.decode().splitlines())
+        rows = storefront.get(f"{at}?user={user}", headers={"Accept": "text/csv"}).expect(200).rows()
         found = [get(storefront, redemption), *storefront.get(f"{at}?user={user}").ok()["items"], *rows,
                  *storefront.get(f"/coupons/{coupon}/users/{user}").ok()["redemptions"], listed[rid],
                  *storefront.get(f"/coupons/-/redemptions?user={user}").ok()["items"]]

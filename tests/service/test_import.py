@@ -3,7 +3,6 @@ import contextlib
 import csv
 import datetime
 import hashlib
-import io
 import json
 import os
 import pty
@@ -18,6 +17,7 @@ import pytest
 from effort import effort
 from halves import asleep
 from stack import ROOT, wait_until
+from test_codes import export
 from test_coupons import walk
 from test_jobs import kill_runners
 
@@ -50,17 +50,8 @@ def counts_of(job):
     return tuple(job["result"][name] for name in COUNTS)
 
 
-def exported(stack, coupon):
-    """The rows of GET /codes."""
-    reply = stack.client("ops").get(f"/coupons/{coupon}/codes").expect(200)
-    rows = list(csv.DictReader(io.StringIO(reply.body.decode())))
-    codes = [row["code"] for row in rows]
-    assert len(codes) == len(set(codes)), "a code stands twice in the coupon"
-    return rows
-
-
 def assert_has(stack, coupon, codes):
-    assert {row["code"] for row in exported(stack, coupon)} == set(codes)
+    assert set(export(stack.client("ops"), coupon)) == set(codes)
     counts = stack.counts(coupon)
     assert (counts["slots"], counts["free"]) == (len(codes), len(codes)), counts
     stack.verify(coupon)
@@ -69,12 +60,11 @@ def assert_has(stack, coupon, codes):
 def bad_rows(stack, job, kind=None):
     query = f"?kind={kind}" if kind else ""
     reply = stack.client("ops").get(f"/coupons/-/jobs/{job['id']}/rows{query}").expect(200)
-    return [(int(row["line"]), row["kind"], row["reason"]) for row in csv.DictReader(io.StringIO(reply.body.decode()))]
+    return [(int(row["line"]), row["kind"], row["reason"]) for row in reply.rows()]
 
 
 def bad_texts(client, job):
-    reply = client.get(f"/coupons/-/jobs/{job['id']}/rows").expect(200)
-    return [row["text"] for row in csv.DictReader(io.StringIO(reply.body.decode(), newline=""))]
+    return [row["text"] for row in client.get(f"/coupons/-/jobs/{job['id']}/rows").expect(200).rows()]
 
 
 # ---- rows ----
@@ -355,10 +345,9 @@ def test_a_killed_runner_generates_each_code_once(stack, ops):
         stack.kill("runner")
     job = stack.job_at(at)
     assert (job["done"], job["result"]) == (count, {"generated": count}), job
-    rows = exported(stack, name)
-    assert len(rows) == stack.counts(name)["slots"] == count
-    assert all(len(row["code"]) == 13 and row["code"].startswith("SALE-") and set(row["code"][5:]) <= set(ALPHABET)
-               for row in rows)
+    codes = export(ops, name)
+    assert len(codes) == stack.counts(name)["slots"] == count
+    assert all(len(code) == 13 and code.startswith("SALE-") and set(code[5:]) <= set(ALPHABET) for code in codes)
     stack.verify(name)
 
 
@@ -367,7 +356,7 @@ def test_jobs_that_make_codes_of_one_coupon_take_turns(stack, ops):
     replies = [ops.post(f"/coupons/{name}/slots", {"count": 20_000}).expect(202) for _ in range(4)]
     for reply in replies:
         assert stack.job(reply)["done"] == 20_000
-    assert len(exported(stack, name)) == 80_000
+    assert len(export(stack.client("ops"), name)) == 80_000
     stack.verify(name)
 
 
@@ -379,20 +368,13 @@ def peak_kb(pid):
         return next((int(line.split()[1]) for line in status if line.startswith("VmHWM")), 0)
 
 
-def couponctl(stack, *arguments, text=None, status=0):
-    done = subprocess.run([ROOT / "scripts" / "couponctl", *map(str, arguments)], env=stack.environment, input=text,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
-    assert done.returncode == status, f"couponctl {arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout.decode(), done.stderr.decode()
-
-
 def test_couponctl_imports_a_file_and_tells_of_every_row(stack, coupon, tmp_path):
     name, path = coupon(), tmp_path / "list.txt"
     path.write_bytes(list_of(["AAAA", "BBBB", "AAAA", "x"]))
-    out, err = couponctl(stack, "codes", "import", name, path)
+    out, err = stack.ctl_apart("codes", "import", name, path)
     assert "4 rows: 2 imported, 1 twice in the file, 0 already there, 1 invalid" in out and "sha256:" in out, out
     assert "line 3: duplicate" in err and "line 4: invalid: too short" in err, err
-    told = json.loads(couponctl(stack, "codes", "import", name, "-", "--json", "--csv", text=b"id,code\n1,CCCC\n2,BBBB\n")[0])
+    told = json.loads(stack.ctl_apart("codes", "import", name, "-", "--json", "--csv", text=b"id,code\n1,CCCC\n2,BBBB\n")[0])
     assert tuple(told[name] for name in COUNTS) == (2, 1, 0, 1, 0), told
     assert_has(stack, name, ["AAAA", "BBBB", "CCCC"])
 
@@ -400,16 +382,16 @@ def test_couponctl_imports_a_file_and_tells_of_every_row(stack, coupon, tmp_path
 def test_couponctl_sends_lists_as_spreadsheets_write_them(stack, coupon, tmp_path):
     name, path, plain = coupon(), tmp_path / "list.csv", tmp_path / "list.txt"
     path.write_bytes("sep=;\r\nNr;Gutschein\r\n1;CTL-1\r\n2;abc\r\n".encode("utf-16"))
-    err = couponctl(stack, "codes", "import", name, path, status=1)[1]
+    err = stack.ctl_apart("codes", "import", name, path, status=1)[1]
     assert err.count("couponctl: ") == 1, f"the refusal is printed once: {err}"
-    out, err = couponctl(stack, "codes", "import", name, path, "--column", "Gutschein", "--dry-run")
+    out, err = stack.ctl_apart("codes", "import", name, path, "--column", "Gutschein", "--dry-run")
     assert "2 rows: 1 imported" in out and "nothing was made" in out and "line 4: invalid: too short" in err, (out, err)
     assert stack.counts(name)["slots"] == 0
-    couponctl(stack, "codes", "import", name, path, "--column", "Gutschein")
+    stack.ctl_apart("codes", "import", name, path, "--column", "Gutschein")
     plain.write_text("Code\nCTL-2\n")
-    out, err = couponctl(stack, "codes", "import", name, plain, status=1)
+    out, err = stack.ctl_apart("codes", "import", name, plain, status=1)
     assert "line 1: a heading: Code" in err, (out, err)
-    couponctl(stack, "codes", "import", name, plain, "--accept-all")
+    stack.ctl_apart("codes", "import", name, plain, "--accept-all")
     assert_has(stack, name, ["CTL-1", "Code", "CTL-2"])
 
 
@@ -417,7 +399,7 @@ def test_a_list_that_is_too_long_is_refused_before_anything_is_sent(stack, coupo
     name, path = coupon(), tmp_path / "list.txt"
     with path.open("wb") as text:
         text.truncate((256 << 20) + 1)
-    assert "longer than 256 MiB" in couponctl(stack, "codes", "import", name, path, status=2)[1]
+    assert "longer than 256 MiB" in stack.ctl_apart("codes", "import", name, path, status=2)[1]
 
 
 @pytest.mark.full
@@ -472,27 +454,27 @@ def test_on_a_terminal_the_progress_of_an_import_is_a_bar(stack, coupon, tmp_pat
 def test_couponctl_fails_where_the_import_does(stack, coupon, tmp_path):
     name, path = coupon(total=3), tmp_path / "list.txt"
     path.write_bytes(list_of(["AAAA", "BBBB", "CCCC", "DDDD"]))
-    out, err = couponctl(stack, "codes", "import", name, path, status=1)
+    out, err = stack.ctl_apart("codes", "import", name, path, status=1)
     assert "4 rows: 3 imported" in out and "cap_exceeded" in err, (out, err)
-    couponctl(stack, "codes", "import", "never-made", path, status=1)
-    couponctl(stack, "codes", "import", name, tmp_path / "none", status=2)
-    couponctl(stack, "codes", "import", name, "-", text=b"", status=1)
+    stack.ctl_apart("codes", "import", "never-made", path, status=1)
+    stack.ctl_apart("codes", "import", name, tmp_path / "none", status=2)
+    stack.ctl_apart("codes", "import", name, "-", text=b"", status=1)
 
 
 def test_couponctl_exports_shows_and_retires_codes(stack, coupon, storefront, tmp_path):
     name, path = coupon(claim="present"), tmp_path / "out.csv"
     stack.job(send(stack, name, list_of(["AAAA", "BBBB", "CC CC"])))
     storefront.take(name, "u-1", code="BBBB", state="issued").expect(201)
-    assert "issued" in couponctl(stack, "codes", "show", name, "BBBB")[0]
-    assert json.loads(couponctl(stack, "codes", "show", name, "BBBB", "--json")[0])["user"] == "u-1"
-    assert "retired" in couponctl(stack, "codes", "retire", name, "CC CC")[0]
-    couponctl(stack, "codes", "show", name, "ZZZZ", status=1)
-    couponctl(stack, "codes", "export", name, path)
+    assert "issued" in stack.ctl_apart("codes", "show", name, "BBBB")[0]
+    assert json.loads(stack.ctl_apart("codes", "show", name, "BBBB", "--json")[0])["user"] == "u-1"
+    assert "retired" in stack.ctl_apart("codes", "retire", name, "CC CC")[0]
+    stack.ctl_apart("codes", "show", name, "ZZZZ", status=1)
+    stack.ctl_apart("codes", "export", name, path)
     rows = list(csv.DictReader(path.open()))
     assert [(r["code"], r["state"], r["user"]) for r in rows] == [("AAAA", "free", ""), ("BBBB", "issued", "u-1"), ("CC CC", "retired", "")]
-    assert couponctl(stack, "codes", "export", name)[0] == path.read_bytes().decode()
+    assert stack.ctl_apart("codes", "export", name)[0] == path.read_bytes().decode()
     assert path.stat().st_mode & 0o777 == 0o600
-    couponctl(stack, "codes", "export", "never-made", tmp_path / "none.csv", status=1)
+    stack.ctl_apart("codes", "export", "never-made", tmp_path / "none.csv", status=1)
     assert not (tmp_path / "none.csv").exists() and len(list(tmp_path.iterdir())) == 1
     stack.verify(name)
 
@@ -500,13 +482,13 @@ def test_couponctl_exports_shows_and_retires_codes(stack, coupon, storefront, tm
 def test_couponctl_lists_shows_and_cancels_jobs_and_erases_users(stack, ops, storefront):
     name = stack.coupon(slots=5, cap={"total": 100})
     later = ops.post(f"/coupons/{name}/slots", {"count": 1, "not_before": "2090-01-01T00:00:00Z"}).ok(202)["id"]
-    listed = couponctl(stack, "jobs", "list", name)[0]
+    listed = stack.ctl_apart("jobs", "list", name)[0]
     assert later in listed and "queued" in listed and "done" in listed, listed
-    assert json.loads(couponctl(stack, "jobs", "show", later)[0])["state"] == "queued"
-    assert json.loads(couponctl(stack, "jobs", "cancel", later)[0])["state"] == "cancelled"
-    couponctl(stack, "jobs", "show", "none", status=1)
+    assert json.loads(stack.ctl_apart("jobs", "show", later)[0])["state"] == "queued"
+    assert json.loads(stack.ctl_apart("jobs", "cancel", later)[0])["state"] == "cancelled"
+    stack.ctl_apart("jobs", "show", "none", status=1)
     storefront.take(name, "to-be-forgotten").expect(201)
-    couponctl(stack, "users", "erase", "to-be-forgotten")
+    stack.ctl_apart("users", "erase", "to-be-forgotten")
     assert "to-be-forgotten" not in ops.get(f"/coupons/{name}/ledger").expect(200).body.decode()
     stack.verify(name)
 

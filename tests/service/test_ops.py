@@ -24,6 +24,7 @@ from own_nginx import own_nginx
 from ports import free_port
 from stack import BUILD, ROOT, Stack, wait_until
 from swarm import Swarm, by_code, swarm, taken, takers
+from test_ctl import commands
 
 
 def test_what_run_prints_can_be_pasted(monkeypatch):
@@ -48,11 +49,9 @@ CHECKS = ["database", "leak", "replicas", "majority", "schema", "restored", "use
 
 def doctor(stack, status=0):
     """[(level, check, text)]"""
-    # standard output alone: the driver's words on the other one are no checks
-    done = subprocess.run([ROOT / "scripts" / "couponctl", "doctor"], env=stack.environment, text=True, capture_output=True)
-    assert done.returncode == status, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
-    lines = [re.fullmatch(r"(ok|warn|fail) +(\S+) +(.+)", line) for line in done.stdout.splitlines()]
-    assert all(lines), done.stdout + done.stderr
+    printed, said = stack.ctl_apart("doctor", status=status)  # the driver's words on standard error are no checks
+    lines = [re.fullmatch(r"(ok|warn|fail) +(\S+) +(.+)", line) for line in printed.splitlines()]
+    assert all(lines), printed + said
     return [line.groups() for line in lines]
 
 
@@ -580,21 +579,17 @@ def test_a_man_page_has_no_fault(page):
 
 def test_every_command_of_couponctl_is_in_its_page(stack):
     page = re.sub(r"\\(.)", r"\1", (MAN / "couponctl.1").read_text())
-    commands = stack.ctl("--help").split("Commands")[1].split("Exit codes")[0]
-    listed = re.findall(r"^  ([a-z]+(?:-[a-z]+)?(?: [a-z]+)?)(?= |$)", commands, re.M)
-    assert len(listed) > 10, listed
-    for command in listed:
+    for command in commands(stack):
         # in the help a single word is followed by its arguments or its explanation
         entries = re.findall(r"^\.B[RI]? \"?([a-z -]+?) *\"?(?: [\"\[].*| \[.*)?$", page, re.M)
         assert any(command == entry or command.split()[0] == entry for entry in entries), f"{command} is not in couponctl.1: {entries}"
 
 
 def test_every_option_of_a_command_is_in_the_page(stack):
-    page = (MAN / "couponctl.1").read_text().replace("\\-", "-")
-    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)(?= |$)", stack.ctl("--help").split("Commands")[1].split("Exit codes")[0], re.M)
-    groups = {c.split()[0] for c in commands if stack.couponctl(c.split()[0], "--help").stdout.startswith("  couponctl ")}
+    page, listed = (MAN / "couponctl.1").read_text().replace("\\-", "-"), commands(stack)
+    groups = {c.split()[0] for c in listed if stack.couponctl(c.split()[0], "--help").stdout.startswith("  couponctl ")}
     missing = []
-    for command in commands:
+    for command in listed:
         words = command.split() if command.split()[0] in groups else command.split()[:1]
         for option in re.findall(r"--[a-z][a-z-]+", stack.ctl(*words, "--help")):
             if option != "--usage" and not re.search(rf"{option}\b(?!-)", page):

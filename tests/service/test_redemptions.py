@@ -1,7 +1,6 @@
 """Taking, repeating, checking, reading, listing and returning redemptions; the refusals in their order."""
 import collections
 import datetime
-import json
 import re
 import urllib.parse
 
@@ -288,8 +287,7 @@ def test_a_reverse_gives_everything_back_and_the_ledger_keeps_both(stack, storef
     assert storefront.get(f"/coupons/{coupon}/redemptions/{again['id']}").ok()["state"] == "redeemed"
     replay = storefront.take(coupon, "u", "k-1").expect(201)
     assert replay.header("Idempotent-Replayed") == "true" and replay.json() == first, "the first answer as first given"
-    kinds = [e["kind"] for line in reporting.get(f"/coupons/{coupon}/ledger").body.splitlines()
-             for e in json.loads(line)["entries"]]
+    kinds = [e["kind"] for line in reporting.get(f"/coupons/{coupon}/ledger").lines() for e in line["entries"]]
     assert kinds.count("redeem") == 2 and kinds.count("reverse") == 1, kinds
     stack.verify(coupon)
 

@@ -1,12 +1,10 @@
 """Codes that many use: what a shop and a marketer do with SUMMER10."""
-import csv
-import io
-import json
-
 import pytest
 
+from client import Http
 from stack import wait_until
 from swarm import swarm, take
+from test_reports import caught_up
 
 CSV = {"Accept": "text/csv"}
 
@@ -22,16 +20,9 @@ def resolve(client, code, user="u", **members):
     return client.post("/coupons/-/resolve", {"code": code, "user": user, **members}).ok()["items"]
 
 
-def by_code(stack, coupon, **how):
+def by_code(stack, coupon):
     """{code: redeemed} of the report, once it has all that was answered."""
-    reporting, last = stack.client("reporting"), {}
-    seq = stack.counts(coupon)["seq"]
-
-    def there():
-        last.update(reporting.get(f"/coupons/{coupon}/reports?period=total&group=code").ok())
-        return last["as_of"]["seq"] and last["as_of"]["seq"][0] >= seq
-    wait_until(lambda: f"the report to reach seq {seq}: {last.get('as_of')}", there)
-    return {row["code"]: row for row in last["items"]}
+    return {row["code"]: row for row in caught_up(stack, coupon, "period=total&group=code")["items"]}
 
 
 def test_a_marketer_makes_one_and_customers_use_it(stack, storefront, ops):
@@ -70,7 +61,6 @@ def test_the_box_at_checkout_finds_every_coupon_that_has_it_and_those_that_accep
 
 
 def test_a_page_learns_whether_a_code_is_good(stack):
-    from client import Http
     coupon = shared(stack, codes=["PAGE-10"])
     page = Http(stack.port, stack.new_key("public", "--origin", "https://shop.example"))
     origin = {"Origin": "https://shop.example"}
@@ -157,8 +147,8 @@ def test_reports_and_lists_say_by_whose_code(stack, storefront, reporting):
     rows = by_code(stack, coupon)
     assert {code: (row["redeemed"], row["reserved"], row["reversed"], row["discount_minor"]) for code, row in rows.items()} == {
         "A.NNA$10%": (2, 0, 1, 500), "BEA10": (0, 1, 0, 0), "NOBODY": (0, 0, 0, 0), None: (1, 0, 0, 500)}
-    text = reporting.get(f"/coupons/{coupon}/reports?period=total&group=code", headers=CSV).expect(200).body.decode()
-    table = {row["code"]: row["redeemed"] for row in csv.DictReader(io.StringIO(text, newline=""), strict=True)}
+    rows = reporting.get(f"/coupons/{coupon}/reports?period=total&group=code", headers=CSV).expect(200).rows()
+    table = {row["code"]: row["redeemed"] for row in rows}
     assert table == {"A.NNA$10%": "2", "BEA10": "0", "NOBODY": "0", "": "1"}
     several = reporting.get(f"/coupons/-/reports?coupon={coupon}&period=total&group=code").ok()["items"]
     assert {row["code"]: row["redeemed"] for row in several} == {"A.NNA$10%": 2, "BEA10": 0, None: 1}
@@ -191,7 +181,7 @@ def test_a_code_of_coupons_in_several_currencies_is_one_row_with_the_money_of_ea
                 for row in told(*coupons).ok()["items"]}
     assert money(europe, japan) == {"SUN1": (2, None, [("EUR", 500, 2000), ("JPY", 300, 4000)]), "SUN10": (1, 300, [("JPY", 300, 5000)])}
     assert money(anywhere) == {"SUN1": (2, None, [("EUR", 10, 100), ("JPY", 20, 200)])}, "also of one coupon"
-    rows = list(csv.DictReader(io.StringIO(told(europe, japan, headers=CSV).expect(200).body.decode(), newline=""), strict=True))
+    rows = told(europe, japan, headers=CSV).expect(200).rows()
     assert [row["code"] for row in rows] == ["SUN1", "SUN10"], rows
 
 
@@ -199,7 +189,7 @@ def test_the_ledger_says_which_code_and_keeps_it_when_the_user_is_erased(stack, 
     coupon = shared(stack, slots=3)
     storefront.take(coupon, "gone", code="ANNA10").ok(201)
     ops.delete("/coupons/-/users/gone").expect(204)
-    lines = [json.loads(line) for line in reporting.get(f"/coupons/{coupon}/ledger").expect(200).body.splitlines()]
+    lines = reporting.get(f"/coupons/{coupon}/ledger").expect(200).lines()
     assert [entry["code"] for line in lines for entry in line["entries"] if "code" in entry] == ["ANNA10"]
     assert by_code(stack, coupon)["ANNA10"]["redeemed"] == 1
     stack.verify(coupon)

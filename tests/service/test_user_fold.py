@@ -1,6 +1,5 @@
 """users.fold: which spellings of a name are one user. Wherever a call names one, it is the same; every answer has the folded name; and the
 database keeps the setting of its first start."""
-import json
 import urllib.parse
 
 import pytest
@@ -103,7 +102,7 @@ def test_a_user_is_exported_and_erased_under_every_spelling(folding, shop, by):
     shop.take(coupon, "EMMA@x.de").expect(201)
     shop.take(coupon, "emma+2@x.de").expect(201)
     export = ops.get(f"/coupons/-/users/{quoted(name)}/export") if by == "path" else ops.post("/coupons/-/users/export", {"user": name})
-    lines = [json.loads(line) for line in export.expect(200).body.splitlines()]
+    lines = export.expect(200).lines()
     assert sum(line["type"] == "redemption" for line in lines) == 2 and folded in export.body.decode(), lines
     if by == "path":
         ops.delete(f"/coupons/-/users/{quoted(name)}").expect(204)
