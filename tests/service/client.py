@@ -140,6 +140,10 @@ class Caller:
         """Take a slot; without key, under one that was never used before."""
         return self.post(f"/coupons/{coupon}/redemptions", {"user": user, **members}, idempotency_key=key or f"key-{next(keys)}")
 
+    def take_each(self, coupon, users, **members):
+        """Each of these users takes one, one after the other."""
+        return [self.take(coupon, user, **members).ok(201) for user in users]
+
     def step(self, redemption, verb, key=None, **members):
         """One of the verbs on what was answered to a taking or a step; reserve and redeem under a key, a new one unless given."""
         at = f"/coupons/{redemption['coupon']}/redemptions/{redemption['id']}/{verb}"

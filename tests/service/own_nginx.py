@@ -1,4 +1,5 @@
-"""What nginx has open; and another nginx before a copy's workers, with some words of its configuration replaced: its time-outs, its rates, the size of its zones."""
+"""What nginx has open; another nginx before a copy's workers, with some words of its configuration replaced: its time-outs, its rates,
+the size of its zones; and certificates."""
 import contextlib
 import os
 import pathlib
@@ -20,6 +21,13 @@ def open_below(stack, place):
                 name = os.readlink(fd)
                 found += [name] if name.startswith(str(place)) else []
     return found
+
+
+def certificate(folder, *names):
+    """privkey.pem, and fullchain.pem of these names, which signs itself."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=coupons.test",
+                    "-addext", f"subjectAltName={','.join(names)}", "-keyout", folder / "privkey.pem", "-out", folder / "fullchain.pem"],
+                   check=True, capture_output=True)
 
 
 @contextlib.contextmanager

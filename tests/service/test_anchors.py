@@ -43,8 +43,7 @@ def anchors(stack, tmp_path):
 
 def a_coupon(stack, takings=6, **members):
     coupon = stack.coupon(slots=50, **members)
-    for i in range(takings):
-        stack.client("storefront").take(coupon, f"u-{i}").ok(201)
+    stack.client("storefront").take_each(coupon, (f"u-{i}" for i in range(takings)))
     return coupon
 
 
@@ -71,8 +70,8 @@ def test_a_history_rewritten_consistently_is_found_by_its_anchors_alone(stack, a
     path, said = anchors.signed(coupon)
     assert f"{coupon}: ok, " in said and "2 anchors, signed by" in said, said
     assert "ok, " in (said := anchors.check(path, coupon)) and ", passes 2 anchors\n" in said, said
-    for i in range(20):  # what comes after an anchor is no difference
-        stack.client("storefront").take(coupon, f"later-{i}").ok(201)
+    # what comes after an anchor is no difference
+    stack.client("storefront").take_each(coupon, (f"later-{i}" for i in range(20)))
     assert ", passes 2 anchors\n" in anchors.check(path, coupon)
     undo = rewrite(stack, coupon, 2, lane)
     try:

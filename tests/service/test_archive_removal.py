@@ -105,8 +105,7 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
 def test_what_it_leaves_behind_goes_in_the_end(beside, tmp_path):
     stack = beside(SOON_REMOVED)
     coupon, ops = stack.coupon(slots=100, lanes=2), stack.client("ops")
-    for i in range(5):
-        stack.client("storefront").take(coupon, f"u-{i}").ok(201)
+    stack.client("storefront").take_each(coupon, (f"u-{i}" for i in range(5)))
     end(stack, coupon)
     remove(stack, coupon, tmp_path / "a.gz")
     last_job = {"coupon": coupon, "kind": "cleanup"}
@@ -158,8 +157,7 @@ def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_b
     sleeper, answers = stack.direct(1), []
     patient = Direct(sleeper.path, sleeper.key, patience_s=PATIENCE_S + TIMEOUT_S)
     stack.direct(0).take(coupon, "early").ok(201)
-    for i in range(10):
-        sleeper.take(coupon, f"slept-{i}").ok(201)
+    sleeper.take_each(coupon, (f"slept-{i}" for i in range(10)))
     with asleep(stack, ["worker-1"]):
         waiting = threading.Thread(target=lambda: answers.append(patient.take(coupon, "slept-new")))
         waiting.start()
@@ -246,8 +244,7 @@ def hold_up(stack, name):
 def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_whole(beside, tmp_path):
     stack, path = beside(SOON_REMOVED + "[runner]\nlease_ms = 1000\n"), tmp_path / "a.gz"
     coupon = stack.coupon(slots=300, codes={"source": "generated"})
-    for i in range(30):
-        stack.client("storefront").take(coupon, f"u-{i}").ok(201)
+    stack.client("storefront").take_each(coupon, (f"u-{i}" for i in range(30)))
     end(stack, coupon)
     stack.client("ops").post(f"/coupons/{coupon}/archive").expect(204)
     job = ask_for_removal(stack, coupon, digest_of(stack, coupon))

@@ -330,8 +330,7 @@ def test_whose_erasure_is_not_finished_is_erased_first(monkeypatch, beside):
     for worker, users in ((0, ["half-erased"] * 3), (1, ["stays"] * 4)):
         body = {"id": f"coupon-{worker}", "title": "t", "state": "active", "cap": {"policy": "none", "per_user": 9}}
         stack.direct(worker, "ops").post("/coupons", body).expect(201)
-        for user in users:
-            stack.direct(worker).take(f"coupon-{worker}", user).expect(201)
+        stack.direct(worker).take_each(f"coupon-{worker}", users)
     ops = stack.client("ops")
 
     def refused():
@@ -352,8 +351,7 @@ def test_an_export_that_ends_early_does_not_look_whole(beside):
     """The user's oldest batch is gone: by then lines have been sent. If it cannot be read, none has."""
     stack, count = beside(), 30
     coupon = stack.coupon(slots=count, cap={"total": count, "per_user": count})
-    for _ in range(count):
-        stack.client("storefront").take(coupon, "u-early", metadata={"long": "x" * 4000}).expect(201)
+    stack.client("storefront").take_each(coupon, ["u-early"] * count, metadata={"long": "x" * 4000})
     wait_until("the bucket", lambda: stack.is_written(coupon))
     assert len(exported(stack.client("ops"), "u-early")) == 1 + 3 * count
     oldest = stack.database.ledger.find_one({"who.u": "u-early"}, sort=[("_id.seq", 1)])

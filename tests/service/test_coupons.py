@@ -185,8 +185,7 @@ def test_what_is_fixed_can_change_until_there_are_slots(stack, ops):
 
 def test_lowering_the_cap_retires_free_slots_but_never_taken_ones(stack, ops):
     coupon = stack.coupon(slots=10, cap={"total": 10, "per_user": 10})
-    for _ in range(3):
-        stack.client("storefront").take(coupon, "u").expect(201)
+    stack.client("storefront").take_each(coupon, ["u"] * 3)
     ops.patch(f"/coupons/{coupon}", {"cap": {"total": 2}}).problem("cap_below_taken")
     assert ops.get(f"/coupons/{coupon}").json()["cap"]["total"] == 10
     ops.patch(f"/coupons/{coupon}", {"cap": {"total": 4}}).expect(200)
@@ -349,8 +348,7 @@ def test_a_list_refuses_bad_parameters(ops, query, code):
 
 def test_the_cursor_of_another_list_is_refused(stack, ops):
     coupon = stack.coupon(slots=3, cap={"total": 3, "per_user": 3})
-    for _ in range(2):
-        stack.client("storefront").take(coupon, "u").expect(201)
+    stack.client("storefront").take_each(coupon, ["u"] * 2)
     cursor = ops.get(f"/coupons/{coupon}/redemptions?limit=1").json()["next"]
     assert cursor
     ops.get(f"/coupons?cursor={urllib.parse.quote(cursor)}").problem("bad_cursor")

@@ -286,8 +286,8 @@ def test_a_batch_on_which_its_worker_died_is_answered_whole_by_the_successor(mon
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:42")
     stack = beside()
     coupon, shop = stack.coupon(cap={"policy": "none"}), stack.client("storefront")
-    for i in range(40):  # more than the successor needs, into however many batches of a lane the items come
-        shop.take(coupon, f"first-{i}").expect(201)
+    # more than the successor needs, into however many batches of a lane the items come
+    shop.take_each(coupon, (f"first-{i}" for i in range(40)))
     items = [{"key": "k", "user": f"u-{i}", "metadata": {"note": "x" * 100}} for i in range(1000)]
     told = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
     assert stack.log().count("event=crash.point ") == 1, stack.log()[-3000:]

@@ -568,8 +568,7 @@ def settled_coupon(stack):
     """One for all: whoever damages it puts it back."""
     storefront = stack.client("storefront")
     coupon = stack.coupon(slots=70, cap={"total": 70, "per_user": 3}, discount={"kind": "amount", "amount_minor": 5, "currency": "EUR"})
-    for user in ("a", "a", "b"):
-        storefront.take(coupon, user).expect(201)
+    storefront.take_each(coupon, ("a", "a", "b"))
     settled(stack, coupon)
     stack.verify(coupon)
     return coupon

@@ -316,8 +316,7 @@ def test_more_slots_than_the_cap_permits_are_refused_with_the_reason(board, page
 
 def test_caps_are_changed_and_an_impossible_change_is_explained(board, page, signed_in):
     coupon = board.coupon(slots=5)
-    for user in "ab":
-        board.client("storefront").take(coupon, user).expect(201)
+    board.client("storefront").take_each(coupon, "ab")
     signed_in(at(coupon))
     page.fill("Change limits", {"Total": "1"})
     page.sees("below what is taken", css="dialog .failure")
@@ -491,8 +490,7 @@ def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page
 def test_all_redemptions_are_saved_as_a_file(board, page, signed_in, tmp_path, role):
     """More than the panel shows; what fails is told, and makes no file."""
     coupon = board.coupon(slots=40)
-    for i in range(30):
-        board.client("storefront").take(coupon, f"u-{i}", metadata={"channel": "shop, Köln"}).expect(201)
+    board.client("storefront").take_each(coupon, (f"u-{i}" for i in range(30)), metadata={"channel": "shop, Köln"})
     signed_in(at(coupon), role).sees("u-29", css=page.panel("Latest redemptions"))
     page.online(False)
     page.click("Save all as CSV")
@@ -912,8 +910,7 @@ def test_what_is_looked_at_stands_in_the_address(board, page, signed_in):
 
 def test_all_handed_out_is_not_sold_out(board, page, signed_in):
     coupon = board.coupon(slots=2)
-    for user in "ab":
-        board.client("storefront").take(coupon, user, state="issued").expect(201)
+    board.client("storefront").take_each(coupon, "ab", state="issued")
     signed_in(at(coupon)).sees("All handed out", css=page.panel("Now"))
     page.lacks("Sold out")
 
@@ -1064,8 +1061,7 @@ def test_one_coupon_shows_what_the_service_says(board, page, signed_in):
     coupon = board.coupon(slots=4, low_stock=2, metadata={"owner": "Ana"})
     shop = board.client("storefront")
     signed_in(at(coupon)).sees("4 of 4 free", "Nobody has taken one yet", "Nobody was refused")
-    for user in "abcd":
-        shop.take(coupon, user).expect(201)
+    shop.take_each(coupon, "abcd")
     for user in "aef":
         shop.take(coupon, user)
     page.sees("0 of 4 free", "Sold out: nothing is free.", css=page.panel("Now"))
@@ -1085,8 +1081,7 @@ def test_the_range_of_a_chart_is_chosen_and_the_period_before_laid_beside_it(boa
     noon = datetime.datetime.now(datetime.timezone.utc).hour - 12  # where it is about noon, no day ends meanwhile
     coupon = board.coupon(slots=5, cap={"total": 5}, time_zone=f"Etc/GMT{noon:+d}")
     days = page.panel("Redemptions per day")
-    for user in "abc":
-        board.client("storefront").take(coupon, user).expect(201)
+    board.client("storefront").take_each(coupon, "abc")
     signed_in(at(coupon))
     page.until("three", lambda: drawn(page, "Redemptions per day") == 3)
     page.click_at(f"{days} summary")

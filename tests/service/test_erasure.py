@@ -89,8 +89,7 @@ def test_the_caps_start_anew_and_it_can_be_done_again(stack, storefront):
 def test_an_erasure_that_was_cut_short_is_finished_by_the_next(stack, storefront):
     """As if the process had died before the last batches lost the name."""
     coupon, user = stack.coupon(slots=5, cap={"total": 5, "per_user": 5}), "cut-short"
-    for _ in range(3):
-        storefront.take(coupon, user).expect(201)
+    storefront.take_each(coupon, [user] * 3)
     named = list(stack.database.ledger.find({"_id.c": coupon, "who.u": user}, sort=[("_id.seq", 1)]))
     alias, (term,) = named[0]["who"][0]["a"], set.intersection(*(set(batch["terms"]) for batch in named))
     erase(stack, user)
@@ -288,8 +287,7 @@ def test_an_erasure_whose_worker_died_before_a_bucket_was_written_is_finished_to
     for worker in (0, 1):
         body = {"id": f"coupon-{worker}", "title": "t", "state": "active", "cap": {"policy": "none", "per_user": 9}}
         stack.direct(worker, "ops").post("/coupons", body).expect(201)
-        for number in range(4):
-            stack.direct(worker).take(f"coupon-{worker}", f"stays-{number}").expect(201)
+        stack.direct(worker).take_each(f"coupon-{worker}", (f"stays-{number}" for number in range(4)))
     wait_until("the checkpoints of both", lambda: stack.database.lanes.count_documents({"view.seq": 5}) == 2)
     with asleep(stack, ("reporter", "runner", "coupond")):
         with pytest.raises(AssertionError, match="closed|reset|refused|pipe"):

@@ -72,8 +72,7 @@ GZIP = {"Accept-Encoding": "gzip"}
 
 def test_a_long_answer_is_compressed_where_it_is_json(stack, ops, storefront):
     coupon = stack.coupon(slots=40, cap={"total": 40, "per_user": 40})
-    for i in range(20):
-        storefront.take(coupon, f"u-{i}").expect(201)
+    storefront.take_each(coupon, (f"u-{i}" for i in range(20)))
     for path in (f"/coupons/{coupon}/redemptions", "/coupons", f"/coupons/{coupon}/history?x", f"/coupons/{coupon}/reports?period=hour"):
         plain, packed = ops.get(path).expect(200), ops.get(path, headers=GZIP).expect(200)
         assert plain.header("Content-Encoding") is None
@@ -90,8 +89,7 @@ def test_a_long_answer_is_compressed_where_it_is_json(stack, ops, storefront):
 def test_what_has_an_etag_has_a_strong_one_whoever_would_have_it_compressed(stack, ops, storefront):
     """nginx makes the tag of what it compresses a weak one, which If-Match would never take."""
     coupon = stack.coupon(slots=40, cap={"total": 40, "per_user": 40})
-    for _ in range(20):
-        storefront.take(coupon, "u").expect(201)
+    storefront.take_each(coupon, ["u"] * 20)
     long = {"title": "x" * 200, "description": "x" * 2000}
     replies = [ops.post("/coupons", long | {"cap": {"total": 1}}, headers=GZIP).expect(201),
                ops.patch(f"/coupons/{coupon}", long, headers=GZIP).expect(200), ops.get(f"/coupons/{coupon}", headers=GZIP).expect(200),

@@ -205,8 +205,7 @@ def test_what_nobody_asked_for_costs_the_history_nothing(stack, reporting, store
     """Of many batches those alone are read that an operator asked for."""
     owner = Operator(stack)
     coupon = owner.post("/coupons", {"title": "n", "state": "active", "cap": {"total": 300}, "generate": True}).ok(201)["id"]
-    for i in range(200):
-        storefront.take(coupon, f"u{i}").expect(201)
+    storefront.take_each(coupon, (f"u{i}" for i in range(200)))
     owner.patch(f"/coupons/{coupon}", {"title": "m"}).expect(200)
     with profiled(stack.database) as commands:
         assert [i["kind"] for i in history(reporting, coupon)] == ["define", "generate", "define"]

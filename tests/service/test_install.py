@@ -16,6 +16,7 @@ import urllib.request
 import pytest
 
 from client import Http, HttpOverSocket
+from own_nginx import certificate
 from ports import free_port
 from stack import BUILD, ROOT, SLOW_DATABASE, wait_until
 
@@ -110,9 +111,7 @@ def test_the_load_balancer_of_the_example_speaks_tls_on_both_sides(tmp_path):
     ssl_of = tmp_path / "ssl"
     for place in (ssl_of, run, tmp_path / "var/log/nginx", etc / "nginx/sites-enabled"):
         place.mkdir(parents=True)
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", ssl_of / "privkey.pem", "-out", ssl_of / "fullchain.pem",
-                    "-subj", "/CN=coupons.test", "-addext", "subjectAltName=DNS:localhost,DNS:coupons.internal", "-days", "2"],
-                   check=True, capture_output=True)
+    certificate(ssl_of, "DNS:localhost", "DNS:coupons.internal")
     shutil.copy(ssl_of / "fullchain.pem", ssl_of / "fronts-ca.pem")
 
     def example(name, port):

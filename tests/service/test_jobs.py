@@ -167,8 +167,7 @@ def test_retiring_takes_free_slots_out_and_needs_a_key(stack, ops, storefront):
 
 def test_the_inventory_is_by_state_and_bucket(stack, ops, reporting, storefront):
     coupon = stack.coupon(slots=200, cap={"total": 200, "per_user": 10})
-    for _ in range(3):
-        storefront.take(coupon, "u").expect(201)
+    storefront.take_each(coupon, ["u"] * 3)
 
     def inventory():
         items, _ = walk(reporting, f"/coupons/{coupon}/slots?limit=2")

@@ -115,8 +115,7 @@ def test_a_hold_that_expires_in_one_lane_serves_another(stack, storefront):
 def test_the_sweeper_returns_what_expired_in_every_quiet_lane(stack, storefront, policy, loaded):
     coupon = laned(stack, 40) if policy == "exact" else approximate(stack, 40)
     users = [user for lane in range(4) for user in itertools.islice(users_of(lane, 4), 5)]
-    for user in users:
-        storefront.take(coupon, user, state="reserved", reserve_s=2).expect(201)
+    storefront.take_each(coupon, users, state="reserved", reserve_s=2)
     if not loaded:
         for worker in range(WORKERS):
             stack.kill(f"worker-{worker}")
@@ -201,8 +200,7 @@ def test_it_is_deleted_only_without_redemptions_in_any_lane(stack, ops, storefro
 @pytest.mark.parametrize("policy, slots", [("approximate", 0), ("exact", 7)])
 def test_a_check_does_not_promise_what_other_lanes_have_taken(stack, storefront, policy, slots):
     coupon = laned(stack, slots, cap={"policy": policy, "total": 7})
-    for user in itertools.islice(users_of(1, 4), 7):
-        storefront.take(coupon, user).expect(201)
+    storefront.take_each(coupon, itertools.islice(users_of(1, 4), 7))
     told = storefront.post(f"/coupons/{coupon}/check", {"user": next(users_of(2, 4))}).ok()
     assert (told["ok"], told["problem"], told["remaining"], told["remaining_today"]) == (False, "sold_out", 0, 0), told
     check_lanes(stack, coupon)

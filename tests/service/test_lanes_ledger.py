@@ -36,8 +36,7 @@ def live(stack):
     for redemption in taken[:10]:
         stack.client("storefront").post(f"/coupons/{coupon}/redemptions/{redemption}/reverse").ok()
     stack.patch(coupon, {"cap": {"total": 85}})
-    for k in range(5):
-        stack.client("storefront").take(coupon, f"late-{k}", order=order).expect(201)
+    stack.client("storefront").take_each(coupon, (f"late-{k}" for k in range(5)), order=order)
     stack.client("storefront").take(coupon, "too-late", order=order).problem("sold_out")
     assert stack.counts(coupon)["redeemed"] == 85
     return coupon

@@ -85,8 +85,7 @@ def test_users_are_counted_by_where_they_were_found(beside):
     one, other = (stack.direct(i) for i in range(WORKERS))
     one.take(coupon, "first").expect(201)
     news = grown("coupons_users_new_total")
-    for i in range(10):
-        one.take(coupon, f"u-{i}").expect(201)
+    one.take_each(coupon, (f"u-{i}" for i in range(10)))
     assert grown("coupons_users_new_total") == news + 10
     cached, read = grown("coupons_users_cached_total"), grown("coupons_users_read_total")
     one.take(coupon, "u-3", key="again").expect(201)
@@ -104,8 +103,7 @@ def test_users_are_counted_by_where_they_were_found(beside):
 def test_batches_are_counted_with_their_size_and_their_time(stack, storefront):
     coupon = stack.coupon(slots=20)
     grown, seq = Growth(stack), stack.counts(coupon)["seq"]
-    for i in range(20):
-        storefront.take(coupon, f"u-{i}").expect(201)
+    storefront.take_each(coupon, (f"u-{i}" for i in range(20)))
     batches = stack.counts(coupon)["seq"] - seq
     assert grown("coupons_batches_total") >= batches
     assert grown("coupons_commit_duration_seconds_count") >= batches
@@ -176,12 +174,10 @@ def test_counters_go_on_over_a_reload(beside):
     stack = beside()
     coupon = stack.coupon(slots=20)
     storefront, before = stack.client("storefront"), stack.pids()
-    for i in range(10):
-        storefront.take(coupon, f"u-{i}").expect(201)
+    storefront.take_each(coupon, (f"u-{i}" for i in range(10)))
     stack.signal("coupond", signal.SIGHUP)
     wait_until("successors", lambda: all(p and p != before[n] for n, p in stack.pids().items()))
-    for i in range(10, 20):
-        storefront.take(coupon, f"u-{i}").expect(201)
+    storefront.take_each(coupon, (f"u-{i}" for i in range(10, 20)))
     assert exposition.total(look(stack), "coupons_decisions_total", code="ok") == 20
 
 

@@ -20,7 +20,7 @@ import pymongo
 import pytest
 
 import ledger
-from own_nginx import own_nginx
+from own_nginx import certificate, own_nginx
 from ports import free_port
 from stack import BUILD, ROOT, Stack, wait_until
 from swarm import Swarm, by_code, swarm, taken, takers
@@ -451,8 +451,7 @@ def headers_at(port, trusting, path):
 def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
     """nginx/tls.conf and nginx/hardening.conf in an nginx of their own, before this copy's workers."""
     tls, plain = free_port(), free_port()
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", tmp_path / "privkey.pem", "-out", tmp_path / "fullchain.pem",
-                    "-subj", "/CN=coupons.test", "-addext", "subjectAltName=DNS:localhost", "-days", "2"], check=True, capture_output=True)
+    certificate(tmp_path, "DNS:localhost")
 
     def example(name):
         text = (ROOT / "nginx" / name).read_text().replace("/etc/ssl/coupons", str(tmp_path)).replace("coupons.example.com", "localhost")

@@ -77,8 +77,7 @@ def service_wide(stack):
 def without_slots(stack):
     """One hold ends, and nothing else. One user was erased."""
     coupon = stack.coupon(cap={"policy": "none", "total": None, "per_user": 3})
-    for user in ("a", "b", "left"):
-        stack.client("storefront").take(coupon, user, state="issued").expect(201)
+    stack.client("storefront").take_each(coupon, ("a", "b", "left"), state="issued")
     stack.client("ops").delete("/coupons/-/users/left").expect(204)
     stack.client("storefront").take(coupon, "c", state="reserved", reserve_s=3000).expect(201)
     return coupon

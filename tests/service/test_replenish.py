@@ -141,8 +141,7 @@ def test_what_was_refilled_is_not_refilled_again_for_what_was_seen_before(stack)
 def test_a_refill_that_was_asked_for_while_the_reporter_was_dead_comes_when_it_is_back(stack, storefront):
     coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
     stack.kill("reporter")
-    for i in range(7):
-        storefront.take(coupon, f"u-{i}").expect(201)
+    storefront.take_each(coupon, (f"u-{i}" for i in range(7)))
     stack.kill("reporter")
     wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 30)
     assert events(stack, coupon) == [("replenish", 30)]
@@ -168,8 +167,7 @@ def test_an_old_request_for_slots_is_not_answered_again(beside):
     stack = beside()
     ops, storefront = stack.client("ops"), stack.client("storefront")
     coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
-    for i in range(7):
-        storefront.take(coupon, f"u-{i}").expect(201)
+    storefront.take_each(coupon, (f"u-{i}" for i in range(7)))
     wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 30)
     wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
     ops.post(f"/coupons/{coupon}/slots/retire", {"count": 15}, idempotency_key="less").expect(202)
@@ -185,16 +183,13 @@ def test_an_old_request_for_slots_is_not_answered_again(beside):
 def test_a_refill_that_was_cancelled_is_asked_for_again_after_slots_were_made_by_hand(stack, ops, storefront):
     coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
     with asleep(stack, ["runner"]):
-        for i in range(7):
-            storefront.take(coupon, f"u-{i}").expect(201)
+        storefront.take_each(coupon, (f"u-{i}" for i in range(7)))
         [job] = wait_until("the job", lambda: [j for j in jobs_of(stack, coupon) if j["state"] == "queued"])
         assert ops.post(f"/coupons/-/jobs/{job['id']}/cancel").ok()["state"] == "cancelled"
-    for i in range(3):
-        storefront.take(coupon, f"v-{i}").expect(201)
+    storefront.take_each(coupon, (f"v-{i}" for i in range(3)))
     storefront.take(coupon, "late").problem("sold_out")
     stack.generate(coupon, 20)
-    for i in range(16):
-        storefront.take(coupon, f"w-{i}").expect(201)
+    storefront.take_each(coupon, (f"w-{i}" for i in range(16)))
     wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 50)
     assert events(stack, coupon, ("replenish",)) == [("replenish", 30), ("replenish", 50)]
     stack.verify(coupon)
@@ -208,8 +203,7 @@ def test_a_callers_key_is_never_a_refills(stack, ops, storefront):
     assert job["result"] == {"generated": 3}, job
     for seq in range(stack.counts(coupon)["seq"] + 1, stack.counts(coupon)["seq"] + 40):
         ops.post(slots, later, idempotency_key=f"replenish-0-{seq}").expect(202)
-    for i in range(10):
-        storefront.take(coupon, f"u-{i}").expect(201)
+    storefront.take_each(coupon, (f"u-{i}" for i in range(10)))
     wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 33)
     stack.verify(coupon)
 

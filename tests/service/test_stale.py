@@ -41,8 +41,7 @@ def test_a_worker_that_was_away_for_long_reads_the_redo_log_and_not_the_time_bet
     busy, away = stack.direct(0), stack.direct(1)
     coupon = stack.coupon(slots=TAKINGS + 10, cap={"total": TAKINGS + 10})
     away.take(coupon, "first").expect(201)
-    for i in range(TAKINGS):
-        busy.take(coupon, f"u-{i}").expect(201)
+    busy.take_each(coupon, (f"u-{i}" for i in range(TAKINGS)))
     wait_until("the checkpoint", lambda: is_written(stack, coupon))
     wait_until("the reporter, too, to have read what there is", lambda: is_counted(stack, coupon))
     stack.database.create_collection("system.profile", capped=True, size=1 << 24)

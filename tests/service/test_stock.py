@@ -66,8 +66,7 @@ def test_a_thousand_million_are_there_with_the_answer(stack, ops, storefront, la
     made = new(ops, {"total": 10**9}, generate=True, lanes=lanes).ok(201)
     assert "job" not in made, made
     assert slots(stack, made["id"]) == (10**9, 10**9)
-    for user in range(8):
-        storefront.take(made["id"], f"u-{user}").expect(201)
+    storefront.take_each(made["id"], (f"u-{user}" for user in range(8)))
     assert slots(stack, made["id"]) == (10**9, 10**9 - 8)
     stack.verify(made["id"])
 

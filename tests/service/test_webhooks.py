@@ -4,17 +4,16 @@ import contextlib
 import json
 import random
 import re
-import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 import time
 
 import pytest
 
 from ledger import Told
+from own_nginx import certificate
 from ports import free_port
 from receiver import Receiver, assert_signed, is_signed
 from stack import PATIENCE_S, WEBHOOKS, WORKERS, Failing, wait_until
@@ -175,8 +174,7 @@ def test_stock_and_changes_are_told(stack, ops, storefront, receiver, hook):
     hook(receiver, events=TYPES[1:])
     coupon = stack.coupon(0, cap={"total": 10}, low_stock=1)
     stack.generate(coupon, 4)
-    for i in range(4):
-        storefront.take(coupon, f"u{i}").expect(201)
+    storefront.take_each(coupon, (f"u{i}" for i in range(4)))
     storefront.take(coupon, "late").problem("sold_out")
     stack.generate(coupon, 3)
     stack.patch(coupon, {"state": "paused"})
@@ -194,8 +192,7 @@ def test_stock_and_changes_are_told(stack, ops, storefront, receiver, hook):
 
 def test_what_was_before_the_subscription_is_not_sent_and_all_after_it_is(stack, storefront, receiver, hook):
     coupon = stack.coupon(50)
-    for i in range(20):
-        storefront.take(coupon, f"before-{i}").expect(201)
+    storefront.take_each(coupon, (f"before-{i}" for i in range(20)))
     hook(receiver, coupons=[coupon])
     hook(receiver.url + "/all")
     after = [storefront.take(coupon, f"after-{i}").ok(201)["id"] for i in range(20)]
@@ -502,8 +499,7 @@ def test_a_receiver_that_disappears_and_comes_back_gets_all(stack, ops, storefro
     wait_for_all(stack, first, coupon)
     wait_until("its answer to have come", lambda: deliveries(ops, made))
     first.close()
-    for i in range(1, 20):
-        storefront.take(coupon, f"u{i}").expect(201)
+    storefront.take_each(coupon, (f"u{i}" for i in range(1, 20)))
     with Receiver(port=first.port) as second:
         wait_until("the rest", lambda: len(received(second, coupon)) >= 19)
         assert received(first, coupon) + received(second, coupon) == ids_of_ledger(stack, coupon)
@@ -529,8 +525,7 @@ def test_410_disables_and_enabling_goes_on_where_it_stopped(stack, ops, storefro
     wait_until("it to be disabled", lambda: ops.get(at).ok()["state"] == "disabled")
     assert ops.get(at).ok()["reason"] == "gone"
     attempts = len(receiver.attempts)
-    for i in range(1, 5):
-        storefront.take(coupon, f"u{i}").expect(201)
+    storefront.take_each(coupon, (f"u{i}" for i in range(1, 5)))
     time.sleep(0.5)
     assert len(receiver.attempts) == attempts == 1
     receiver.answer = lambda event: 204
@@ -739,19 +734,15 @@ def test_what_is_not_public_is_not_called(beside):
 
 
 def test_https_with_a_certificate_that_is_trusted_and_one_that_is_not(beside, tmp_path):
-    assert shutil.which("openssl"), "this test makes a certificate with openssl"
-    names = {}
     for name in ("trusted", "unknown"):
-        names[name] = (tmp_path / f"{name}.pem", tmp_path / f"{name}.key")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", names[name][1], "-out", names[name][0]],
-                       check=True, capture_output=True)
-    stack = beside(WEBHOOKS.replace("http = allowed", "http = refused") + f"ca_file = {names['trusted'][0]}\n")
+        (tmp_path / name).mkdir()
+        certificate(tmp_path / name, "IP:127.0.0.1")
+    stack = beside(WEBHOOKS.replace("http = allowed", "http = refused") + f"ca_file = {tmp_path}/trusted/fullchain.pem\n")
     ops, coupon = stack.client("ops"), stack.coupon(9)
     with Receiver() as good, Receiver() as bad:
         for receiver, name in ((good, "trusted"), (bad, "unknown")):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*names[name])
+            context.load_cert_chain(tmp_path / name / "fullchain.pem", tmp_path / name / "privkey.pem")
             receiver.server.socket = context.wrap_socket(receiver.server.socket, server_side=True)
         made = [ops.post(HOOKS, {"url": f"https://127.0.0.1:{r.port}/", "coupons": [coupon]}).ok(201) for r in (good, bad)]
         stack.client("storefront").take(coupon, "u").expect(201)
@@ -777,7 +768,6 @@ def test_metrics_count_deliveries(stack, storefront, receiver, hook):
 
     before = seen()
     hook(receiver, coupons=[coupon], events=["redemption.batch"])
-    for i in range(5):
-        storefront.take(coupon, f"u{i}").expect(201)
+    storefront.take_each(coupon, (f"u{i}" for i in range(5)))
     wait_for_all(stack, receiver, coupon)
     wait_until("the count", lambda: seen() - before >= len(receiver.of(coupon=coupon)))
