@@ -308,11 +308,6 @@ class Stack:
         forgotten = {(*lane, hook["_id"]) for hook in hooks for lane in self.newest({"arrived": {"$lt": hook["arrived"]}})} - set(done)
         return [lane for lane, seq in wanted if lane not in forgotten and done.get(lane, 0) < seq]
 
-    def checkpoint(self, coupon, lane=0):
-        """The seq up to which the lane's buckets and definition are written; 0: there is none."""
-        found = self.database.lanes.find_one({"_id": {"c": coupon, "l": lane}})
-        return found["view"]["seq"] if found else 0
-
     def is_written(self, *coupons):
         """The checkpoints and totals of all their lanes have come to the tails."""
         query = {"_id.c": {"$in": coupons}}
@@ -384,6 +379,10 @@ class Stack:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(old, signal.SIGCONT)  # for those that are asked to end
         return wait_until(f"a successor of {name}", lambda: self.pid(name) not in (None, old) and self.pid(name), seconds)
+
+    def kill_workers(self):
+        for worker in range(self.workers):
+            self.kill(f"worker-{worker}")
 
     # ---- its clients ----
 

@@ -255,28 +255,6 @@ def test_the_code_of_an_issued_slot_acts_on_that(stack, storefront):
 
 # ---- codes on paper ----
 
-def test_an_imported_code_goes_to_who_presents_it(stack, storefront):
-    coupon = stack.imported(["CODE-1"])
-    storefront.take(coupon, "u").problem("code_required")
-    storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).problem("code_required")
-    storefront.take(coupon, "u", code="CODE-1").expect(201)
-
-
-@pytest.mark.parametrize("source, given, claim", [
-    ("imported", {}, "present"), ("imported", {"claim": "any"}, "any"), ("generated", {}, "any"), ("generated", {"claim": "present"}, "present"),
-    ("none", {}, "any")])
-def test_the_claim_is_by_default_that_of_the_source(stack, ops, source, given, claim):
-    coupon = stack.coupon(cap={"total": 5}, codes={"source": source, **given})
-    assert ops.get(f"/coupons/{coupon}").ok()["codes"]["claim"] == claim
-
-
-def test_another_source_brings_its_own_claim(stack, ops):
-    coupon = stack.coupon(cap={"total": 5})
-    for codes, claim in (({"source": "imported"}, "present"), ({"source": "generated"}, "any"), ({"source": "imported", "claim": "any"}, "any"),
-                         ({"match": "loose"}, "any"), ({"claim": None}, "present"), ({"source": "none"}, "any")):
-        assert stack.patch(coupon, {"codes": codes})["codes"]["claim"] == claim, codes
-
-
 @pytest.mark.parametrize("stored, claim", [in_full({"$set": {"view.def.codes.claim": "any"}}, "any"), ({"$unset": {"view.def.codes.claim": 1}}, "any"),
                                            ({"$set": {"view.def.codes.claim": "present"}}, "present")])
 def test_a_definition_that_was_stored_before_keeps_its_claim(beside, stored, claim):

@@ -145,8 +145,7 @@ def live_whole(stack, receiver):
     ops.delete("/coupons/-/users/u1").expect(204)
     wait_until("the metrics to tell of a coupon", lambda: tells_of(stack, slots), every=0.5)
     wait_until("the checkpoints of all lanes", lambda: stack.is_written(*stack.database.ledger.distinct("_id.c")))
-    for worker in ("worker-0", "worker-1"):
-        stack.kill(worker)
+    stack.kill_workers()
     wait_until("the workers to answer", lambda: all(
         stack.client("reporting").get(f"/coupons/{c}/counts", may_fail=True).status == 200 for c in (slots, imported, generated)))
     since = stack.mongo.admin.command("hello")["localTime"]

@@ -52,16 +52,6 @@ def test_a_full_definition_is_read_back_as_it_was_sent_with_times_in_utc(ops):
     assert ops.get("/coupons/full-definition").ok() == made
 
 
-@pytest.mark.parametrize("discount", [
-    {"kind": "none"},
-    {"kind": "amount", "amount_minor": 500, "currency": "EUR", "min_spend_minor": 2000, "only": {"categories": [], "skus": []}},
-    {"kind": "other", "label": "Free shipping"},
-], ids=lambda d: d["kind"])
-def test_each_kind_of_discount_is_read_back(ops, discount):
-    made = make(ops, discount=discount).ok(201)
-    assert {name: made["discount"].get(name) for name in discount} == discount
-
-
 def test_an_id_is_taken_once_even_after_the_coupon_was_deleted(ops):
     make(ops, id="taken-once").expect(201)
     make(ops, id="taken-once", title="Another").problem("coupon_exists")

@@ -126,13 +126,6 @@ def test_items_that_are_excepted_earn_nothing_and_no_order_earns_more_than_it_co
     assert given(300, sock, sock) == 300  # a voucher has paid the rest
 
 
-def test_a_budget_needs_a_currency(ops):
-    body = {"title": "t", "cap": {"total": 1, "discount_minor": 1000}, "discount": {"kind": "percent", "percent_bp": 1000}}
-    ops.post("/coupons", body).problem("bad_request", at="/discount/currency")
-    body["discount"]["currency"] = "EUR"
-    ops.post("/coupons", body).ok(201)
-
-
 def test_a_reason_is_given_for_orders_alone(stack, storefront):
     coupon = stack.coupon(slots=1, discount={**AMOUNT, "currency": "EUR"})
     answers = [storefront.post(f"/coupons/{coupon}/check", {"user": "u", "order": order(900)}).ok()]
@@ -141,18 +134,6 @@ def test_a_reason_is_given_for_orders_alone(stack, storefront):
     answers.append(storefront.post(f"/coupons/{coupon}/check", {"user": "u", "order": order(900)}).ok())
     assert [a.get("code") or a["problem"] for a in answers] == [None, "user_cap_reached", "user_cap_reached"]
     assert not [a for a in answers if {"reason", "missing_minor"} & set(a)], answers
-
-
-def test_the_discount_that_was_given_is_in_the_redemption(stack, storefront):
-    coupon = stack.coupon(slots=3, discount={"kind": "percent", "percent_bp": 3333, "max_minor": 1000, "currency": "EUR"})
-    for user, amount, discount in (("a", 1001, 333), ("b", 10**6, 1000), ("c", 0, 0)):
-        assert storefront.take(coupon, user, order=order(amount)).ok(201)["discount_minor"] == discount
-    assert stack.counts(coupon)["discount_minor"] == 1333
-
-
-def test_an_amount_without_rules_needs_no_order(stack, storefront):
-    coupon = stack.coupon(slots=1, discount={"kind": "amount", "amount_minor": 700, "currency": "EUR"})
-    assert storefront.take(coupon, "u").ok(201)["discount_minor"] == 700
 
 
 def test_the_budget_is_never_passed_and_comes_back_with_a_reverse(stack, storefront):
@@ -295,6 +276,7 @@ def test_a_shop_takes_back_one_of_three_pairs(stack, storefront, reporting):
     stack.verify(coupon)
     storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/reverse").expect(200)
     adjust(storefront, taken, "a-3", discount_minor=0).problem("invalid_transition")
+    adjust(storefront, {"coupon": coupon, "id": "2-9"}, "a", discount_minor=1).problem("redemption_not_found")
     assert adjust(storefront, taken, "a-2", discount_minor=100).ok() == less
     row = caught_up(stack, coupon, "period=total")["items"][0]
     assert row["money"] == [{"currency": "EUR", "discount_minor": 333, "order_minor": 2000}]
@@ -311,13 +293,6 @@ def test_a_bad_adjustment_is_refused(stack, storefront, body, at):
     adjust(storefront, taken, "a", **body).problem("bad_request", at=at)
     storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/adjust", {"discount_minor": 1}).problem("idempotency_key_required")
     assert stack.counts(coupon)["discount_minor"] == 500
-
-
-def test_only_what_is_redeemed_is_adjusted(stack, storefront):
-    coupon = stack.coupon(slots=4, cap={"total": 4, "per_user": 4}, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
-    for state in ("issued", "reserved"):
-        adjust(storefront, storefront.take(coupon, "u", state=state).ok(201), f"a-{state}", discount_minor=1).problem("invalid_transition")
-    adjust(storefront, {"coupon": coupon, "id": "3-9"}, "a", discount_minor=1).problem("redemption_not_found")
 
 
 def test_an_adjustment_keeps_the_currency(stack, storefront):

@@ -202,8 +202,7 @@ def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(beside):
     stack = beside()
     coupon, user = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}), "slept-through"
     stack.direct(0).take(coupon, "before").expect(201)
-    tail = stack.counts(coupon)["seq"]
-    wait_until("the checkpoint", lambda: stack.checkpoint(coupon) >= tail)
+    wait_until("the checkpoint", lambda: stack.is_written(coupon))
     refused = Failing(stack, "buckets", "insert", "update")
     stack.direct(0).take(coupon, user, metadata={"note": f"of-{user}"}).expect(201)
     wait_until("the refusal", lambda: "event=checkpoint.failed" in stack.log())

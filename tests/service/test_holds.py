@@ -346,14 +346,6 @@ def test_a_hold_made_in_time_is_redeemed_after_the_end(stack, storefront):
     assert storefront.step(issued, "cancel").ok()["state"] == "cancelled"
 
 
-def test_a_day_s_counts_come_back_with_what_ends_that_day(stack, storefront):
-    coupon = stack.coupon(slots=2, cap={"total": 2, "per_user": 2, "per_day": 1, "per_user_per_day": 1})
-    hold = storefront.take(coupon, "u", state="reserved").ok(201)
-    storefront.take(coupon, "u").problem("user_daily_cap_reached")
-    storefront.step(hold, "cancel").expect(200)
-    assert storefront.take(coupon, "u").ok(201)["after"] == {"left": 1, "day": 1, "user": 1, "user_day": 1}
-
-
 # ---- without slots ----
 
 @pytest.mark.parametrize("policy", ["approximate", "none"])

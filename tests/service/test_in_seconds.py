@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from lanes import users_of
-from stack import OTHERS, SETTINGS, WORKERS, Stack, wait_until
+from stack import OTHERS, SETTINGS, Stack, wait_until
+from test_life import ends_in_ledger
 from within import within
 
 pytestmark = pytest.mark.timed
@@ -59,16 +60,11 @@ def test_the_sweeper_ends_a_hold_that_nobody_asks_for(quiet):
     to do, so that what is seen is how soon the next ones come."""
     coupon = quiet.coupon(slots=1, reserve_s=5)
     quiet.client("storefront").take(coupon, "u", state="reserved").expect(201)
-    seq = quiet.counts(coupon)["seq"]
-    wait_until("the checkpoint", lambda: quiet.checkpoint(coupon) >= seq)
-    for name in ("runner", *(f"worker-{i}" for i in range(WORKERS))):
-        quiet.kill(name)
-
-    def swept():
-        return any(entry["k"] == "expire" for batch in quiet.database["ledger"].find({"_id.c": coupon}) for entry in batch["e"])
-
+    wait_until("the checkpoint", lambda: quiet.is_written(coupon))
+    quiet.kill("runner")
+    quiet.kill_workers()
     with within(5 + 5, "a hold of five seconds and its end in the ledger", quiet.all_pids):
-        wait_until("the ledger to say so", swept, every=0.05)
+        wait_until("the ledger to say so", lambda: ends_in_ledger(quiet, coupon), every=0.05)
 
 
 def test_a_lane_hears_of_what_another_gave(quiet):

@@ -288,9 +288,10 @@ def test_a_key_lasts_until_it_expires(stack, coupons):
 # ---- the tool ----
 
 def test_a_list_of_keys_shows_their_limits(stack):
-    key = stack.new_key("ops", "--label", "till 5", "--coupons", "till-", "--rate", "7", "--networks", "10.0.0.0/8")
+    key = stack.new_key("public", "--label", "till 5", "--coupons", "till-", "--rate", "7", "--networks", "10.0.0.0/8",
+                        "--origin", "https://shop.example", "--origin", "http://localhost:3000")
     [line] = [line for line in stack.couponctl("keys", "list").stdout.splitlines() if line.startswith(key.split("_")[1])]
-    for shown in ("ops", "till 5", "till-", " 7 ", "10.0.0.0/8"):
+    for shown in ("public", "till 5", "till-", " 7 ", "10.0.0.0/8", "https://shop.example, http://localhost:3000"):
         assert shown in line, line
 
 

@@ -117,8 +117,7 @@ def test_the_sweeper_returns_what_expired_in_every_quiet_lane(stack, storefront,
     users = [user for lane in range(4) for user in itertools.islice(users_of(lane, 4), 5)]
     storefront.take_each(coupon, users, state="reserved", reserve_s=2)
     if not loaded:
-        for worker in range(WORKERS):
-            stack.kill(f"worker-{worker}")
+        stack.kill_workers()
     wait_until("the expiries in the ledger", lambda: ends_in_ledger(stack, coupon) == 20, every=0.1)
     counts = stack.counts(coupon)
     assert (counts["taken_total"], counts["reserved"], counts["today"]) == (0, 0, 0), counts

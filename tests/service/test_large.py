@@ -7,7 +7,7 @@ import pytest
 from crowd import take_all
 from effort import effort
 from profiler import examined, profiled
-from stack import wait_until
+from stack import Stack, wait_until
 
 FEW, MANY = effort((1000, 8000), (2000, 20_000), (10_000, 300_000))
 BATCH = 100
@@ -71,12 +71,7 @@ def restart(stack):
     stack.script("run", "--detach", status=0)
 
 
-def kill_workers(stack):
-    for name in [f"worker-{i}" for i in range(stack.workers)]:
-        stack.kill(name)
-
-
-STARTS = {"a kill": kill_workers, "a restart": restart}
+STARTS = {"a kill": Stack.kill_workers, "a restart": restart}
 
 
 def costs(stack, coupon):

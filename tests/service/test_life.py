@@ -413,8 +413,7 @@ def test_the_sweeper_returns_what_expired_in_a_quiet_coupon(stack, loaded):
     until += [storefront.post(f"/coupons/{coupon}/redemptions/{i}/reserve", {"reserve_s": 3}, idempotency_key="h").ok(201)["reserved_until"]
               for i in ids.values()]
     if not loaded:
-        for worker in range(WORKERS):
-            stack.kill(f"worker-{worker}")
+        stack.kill_workers()
     end = monotonic_of(max(until))
     wait_until("the expiries in the ledger", lambda: ends_in_ledger(stack, coupon) == 110, every=0.1)
     print(f"all swept {time.monotonic() - end:.1f} s after the last one's end")

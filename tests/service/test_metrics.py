@@ -93,8 +93,7 @@ def test_users_are_counted_by_where_they_were_found(beside):
     families = look(stack)
     assert 0 < exposition.total(families, "coupons_user_filter_bytes") <= 2 * 64 << 20
     assert 0 < exposition.total(families, "coupons_user_cache_bytes") <= 2 * 64 << 20
-    for worker in range(WORKERS):
-        stack.kill(f"worker-{worker}")
+    stack.kill_workers()
     read = grown("coupons_users_read_total")
     stack.direct(1).take(coupon, "u-3", key="once more").expect(201)
     assert grown("coupons_users_read_total") > read
@@ -155,8 +154,7 @@ def test_counters_survive_the_death_of_a_worker_and_gauges_do_not(beside):
     for i in range(50):
         direct[i % WORKERS].take(coupon, f"u-{i}").expect(201)
     before = look(stack)
-    for worker in range(WORKERS):
-        stack.kill(f"worker-{worker}")
+    stack.kill_workers()
     after = look(stack)
     for name, family in before.items():
         if family.kind == "counter":

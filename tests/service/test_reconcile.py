@@ -43,9 +43,7 @@ class Quiet:
 
 def settled(stack, coupon):
     """Checkpoint and totals are written up to the coupon's seq, and no erasure has names left."""
-    seq, lane = stack.counts(coupon)["seq"], {"c": coupon, "l": 0}
-    wait_until("the checkpoint", lambda: stack.database.lanes.find_one({"_id": lane, "view.seq": {"$gte": seq}}))
-    wait_until("the totals", lambda: stack.database.totals_positions.find_one({"_id": lane, "seq": {"$gte": seq}}))
+    wait_until("checkpoint and totals", lambda: stack.is_written(coupon))
     wait_until("the erasures", lambda: not stack.database.ledger.find_one({"_id.c": coupon, "erasing": {"$exists": True}}))
 
 

@@ -560,8 +560,7 @@ def test_refusals_are_counted_by_code_over_all_workers_and_their_deaths(stack, s
     assert told["total"] == 7 and set(told) == {"since", "counts", "total"}, told
     ago = datetime.datetime.now(UTC) - datetime.datetime.fromisoformat(told["since"].replace("Z", "+00:00"))
     assert datetime.timedelta(89) < ago < datetime.timedelta(91), told
-    stack.kill("worker-0")
-    stack.kill("worker-1")
+    stack.kill_workers()
     assert refusals(stack, coupon)["counts"] == expected, "they outlive the workers"
     storefront.take(coupon, "x").problem("sold_out")
     await_refusals(stack, coupon, {**expected, "sold_out": 5})
@@ -731,9 +730,7 @@ def test_checkpoints_that_the_database_does_not_give_are_asked_for_as_often_as_b
     with Failing(stack, "lanes", "find", "update"):
         stack.direct(0).take(coupon, "u").expect(201)
         wait_until("the tenth look, after which it would be alone for minutes", lambda: len(looks()) >= 10)
-    seq = stack.counts(coupon)["seq"]
-    reached = {"_id": {"c": coupon, "l": 0}, "view.seq": {"$gte": seq}}
-    wait_until("the checkpoint", lambda: stack.database["lanes"].find_one(reached))
+    wait_until("the checkpoint", lambda: stack.is_written(coupon))
     stack.verify()
 
 

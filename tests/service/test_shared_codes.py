@@ -102,8 +102,7 @@ def test_what_was_used_is_known_after_a_crash_and_to_both_workers(stack, storefr
         ways[i % len(ways)].take(coupon, f"u-{i}", code="SUMMER10").ok(201)
     wait_until("the checkpoint", lambda: stack.is_written(coupon))
     assert stack.database.lanes.find_one({"_id.c": coupon})["view"]["codes"] == [{"c": "SUMMER10", "n": 3}]
-    for name in [f"worker-{i}" for i in range(stack.workers)]:
-        stack.kill(name)
+    stack.kill_workers()
     for i in range(3, 8):
         reply = stack.client("storefront").take(coupon, f"u-{i}", code="SUMMER10")
         reply.ok(201) if i == 3 else reply.problem("code_taken")

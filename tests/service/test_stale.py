@@ -10,21 +10,6 @@ TAKINGS = 400  # one batch each
 READ_MOST = 100  # batches: a look's, and what came since the checkpoint
 
 
-def tail(stack, coupon):
-    return stack.database["ledger"].find_one({"_id.c": coupon}, sort=[("_id.seq", -1)])["_id"]["seq"]
-
-
-def is_written(stack, coupon):
-    """Its checkpoint."""
-    lane = stack.database["lanes"].find_one({"_id.c": coupon})
-    return lane and lane["view"]["seq"] == tail(stack, coupon)
-
-
-def is_counted(stack, coupon):
-    position = stack.database["totals_positions"].find_one({"_id.c": coupon})
-    return position and position["seq"] == tail(stack, coupon)
-
-
 def expired(stack, coupon):
     return [batch for batch in stack.database["ledger"].find({"_id.c": coupon}) if any(e["k"] == "expire" for e in batch["e"])]
 
@@ -42,8 +27,7 @@ def test_a_worker_that_was_away_for_long_reads_the_redo_log_and_not_the_time_bet
     coupon = stack.coupon(slots=TAKINGS + 10, cap={"total": TAKINGS + 10})
     away.take(coupon, "first").expect(201)
     busy.take_each(coupon, (f"u-{i}" for i in range(TAKINGS)))
-    wait_until("the checkpoint", lambda: is_written(stack, coupon))
-    wait_until("the reporter, too, to have read what there is", lambda: is_counted(stack, coupon))
+    wait_until("all to have read what there is", lambda: stack.is_written(coupon))
     stack.database.create_collection("system.profile", capped=True, size=1 << 24)
     stack.database.command("profile", 2)
     counts = stack.direct(1, "ops").get(f"/coupons/{coupon}/counts").ok()

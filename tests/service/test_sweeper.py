@@ -3,7 +3,6 @@ import datetime
 
 import pytest
 
-from ledger import Told
 from stack import wait_until
 
 
@@ -15,36 +14,8 @@ def text_of(moment):
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def expired(stack, coupon):
-    """How often something ended by itself, straight from the database: no request wakes the lane."""
-    return sum(entry["k"] == "expire" for batch in stack.database["ledger"].find({"_id.c": coupon})
-               for entry in batch["e"])
-
-
 def cleanups(stack, coupon):
     return [job for job in stack.client("ops").get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"] if job["kind"] == "cleanup"]
-
-
-def test_expired_holds_go_back_without_any_request(stack, storefront):
-    coupon = stack.coupon(slots=3, cap={"total": 3, "per_user": 3}, reserve_s=1)
-    held = [storefront.take(coupon, f"u-{i}", state="reserved").ok(201)["id"] for i in range(3)]
-    wait_until("the ledger to say so", lambda: expired(stack, coupon) == 3, every=0.1)
-    told = Told(stack, coupon)
-    assert sorted(e["kind"] for e in told.lives[held[0]]) == ["expire", "reserve"], told.lives[held[0]]
-    counts = stack.counts(coupon)
-    assert (counts["free"], counts["reserved"]) == (3, 0), counts
-    stack.verify(coupon)
-
-
-def test_the_sweeper_takes_back_what_a_dead_owner_left(stack, storefront):
-    """Both workers are killed while a hold stands: nobody loads the lane again, and yet the slot goes back."""
-    coupon = stack.coupon(slots=1, cap={"total": 1}, reserve_s=2)
-    storefront.take(coupon, "u", state="reserved").expect(201)
-    for worker in ("worker-0", "worker-1"):
-        stack.kill(worker)
-    wait_until("the ledger to say so", lambda: expired(stack, coupon) == 1, every=0.1)
-    storefront.take(coupon, "another").expect(201)
-    stack.verify(coupon)
 
 
 def cleaned_up(stack, coupon):
