@@ -93,7 +93,7 @@ def test_a_worker_that_sleeps_in_the_middle_of_a_batch_does_no_harm_when_it_wake
             pid = stack.pid(f"worker-{worker}")
             with asleep(stack, [f"worker-{worker}"]):
                 before = len(crowd.done)
-                time.sleep(effort(2, 2, 5))
+                time.sleep(effort(0, 2, 5))
                 wait_until("answers of the other worker", lambda: len(crowd.done) > before + 500)
             assert stack.pid(f"worker-{worker}") == pid, "it was replaced instead of woken"
     nothing_lost_nothing_doubled(stack, coupon, crowd.done, slots)

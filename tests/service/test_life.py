@@ -283,8 +283,8 @@ def test_a_checkout_that_crashed_gives_back_what_it_held_to_where_it_came_from(s
     stack.patch(coupon, {"cap": {"total": 3}})
     stack.generate(coupon, 1)
     at = f"/coupons/{coupon}/redemptions"
-    hold = storefront.post(f"{at}/{ids['u-0']}/reserve", {"reserve_s": 8, "order": {"id": "lost"}}, idempotency_key="h").ok(201)
-    free = storefront.take(coupon, "crashed", state="reserved", reserve_s=8).ok(201)
+    hold = storefront.post(f"{at}/{ids['u-0']}/reserve", {"reserve_s": 4, "order": {"id": "lost"}}, idempotency_key="h").ok(201)
+    free = storefront.take(coupon, "crashed", state="reserved", reserve_s=4).ok(201)
     counts = stack.counts(coupon)
     assert (counts["free"], counts["issued"], counts["reserved"], counts["taken_total"]) == (0, 1, 2, 3), counts
     until_over(free)
