@@ -3,7 +3,6 @@
 Lanes have no order between them but real time's: at any moment each stood somewhere in its span (evidence.py). What is
 told of all of them is exact at one seq of each.
 """
-import collections
 import itertools
 
 from evidence import Evidence, seqs_of

@@ -13,7 +13,6 @@ import tempfile
 import time
 import zoneinfo
 
-import bson
 import pymongo
 
 import exposition

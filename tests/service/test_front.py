@@ -194,37 +194,6 @@ def test_a_folder_of_the_pages_is_not_found(stack, nobody):
         place.rmdir()
 
 
-METHODS = [
-    ("/coupons", {"GET", "HEAD", "POST"}), ("/coupons/{c}", {"GET", "HEAD", "PATCH", "DELETE"}),
-    ("/coupons/{c}/counts", {"GET", "HEAD"}), ("/coupons/{c}/slots", {"GET", "HEAD", "POST"}),
-    ("/coupons/{c}/slots/retire", {"POST"}), ("/coupons/{c}/redemptions", {"GET", "HEAD", "POST"}),
-    ("/coupons/{c}/redemptions/batch", {"POST"}), ("/coupons/{c}/check", {"POST"}), ("/coupons/{c}/redemptions/0-1", {"GET", "HEAD"}),
-    ("/coupons/{c}/redemptions/0-1/reverse", {"POST"}), ("/coupons/{c}/users/u", {"GET", "HEAD"}),
-    *((f"/coupons/{{c}}/redemptions/0-1/{verb}", {"POST"}) for verb in ("reserve", "redeem", "cancel")),
-    ("/coupons/{c}/codes", {"GET", "HEAD", "POST"}), ("/coupons/{c}/codes/X", {"GET", "HEAD"}), ("/coupons/{c}/codes/X/retire", {"POST"}),
-    ("/coupons/-/resolve", {"POST"}), ("/coupons/-/jobs/j/rows", {"GET", "HEAD"}),
-    ("/coupons/-/users/u", {"GET", "HEAD", "DELETE"}),
-    ("/coupons/-/users/erase", {"GET", "HEAD", "DELETE", "POST"}),  # it may be a user as well
-    ("/coupons/-/jobs", {"GET", "HEAD"}), ("/coupons/-/health", {"GET", "HEAD"}),
-    ("/coupons/{c}/ledger", {"GET", "HEAD"}), ("/coupons/{c}/reports", {"GET", "HEAD"}),
-]
-
-
-@pytest.mark.parametrize("path, methods", METHODS, ids=[p for p, _ in METHODS])
-def test_another_method_is_refused_with_those_that_are_allowed(stack, ops, path, methods):
-    coupon = stack.coupon()
-    path = path.format(c=coupon)
-    twin = {"GET", "HEAD"} if path.endswith(("slots/retire", "/batch")) else set()  # /slots/{n}, /redemptions/{rid}: another address
-    methods = methods | twin
-    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "LOCK", "BREW"} - methods:
-        reply = ops.request(method, path)
-        reply.problem("method_not_allowed")
-        allowed = {m.strip() for m in reply.header("Allow").split(",")}
-        if method in ("POST", "PATCH", "DELETE", "PUT", "GET"):
-            assert allowed == methods, f"{allowed} is not {methods}\n{reply}"
-        assert allowed, reply
-
-
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
                                   "application/jsonx", "application", "application/xml", "", "json", "application/json-seq"])
 def test_a_body_of_another_type_is_refused(stack, ops, storefront, kind):

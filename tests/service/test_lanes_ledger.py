@@ -47,12 +47,6 @@ def verify(stack, *coupons):
     return done.returncode, done.stdout
 
 
-def test_several_coupons_with_lanes_are_told_one_after_another(told):
-    stack, coupon = told
-    status, text = verify(stack, coupon, coupon)
-    assert status == 0 and text.count(f"{coupon}: ok") == 2, text
-
-
 def test_every_lane_is_told_and_has_its_own_buckets(told):
     stack, coupon = told
     status, text = verify(stack, coupon)
@@ -61,12 +55,6 @@ def test_every_lane_is_told_and_has_its_own_buckets(told):
     assert f"{batches} batches" in text
     assert sorted(stack.database.ledger.distinct("_id.l", {"_id.c": coupon})) == list(range(LANES))
     stack.ctl("verify", "--parts", "3", coupon)
-
-
-def test_one_coupons_moves_are_no_others(told):
-    """In one run of verify."""
-    stack, coupon = told
-    assert stack.ctl("verify", coupon, coupon).count(": ok") == 2
 
 
 DAMAGE = {
