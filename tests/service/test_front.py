@@ -280,4 +280,3 @@ def test_no_reply_tells_more_than_it_must_or_is_taken_for_something_else(ops, pa
 def test_methods_that_nobody_needs_are_none(stack, method):
     [reply] = stack.client().raw(f"{method} /coupons HTTP/1.1\r\nHost: x\r\nX-Secret: shown\r\n\r\n".encode(), shut=True)
     assert 400 <= reply.status < 500 and b"shown" not in reply.body, reply
-

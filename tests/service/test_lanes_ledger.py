@@ -95,4 +95,3 @@ def test_a_lane_that_lost_its_end_is_found(told):
     status, text = verify(stack, coupon)
     stack.database.ledger.insert_many(gone)
     assert status != 0 and re.search(r"lanes lane \d of lane 0: step: expected at most", text), text
-

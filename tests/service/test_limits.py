@@ -467,4 +467,3 @@ def test_streams_that_nobody_reads_are_on_no_disk_and_hold_up_their_key_alone(st
             s.close()
     mine = Http(stack.port, lazy_key).get(f"/coupons/{coupon}/codes").expect(200)
     assert mine.body.count(b"LONG-") == len(codes), "its turn comes"
-

@@ -288,4 +288,3 @@ def test_a_method_that_a_path_does_not_have_is_told_those_that_it_has(stack, ops
             reply.problem("method_not_allowed")
             # nginx answers some methods itself, by what files have
             assert method in OF_NGINX or set(reply.header("Allow").split(", ")) == methods, reply
-

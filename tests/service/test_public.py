@@ -285,4 +285,3 @@ def test_a_page_may_be_on_an_address_and_any_port(stack, coupon):
     for origin in origins:
         reply = ask(door, f"/coupons/{coupon}/check", {"code": "FREE-CODE"}, origin)
         assert reply.expect(200).header("Access-Control-Allow-Origin") == origin, reply
-

@@ -220,4 +220,3 @@ def test_a_key_has_two_streams_at_a_time(stack):
         for s in held:
             s.close()
         assert answered.poll(PATIENCE_S * 1000), "its turn does not come"
-
