@@ -2,7 +2,7 @@
  * ctl/archive.c -- couponctl archive: closes a coupon for good, and writes its ledger to a file, which is read back and replayed before it
  * gets its name; then removes the coupon's data from the database.
  *
- * Steps    the service closes the coupon; the file is written; a job of the service removes the rest (archive_remove.h).
+ * Steps    the service closes the coupon; the file is written; a job of the service removes the rest.
  *          If interrupted, the same command goes on where it stopped; until all lanes are removed something may still be appended to them,
  *          so the file is written again
  * Due      coupons that ended as long ago as a setting says, one by one; a refused one does not stop the others
@@ -20,10 +20,11 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "ctl/archive_remove.h"
+#include "base/ids.h"
 #include "ctl/archive_verify.h"
 #include "ctl/direct.h"
 #include "ctl/gz_file.h"
+#include "ctl/job.h"
 #include "ctl/print.h"
 #include "ctl/progress.h"
 #include "ctl/statement.h"
@@ -61,6 +62,22 @@ struct archiving {
 };
 
 /* ---- the ledger ---- */
+
+/* The last batch of a lane that its archive holds; in a removed lane, the one before the batch that says so, but with that one's
+ * `archived`. seq 0: none. */
+static enum store_status archive_tail(struct scan *v, int64_t lane, struct head *tail)
+{
+    struct batch *b;
+    enum store_status s = scan_last(v, lane, &b);
+
+    *tail = b ? b->head : (struct head){.seq = 0};
+    if (b && b->head.archived == LANE_REMOVED) {
+        tail->seq--;
+        memcpy(tail->hash, b->prev, HASH_LEN);
+    }
+    batch_free(b);
+    return s;
+}
 
 /* Find how far to read each lane: without what an interrupted removal appended. */
 static enum store_status read_tails(struct archiving *g)
@@ -129,7 +146,12 @@ static void end_lane(struct archiving *g)
     statement_put_hash(&j, "hash", g->last.hash);
     json_key_time(&j, "at", g->last.at_ms);
     json_key_int(&j, "made", g->last.next_n % LANE_SLOTS);
-    statement_put_totals(&j, &g->last);
+    json_key_int(&j, "slots", g->last.slots);
+    json_key_int(&j, "issued", g->last.issued);
+    json_key_int(&j, "reserved", g->last.reserved);
+    json_key_int(&j, "redeemed", g->last.redeemed);
+    json_key_int(&j, "ordinal", g->last.ordinal);
+    json_key_int(&j, "discount_minor", g->last.discount_minor);
     json_end_object(&j);
 }
 
@@ -152,9 +174,13 @@ static void put_statement(struct archiving *g)
     json_end_object(&j);
 
     buf_clear(&g->line);
-    buf_puts(&g->line, g->keys->count ? "{\"manifest\":\"" : "{\"manifest\":");
-    statement_sign(g->keys, &payload, &g->line);
-    buf_puts(&g->line, g->keys->count ? "\"}\n" : "}\n");
+    if (g->keys->count) {
+        buf_puts(&g->line, "{\"manifest\":\"");
+        jws_sign(g->keys, payload.data, payload.len, &g->line);
+        buf_puts(&g->line, "\"}\n");
+    } else {
+        buf_printf(&g->line, "{\"manifest\":%s}\n", payload.data);
+    }
     gz_file_put(&g->file, g->line.data, g->line.len);
     buf_free(&payload);
 }
@@ -172,6 +198,36 @@ static enum store_status write_lanes(struct archiving *g)
     }
     progress_end(&g->progress);
     return s;
+}
+
+/* ---- removal ---- */
+
+/* Have a job remove the lanes that end with g->tails, and watch it. Returns the exit code, with errors printed; g->removed: documents. */
+static int remove_lanes(struct ctl *c, struct archiving *g)
+{
+    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN];
+    char id[ID_SHORT_LEN + 1];
+    struct job job = {.id = id, .kind = JOB_ARCHIVE, .coupon = g->scan.coupon, .created_ms = clock_now_ms()}, *existing;
+    enum store_status s;
+    struct answer a;
+    struct arena arena;
+    int code;
+
+    g->removed = 0;
+    id_random(id, ID_SHORT_LEN);
+    for (int64_t i = 0; i < g->lanes; i++)
+        memcpy(hashes[i], g->tails[i].hash, HASH_LEN);
+    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)g->lanes, job.fingerprint);
+    arena_init(&arena, 0);
+    s = mongo_job_insert(g->db->session, &job, &arena, &existing);
+    arena_free(&arena);
+    if (s != STORE_OK && s != STORE_EXISTS)
+        return direct_failed();
+    code = job_watch(c, id, g->scan.coupon, "documents", &a);
+    if (code == CTL_OK)
+        g->removed = json_int_at(a.json, "/done");
+    answer_release(&a);
+    return code;
 }
 
 /* ---- the command ---- */
@@ -204,7 +260,6 @@ static void print_result(const struct archiving *g, const struct archive_result 
 static int write_archive(struct archiving *g, bool json, struct archive_result *result)
 {
     enum store_status s = read_tails(g);
-    int64_t drifts;
     int code;
 
     if (s == STORE_OK && g->tails[0].seq == 0) {
@@ -220,8 +275,7 @@ static int write_archive(struct archiving *g, bool json, struct archive_result *
     put_statement(g);
     if (!gz_file_close(&g->file) || (g->names_path && !gz_file_close(&g->names)))
         return CTL_USAGE;
-    code = archive_check_printing(g->file.place.temporary, g->path, &(struct archive_proof){g->keys, &(struct anchors){.count = 0}},
-                                  json, result, &drifts);
+    code = archive_check(g->file.place.temporary, g->path, &(struct archive_proof){g->keys, &(struct anchors){.count = 0}}, json, result);
     fflush(stdout);
     if (code == CTL_REFUSED)
         ctl_complain("nothing was written: the ledger has differences; see couponctl verify %s", g->scan.coupon);
@@ -238,7 +292,7 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
     int code = write_archive(g, ctl_json(c), &result);
 
     if (code == CTL_OK && !keep) {
-        code = archive_remove(c, g->db, g->scan.coupon, g->tails, g->lanes, &g->removed);
+        code = remove_lanes(c, g);
         if (code != CTL_OK)
             ctl_complain("the archive is written, in %s", g->path);
     }
@@ -266,7 +320,7 @@ static int archive(struct ctl *c, struct archiving *g, bool keep)
     if (archived == LANE_REMOVED) {
         struct archive_result none = {.batches = 0};
 
-        code = archive_remove(c, g->db, g->scan.coupon, g->tails, g->lanes, &g->removed);
+        code = remove_lanes(c, g);
         if (code != CTL_OK)
             return code;
         if (ctl_json(c)) {
@@ -278,7 +332,7 @@ static int archive(struct ctl *c, struct archiving *g, bool keep)
         return CTL_OK;
     }
     if (!keep && archived == 0)
-        code = archive_close(c, g->scan.coupon);
+        code = client_ask(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/archive", g->scan.coupon)}, NULL);
     return code == CTL_OK ? write_and_remove(c, g, keep) : code;
 }
 
@@ -313,8 +367,11 @@ static int archive_all(struct ctl *c, struct direct *db, const struct jws_keys *
 
     for (size_t i = 0; i < count && failures < FAILURES_MOST; i++) {
         char path[CONFIG_TEXT_SIZE + COUPON_ID_MAX + sizeof SUFFIX + 1];
-        int code = old[i].ended ? CTL_OK : coupon_end(c, old[i].id);
+        int code = CTL_OK;
 
+        if (!old[i].ended)
+            code = client_ask(c, (struct call){.method = "PATCH", .path = client_path("/coupons/%s", old[i].id),
+                                               .body = "{\"state\":\"ended\"}", .match = "*"}, NULL);
         snprintf(path, sizeof path, "%s/%s" SUFFIX, db->config->archive_directory, old[i].id);
         if (code == CTL_OK)
             code = archive_one(c, db, keys, old[i].id, path, NULL);

@@ -1,6 +1,5 @@
 /*
- * ctl/doctor.h -- shared by the files of couponctl doctor: checks of this machine (doctor.c) and of the database (doctor_database.c), which
- * are separate because json-c and store/ cannot be included together.
+ * ctl/doctor.h -- shared by the files of couponctl doctor: checks of this machine (doctor.c) and of the database (doctor_database.c).
  */
 #ifndef CTL_DOCTOR_H
 #define CTL_DOCTOR_H

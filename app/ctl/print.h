@@ -10,11 +10,13 @@
 #define CTL_PRINT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "verify/drift.h"
 
-struct json_object; /* json-c's: its header and base/json.h have names in common */
+struct json_object;
 
 /* If standard output is a terminal: from now on '?' is printed there for each unsafe character. */
 void print_on_terminal(void);
@@ -31,5 +33,7 @@ void print_json(struct json_object *o, FILE *out);
 void print_json_pretty(struct json_object *o, FILE *out);
 /* Print a line of JSON, or of text for people; free it. */
 void print_line(struct buf *line, bool json, FILE *out);
+/* Print a difference that a checker found, as a line. coupon: or the file concerned. */
+void finding_print(const char *coupon, int64_t lane, const struct drift *d, bool json, FILE *out);
 
 #endif

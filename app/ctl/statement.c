@@ -40,22 +40,6 @@ bool statement_keys(const char *path, struct jws_keys *k)
     return false;
 }
 
-const struct jws_key *statement_signer(const struct jws_keys *k, const char *token)
-{
-    for (size_t i = 0; i < k->count; i++)
-        if (jws_verifies(token, &k->keys[i]))
-            return &k->keys[i];
-    return NULL;
-}
-
-void statement_sign(const struct jws_keys *k, const struct buf *payload, struct buf *out)
-{
-    if (k->count)
-        jws_sign(k, payload->data, payload->len, out);
-    else
-        buf_put(out, payload->data, payload->len);
-}
-
 /* ---- reading ---- */
 
 struct json_object *statement_parse(const char *text, size_t len)
@@ -115,14 +99,4 @@ void statement_put_hash(struct json *j, const char *name, const uint8_t hash[HAS
     char hex[HEX_SIZE];
 
     json_key_string(j, name, sodium_bin2hex(hex, sizeof hex, hash, HASH_LEN));
-}
-
-void statement_put_totals(struct json *j, const struct head *h)
-{
-    json_key_int(j, "slots", h->slots);
-    json_key_int(j, "issued", h->issued);
-    json_key_int(j, "reserved", h->reserved);
-    json_key_int(j, "redeemed", h->redeemed);
-    json_key_int(j, "ordinal", h->ordinal);
-    json_key_int(j, "discount_minor", h->discount_minor);
 }

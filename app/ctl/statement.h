@@ -19,11 +19,6 @@
 /* Read the file of --sign-key; path NULL: no keys. False, with the error printed: unusable. */
 bool statement_keys(const char *path, struct jws_keys *k);
 
-/* The key in k that signed the token; NULL: none. */
-const struct jws_key *statement_signer(const struct jws_keys *k, const char *token);
-/* Append the payload, signed if there are keys. */
-void statement_sign(const struct jws_keys *k, const struct buf *payload, struct buf *out);
-
 /* NULL: not a JSON object. The caller releases it. */
 struct json_object *statement_parse(const char *text, size_t len);
 /* The member of an object if it has this type, else NULL. */
@@ -34,7 +29,5 @@ bool statement_hash(struct json_object *o, const char *name, uint8_t hash[HASH_L
 bool statement_count(struct json_object *o, const char *name, int64_t *value);
 
 void statement_put_hash(struct json *j, const char *name, const uint8_t hash[HASH_LEN]);
-/* Write a lane's totals. */
-void statement_put_totals(struct json *j, const struct head *h);
 
 #endif

@@ -21,7 +21,6 @@
 #include "ctl/archive_verify.h"
 #include "ctl/ctl.h"
 #include "ctl/direct.h"
-#include "ctl/finding.h"
 #include "ctl/print.h"
 #include "ctl/progress.h"
 #include "ctl/statement.h"

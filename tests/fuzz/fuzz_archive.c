@@ -16,7 +16,7 @@
 #include "ctl/batch_in.c"
 
 #define LANES 3
-#define SLOTS 4096 /* as archive_read.c: what a manifest says bounds the memory for them */
+#define SLOTS 4096 /* as archive_verify.c: what a manifest says bounds the memory for them */
 
 static void on_drift(void *context, const struct drift *d)
 {
