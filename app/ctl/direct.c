@@ -85,3 +85,14 @@ int direct_failed(void)
     ctl_complain("the database failed, or did not answer in time; if a document could not be read, a line above names it");
     return CTL_UNREACHABLE;
 }
+
+bool direct_found_foreign(struct scan *v)
+{
+    bool found = v->foreign.len > 0;
+
+    if (found)
+        ctl_complain("documents that belong to no coupon, by their _id: %s; the service did not write them: remove them", v->foreign.data);
+    buf_free(&v->foreign);
+    buf_free(&v->ids);
+    return found;
+}

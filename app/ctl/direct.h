@@ -10,6 +10,7 @@
 #include "store/installation.h"
 #include "store/mongo.h"
 #include "store/secrets.h"
+#include "verify/scan.h"
 
 #define DIRECT_MORE 64
 
@@ -38,5 +39,7 @@ void direct_close(struct direct *d);
 
 /* Print the error of a failed call; returns the exit code. */
 int direct_failed(void);
+/* After the last coupon: print which documents belong to none. False: there are no such documents. Frees what v had for its coupons. */
+bool direct_found_foreign(struct scan *v);
 
 #endif

@@ -466,7 +466,7 @@ static int reconcile_all(struct reconcile *v)
             s = reconcile_coupon(v, id.data, false);
     } while (s == STORE_OK && id.len);
     buf_free(&id);
-    buf_free(&v->scan.ids);
+    v->any_left = direct_found_foreign(&v->scan) || v->any_left;
     return s == STORE_OK ? CTL_OK : direct_failed();
 }
 

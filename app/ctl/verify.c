@@ -520,7 +520,7 @@ static int verify_all(struct checker *v)
     for (size_t i = 1; i < count; i++)
         pthread_join(threads[i], NULL);
     free(checkers);
-    buf_free(&all->ids.ids);
+    all->any_drift = direct_found_foreign(&all->ids) || all->any_drift;
     buf_free(&all->id);
     for (size_t i = 0; all->status == STORE_OK && i < all->anchors.count; i++)
         if (!all->anchors.rows[i].seen)

@@ -384,21 +384,39 @@ enum store_status mongo_next_definitions(struct store *s, const char *after, siz
     return status;
 }
 
-/* By the index on _id, skipping all documents of the last one. */
+struct next_id {
+    const char *coupon;
+    const char *foreign; /* coupon NULL: the _id of a document of none */
+};
+
+static bool get_next_id(const bson_t *doc, void *item, struct arena *a)
+{
+    struct next_id *next = item;
+    char *text;
+
+    if (get_id(doc, &next->coupon, a))
+        return true;
+    text = document_id_text(doc);
+    next->foreign = arena_strdup(a, text ? text : "");
+    bson_free(text);
+    return true;
+}
+
+/* By the index on _id, skipping all documents of the last one. A document of no coupon that is read here comes after all that have one. */
 enum store_status mongo_next_coupon(struct store *s, const char *collection, const char *after, struct arena *a,
                                     const char **id)
 {
     bool whole = strcmp(collection, mongo_view_collections[0]) == 0; /* the _id is the coupon alone */
-    const struct doc_list list = {collection, get_id, sizeof *id, false};
+    const struct doc_list list = {collection, get_next_id, sizeof(struct next_id), false};
     AUTO_BCON filter = whole ? BCON_NEW("_id", "{", "$gt", BCON_UTF8(after), "}")
                              : BCON_NEW("_id", "{", "$gt", "{", "c", BCON_UTF8(after), "x", BCON_MAXKEY, "}", "}");
     AUTO_BCON options = BCON_NEW(IDS_ASCENDING);
-    const char **ids;
+    struct next_id *next;
     size_t count;
-    enum store_status status = session_list(session_of(s), &list, filter, options, 1, a, &ids, &count);
+    enum store_status status = session_list(session_of(s), &list, filter, options, 1, a, &next, &count);
 
-    *id = count ? ids[0] : NULL;
-    return status;
+    *id = !count ? NULL : next->coupon ? next->coupon : next->foreign;
+    return count && !next->coupon ? STORE_UNREADABLE : status;
 }
 
 /* ---- writing ---- */

@@ -105,7 +105,8 @@ extern const size_t mongo_view_collections_count;
  * `after`, and up to the last of these, that has none. */
 enum store_status mongo_next_definitions(struct store *s, const char *after, size_t most, struct arena *a, const char ***ids, size_t *count,
                                          bool *strays);
-/* The collection's first coupon after `after` ("": the first of all); NULL: none. */
+/* The collection's first coupon after `after` ("": the first of all); NULL: none. STORE_UNREADABLE: there is none, but a document whose _id
+ * names no coupon: *id is that _id, as text. */
 enum store_status mongo_next_coupon(struct store *s, const char *collection, const char *after, struct arena *a,
                                     const char **id);
 

@@ -164,7 +164,7 @@ bool session_run(struct session *session, const bson_t *command, bson_t *reply)
     return false;
 }
 
-void log_unreadable(const char *collection, const bson_t *doc)
+char *document_id_text(const bson_t *doc)
 {
     AUTO_BSON id = BSON_INITIALIZER;
     bson_iter_t it, member;
@@ -180,6 +180,13 @@ void log_unreadable(const char *collection, const bson_t *doc)
     text = bson_as_relaxed_extended_json(&id, NULL);
     if (text && strlen(text) > UNREADABLE_ID_MAX)
         text[UNREADABLE_ID_MAX] = '\0';
+    return text;
+}
+
+void log_unreadable(const char *collection, const bson_t *doc)
+{
+    char *text = document_id_text(doc);
+
     log_event(LOG_ERROR, "store.unreadable", F_WORD("collection", collection), F_WORD("id", text ? text : ""));
     bson_free(text);
 }

@@ -273,6 +273,8 @@ bool reply_next_error(bson_iter_t *it, int64_t *index, int64_t *code);
 
 /* Log a document of a collection as unreadable: its _id, without the code in it, if any. */
 void log_unreadable(const char *collection, const bson_t *doc);
+/* That _id as text; bson_free() it. */
+char *document_id_text(const bson_t *doc);
 
 /* ---- the ledger, for lanes and lists ---- */
 /* Append to filter: {_id: after < seq < before} of a lane; before INT64_MAX: no bound. */

@@ -199,6 +199,7 @@ static enum store_status find_next(struct scan *v, struct buf *id)
     enum store_status s = STORE_OK;
     struct arena a;
 
+    buf_clear(&v->foreign);
     arena_init(&a, 0);
     for (size_t i = 0; i <= mongo_view_collections_count && s == STORE_OK; i++) {
         const char *collection = i < mongo_view_collections_count ? mongo_view_collections[i] : "ledger", *next = NULL;
@@ -206,8 +207,12 @@ static enum store_status find_next(struct scan *v, struct buf *id)
         s = next_of(v, collection, after, &a, &next);
         if (s == STORE_OK && next && strcmp(next, DIRECTORY_OF_CODES) == 0) /* not a coupon: skip it */
             s = next_of(v, collection, DIRECTORY_OF_CODES, &a, &next);
-        if (s == STORE_OK && next && (!least || strcmp(next, least) < 0))
+        if (s == STORE_UNREADABLE) {
+            buf_printf(&v->foreign, "%s%s %s", v->foreign.len ? ", " : "", collection, next);
+            s = STORE_OK;
+        } else if (s == STORE_OK && next && (!least || strcmp(next, least) < 0)) {
             least = next;
+        }
     }
     buf_clear(id);
     if (least)

@@ -32,6 +32,7 @@ struct scan {
     const char *coupon;  /* the current one */
     struct buf ids;      /* the next coupons, each with its NUL, from ids_at on: scan_next_coupon()'s; the caller frees it */
     size_t ids_at;
+    struct buf foreign;  /* documents whose _id names no coupon, once scan_next_coupon() found no further one; the caller frees it */
     int64_t parts_asked; /* 1 to PARTS_MOST; 0: by the size of the lane */
     scan_progress_fn *show; /* NULL: nothing is shown */
     struct progress *progress;

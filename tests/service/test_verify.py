@@ -62,6 +62,23 @@ def test_a_server_that_fails_each_read_is_given_up(taken, collection):
     assert lost.times > 2 and status not in (0, 1), said
 
 
+def test_a_document_of_no_coupon_is_named_and_hides_nothing(taken):
+    stack, coupon = taken
+    for name in ("buckets", "codes"):
+        stack.database[name].insert_one({"_id": {"x": "not ours", "code": "SECRET"}})
+    try:
+        verified, reconciled = stack.couponctl("verify"), stack.couponctl("reconcile")
+    finally:
+        for name in ("buckets", "codes"):
+            stack.database[name].delete_one({"_id.x": "not ours"})
+    for done in (verified, reconciled):
+        assert done.returncode == 1, done.stdout
+        assert ('documents that belong to no coupon, by their _id: buckets { "x" : "not ours" }, codes { "x" : "not ours" }; '
+                "the service did not write them: remove them") in done.stdout, done.stdout
+    assert f"{coupon}: ok" in verified.stdout, verified.stdout
+    assert stack.couponctl("verify").returncode == 0
+
+
 @pytest.mark.full
 def test_users_who_come_move_and_go_meanwhile_make_no_drift(taken):
     stack, coupon = taken
