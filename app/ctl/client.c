@@ -2,6 +2,7 @@
 #include "ctl/client.h"
 
 #include <curl/curl.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json_pointer.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/new_file.h"
 #include "ctl/bounded.h"
 #include "ctl/print.h"
 #include "ctl/table.h"
@@ -404,7 +406,7 @@ int ctl_plain_call(struct ctl *c, const struct plain_call *plain)
     const struct call call = {.method = plain->method, .path = client_path(plain->path, c->args.words[0], c->args.words[1]),
                               .body = plain->body, .match = strcmp(plain->method, "PATCH") == 0 ? "*" : NULL};
 
-    return plain->fact ? client_print_fact(c, call, plain->fact) : client_print(c, call, NULL);
+    return plain->fact ? client_print_fact(c, call, plain->fact) : client_print(c, call, plain->print);
 }
 
 size_t json_count(json_object *items)
@@ -524,4 +526,58 @@ static void add_members(struct table *t, json_object *item, const char *const *c
 int client_print_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns)
 {
     return client_print_rows(c, path, most, heads, add_members, columns);
+}
+
+/* ---- saving ---- */
+
+static void write_item(void *context, json_object *item)
+{
+    print_json(item, context);
+}
+
+/* Write the answer to the call (whose path is freed), or the items of the list, to a stream; returns the exit code. */
+static int write_to(struct ctl *c, struct call call, bool items, FILE *to)
+{
+    if (items)
+        return client_each(c, call.path, 0, write_item, to);
+    call.save = to;
+    return client_ask(c, call, NULL);
+}
+
+static int save(struct ctl *c, struct call call, bool items, const char *name)
+{
+    struct new_file f;
+    int code;
+
+    if (!name || strcmp(name, "-") == 0) {
+        code = write_to(c, call, items, stdout);
+        if (code == CTL_OK && (fflush(stdout) != 0 || ferror(stdout))) {
+            ctl_complain("standard output: %s", strerror(errno));
+            code = CTL_USAGE;
+        }
+        return code;
+    }
+    if (!new_file_open(&f, name)) {
+        ctl_complain("%s: %s", name, strerror(errno));
+        free(call.path);
+        return CTL_USAGE;
+    }
+    code = write_to(c, call, items, f.to);
+    if (code != CTL_OK)
+        new_file_drop(&f);
+    else if (!new_file_keep(&f)) {
+        ctl_complain("%s: %s", name, strerror(errno));
+        code = CTL_USAGE;
+    }
+    return code;
+}
+
+int save_answer(struct ctl *c, struct call call, const char *name)
+{
+    return save(c, call, false, name);
+}
+
+int save_items(struct ctl *c, char *path, const char *name)
+{
+    return save(c, (struct call){.path = path}, true, name);
 }

@@ -78,7 +78,6 @@ int64_t json_int_at(json_object *o, const char *pointer);
 size_t json_count(json_object *items);
 
 /* Make the call, and print the answer: with --json its body, if any, on one line; else by print, or (NULL) the object. */
-typedef void print_answer(const struct answer *a);
 int client_print(struct ctl *c, struct call call, print_answer *print);
 /* The same, and without --json it is "FIRST-WORD is fact". */
 int client_print_fact(struct ctl *c, struct call call, const char *fact);
@@ -95,5 +94,11 @@ int client_print_items(struct ctl *c, char *path, int64_t most, const char *cons
 /* The same, but `add` adds the rows: one or more per item. */
 typedef void add_item(struct table *t, json_object *item, const char *const *columns);
 int client_print_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns);
+
+/* Save the answer to the call (whose path is freed here) in the file `name`, which gets its name only when complete; NULL or "-": standard
+ * output. Returns the exit code. */
+int save_answer(struct ctl *c, struct call call, const char *name);
+/* The same for a list: its items, over all pages, as JSON lines. */
+int save_items(struct ctl *c, char *path, const char *name);
 
 #endif

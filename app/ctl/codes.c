@@ -16,7 +16,6 @@
 #include "ctl/client.h"
 #include "ctl/job.h"
 #include "ctl/print.h"
-#include "ctl/save.h"
 #include "ctl/table.h"
 
 #define BYTES_MOST (INT64_C(256) * 1024 * 1024) /* bytes that the service accepts */
@@ -311,7 +310,7 @@ int ctl_codes_export(struct ctl *c)
 
 /* ---- one code ---- */
 
-static void print_code(const struct answer *a)
+void ctl_print_code(const struct answer *a)
 {
     static const char *const members[] = {"code", "state", "user", "at", "due", "slot", "generation"};
     static const char *const heads[] = {"MEMBER", "NOW", NULL};
@@ -329,13 +328,6 @@ static void print_code(const struct answer *a)
     table_release(&t);
 }
 
-int ctl_codes_show(struct ctl *c)
-{
-    char *path = client_path("/coupons/%s/codes/%s", c->args.words[0], c->args.words[1]);
-
-    return client_print(c, (struct call){.method = "GET", .path = path}, print_code);
-}
-
 int ctl_codes_retire(struct ctl *c)
 {
     const char *file = ctl_option(c, OPT_FILE);
@@ -347,7 +339,7 @@ int ctl_codes_retire(struct ctl *c)
     if (file)
         return work_off_only(c, file, &to_retire);
     return client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/codes/%s/retire",
-                                                                              c->args.words[0], c->args.words[1])}, print_code);
+                                                                              c->args.words[0], c->args.words[1])}, ctl_print_code);
 }
 
 /* ---- several codes ---- */

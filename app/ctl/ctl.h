@@ -58,10 +58,14 @@ struct ctl {
 typedef int ctl_command(struct ctl *c); /* returns the exit code */
 
 /* A command that is one call of the service, on its first two words. */
+struct answer;
+typedef void print_answer(const struct answer *a);
 struct plain_call {
     const char *method, *path, *body; /* path: with a %s for each word */
-    const char *fact; /* without --json it prints "FIRST-WORD is fact"; NULL: the answer */
+    const char *fact;    /* without --json it prints "FIRST-WORD is fact", or */
+    print_answer *print; /* by this; both NULL: the answer */
 };
+extern print_answer ctl_print_code, ctl_print_secret, ctl_print_event;
 int ctl_plain_call(struct ctl *c, const struct plain_call *plain);
 
 struct command {
@@ -106,11 +110,11 @@ char *ctl_read_file(const char *path);
 /* The subcommands, by file. */
 ctl_command ctl_coupon_create, ctl_coupon_clone, ctl_coupon_change, ctl_coupon_show, ctl_coupon_list, ctl_coupon_history;
 ctl_command ctl_slots_generate, ctl_slots_retire;
-ctl_command ctl_codes_import, ctl_codes_export, ctl_codes_show, ctl_codes_retire, ctl_codes_issue, ctl_codes_find;
+ctl_command ctl_codes_import, ctl_codes_export, ctl_codes_retire, ctl_codes_issue, ctl_codes_find;
 ctl_command ctl_redemptions_list, ctl_redemptions_adjust, ctl_redemptions_reverse, ctl_redemptions_export;
 ctl_command ctl_jobs_list;
 ctl_command ctl_users_erase, ctl_users_export;
-ctl_command ctl_webhooks_list, ctl_webhooks_create, ctl_webhooks_rotate, ctl_webhooks_deliveries, ctl_webhooks_redeliver, ctl_webhooks_test;
+ctl_command ctl_webhooks_list, ctl_webhooks_create, ctl_webhooks_deliveries;
 ctl_command ctl_keys_create, ctl_keys_list, ctl_keys_revoke;
 ctl_command ctl_receipt_verify, ctl_receipt_rotate;
 ctl_command ctl_report, ctl_verify, ctl_archive, ctl_reconcile, ctl_restored, ctl_top, ctl_doctor;

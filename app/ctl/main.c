@@ -20,7 +20,8 @@
 
 static ctl_command show_config;
 
-#define CALL(method, path, body, fact) &(const struct plain_call){method, path, body, fact}
+#define CALL(method, path, body, fact) &(const struct plain_call){method, path, body, fact, NULL}
+#define SHOW(method, path, body, print) &(const struct plain_call){method, path, body, NULL, print}
 #define TO_STATE(state) CALL("PATCH", "/coupons/%s", "{\"state\":\"" state "\"}", state)
 
 static const struct command commands[] = {
@@ -68,8 +69,8 @@ static const struct command commands[] = {
     {"codes", "export", ctl_codes_export, "COUPON [FILE]", 1, 2, NULL, "write all codes, with states, as CSV",
      "Write all codes of a coupon as CSV with the columns code, state, user, at, to standard output, or to FILE once it is "
      "complete.", NULL},
-    {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, NULL, "one code's state",
-     "Print one code's state: who has it, and since when.", NULL},
+    {"codes", "show", NULL, "COUPON CODE", 2, 2, NULL, "one code's state",
+     "Print one code's state: who has it, and since when.", SHOW("GET", "/coupons/%s/codes/%s", NULL, ctl_print_code)},
     {"codes", "find", ctl_codes_find, "COUPON [FILE]", 1, 2, ctl_codes_find_options, "what became of some codes",
      "List the codes of a coupon that --state and --prefix name, or those in FILE, one a line (- for standard input): state, user, time "
      "of the last change.", NULL},
@@ -117,16 +118,19 @@ static const struct command commands[] = {
      "Send the events of all coupons, or of those named, to a URL. Prints the webhook's id and the secret that signs "
      "deliveries; it is never shown again.\nTypes: redemption.batch, coupon.low_stock, coupon.sold_out, "
      "coupon.refilled, coupon.changed.", NULL},
-    {"webhooks", "rotate", ctl_webhooks_rotate, "WEBHOOK", 1, 1, NULL, "replace its secret",
-     "Give a webhook a new secret, and print it. For a day the old one signs as well.", NULL},
+    {"webhooks", "rotate", NULL, "WEBHOOK", 1, 1, NULL, "replace its secret",
+     "Give a webhook a new secret, and print it. For a day the old one signs as well.",
+     SHOW("POST", "/coupons/-/webhooks/%s/rotate", "{}", ctl_print_secret)},
     {"webhooks", "delete", NULL, "WEBHOOK", 1, 1, NULL, "delete a webhook",
      "Delete a webhook. Undelivered events are dropped.", CALL("DELETE", "/coupons/-/webhooks/%s", NULL, "deleted")},
     {"webhooks", "deliveries", ctl_webhooks_deliveries, "WEBHOOK", 1, 1, ctl_webhooks_deliveries_options,
      "list delivery attempts", "List attempts to deliver events to a webhook, newest first.", NULL},
-    {"webhooks", "redeliver", ctl_webhooks_redeliver, "WEBHOOK DELIVERY", 2, 2, NULL, "send an event again",
-     "Send the event of a delivery again, with the same id.", NULL},
-    {"webhooks", "test", ctl_webhooks_test, "WEBHOOK", 1, 1, NULL, "send a test event",
-     "Send an event of the type webhook.test, even to a disabled webhook. The result is among its deliveries.", NULL},
+    {"webhooks", "redeliver", NULL, "WEBHOOK DELIVERY", 2, 2, NULL, "send an event again",
+     "Send the event of a delivery again, with the same id.",
+     SHOW("POST", "/coupons/-/webhooks/%s/deliveries/%s/redeliver", NULL, ctl_print_event)},
+    {"webhooks", "test", NULL, "WEBHOOK", 1, 1, NULL, "send a test event",
+     "Send an event of the type webhook.test, even to a disabled webhook. The result is among its deliveries.",
+     SHOW("POST", "/coupons/-/webhooks/%s/test", NULL, ctl_print_event)},
     {"keys", "create", ctl_keys_create, "[ROLE]", 0, 1, ctl_keys_create_options, "create an API key and print it",
      "Create an API key of the role storefront, reporting, ops, public or metrics, and print it; it is never shown again. A key of "
      "the role metrics reads the metrics alone. A key of the role public may appear in web pages: it may only ask whether a code is "

@@ -5,7 +5,6 @@
 #include "coupons/coupon.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
-#include "ctl/save.h"
 
 #define LIST_PATH "/coupons/%s/redemptions"
 #define NEEDS_USER "Only of this order; needs --user"

@@ -1,6 +1,5 @@
 /* ctl/users.c -- couponctl users: erases a name, or exports all stored under it. The name goes in the body: not every name fits a path. */
 #include "ctl/client.h"
-#include "ctl/save.h"
 
 /* {"user": the first word} */
 static json_object *named_user(const struct ctl *c)

@@ -39,7 +39,7 @@ static json_object *words_of(const char *list)
     return array;
 }
 
-static void print_secret(const struct answer *a)
+void ctl_print_secret(const struct answer *a)
 {
     printf("%s %s\n", json_text_at(a->json, "/id"), json_text_at(a->json, "/secret"));
 }
@@ -60,16 +60,9 @@ int ctl_webhooks_create(struct ctl *c)
         json_object_object_add(body, "coupons", coupons);
     }
     text = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN);
-    code = client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks"), .body = text}, print_secret);
+    code = client_print(c, (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks"), .body = text}, ctl_print_secret);
     json_object_put(body);
     return code;
-}
-
-int ctl_webhooks_rotate(struct ctl *c)
-{
-    char *path = client_path("/coupons/-/webhooks/%s/rotate", c->args.words[0]);
-
-    return client_print(c, (struct call){.method = "POST", .path = path, .body = "{}"}, print_secret);
 }
 
 /* ---- deliveries ---- */
@@ -83,21 +76,7 @@ int ctl_webhooks_deliveries(struct ctl *c)
     return client_print_items(c, path, NEWEST, heads, columns);
 }
 
-static void print_event(const struct answer *a)
+void ctl_print_event(const struct answer *a)
 {
     printf("%s will be sent\n", json_text_at(a->json, "/event"));
-}
-
-int ctl_webhooks_test(struct ctl *c)
-{
-    char *path = client_path("/coupons/-/webhooks/%s/test", c->args.words[0]);
-
-    return client_print(c, (struct call){.method = "POST", .path = path}, print_event);
-}
-
-int ctl_webhooks_redeliver(struct ctl *c)
-{
-    char *path = client_path("/coupons/-/webhooks/%s/deliveries/%s/redeliver", c->args.words[0], c->args.words[1]);
-
-    return client_print(c, (struct call){.method = "POST", .path = path}, print_event);
 }
