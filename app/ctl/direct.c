@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "ctl/progress.h"
 #include "store/reconcile.h"
 
 #define PING_TIMEOUT_MS 5000
@@ -35,23 +36,34 @@ int direct_open(struct ctl *c, struct direct *d)
     return CTL_UNREACHABLE;
 }
 
-int direct_names(struct direct *d)
+int direct_scan(struct ctl *c, struct direct *d, struct scan *v, struct progress *p)
 {
-    enum store_status s = installation_fold(d->session, &d->fold);
+    const char *parts = ctl_option(c, OPT_PARTS);
+    enum store_status s;
+    int code;
 
+    *v = (struct scan){.show = progress_show, .progress = p};
+    if (parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->parts_asked))
+        return CTL_USAGE;
+    code = direct_open(c, d);
+    if (code != CTL_OK)
+        return code;
+    s = installation_fold(d->session, &v->fold);
     if (s == STORE_OK || s == STORE_NOT_FOUND)
         s = mongo_name_key(d->session, &d->name_key);
-    if (s == STORE_OK)
-        return CTL_OK;
-    if (s != STORE_NOT_FOUND) {
+    if (s != STORE_OK && s != STORE_NOT_FOUND) {
         direct_close(d);
         return direct_failed();
     }
-    ctl_complain("the database has no key to look up its users: restore its collection secrets from the same backup "
-                 "as the rest, or run reconcile --apply over all coupons to rebuild all users under a new key");
-    d->new_key = secret_random();
-    d->name_key = &d->new_key;
-    d->without_key = true;
+    v->session = d->session;
+    if (s == STORE_NOT_FOUND) {
+        ctl_complain("the database has no key to look up its users: restore its collection secrets from the same backup "
+                     "as the rest, or run reconcile --apply over all coupons to rebuild all users under a new key");
+        d->new_key = secret_random();
+        d->name_key = &d->new_key;
+        d->without_key = true;
+    }
+    v->term_key = term_key(d->name_key);
     return CTL_OK;
 }
 

@@ -17,10 +17,9 @@
 struct direct {
     struct mongo *mongo;
     struct store *session;
-    const struct secret *name_key; /* by which users are found: direct_names() */
+    const struct secret *name_key; /* by which users are found: direct_scan() */
     struct secret new_key;         /* if the database has none */
     bool without_key;
-    enum user_fold fold;             /* of users' names: direct_names() */
     struct direct_more {
         struct mongo *mongo;
         struct store *session;
@@ -30,9 +29,9 @@ struct direct {
 };
 
 int direct_open(struct ctl *c, struct direct *d);
-/* Read how users' names are folded, and the key by which they are found. If the database has no key, that is printed and a new one used,
- * which finds no user. Errors as from direct_open(); then d is closed. */
-int direct_names(struct direct *d);
+/* Open it to scan coupons by v, as --parts says, with this progress. If the database has no key by which users are found, that is printed
+ * and a new one used, which finds no user. Errors as from direct_open(). */
+int direct_scan(struct ctl *c, struct direct *d, struct scan *v, struct progress *p);
 /* Another session, for another thread: closed with d. NULL: too many, or it cannot be opened. */
 struct store *direct_another(struct direct *d);
 void direct_close(struct direct *d);

@@ -545,25 +545,13 @@ static int reconcile_without_key(struct reconcile *v)
 int ctl_reconcile(struct ctl *c)
 {
     struct reconcile *v = checked(calloc(1, sizeof *v));
-    const char *parts = ctl_option(c, OPT_PARTS);
     int code;
 
     v->apply = ctl_option(c, OPT_APPLY) != NULL;
     v->online = ctl_option(c, OPT_ONLINE) != NULL;
-    if (parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked)) {
-        free(v);
-        return CTL_USAGE;
-    }
-    code = direct_open(c, &v->db);
-    if (code == CTL_OK)
-        code = direct_names(&v->db);
+    v->json = ctl_json(c);
+    code = direct_scan(c, &v->db, &v->scan, &v->progress);
     if (code == CTL_OK) {
-        v->scan.session = v->db.session;
-        v->scan.term_key = term_key(v->db.name_key);
-        v->scan.fold = v->db.fold;
-        v->scan.show = progress_show;
-        v->scan.progress = &v->progress;
-        v->json = ctl_json(c);
         if (!v->online)
             code = look_for_service(v);
         if (code == CTL_OK && c->args.count)

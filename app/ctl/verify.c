@@ -49,7 +49,6 @@ struct verify {
     struct anchor_writer writer;
     struct anchors anchors;           /* of --anchors */
     bool has_anchors, any_drift, json;
-    int64_t parts_asked;
     /* of several checkers */
     struct scan ids;           /* hands out the coupons */
     struct buf id;             /* the last one */
@@ -560,15 +559,14 @@ static bool end_anchors(struct verify *v, bool good)
 /* CTL_OK: v has what the options say. */
 static int read_options(struct ctl *c, struct verify *v)
 {
-    const char *sign = ctl_option(c, OPT_SIGN), *parts = ctl_option(c, OPT_PARTS);
+    const char *sign = ctl_option(c, OPT_SIGN);
 
     v->json = ctl_json(c);
     if (ctl_option(c, OPT_SIGN_KEY)) {
         ctl_complain("--sign-key is for archives; --sign KEY makes anchors");
         return CTL_USAGE;
     }
-    if ((parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->parts_asked)) || !statement_keys(sign, &v->keys) ||
-        (sign && !redirect_output(v)))
+    if (!statement_keys(sign, &v->keys) || (sign && !redirect_output(v)))
         return CTL_USAGE;
     return anchors_options(c, &v->anchors, &v->has_anchors);
 }
@@ -588,13 +586,10 @@ int ctl_verify(struct ctl *c)
     if (code == CTL_OK) {
         struct checker *one = checked(calloc(1, sizeof *one));
 
-        code = direct_open(c, &v->db);
-        if (code == CTL_OK)
-            code = direct_names(&v->db);
+        one->verify = v;
+        one->alone = true;
+        code = direct_scan(c, &v->db, &one->scan, &one->progress);
         if (code == CTL_OK) {
-            *one = (struct checker){.verify = v, .alone = true};
-            one->scan = (struct scan){.session = v->db.session, .term_key = term_key(v->db.name_key), .fold = v->db.fold,
-                                      .parts_asked = v->parts_asked, .show = progress_show, .progress = &one->progress};
             code = c->args.count ? verify_named(one, &c->args) : verify_all(one);
             direct_close(&v->db);
         }

@@ -183,14 +183,6 @@ static void follow_or_unknown(struct group *g, struct op *op)
     follow_or(g, op, op->coupon_now, CPN_OUTCOME_UNKNOWN);
 }
 
-/* Before lane 0 is changed: whoever changed it last may have died before the others followed. op->coupon_now: what they follow. */
-static enum cpn_result follow_first(struct group *g, struct op *op)
-{
-    enum cpn_result r = ask_as(g, op, OP_HEAD);
-
-    return r == CPN_OK ? follow_or(g, op, op->coupon_now, CPN_BUSY) : r;
-}
-
 /* Give op the totals over all lanes, or the refusal of a lane. */
 static enum cpn_result sum_heads(struct group *g, struct op *op, int64_t lanes)
 {
@@ -202,12 +194,6 @@ static enum cpn_result sum_heads(struct group *g, struct op *op, int64_t lanes)
         heads_add_up(&op->head, heads->ops, lanes);
     fanout_free(heads);
     return r;
-}
-
-static void create(struct group *g, struct op *op)
-{
-    if (ask_as(g, op, OP_CREATE) == CPN_OK)
-        follow_or_unknown(g, op);
 }
 
 /* A lower bound of what all lanes together had taken at one moment: after each was asked once, and before any is asked again. At that
@@ -255,8 +241,10 @@ static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
 
 static void change(struct group *g, struct op *op, int64_t lanes)
 {
-    enum cpn_result r = follow_first(g, op);
+    enum cpn_result r = ask_as(g, op, OP_HEAD);
 
+    if (r == CPN_OK) /* whoever changed it last may have died before the others followed */
+        r = follow_or(g, op, op->coupon_now, CPN_BUSY);
     if (r == CPN_OK)
         r = sum_heads(g, op, lanes); /* lets lane 0 hear of the others */
     if (r == CPN_OK)
@@ -490,7 +478,8 @@ static void do_op(struct group *g, struct op *op)
     g->asker.until = op->deadline;
     switch (op->kind) {
     case OP_CREATE:
-        create(g, op);
+        if (ask_as(g, op, OP_CREATE) == CPN_OK)
+            follow_or_unknown(g, op);
         break;
     case OP_CHANGE:
         change(g, op, lanes);

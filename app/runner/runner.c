@@ -24,7 +24,7 @@
 #define REQUESTS_MAX (64 + RUNNER_JOBS_MAX * WORK_OPS_MAX)
 
 struct kind {
-    enum ending (*run)(struct work *w); /* NULL: no such jobs exist yet */
+    enum ending (*run)(struct work *w);
     const char *counts; /* the member of the result with the count; NULL: the kind writes its own result */
     bool makes_codes;   /* it may have a turn to return */
 };
@@ -120,7 +120,6 @@ static void conclude(struct work *w, enum ending e)
 static void run_job(struct runner *r, struct store *session, const struct job *job)
 {
     struct work w = {.runner = r, .session = session, .job = job, .done = job->done, .result = BUF_INIT};
-    enum ending (*run)(struct work *) = kinds[job->kind].run;
     enum ending e = ENDING_POSTPONED;
 
     arena_init(&w.arena, 0);
@@ -129,8 +128,7 @@ static void run_job(struct runner *r, struct store *session, const struct job *j
               F_INT("done", job->done), F_INT("total", job->total), F_INT("fence", job->fence));
     if (leases_keep(r->leases, &w)) {
         metrics_add(METRIC_JOBS_RUNNING, 1);
-        e = run ? run(&w) : work_fail(&w, CPN_INTERNAL, "Unknown kind of job.");
-        e = end_turn(&w, e);
+        e = end_turn(&w, kinds[job->kind].run(&w));
         leases_let_go(r->leases, &w);
         metrics_add(METRIC_JOBS_RUNNING, -1);
     }

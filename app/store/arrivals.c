@@ -96,7 +96,7 @@ enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t
     *w = (struct watermark){.arrived = 0};
     status = session_find(session_of(s), WATERMARKS, filter, NULL, 1, watermark_row, w);
     if (now) {
-        struct store_time when = session_seen(session_of(s));
+        struct store_time when = session_seen(s);
 
         *now = status == STORE_OK ? (uint64_t)when.seconds << 32 | when.increment : 0;
     }

@@ -368,6 +368,8 @@ void in_texts(bson_t *filter, const char *name, const char *const *texts, size_t
 {
     struct in_clause in;
 
+    if (!count)
+        return;
     in_begin(&in, filter, name);
     for (size_t i = 0; i < count; i++)
         bson_append_utf8(&in.values, in_next(&in), -1, texts[i], -1);

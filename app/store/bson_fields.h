@@ -100,7 +100,7 @@ struct in_clause {
 void in_begin(struct in_clause *in, bson_t *filter, const char *name);
 const char *in_next(struct in_clause *in);
 void in_end(struct in_clause *in, bson_t *filter);
-/* Write the whole clause, of texts. */
+/* Write the whole clause, of texts; nothing if there are none. */
 void in_texts(bson_t *filter, const char *name, const char *const *texts, size_t count);
 
 /* The number of elements in an array. */

@@ -217,7 +217,7 @@ enum store_status checkpoint_write_views(struct store *s, struct view_write *vie
         views[i].written = false;
     good = write_those(session_of(s), views, count, true, items, sent);
     good = write_those(session_of(s), views, count, false, items, sent) && good;
-    *when = session_seen(session_of(s));
+    *when = session_seen(s);
     free(sent);
     free(items);
     return good ? STORE_OK : STORE_FAILED;

@@ -60,7 +60,7 @@ enum store_status mongo_see_all(struct store *s)
         p->done = round;
         if (seen) {
             p->good = round;
-            p->when = session_seen(session);
+            p->when = session_seen(s);
         }
         pthread_cond_broadcast(&p->ended);
     }

@@ -118,7 +118,7 @@ static void log_driver(mongoc_log_level_t level, const char *domain, const char 
 }
 
 static const struct store_ops mongo_ops = {
-    .seen = session_seen_of,
+    .seen = session_seen,
     .saw = session_saw,
     .checkpoints = checkpoints_read,
     .totals_positions = ledger_totals_positions,

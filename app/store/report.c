@@ -17,13 +17,6 @@
 #define BATCHES "batchSize", BCON_INT32(10000)
 #define LANES_AT_ONCE 1000 /* whose batches one find looks up */
 
-/* {name: {$in: ids}}; nothing for all (count 0). */
-static void put_ids(bson_t *filter, const char *name, const char *const *ids, size_t count)
-{
-    if (count)
-        in_texts(filter, name, ids, count);
-}
-
 /* ---- coupons ---- */
 
 static bool get_coupon(const bson_t *doc, void *item, struct arena *a)
@@ -51,7 +44,7 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
                                  "view.def.lanes", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}", BATCHES);
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    put_ids(&filter, "_id", ids, count);
+    in_texts(&filter, "_id", ids, count);
     if (!count && prefix)
         session_add_prefix(&filter, "_id", prefix);
     return session_list(session_of(s), &list, &filter, options, 0, a, coupons, coupon_count);
@@ -89,7 +82,7 @@ static enum store_status read_totals_positions(struct session *session, const ch
     char buffer[16];
 
     if (session->mongo->sharded)
-        put_ids(&filter, "_id.c", ids, count);
+        in_texts(&filter, "_id.c", ids, count);
     if (count) {
         BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &any);
         for (size_t i = 0; i < count; i++) {
@@ -196,7 +189,7 @@ enum store_status mongo_report_oldest(struct store *s, const char *const *ids, s
     AUTO_BCON options = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id.at", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    put_ids(&filter, "_id.c", ids, count);
+    in_texts(&filter, "_id.c", ids, count);
     return session_find(session_of(s), "totals", &filter, options, 1, oldest_row, at_ms);
 }
 

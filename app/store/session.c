@@ -426,18 +426,14 @@ enum store_status session_read_until(struct session *session, const bson_t *comm
     return status;
 }
 
-struct store_time session_seen(const struct session *session)
+struct store_time session_seen(const struct store *s)
 {
+    const struct session *session = (const struct session *)(const void *)s;
     struct store_time when = {0};
 
     if (session->session)
         mongoc_client_session_get_operation_time(session->session, &when.seconds, &when.increment);
     return store_time_later(when, session->passed_on);
-}
-
-struct store_time session_seen_of(const struct store *s)
-{
-    return session_seen((const struct session *)(const void *)s);
 }
 
 void session_saw(struct store *s, struct store_time when)
@@ -464,7 +460,7 @@ enum store_status settle_reads(enum store_status call, enum store_status *first,
 
 static void put_options(const struct session *session, bson_t *command, const char *level, size_t most)
 {
-    const struct store_time after = session_seen(session);
+    const struct store_time after = session_seen(&session->store);
     bson_t concern;
 
     BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &concern);

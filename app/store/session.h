@@ -187,8 +187,7 @@ enum store_status settle_reads(enum store_status call, enum store_status *first,
 
 /* What this session has seen: the operation time of its last read or write, or what session_saw() has passed on since. A majority
  * read not before it misses nothing of that, also from another primary. Zero: nothing yet. */
-struct store_time session_seen(const struct session *session);
-struct store_time session_seen_of(const struct store *s);
+struct store_time session_seen(const struct store *s);
 void session_saw(struct store *s, struct store_time when);
 /* The end of a find: {readConcern: majority, not before what the session has seen; maxTimeMS, batchSize}. */
 void session_read_options(const struct session *session, bson_t *command, size_t most);

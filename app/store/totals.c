@@ -156,7 +156,6 @@ bool totals_doc_read(const bson_t *doc, struct totals_doc *t)
 
 void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms)
 {
-    if (count)
-        in_texts(filter, "_id.c", ids, count);
+    in_texts(filter, "_id.c", ids, count);
     BCON_APPEND(filter, "_id.at", "{", "$gte", BCON_DATE_TIME(from_ms), "$lt", BCON_DATE_TIME(to_ms), "}");
 }
