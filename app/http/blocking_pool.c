@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "base/checked.h"
 #include "base/thread.h"
@@ -20,7 +21,7 @@ struct blocking_pool {
     struct shares *running; /* of the threads: of each key all but one */
     pthread_mutex_t lock;
     pthread_cond_t some;
-    struct request *first, *last; /* those that wait */
+    struct request *waiting;
     bool stop;
 };
 
@@ -31,16 +32,11 @@ bool blocking_pool_push(struct blocking_pool *a, struct request *r)
 
     if (!shares_take(a->places, shares_name(r, name), 1))
         return false;
-    r->next = NULL;
     reactor_unwatch(r);
     pthread_mutex_lock(&a->lock);
     stopped = a->stop;
     if (!stopped) {
-        if (a->last)
-            a->last->next = r;
-        else
-            a->first = r;
-        a->last = r;
+        DL_APPEND(a->waiting, r);
         pthread_cond_signal(&a->some);
     }
     pthread_mutex_unlock(&a->lock);
@@ -52,19 +48,13 @@ bool blocking_pool_push(struct blocking_pool *a, struct request *r)
 /* The first one whose key may have another thread; NULL: none. Under the lock. */
 static struct request *next(struct blocking_pool *a, char name[ADDRESS_OWNER_SIZE])
 {
-    struct request *before = NULL;
+    struct request *r;
 
-    for (struct request *r = a->first; r; before = r, r = r->next) {
-        if (!shares_take(a->running, shares_name(r, name), 1))
-            continue;
-        if (before)
-            before->next = r->next;
-        else
-            a->first = r->next;
-        if (a->last == r)
-            a->last = before;
-        return r;
-    }
+    DL_FOREACH(a->waiting, r)
+        if (shares_take(a->running, shares_name(r, name), 1)) {
+            DL_DELETE(a->waiting, r);
+            return r;
+        }
     return NULL;
 }
 
@@ -74,7 +64,7 @@ static struct request *take(struct blocking_pool *a, char name[ADDRESS_OWNER_SIZ
     struct request *r;
 
     pthread_mutex_lock(&a->lock);
-    while (!(r = next(a, name)) && !(a->stop && !a->first))
+    while (!(r = next(a, name)) && !(a->stop && !a->waiting))
         pthread_cond_wait(&a->some, &a->lock);
     pthread_mutex_unlock(&a->lock);
     if (r)

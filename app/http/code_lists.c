@@ -171,7 +171,7 @@ static enum store_status put_users(void *context, const struct upload_chunk *chu
     return status;
 }
 
-/* ---- the calls ---- */
+/* ---- the call ---- */
 
 /* True if the coupon takes such a list. False: answered. */
 static bool takes_list(struct request *r, enum job_kind kind)
@@ -186,8 +186,9 @@ static bool takes_list(struct request *r, enum job_kind kind)
     return takes;
 }
 
-static enum handled read_list(struct request *r, enum job_kind kind)
+enum handled codes_upload(struct request *r)
 {
+    enum job_kind kind = (enum job_kind)r->route->kind;
     struct upload *u = arena_alloc(&r->arena, sizeof *u);
     struct list_ask ask;
 
@@ -207,19 +208,4 @@ static enum handled read_list(struct request *r, enum job_kind kind)
         insert_job(r, u, kind, ask.not_before_ms);
     upload_release(u);
     return ANSWERED;
-}
-
-enum handled codes_import(struct request *r)
-{
-    return read_list(r, JOB_IMPORT);
-}
-
-enum handled codes_retire(struct request *r)
-{
-    return read_list(r, JOB_RETIRE_CODES);
-}
-
-enum handled codes_issue(struct request *r)
-{
-    return read_list(r, JOB_ISSUE_CODES);
 }

@@ -11,6 +11,7 @@
 
 #include "http/handlers.h"
 #include "http/problem.h"
+#include "http/redemption_body.h"
 #include "http/reply.h"
 
 #define BUSY_TRIES 50
@@ -90,7 +91,7 @@ static bool finish(struct request *r, const char *user)
 
 enum handled user_erase(struct request *r)
 {
-    const char *user = r->params[0];
+    const char *user = user_of_call(r);
     struct known known = {.arena = &r->arena};
 
     if (mongo_chunks_forget(r->session, user) != STORE_OK || mongo_see_all(r->session) != STORE_OK ||

@@ -22,14 +22,15 @@ extern const struct field_table slots_add_table, slots_retire_table;
 /* jobs.c */
 handler job_list, job_get, job_cancel, job_rows;
 /* codes.c */
-handler codes_import, codes_retire, codes_issue, codes_list, code_get, code_retire;
+handler codes_list, code_get, code_retire;
+/* code_lists.c */
+handler codes_upload;
 /* resolve.c */
 handler code_resolve, code_find;
 /* erasure.c */
 handler user_erase;
 /* redemptions.c */
-handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_receipt,
-    redemption_reserve, redemption_redeem, redemption_cancel, redemption_reverse, redemption_adjust;
+handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_receipt, redemption_step, redemption_adjust;
 /* redemption_list.c */
 handler redemption_list;
 /* redemption_search.c */
@@ -39,7 +40,7 @@ handler user_export;
 /* users.c */
 handler user_get, user_wallet;
 /* reports.c */
-handler report_get, report_several;
+handler report_get;
 /* refusals.c */
 handler refusals_get;
 /* webhooks.c */

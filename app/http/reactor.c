@@ -12,6 +12,7 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "base/crash.h"
 #include "base/ids.h"
@@ -40,7 +41,7 @@ struct io_thread {
     struct request *conns;
     /* under lock */
     pthread_mutex_t lock;
-    struct request *first, *last; /* handed to it by reactor_push() */
+    struct request *pushed; /* handed to it by reactor_push() */
     bool asleep;
 };
 
@@ -76,14 +77,9 @@ void reactor_push(struct request *r)
     struct io_thread *t = r->owner;
     bool asleep;
 
-    r->next = NULL;
     r->session = NULL; /* I/O threads have none */
     pthread_mutex_lock(&t->lock);
-    if (t->last)
-        t->last->next = r;
-    else
-        t->first = r;
-    t->last = r;
+    DL_APPEND(t->pushed, r);
     asleep = t->asleep;
     t->asleep = false;
     pthread_mutex_unlock(&t->lock);
@@ -96,8 +92,8 @@ static void run_pushed(struct io_thread *t)
     struct request *r, *next;
 
     pthread_mutex_lock(&t->lock);
-    r = t->first;
-    t->first = t->last = NULL;
+    r = t->pushed;
+    t->pushed = NULL;
     pthread_mutex_unlock(&t->lock);
     for (; r; r = next) {
         next = r->next;
@@ -138,12 +134,7 @@ static void conn_close(struct request *r)
         FCGX_Free(&r->fcgx, 0);
         close(fd);
     }
-    if (r->older)
-        r->older->newer = r->newer;
-    if (r->newer)
-        r->newer->older = r->older;
-    else
-        r->owner->conns = r->older;
+    DL_DELETE2(r->owner->conns, r, older, newer);
     arena_free(&r->arena);
     buf_free(&r->reply.body);
     buf_free(&r->reply.header);
@@ -175,10 +166,7 @@ static void await_request(struct request *r)
 /* On its owner: the connection is new. */
 static enum handled adopt(struct request *r)
 {
-    r->older = r->owner->conns;
-    if (r->older)
-        r->older->newer = r;
-    r->owner->conns = r;
+    DL_APPEND2(r->owner->conns, r, older, newer);
     await_request(r);
     return PENDING;
 }
@@ -469,8 +457,8 @@ static int wait_events(struct io_thread *t, struct epoll_event *events)
     int wait_ms = atomic_load(&t->reactor->draining) ? DRAIN_LOOK_MS : -1, n;
 
     pthread_mutex_lock(&t->lock);
-    t->asleep = !t->first;
-    if (t->first)
+    t->asleep = !t->pushed;
+    if (t->pushed)
         wait_ms = 0;
     pthread_mutex_unlock(&t->lock);
     n = epoll_wait(t->epoll_fd, events, EVENTS_AT_ONCE, wait_ms);
@@ -483,12 +471,11 @@ static int wait_events(struct io_thread *t, struct epoll_event *events)
 /* Close connections that wait for a request of which nothing has arrived. */
 static void close_idle(struct io_thread *t)
 {
-    struct request *r, *older;
+    struct request *r, *newer;
 
-    for (r = t->conns; r; r = older) {
+    DL_FOREACH_SAFE2(t->conns, r, newer, newer) {
         struct pollfd p = {.fd = r->fcgx.ipcFd, .events = POLLIN};
 
-        older = r->older;
         if (!r->busy && poll(&p, 1, 0) == 0)
             conn_close(r);
     }

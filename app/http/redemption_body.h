@@ -17,6 +17,11 @@ struct user_in {
     const char *user;
 };
 extern const struct field_table user_table;
+/* The user that the call is about: of such a body, else of the path. */
+static inline const char *user_of_call(const struct request *r)
+{
+    return r->in ? ((const struct user_in *)r->in)->user : r->params[0];
+}
 
 /* In the order of the names on the wire. */
 enum take_state { TAKE_ISSUED, TAKE_RESERVED, TAKE_REDEEMED };

@@ -237,63 +237,45 @@ enum handled redemption_receipt(struct request *r)
     return submit_get(r, got_for_receipt);
 }
 
-static enum handled submit_step_of(struct request *r, struct step *s)
+/* A key belongs to the call and the redemption: for another redemption it is another request. */
+static enum handled submit_step(struct request *r, struct step s)
 {
     int64_t lane;
 
     if (!read_receipt_asked(r))
         return refuse_receipt(r);
-    if (!read_id(r, &s->n, &s->g, &lane))
+    if (!read_id(r, &s.n, &s.g, &lane))
         return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
+    s.key = r->key;
+    if (s.key)
+        fingerprint_of(arena_printf(&r->arena, "%s %s", r->route->name, r->params[0]), r->route->table, r->in, s.fingerprint);
     request_op(r, OP_STEP);
     r->op.lane = lane;
-    r->op.in.redemption = *s;
+    r->op.in.redemption = s;
     return request_submit(r, decided);
 }
 
-/* A key belongs to the call and the redemption: for another redemption it is another request. */
-static enum handled submit_step(struct request *r, enum slot_move move)
+enum handled redemption_step(struct request *r)
 {
-    const struct step_in *in = move == MOVE_RESERVE || move == MOVE_REDEEM ? r->in : NULL;
-    struct step s = {.move = move, .key = r->key, .reserve_s = COUPON_NULL};
+    struct step s = {.move = (enum slot_move)r->route->kind, .reserve_s = COUPON_NULL};
 
-    if (in) {
+    if (s.move == MOVE_RESERVE || s.move == MOVE_REDEEM) {
+        const struct step_in *in = r->in;
+
         s.order = in->order;
         s.reserve_s = in->reserve_s;
-        fingerprint_of(arena_printf(&r->arena, "%s %s", r->route->name, r->params[0]), &step_table, in, s.fingerprint);
-    }
-    if (move == MOVE_REVERSE)
+    } else if (s.move == MOVE_REVERSE) {
         s.keep_use = ((const struct reverse_in *)r->in)->keep_use != 0;
-    return submit_step_of(r, &s);
-}
-
-enum handled redemption_reserve(struct request *r)
-{
-    return submit_step(r, MOVE_RESERVE);
-}
-
-enum handled redemption_redeem(struct request *r)
-{
-    return submit_step(r, MOVE_REDEEM);
-}
-
-enum handled redemption_cancel(struct request *r)
-{
-    return submit_step(r, MOVE_CANCEL);
-}
-
-enum handled redemption_reverse(struct request *r)
-{
-    return submit_step(r, MOVE_REVERSE);
+    }
+    return submit_step(r, s);
 }
 
 enum handled redemption_adjust(struct request *r)
 {
     const struct adjust_in *in = r->in;
-    struct step s = {.adjusts = true, .key = r->key, .order = in->order, .discount_minor = in->discount_minor, .reserve_s = COUPON_NULL};
 
-    fingerprint_of(arena_printf(&r->arena, "%s %s", r->route->name, r->params[0]), &adjust_table, in, s.fingerprint);
-    return submit_step_of(r, &s);
+    return submit_step(r, (struct step){.adjusts = true, .order = in->order, .discount_minor = in->discount_minor,
+                                        .reserve_s = COUPON_NULL});
 }
 
 /* ---- batches ---- */

@@ -793,10 +793,11 @@ static enum handled reply_report(struct request *r, const struct report *p)
     return ANSWERED;
 }
 
-/* ---- the calls ---- */
+/* ---- the call: of one coupon, or of several ---- */
 
-static enum handled report(struct request *r, bool several)
+enum handled report_get(struct request *r)
 {
+    bool several = !r->coupon;
     struct report p = {.several = several};
     int64_t listed_ms = clock_now_ms();
 
@@ -807,14 +808,4 @@ static enum handled report(struct request *r, bool several)
     reply_report(r, &p);
     report_sums_free(&p.sums);
     return ANSWERED;
-}
-
-enum handled report_get(struct request *r)
-{
-    return report(r, false);
-}
-
-enum handled report_several(struct request *r)
-{
-    return report(r, true);
 }

@@ -63,7 +63,7 @@ struct request {
     struct request *older, *newer; /* the owner's list of connections */
 
     /* this request's: zeroed before each */
-    struct request *next;        /* in its queue */
+    struct request *prev, *next; /* in its queue */
     handler *then;               /* the next step */
     struct mono arrived;
     const char *id;
@@ -106,6 +106,6 @@ struct request {
     struct store *session;       /* on a blocking or stream thread */
 };
 
-#define REQUEST_ZEROED offsetof(struct request, next)
+#define REQUEST_ZEROED offsetof(struct request, prev)
 
 #endif

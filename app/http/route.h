@@ -56,6 +56,7 @@ struct route {
     size_t body_max;
     const struct field_table *table; /* reads the body into r->in; NULL: the handler reads it */
     const char *const *query; /* of a call that changes something: its query parameters, NULL-terminated; NULL: none. Others are refused */
+    int kind; /* of calls with the same handler, what it is to do: an enum slot_move, or job_kind */
 };
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/metrics.h"
 #include "http/audit.h"
 #include "http/auth.h"
+#include "http/blocking_pool.h"
 #include "http/guess_limit.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
@@ -44,13 +45,16 @@ static const char *const retire_query[] = {"not_before", "column", "accept", NUL
 static const char *const issue_query[] = {"not_before", "column", NULL};
 
 /* Rows: a GET; another call without a body; those with a body of JSON, with a patch, and with a list. */
-#define GET(name, pattern, start, roles, flags) {name, METHOD_GET, pattern, start, roles, flags, BODY_NONE, 0, NULL, NULL}
-#define BARE(name, method, pattern, start, roles, flags) {name, method, pattern, start, roles, flags, BODY_NONE, 0, NULL, NULL}
+#define GET(name, pattern, start, roles, flags) {name, METHOD_GET, pattern, start, roles, flags, BODY_NONE, 0, NULL, NULL, 0}
+#define BARE(name, method, pattern, start, roles, flags) {name, method, pattern, start, roles, flags, BODY_NONE, 0, NULL, NULL, 0}
 #define POST(name, pattern, start, roles, flags, table, query)                                                         \
-    {name, METHOD_POST, pattern, start, roles, flags, BODY_JSON, BODY_MAX, table, query}
-#define PATCH(name, pattern, start, roles, flags) {name, METHOD_PATCH, pattern, start, roles, flags, BODY_PATCH, BODY_MAX, NULL, NULL}
-#define LIST(name, pattern, start, body, query)                                                                        \
-    {name, METHOD_POST, pattern, start, O, STREAM | ROUTE_KEY_OPTIONAL, body, IMPORT_MAX, NULL, query}
+    {name, METHOD_POST, pattern, start, roles, flags, BODY_JSON, BODY_MAX, table, query, 0}
+#define PATCH(name, pattern, start, roles, flags) {name, METHOD_PATCH, pattern, start, roles, flags, BODY_PATCH, BODY_MAX, NULL, NULL, 0}
+#define LIST(name, pattern, job, body, query)                                                                          \
+    {name, METHOD_POST, pattern, codes_upload, O, STREAM | ROUTE_KEY_OPTIONAL, body, IMPORT_MAX, NULL, query, job}
+#define STEP(verb, move, flags, table)                                                                                 \
+    {"redemption_" verb, METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/" verb, redemption_step, S | O,      \
+     ROUTE_BODY_OPTIONAL | (flags), BODY_JSON, BODY_MAX, table, receipt_query, move}
 
 /* In place of {coupon}, the literal "-" means: not about one coupon. Each row is an operation of app/static/docs/openapi.json, with the
  * same name. nginx serves that document, docs/ and dashboard/. */
@@ -67,7 +71,7 @@ const struct route routes[] = {
     GET("job_get", "/coupons/-/jobs/{job}", job_get, R | O, BLOCKS | WITHIN),
     BARE("job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, BLOCKS | WITHIN),
     GET("job_rows", "/coupons/-/jobs/{job}/rows", job_rows, R | O, STREAM | WITHIN | ROUTE_CSV),
-    GET("report_several", "/coupons/-/reports", report_several, R | O, STREAM | WITHIN | ROUTE_OR_CSV),
+    GET("report_several", "/coupons/-/reports", report_get, R | O, STREAM | WITHIN | ROUTE_OR_CSV),
     GET("redemption_search", "/coupons/-/redemptions", redemption_search, S | R | O, BLOCKS | WITHIN | ROUTE_OR_CSV | ROUTE_CSV_STREAM),
     GET("user_export", "/coupons/-/users/{user}/export", user_export, O, STREAM | ROUTE_NDJSON),
     POST("user_export_named", "/coupons/-/users/export", user_export, O, STREAM | ROUTE_NDJSON, &user_table, NULL),
@@ -106,27 +110,24 @@ const struct route routes[] = {
     POST("slots_retire", "/coupons/{coupon}/slots/retire", slots_retire, O, BLOCKS | KEY, &slots_retire_table, NULL),
     GET("slot_get", "/coupons/{coupon}/slots/{slot}", slot_get, R | O, BLOCKS),
 
-    LIST("codes_import", "/coupons/{coupon}/codes", codes_import, BODY_TEXT, import_query),
-    LIST("codes_retire", "/coupons/{coupon}/codes/retire", codes_retire, BODY_TEXT, retire_query),
-    LIST("codes_issue", "/coupons/{coupon}/codes/issue", codes_issue, BODY_CSV, issue_query),
+    LIST("codes_import", "/coupons/{coupon}/codes", JOB_IMPORT, BODY_TEXT, import_query),
+    LIST("codes_retire", "/coupons/{coupon}/codes/retire", JOB_RETIRE_CODES, BODY_TEXT, retire_query),
+    LIST("codes_issue", "/coupons/{coupon}/codes/issue", JOB_ISSUE_CODES, BODY_CSV, issue_query),
     GET("codes_list", "/coupons/{coupon}/codes", codes_list, O, STREAM | ROUTE_OR_CSV),
     GET("code_get", "/coupons/{coupon}/codes/{code}", code_get, O, 0),
     BARE("code_retire", METHOD_POST, "/coupons/{coupon}/codes/{code}/retire", code_retire, O, 0),
 
     POST("redemption_take", "/coupons/{coupon}/redemptions", redemption_take, S | O, KEY, &take_table, receipt_query),
     GET("redemption_list", "/coupons/{coupon}/redemptions", redemption_list, S | R | O, BLOCKS | ROUTE_OR_CSV | ROUTE_CSV_STREAM),
-    {"redemption_batch", METHOD_POST, "/coupons/{coupon}/redemptions/batch", redemption_batch, S | O, 0, BODY_JSON, BATCH_MAX, NULL, NULL},
+    {"redemption_batch", METHOD_POST, "/coupons/{coupon}/redemptions/batch", redemption_batch, S | O, 0, BODY_JSON, BATCH_MAX, NULL,
+     NULL, 0},
     POST("redemption_check", "/coupons/{coupon}/check", redemption_check, S | O | P, 0, &take_table, NULL),
     GET("redemption_get", "/coupons/{coupon}/redemptions/{redemption}", redemption_get, S | R | O, 0),
     GET("redemption_receipt", "/coupons/{coupon}/redemptions/{redemption}/receipt", redemption_receipt, S | R | O, 0),
-    POST("redemption_reserve", "/coupons/{coupon}/redemptions/{redemption}/reserve", redemption_reserve, S | O, KEY | ROUTE_BODY_OPTIONAL,
-     &step_table, receipt_query),
-    POST("redemption_redeem", "/coupons/{coupon}/redemptions/{redemption}/redeem", redemption_redeem, S | O, KEY | ROUTE_BODY_OPTIONAL,
-     &step_table, receipt_query),
-    POST("redemption_cancel", "/coupons/{coupon}/redemptions/{redemption}/cancel", redemption_cancel, S | O, ROUTE_BODY_OPTIONAL,
-     &cancel_table, receipt_query),
-    POST("redemption_reverse", "/coupons/{coupon}/redemptions/{redemption}/reverse", redemption_reverse, S | O, ROUTE_BODY_OPTIONAL,
-     &reverse_table, receipt_query),
+    STEP("reserve", MOVE_RESERVE, KEY, &step_table),
+    STEP("redeem", MOVE_REDEEM, KEY, &step_table),
+    STEP("cancel", MOVE_CANCEL, 0, &cancel_table),
+    STEP("reverse", MOVE_REVERSE, 0, &reverse_table),
     POST("redemption_adjust", "/coupons/{coupon}/redemptions/{redemption}/adjust", redemption_adjust, S | O, KEY, &adjust_table,
      receipt_query),
 
@@ -142,6 +143,7 @@ struct pattern {
     const char *segments[PATH_SEGMENTS_MAX]; /* NULL: a parameter */
     bool coupon[PATH_SEGMENTS_MAX];          /* that parameter is {coupon} */
     size_t count;
+    bool user;                               /* the first one but {coupon} is {user} */
 };
 
 static struct pattern patterns[sizeof routes / sizeof routes[0]];
@@ -158,6 +160,7 @@ static void prepare(void)
         memcpy(texts[i], routes[i].pattern, strlen(routes[i].pattern) + 1);
         for (part = strtok_r(texts[i], "/", &save); part; part = strtok_r(NULL, "/", &save)) {
             p->coupon[p->count] = strcmp(part, "{coupon}") == 0;
+            p->user |= strcmp(part, "{user}") == 0;
             p->segments[p->count++] = *part == '{' ? NULL : part;
         }
         names[i] = routes[i].name;
@@ -277,36 +280,25 @@ unsigned router_find(struct request *r)
 
 /* ---- checks ---- */
 
-/* On a thread that may wait for the rest of the body. */
-static enum handled refuse_slowly(struct request *r)
-{
-    return reply_problem(r, r->op.outcome.result, r->detail);
-}
-
-/* Answer without using the body: read it to its end, or it would be taken for the next request. */
-static enum handled early(struct request *r, enum cpn_result result, const char *detail)
-{
-    if (!r->slow) {
-        reactor_read_body(r, 0);
-        return reply_problem(r, result, detail);
-    }
-    r->unread = true;
-    r->op.outcome.result = result;
-    r->detail = detail;
-    return request_to_stream(r, refuse_slowly);
-}
-
 static enum handled stay_answered(struct request *r)
 {
     (void)r;
     return ANSWERED;
 }
 
-/* The same for a request already answered. */
+/* Answered without using the body, which is read to its end before the reply is sent, or it would be taken for the next request. That of a
+ * large one is left to a thread that may wait; if none is to be had, the connection is closed. */
 static enum handled answered_early(struct request *r)
 {
     r->unread = true;
-    return r->slow ? request_to_stream(r, stay_answered) : ANSWERED;
+    r->then = stay_answered;
+    return r->slow && blocking_pool_push(r->worker->streams, r) ? PENDING : ANSWERED;
+}
+
+static enum handled early(struct request *r, enum cpn_result result, const char *detail)
+{
+    reply_problem(r, result, detail);
+    return answered_early(r);
 }
 
 static enum handled not_allowed(struct request *r)
@@ -417,8 +409,8 @@ static const struct field_table *table_of(const struct request *r)
     return table == &take_table ? &public_take_table : &public_resolve_table;
 }
 
-/* Read the body by the route's table. False: see r->errors. */
-static bool read_table(struct request *r)
+/* Read the body by the route's table; faults are in r->errors. */
+static void read_table(struct request *r)
 {
     const struct field_table *table = table_of(r);
     bool none = (r->route->flags & ROUTE_BODY_OPTIONAL) && r->body_len == 0;
@@ -426,12 +418,9 @@ static bool read_table(struct request *r)
                                                : json_in_typed(r->body ? r->body : "", r->body_len, &r->errors);
 
     if (!o)
-        return false;
+        return;
     r->in = arena_alloc(&r->arena, table->size);
     fields_read(table, o, "", r->in, &r->errors);
-    if (table == &user_table) /* the call's {user}, whose name fits no path */
-        r->params[0] = ((const struct user_in *)r->in)->user;
-    return r->errors.count == 0;
 }
 
 static bool knows_parameter(const struct route *route, const char *name)
@@ -475,14 +464,14 @@ static enum handled dispatch(struct request *r)
         return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
     if ((route->flags & ROUTE_IF_MATCH) && !r->header.if_match)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
-    if (unknown && (route->flags & ROUTE_IF_MATCH)) /* its handler refuses it after version_changed */
-        errors_add(&r->errors, "", unknown);
-    else if (unknown)
-        return request_refuse(r, CPN_BAD_REQUEST, unknown);
-    if (strstr(route->pattern, "{user}") && !(r->params[0] = user_name(r->params[0], &r->arena)))
+    if (patterns[router_number(route)].user && !(r->params[0] = user_name(r->params[0], &r->arena)))
         return request_refuse(r, CPN_BAD_REQUEST, "The user in the address " USER_RULE ".");
-    if (route->table && !read_table(r))
-        return request_refuse(r, CPN_BAD_REQUEST, NULL);
+    if (unknown)
+        errors_add(&r->errors, "", unknown);
+    if (route->table)
+        read_table(r);
+    if (r->errors.count && !(route->flags & ROUTE_IF_MATCH)) /* whose handler refuses them, after version_changed */
+        return request_refuse(r, CPN_BAD_REQUEST, unknown);
     if (r->session) /* its body is large */
         return route->start(r);
     if ((route->flags & ROUTE_STREAM) || ((route->flags & ROUTE_CSV_STREAM) && accept_prefers_csv(r)))

@@ -234,7 +234,7 @@ static bool write_coupon(void *lines, const char *coupon, const struct user_stat
 
 static enum handled send_lines(struct request *r)
 {
-    struct lines l = {.request = r, .user = r->params[0], .out = BUF_INIT};
+    struct lines l = {.request = r, .user = user_of_call(r), .out = BUF_INIT};
 
     l.failed = !r->head && mongo_user_everywhere(r->session, l.user, write_coupon, &l) != STORE_OK;
     send(&l);
@@ -251,7 +251,7 @@ enum handled user_export(struct request *r)
     struct erasure *unfinished;
     size_t count;
 
-    if (mongo_see_all(r->session) != STORE_OK || mongo_erasures(r->session, r->params[0], 1, &r->arena, &unfinished, &count) != STORE_OK)
+    if (mongo_see_all(r->session) != STORE_OK || mongo_erasures(r->session, user_of_call(r), 1, &r->arena, &unfinished, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     if (count)
         return reply_problem(r, CPN_BUSY, "An erasure of this user has begun and is not finished: repeat it until it answers 204.");

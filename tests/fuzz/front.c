@@ -150,7 +150,7 @@ static void serve(struct reactor *rx)
 
         REQUIRE(poll(&p, 1, 0) == 1);
         on_readable(t->conns);
-        while (t->first)
+        while (t->pushed)
             run_pushed(t);
     }
     REQUIRE(atomic_load(&rx->in_flight) == 0 && atomic_load(&rx->connections) == 0);
