@@ -69,30 +69,37 @@ static void refuse_field(struct outcome *out, enum cpn_result result, const char
 
 /* ---- policies ---- */
 
-static bool exact_exhausted(const struct decision *d)
+static int64_t free_slots(const struct coupon *c, const struct head *h, int64_t elsewhere)
 {
-    return head_free(&d->head) <= 0;
+    (void)c;
+    (void)elsewhere;
+    return head_free(h);
 }
 
-static bool approximate_exhausted(const struct decision *d)
+static int64_t rest_of_total(const struct coupon *c, const struct head *h, int64_t elsewhere)
 {
-    int64_t total = d->coupon->cap.total;
-
-    return total != COUPON_NULL && head_taken(&d->head) + d->others.taken >= total;
+    return c->cap.total != COUPON_NULL ? c->cap.total - head_taken(h) - elsewhere : INT64_MAX;
 }
 
-static bool never_exhausted(const struct decision *d)
+static int64_t any_number(const struct coupon *c, const struct head *h, int64_t elsewhere)
 {
-    (void)d;
-    return false;
+    (void)c;
+    (void)h;
+    (void)elsewhere;
+    return INT64_MAX;
 }
 
 const struct policy_row policies[] = {
     /*                  slots  total */
-    [CAP_EXACT]       = {true,  true,  exact_exhausted},
-    [CAP_APPROXIMATE] = {false, true,  approximate_exhausted},
-    [CAP_NONE]        = {false, false, never_exhausted},
+    [CAP_EXACT]       = {true,  true,  free_slots},
+    [CAP_APPROXIMATE] = {false, true,  rest_of_total},
+    [CAP_NONE]        = {false, false, any_number},
 };
+
+static bool is_exhausted(const struct decision *d)
+{
+    return policy_of(d->coupon)->left(d->coupon, &d->head, d->others.taken) <= 0;
+}
 
 /* ---- several lanes ---- */
 
@@ -575,12 +582,11 @@ static bool caps_refuse(const struct decision *d, const struct user_state *u, st
 {
     const struct coupon *c = d->coupon;
     const struct head *h = &d->head;
-    int64_t total = u->total - user_state_lapsed(u, h->at_ms, ends_of(d));
-    int64_t today = user_state_today(u, h->day_ms) - user_state_lapsed_today(u, h->at_ms, h->day_ms, ends_of(d));
+    struct allowance left = user_state_allowance(c, u, h->at_ms, h->day_ms);
 
-    if (reaches(total, c->cap.per_user)) {
-        refuse_user(d, u, total, out);
-    } else if (reaches(today, c->cap.per_user_per_day)) {
+    if (left.in_all == 0) {
+        refuse_user(d, u, left.total, out);
+    } else if (left.today == 0) {
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
     } else if (reaches(h->day_taken, c->cap.per_day)) {
@@ -874,7 +880,7 @@ static void check_rules(struct decision *d, const struct user_state *u, const st
         return;
     if (budget_refuses(d, price->discount_minor, out) || own)
         return;
-    if (policy_of(d->coupon)->exhausted(d))
+    if (is_exhausted(d))
         refuse_sold_out(d, out);
 }
 
@@ -925,7 +931,7 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     struct entry slot = {.n = 0}, *e;
 
     assert(t->state == SLOT_ISSUED || t->state == SLOT_RESERVED || t->state == SLOT_REDEEMED);
-    assert(!policy_of(d->coupon)->exhausted(d) && fits_budget(d, price->discount_minor));
+    assert(!is_exhausted(d) && fits_budget(d, price->discount_minor));
     if (policy_of(d->coupon)->slots && !named && !next_free(d))
         return false;
     note_restored(d);

@@ -61,12 +61,13 @@ struct decision {
     const char *by;              /* id of the API key of the next request's operator; NULL: none */
 };
 
-/* A row per cap policy: what its coupons have, and when their total is reached. */
+/* A row per cap policy: what its coupons have, and what their total leaves. */
 struct policy_row {
     bool slots; /* takings need slots */
     bool total; /* cap.total applies */
-    /* True if nothing is left. */
-    bool (*exhausted)(const struct decision *d);
+    /* How many may still be taken, by *h of a lane, or the sum of all; elsewhere: takings of the lanes that are not in it. INT64_MAX: any
+     * number. It may be negative. */
+    int64_t (*left)(const struct coupon *c, const struct head *h, int64_t elsewhere);
 };
 extern const struct policy_row policies[];
 static inline const struct policy_row *policy_of(const struct coupon *c)

@@ -337,6 +337,23 @@ int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64
     return count;
 }
 
+static int64_t rest_of(int64_t cap, int64_t taken)
+{
+    return cap == COUPON_NULL ? INT64_MAX : cap > taken ? cap - taken : 0;
+}
+
+struct allowance user_state_allowance(const struct coupon *c, const struct user_state *u, int64_t at_ms, int64_t day_ms)
+{
+    struct allowance a = {.total = u->total - user_state_lapsed(u, at_ms, coupon_ends(c)),
+                          .took_today = user_state_today(u, day_ms) - user_state_lapsed_today(u, at_ms, day_ms, coupon_ends(c))};
+
+    a.in_all = rest_of(c->cap.per_user, a.total);
+    a.today = rest_of(c->cap.per_user_per_day, a.took_today);
+    if (a.today > a.in_all)
+        a.today = a.in_all;
+    return a;
+}
+
 int64_t user_state_due(const struct user_state *u, int64_t ends_ms)
 {
     int64_t due_ms = 0;

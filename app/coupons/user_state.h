@@ -19,6 +19,8 @@
 #include "coupons/record.h"
 #include "coupons/slot.h"
 
+struct coupon;
+
 #define KEY_HASH_LEN 16
 #define FINGERPRINT_LEN 16
 #define USER_STATE_REDEMPTIONS_MAX 1000
@@ -150,6 +152,15 @@ struct redemption *user_state_coded(const struct user_state *u, int64_t at_ms, i
 /* How many takings have expired by at_ms without an entry that says so; and how many of those count on the day that starts at day_ms. */
 int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms, int64_t ends_ms);
 int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms, int64_t ends_ms);
+/* What the user has of a coupon, and how much more the per-user caps allow: what has expired counts as ended, with or without an entry. */
+struct allowance {
+    int64_t total;  /* takings that count */
+    int64_t took_today;
+    int64_t in_all; /* may still be taken: in all, and today; INT64_MAX: any number */
+    int64_t today;
+};
+/* At at_ms, which lies in the coupon's day that starts at day_ms. */
+struct allowance user_state_allowance(const struct coupon *c, const struct user_state *u, int64_t at_ms, int64_t day_ms);
 /* When its next redemption expires; 0: none does. */
 int64_t user_state_due(const struct user_state *u, int64_t ends_ms);
 

@@ -269,9 +269,9 @@ enum handled coupon_get(struct request *r)
 /* Takings above the total, which is possible only without slots. */
 static int64_t taken_over(const struct coupon *c, const struct head *h)
 {
-    int64_t over = policy_of(c)->total && !policy_of(c)->slots ? head_taken(h) - c->cap.total : 0;
+    int64_t left = policy_of(c)->slots ? 0 : policy_of(c)->left(c, h, 0);
 
-    return over > 0 ? over : 0;
+    return left < 0 ? -left : 0;
 }
 
 static enum handled counted(struct request *r)

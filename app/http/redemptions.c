@@ -14,7 +14,6 @@
 #include "http/reply.h"
 #include "http/router.h"
 #include "http/shares.h"
-#include "http/user_allowance.h"
 
 #define BATCH_ITEMS_MAX 1000
 #define BATCH_PORTION 256            /* items submitted at a time */
@@ -138,10 +137,7 @@ static enum handled checked(struct request *r)
     if (r->role == ROLE_PUBLIC)
         return reply_public(r);
     left = user_state_allowance(c, op_user_out(&r->op)->state, r->op.head.at_ms, h->day_ms);
-    if (policy_of(c)->slots)
-        left.in_all = least(left.in_all, head_free(h));
-    else if (policy_of(c)->total && c->cap.total != COUPON_NULL)
-        left.in_all = least(left.in_all, c->cap.total - head_taken(h));
+    left.in_all = least(left.in_all, policy_of(c)->left(c, h, 0));
     left.today = least(left.today, left.in_all);
     if (c->cap.per_day != COUPON_NULL)
         left.today = least(left.today, c->cap.per_day - h->day_taken);

@@ -9,7 +9,6 @@
 #include "http/problem.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
-#include "http/user_allowance.h"
 
 /* Most redemptions that an I/O thread writes (and signs) itself. More are read and written by blocking threads: so at most as many states
  * as these threads are in memory, however many callers ask. */

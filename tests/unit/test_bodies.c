@@ -7,7 +7,6 @@
 #include "http/coupon_body.h"
 #include "http/jsonin.h"
 #include "http/redemption_body.h"
-#include "http/user_allowance.h"
 #include "unit/in_arena.h"
 
 static struct errors errors;
