@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "base/cond.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 void stop_init(struct stop *s)
 {

@@ -11,7 +11,7 @@
 #include "base/version.h"
 #include "coupond/reload.h"
 #include "coupond/supervisor.h"
-#include "http/static_pages.h"
+#include "http/problem_page.h"
 #include "store/mongo.h"
 
 #define OVERRIDES_MAX 64
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return EX_USAGE;
     }
-    if (pages && !pages_write(pages)) {
+    if (pages && !problem_pages_write(pages)) {
         fprintf(stderr, "coupond: cannot write the pages to %s: %s\n", pages, strerror(errno));
         return EX_CANTCREAT;
     }

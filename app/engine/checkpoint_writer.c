@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/cond.h"
 #include "base/crash.h"
 #include "base/log.h"
 #include "base/thread.h"

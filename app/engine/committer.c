@@ -12,7 +12,6 @@
 #include <utlist.h>
 
 #include "base/checked.h"
-#include "base/cond.h"
 #include "base/crash.h"
 #include "base/log.h"
 #include "base/metrics.h"

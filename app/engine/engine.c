@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/latch.h"
+#include "base/thread.h"
 #include "engine/checkpoint_writer.h"
 #include "engine/committer.h"
 #include "engine/history.h"

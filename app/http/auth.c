@@ -9,7 +9,6 @@
 #include <strings.h>
 
 #include "base/checked.h"
-#include "base/cond.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "http/reactor.h"

@@ -7,7 +7,7 @@
 #define HTTP_CANONICAL_H
 
 #include "base/buf.h"
-#include "http/jsonc.h"
+#include "http/jsonin.h"
 
 /* Append o to out. NULL, or a static sentence that says why not: longer than `most` bytes, text that is not UTF-8, or an integer beyond
  * 2^53 (RFC 8785 knows only doubles, and would change it silently). */

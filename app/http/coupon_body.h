@@ -5,7 +5,7 @@
 #define HTTP_COUPON_BODY_H
 
 #include "http/body_errors.h"
-#include "http/jsonc.h"
+#include "http/jsonin.h"
 
 /* Read o into *c, which holds the defaults (coupon_init); imported codes default to codes.claim present and codes.match exact. Records
  * every fault: types, unknown members, and what coupon_check() finds. c->id is read if given. Strings go to the arena of e. */

@@ -10,7 +10,7 @@
 #define HTTP_FIELDS_H
 
 #include "http/body_errors.h"
-#include "http/jsonc.h"
+#include "http/jsonin.h"
 
 enum row_type {
     ROW_STRING, /* const char *; bounds in characters */

@@ -40,13 +40,7 @@ static bool is_limited(const struct request *r)
 
 static void refuse(struct request *r, const struct guesser_of *g, int64_t wait_ms, const char *detail)
 {
-    int64_t wait_s = (wait_ms + 999) / 1000;
-
-    reply_problem_for(r, CPN_RATE_LIMITED, wait_ms, detail);
-    if (r->reply.status != result_info(CPN_RATE_LIMITED)->status)
-        return; /* the request may have been done before */
-    reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"%s\";q=%d;w=60", g->name, g->per_minute));
-    reply_header(r, "RateLimit", arena_printf(&r->arena, "\"%s\";r=0;t=%lld", g->name, (long long)wait_s));
+    reply_rate_limited(r, g->name, g->per_minute, 60, wait_ms, detail);
 }
 
 static int keys_per_minute(const struct request *r)

@@ -1,11 +1,10 @@
-/* http/issued.c -- see issued.h. */
-#include "http/issued.h"
-
+/* http/issued.c -- the rows of a job that issued codes to a list of users: see job_body.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "http/csv.h"
+#include "http/job_body.h"
 #include "http/problem.h"
 #include "http/reply.h"
 

@@ -1,5 +1,5 @@
 /*
- * http/job_body.h -- how a call creates a job.
+ * http/job_body.h -- how a call creates a job; the rows of one kind.
  *
  * Usage   job_new(), fill in what its kind needs, job_insert(). On blocking and stream threads
  */
@@ -19,5 +19,10 @@ enum handled job_insert(struct request *r, struct job *job);
 enum handled job_reply_repeated(struct request *r, const struct job *job, const struct job *existing);
 /* Find this coupon's job with this key; *found NULL: none. False: answered, busy. */
 bool job_find_by_key(struct request *r, struct job **found);
+
+/* Send the rows of a job that issued codes to a list of users as CSV, user,code, in the order of the list; r->session set. Names are in no
+ * stored result: a row has the redemption's id, and user and code are read with it. So the rows of users who were erased, and of codes that
+ * are no longer theirs, are omitted. */
+enum handled issued_send(struct request *r, const struct job *job);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include "base/utf8.h"
 #include "http/handlers.h"
-#include "http/issued.h"
 #include "http/job_body.h"
 #include "http/key_limits.h"
 #include "http/list.h"

@@ -12,11 +12,13 @@
 #ifndef HTTP_JSONIN_H
 #define HTTP_JSONIN_H
 
+#include <json-c/json_object.h>
+#include <json-c/json_tokener.h>
+#include <json-c/linkhash.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "http/body_errors.h"
-#include "http/jsonc.h"
 
 #define JSON_DEPTH_MAX 16
 #define JSON_CONTAINERS_MAX 100000
@@ -51,5 +53,19 @@ static inline void json_in_release(struct json_object **o)
     json_object_put(*o);
 }
 #define JSON_IN_AUTO __attribute__((cleanup(json_in_release)))
+
+/* for (member of o): jsonc_name(member), jsonc_value(member). */
+#define JSONC_FOREACH(o, member)                                                                                       \
+    for (struct lh_entry *member = lh_table_head(json_object_get_object(o)); member; member = lh_entry_next(member))
+
+static inline const char *jsonc_name(const struct lh_entry *member)
+{
+    return (const char *)lh_entry_k(member);
+}
+
+static inline struct json_object *jsonc_value(const struct lh_entry *member)
+{
+    return (struct json_object *)lh_entry_v(member);
+}
 
 #endif

@@ -19,12 +19,9 @@ static bool pays(struct request *r)
     int rate = (int)r->limits->rate;
     int64_t wait_ms = r->header.key_only ? 0 : rate_charge(RATE_CALLS, r->by, rate, 1);
 
-    if (wait_ms == 0)
-        return true;
-    reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"own\";q=%d;w=1", rate));
-    reply_header(r, "RateLimit", arena_printf(&r->arena, "\"own\";r=0;t=%lld", (long long)(wait_ms + 999) / 1000));
-    reply_problem_for(r, CPN_RATE_LIMITED, wait_ms, "This key has exceeded its own rate. Retry after the time in Retry-After.");
-    return false;
+    if (wait_ms)
+        reply_rate_limited(r, "own", rate, 1, wait_ms, "This key has exceeded its own rate. Retry after the time in Retry-After.");
+    return wait_ms == 0;
 }
 
 /* True if the header's origin is among them. Both are as browsers write them, so text is compared. */

@@ -1,6 +1,8 @@
 /* http/problem.c -- see problem.h. */
 #include "http/problem.h"
 
+#include <inttypes.h>
+
 #include "base/log.h"
 #include "http/reply.h"
 
@@ -100,12 +102,17 @@ static enum handled problem(struct request *r, struct problem p, int64_t retry_m
 
 enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail)
 {
-    return reply_problem_for(r, result, 0, detail);
+    return problem(r, (struct problem){.result = result, .retry = result_info(result)->retry, .detail = detail}, 0);
 }
 
-enum handled reply_problem_for(struct request *r, enum cpn_result result, int64_t ms, const char *detail)
+enum handled reply_rate_limited(struct request *r, const char *limit, int quota, int window_s, int64_t wait_ms, const char *detail)
 {
-    return problem(r, (struct problem){.result = result, .retry = result_info(result)->retry, .detail = detail}, ms);
+    problem(r, (struct problem){.result = CPN_RATE_LIMITED, .retry = true, .detail = detail}, wait_ms);
+    if (r->reply.status != result_info(CPN_RATE_LIMITED)->status)
+        return ANSWERED; /* the request may have been done before */
+    reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"%s\";q=%d;w=%d", limit, quota, window_s));
+    reply_header(r, "RateLimit", arena_printf(&r->arena, "\"%s\";r=0;t=%" PRId64, limit, (wait_ms + 999) / 1000));
+    return ANSWERED;
 }
 
 enum handled reply_problem_rows(struct request *r, enum cpn_result result, const char *rows)

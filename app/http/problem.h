@@ -12,8 +12,8 @@
 
 /* A problem document. detail NULL: the table's explanation. r's errors are shown with 400 and 409. */
 enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail);
-/* The same with a Retry-After of ms milliseconds. */
-enum handled reply_problem_for(struct request *r, enum cpn_result result, int64_t ms, const char *detail);
+/* rate_limited: the limit of that name admits `quota` in window_s, and the next one in wait_ms. */
+enum handled reply_rate_limited(struct request *r, const char *limit, int quota, int window_s, int64_t wait_ms, const char *detail);
 /* The same with the member `rows`. rows: JSON objects, separated by commas. */
 enum handled reply_problem_rows(struct request *r, enum cpn_result result, const char *rows);
 /* The same for r->op.outcome, with its retry and Retry-After. */

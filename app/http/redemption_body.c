@@ -7,7 +7,6 @@
 
 #include "coupons/code.h"
 #include "http/csv.h"
-#include "http/money.h"
 #include "http/problem.h"
 #include "http/reply.h"
 

@@ -84,6 +84,18 @@ void public_write_members(struct json *j, const struct op *op);
 /* BLAKE2b-128 of the call's name and of what was given, in canonical form. */
 void fingerprint_of(const char *call, const struct field_table *table, const void *in, uint8_t out[FINGERPRINT_LEN]);
 
+/* Write an item of `money`, which has one for each currency, unless both amounts are 0. currency NULL: of coupons that name none. */
+static inline void money_item(struct json *j, const char *currency, int64_t discount_minor, int64_t order_minor)
+{
+    if (!discount_minor && !order_minor)
+        return;
+    json_begin_object(j);
+    json_key_string(j, "currency", currency);
+    json_key_int(j, "discount_minor", discount_minor);
+    json_key_int(j, "order_minor", order_minor);
+    json_end_object(j);
+}
+
 /* Write a redemption of r's coupon as an outcome has it; with r's receipt if asked for (null: there is none). user NULL: erased. Keys of
  * role reporting see its code only once that is spent: until then, whoever knows it could spend it. */
 void redemption_write(struct json *j, const struct request *r, const char *user, const struct redemption *redemption);

@@ -15,8 +15,8 @@
 #include "http/handlers.h"
 #include "http/key_limits.h"
 #include "http/list.h"
-#include "http/money.h"
 #include "http/problem.h"
+#include "http/redemption_body.h"
 #include "http/refusals.h"
 #include "http/reply.h"
 

@@ -6,10 +6,9 @@
 #include "http/auth.h"
 #include "http/handlers.h"
 #include "http/problem.h"
-#include "http/problem_advice.h"
+#include "http/problem_page.h"
 #include "http/reply.h"
 #include "http/router.h"
-#include "http/static_pages.h"
 
 #define READY_MS 3000 /* the keys are read every half second */
 

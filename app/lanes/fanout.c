@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "base/latch.h"
+#include "base/thread.h"
 #include "engine/internal.h"
 
 struct fanout *fanout_new(const char *coupon, size_t most)

@@ -15,7 +15,6 @@
 #include <utlist.h>
 
 #include "base/checked.h"
-#include "base/cond.h"
 #include "base/thread.h"
 #include "engine/internal.h"
 #include "engine/round.h"

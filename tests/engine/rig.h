@@ -9,7 +9,7 @@
 #ifndef TESTS_ENGINE_RIG_H
 #define TESTS_ENGINE_RIG_H
 
-#include "base/latch.h"
+#include "base/thread.h"
 #include "engine/engine.h"
 #include "fake_store.h"
 

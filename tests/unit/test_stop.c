@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/cond.h"
 #include "base/stop.h"
+#include "base/thread.h"
 
 static void *ask_soon(void *context)
 {
