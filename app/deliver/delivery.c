@@ -1,4 +1,5 @@
 /* deliver/delivery.c -- see state.h: posts under way, how answers change a cursor, redeliveries and tests. */
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,12 +7,26 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "deliver/backoff.h"
 #include "deliver/state.h"
 
 #define ASKED_MOST 20 /* redeliveries at a time */
+#define FACTOR 3      /* of each wait to the one before */
 
 /* ---- posts of cursors ---- */
+
+int64_t backoff_ms(const struct config *config, int64_t failures, int64_t retry_after_ms)
+{
+    int64_t most = (int64_t)config->webhooks_retry_most_s * 1000, ms = config->webhooks_retry_first_ms;
+
+    for (int64_t i = 1; i < failures && ms < most; i++)
+        ms *= FACTOR;
+    if (ms > most)
+        ms = most;
+    ms += randombytes_uniform((uint32_t)(ms / 5 + 1));
+    if (ms < retry_after_ms)
+        ms = retry_after_ms < most ? retry_after_ms : most;
+    return ms;
+}
 
 void posts_abort(struct deliverer *d, struct post *p)
 {

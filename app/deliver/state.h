@@ -50,6 +50,9 @@ struct endpoint *deliverer_endpoint(const struct deliverer *d, const char *id);
 
 /* ---- delivery.c ---- */
 
+/* How many ms to wait after this many failures, from 1: each wait is three times the last, up to webhooks.retry_most_s, plus a random
+ * fifth; at least what the receiver asked for by Retry-After (0: nothing), but of that at most webhooks.retry_most_s. */
+int64_t backoff_ms(const struct config *config, int64_t failures, int64_t retry_after_ms);
 /* True if it has an event to send, and may. */
 bool posts_may_start(const struct deliverer *d, const struct endpoint *e);
 /* Send all that may be sent. */

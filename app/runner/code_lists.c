@@ -4,7 +4,7 @@
  * Once      what was done twice is reported as if it had been done once. Retiring: before a chunk's first code is retired, it is recorded
  *           which were retired already; the others were by this list. Issuing: each row is a call with a key of its own
  * Results   a chunk's rows are lines "line,kind,reason,text" (http/manifest.h). Of retired codes there is none; of a user who got a code or
- *           had one, the reason is the redemption's id, and there is no text: no name is stored (see http/issued.h)
+ *           had one, the reason is the redemption's id, and there is no text: no name is stored (see http/job_body.h)
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* Unit tests of deliver/backoff: how long a receiver that fails is left alone. */
+/* Unit tests of backoff_ms() of deliver/delivery: how long a receiver that fails is left alone. */
 #include "cmocka_whole.h"
 
 #include <inttypes.h>
 #include <sodium.h>
 
-#include "deliver/backoff.h"
+#include "deliver/state.h"
 
 #define HOUR_MS INT64_C(3600000)
 

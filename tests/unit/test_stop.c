@@ -1,4 +1,4 @@
-/* Unit tests of base/stop and base/cond: resting until the end is asked for, and the signals that ask. */
+/* Unit tests of base/stop and of waits with a deadline: resting until the end is asked for, and the signals that ask. */
 #include "cmocka_whole.h"
 #include <signal.h>
 #include <unistd.h>
