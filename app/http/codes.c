@@ -132,8 +132,7 @@ static enum handled reply_page(struct request *r, struct export *x, const struct
     x->json = list_items(r);
     if (!write_codes(x, &n, l->limit, BUCKETS_OF_PAGE))
         return reply_problem(r, CPN_BUSY, NULL);
-    json_end_array(&x->json);
-    return list_end(r, &x->json, n >= 0 ? arena_printf(&r->arena, "%" PRId64, n) : NULL);
+    return list_end(r, l, &x->json, n >= 0 ? arena_printf(&r->arena, "%" PRId64, n) : NULL);
 }
 
 static enum handled reply_all(struct request *r, struct export *x)

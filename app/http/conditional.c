@@ -108,6 +108,7 @@ bool reply_not_modified(struct request *r, int64_t version)
     header += strspn(header, " \t");
     if (*header != '*' && !has_tag(header, tag, true))
         return false;
+    reply_etag(r, version);
     reply_empty(r, 304);
     return true;
 }

@@ -10,7 +10,7 @@
 
 /* Add the strong ETag of a version. */
 void reply_etag(struct request *r, int64_t version);
-/* True if If-None-Match has this version: answered, 304. */
+/* True if If-None-Match has this version: answered, 304 with its ETag. */
 bool reply_not_modified(struct request *r, int64_t version);
 /* True if If-Match admits the version. *any: it was "*". */
 bool if_match_passes(const char *header, int64_t version, bool *any);

@@ -337,6 +337,5 @@ enum handled coupon_history(struct request *r)
     j = list_items(r);
     if (!write_items(r, &j, &page))
         return reply_problem(r, CPN_BUSY, NULL);
-    json_end_array(&j);
-    return list_end(r, &j, page.next);
+    return list_end(r, &l, &j, page.next);
 }

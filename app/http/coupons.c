@@ -253,7 +253,6 @@ static enum handled got(struct request *r)
     if (r->role == ROLE_STOREFRONT && c->state != COUPON_ACTIVE)
         return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
     if (reply_not_modified(r, c->version)) {
-        reply_etag(r, c->version);
         reply_header(r, "Vary", "Authorization");
         return ANSWERED;
     }
@@ -321,7 +320,7 @@ enum handled coupon_list(struct request *r)
     size_t count = 0;
     struct list l;
     struct json j;
-    bool active = false, incomplete = false, nothing;
+    bool active = false, nothing;
     int state = -1;
 
     if (!query_enum(r, "state", states, &state) || !query_bool(r, "active", &active) || !list_begin(r, &l))
@@ -333,16 +332,13 @@ enum handled coupon_list(struct request *r)
         return reply_problem(r, CPN_BUSY, NULL);
     if (!nothing)
         s = mongo_coupons(r->session, limits_prefix(r), state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons,
-                          &count, &next, &incomplete);
+                          &count, &next, &l.incomplete);
     if (s != STORE_OK)
-        return reply_problem(r, s == STORE_NOT_FOUND ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
+        return list_failed(r, s, "coupon");
     j = list_items(r);
     for (size_t i = 0; i < count; i++)
         coupon_write(coupons[i], &j, false);
-    json_end_array(&j);
-    if (incomplete)
-        json_key_bool(&j, "incomplete", true);
-    return list_end(r, &j, next);
+    return list_end(r, &l, &j, next);
 }
 
 /* ---- changing ---- */
@@ -373,7 +369,7 @@ static void check_generate(const struct coupon *before, const struct coupon *nex
 }
 
 /* The definition is changed; have the missing slots made, or say how many are. */
-static void reply_changed(struct request *r, const struct coupon *before, const struct beside *beside)
+static enum handled reply_changed(struct request *r, const struct coupon *before, const struct beside *beside)
 {
     const struct coupon *c = r->op.coupon_now;
     int64_t missing = missing_slots(before, c, &r->op.head);
@@ -381,58 +377,16 @@ static void reply_changed(struct request *r, const struct coupon *before, const 
                       .created_ms = clock_now_ms()}, *existing;
     char id[ID_SHORT_LEN + 1];
 
-    if (!beside->generate || missing == 0) {
-        reply_definition(r, c, NULL, c->cap.total != before->cap.total ? missing : 0, 200);
-        return;
-    }
+    if (!beside->generate || missing == 0)
+        return reply_definition(r, c, NULL, c->cap.total != before->cap.total ? missing : 0, 200);
     id_random(id, ID_SHORT_LEN);
     job.id = id;
     if (mongo_job_insert(r->session, &job, &r->arena, &existing) != STORE_OK)
-        reply_problem(r, CPN_OUTCOME_UNKNOWN, "The coupon is changed, but perhaps its slots are not being made. Read the counts.");
-    else
-        reply_definition(r, c, missing <= CODES_AWAITED && job_is_done_in_time(r, id) ? NULL : id, 0, 200);
+        return reply_problem(r, CPN_OUTCOME_UNKNOWN, "The coupon is changed, but perhaps its slots are not being made. Read the counts.");
+    return reply_definition(r, c, missing <= CODES_AWAITED && job_is_done_in_time(r, id) ? NULL : id, 0, 200);
 }
 
-/* One attempt: the current definition, patched, is submitted. True: answered. */
-static bool try_change(struct request *r, struct json_object *patch, const struct beside *beside)
-{
-    const struct coupon *now;
-    struct coupon *next;
-    bool any, answered = false;
-
-    if (!request_open_coupon(r))
-        return true;
-    now = r->op.coupon_now;
-    if (!if_match_passes(r->header.if_match, now->version, &any)) {
-        reply_problem(r, CPN_VERSION_CHANGED, NULL);
-        return true;
-    }
-    if (!patch) {
-        reply_problem(r, CPN_BAD_REQUEST, NULL);
-        return true;
-    }
-    next = coupon_patch(now, patch, &r->errors);
-    if (beside->generate)
-        check_generate(now, next, &r->errors);
-    if (r->errors.count == 0 && strcmp(now->time_zone, next->time_zone) != 0 &&
-        !zone_exists(r, next->time_zone, &answered) && answered)
-        return true;
-    if (r->errors.count) {
-        reply_problem(r, CPN_BAD_REQUEST, NULL);
-        return true;
-    }
-    request_op(r, OP_CHANGE);
-    r->op.in.coupon = (struct op_coupon){.definition = next, .expected_version = now->version, .retire = beside->retire};
-    if (request_call(r) == CPN_OK) {
-        reply_changed(r, now, beside);
-        return true;
-    }
-    if (r->op.outcome.result == CPN_VERSION_CHANGED && any)
-        return false;
-    reply_refusal(r);
-    return true;
-}
-
+/* The current definition, patched, is submitted; with If-Match: *, again if somebody else changed it meanwhile. */
 enum handled coupon_change(struct request *r)
 {
     struct json_object *patch JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
@@ -442,9 +396,33 @@ enum handled coupon_change(struct request *r)
         beside.generate = take_member(patch, "generate", false, &r->errors) != 0;
         beside.retire = take_member(patch, "retire", false, &r->errors) != 0;
     }
-    for (int i = 0; i < CHANGE_TRIES; i++)
-        if (try_change(r, patch, &beside))
+    for (int i = 0; i < CHANGE_TRIES; i++) {
+        const struct coupon *now;
+        struct coupon *next;
+        bool any, answered = false;
+
+        if (!request_open_coupon(r))
             return ANSWERED;
+        now = r->op.coupon_now;
+        if (!if_match_passes(r->header.if_match, now->version, &any))
+            return reply_problem(r, CPN_VERSION_CHANGED, NULL);
+        if (!patch)
+            return reply_problem(r, CPN_BAD_REQUEST, NULL);
+        next = coupon_patch(now, patch, &r->errors);
+        if (beside.generate)
+            check_generate(now, next, &r->errors);
+        if (r->errors.count == 0 && strcmp(now->time_zone, next->time_zone) != 0 &&
+            !zone_exists(r, next->time_zone, &answered) && answered)
+            return ANSWERED;
+        if (r->errors.count)
+            return reply_problem(r, CPN_BAD_REQUEST, NULL);
+        request_op(r, OP_CHANGE);
+        r->op.in.coupon = (struct op_coupon){.definition = next, .expected_version = now->version, .retire = beside.retire};
+        if (request_call(r) == CPN_OK)
+            return reply_changed(r, now, &beside);
+        if (r->op.outcome.result != CPN_VERSION_CHANGED || !any)
+            return reply_refusal(r);
+    }
     return reply_problem(r, CPN_BUSY, NULL);
 }
 

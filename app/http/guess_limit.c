@@ -38,11 +38,6 @@ static bool is_limited(const struct request *r)
     return r->role != ROLE_OPS;
 }
 
-static void refuse(struct request *r, const struct guesser_of *g, int64_t wait_ms, const char *detail)
-{
-    reply_rate_limited(r, g->name, g->per_minute, 60, wait_ms, detail);
-}
-
 static int keys_per_minute(const struct request *r)
 {
     return r->header.authorization && r->header.remote_addr ? r->worker->config->guesses_keys_per_address : 0;
@@ -54,7 +49,8 @@ bool guess_limit_key(struct request *r)
     int64_t wait_ms = rate_charge(g.kind, g.who, g.per_minute, 1);
 
     if (wait_ms)
-        refuse(r, &g, wait_ms, "This address has sent too many invalid keys. Retry after the time in Retry-After.");
+        reply_rate_limited(r, g.name, g.per_minute, 60, wait_ms,
+                           "This address has sent too many invalid keys. Retry after the time in Retry-After.");
     return wait_ms == 0;
 }
 
@@ -83,7 +79,8 @@ bool guess_limit_may(struct request *r, const char *user)
     int64_t wait_ms = is_limited(r) ? charge(r, &g, user, 1) : 0;
 
     if (wait_ms)
-        refuse(r, &g, wait_ms, "This user or address has sent too many unknown codes. Retry after the time in Retry-After.");
+        reply_rate_limited(r, g.name, g.per_minute, 60, wait_ms,
+                           "This user or address has sent too many unknown codes. Retry after the time in Retry-After.");
     return wait_ms == 0;
 }
 

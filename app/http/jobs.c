@@ -218,14 +218,10 @@ enum handled job_list(struct request *r)
     if (coupon && !limits_cover(r, coupon))
         coupon = "-"; /* nobody's id */
     s = mongo_jobs(r->session, coupon, limits_prefix(r), l.position, l.limit, &r->arena, &jobs, &count);
-    if (s == STORE_NOT_FOUND)
-        return reply_problem(r, CPN_BAD_CURSOR, "The job where this page starts is gone. Start again without the "
-                                                "cursor.");
     if (s != STORE_OK)
-        return reply_problem(r, CPN_BUSY, NULL);
+        return list_failed(r, s, "job");
     j = list_items(r);
     for (size_t i = 0; i < count; i++)
         write_job(&j, jobs[i]);
-    json_end_array(&j);
-    return list_end(r, &j, count == l.limit ? jobs[count - 1]->id : NULL);
+    return list_end(r, &l, &j, count == l.limit ? jobs[count - 1]->id : NULL);
 }

@@ -42,7 +42,7 @@ enum handled key_list(struct request *r)
         qsort(keys, count, sizeof *keys, newest_first);
     at = begin_at(keys, count, l.position);
     if (at > count)
-        return reply_problem(r, CPN_BAD_CURSOR, "The key where this page starts is gone. Start again without the cursor.");
+        return list_failed(r, STORE_NOT_FOUND, "key");
     end = count - at > l.limit ? at + l.limit : count;
     j = list_items(r);
     for (size_t i = at; i < end; i++) {
@@ -50,6 +50,5 @@ enum handled key_list(struct request *r)
         api_key_write(&keys[i], &j);
         json_end_object(&j);
     }
-    json_end_array(&j);
-    return list_end(r, &j, end < count ? keys[end - 1].id : NULL);
+    return list_end(r, &l, &j, end < count ? keys[end - 1].id : NULL);
 }

@@ -62,17 +62,16 @@ static const char *read_cursor(struct request *r, const struct secret *key, cons
 bool list_begin(struct request *r, struct list *l)
 {
     const char *cursor = path_query(&r->path, "cursor");
-    const struct secret *key;
     int64_t limit = LIST_LIMIT;
 
     if (!query_int(r, "limit", 1, LIST_LIMIT_MAX, &limit))
         return false;
     *l = (struct list){.limit = (size_t)limit};
-    if (mongo_cursor_key(r->session, &key) != STORE_OK) {
+    if (mongo_cursor_key(r->session, &l->key) != STORE_OK) {
         reply_problem(r, CPN_BUSY, NULL);
         return false;
     }
-    if (cursor && !(l->position = read_cursor(r, key, cursor))) {
+    if (cursor && !(l->position = read_cursor(r, l->key, cursor))) {
         reply_problem(r, CPN_BAD_CURSOR, NULL);
         return false;
     }
@@ -125,18 +124,26 @@ struct json list_items(struct request *r)
     return j;
 }
 
-enum handled list_end(struct request *r, struct json *j, const char *position)
+enum handled list_failed(struct request *r, enum store_status s, const char *item)
+{
+    if (s != STORE_NOT_FOUND)
+        return reply_problem(r, CPN_BUSY, NULL);
+    return reply_problem(r, CPN_BAD_CURSOR,
+                         arena_printf(&r->arena, "The %s where this page starts is gone. Start again without the cursor.", item));
+}
+
+enum handled list_end(struct request *r, const struct list *l, struct json *j, const char *position)
 {
     unsigned char bytes[CHECK_LEN + LIST_POSITION_MAX];
     char cursor[2 * (CHECK_LEN + LIST_POSITION_MAX)];
     size_t len = position ? strlen(position) : 0;
-    const struct secret *key;
 
-    if (mongo_cursor_key(r->session, &key) != STORE_OK) /* cannot fail: the session has it since list_begin() */
-        return reply_problem(r, CPN_BUSY, NULL);
+    json_end_array(j);
+    if (l->incomplete)
+        json_key_bool(j, "incomplete", true);
     json_key(j, "next");
     if (position && len <= LIST_POSITION_MAX) {
-        check_of(r, key, position, len, bytes);
+        check_of(r, l->key, position, len, bytes);
         memcpy(bytes + CHECK_LEN, position, len);
         sodium_bin2base64(cursor, sizeof cursor, bytes, CHECK_LEN + len, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
         json_string(j, cursor);

@@ -20,6 +20,8 @@
 struct list {
     size_t limit;
     const char *position; /* as given to an earlier list_end() (of LIST_POSITION_CHARS); NULL: from the start */
+    bool incomplete;      /* set by the caller: an item cannot be read */
+    const struct secret *key;
 };
 
 /* Read limit and cursor. False: answered with bad_request, bad_cursor or busy. */
@@ -28,8 +30,10 @@ bool list_begin(struct request *r, struct list *l);
 const char *list_numbers(const char *position, int64_t *numbers, size_t count);
 /* Empty the body and open {"items": [. */
 struct json list_items(struct request *r);
+/* Answer that the page could not be read: the item where it starts is gone (STORE_NOT_FOUND), or the database does not answer. */
+enum handled list_failed(struct request *r, enum store_status s, const char *item);
 /* Close {"items": [...], add "next" and Link, and answer 200. position NULL: this was the last page. */
-enum handled list_end(struct request *r, struct json *j, const char *position);
+enum handled list_end(struct request *r, const struct list *l, struct json *j, const char *position);
 
 /* ---- query parameters: false if answered with bad_request ---- */
 

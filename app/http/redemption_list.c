@@ -95,8 +95,7 @@ static enum handled answer_of_user(struct request *r, const struct redemption_fi
         reply_header(r, "Cache-Control", "no-store");
         return reply_text(r, 200, TYPE_CSV);
     }
-    json_end_array(&j);
-    return list_end(r, &j, more ? arena_printf(&r->arena, "%" PRId64 ".%" PRId64, last.seq, last.passed) : NULL);
+    return list_end(r, l, &j, more ? arena_printf(&r->arena, "%" PRId64 ".%" PRId64, last.seq, last.passed) : NULL);
 }
 
 /* ---- everybody: the ledger, walked backward ---- */
@@ -480,10 +479,9 @@ static enum handled list_of_all(struct request *r, const struct redemption_filte
     j = list_items(r);
     left = walk(&w);
     end_walk(&w);
-    json_end_array(&j);
     if (w.failed)
         return reply_problem(r, CPN_BUSY, NULL);
-    return list_end(r, &j, left ? write_position(&w) : NULL);
+    return list_end(r, l, &j, left ? write_position(&w) : NULL);
 }
 
 static enum handled csv_of_all(struct request *r, const struct redemption_filter *f)

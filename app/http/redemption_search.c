@@ -208,8 +208,7 @@ static enum handled answer_json(struct search *s, const struct list *l)
     j = list_items(r);
     for (size_t i = 0; i < shown(s); i++)
         json_raw(&j, s->items[i].text.data);
-    json_end_array(&j);
-    return list_end(r, &j, has_next(s) ? write_position(s) : NULL);
+    return list_end(r, l, &j, has_next(s) ? write_position(s) : NULL);
 }
 
 /* Send this page, and those after it. False: the database, or the client, is gone. */

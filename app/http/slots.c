@@ -231,11 +231,10 @@ enum handled slots_list(struct request *r)
         write_bucket(&j, &buckets[i]);
         bucket_release(&buckets[i]);
     }
-    json_end_array(&j);
     free(buckets);
     if (!read)
         return reply_problem(r, CPN_BUSY, NULL);
-    return list_end(r, &j, from >= 0 ? arena_printf(&r->arena, "%" PRId64, from) : NULL);
+    return list_end(r, &l, &j, from >= 0 ? arena_printf(&r->arena, "%" PRId64, from) : NULL);
 }
 
 /* ---- one slot ---- */

@@ -56,11 +56,7 @@ static enum handled got(struct request *r)
 {
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    if (is_settled(r) && reply_not_modified(r, op_user_out(&r->op)->state->seq)) {
-        reply_etag(r, op_user_out(&r->op)->state->seq);
-        return ANSWERED;
-    }
-    return write_user(r);
+    return is_settled(r) && reply_not_modified(r, op_user_out(&r->op)->state->seq) ? ANSWERED : write_user(r);
 }
 
 static void ask(struct request *r, size_t most)
@@ -287,10 +283,8 @@ enum handled user_wallet(struct request *r)
         last = write_active(&w, position + 1);
         last = last ? arena_printf(&r->arena, "a%s", last) : NULL;
     }
-    json_end_array(&j);
     if (w.failed)
         return reply_problem(r, w.misplaced ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
-    if (w.incomplete)
-        json_key_bool(&j, "incomplete", true);
-    return list_end(r, &j, last);
+    l.incomplete = w.incomplete;
+    return list_end(r, &l, &j, last);
 }

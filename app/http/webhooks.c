@@ -309,17 +309,13 @@ enum handled webhook_list(struct request *r)
     if (!list_begin(r, &l))
         return ANSWERED;
     s = mongo_hooks(r->session, l.position, l.limit, &r->arena, &hooks, &count);
-    if (s == STORE_NOT_FOUND)
-        return reply_problem(r, CPN_BAD_CURSOR, "The webhook where this page starts is gone. Start again without the "
-                                                "cursor.");
     if (s != STORE_OK)
-        return reply_problem(r, CPN_BUSY, NULL);
+        return list_failed(r, s, "webhook");
     j = list_items(r);
     for (size_t i = 0; i < count; i++)
         if (is_within(r, hooks[i]))
             write_hook(&j, hooks[i], NULL);
-    json_end_array(&j);
-    return list_end(r, &j, count == l.limit ? hooks[count - 1]->id : NULL);
+    return list_end(r, &l, &j, count == l.limit ? hooks[count - 1]->id : NULL);
 }
 
 /* Change the webhook by `apply`; retry if somebody else changed it meanwhile. NULL: answered. */
@@ -447,16 +443,12 @@ enum handled webhook_deliveries(struct request *r)
     if (!list_begin(r, &l) || !query_enum(r, "state", outcomes, &outcome) || !find(r))
         return ANSWERED;
     s = mongo_deliveries(r->session, r->params[0], outcome, l.position, l.limit, &r->arena, &deliveries, &count);
-    if (s == STORE_NOT_FOUND)
-        return reply_problem(r, CPN_BAD_CURSOR, "The delivery where this page starts is gone. Start again without "
-                                                "the cursor.");
     if (s != STORE_OK)
-        return reply_problem(r, CPN_BUSY, NULL);
+        return list_failed(r, s, "delivery");
     j = list_items(r);
     for (size_t i = 0; i < count; i++)
         write_delivery(&j, deliveries[i]);
-    json_end_array(&j);
-    return list_end(r, &j, count == l.limit ? deliveries[count - 1]->id : NULL);
+    return list_end(r, &l, &j, count == l.limit ? deliveries[count - 1]->id : NULL);
 }
 
 enum handled webhook_redeliver(struct request *r)

@@ -98,9 +98,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!r.bad_target)
         read_parameters(&r);
     if (!r.bad_target && !path_query(&r.path, "cursor") && !path_query(&r.path, "limit") && list_begin(&r, &l)) {
-        j = reply_body(&r);
-        json_begin_object(&j);
-        list_end(&r, &j, *position && strspn(position, LIST_POSITION_CHARS) == strlen(position) ? position : NULL);
+        j = list_items(&r);
+        list_end(&r, &l, &j, *position && strspn(position, LIST_POSITION_CHARS) == strlen(position) ? position : NULL);
         require_json(r.reply.body.data, r.reply.body.len);
         cursor = given(&r);
         if (cursor)

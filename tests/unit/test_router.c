@@ -353,12 +353,13 @@ TEST(a_route_offers_what_its_call_answers_with)
 static char *cursor_of(const char *target, const char *position)
 {
     const char *from;
+    struct list l;
     struct json j;
 
     make("GET", target);
-    j = reply_body(request);
-    json_begin_object(&j);
-    list_end(request, &j, position);
+    assert_true(list_begin(request, &l));
+    j = list_items(request);
+    list_end(request, &l, &j, position);
     from = strstr(request->reply.body.data, "\"next\":\"");
     assert_non_null(from);
     from += 8;
