@@ -7,7 +7,7 @@ import sys
 NOT_COUNTED = ("warning", "warnings", "deselected")
 
 
-def told_of(line):
+def said_of(line):
     """A line of `SKIPPED [1] tests/x.py:12: why`; what could not be measured says so itself."""
     measured = line.find("not measured: ")
     return line[measured:] if measured >= 0 else f"skipped: {line.split('] ', 1)[1]}"
@@ -20,12 +20,12 @@ def added(text):
     for number, word in re.findall(r"(\d+) ([a-z]+)", lines[-1].split(" in ")[0]):
         if word not in NOT_COUNTED:
             count[word if word in ("passed", "skipped") else "failed"] += int(number)
-    why = [f"figure: {told_of(line)}" for line in lines if line.startswith("SKIPPED [")]
+    why = [f"figure: {said_of(line)}" for line in lines if line.startswith("SKIPPED [")]
     more = f", {count['skipped']} skipped" if count["skipped"] else ""
     return "\n".join([*why, f"{count['passed']} passed, {count['failed']} failed{more}"])
 
 
 if __name__ == "__main__":
     output = pathlib.Path(sys.argv[1])
-    told = output.read_text(errors="replace")
-    output.write_text(f"{told.rstrip()}\n{added(told)}\n")
+    said = output.read_text(errors="replace")
+    output.write_text(f"{said.rstrip()}\n{added(said)}\n")

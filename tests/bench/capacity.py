@@ -101,7 +101,7 @@ def measure(stack, times):
     coded = stack.coupon(cap={"total": 100_000 * times}, codes={"source": "generated"})
     rows["a code"] = meter.cost(100_000 * times, lambda: (stack.generate(coded, 100_000 * times), load.settle(coded)))
     rows["a coupon"] = meter.cost(200 * times, lambda: make_coupons(stack, load, 200 * times))
-    rows["a taking alone"], rows["a webhook's event"] = told(stack, meter, load, 1000 * times)
+    rows["a taking alone"], rows["a webhook's event"] = said(stack, meter, load, 1000 * times)
     stack.verify()
     return rows
 
@@ -115,8 +115,8 @@ def make_coupons(stack, load, count):
         load.settle(coupon)
 
 
-def told(stack, meter, load, count):
-    """What a batch of one taking costs; and what it costs more where a webhook is told of it."""
+def said(stack, meter, load, count):
+    """What a batch of one taking costs; and what it costs more where a webhook gets it."""
     alone, heard = stack.coupon(slots=count), stack.coupon(slots=count)
     load.settle(alone)
     load.settle(heard)

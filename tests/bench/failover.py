@@ -1,4 +1,4 @@
-"""tests/bench/failover: clients take all the time, each under its key until it is told; the primary goes, and another one is elected."""
+"""tests/bench/failover: clients take all the time, each under its key until it is answered; the primary goes, and another one is elected."""
 import argparse
 import bisect
 import contextlib

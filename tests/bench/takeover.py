@@ -21,10 +21,10 @@ def fill(way, coupon):
     taken = 0
     while True:
         items = [{"key": f"{taken + i}", "user": f"{coupon}-{taken + i}"} for i in range(BATCH)]
-        told = way.post(f"/coupons/{coupon}/redemptions/batch", {"items": items})
-        if told.status != 200:
+        said = way.post(f"/coupons/{coupon}/redemptions/batch", {"items": items})
+        if said.status != 200:
             return taken
-        statuses = [item["status"] for item in told.json()["items"]]
+        statuses = [item["status"] for item in said.json()["items"]]
         taken += statuses.count(201)
         if 503 in statuses:
             return taken

@@ -22,7 +22,7 @@ struct stored_batch {
     struct batch *batch;
     bool majority;
     bool damaged;
-    uint64_t told; /* its place in the stream of those that a majority has; 0: not yet */
+    uint64_t streamed; /* its place in the stream of those that a majority has; 0: not yet */
     uint32_t time; /* since when a majority has it */
     struct stored_batch *next;
     struct stored_batch *earlier, *later; /* of its lane */
@@ -50,7 +50,7 @@ struct stored_view {
     struct stored_view *next;        /* of the newest: another view */
 };
 
-/* A write whose caller was told nothing, and that lands later. */
+/* A write whose caller heard nothing, and that lands later. */
 struct late_write {
     struct batch *batch;
     struct late_write *next;
@@ -68,7 +68,7 @@ struct fake {
     struct stored_view *views;
     struct late_write *late;
     uint32_t time;
-    uint64_t told; /* how many batches a majority was told of: the last one's place in the stream */
+    uint64_t streamed; /* how many batches a majority has: the last one's place in the stream */
 };
 
 struct fake_source {
@@ -180,7 +180,7 @@ static void make_safe(struct fake *f, struct stored_batch *s)
     if (s->majority)
         return;
     s->majority = true;
-    s->told = ++f->told;
+    s->streamed = ++f->streamed;
     s->time = ++f->time;
 }
 
@@ -421,17 +421,17 @@ static enum store_status fake_ended(struct store *store, const char *coupon, int
 }
 
 /* The first batch of a coupon with several lanes after that place in the stream. */
-static const struct stored_batch *next_told(const struct fake *f, uint64_t place)
+static const struct stored_batch *next_streamed(const struct fake *f, uint64_t place)
 {
     const struct stored_batch *first = NULL;
 
     for (const struct stored_batch *s = f->ledger; s; s = s->next)
-        if (s->told > place && s->batch->lanes > 1 && (!first || s->told < first->told))
+        if (s->streamed > place && s->batch->lanes > 1 && (!first || s->streamed < first->streamed))
             first = s;
     return first;
 }
 
-/* Whoever begins anew has missed what was told meanwhile. */
+/* Whoever begins anew has missed what was streamed meanwhile. */
 static int hear_next(struct fake *f, struct fake_session *session, struct heard *heard)
 {
     const struct stored_batch *s;
@@ -442,13 +442,13 @@ static int hear_next(struct fake *f, struct fake_session *session, struct heard 
     }
     if (!session->hearing) {
         session->hearing = true;
-        session->heard = f->told;
+        session->heard = f->streamed;
         return 0;
     }
-    s = next_told(f, session->heard);
+    s = next_streamed(f, session->heard);
     if (!s)
         return 0;
-    session->heard = s->told;
+    session->heard = s->streamed;
     *heard = (struct heard){.lane = s->batch->lane, .lanes = s->batch->lanes, .head = s->batch->head};
     memset(heard->head.hash, 0, sizeof heard->head.hash);
     snprintf(heard->coupon, sizeof heard->coupon, "%s", s->batch->coupon);

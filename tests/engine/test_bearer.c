@@ -1,5 +1,5 @@
 /*
- * tests/engine/test_bearer.c -- codes that belong to whoever presents them: what others are told, by an engine that has it in memory
+ * tests/engine/test_bearer.c -- codes that belong to whoever presents them: what others get, by an engine that has it in memory
  * and by one that reads it, and while more has ended by itself than one batch takes back.
  */
 #include "cmocka_whole.h"
@@ -27,7 +27,7 @@ static struct outcome ask(const char *user, int64_t n, enum slot_state state)
     return op.outcome;
 }
 
-static void told(const char *user, int64_t n, enum cpn_result want)
+static void answers(const char *user, int64_t n, enum cpn_result want)
 {
     struct outcome out = ask(user, n, SLOT_REDEEMED);
 
@@ -64,18 +64,18 @@ TEST(what_became_of_a_code_is_known_to_who_reads_it_too)
     assert_int_equal(ask("ana", 2, SLOT_REDEEMED).result, CPN_OK);
     assert_int_equal(ask("ana", 3, SLOT_ISSUED).result, CPN_OK);
     for (int again = 0; again < 2; again++) {
-        told("bob", 1, CPN_CODE_TAKEN);
-        told("ana", 1, CPN_CODE_TAKEN);
-        told("bob", 2, CPN_CODE_NOT_FOUND);
-        told("ana", 2, CPN_CODE_TAKEN);
-        told("bob", 3, CPN_CODE_NOT_FOUND);
+        answers("bob", 1, CPN_CODE_TAKEN);
+        answers("ana", 1, CPN_CODE_TAKEN);
+        answers("bob", 2, CPN_CODE_NOT_FOUND);
+        answers("ana", 2, CPN_CODE_TAKEN);
+        answers("bob", 3, CPN_CODE_NOT_FOUND);
         rig_restart_written();
     }
     rig_ask(0, &erase);
     for (int again = 0; again < 2; again++) {
-        told("bob", 1, CPN_CODE_TAKEN);
-        told("ana", 1, CPN_CODE_TAKEN);
-        told("bob", 2, CPN_CODE_NOT_FOUND);
+        answers("bob", 1, CPN_CODE_TAKEN);
+        answers("ana", 1, CPN_CODE_TAKEN);
+        answers("bob", 2, CPN_CODE_NOT_FOUND);
         rig_restart_written();
     }
 }
@@ -111,9 +111,9 @@ TEST(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way)
         assert_in_range(out.retry_at_ms, 1, until_ms);
         while (clock_now_ms() <= until_ms)
             rig_nap();
-        told("bob", HOLDS - 1, CPN_OK);
+        answers("bob", HOLDS - 1, CPN_OK);
     }
-    told("ana", HOLDS - 1, CPN_CODE_TAKEN);
+    answers("ana", HOLDS - 1, CPN_CODE_TAKEN);
 }
 
 RUN_TESTS(.each_setup = set_up, .each_teardown = rig_end, .setup = fake_group_setup)

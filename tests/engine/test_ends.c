@@ -1,5 +1,5 @@
 /*
- * tests/engine/test_ends.c -- what is issued ends with the coupon, whenever that is, and however it was told: by what is in memory, by
+ * tests/engine/test_ends.c -- what is issued ends with the coupon, whenever that is, and however it was learned: by what is in memory, by
  * what is stored, with slots and without.
  */
 #include "cmocka_whole.h"

@@ -2,7 +2,7 @@
  * tests/engine/test_engine.c -- two engines on one fake database that fails, conflicts and loses replies by a seed.
  *
  * Each seed: clients take, repeat, return, change the cap and read through either engine; one engine is cut off half way;
- * afterwards the ledger is replayed and compared with what the clients were told, with what each engine says of each user, and with the
+ * afterwards the ledger is replayed and compared with what the clients were answered, with what each engine says of each user, and with the
  * checkpoints.
  *
  * A seed mostly waits, so several processes share the seeds, a group at a time.
@@ -45,11 +45,11 @@
 #define LANES 3
 #define TRIES_MAX 3000
 #define CHECKPOINT_MS 100 /* time enough for a checkpoint, mostly */
-#define ERASED (USERS - 1) /* the user who is erased now and then: what they were told is not compared */
+#define ERASED (USERS - 1) /* the user who is erased now and then: what they were answered is not compared */
 #define GROUP 20 /* seeds to a line of the report (TAP) */
 #define PROCESSES 6
 
-struct told {
+struct reply {
     char key[24];
     char user[16];
     enum op_kind kind;
@@ -75,8 +75,8 @@ struct scenario {
     struct engine *engines[2];
     atomic_int alive; /* bit i: engine i may be asked */
     pthread_mutex_t lock;
-    struct told told[2 * CLIENTS * CLIENT_OPS]; /* take_once() comes beside another */
-    size_t told_count;
+    struct reply replies[2 * CLIENTS * CLIENT_OPS]; /* take_once() comes beside another */
+    size_t reply_count;
 };
 
 struct client {
@@ -143,11 +143,11 @@ static enum cpn_result ask(struct client *c, struct op *op, bool *doubtful)
     return CPN_BUSY;
 }
 
-static void tell(struct scenario *s, const struct told *t)
+static void tell(struct scenario *s, const struct reply *t)
 {
     pthread_mutex_lock(&s->lock);
-    for (size_t i = 0; i < s->told_count; i++) {
-        const struct told *o = &s->told[i];
+    for (size_t i = 0; i < s->reply_count; i++) {
+        const struct reply *o = &s->replies[i];
 
         if (strcmp(o->key, t->key) != 0 || o->result != CPN_OK || t->result != CPN_OK)
             continue;
@@ -156,11 +156,11 @@ static void tell(struct scenario *s, const struct told *t)
             fail(s->seed, "key %s got two answers: %lld-%u %s and %lld-%u %s", t->key, (long long)o->r.n, o->r.g,
                  slot_state_name(o->r.state), (long long)t->r.n, t->r.g, slot_state_name(t->r.state));
     }
-    s->told[s->told_count++] = *t;
+    s->replies[s->reply_count++] = *t;
     pthread_mutex_unlock(&s->lock);
 }
 
-static void record(struct client *c, struct told *t, const struct op *op)
+static void record(struct client *c, struct reply *t, const struct op *op)
 {
     t->r = op->outcome.redemption;
     t->r.order = t->r.metadata = t->r.code = t->r.first_order = t->r.price.currency = t->r.first_price.currency = t->r.price.shares =
@@ -189,7 +189,7 @@ static const char *operator_of(const char *key)
 static void take(struct client *c, struct arena *a, const char *key, int user)
 {
     static const enum slot_state states[] = {SLOT_REDEEMED, SLOT_ISSUED, SLOT_RESERVED, SLOT_RESERVED};
-    struct told t = {.kind = OP_TAKE};
+    struct reply t = {.kind = OP_TAKE};
     struct op op = {.kind = OP_TAKE, .coupon = COUPON, .arena = a};
     uint32_t shape = (uint32_t)key[1] * 7 + (uint32_t)key[strlen(key) - 1]; /* a key always asks the same */
 
@@ -213,7 +213,7 @@ static void take(struct client *c, struct arena *a, const char *key, int user)
 /* Ask once, in a hurry, and take `busy` for an answer: nobody asks with this key again, and the ledger must not have it. */
 static void take_once(struct client *c, struct arena *a, const char *key, int user)
 {
-    struct told t = {.kind = OP_TAKE};
+    struct reply t = {.kind = OP_TAKE};
     struct op op = {.kind = OP_TAKE, .coupon = COUPON, .arena = a,
                     .in.user = {.name = t.user, .take = {.key = t.key, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL}}};
 
@@ -228,18 +228,18 @@ static void take_once(struct client *c, struct arena *a, const char *key, int us
         record(c, &t, &op);
 }
 
-/* A step of something that somebody was told of. */
+/* A step of something that somebody got. */
 static void step(struct client *c, struct arena *a, const char *key)
 {
     static const enum slot_move moves[] = {MOVE_RESERVE, MOVE_REDEEM, MOVE_REDEEM, MOVE_CANCEL, MOVE_REVERSE};
     struct scenario *s = c->s;
-    struct told t = {0};
+    struct reply t = {0};
     struct op op = {.kind = OP_STEP, .coupon = COUPON, .arena = a};
     enum slot_state ends;
 
     pthread_mutex_lock(&s->lock);
-    if (s->told_count)
-        t = s->told[next_random(&c->random) % s->told_count];
+    if (s->reply_count)
+        t = s->replies[next_random(&c->random) % s->reply_count];
     pthread_mutex_unlock(&s->lock);
     if (!t.key[0] || t.result != CPN_OK)
         return;
@@ -473,16 +473,16 @@ struct replay {
 };
 
 /* A refused key may be asked again, and then take. */
-static bool taken_by_another_try(const struct scenario *s, const struct told *t)
+static bool taken_by_another_try(const struct scenario *s, const struct reply *t)
 {
-    for (size_t i = 0; i < s->told_count; i++)
-        if (strcmp(s->told[i].key, t->key) == 0 && (s->told[i].result == CPN_OK || s->told[i].doubtful))
+    for (size_t i = 0; i < s->reply_count; i++)
+        if (strcmp(s->replies[i].key, t->key) == 0 && (s->replies[i].result == CPN_OK || s->replies[i].doubtful))
             return true;
     return false;
 }
 
 /* How many entries were made by the call with t's key. */
-static size_t entries_of(const struct replay *r, const struct told *t, const struct entry **entry)
+static size_t entries_of(const struct replay *r, const struct reply *t, const struct entry **entry)
 {
     uint8_t hash[KEY_HASH_LEN];
     size_t count = 0;
@@ -503,7 +503,7 @@ static size_t entries_of(const struct replay *r, const struct told *t, const str
     return count;
 }
 
-static bool was_redeemed(const struct replay *r, const struct told *t)
+static bool was_redeemed(const struct replay *r, const struct reply *t)
 {
     for (size_t i = 0; i < r->count; i++)
         for (size_t k = 0; k < r->batches[i]->count; k++) {
@@ -516,7 +516,7 @@ static bool was_redeemed(const struct replay *r, const struct told *t)
 }
 
 /* An answer without an entry of its own: a slot that was issued to this user before, or a redemption that another call had redeemed. */
-static bool may_be_without(const struct replay *r, const struct told *t)
+static bool may_be_without(const struct replay *r, const struct reply *t)
 {
     return t->kind == OP_TAKE ? t->r.state == SLOT_ISSUED : t->r.state == SLOT_REDEEMED && was_redeemed(r, t);
 }
@@ -532,10 +532,10 @@ static void check_operator(const struct scenario *s, const struct batch *b, cons
         fail(s->seed, "batch %lld: %s is by %s", (long long)b->head.seq, entry_kind_name(e->kind), e->by ? e->by : "nobody");
 }
 
-static void check_told(const struct scenario *s, const struct replay *r)
+static void check_replies(const struct scenario *s, const struct replay *r)
 {
-    for (size_t i = 0; i < s->told_count; i++) {
-        const struct told *t = &s->told[i];
+    for (size_t i = 0; i < s->reply_count; i++) {
+        const struct reply *t = &s->replies[i];
         const struct entry *e;
         size_t count = entries_of(r, t, &e);
 
@@ -794,7 +794,7 @@ static void check(struct scenario *s, struct said said[2])
         check_lane(s, &r, (size_t)lane);
     if (s->flavour.lanes > 1)
         check_lanes(s, &r);
-    check_told(s, &r);
+    check_replies(s, &r);
     for (int i = 0; i < 2; i++)
         check_user_states(s, &r, &said[i]);
     check_buckets(s, &r, session);
@@ -891,7 +891,7 @@ static bool everything_happened(void)
         all = false;
     }
     if (!atomic_load(&shared->busy)) {
-        fprintf(stderr, "nobody was told busy\n");
+        fprintf(stderr, "nobody got busy\n");
         all = false;
     }
     return all;

@@ -565,7 +565,7 @@ static void generate_before_it_is_asked_for(const struct batch *b)
 TEST(slots_that_come_before_they_are_asked_for_are_not_asked_for_again)
 {
     struct op op;
-    struct head told;
+    struct head reported;
 
     create(3, COUPON_NULL);
     op = change_of(0);
@@ -574,11 +574,11 @@ TEST(slots_that_come_before_they_are_asked_for_are_not_asked_for_again)
     t.before_append = generate_before_it_is_asked_for;
     rig_ask(0, &op);
     do
-        told = rig_head(0); /* in lane 0 after the question whether few are left */
-    while (!head_free(&told));
+        reported = rig_head(0); /* in lane 0 after the question whether few are left */
+    while (!head_free(&reported));
     assert_int_equal(t.between, CPN_OK);
-    assert_int_equal(told.slots, 30);
-    assert_int_equal(told.replenish_until, 0);
+    assert_int_equal(reported.slots, 30);
+    assert_int_equal(reported.replenish_until, 0);
 }
 
 /* ---- lowering ---- */
@@ -885,7 +885,7 @@ static void take_in_each(int engine, int64_t lanes, enum cpn_result expected)
 }
 
 /* An engine that has every lane in memory, and slept while another one closed them, does not know: only an occupied seq tells it. */
-TEST(who_slept_while_it_was_closed_is_told_by_every_lane)
+TEST(who_slept_while_it_was_closed_is_refused_by_every_lane)
 {
     create(3, COUPON_NULL);
     generate(30);

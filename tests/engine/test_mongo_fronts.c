@@ -27,13 +27,13 @@ static const char *new_front(void)
     return id;
 }
 
-SERVER_TEST(a_front_is_read_as_it_was_told_of)
+SERVER_TEST(a_front_is_read_as_it_was_written)
 {
-    struct front told = {.id = new_front(), .receipts = "one two", .seen_ms = T0}, *read;
+    struct front written = {.id = new_front(), .receipts = "one two", .seen_ms = T0}, *read;
 
-    assert_null(read_front(told.id));
-    assert_int_equal(mongo_front_write(session, &told), STORE_OK);
-    read = read_front(told.id);
+    assert_null(read_front(written.id));
+    assert_int_equal(mongo_front_write(session, &written), STORE_OK);
+    read = read_front(written.id);
     assert_string_equal(read->receipts, "one two");
     assert_int_equal(read->seen_ms, T0);
     assert_true(front_is_here(read, T0 + FRONT_GONE_MS));
@@ -56,12 +56,12 @@ SERVER_TEST(a_runner_removes_no_row_that_somebody_else_wrote)
 
 SERVER_TEST(fronts_come_by_id)
 {
-    struct front told = {.receipts = "", .seen_ms = T0}, *fronts;
+    struct front written = {.receipts = "", .seen_ms = T0}, *fronts;
     size_t count;
 
     for (int i = 0; i < 3; i++) {
-        told.id = new_front();
-        assert_int_equal(mongo_front_write(session, &told), STORE_OK);
+        written.id = new_front();
+        assert_int_equal(mongo_front_write(session, &written), STORE_OK);
     }
     assert_int_equal(mongo_fronts(session, &arena, &fronts, &count), STORE_OK);
     assert_true(count >= 3);

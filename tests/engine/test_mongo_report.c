@@ -141,7 +141,7 @@ SERVER_TEST(slices_add_up)
     report_sums_free(&sums);
 }
 
-SERVER_TEST(a_zone_is_told_by_its_changes)
+SERVER_TEST(a_zone_is_known_by_its_changes)
 {
     static const struct zone_offset expected[] = {{0, 60}, {1774746000000, 120}, {1792890000000, 60}};
     struct zone z;

@@ -152,7 +152,7 @@ static void *prepare(void *key)
     return key;
 }
 
-SERVER_TEST(the_key_of_names_is_made_once_and_its_loss_is_told)
+SERVER_TEST(the_key_of_names_is_made_once_and_its_loss_is_reported)
 {
     struct secret keys[4] = {{{0}}}, none = {{0}};
     const struct secret *found;

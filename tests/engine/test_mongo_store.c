@@ -1565,7 +1565,7 @@ SERVER_TEST(a_watermark_that_cannot_be_read_gives_no_time)
     assert_true(now > 0);
 }
 
-SERVER_TEST(whoever_no_longer_hears_is_told_and_hears_again)
+SERVER_TEST(whoever_no_longer_hears_is_informed_and_hears_again)
 {
     const char *coupon = new_coupon();
     struct store *ear = mongo_session(mongo);

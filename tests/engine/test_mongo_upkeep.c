@@ -69,7 +69,7 @@ static enum store_status due_buckets(const char *coupon, int64_t lane, int64_t a
     return status;
 }
 
-SERVER_TEST(buckets_come_as_they_are_due_and_the_next_time_is_told)
+SERVER_TEST(buckets_come_as_they_are_due_and_the_next_time_is_known)
 {
     const char *coupon = new_coupon();
     struct bucket found[10];

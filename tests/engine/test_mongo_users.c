@@ -21,7 +21,7 @@ static struct user_read read_user(const char *coupon, int64_t lane, const char *
     return read;
 }
 
-/* What the server noted of its commands on the ledger while it was told to: finds and aggregations. */
+/* What the server noted of its commands on the ledger while it was asked to: finds and aggregations. */
 struct noted {
     int finds, aggregations;
 };
@@ -414,7 +414,7 @@ static void make_number(const char *coupon, const char *member)
 }
 
 /* A name that is no text may be the one that is looked for. */
-SERVER_TEST(an_order_beside_a_name_that_is_no_text_is_not_told)
+SERVER_TEST(an_order_beside_a_name_that_is_no_text_is_not_found)
 {
     static const char *const members[] = {"who.0.o", "who.0.u"};
 

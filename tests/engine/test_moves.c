@@ -98,9 +98,9 @@ static bool moved_before_question(int k)
     if (came && first != CPN_OK)
         second = take(ASKING, 0, PATIENCE_MS);
     if (first != CPN_OK && first != CPN_SOLD_OUT)
-        fail_msg("moved before question %d: the one who asked was told %s", k, result_info(first)->name);
+        fail_msg("moved before question %d: the one who asked got %s", k, result_info(first)->name);
     if (second != CPN_OK)
-        fail_msg("moved before question %d: who asked then was told %s, and one is free", k, result_info(second)->name);
+        fail_msg("moved before question %d: who asked then got %s, and one is free", k, result_info(second)->name);
     if (came && take(ASKING, 0, PATIENCE_MS) != CPN_SOLD_OUT)
         fail_msg("moved before question %d: one was made, and two were taken", k);
     return came;

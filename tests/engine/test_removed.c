@@ -150,9 +150,9 @@ static void begin(uint32_t seed, bool long_sleep)
     }
 }
 
-/* ---- what everybody is told ---- */
+/* ---- what everybody gets ---- */
 
-static void is_told_that_it_left(int engine)
+static void is_refused_as_removed(int engine)
 {
     struct op now = {.kind = OP_COUPON}, user = {.kind = OP_USER_STATE, .in.user.name = "early-1"}, slot = {.kind = OP_SLOT, .in.n = 1},
               erase = {.kind = OP_ERASE, .in.user.name = "early-1"}, sweep = {.kind = OP_SWEEP};
@@ -184,13 +184,13 @@ static void create_and_take(void)
     }
 }
 
-/* Everybody is told, nobody adds to the ledger, and nothing comes back to the checkpoint. */
+/* Everybody is refused, nobody adds to the ledger, and nothing comes back to the checkpoint. */
 static void end(void)
 {
     int batches = fake_batches(rig.fake, COUPON);
 
     for (int i = 0; i < ENGINES; i++)
-        is_told_that_it_left(i);
+        is_refused_as_removed(i);
     if (t.long_sleep)
         assert_int_equal(fake_batches(rig.fake, COUPON), batches);
     for (int i = 0; i < ENGINES; i++) {
@@ -217,7 +217,7 @@ static void one_seed(uint32_t seed)
     result = take(0, SLEEPER);
     assert_false(t.sleeps);
     if (result != (t.taken ? CPN_OK : CPN_COUPON_ARCHIVED))
-        fail_msg("seed %u: told %s, and its archive has %s", seed, result_info(result)->name, t.taken ? "it" : "nothing of it");
+        fail_msg("seed %u: answered %s, and its archive has %s", seed, result_info(result)->name, t.taken ? "it" : "nothing of it");
     t.views_wait = false;
     end();
 }
@@ -258,7 +258,7 @@ static void one_slow_seed(uint32_t seed)
 
 static uint32_t only;
 
-TEST(who_slept_is_told_the_truth_and_brings_nothing_back)
+TEST(who_slept_gets_the_truth_and_brings_nothing_back)
 {
     const char *seeds = getenv("COUPONS_SEEDS");
     uint32_t count = seeds ? (uint32_t)strtoul(seeds, NULL, 10) : 200;

@@ -11,7 +11,7 @@ UNANSWERED = (OSError, asyncio.TimeoutError)
 
 @dataclasses.dataclass(eq=False)
 class Op:
-    """A call: what is asked, under which key; `told`: the last outcome, `unknown`: some outcome was never learned."""
+    """A call: what is asked, under which key; `said`: the last outcome, `unknown`: some outcome was never learned."""
     number: int
     do: str
     coupon: str
@@ -19,20 +19,20 @@ class Op:
     key: str = None
     rid: str = None
     body: dict = None
-    told: str = None
+    said: str = None
     unknown: bool = False
     code: str = None
     reply: dict = None
 
     @property
     def ok(self):
-        return self.told == "ok"
+        return self.said == "ok"
 
     def learn(self, out, reply=None):
         """What was ok once stays so here; whether it does, the checker sees from the history."""
         self.unknown = self.unknown or out == "unknown"
         if out == "ok" or not self.ok:
-            self.told, self.reply = out, reply
+            self.said, self.reply = out, reply
 
     def item(self):
         """Of a batch."""
@@ -79,7 +79,7 @@ class Asker:
         self._answered(i, op, status, headers.get("idempotent-replayed") == "true", body)
 
     async def ask_together(self, ops, via):
-        """Takings of one coupon, as the items of one batch; what is told of each is recorded as if it came alone."""
+        """Takings of one coupon, as the items of one batch; what is answered of each is recorded as if it came alone."""
         numbers = [self.recorder.ask(op.number, op.do, op.coupon, op.user, op.key, op.rid, op.body, op is not ops[0])
                    for op in ops]
         batch = Call("POST", f"/coupons/{ops[0].coupon}/redemptions/batch", {"items": [op.item() for op in ops]})
@@ -91,8 +91,8 @@ class Asker:
             return
         body = json.loads(text)
         answers = body["items"] if status == 200 else [{"status": status, "replayed": False, "body": body}] * len(ops)
-        for i, op, told in zip(numbers, ops, answers, strict=True):
-            self._answered(i, op, told["status"], told["replayed"], told["body"])
+        for i, op, said in zip(numbers, ops, answers, strict=True):
+            self._answered(i, op, said["status"], said["replayed"], said["body"])
 
     async def _exchange(self, call, via):
         connection = self.connections.get(via)
@@ -108,13 +108,13 @@ class Asker:
     def _unknown(self, i, op, error):
         op.code = None
         op.learn("unknown")
-        self.recorder.told(i, "unknown", code=type(error).__name__)
+        self.recorder.said(i, "unknown", code=type(error).__name__)
 
     def _answered(self, i, op, status, replayed, body):
         op.code = body.get("code") if status >= 400 else None
         out = outcome_of(status, op.code)
         op.learn(out, body)
-        self.recorder.told(i, out, status, op.code, replayed, body if out == "ok" else None)
+        self.recorder.said(i, out, status, op.code, replayed, body if out == "ok" else None)
 
     def close(self):
         for connection in self.connections.values():

@@ -101,7 +101,7 @@ def check_acknowledged(e):
             if not r:
                 e.complain("I2", f"{a.reply['id']} was acknowledged, and is not in the ledger: {a}")
             elif e.users.get(r.alias) != a.user:
-                e.complain("I4", f"{a.user} was told of {r.rid}, which is {e.users.get(r.alias)}'s: {a}")
+                e.complain("I4", f"{a.user} got {r.rid}, which is {e.users.get(r.alias)}'s: {a}")
             elif call.entry and a not in call.found:
                 check_told(e, a, call)
             elif not is_repeat(e, a, name):
@@ -115,7 +115,7 @@ def check_told(e, a, call):
         want["discount_minor"] = call.entry["discount_minor"]
     have = {member: a.reply[member] for member in want}
     if have != want:
-        e.complain("I2", f"told {have}, and the ledger says {want}: {a}")
+        e.complain("I2", f"answered {have}, and the ledger says {want}: {a}")
 
 
 def is_repeat(e, a, name):
@@ -197,18 +197,18 @@ def check_user_read(e, a, least, most):
 # ---- what is made of the ledger ----
 
 def check_views(whole):
-    told, last = whole.state["counts"], [e.replay.last_seq for e in whole.lanes]
-    if any(not 0 < seq <= end for seq, end in zip(seqs_of(told), last, strict=True)):
-        whole.complain("views", f"counts at seqs {seqs_of(told)} of {last}")
+    said, last = whole.state["counts"], [e.replay.last_seq for e in whole.lanes]
+    if any(not 0 < seq <= end for seq, end in zip(seqs_of(said), last, strict=True)):
+        whole.complain("views", f"counts at seqs {seqs_of(said)} of {last}")
     else:
-        check_counts(whole, told, "at the end")
+        check_counts(whole, said, "at the end")
     by_alias = collections.defaultdict(dict)
     for e in whole.lanes:
         for r in e.replay.redemptions.values():
             by_alias[r.alias][r.rid] = "issued" if r.state == "held" else r.state
-    for user, told in whole.state["users"].items():
+    for user, said in whole.state["users"].items():
         e = whole.of(user)
-        have = {r["id"]: r["state"] for r in told["redemptions"]}
+        have = {r["id"]: r["state"] for r in said["redemptions"]}
         lives = [alias for alias in e.aliases.get(user, []) if alias not in e.replay.erased]
         want = by_alias.get(lives[-1], {}) if lives else {}
         if have != want:
@@ -217,8 +217,8 @@ def check_views(whole):
 
 def check_report(whole):
     """Rows of all periods, added up: what the ledgers say up to as_of."""
-    told, want = whole.state["report"], dict.fromkeys(REPORTED, 0)
-    seqs = told["as_of"]["seq"]
+    said, want = whole.state["report"], dict.fromkeys(REPORTED, 0)
+    seqs = said["as_of"]["seq"]
     entries = (entry for e, seq in zip(whole.lanes, seqs, strict=True) for batch in e.replay.batches[:seq]
                for entry in batch["entries"])
     for entry in entries:
@@ -229,7 +229,7 @@ def check_report(whole):
             want["discount_minor"] += MONEY_OF[kind] * entry["discount_minor"]
         if kind == "adjust":
             want["discount_minor"] += entry["discount_minor"] - entry["held_minor"]
-    have = {name: sum(row[name] for row in told["items"]) for name in REPORTED}
+    have = {name: sum(row[name] for row in said["items"]) for name in REPORTED}
     if have != want:
         whole.complain("reports", f"up to seq {seqs} the ledgers say {want}, the report {have}")
 
@@ -258,8 +258,8 @@ def in_flight(attempts):
     """A function: how many requests were out at t. The items of a batch are one."""
     requests = [a for a in attempts if not a.part]
     asked = sorted(a.asked_at for a in requests)
-    told = sorted(a.told_at for a in requests if a.told_at is not None)
-    return lambda t: bisect.bisect_right(asked, t) - bisect.bisect_right(told, t)
+    said = sorted(a.told_at for a in requests if a.told_at is not None)
+    return lambda t: bisect.bisect_right(asked, t) - bisect.bisect_right(said, t)
 
 
 def check_faults(history):

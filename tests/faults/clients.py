@@ -49,7 +49,7 @@ class Crowd(Fault):
                     self.act(chance)
                 except OSError:  # the service closes such connections, or is just not there
                     self.ending.wait(0.05)
-        except BaseException as e:  # told by heal
+        except BaseException as e:  # reported by heal
             self.failures.append(e)
 
     def act(self, chance):

@@ -4,7 +4,7 @@ import collections
 
 
 def slots_of_codes(whole):
-    """{code: slot}, and the other way round, as clients were told. A code is one slot's, and a slot has one code."""
+    """{code: slot}, and the other way round, as clients got them. A code is one slot's, and a slot has one code."""
     slot_of, code_of = {}, {}
     for e in whole.lanes:
         for a in (a for call in e.calls.values() for a in call.oks if a.reply["code"] is not None):
@@ -61,6 +61,6 @@ def check_lists(whole):
         whole.complain("I1", f"the lists have {len(sent)} codes, and the jobs say that they imported {imported}")
     by_rows = {(len(rows), sum(not valid(row) for row in rows)) for rows in lists}
     for job in jobs:
-        told = sum(job[name] for name in ("imported", "duplicates_in_file", "duplicates_in_coupon", "invalid"))
-        if (job["rows"], job["invalid"]) not in by_rows or told != job["rows"]:
+        said = sum(job[name] for name in ("imported", "duplicates_in_file", "duplicates_in_coupon", "invalid"))
+        if (job["rows"], job["invalid"]) not in by_rows or said != job["rows"]:
             whole.complain("I1", f"a list of which no row counts twice is not this: {job}")

@@ -137,7 +137,7 @@ class RestartInTurn(SetFault):
                 at = self.set.kill(member, signal.SIGTERM)
                 self.happened(member.name, at)
                 self.set.heal()
-        except BaseException as e:  # told by heal
+        except BaseException as e:  # reported by heal
             self.failure = e
 
     def heal(self):
@@ -197,7 +197,7 @@ class FailPoint(SetFault):
 
 
 class ShutdownPlanted(FailPoint):
-    """Clients are told that the primary shuts down, and it does not. A driver then sends it nothing until its next hello, which
+    """Clients hear that the primary shuts down, and it does not. A driver then sends it nothing until its next hello, which
     comes when the set changes, or after ten seconds. A new configuration is such a change."""
 
     def heal(self):

@@ -108,14 +108,14 @@ class Evidence:
         users = {}
         for call in self.calls.values():
             for a in call.oks:
-                rid, told = a.reply["id"], a.reply["user"]
+                rid, said = a.reply["id"], a.reply["user"]
                 r = self.replay.redemptions.get(rid)
-                if r and users.setdefault(r.alias, told) != told:
-                    self.complain("I4", f"{rid} is {users[r.alias]}'s by the ledger, and {told} was told of it")
+                if r and users.setdefault(r.alias, said) != said:
+                    self.complain("I4", f"{rid} is {users[r.alias]}'s by the ledger, and {said} got it")
         return users
 
     def _name_late_ones(self):
-        """Nobody was told of what a call did that came when its user had been erased: its key says whose it is."""
+        """Nobody got an answer about what a call did that came when its user had been erased: its key says whose it is."""
         forgotten = {a.user for a in self.erasures}
         keys = [name for name in self.calls if name[0] == "key" and name[1] in forgotten]
         for hashed, done in self.replay.by_key.items():
@@ -145,8 +145,8 @@ class Evidence:
                 continue
             done = [one for alias in self.aliases.get(name[1], []) for one in self._done(alias, name)]
             if done:
-                told = {a.reply["id"] for a in call.oks}
-                call.entry, call.redemption = next((one for one in done if one[1].rid in told), done[0])
+                said = {a.reply["id"] for a in call.oks}
+                call.entry, call.redemption = next((one for one in done if one[1].rid in said), done[0])
                 call.entries = [entry for entry, _ in done]
                 call.found = [a for a in call.oks if a.reply["id"] != call.redemption.rid and finds_its_own(a)]
 

@@ -89,7 +89,7 @@ class Scheduler(threading.Thread):
     come for a while, a few at a time; then all are healed, and there is quiet, so that recovery can be seen. None starts
     before busy(): it is to meet requests. A thread of its own heals each when its time is up, however long another takes
     to start or to be healed: it may wait for just that.
-    `spells`: what was started when; `lulls`: the quiet periods (from, to). What went wrong is told by result().
+    `spells`: what was started when; `lulls`: the quiet periods (from, to). What went wrong is reported by result().
     """
 
     def __init__(self, faults, chance, seconds, together=TOGETHER, pause_s=PAUSE_S, log=None, busy=lambda: True):
@@ -106,7 +106,7 @@ class Scheduler(threading.Thread):
             while not self.ending.is_set() and time.monotonic() < end + OVERTIME_S * bool(self._missing()):
                 self._active(time.monotonic() + self.chance.uniform(*ACTIVE_S), end)
                 self._lull()
-        except BaseException as e:  # told to whoever joins
+        except BaseException as e:  # reported to whoever joins
             self.failure = e
         finally:
             self._heal_all()
@@ -116,7 +116,7 @@ class Scheduler(threading.Thread):
         for name, (_, fault) in self.faults.items():
             try:
                 fault.end()
-            except Exception as e:  # told to whoever joins
+            except Exception as e:  # reported to whoever joins
                 self.failure = self.failure or e
             spells = [spell for spell in self.spells if spell.name == name]
             for spell, until in zip(spells, [*(after.before for after in spells[1:]), None]):
@@ -177,7 +177,7 @@ class Scheduler(threading.Thread):
             self.faults[spell.name][1].heal()
             if lasts_s:
                 self.log(f"heal  {spell.name}")
-        except Exception as e:  # told to whoever joins
+        except Exception as e:  # reported to whoever joins
             self.failure = self.failure or e
             self.ending.set()
         spell.healed = time.monotonic()

@@ -19,7 +19,7 @@ AFTER_S = 5.0  # so long after a fault is healed a gap may begin that is still i
 WINDOW_S = 0.5
 RECOVERED = 0.5
 LOOKED_AT = {"I1": "entries", "I2": "acknowledged steps", "I3": "entries with a key", "I4": "of slots",
-             "I5": "answers told again", "I6": "reads", "I7": "refusals", "I8": "batches"}
+             "I5": "answers repeated", "I6": "reads", "I7": "refusals", "I8": "batches"}
 
 
 def flow_times(history):

@@ -7,7 +7,7 @@ Times `t` are time.monotonic() in seconds; `begin` tells what the wall clock was
     ask    {i, t, op, do, c, user, key, rid, body,      request i, an attempt at call op: take, reserve, redeem, cancel,
             part}                                       reverse (a POST), counts, user (a GET), patch, or erase, which
                                                         is of no coupon. part: an item of a batch that is not its first
-    told   {i, t, out, status, code, replayed, body}    its outcome: ok, refused (nothing was done for it), unknown
+    said   {i, t, out, status, code, replayed, body}    its outcome: ok, refused (nothing was done for it), unknown
     fault  {t, name, note, heals}                       it happened, and was healed at `heals`
     end    {coupons: {id: {...}}, names, verify}        all is healed, every call resolved. Of a coupon: ledgers and
                                                         events, of each lane; counts, users, report; how many slots were
@@ -65,9 +65,9 @@ class Recorder:
             self.out.add(self.asked)
         return self.asked
 
-    def told(self, i, out, status=None, code=None, replayed=False, body=None):
+    def said(self, i, out, status=None, code=None, replayed=False, body=None):
         self.out.discard(i)
-        self._write("told", i=i, t=time.monotonic(), out=out, status=status, code=code, replayed=replayed, body=body)
+        self._write("said", i=i, t=time.monotonic(), out=out, status=status, code=code, replayed=replayed, body=body)
 
     def fault(self, t, name, note, heals):
         self._write("fault", t=t, name=name, note=note, heals=heals)
@@ -88,7 +88,7 @@ class History:
             if kind == "ask":
                 one = Attempt(*(event[name] for name in ASKED))
                 by_number[one.i] = one
-            elif kind == "told":
+            elif kind == "said":
                 one = by_number[event["i"]]
                 one.told_at, one.out, one.status, one.code = event["t"], event["out"], event["status"], event["code"]
                 one.replayed, one.reply = event["replayed"], event["body"]

@@ -3,7 +3,7 @@
  *
  * Control  the file that COUPONS_INTERPOSE names: INTERPOSE_ROWS rows of five 64-bit integers {pid, skew_ns, mono_skew_ns,
  *          sync_us, count}, mapped and shared, so that a process's row can be written at any time. Without it nothing changes.
- *          (libfaketime is told by the environment or by one file, which all forked workers share: no single one could jump.)
+ *          (libfaketime is set by the environment or by one file, which all forked workers share: no single one could jump.)
  * Clocks   CLOCK_REALTIME and its kin move by skew_ns, CLOCK_MONOTONIC and its kin by mono_skew_ns; absolute times in waits
  *          are moved back, so that nobody sleeps for an hour
  * Disk     fsync and fdatasync take sync_us longer
@@ -169,7 +169,7 @@ int pthread_cond_clockwait(pthread_cond_t *restrict c, pthread_mutex_t *restrict
     return real.cond_clockwait(c, m, clock, &t);
 }
 
-static void wait_as_told(void)
+static void wait_as_asked(void)
 {
     struct row *row = own_row();
 
@@ -181,12 +181,12 @@ static void wait_as_told(void)
 
 int fsync(int fd)
 {
-    wait_as_told();
+    wait_as_asked();
     return real.fsync(fd);
 }
 
 int fdatasync(int fd)
 {
-    wait_as_told();
+    wait_as_asked();
     return real.fdatasync(fd);
 }

@@ -75,7 +75,7 @@ def attempt(name, run):
     """What run() returns: (figures, passed, failed). An accident on the way counts as a failure too."""
     try:
         return run()
-    except Exception as e:  # told, and the next one comes
+    except Exception as e:  # reported, and the next one comes
         print(f"ACCIDENT {name}: {type(e).__name__}: {str(e)[:3000]}")
         traceback.print_exc(limit=-8, file=sys.stdout)
         return None, 0, 1

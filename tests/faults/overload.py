@@ -51,8 +51,8 @@ def measure(seconds, settings=""):
         before = generator(coupon, seconds / 2, PEAK_CONNECTIONS)
         over = generator(coupon, seconds, CONNECTIONS, rate=TIMES * before["accepted_rate"])
         after = generator(coupon, seconds / 2, PEAK_CONNECTIONS)
-        told, redeemed = sum(run["all_accepted"] for run in (before, over, after)), stack.counts(coupon)["redeemed"]
-        assert told == redeemed, f"{told} takings were told, {redeemed} are there"
+        said, redeemed = sum(run["all_accepted"] for run in (before, over, after)), stack.counts(coupon)["redeemed"]
+        assert said == redeemed, f"{said} takings were answered, {redeemed} are there"
         stack.verify(coupon)
         return Figures(before["accepted_rate"], after["accepted_rate"], TIMES * before["accepted_rate"],
                        over["accepted_rate"], over["p99_ms"],

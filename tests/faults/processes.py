@@ -82,19 +82,19 @@ class KillAtWork(Kill):
         log = self.stack.var / "log" / "coupond.log"
         read = log.stat().st_size
 
-        def told(event):
+        def said(event):
             with log.open("rb") as lines:
                 lines.seek(read)
                 return re.findall(rf"pid={pid} event=job\.{event} job=(\S+)".encode(), lines.read())
 
         try:
-            wait_until("a job to be claimed", lambda: told("claimed"), CLAIMED_S, every=0.002)
+            wait_until("a job to be claimed", lambda: said("claimed"), CLAIMED_S, every=0.002)
         except AssertionError as e:
             raise NotNow from e
         at = time.monotonic()
         self.signal(pid, signal.SIGKILL)
         wait_until("the job runner to be gone", lambda: state_of(pid) is None, GONE_S, every=0.001)
-        for job in set(told("claimed")) - set(told("finished")) - set(told("lost")):
+        for job in set(said("claimed")) - set(said("finished")) - set(said("lost")):
             if self.was_put_off(job.decode()) is False:
                 self.happened(f"in job {job.decode()}", at)
 
@@ -143,7 +143,7 @@ def is_leaving(pid):
 
 class Reload(Fault):
     """SIGHUP to nginx's or coupond's master: successors come, who is busy ends in peace. It happened when all of nginx's
-    workers have been told to end, or coupond says so: it may refuse, where no database answers just then."""
+    workers have been asked to end, or coupond says so: it may refuse, where no database answers just then."""
 
     def __init__(self, stack, master):
         super().__init__(stack)
@@ -160,8 +160,8 @@ class Reload(Fault):
         def turned():
             if self.master == "nginx":
                 return before and all(map(is_leaving, before)) and "done"
-            told = re.search(r"event=reload\.(done|refused)", self.stack.log()[read:])
-            return told and told[1]
+            said = re.search(r"event=reload\.(done|refused)", self.stack.log()[read:])
+            return said and said[1]
 
         at = time.monotonic()
         os.kill(pid, signal.SIGHUP)

@@ -18,7 +18,7 @@ class Refusals:
 
     def __init__(self, whole):
         self.whole, self.definition = whole, whole.first.replay.definition
-        # Of a list everybody knows the codes, and of some nobody was told who has them: those stand in what is stored alone.
+        # Of a list everybody knows the codes, and of some nobody got an answer with their owner: those are only in what is stored.
         self.slot_of_code = {**(whole.state.get("slots_of_codes") or {}),
                              **{a.reply["code"]: a.reply["slot"] for e in whole.lanes for call in e.calls.values() for a in call.oks}}
         self.ids_of_slot = collections.defaultdict(list)  # {(lane, slot)}: one after the other
@@ -36,7 +36,7 @@ class Refusals:
         rule, (least, most) = RULES.get(a.code), e.span(a)
         self.evidence, self.replay = e, e.replay
         if not rule:
-            e.complain("I7", f"nobody should be told {a.code} here: {a}")
+            e.complain("I7", f"nobody should get {a.code} here: {a}")
         elif not rule(self, a, *e.replay.positions(least, most)):
             e.complain("I7", f"{a.code} was true at no moment from seq {least} to {most} of lane {e.lane}: {a}")
 

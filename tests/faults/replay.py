@@ -225,8 +225,8 @@ class Replay:
         move = MOVE.fullmatch(entry.get("job") or "")
         if not move:
             return 0
-        own, told, other = int(move[1]), move[2], int(move[3])
-        if own != self.lane or told != way or (own == 0) == (other == 0):
+        own, said, other = int(move[1]), move[2], int(move[3])
+        if own != self.lane or said != way or (own == 0) == (other == 0):
             self.complain("I1", f"seq {entry['seq']}: no move of lane {self.lane}: {entry}")
         steps = self.moves[way][other]
         if entry["step"] != len(steps) + 1:

@@ -225,8 +225,8 @@ class ReplicaSet:
 
     def find_primary(self):
         """Who says so, of the newest election; None: there is none at present."""
-        told = [(m.hello() or {}, m) for m in self.members]
-        saying = [(hello["electionId"], m) for hello, m in told if hello.get("isWritablePrimary")]
+        said = [(m.hello() or {}, m) for m in self.members]
+        saying = [(hello["electionId"], m) for hello, m in said if hello.get("isWritablePrimary")]
         return max(saying, key=lambda pair: pair[0])[1] if saying else None
 
     def primary(self, seconds=START_S):

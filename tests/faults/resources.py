@@ -80,10 +80,10 @@ class NoMemory(Limit):
 
     def __init__(self, stack):
         super().__init__(stack)
-        self.output, self.told = stack.var / "log" / "coupond.out", 0  # where libc and sanitizers speak
+        self.output, self.said = stack.var / "log" / "coupond.out", 0  # where libc and sanitizers speak
 
     def start(self, chance):
-        self.told = self.output.stat().st_size
+        self.said = self.output.stat().st_size
         super().start(chance)
 
     def used(self):
@@ -108,8 +108,8 @@ class NoMemory(Limit):
 
     def died(self):
         """Of that, or of another fault: its master says of which signal. A failed assertion is an accident, as anywhere."""
-        wait_until(f"{self.name}'s death to be told", lambda: f"child={self.pid} signal=" in self.stack.log(), 30)
-        if re.search(rb"Assertion|runtime error", self.output.read_bytes()[self.told:]):
+        wait_until(f"{self.name}'s death to be logged", lambda: f"child={self.pid} signal=" in self.stack.log(), 30)
+        if re.search(rb"Assertion|runtime error", self.output.read_bytes()[self.said:]):
             self.stack.excused.discard(self.pid)
         elif f"child={self.pid} signal=6" in self.stack.log():
             self.happened(f"{self.name} ran out of memory")

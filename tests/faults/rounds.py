@@ -97,7 +97,7 @@ def subscribe(stack, receiver, coupons):
     stand still before the subscription's time, where a clock jumps back."""
     stack.client("ops").post("/coupons/-/webhooks", {"url": receiver.url, "coupons": coupons}).ok(201)
     for coupon in coupons:
-        stack.patch(coupon, {"title": "told"})
+        stack.patch(coupon, {"title": "said"})
 
 
 def verified(stack):
@@ -139,21 +139,21 @@ def names_left(stack):
 
 def report_of(stack, coupon, seqs):
     """The hours of two days: the ledger's time may be ahead of ours, where clocks have jumped."""
-    told, now = {}, time.time()
+    said, now = {}, time.time()
     since, until = (time.strftime("%Y-%m-%dT%H:00:00Z", time.gmtime(now + days * 86400)) for days in (-1, 1))
 
     def caught_up():
         target = f"/coupons/{coupon}/reports?period=hour&from={since}&to={until}"
-        told.update(stack.client("reporting").get(target).ok())
-        return told["as_of"]["seq"] and all(have >= seq for have, seq in zip(told["as_of"]["seq"], seqs, strict=True))
+        said.update(stack.client("reporting").get(target).ok())
+        return said["as_of"]["seq"] and all(have >= seq for have, seq in zip(said["as_of"]["seq"], seqs, strict=True))
 
-    wait_until(lambda: f"the report of {coupon} to reach {seqs}: {told['as_of']}", caught_up, CAUGHT_UP_S, every=0.2)
-    return told
+    wait_until(lambda: f"the report of {coupon} to reach {seqs}: {said['as_of']}", caught_up, CAUGHT_UP_S, every=0.2)
+    return said
 
 
 def events_of(stack, receiver, coupon, lane):
     """(seq, id, kind) of a lane, as they were delivered, once all of the ledger have come or time is up."""
-    def told():
+    def said():
         return [(event.data["seq"], entry["id"], entry["kind"])
                 for event in receiver.of("redemption.batch", coupon=coupon) if event.data["lane"] == lane
                 for entry in event.data["entries"]]
@@ -161,8 +161,8 @@ def events_of(stack, receiver, coupon, lane):
     batches = map(json.loads, ledger.read(stack, coupon, lane=lane))
     entries = sum("g" in entry for batch in batches for entry in batch["entries"])
     with contextlib.suppress(AssertionError):  # what is missing, the checker tells
-        wait_until("the events", lambda: len(told()) >= entries, CAUGHT_UP_S, every=0.5)
-    return told()
+        wait_until("the events", lambda: len(said()) >= entries, CAUGHT_UP_S, every=0.5)
+    return said()
 
 
 def users_of(stack, coupon):

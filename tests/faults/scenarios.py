@@ -123,7 +123,7 @@ class Client(Asker):
         via = self.number % len(self.ways)
         for tries in range(1, TRIES + 1):
             await self.ask(op, via)
-            if op.told != "unknown" and op.code not in TRY_AGAIN or self.load.ending or self.chance.random() < 0.1:
+            if op.said != "unknown" and op.code not in TRY_AGAIN or self.load.ending or self.chance.random() < 0.1:
                 break
             await asyncio.sleep(0.05 * tries)
             via = self.load.another(via, self.chance)
@@ -162,7 +162,7 @@ class Client(Asker):
         if self.chance.random() < 0.3:
             await self.ask_together(ops, self.chance.randrange(len(self.ways)))
         for op in ops:
-            if op.told == "unknown":
+            if op.said == "unknown":
                 await self.insist(op)
             self.leave(op)
             self.keep(name, op)
@@ -300,7 +300,7 @@ class Client(Asker):
                    for where in [name] * number + [ELSEWHERE]]
             for op in ops:
                 await self.insist(op)
-            if any(op.told == "unknown" for op in ops):
+            if any(op.said == "unknown" for op in ops):
                 return
             erasure = self.op("erase", None, user, keyed=False)
             await self.insist(erasure)

@@ -71,7 +71,7 @@ class Memory(threading.Thread):
                 try:
                     self.series.setdefault(name, []).append((time.monotonic() - began, rss_mib(pid)))
                 except FileNotFoundError:
-                    pass  # told by died()
+                    pass  # reported by died()
 
     def died(self):
         return [name for name, pid in self.pids.items() if not pathlib.Path(f"/proc/{pid}").exists()]
@@ -103,7 +103,7 @@ def carried(slices, rate):
 
 def judge(slices, memory, seconds):
     """(lines that tell, lines that complain)"""
-    told, complaints = [], []
+    said, complaints = [], []
     series = [(f"memory of {name}", "rss_mib", "MiB", memory[name], name != "mongod") for name in sorted(memory)]
     for kind in ("p50_ms", "p99_ms"):
         series.append((f"latency, {kind[:3]}", kind, "ms", [(s["t"], s[kind]) for s in slices], True))
@@ -112,10 +112,10 @@ def judge(slices, memory, seconds):
         values = [value for _, value in points]
         line = (f"{name}: {values[0]:.1f} at first, median {statistics.median(values):.1f}, {values[-1]:.1f} at last, "
                 f"most {max(values):.1f} {unit}; grows by {by:+.1f}" + (f" (may by {may:.1f})" if judged else ""))
-        told.append(line)
+        said.append(line)
         if judged and by > may:
             complaints.append(f"not flat: {line}")
-    return told, complaints
+    return said, complaints
 
 
 def sustained_peak(stack, generator, say):
@@ -166,10 +166,10 @@ def soak(minutes, say):
         memory = Memory(stack)
         memory.start()
         slices = load(generator, coupons, SHARE * peak, seconds, say)
-        told, complaints = judge(slices, memory.end(), seconds)
+        said, complaints = judge(slices, memory.end(), seconds)
         accepted, busy = (sum(s[name] for s in slices) for name in ("all_accepted", "all_busy"))
         say(f"{minutes:g} minutes at {SHARE:.0%} of {peak:.0f} takings/s: {accepted} accepted, {busy} busy")
-        for line in told:
+        for line in said:
             say(line)
         complaints += carried(slices, SHARE * peak)
         redeemed = sum(stack.counts(row["_id"])["redeemed"] for row in stack.database.coupons.find({}, {"_id": 1}))

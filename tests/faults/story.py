@@ -118,12 +118,12 @@ class Story:
                             "part": part})
         return self.serial
 
-    def told(self, i, out="ok", status=200, code=None, replayed=False, body=None):
-        self.events.append({"e": "told", "i": i, "t": self.tick(), "out": out, "status": status, "code": code,
+    def said(self, i, out="ok", status=200, code=None, replayed=False, body=None):
+        self.events.append({"e": "said", "i": i, "t": self.tick(), "out": out, "status": status, "code": code,
                             "replayed": replayed, "body": copy.deepcopy(body)})
 
     def refused(self, code, do="take", user="u-9", key="k-refused", **how):
-        self.told(self.ask(do, user, key, **how), "refused", 409, code)
+        self.said(self.ask(do, user, key, **how), "refused", 409, code)
 
     def taking(self, user, key, n, g=1, state="redeemed", lasts_s=None, code=None):
         """The entry of it is appended; the answer's body."""
@@ -147,7 +147,7 @@ class Story:
     def take(self, user, key, n, **how):
         i = self.ask("take", user, key)
         body = self.taking(user, key, n, **how)
-        self.told(i, status=201, body=body)
+        self.said(i, status=201, body=body)
         return body
 
     def move(self, do, rid, key=None, **body):
@@ -169,7 +169,7 @@ class Story:
         now = {**was, "state": STATE_AFTER[do], "reserved_until": more.get("reserved_until", was["reserved_until"]),
                "discount_minor": body.get("discount_minor", was["discount_minor"])}
         self.lives[rid] = now
-        self.told(i, body=now)
+        self.said(i, body=now)
         return now
 
     def erase(self, user):
@@ -183,7 +183,7 @@ class Story:
         self.batch(*ends, {"kind": "erase", "alias": alias}, lane=self.lane_of(user))
         self.lives.update((body["id"], {**body, "state": "cancelled"}) for body in mine)
         self.lifetimes[user] += 1
-        self.told(i, status=204)
+        self.said(i, status=204)
 
     def list_codes(self, *rows):
         """A list is imported: its new codes are slots, in its order."""
@@ -199,13 +199,13 @@ class Story:
 
     def again(self, user, key, body, **how):
         """The same take once more."""
-        self.told(self.ask("take", user, key), **{"status": 201, "replayed": True, "body": body, **how})
+        self.said(self.ask("take", user, key), **{"status": 201, "replayed": True, "body": body, **how})
 
     def counts(self, seq=None, **other):
         """As they are, or were at seq; `other`: but for this."""
         i = self.ask("counts")
         seq = seq or len(self.batches)
-        self.told(i, body={**self.counted(seq), **other})
+        self.said(i, body={**self.counted(seq), **other})
 
     def counted(self, seq):
         """With lane 0 at its seq, the others at their ends."""
@@ -220,7 +220,7 @@ class Story:
         return {**sums, **seqs, "seq": seq, "slots": slots[0], "free": slots[1], "over": over}
 
     def look(self, user, total):
-        self.told(self.ask("user", user), body={"user": user, "total": total, "redemptions": []})
+        self.said(self.ask("user", user), body={"user": user, "total": total, "redemptions": []})
 
     def patch(self, follow=True, **members):
         """The definition is changed; the other lanes follow."""
@@ -229,15 +229,15 @@ class Story:
         self.definition = {**self.definition, **members, "version": version}
         for lane in range(len(self.ledgers) if follow else 1):
             self.batch({"kind": "define", "definition": self.definition, "by": "x"}, lane=lane)
-        self.told(i, body={"id": "c", "version": version})
+        self.said(i, body={"id": "c", "version": version})
 
     # ---- the end ----
 
     def history(self, **state):
         """With a state at the end that fits, but for `state`."""
-        told = [self.lines(lane) for lane in range(len(self.ledgers))]
-        replays = [replay for _, replay in told]
-        coupon = {"ledgers": [lines for lines, _ in told], "slots": replays[0].stock,
+        said = [self.lines(lane) for lane in range(len(self.ledgers))]
+        replays = [replay for _, replay in said]
+        coupon = {"ledgers": [lines for lines, _ in said], "slots": replays[0].stock,
                   "counts": self.counted(len(self.batches)), "users": self.users(replays), "codes": self.listed(),
                   "events": [events_of(replay) for replay in replays],
                   "report": {"items": [report_of(replay) for replay in replays],

@@ -22,7 +22,7 @@ def whole(definition=None):
     s.move("redeem", "1-1", "k-4")
     lost = s.ask("take", "u-3", "k-5")
     body = s.taking("u-3", "k-5", 2)
-    s.told(lost, "unknown", None, "ConnectionResetError")
+    s.said(lost, "unknown", None, "ConnectionResetError")
     s.refused("sold_out")
     s.again("u-3", "k-5", body)
     s.look("u-3", 1)
@@ -40,7 +40,7 @@ def found(history):
 
 
 def spoiled(change):
-    """The invariants that are violated when the story, not yet told, is changed so."""
+    """The invariants that are violated when the story, not yet recorded, is changed so."""
     s = whole()
     change(s)
     return found(s.history())
@@ -64,7 +64,7 @@ def entry(s, kind, number=0):
 
 def answer(s, number, out="ok"):
     """The number-th answer that was so."""
-    return [e for e in s.events if e["e"] == "told" and e["out"] == out][number]
+    return [e for e in s.events if e["e"] == "said" and e["out"] == out][number]
 
 
 def remove(s, kind, number=0):
@@ -90,16 +90,16 @@ SPOILED = {
     **{f"an acknowledged {kind} is not in the ledger": ("I2", lambda s, kind=kind: remove(s, kind))
        for kind in ("spend", "extend", "reverse", "cancel")},
     "an acknowledged change is not in the ledger": ("I2", lambda s: (s.patch(title="another"), s.batches.pop())),
-    "a call that is never answered": ({"I2"}, lambda s: s.told(s.ask("take", "u-8", "k-8"), "unknown")),
+    "a call that is never answered": ({"I2"}, lambda s: s.said(s.ask("take", "u-8", "k-8"), "unknown")),
     **{f"nobody asked for {what}": ("I3", lambda s, what=what: silence(s, **what))
        for what in ({"key": "k-5"}, {"key": "k-4"}, {"key": "k-3"}, {"do": "reverse"}, {"do": "cancel"})},
     "a slot is given to another, too": ("I4", lambda s: entry(s, "redeem", 1).update(n=1, g=1)),
     "a slot is given to another before its hold ended": ("I4", lambda s: remove(s, "cancel") or s.take("u-4", "k-9", 0, g=3)),
     "a hold is redeemed after its end": ("I4", lambda s: entry(s, "extend").update(reserved_until=text_of(START_S + 0.08))),
-    "a user is told of another's": ("I4", lambda s: [a.update(user="u-7") for a in s.events if a["e"] == "ask" and a["key"] == "k-5"]),
+    "a user gets another's": ("I4", lambda s: [a.update(user="u-7") for a in s.events if a["e"] == "ask" and a["key"] == "k-5"]),
     "one key, two answers": ("I5", lambda s: answer(s, 2)["body"].update(order="another")),
     "one key, answered as new twice": ({"I5"}, lambda s: answer(s, 2).update(replayed=False)),
-    "acknowledged, and then refused": ("I5", lambda s: s.told(s.ask("take", "u-2", "k-6"), "refused", 409, "user_cap_reached")),
+    "acknowledged, and then refused": ("I5", lambda s: s.said(s.ask("take", "u-2", "k-6"), "refused", 409, "user_cap_reached")),
     **{f"{counts} is not what was at that seq": ({"I6"}, lambda s, counts=counts: s.counts(**counts))
        for counts in ({"free": 9}, {"redeemed": 5}, {"taken_total": 0}, {"today": 9}, {"discount_minor": 1})},
     "counts that lack what was acknowledged": ({"I6"}, lambda s: s.counts(seq=len(s.batches) - 1)),
@@ -147,9 +147,9 @@ def test_i1_more_slots_taken_than_there_are():
 @pytest.mark.parametrize("name", ["ordinal", "seq", "discount_minor"])
 def test_i2_an_answer_that_the_ledger_contradicts(name):
     def lie(s):
-        for told in (event["body"] for event in s.events if event["e"] == "told" and event["body"]):
-            if told.get("id") == "0-1":
-                told[name] = 77
+        for said in (event["body"] for event in s.events if event["e"] == "said" and event["body"]):
+            if said.get("id") == "0-1":
+                said[name] = 77
 
     assert "I2" in spoiled(lie)
 
@@ -161,7 +161,7 @@ def test_i3_it_was_refused_and_is_there():
     s.generate(3)
     i = s.ask("take", "u-1", "k-1")
     s.taking("u-1", "k-1", 0)
-    s.told(i, "refused", 503, "busy")
+    s.said(i, "refused", 503, "busy")
     s.take("u-1", "k-2", 1)
     assert found(s.history()) == {"I3"}
 
@@ -176,8 +176,8 @@ def adjusted():
     s = Story(capped(total=1, per_user=1, discount_minor=500))
     s.generate(1)
     s.take("u-1", "k-1", 0)
-    told = s.move("adjust", "0-1", "k-2", discount_minor=300)
-    s.told(s.ask("adjust", "u-1", "k-2", "0-1", discount_minor=300), replayed=True, body=told)
+    said = s.move("adjust", "0-1", "k-2", discount_minor=300)
+    s.said(s.ask("adjust", "u-1", "k-2", "0-1", discount_minor=300), replayed=True, body=said)
     s.counts()
     s.move("reverse", "0-1", keep_use=True)
     s.refused("invalid_transition", "adjust", "u-1", "k-3", rid="0-1", discount_minor=0)
@@ -238,7 +238,7 @@ def test_i5_one_key_took_twice():
 def test_i6_counts_that_know_what_was_not_yet_asked():
     s = whole()
     early = s.ask("counts")
-    s.told(early, body={})
+    s.said(early, body={})
     s.take("u-5", "k-7", 0, g=3)
     s.events[-3]["body"] = s.counted(len(s.batches))
     assert "I6" in found(s.history())
@@ -251,7 +251,7 @@ def test_i6_counts_that_go_back():
     body = s.taking("u-1", "k-1", 0)
     s.counts()
     s.counts(seq=2)
-    s.told(i, status=201, body=body)
+    s.said(i, status=201, body=body)
     assert found(s.history()) == {"I6"}
 
 
@@ -263,7 +263,7 @@ def test_i7_sold_out_is_true_when_the_last_slot_went_meanwhile():
     s.generate(1)
     i = s.ask("take", "u-2", "k-2")
     s.take("u-1", "k-1", 0, state="reserved", lasts_s=1)
-    s.told(i, "refused", 409, "sold_out")
+    s.said(i, "refused", 409, "sold_out")
     assert check(s.history()) == []
     s.t += 1
     s.refused("sold_out")
@@ -308,7 +308,7 @@ def test_i7_what_is_told_of_another_user_s_code(claim, how, right):
         s = Story({**capped(total=3), "codes": {"claim": claim}})
         s.generate(3)
         s.take("u-1", "k-1", 0, code="CODE-1", **how)
-        s.told(s.ask("take", "u-2", "k-2", code="CODE-1"), "refused", 409, code)
+        s.said(s.ask("take", "u-2", "k-2", code="CODE-1"), "refused", 409, code)
         assert found(s.history()) == (set() if code == right else {"I7"}), code
 
 
@@ -318,12 +318,12 @@ def test_i7_a_code_of_a_list_may_have_been_given_to_somebody_who_was_not_told(la
     s = Story({**capped(total=3), "codes": {"claim": "any"}})
     s.generate(3)
     first = s.ask("take", "u-1", "k-1")
-    s.told(first, "unknown", None, "TimeoutError")
+    s.said(first, "unknown", None, "TimeoutError")
     s.again("u-1", "k-1", s.taking("u-1", "k-1", 0, code="CODE-0"), replayed=False)
     s.erase("u-1")
     if late:
         s.taking("u-1", "k-1", 1, code="CODE-1")
-    s.told(s.ask("take", "u-2", "k-2", code="CODE-1"), "refused", 404, "code_not_found")
+    s.said(s.ask("take", "u-2", "k-2", code="CODE-1"), "refused", 404, "code_not_found")
     assert found(s.history(slots_of_codes={"CODE-0": 0, "CODE-1": 1})) == (set() if late else {"I7"})
 
 
@@ -332,7 +332,7 @@ def test_i7_a_code_that_was_issued_and_spent_is_another_user_s():
     s.generate(3)
     s.take("u-1", "k-1", 0, code="CODE-1", state="issued")
     s.move("redeem", "0-1", "k-2")
-    s.told(s.ask("take", "u-2", "k-3", code="CODE-1"), "refused", 409, "code_taken")
+    s.said(s.ask("take", "u-2", "k-3", code="CODE-1"), "refused", 409, "code_taken")
     assert found(s.history()) == {"I7"}
 
 
@@ -348,7 +348,7 @@ def test_i8_a_chain_that_is_broken():
         assert found(s.history(ledgers=[spoilt])) == {"I8"}
 
 
-def two_keys_of_one_order(**told):
+def two_keys_of_one_order(**said):
     """The second key is answered with the first one's hold; when that has ended, a try of it that was on its way takes."""
     s = Story()
     s.generate(2)
@@ -356,10 +356,10 @@ def two_keys_of_one_order(**told):
     i = s.ask("take", "u-1", "k-1", **order)
     first = s.taking("u-1", "k-1", 0, state="reserved", lasts_s=2)
     first["order"] = "o-1"
-    s.told(i, status=201, body=first)
+    s.said(i, status=201, body=first)
     late = s.ask("take", "u-1", "k-2", **order)
-    s.told(late, "unknown", None, "TimeoutError")
-    s.told(s.ask("take", "u-1", "k-2", **order), **{"status": 200, "body": first, **told})
+    s.said(late, "unknown", None, "TimeoutError")
+    s.said(s.ask("take", "u-1", "k-2", **order), **{"status": 200, "body": first, **said})
     s.move("cancel", "0-1")
     s.taking("u-1", "k-2", 1, state="reserved", lasts_s=2)
     return s.history()
@@ -370,14 +370,14 @@ def test_a_key_that_found_its_order_s_hold_is_not_kept():
     assert "I2" in found(two_keys_of_one_order(status=201))
 
 
-def issued_again(again="issued", **told):
+def issued_again(again="issued", **said):
     """Somebody presents the code that they were given, to be given it once more."""
     s = Story()
     s.generate(2)
     i = s.ask("take", "u-1", "k-1", state="issued", code="A")
     body = s.taking("u-1", "k-1", 0, state="issued", code="A")
-    s.told(i, status=201, body=body)
-    s.told(s.ask("take", "u-1", "k-2", state=again, code="A"), **{"status": 200, "body": body, **told})
+    s.said(i, status=201, body=body)
+    s.said(s.ask("take", "u-1", "k-2", state=again, code="A"), **{"status": 200, "body": body, **said})
     return s.history()
 
 
@@ -396,8 +396,8 @@ def test_i8_an_order_that_real_time_contradicts():
     first, second = s.batches[2], s.batches[3]
     first["entries"], second["entries"] = second["entries"], first["entries"]
     first["entries"][0]["ordinal"], second["entries"][0]["ordinal"] = 1, 2
-    for told in (e for e in s.events if e["e"] == "told"):
-        told["body"].update(seq=7 - told["body"]["seq"], ordinal=3 - told["body"]["ordinal"])
+    for said in (e for e in s.events if e["e"] == "said"):
+        said["body"].update(seq=7 - said["body"]["seq"], ordinal=3 - said["body"]["ordinal"])
     assert found(s.history()) == {"I8"}
 
 
@@ -423,7 +423,7 @@ def test_i8_times_that_are_not_those_of_the_call(seconds):
     s.t += seconds
     body = s.taking("u-2", "k-2", 1)
     s.t -= seconds
-    s.told(i, status=201, body=body)
+    s.said(i, status=201, body=body)
     assert found(s.history()) == {"I8"}
 
 

@@ -24,7 +24,7 @@ def test_what_is_accepted_stays_at_its_peak_and_the_rest_is_refused_at_once(figu
         figure(f"twice the load that the queue takes: {seen}")
         if not shortcomings(seen):
             return
-    told = f"{seen}: {', '.join(shortcomings(seen))}"
+    said = f"{seen}: {', '.join(shortcomings(seen))}"
     if min(shares) > STOLEN_MOST:
-        pytest.skip(f"not measured: other machines took {min(shares):.0%} and more: {told}")
-    raise AssertionError(told)
+        pytest.skip(f"not measured: other machines took {min(shares):.0%} and more: {said}")
+    raise AssertionError(said)

@@ -1,4 +1,4 @@
-"""The scheduler: every fault comes, none that hold the same overlap, all are healed, a failure is told."""
+"""The scheduler: every fault comes, none that hold the same overlap, all are healed, a failure is reported."""
 import random
 import threading
 import time

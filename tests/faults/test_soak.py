@@ -27,9 +27,9 @@ def test_a_single_bad_moment_is_no_slope():
 def test_complaints_name_what_grows():
     slices = [{"t": t, "p50_ms": 5, "p99_ms": 20 + t} for t in range(5, 600, 10)]
     memory = {"worker-0": line(60, 0, 1), "reporter": line(20, 0.1, 1), "mongod": line(200, 1, 1)}
-    told, complaints = judge(slices, memory, 600)
+    said, complaints = judge(slices, memory, 600)
     named = [complaint.split(":")[1].strip() for complaint in complaints]
-    assert len(told) == 5 and named == ["memory of reporter", "latency, p99"], complaints
+    assert len(said) == 5 and named == ["memory of reporter", "latency, p99"], complaints
 
 
 def test_who_is_told_busy_was_not_carried():

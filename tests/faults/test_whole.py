@@ -157,11 +157,11 @@ def test_i6_counts_may_see_one_lane_before_another():
     body = s.counted(len(s.batches))
     s.take(SECOND[0], "k-1", slot(1, 0))
     seen = s.counted(len(s.batches))
-    s.told(begun, body=body)
+    s.said(begun, body=body)
     assert check(s.history()) == []
-    s.told(s.ask("counts"), body=seen)
+    s.said(s.ask("counts"), body=seen)
     assert check(s.history()) == []
-    s.told(s.ask("counts"), body=body)
+    s.said(s.ask("counts"), body=body)
     assert found(s.history()) == {"I6"}
 
 
@@ -266,7 +266,7 @@ def test_erasure_a_call_that_came_late_did_something_as_somebody_new():
     early = s.ask("take", "e-1", "k-late")
     s.erase("e-1")
     s.taking("e-1", "k-late", 2)
-    s.told(early, "unknown")
+    s.said(early, "unknown")
     assert found(s.history()) == {"I2"}, "it is there, and was never answered"
     s.again("e-1", "k-late", s.lives["2-1"])
     assert check(s.history()) == []

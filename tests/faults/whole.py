@@ -1,7 +1,7 @@
 """A coupon, with what its lanes say together: caps over all of them, moves from lane to lane, counts that were read.
 
 Lanes have no order between them but real time's: at any moment each stood somewhere in its span (evidence.py). What is
-told of all of them is exact at one seq of each.
+answered of all of them is exact at one seq of each.
 """
 import itertools
 
@@ -65,18 +65,18 @@ def check_counts_read(whole):
             check_counts(whole, a.reply, a)
 
 
-def check_counts(whole, told, a):
+def check_counts(whole, said, a):
     """At their seqs they are exact. But the stock may be from before slots came that another lane had already taken."""
-    stood = [e.replay.totals[seq] for e, seq in zip(whole.lanes, seqs_of(told), strict=True)]
+    stood = [e.replay.totals[seq] for e, seq in zip(whole.lanes, seqs_of(said), strict=True)]
     want = {name: sum(one[name] for one in stood if one and (name != "today" or one["day"] == stood[0]["day"]))
             for name in SUMS}
     cap, taken = whole.first.replay.definition["cap"], want["taken_total"]
     stock = max(stood[0]["stock"], taken) if whole.first.replay.exact else None
     over = max(0, taken - cap["total"]) if cap["policy"] == "approximate" else 0
     want.update({"slots": stock, "free": None if stock is None else stock - taken, "over": over})
-    wrong = {name: value for name, value in want.items() if told[name] != value}
+    wrong = {name: value for name, value in want.items() if said[name] != value}
     if wrong:
-        whole.complain("I6", f"counts at seqs {seqs_of(told)} should be {wrong}, and were told as {told}: {a}")
+        whole.complain("I6", f"counts at seqs {seqs_of(said)} should be {wrong}, and were answered as {said}: {a}")
 
 
 # ---- caps over all lanes ----
@@ -121,4 +121,4 @@ def check_moves(whole):
                     break  # it is on its way
                 if not there or there.slots != here.slots or there.at > here.at + 2 * taker.slack_ms:
                     taker.complain("I1", f"seq {here.seq} of lane {taker.lane}: {here.slots} slots by step {here.step}, and lane {other} "
-                                         f"told of {there}")
+                                         f"answered of {there}")

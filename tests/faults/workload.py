@@ -46,7 +46,7 @@ class Load(threading.Thread):
     def run(self):
         try:
             asyncio.run(self._run())
-        except BaseException as e:  # told to whoever ends it
+        except BaseException as e:  # reported to whoever ends it
             self.failure = e
 
     async def _run(self):
@@ -62,7 +62,7 @@ class Load(threading.Thread):
     def settle(self):
         """Ask what was left unknown, under the same key, until each has an answer; the number of those."""
         asyncio.run(self._settle())
-        left = [op for op in self.unresolved if op.told == "unknown" or op.code in TRY_AGAIN]
+        left = [op for op in self.unresolved if op.said == "unknown" or op.code in TRY_AGAIN]
         assert not left, f"{len(left)} calls are without an answer although all is healed: {left[:3]}"
         return len(self.unresolved)
 
@@ -76,7 +76,7 @@ class Load(threading.Thread):
         for op in line:
             while time.monotonic() < end:
                 await asker.ask(op, 0)
-                if op.told != "unknown" and op.code not in TRY_AGAIN:
+                if op.said != "unknown" and op.code not in TRY_AGAIN:
                     break
                 await asyncio.sleep(0.1)
         asker.close()
@@ -97,7 +97,7 @@ class Jobs(threading.Thread):
                 if self.ending.wait(self.every_s):
                     return
                 self.one(serial)
-        except BaseException as e:  # told to whoever ends it
+        except BaseException as e:  # reported to whoever ends it
             self.failure = e
 
     def one(self, serial):
@@ -183,7 +183,7 @@ class Importer(Jobs):
         self.printed.extend(set(rows) & set(self.codes))
 
     def end(self):
-        """Every list, and what all jobs of it told."""
+        """Every list, and what all its jobs reported."""
         self.stop()
         ended = [self.stack.job_at(f"/coupons/-/jobs/{job}", seconds=JOB_S)["result"] for job in self._jobs()]
         return {"lists": self.lists, "jobs": ended, "slots": len(set(self.codes))}

@@ -1,5 +1,5 @@
 /*
- * fuzz/fuzz_archive.c -- lines of an archive, as `couponctl verify FILE` reads them, told as a lane; first a byte that says how many parts.
+ * fuzz/fuzz_archive.c -- lines of an archive, as `couponctl verify FILE` reads them, as a lane; first a byte that says how many parts.
  *
  * Why     a file may come from anywhere, and may say anything
  * Holds   what is read is written as the same line; and nothing that it says is the end of couponctl

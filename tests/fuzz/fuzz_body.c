@@ -1,7 +1,7 @@
 /*
  * fuzz/fuzz_body.c -- bodies that are read by a table of rows: one byte chooses the table, the rest is the body.
  *
- * Holds   a body that the scanner takes is JSON for json-c too; faults are told in JSON; what was read without fault can be
+ * Holds   a body that the scanner takes is JSON for json-c too; faults are written as JSON; what was read without fault can be
  *         written in canonical form, read again from that, and is then the same: or a repeat would get another fingerprint
  */
 #include <stdlib.h>

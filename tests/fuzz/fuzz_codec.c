@@ -1,7 +1,7 @@
 /*
  * fuzz/fuzz_codec.c -- documents of the database: one byte says which kind, the rest is BSON.
  *
- * Holds   what is read as ours can be written, read again and is then written as the same bytes; a batch can be told as a line
+ * Holds   what is read as ours can be written, read again and is then written as the same bytes; a batch can be written as a line
  *         of the ledger, and hashed
  */
 #include <bson/bson.h>

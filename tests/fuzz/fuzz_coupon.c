@@ -2,7 +2,7 @@
  * fuzz/fuzz_coupon.c -- definitions of coupons, and patches of them: the definition's body, a line feed without anything else
  * on its line, and the patch; either may be missing.
  *
- * Holds   faults are told in JSON; a definition without fault can be written, read again and is then the same, in JSON and in
+ * Holds   faults are written as JSON; a definition without fault can be written, read again and is then the same, in JSON and in
  *         the database's form; a patch without fault leaves one that is without fault; an empty patch changes nothing
  */
 #include <bson/bson.h>

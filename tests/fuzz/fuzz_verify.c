@@ -3,7 +3,7 @@
  * that says how many parts; each is taken for whichever of batch, checkpoint, bucket and definition it reads as.
  *
  * Why     verify is what one runs on a database that is no longer trusted: whatever stands there, it must say so, not die
- * Holds   nothing but that; and a lane told twice gives the same number of drifts
+ * Holds   nothing but that; and a lane replayed twice gives the same number of drifts
  */
 #include <bson/bson.h>
 #include <stdlib.h>

@@ -84,24 +84,24 @@ static bool run_child(volatile size_t *done)
 static bool run_all(void)
 {
     volatile size_t *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    size_t told = 0;
+    size_t reported = 0;
     bool fine = true;
 
     if (done == MAP_FAILED)
         abort();
-    for (*done = 0; told < path_count;) {
+    for (*done = 0; reported < path_count;) {
         bool good = run_child(done);
 
-        for (; told < *done; told++)
-            printf("ok %zu - %s\n", told + 1, paths[told]);
+        for (; reported < *done; reported++)
+            printf("ok %zu - %s\n", reported + 1, paths[reported]);
         if (good)
             continue;
         fine = false;
-        if (told < path_count)
-            printf("not ok %zu - %s\n", told + 1, paths[told]);
+        if (reported < path_count)
+            printf("not ok %zu - %s\n", reported + 1, paths[reported]);
         else
-            printf("not ok %zu - the end of all files: a leak?\n", told + 1);
-        *done = ++told;
+            printf("not ok %zu - the end of all files: a leak?\n", reported + 1);
+        *done = ++reported;
     }
     return fine;
 }

@@ -1,4 +1,4 @@
-"""Clients that send exactly what they are told, through nginx or straight to a worker, and replies that know the contract."""
+"""Clients that send exactly what they are given, through nginx or straight to a worker, and replies that know the contract."""
 import csv
 import gzip
 import io
@@ -270,7 +270,7 @@ class Http(Caller):
                         break
                     seen += [Reply(repr(data[:500]), *one) for one in decoder.feed(more)]
             except (BrokenPipeError, ConnectionResetError):
-                pass  # it was told enough
+                pass  # it has enough
         return seen
 
 

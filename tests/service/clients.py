@@ -199,13 +199,13 @@ def check_out(stack, folder, coupon, *client):
 
 
 def test_redocly_finds_nothing(folder):
-    told = json.loads(node(folder, "redocly", "lint", DOCUMENT, "--format", "json"))
-    assert told["totals"] == {"errors": 0, "warnings": 0, "ignored": 0}, told
+    said = json.loads(node(folder, "redocly", "lint", DOCUMENT, "--format", "json"))
+    assert said["totals"] == {"errors": 0, "warnings": 0, "ignored": 0}, said
 
 
 def test_python(stack, folder):
-    told = generate(folder, "python")
-    assert "arning" not in told and "nable to" not in told, told
+    said = generate(folder, "python")
+    assert "arning" not in said and "nable to" not in said, said
     python = TOOLS / "venv" / "bin" / "python"
     run(folder, python, "-c", "import api, importlib, pkgutil\n"
         "for module in pkgutil.walk_packages(api.__path__, 'api.'): importlib.import_module(module.name)")

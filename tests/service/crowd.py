@@ -9,9 +9,9 @@ def take_all(client, coupon, items, batch=BATCH):
     got = []
     for first in range(0, len(items), batch):
         some = [{"key": "k", **item} for item in items[first:first + batch]]
-        told = client.post(f"/coupons/{coupon}/redemptions/batch", {"items": some}).ok()["items"]
-        assert {i["status"] for i in told} == {201}, collections.Counter(i["body"].get("code", i["status"]) for i in told)
-        got += [i["body"] for i in told]
+        said = client.post(f"/coupons/{coupon}/redemptions/batch", {"items": some}).ok()["items"]
+        assert {i["status"] for i in said} == {201}, collections.Counter(i["body"].get("code", i["status"]) for i in said)
+        got += [i["body"] for i in said]
     return got
 
 

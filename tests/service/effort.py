@@ -19,5 +19,5 @@ def in_full(*values):
 
 
 def seconds(variable, short, full, long):
-    """Of a test that runs for as long as it is told: by the variable, else as above."""
+    """Of a test that runs for as long as it is set: by the variable, else as above."""
     return float(os.environ.get(variable) or effort(short, full, long))

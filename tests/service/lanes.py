@@ -29,25 +29,25 @@ class Lanes:
     def __init__(self, stack, coupon):
         self.stack, self.coupon = stack, coupon
         self.count = stack.client("ops").get(f"/coupons/{coupon}").ok()["lanes"]
-        self.told = [ledger.Told(stack, coupon, lane) for lane in range(self.count)]
+        self.said = [ledger.LaneLedger(stack, coupon, lane) for lane in range(self.count)]
 
     def entries(self, *kinds):
         """Of these kinds, of all lanes: (lane, entry)."""
-        return [(lane, e) for lane, told in enumerate(self.told) for e in told.entries() if not kinds or e["kind"] in kinds]
+        return [(lane, e) for lane, said in enumerate(self.said) for e in said.entries() if not kinds or e["kind"] in kinds]
 
     def takings(self):
         """All of them, the oldest first."""
-        return sorted((e for told in self.told for e in told.taken), key=lambda e: e["at"])
+        return sorted((e for said in self.said for e in said.taken), key=lambda e: e["at"])
 
     def ids(self):
-        return [ledger.rid(batch, e) for told in self.told for batch in told.batches for e in batch["entries"] if "ordinal" in e]
+        return [ledger.rid(batch, e) for said in self.said for batch in said.batches for e in batch["entries"] if "ordinal" in e]
 
     def check(self):
         """Each chain, the ordinals, every slot's life and lane, and what moved between the lanes."""
-        for lane, told in enumerate(self.told):
+        for lane, said in enumerate(self.said):
             ledger.check_chain(ledger.read(self.stack, self.coupon, lane=lane))
-            told.check_ordinals()
-            slots = ledger.check_slots(told)
+            said.check_ordinals()
+            slots = ledger.check_slots(said)
             strangers = [n for n in slots if n // LANE_SLOTS != lane]
             assert not strangers, f"lane {lane} has slots {strangers[:5]}"
         self.check_moves()
@@ -63,16 +63,16 @@ class Lanes:
             assert [step for step, _ in steps] == list(range(1, len(steps) + 1)), f"lanes {pair}: steps {steps}"
             assert there in (steps, steps[:-1]), f"lanes {pair}: {steps[-3:]} went, {there[-3:]} came"
             away += sum(count for _, count in steps[len(there):])
-        elsewhere = sum(told.batches[-1]["totals"].get("elsewhere", 0) for told in self.told if told.batches)
+        elsewhere = sum(said.batches[-1]["totals"].get("elsewhere", 0) for said in self.said if said.batches)
         assert elsewhere == away, f"elsewhere: {elsewhere}, and on their way are {away}"
 
     def moves(self, way):
         """{(giver, taker): [(step, slots)]}, as one of the two tells it."""
         moves = collections.defaultdict(list)
         for lane, entry in self.entries("due", "generate"):
-            told = MOVE.fullmatch(entry.get("job", ""))
-            if told and told[2] == way:
-                own, other = int(told[1]), int(told[3])
+            said = MOVE.fullmatch(entry.get("job", ""))
+            if said and said[2] == way:
+                own, other = int(said[1]), int(said[3])
                 assert own == lane and entry["kind"] == ("due" if way == "to" else "generate"), entry
                 moves[(own, other) if way == "to" else (other, own)].append((entry["step"], entry["count"]))
         return moves
@@ -81,11 +81,11 @@ class Lanes:
 def check_lanes(stack, coupon):
     """Everything: the ledgers by themselves, against the counts, and against what is stored. Returns the ledgers."""
     counts = stack.counts(coupon)
-    told = Lanes(stack, coupon).check()
-    states = collections.Counter(slot.state for each in told.told for slot in ledger.check_slots(each).values())
+    said = Lanes(stack, coupon).check()
+    states = collections.Counter(slot.state for each in said.said for slot in ledger.check_slots(each).values())
     if counts["slots"] is not None:
         for state in ("issued", "reserved", "redeemed"):
             assert counts[state] == states[state], f"{state}: {states[state]} in the ledgers, {counts}"
         assert counts["free"] + counts["taken_total"] == counts["slots"], counts
     stack.verify(coupon)
-    return told
+    return said

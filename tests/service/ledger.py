@@ -25,12 +25,12 @@ def check_chain(lines):
     for line in lines:
         batch = strict_json(line)
         assert canonical(batch) == line, f"not in RFC 8785 form: {line[:500]!r}"
-        told = batch.pop("hash")
-        assert hashlib.sha256(canonical(batch)).hexdigest() == told, f"the hash of {line[:500]!r}"
+        said = batch.pop("hash")
+        assert hashlib.sha256(canonical(batch)).hexdigest() == said, f"the hash of {line[:500]!r}"
         assert batch["prev"] == previous, f"seq {batch['seq']} does not follow on the one before"
         assert batch["seq"] == seq + 1, f"seq {batch['seq']} comes after {seq}"
         assert batch["at"] >= at, f"time runs backwards at seq {batch['seq']}"
-        previous, seq, at = told, batch["seq"], batch["at"]
+        previous, seq, at = said, batch["seq"], batch["at"]
 
 
 def rid(batch, entry):
@@ -38,7 +38,7 @@ def rid(batch, entry):
     return f"{entry['n']}-{entry['g']}" if entry["n"] >= 0 else f"L{batch['lane']}-{-entry['n']}-{entry['g']}"
 
 
-class Told:
+class LaneLedger:
     """What a lane's ledger says of its takings."""
 
     def __init__(self, stack, coupon, lane=0):
@@ -131,10 +131,10 @@ class Slot:
         self.state, self.beneath = "free", None
 
 
-def check_slots(told):
+def check_slots(said):
     """Replay the ledger by the rules of a slot's life, written down once more; {n: its slot} of those ever taken."""
     slots = {}
-    for entry in told.entries():
+    for entry in said.entries():
         if entry.get("n", -1) < 0:
             continue
         if entry["kind"] == "retire":
@@ -155,14 +155,14 @@ def check_life(stack, coupon):
     """The chain, the ordinals, every slot's life, the counts, and what is stored. Returns the ledger."""
     check_chain(read(stack, coupon))
     counts = stack.counts(coupon)
-    told = Told(stack, coupon)
-    told.check_ordinals()
-    states = [slot.state for slot in check_slots(told).values()]
-    if counts["seq"] == told.batches[-1]["seq"]:  # else the sweeper was there between the two
+    said = LaneLedger(stack, coupon)
+    said.check_ordinals()
+    states = [slot.state for slot in check_slots(said).values()]
+    if counts["seq"] == said.batches[-1]["seq"]:  # else the sweeper was there between the two
         for state in ("issued", "reserved", "redeemed"):
             assert counts[state] == states.count(state), f"{state}: {states.count(state)} in the ledger, {counts}"
     stack.verify(coupon)
-    return told
+    return said
 
 
 def first_difference(ordinals):

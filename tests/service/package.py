@@ -60,7 +60,7 @@ class Machine(CleanRoot):
         """As an operator would: the database, and where nginx listens."""
         (self.root / "etc/coupons/environment").write_text(f"MONGODB_URI={self.uri}\nCOUPONS_URL=http://127.0.0.1:{self.port}\n")
         config = self.root / "etc/coupons/coupond.ini"
-        # Nobody is to be told `busy` because of other work of the machine; the site waits for some seconds longer.
+        # Nobody is to get `busy` because of other work of the machine; the site waits for some seconds longer.
         config.write_text(config.read_text() + "\n[mongodb]\ndatabase = packaged\n[worker]\nrequest_deadline_ms = 12000\n")
         site = self.root / "etc/nginx/sites-available/coupons"
         site.write_text(re.sub(r"(listen \S*?)\b8080\b", rf"\g<1>{self.port}", site.read_text()))

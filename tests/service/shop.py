@@ -58,7 +58,7 @@ def losing(port, spared=None):
 
     Nobody asks again before Retry-After. spared: a coupon of which holds are answered at once.
     """
-    seen, told, early = collections.Counter(), {}, []
+    seen, said, early = collections.Counter(), {}, []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def ask(self, body=None):
@@ -80,7 +80,7 @@ def losing(port, spared=None):
                 return
             call = self.path, self.headers["Idempotency-Key"]
             seen[call] += 1
-            if seen[call] == 2 and time.monotonic() - told[call] < 0.95:  # timers may end a little early
+            if seen[call] == 2 and time.monotonic() - said[call] < 0.95:  # timers may end a little early
                 early.append(call)
             status, content, headers = self.ask(body)
             if seen[call] == 2:
@@ -89,7 +89,7 @@ def losing(port, spared=None):
             if seen[call] == 1:
                 status, content = 503, json.dumps({"code": "outcome_unknown"}).encode()
                 headers = {"Content-Type": "application/problem+json", "Retry-After": "1"}
-                told[call] = time.monotonic()
+                said[call] = time.monotonic()
             self.answer(status, content, headers)
 
         def answer(self, status, content, headers):

@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("COUPONS_BUILD", "build")  # scripts/run takes the programs from there, too
 WORKERS = 2
 PATIENCE_S = 180  # that something comes is what is tested, not when: the machine may have much other work
-# A caller's patience is long likewise: nobody is to be told `busy` because of other work. So is that of couponctl with a database that
+# A caller's patience is long likewise: nobody is to get `busy` because of other work. So is that of couponctl with a database that
 # pauses.
 SETTINGS = """\
 [worker]
@@ -237,8 +237,8 @@ class Stack:
 
     def deaths(self):
         """What the log tells of processes that ended by themselves."""
-        told = filter(None, map(DEATHS.search, self.log().splitlines()))
-        return [found.string for found in told if int(found[1]) not in self.excused]
+        said = filter(None, map(DEATHS.search, self.log().splitlines()))
+        return [found.string for found in said if int(found[1]) not in self.excused]
 
     def transactions(self):
         """How many the mongod has seen, if it still answers; the service starts none. Those of a copy beside another count there."""

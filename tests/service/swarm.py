@@ -145,7 +145,7 @@ class Swarm(threading.Thread):
     def run(self):
         try:
             asyncio.run(self._run())
-        except BaseException as e:  # told to whoever joins
+        except BaseException as e:  # reported to whoever joins
             self.failure = e
 
     async def _run(self):
@@ -268,7 +268,7 @@ def takings_and_returns(ways, coupon, count, connections):
 
 def lower_cap(ops, coupon, crowd, ahead, busy_most=0):
     """Lower the total while the crowd takes: to so many ahead of the takings seen, at first too few, so that the cap races them,
-    then ever more. Returns the total. Where slots move between lanes for a request's whole time, so many may be told `busy`."""
+    then ever more. Returns the total. Where slots move between lanes for a request's whole time, so many may get `busy`."""
     while True:
         lowered = len(crowd.done) + ahead
         reply = ops.patch(f"/coupons/{coupon}", {"cap": {"total": lowered}}, may_fail=busy_most > 0)

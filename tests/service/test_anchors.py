@@ -80,8 +80,8 @@ def test_a_history_rewritten_consistently_is_found_by_its_anchors_alone(stack, a
         place = f"{coupon} lane 1" if lane else coupon
         assert re.search(rf"^{place}: anchor seq \d+: hash: expected \w{{64}}, found \w{{64}}$", said, re.M), said
         assert ", 1 drift, passes 1 anchor\n" in said, said
-        told = json.loads(anchors.check(path, "--json", coupon, status=1).splitlines()[-1])
-        assert (told["ok"], told["anchors"]) == (False, {"passed": 1, "in_archive": 0}), told
+        answered = json.loads(anchors.check(path, "--json", coupon, status=1).splitlines()[-1])
+        assert (answered["ok"], answered["anchors"]) == (False, {"passed": 1, "in_archive": 0}), answered
     finally:
         undo()
     anchors.check(path, coupon)
@@ -142,8 +142,8 @@ def test_all_coupons_deleted_archived_and_gone(beside, tmp_path):
         assert f"{gone}: DRIFT, " in said, said
     assert f"{kept[0]['_id']['c']}" == gone
     assert re.search(rf"^{archived}: ok, .*, passes 1 anchor$", anchors.check(path, file), re.M)
-    told = json.loads(anchors.check(path, "--json", archived).splitlines()[-1])
-    assert (told["archived"], told["anchors"]) == ("left", {"passed": 0, "in_archive": 1}), told
+    answered = json.loads(anchors.check(path, "--json", archived).splitlines()[-1])
+    assert (answered["archived"], answered["anchors"]) == ("left", {"passed": 0, "in_archive": 1}), answered
 
     newer, said = anchors.signed(archived, name="newer")
     assert "1 anchor, signed by" in said and ", passes 1 anchor\n" in anchors.check(newer, archived), "its last batch stays"

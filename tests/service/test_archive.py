@@ -75,8 +75,8 @@ def test_an_archive_is_the_ledger_and_is_checked_without_a_database(stack, tmp_p
     text = archive(stack, coupon, path)
     lines, lanes = lines_of(path), members.get("lanes", 1)
     manifest = json.loads(lines[-1])["manifest"]
-    told = [line for lane in range(lanes) for line in ledger.read(stack, coupon, lane=lane)[:manifest["lanes"][lane]["seq"]]]
-    assert lines[:-1] == told, "the batches, as the ledger has them"
+    answered = [line for lane in range(lanes) for line in ledger.read(stack, coupon, lane=lane)[:manifest["lanes"][lane]["seq"]]]
+    assert lines[:-1] == answered, "the batches, as the ledger has them"
     assert manifest["coupon"] == coupon and manifest["batches"] == len(lines) - 1 and len(manifest["lanes"]) == lanes, manifest
     assert sum(lane["redeemed"] for lane in manifest["lanes"]) == 22, manifest
     assert f"{coupon}: {len(lines) - 1} batches" in text and str(path) in text, text
@@ -92,11 +92,11 @@ def test_an_archive_has_no_names_unless_they_are_asked_for_apart(stack, tmp_path
     # not by chance within a random id, which has no quotes, no hyphen, and none of i, l, o, u
     found = re.search(rb'anna-|"bert"|dora|emil|ordered|noted', gzip.decompress(path.read_bytes()))
     assert not found, f"the archive has {found}"
-    told = [json.loads(line) for line in lines_of(names)]
+    said = [json.loads(line) for line in lines_of(names)]
     batches = {(batch["lane"], batch["seq"]): batch for batch in map(json.loads, lines_of(path)[:-1])}
-    for name in told:
+    for name in said:
         assert batches[name["lane"], name["seq"]]["entries"][name["entry"]]["alias"] == name["alias"], name
-    by_user = {name["user"]: name for name in told}
+    by_user = {name["user"]: name for name in said}
     assert by_user["anna-7"]["order"] == "ordered-7" and by_user["anna-7"]["metadata"] == {"table": "noted-7"}, by_user["anna-7"]
     assert by_user["anna-3"]["order"] is None, "of before the erasure there is nothing"
     assert names.stat().st_mode & 0o777 == 0o600
@@ -110,8 +110,8 @@ def test_an_archive_is_written_while_the_coupon_sells(stack, tmp_path):
             before = len(crowd.done)
             archive(stack, coupon, tmp_path / f"{i}.gz")
             check(tmp_path / f"{i}.gz")
-            told = sum(lane["redeemed"] for lane in manifest_of(tmp_path / f"{i}.gz")["lanes"])
-            assert before <= told <= len(crowd.done) + 1
+            said = sum(lane["redeemed"] for lane in manifest_of(tmp_path / f"{i}.gz")["lanes"])
+            assert before <= said <= len(crowd.done) + 1
     assert by_code(crowd.done) == {"201": len(crowd.done)}
 
 
@@ -179,8 +179,8 @@ def test_an_archived_coupon_is_closed_for_good_and_can_be_read(stack, tmp_path, 
         assert last["entries"][0]["by"], "it says who asked"
     for what, reply in refused(stack, coupon, taken):
         assert reply.status == 410 and reply.code() == "coupon_archived", f"{what}: {reply}"
-    for path, told in before.items():
-        assert ops.get(target + path).ok() == told, path
+    for path, said in before.items():
+        assert ops.get(target + path).ok() == said, path
     ops.post("/coupons", {"id": coupon, "title": "x", "cap": {"total": 1}}).problem("coupon_exists")
 
     path = tmp_path / "a.gz"
@@ -211,7 +211,7 @@ def test_takings_that_race_with_the_end_are_before_it_or_refused(stack):
         wait_until("a refusal", crowd.sees(lambda call: call.reply.code() == "coupon_archived"))
     answers = {(call.reply.status, call.reply.code()) for call in crowd.done}
     assert answers <= {(201, None), (409, "coupon_ended"), (404, "coupon_not_found"), (410, "coupon_archived")}, answers
-    ids = {told["id"] for told in taken(crowd.done)}
+    ids = {said["id"] for said in taken(crowd.done)}
     assert stack.counts(coupon)["redeemed"] == by_code(crowd.done)["201"] == len(ids)
     stack.verify(coupon)
 
@@ -225,8 +225,8 @@ def test_an_archive_is_signed_and_says_by_whom(stack, tmp_path):
     assert f"signed by {kid}\n" in check(path, "--sign-key", key)
     assert f"signed by {kid}, which was not checked" in check(path)
     assert "manifest: signature: expected by the key of --sign-key, found another" in check(path, "--sign-key", other, status=1)
-    told = json.loads(check(path, "--sign-key", key, "--json"))
-    assert (told["coupon"], told["ok"], told["archive"]) == (coupon, True, {"file": str(path), "kid": kid, "checked": True}), told
+    said = json.loads(check(path, "--sign-key", key, "--json"))
+    assert (said["coupon"], said["ok"], said["archive"]) == (coupon, True, {"file": str(path), "kid": kid, "checked": True}), said
     archive(stack, coupon, path)
     assert "manifest: signature: expected by the key of --sign-key, found none" in check(path, "--sign-key", key, status=1)
     key.chmod(0o644)
@@ -377,6 +377,6 @@ def test_what_was_archived_long_ago_is_of_its_time(stack, tmp_path):
     stack.client("storefront").take(coupon, "u").ok(201)
     erasure.erase(stack, "u")
     assert check(path) == before
-    told = json.loads(archive(stack, coupon, path, "--json"))
-    assert (told["coupon"], told["file"], told["kid"], told["names"]) == (coupon, str(path), None, None), told
+    said = json.loads(archive(stack, coupon, path, "--json"))
+    assert (said["coupon"], said["file"], said["kid"], said["names"]) == (coupon, str(path), None, None), said
     assert check(path) != before

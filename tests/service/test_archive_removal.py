@@ -66,8 +66,8 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
     report = f"{target}/reports?period=day"
     ops.post(f"{target}/archive").expect(204)
     stays = {at: ops.get(at).ok() for at in (target, f"{target}/counts")}
-    told = remove(stack, coupon, path)
-    assert "documents removed" in told, told
+    said = remove(stack, coupon, path)
+    assert "documents removed" in said, said
     check(path)
 
     for at in ("redemptions", "redemptions?user=anna-1", f"redemptions/{taken}", f"redemptions/{taken}/receipt", "users/anna-1",
@@ -229,8 +229,8 @@ def test_an_erasure_between_two_lanes_is_in_the_archive(beside, tmp_path):
     assert [last_of(stack, coupon, lane)["totals"]["archived"] for lane in (0, 1)] == [2, 1], "it was refused between the two"
     assert "not fully removed yet" in stack.ctl("verify", coupon)
     remove(stack, coupon, path)
-    told = [(line["lane"], entry["kind"]) for line in map(json.loads, lines_of(path)[:-1]) for entry in line["entries"]]
-    assert (1, "erase") in told, told
+    said = [(line["lane"], entry["kind"]) for line in map(json.loads, lines_of(path)[:-1]) for entry in line["entries"]]
+    assert (1, "erase") in said, said
     check(path)
     assert "and removed" in stack.ctl("verify", coupon)
 
@@ -310,14 +310,14 @@ def test_what_ended_long_ago_is_archived_by_a_setting(beside):
     def seen_to(*those):
         wait_until("their cleanup", lambda: stack.database.coupons.count_documents({"_id": {"$in": those}, "cleaned": True}) == len(those))
 
-    def told():
+    def said():
         """Readers may be behind for longer than the command waits."""
         done = stack.couponctl("archive", "--yes", "--due")
         return "till behind" not in done.stdout and done
 
     seen_to("held", "over", "ended", "young")
     before = {name: stack.client("ops").get(f"/coupons/{name}").expect(200) for name in names}
-    done = wait_until("readers to come first", told)
+    done = wait_until("readers to come first", said)
     assert done.returncode == 1, done.stdout
     assert "coupon_in_use" in done.stdout and "held is not archived" in done.stdout and "young" not in done.stdout, done.stdout
     archives = stack.var / "archives"

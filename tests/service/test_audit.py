@@ -106,7 +106,7 @@ def test_who_has_no_good_key_writes_nothing(audited):
 
 
 def test_an_id_without_its_secret_is_nobody(audited):
-    """Ids are no secret: they are in this log. Neither is one whose key has ended, or was revoked, told to have called."""
+    """Ids are no secret: they are in this log. Neither is one whose key has ended, or was revoked, logged as a caller."""
     audit = Audit(audited)
     good, revoked = audited.key("ops"), audited.new_key("ops")
     audited.client("ops").get("/coupons").expect(200)

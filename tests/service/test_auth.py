@@ -96,7 +96,7 @@ def what_there_is(stack, things):
 
 
 def test_no_role_can_do_another_s_work(stack, things, revoked, keys):
-    """Every call that there is, by every role, without a key, and with a revoked one: those who may not are told so, through
+    """Every call that there is, by every role, without a key, and with a revoked one: those who may not get a refusal, through
     nginx and by each worker, with a body that would do; and nothing is changed by them."""
     document = stack.client().get("/coupons/-/openapi.json").json()
     calls = list(operations(document))

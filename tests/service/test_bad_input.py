@@ -247,10 +247,10 @@ def test_records_in_an_unread_body_forge_no_request(stack, coupon):
 
 def test_a_content_length_that_lies_changes_nothing(stack, coupon):
     body = b'{"user": "liar"}'
-    for told in (b"0", b"5", b"17", b"1000000", b"99999999999999999999", b"-1", b"x", b"", b"0x10"):
-        params = [(n, told if n == b"CONTENT_LENGTH" else v) for n, v in taking(stack, coupon, body)]
+    for said in (b"0", b"5", b"17", b"1000000", b"99999999999999999999", b"-1", b"x", b"", b"0x10"):
+        params = [(n, said if n == b"CONTENT_LENGTH" else v) for n, v in taking(stack, coupon, body)]
         for status, headers, text in exchange(stack.direct(0), fastcgi.request(params, body), shut=True):
-            assert status in (400, 413), (told, status, text)
+            assert status in (400, 413), (said, status, text)
 
 
 def test_a_request_cut_anywhere_changes_nothing(stack, coupon):
@@ -272,10 +272,10 @@ def test_an_import_cut_short_or_of_another_length_makes_no_job(stack):
     for size in (len(whole) - 9, len(whole) // 2, len(whole) - len(body)):
         for status, _, text in exchange(stack.direct(0), whole[:size], shut=True):
             assert status == 400, (size, status, text)
-    for told in (b"5", b"199999", b"200001", b"1000000"):
-        lied = [(n, told if n == b"CONTENT_LENGTH" else v) for n, v in params]
+    for said in (b"5", b"199999", b"200001", b"1000000"):
+        lied = [(n, said if n == b"CONTENT_LENGTH" else v) for n, v in params]
         for status, _, text in exchange(stack.direct(0), fastcgi.request(lied, body), shut=True):
-            assert status == 400, (told, status, text)
+            assert status == 400, (said, status, text)
     assert stack.client("ops").get(f"/coupons/-/jobs?coupon={other}").ok()["items"] == []
 
 

@@ -102,8 +102,8 @@ def test_pages_and_csv_are_the_whole_list(stack, storefront, ops, name, order):
     user, coupons = name("u"), [stack.coupon(slots=20, cap={"per_user": 20}) for _ in range(3)]
     for coupon in coupons:
         items = [{"key": f"k-{i}", "user": user, "order": {**order, "id": f"{order['id']}-{i % 2}"}} for i in range(7)]
-        told = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
-        assert {item["status"] for item in told} <= {200, 201}, told
+        said = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+        assert {item["status"] for item in said} <= {200, 201}, said
     whole = found(storefront, user=user)
     assert [item["at"] for item in whole] == sorted((item["at"] for item in whole), reverse=True)
     assert len(set(ids(whole))) == len(whole) == 6
@@ -121,8 +121,8 @@ def test_who_asks_for_nothing_or_for_what_cannot_be_is_told(stack, storefront, n
     assert "user and order" in storefront.get(SEARCH).problem("bad_request")["detail"]
     for query in ({"user": "a\nb"}, {"user": "x" * 129}, {"user": "", "order": "o"}, {"order": ""}, {"user": "u", "state": "gone"},
                   {"user": "u", "from": "now"}, {"user": "u", "limit": 0}):
-        told = storefront.get(search(**query)).problem("bad_request")["detail"]
-        assert any(parameter in told for parameter in query), told
+        said = storefront.get(search(**query)).problem("bad_request")["detail"]
+        assert any(parameter in said for parameter in query), said
     nobody.get(search(user="u")).problem("unauthorized")
     storefront.request("POST", SEARCH).problem("method_not_allowed")
 
@@ -271,15 +271,15 @@ def check_lines(stack, user, lines):
     assert len(uses) == sum(line["type"] == "use" for line in lines) == 3
     for coupon, use in uses.items():
         theirs = list(entries_of(stack, coupon, user))
-        told = [line for line in lines if line["type"] == "redemption" and line["coupon"] == coupon]
+        said = [line for line in lines if line["type"] == "redemption" and line["coupon"] == coupon]
         assert (use["user"], use["seq"]) == (user, theirs[0][0]["_id"]["seq"])
         assert {who["a"] for _, who, _ in theirs} == {use["alias"]}
-        assert use["total"] == sum(line["redemption"]["state"] in ("issued", "reserved", "redeemed") for line in told) > 0
-        assert {(call["key"], call["fingerprint"]) for line in told for call in line["calls"]} == {
+        assert use["total"] == sum(line["redemption"]["state"] in ("issued", "reserved", "redeemed") for line in said) > 0
+        assert {(call["key"], call["fingerprint"]) for line in said for call in line["calls"]} == {
             (entry["key"].hex(), who["f"].hex()) for _, who, entry in theirs if "f" in who}
         at = f"/coupons/{coupon}/redemptions?{urllib.parse.urlencode({'user': user})}"
         listed = {item["id"]: item for item in stack.client("ops").get(at).ok()["items"]}
-        assert {line["redemption"]["id"]: line["redemption"] for line in told} == listed
+        assert {line["redemption"]["id"]: line["redemption"] for line in said} == listed
         rows = [(batch["_id"]["seq"], entry["k"], *(who.get(member) for member in "uoc"), json.loads(who.get("m", "{}")))
                 for batch, who, entry in theirs]
         assert [(line["seq"], line["entry"]["kind"], line["user"], line["order"], line["code"], line["metadata"])
@@ -334,8 +334,8 @@ def test_whose_erasure_is_not_finished_is_erased_first(monkeypatch, beside):
     ops = stack.client("ops")
 
     def refused():
-        told = ops.request("GET", export_at("half-erased"), may_fail=True).problem("busy")
-        return "erasure" in told["detail"]
+        said = ops.request("GET", export_at("half-erased"), may_fail=True).problem("busy")
+        return "erasure" in said["detail"]
 
     with asleep(stack, ["runner"]):  # whose sweeper would finish it
         with pytest.raises(AssertionError, match="closed|reset|refused|pipe"):
@@ -396,8 +396,8 @@ def test_couponctl_finds_them_and_writes_the_export(stack, storefront, ops, name
     for coupon in coupons:
         storefront.take(coupon, user, order=order).expect(201)
     for options in (["--user", user], ["--order", order["id"]], ["--user", user, "--order", order["id"]]):
-        told = stack.ctl_apart("redemptions", "list", "--json", *options)[0].splitlines()
-        assert [json.loads(line) for line in told] == found(ops, user=user)
+        said = stack.ctl_apart("redemptions", "list", "--json", *options)[0].splitlines()
+        assert [json.loads(line) for line in said] == found(ops, user=user)
         table = stack.ctl_apart("redemptions", "list", *options)[0]
         assert all(coupon in table for coupon in coupons), table
     assert "--user" in stack.ctl_apart("redemptions", "list", status=2)[1]

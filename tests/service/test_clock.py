@@ -47,9 +47,9 @@ def test_daily_caps_are_exact_across_midnight(beside):
         assert max(users.values()) <= 2, users
     assert stack.counts(coupon)["today"] == 50
 
-    # what a user took today is told anew, though they did nothing
-    told = storefront.get(f"/coupons/{coupon}/users/early", headers={"If-None-Match": tag}).ok()
-    assert (told["total"], told["today"]) == (1, 0), told
+    # what a user took today is answered again, though they did nothing
+    said = storefront.get(f"/coupons/{coupon}/users/early", headers={"If-None-Match": tag}).ok()
+    assert (said["total"], said["today"]) == (1, 0), said
 
     # the day's counts come back only on that day
     storefront.post(f"/coupons/{coupon}/redemptions/{early['id']}/reverse").expect(200)
@@ -63,15 +63,15 @@ def test_daily_caps_are_exact_across_midnight(beside):
     storefront.take(coupon, "yet another").problem("daily_cap_reached")
 
     # both days are rows of the report
-    told = {}
+    said = {}
 
     def folded():
-        told.update(stack.client("reporting").get(f"/coupons/{coupon}/reports?period=day").ok())
-        return min(told["as_of"]["seq"] or [0]) >= stack.counts(coupon)["seq"]
+        said.update(stack.client("reporting").get(f"/coupons/{coupon}/reports?period=day").ok())
+        return min(said["as_of"]["seq"] or [0]) >= stack.counts(coupon)["seq"]
 
-    wait_until(lambda: f"the report: {told}", folded)
-    assert [row["redeemed"] for row in told["items"][-2:]] == [50, 51], told["items"][-3:]
-    assert told["items"][-1]["start"].endswith("T00:00:00.000+05:45"), told["items"][-1]
+    wait_until(lambda: f"the report: {said}", folded)
+    assert [row["redeemed"] for row in said["items"][-2:]] == [50, 51], said["items"][-3:]
+    assert said["items"][-1]["start"].endswith("T00:00:00.000+05:45"), said["items"][-1]
     ledger.check_chain(ledger.read(stack, coupon))
     stack.verify()
 

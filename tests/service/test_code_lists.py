@@ -58,12 +58,12 @@ def test_each_row_says_what_became_of_its_code(stack, ops, storefront, coupon):
     job = stack.job(retire(stack, name, b"FREE-1\nfree 2\r\n\nISSUED\nHELD\nSPENT\nGONE\nNEVER\nFREE1\nGr\xc3\xbc\xc3\x9fe\n----\nabc\n"))
     assert job["kind"] == "retire_codes" and (job["done"], job["total"]) == (12, 12), job
     assert counts_of(job, RETIRED) == (11, 3, 2, 1, 1, 4), job
-    told = bad_rows(stack, job)
-    assert told == [(5, "held", "it is held for a checkout"), (6, "spent", "it is redeemed"), (7, "already", "it was retired before"),
+    said = bad_rows(stack, job)
+    assert said == [(5, "held", "it is held for a checkout"), (6, "spent", "it is redeemed"), (7, "already", "it was retired before"),
                     (8, "unknown", "the coupon does not have this code"), (9, "already", "an earlier row has this code"),
-                    (10, "unknown", "not printable ASCII"), (11, "unknown", "only spaces and dashes"), (12, "unknown", "too short")], told
-    assert [(r["line"], r["kind"], r["reason"]) for r in job["result"]["bad_rows"]] == told
-    assert bad_rows(stack, job, "held") == told[:1] and bad_texts(ops, job)[:3] == ["HELD", "SPENT", "GONE"]
+                    (10, "unknown", "not printable ASCII"), (11, "unknown", "only spaces and dashes"), (12, "unknown", "too short")], said
+    assert [(r["line"], r["kind"], r["reason"]) for r in job["result"]["bad_rows"]] == said
+    assert bad_rows(stack, job, "held") == said[:1] and bad_texts(ops, job)[:3] == ["HELD", "SPENT", "GONE"]
     assert {row["code"]: row["state"] for row in export(stack.client("ops"), name).values()} == {
         "FREE-1": "retired", "FREE-2": "retired", "ISSUED": "retired", "HELD": "reserved", "SPENT": "redeemed", "GONE": "retired", "KEPT": "free"}
     storefront.take(name, "anna", code="ISSUED").problem("code_not_found")
@@ -230,8 +230,8 @@ def test_a_list_whose_runner_is_killed_again_and_again_gives_each_user_one_code(
     ops.get(f"{at}/rows").problem("invalid_transition")
     job = stack.job_at(at)
     assert counts_of(job, ISSUED) == (count + 200, count, 200, 0), job
-    pairs, told = pairs_of(ops, job)
-    assert told == count + 200 and list(pairs) == users and len(set(pairs.values())) == count
+    pairs, said = pairs_of(ops, job)
+    assert said == count + 200 and list(pairs) == users and len(set(pairs.values())) == count
     assert stack.counts(name)["issued"] == count == stack.counts(name)["taken_total"]
     stack.verify(name)
 

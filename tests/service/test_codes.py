@@ -117,10 +117,10 @@ def test_bad_rows_can_be_fetched_as_csv(stack, ops, reporting):
     def lines(query, kind=None):
         reply = reporting.get(at + query).expect(200)
         assert reply.header("Content-Type") == "text/csv; charset=utf-8", reply
-        told = reply.rows()
-        assert all(set(r) == {"line", "kind", "reason", "text"} and r["reason"] for r in told), told[:3]
-        assert kind is None or {r["kind"] for r in told} == {kind}
-        return [int(r["line"]) for r in told]
+        said = reply.rows()
+        assert all(set(r) == {"line", "kind", "reason", "text"} and r["reason"] for r in said), said[:3]
+        assert kind is None or {r["kind"] for r in said} == {kind}
+        return [int(r["line"]) for r in said]
 
     invalid = [i + 1 for i, row in enumerate(rows) if len(row) < 4 or "ä" in row]
     assert lines("?kind=invalid", "invalid") == invalid
@@ -216,10 +216,10 @@ def test_a_retired_code_is_never_usable_again(stack, ops, storefront):
 # ---- taking by code ----
 
 def same(*replies):
-    """The replies cannot be told apart, but for the request's id."""
-    told = [{k: v for k, v in r.json().items() if k != "request_id"} for r in replies]
+    """The replies do not differ, but for the request's id."""
+    said = [{k: v for k, v in r.json().items() if k != "request_id"} for r in replies]
     heads = [sorted(n.lower() for n, _ in r.headers) for r in replies]
-    assert all(t == told[0] for t in told) and all(h == heads[0] for h in heads), "\n".join(map(str, replies))
+    assert all(t == said[0] for t in said) and all(h == heads[0] for h in heads), "\n".join(map(str, replies))
 
 
 def test_an_unknown_code_and_somebody_else_s_look_alike(stack, storefront):
@@ -274,7 +274,7 @@ def test_a_definition_that_was_stored_before_keeps_its_claim(beside, stored, cla
     stack.verify(coupon)
 
 
-def told(client, coupon, user, code, want):
+def said(client, coupon, user, code, want):
     """Whatever is asked for, and by a check. The last reply."""
     for state in ("issued", "reserved", "redeemed"):
         reply = client.take(coupon, user, code=code, state=state)
@@ -295,16 +295,16 @@ def found(client, coupon, code, user):
 def test_a_code_on_paper_is_nobody_s_until_it_is_spent(stack, storefront):
     coupon, code = stack.imported(["FLYER-1"]), "FLYER-1"
     held = storefront.take(coupon, "a", code=code, state="reserved", reserve_s=600).ok(201)
-    reply = told(storefront, coupon, "b", code, "transaction_in_progress")
+    reply = said(storefront, coupon, "b", code, "transaction_in_progress")
     assert 500 <= int(reply.header("Retry-After")) <= 600, reply
     assert "retry" in reply.json() and reply.json()["retry"] is True
-    told(storefront, coupon, "a", code, "transaction_in_progress")
+    said(storefront, coupon, "a", code, "transaction_in_progress")
     assert found(storefront, coupon, code, "b") == found(storefront, coupon, code, "a") == "transaction_in_progress"
     storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/cancel").expect(200)
     held = storefront.take(coupon, "b", code=code, state="reserved").ok(201)
     storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/redeem", {}, idempotency_key="r").expect(200)
     for user in ("a", "b", "c"):
-        told(storefront, coupon, user, code, "code_taken")
+        said(storefront, coupon, user, code, "code_taken")
         assert found(storefront, coupon, code, user) == "code_taken"
     storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/reverse").expect(200)
     storefront.take(coupon, "a", code=code).expect(201)
@@ -315,7 +315,7 @@ def test_a_hold_on_a_code_on_paper_that_ran_out_is_in_nobody_s_way(stack, storef
     coupon = stack.imported(["FLYER-1"])
     storefront.take(coupon, "a", code="FLYER-1", state="reserved", reserve_s=1).expect(201)
     wait_until("the hold to end", lambda: storefront.take(coupon, "b", code="FLYER-1").status == 201)
-    told(storefront, coupon, "a", "FLYER-1", "code_taken")
+    said(storefront, coupon, "a", "FLYER-1", "code_taken")
     stack.verify(coupon)
 
 
@@ -332,12 +332,12 @@ def test_a_code_that_was_issued_is_unknown_to_others_whatever_became_of_it(stack
     storefront.post(f"{at}/{hold['id']}/cancel").expect(200)  # issued as before
     unknown = storefront.take(coupon, "b", code="UNKNOWN")
     for code in codes:
-        same(unknown, told(storefront, coupon, "b", code, "code_not_found"))
+        same(unknown, said(storefront, coupon, "b", code, "code_not_found"))
         assert found(storefront, coupon, code, "b") is None
-    told(storefront, coupon, a, "SPENT-3", "code_taken")
+    said(storefront, coupon, a, "SPENT-3", "code_taken")
     ops.delete(f"/coupons/-/users/{a}").expect(204)
     for code in ("SPENT-3", "SPENT-4"):
-        told(storefront, coupon, "b", code, "code_not_found")
+        said(storefront, coupon, "b", code, "code_not_found")
         assert found(storefront, coupon, code, "b") is None
     storefront.take(coupon, "b", code="BACK-5").expect(201)
     stack.verify(coupon)
@@ -356,9 +356,9 @@ def test_a_spent_code_on_paper_stays_taken_when_its_user_is_erased_and_the_servi
             stack.stop()
             stack.start()
         for user in ("a", "b"):
-            told(storefront, coupon, user, "FLYER-1", "code_taken")
+            said(storefront, coupon, user, "FLYER-1", "code_taken")
             assert found(storefront, coupon, "FLYER-1", user) == "code_taken"
-            told(storefront, coupon, user, "ISSUED-2", "code_not_found")
+            said(storefront, coupon, user, "ISSUED-2", "code_not_found")
     stack.verify(coupon)
 
 
@@ -368,7 +368,7 @@ def test_handed_out_codes_tell_others_nothing(stack, storefront):
     storefront.take(coupon, "a", code="ANY-1", state="reserved").expect(201)
     storefront.take(coupon, "a", code="ANY-2").expect(201)
     for code in ("ANY-1", "ANY-2"):
-        told(storefront, coupon, "b", code, "code_not_found")
+        said(storefront, coupon, "b", code, "code_not_found")
         assert found(storefront, coupon, code, "b") is None
 
 

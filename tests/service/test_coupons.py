@@ -196,15 +196,15 @@ def test_a_higher_cap_says_what_is_missing_or_makes_it(stack, ops):
     assert "slots_missing" not in ops.patch(at, {"title": "Changed"}).ok()
     assert ops.patch(at, {"cap": {"total": 5}}).ok()["slots_missing"] == 2 and stack.counts(coupon)["slots"] == 3
     assert "slots_missing" not in ops.get(at).ok()
-    told = ops.patch(at, {"cap": {"total": 8}, "generate": True}).ok()
-    assert "slots_missing" not in told and told["cap"]["total"] == 8
-    stack.job_at(f"/coupons/-/jobs/{told['job']}") if "job" in told else None
+    said = ops.patch(at, {"cap": {"total": 8}, "generate": True}).ok()
+    assert "slots_missing" not in said and said["cap"]["total"] == 8
+    stack.job_at(f"/coupons/-/jobs/{said['job']}") if "job" in said else None
     assert stack.counts(coupon)["slots"] == 8
     assert "slots_missing" not in ops.patch(at, {"cap": {"total": 8}, "generate": True}).ok()
     coded = stack.coupon(cap={"total": 2000}, codes={"source": "generated"}, generate=True)
     wait_until("codes", lambda: stack.counts(coded)["slots"] == 2000)
-    told = ops.patch(f"/coupons/{coded}", {"cap": {"total": 5000}, "generate": True}).ok()
-    assert stack.job_at(f"/coupons/-/jobs/{told['job']}")["result"] == {"generated": 3000} and stack.counts(coded)["slots"] == 5000
+    said = ops.patch(f"/coupons/{coded}", {"cap": {"total": 5000}, "generate": True}).ok()
+    assert stack.job_at(f"/coupons/-/jobs/{said['job']}")["result"] == {"generated": 3000} and stack.counts(coded)["slots"] == 5000
     imported = stack.coupon(cap={"total": 5}, codes={"source": "imported"})
     assert "slots_missing" not in ops.patch(f"/coupons/{imported}", {"cap": {"total": 9}}).ok()
     loose = stack.coupon(cap={"policy": "approximate", "total": 5})
@@ -226,8 +226,8 @@ def test_a_lower_cap_ends_codes_only_if_asked(stack, ops, source):
     wait_until("codes", lambda: stack.counts(coupon)["slots"] == 10)
     stack.client("storefront").take(coupon, "u").expect(201)
     at = f"/coupons/{coupon}"
-    told = ops.patch(at, {"cap": {"total": 4}}).problem("codes_would_retire")
-    assert told["codes"] == 6 and stack.counts(coupon)["slots"] == 10 and ops.get(at).ok()["cap"]["total"] == 10, told
+    said = ops.patch(at, {"cap": {"total": 4}}).problem("codes_would_retire")
+    assert said["codes"] == 6 and stack.counts(coupon)["slots"] == 10 and ops.get(at).ok()["cap"]["total"] == 10, said
     ops.patch(at, {"cap": {"total": 4}, "retire": False}).problem("codes_would_retire")
     ops.patch(at, {"cap": {"total": 0}, "retire": True}).problem("bad_request")
     assert ops.patch(at, {"cap": {"total": 4}, "retire": True}).ok()["cap"]["total"] == 4

@@ -30,13 +30,13 @@ def nothing_lost_nothing_doubled(stack, coupon, calls, slots):
     bodies = taken(calls)
     assert len({b["user"] for b in bodies}) == len(bodies)
     assert len({b["slot"] for b in bodies}) == len(bodies), "a slot was given twice"
-    truth = ledger.Told(stack, coupon)
+    truth = ledger.LaneLedger(stack, coupon)
     truth.check_ordinals()
     assert len(set(truth.ids())) == len(truth.redeemed) <= slots
     lost = {b["id"] for b in bodies} - set(truth.ids())
     assert not lost, f"acknowledged, and not in the ledger: {sorted(lost)[:10]}"
     unasked = set(truth.ids()) - {b["id"] for b in bodies}
-    assert not unasked, f"in the ledger, and told to nobody although all were answered: {sorted(unasked)[:10]}"
+    assert not unasked, f"in the ledger, and answered to nobody although all were answered: {sorted(unasked)[:10]}"
     sample = random.Random(0).sample([c for c in calls if c.reply.status == 201], min(300, len(bodies)))
     again = swarm(stack.ways(), [take(coupon, c.body["user"], c.key) for c in sample], connections=16)
     first = {c.key: c.reply.body for c in sample}
@@ -128,7 +128,7 @@ def test_returns_survive_kills_too(stack):
         wait_until("all to be returned", lambda: len(crowd.done) >= 3000)
     calls = crowd.done
     assert by_code(calls) == {"200": len(calls)}, by_code(calls)
-    truth = ledger.Told(stack, coupon)
+    truth = ledger.LaneLedger(stack, coupon)
     assert len(truth.reversed) == 3000 and len({(e["n"], e["g"]) for e in truth.reversed}) == 3000
     counts = stack.counts(coupon)
     assert (counts["free"], counts["redeemed"], counts["today"]) == (3000, 0, 0), counts
@@ -144,7 +144,7 @@ def test_the_whole_service_is_killed_and_started_again(another_stack):
         crowd.more(2001)
         masters = [int((stack.var / "run" / name).read_text()) for name in ("coupond.pid", "nginx.pid", "mongod.pid")]
         for pid in masters + [child for master in masters for child in children(master)]:
-            with contextlib.suppress(ProcessLookupError):  # its master has told it to end
+            with contextlib.suppress(ProcessLookupError):  # its master has asked it to end
                 os.kill(pid, signal.SIGKILL)
     calls = [c for c in crowd.done if c.reply.status == 201]
     assert len(calls) > 2000
@@ -153,7 +153,7 @@ def test_the_whole_service_is_killed_and_started_again(another_stack):
     first = {c.key: c.reply.body for c in calls}
     assert all(c.reply.status == 201 and c.reply.body == first[c.key] for c in repeated), "an acknowledged redemption was lost"
     assert set(by_code(repeated)) == {"201 replayed"}
-    ledger.Told(stack, coupon).check_ordinals()
+    ledger.LaneLedger(stack, coupon).check_ordinals()
     stack.verify()
 
 
@@ -164,10 +164,10 @@ def test_stopping_drains_what_is_in_flight(beside):
     with Swarm([stack.way()], takers(coupon), connections=32, repeat=False, pause_s=0.005) as crowd:
         crowd.more(1001)
         stack.script("stop", status=0)
-    told = {b["id"] for b in taken([c for c in crowd.done if c.reply.status == 201])}
+    said = {b["id"] for b in taken([c for c in crowd.done if c.reply.status == 201])}
     assert stack.script("run", "--detach").returncode == 0
-    stored = set(ledger.Told(stack, coupon).ids())
-    assert told == stored, f"{len(told - stored)} acknowledged and lost, {len(stored - told)} taken and not answered"
+    stored = set(ledger.LaneLedger(stack, coupon).ids())
+    assert said == stored, f"{len(said - stored)} acknowledged and lost, {len(stored - said)} taken and not answered"
     stack.verify()
 
 
@@ -247,14 +247,14 @@ def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
     becomes(201, first, *taking)
     becomes(404, stack.direct(1), "GET", "/coupons/no-such")  # it knows the key now
     with asleep(stack, ["mongod"]):
-        for told, more in (("busy", ()), ("outcome_unknown", [(b"ASKED_BEFORE", b"1")])):
+        for said, more in (("busy", ()), ("outcome_unknown", [(b"ASKED_BEFORE", b"1")])):
             worker = Direct(socket, key, more=more)
             one = worker.request(*taking, may_fail=True)
-            one.problem(told)
+            one.problem(said)
             assert one.header("Retry-After") == "1", one
             items = {"items": [{"key": "k", "user": user} for user in "ab"]}
             batch = worker.post("/coupons/other/redemptions/batch", items).ok()["items"]
-            assert [(item["status"], item["body"]["code"], item["body"]["retry"]) for item in batch] == 2 * [(503, told, True)], batch
+            assert [(item["status"], item["body"]["code"], item["body"]["retry"]) for item in batch] == 2 * [(503, said, True)], batch
     assert becomes(201, worker, *taking).header("Idempotent-Replayed") == "true"
     becomes(409, worker, "POST", "/coupons/known/redemptions", {"user": "a"}, "another").problem("user_cap_reached")
 
@@ -289,10 +289,10 @@ def test_a_batch_on_which_its_worker_died_is_answered_whole_by_the_successor(mon
     # more than the successor needs, into however many batches of a lane the items come
     shop.take_each(coupon, (f"first-{i}" for i in range(40)))
     items = [{"key": "k", "user": f"u-{i}", "metadata": {"note": "x" * 100}} for i in range(1000)]
-    told = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+    said = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
     assert stack.log().count("event=crash.point ") == 1, stack.log()[-3000:]
-    assert [(item["status"], item["body"]["user"]) for item in told] == [(201, item["user"]) for item in items]
-    replayed = sum(item["replayed"] for item in told)
+    assert [(item["status"], item["body"]["user"]) for item in said] == [(201, item["user"]) for item in items]
+    replayed = sum(item["replayed"] for item in said)
     assert 0 < replayed < 1000, f"{replayed} were in the batch after which the worker died"
     assert stack.counts(coupon)["redeemed"] == 1040
     stack.verify(coupon)

@@ -204,8 +204,8 @@ def test_couponctl_writes_them_to_a_file(stack, mixed, tmp_path):
     assert stack.ctl_apart("redemptions", "export", coupon)[0] == path.read_bytes().decode()
     for options, want in ((["--user", 'u, "1"', "--order", 'o,1;"x"'], [ids[0]]), (["--state", "issued"], [ids[1]]),
                           (["--from", "2999-01-01T00:00:00Z"], []), (["--to", "2000-01-01T00:00:00Z"], [])):
-        told = parsed(stack.ctl_apart("redemptions", "export", coupon, "-", *options)[0].encode())
-        assert [r["id"] for r in told] == want, options
+        said = parsed(stack.ctl_apart("redemptions", "export", coupon, "-", *options)[0].encode())
+        assert [r["id"] for r in said] == want, options
     stack.ctl_apart("redemptions", "export", coupon, tmp_path / "none.csv", "--state", "gone", status=1)
     stack.ctl_apart("redemptions", "export", "never-made", tmp_path / "none.csv", status=1)
     assert [p.name for p in tmp_path.iterdir()] == ["out.csv"]
@@ -248,14 +248,14 @@ def test_what_admits_json_gets_it(stack, ops, accept):
 
 def test_what_a_call_can_answer_with_is_in_the_problem(stack, ops):
     coupon = stack.coupon(slots=1)
-    told = {path: ops.get(f"/coupons/{coupon}{path}", headers={"Accept": accept}).problem("not_acceptable")["detail"]
+    said = {path: ops.get(f"/coupons/{coupon}{path}", headers={"Accept": accept}).problem("not_acceptable")["detail"]
             for path, accept in (("", "text/csv"), ("/redemptions", "text/html"), ("/codes", "text/html"), ("/ledger", "application/json"),
                                  ("/reports", "application/json;q=0, text/csv;q=0, */*"))}
-    assert told == {"": "This call answers with application/json, which Accept excludes.",
+    assert said == {"": "This call answers with application/json, which Accept excludes.",
                     "/redemptions": "This call answers with application/json or text/csv, which Accept excludes.",
                     "/codes": "This call answers with application/json or text/csv, which Accept excludes.",
                     "/ledger": "This call answers with application/x-ndjson, which Accept excludes.",
-                    "/reports": "This call answers with application/json or text/csv, which Accept excludes."}, told
+                    "/reports": "This call answers with application/json or text/csv, which Accept excludes."}, said
 
 
 def test_the_check_has_its_place(stack, ops, nobody):

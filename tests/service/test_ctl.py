@@ -59,9 +59,9 @@ def test_completion_offers_the_commands_that_there_are(stack):
 @pytest.mark.full
 def test_completion_offers_the_options_that_a_command_has(stack):
     for command in ["", *commands(stack)]:
-        told = subprocess.run([BUILD / "couponctl", *command.split(), "--help"], text=True, capture_output=True, check=True).stdout
-        options = set(re.findall(r"^ +(?:-\S, )?(--[a-z-]+)", told, re.M))
-        assert {"--json", "--help", "--url"} <= options, told
+        said = subprocess.run([BUILD / "couponctl", *command.split(), "--help"], text=True, capture_output=True, check=True).stdout
+        options = set(re.findall(r"^ +(?:-\S, )?(--[a-z-]+)", said, re.M))
+        assert {"--json", "--help", "--url"} <= options, said
         assert completed(*command.split(), "-") == sorted(options), command
     assert completed("jobs", "--js") == ["--json"]
     assert completed("slots", "generate", "x", "--unt") == ["--until"]
@@ -101,8 +101,8 @@ def test_a_list_with_a_filter_goes_on_where_a_page_of_it_is_empty(stack):
     coupon = issued_before(stack, 5_500)
     page = stack.client("ops").get(f"/coupons/{coupon}/redemptions?state=issued&limit=10").ok()
     assert page["items"] == [] and page["next"], page
-    told = stack.ctl("redemptions", "list", coupon, "--state", "issued", "--json")
-    assert [json.loads(line)["user"] for line in told.splitlines()] == ["first"], told
+    said = stack.ctl("redemptions", "list", coupon, "--state", "issued", "--json")
+    assert [json.loads(line)["user"] for line in said.splitlines()] == ["first"], said
     assert len(stack.ctl("redemptions", "list", coupon, "--limit", 1000, "--json").splitlines()) == 1000
 
 
@@ -114,13 +114,13 @@ def test_a_coupon_is_changed_by_options_and_by_a_file(stack, tmp_path):
     name, path = stack.coupon(slots=5, cap={"total": 5, "per_day": 3}, ends_at="2999-01-01T00:00:00Z",
                               discount={"kind": "amount", "amount_minor": 50, "currency": "EUR"}), tmp_path / "patch.json"
     before = definition(stack, name)
-    told = json.loads(stack.ctl("coupon", "change", name, "--title", "Anew", "--per-day", "default", "--ends-at", "default", "--json"))
-    assert told == definition(stack, name) == {**before, "title": "Anew", "ends_at": None, "cap": {**before["cap"], "per_day": None}}
+    said = json.loads(stack.ctl("coupon", "change", name, "--title", "Anew", "--per-day", "default", "--ends-at", "default", "--json"))
+    assert said == definition(stack, name) == {**before, "title": "Anew", "ends_at": None, "cap": {**before["cap"], "per_day": None}}
     path.write_text('{"title": "By file", "metadata": {"channel": "shop"}}')
     stack.ctl("coupon", "change", name, path, "--low-stock", 2, "--percent-bp", 500)
-    told = definition(stack, name)
-    assert (told["title"], told["metadata"], told["low_stock"]) == ("By file", {"channel": "shop"}, 2), told
-    assert (told["discount"]["kind"], told["discount"]["percent_bp"]) == ("percent", 500), told
+    said = definition(stack, name)
+    assert (said["title"], said["metadata"], said["low_stock"]) == ("By file", {"channel": "shop"}, 2), said
+    assert (said["discount"]["kind"], said["discount"]["percent_bp"]) == ("percent", 500), said
     stack.ctl("coupon", "change", name, "--amount", 100)
     assert definition(stack, name)["discount"]["amount_minor"] == 100
     assert "/cap/total" in stack.ctl("coupon", "change", name, "--total", 0, status=1)
@@ -151,8 +151,8 @@ def test_a_clone_is_a_draft_with_the_same_definition(stack):
     assert definition(stack, name) == {**before, "id": name, "state": "draft"} and stack.counts(name)["slots"] == 0
     other = f"clone-{next(stack.names)}"
     assert stack.ctl("coupon", "clone", one, "--id", other, "--percent-bp", 500, "--state", "active", "--generate").strip() == other
-    told = definition(stack, other)
-    assert (told["state"], told["discount"]["percent_bp"], told["discount"]["only"]["skus"]) == ("active", 500, ["A1"]), told
+    said = definition(stack, other)
+    assert (said["state"], said["discount"]["percent_bp"], said["discount"]["only"]["skus"]) == ("active", 500, ["A1"]), said
     assert stack.counts(other)["slots"] == 5
     assert "coupon_exists" in stack.ctl("coupon", "clone", one, "--id", other, status=1)
     assert stack.ctl("coupon", "clone", one, "--total", "many", status=2)
@@ -161,12 +161,12 @@ def test_a_clone_is_a_draft_with_the_same_definition(stack):
 
 def test_a_clone_leaves_out_a_window_that_is_over_and_says_so(stack):
     over = stack.coupon(cap={"total": 5}, starts_at="2020-01-01T00:00:00Z", ends_at="2020-02-01T00:00:00Z")
-    told = stack.ctl("coupon", "clone", over, "--id", f"clone-{next(stack.names)}")
-    assert "The window ended at 2020-02-01T00:00:00.000Z: the copy has none." in told, told
-    copy = definition(stack, told.split()[-1])
+    said = stack.ctl("coupon", "clone", over, "--id", f"clone-{next(stack.names)}")
+    assert "The window ended at 2020-02-01T00:00:00.000Z: the copy has none." in said, said
+    copy = definition(stack, said.split()[-1])
     assert (copy["starts_at"], copy["ends_at"]) == (None, None), copy
-    told = stack.ctl("coupon", "clone", over, "--ends-at", "2099-01-01T00:00:00Z").split()[-1]
-    assert definition(stack, told)["ends_at"] == "2099-01-01T00:00:00.000Z"
+    said = stack.ctl("coupon", "clone", over, "--ends-at", "2099-01-01T00:00:00Z").split()[-1]
+    assert definition(stack, said)["ends_at"] == "2099-01-01T00:00:00.000Z"
     future = stack.coupon(cap={"total": 5}, ends_at="2099-01-01T00:00:00Z")
     assert definition(stack, stack.ctl("coupon", "clone", future).strip())["ends_at"] == "2099-01-01T00:00:00.000Z"
 
@@ -191,15 +191,15 @@ def test_lists_of_codes_are_retired_issued_and_found(stack, ops, storefront, tmp
     storefront.take(name, "spender", code="CODE-9").expect(201)
     leaked, users = tmp_path / "leaked.csv", tmp_path / "users"
     leaked.write_bytes("Nr;Voucher\r\n1;CODE-0\r\n2;CODE-9\r\n3;NEVER\r\n".encode("utf-16"))
-    told = stack.ctl("codes", "retire", name, "--file", leaked, "--column", "voucher")
-    assert f"{name}: 3 rows: 1 retired, 0 retired before, 1 redeemed, 0 held, 1 unknown" in told, told
-    assert "line 3: spent: it is redeemed" in told and "line 4: unknown: the coupon does not have this code" in told, told
+    said = stack.ctl("codes", "retire", name, "--file", leaked, "--column", "voucher")
+    assert f"{name}: 3 rows: 1 retired, 0 retired before, 1 redeemed, 0 held, 1 unknown" in said, said
+    assert "line 3: spent: it is redeemed" in said and "line 4: unknown: the coupon does not have this code" in said, said
     stack.ctl("codes", "retire", name, status=2)
     stack.ctl("codes", "retire", name, "CODE-1", "--file", leaked, status=2)
     users.write_text("mail,user\na@x.de,anna\nb@x.de,bob\n")
-    told = stack.ctl("codes", "issue", name, users).splitlines()
-    assert told[-3:] == ["user,code", "anna,CODE-1", "bob,CODE-2"], told
-    assert f"{name}: 2 rows: 2 issued, 0 had one, 0 refused" in told, told
+    said = stack.ctl("codes", "issue", name, users).splitlines()
+    assert said[-3:] == ["user,code", "anna,CODE-1", "bob,CODE-2"], said
+    assert f"{name}: 2 rows: 2 issued, 0 had one, 0 refused" in said, said
     [sums] = lines_of(stack, "codes", "issue", name, users)
     assert (sums["rows"], sums["already"]) == (2, 2), sums
     (tmp_path / "some").write_text("CODE-0\r\ncode-1\n\nNEVER\n")
@@ -237,10 +237,10 @@ def test_a_redemption_is_adjusted_and_given_back_without_its_use(stack, storefro
     rest = tmp_path / "order.json"
     rest.write_text('{"id": "o", "amount_minor": 3000, "currency": "EUR"}')
     adjust = "redemptions", "adjust", name, spent["id"]
-    told = json.loads(stack.ctl(*adjust, "--order", rest, "--idempotency-key", "k"))
-    assert told["money"] == [{"currency": "EUR", "discount_minor": 300, "order_minor": 3000}], told
+    said = json.loads(stack.ctl(*adjust, "--order", rest, "--idempotency-key", "k"))
+    assert said["money"] == [{"currency": "EUR", "discount_minor": 300, "order_minor": 3000}], said
     assert json.loads(stack.ctl(*adjust, "--discount", 100))["discount_minor"] == 100
-    assert json.loads(stack.ctl(*adjust, "--order", rest, "--idempotency-key", "k", "--json")) == told, "a repeat"
+    assert json.loads(stack.ctl(*adjust, "--order", rest, "--idempotency-key", "k", "--json")) == said, "a repeat"
     assert "bad_request" in stack.ctl(*adjust, "--discount", 101, status=1)
     rest.write_text("[]")
     for options in ([], ["--discount", 1, "--order", rest], ["--discount", -1], ["--order", rest], ["--order", tmp_path / "none"]):
@@ -322,7 +322,7 @@ class Lines:
         self.stack, self.seen = stack, set()
 
     def __call__(self, command, *arguments, status=0, silent=False):
-        """The lines of `command`, parsed; a refusal is told on standard error, but findings (silent) are not."""
+        """The lines of `command`, parsed; a refusal is on standard error, but findings (silent) are not."""
         self.seen.add(command)
         printed, said = self.stack.ctl_apart(*command.split(), *arguments, "--json", status=status)
         assert silent or not status or said.startswith("couponctl: "), said
@@ -340,8 +340,8 @@ def json_of_coupons(stack, api, lines):
     assert shown["definition"] == made and shown["counts"] | {"as_of": 0} == api("/coupons/one/counts") | {"as_of": 0}, shown
     assert lines.one("coupon change", "one", "--low-stock", 3) == api("/coupons/one")
     for verb, state in (("pause", "paused"), ("end", "ended"), ("resume", "active")):
-        told = lines.one(f"coupon {verb}", "one")
-        assert told == api("/coupons/one") and told["state"] == state
+        said = lines.one(f"coupon {verb}", "one")
+        assert said == api("/coupons/one") and said["state"] == state
     history = lines("coupon history", "one")
     assert history == api("/coupons/one/history")["items"] and history, history
     clone = lines.one("coupon clone", "one", "--id", "two")
@@ -384,8 +384,8 @@ def json_of_codes(stack, api, lines, tmp_path):
     stack.client("ops").post("/coupons", {"id": "coded", "title": "Codes", "state": "active", "codes": {"source": "imported"}}).expect(201)
     codes = [f'A"{i:04},"B' for i in range(2000)]
     (tmp_path / "codes").write_text("\n".join(codes) + "\n")
-    told = lines.one("codes import", "coded", tmp_path / "codes", "--accept-all")
-    assert (told["imported"], told["jobs"]) == (2000, [api(f"/coupons/-/jobs/{told['jobs'][0]['id']}")]), told
+    said = lines.one("codes import", "coded", tmp_path / "codes", "--accept-all")
+    assert (said["imported"], said["jobs"]) == (2000, [api(f"/coupons/-/jobs/{said['jobs'][0]['id']}")]), said
     queued = lines.one("codes import", "coded", tmp_path / "codes", "--accept-all", "--no-wait")
     assert (queued["kind"], stack.job_at(f"/coupons/-/jobs/{queued['id']}")["result"]["duplicates_in_coupon"]) == ("import", 2000)
     spent = stack.client("storefront").take("coded", 'u,"4"', code=codes[7]).ok(201)
@@ -393,8 +393,8 @@ def json_of_codes(stack, api, lines, tmp_path):
     assert lines.one("codes retire", "coded", codes[8])["state"] == "retired"
     assert lines("codes find", "coded", "--state", "redeemed") == api("/coupons/coded/codes?state=redeemed", "application/json")["items"]
     (tmp_path / "users").write_text("user\nu-9\n")
-    told = lines.one("codes issue", "coded", tmp_path / "users")
-    assert (told["issued"], told["jobs"]) == (1, [api(f"/coupons/-/jobs/{told['jobs'][0]['id']}")]), told
+    said = lines.one("codes issue", "coded", tmp_path / "users")
+    assert (said["issued"], said["jobs"]) == (1, [api(f"/coupons/-/jobs/{said['jobs'][0]['id']}")]), said
     issued = lines.one("codes find", "coded", "--state", "issued")
     assert issued["user"] == "u-9"
     states = {issued["code"]: {"state": "issued", "user": "u-9"}, codes[7]: {"state": "redeemed", "user": 'u,"4"', "at": spent["at"]}, codes[8]: {"state": "retired", "user": None}}
@@ -433,14 +433,14 @@ def json_of_keys_and_receipts(stack, taken, lines, tmp_path):
 
 
 def json_of_reports(api, lines):
-    told, seq = {}, api("/coupons/one/counts")["seq"]
+    said, seq = {}, api("/coupons/one/counts")["seq"]
 
     def reported():
-        told.update(lines.one("report", "one", "--period", "total"))
-        return told["items"][0]["redeemed"] == 2 and told["as_of"]["seq"][0] >= seq
+        said.update(lines.one("report", "one", "--period", "total"))
+        return said["items"][0]["redeemed"] == 2 and said["as_of"]["seq"][0] >= seq
 
-    wait_until(lambda: f"the report: {told}", reported)
-    assert told["items"] == api("/coupons/one/reports?period=total")["items"] and told["as_of"]["seq"], told
+    wait_until(lambda: f"the report: {said}", reported)
+    assert said["items"] == api("/coupons/one/reports?period=total")["items"] and said["as_of"]["seq"], said
     assert lines("report", "one", "--csv", status=2) == []
 
 
@@ -465,8 +465,8 @@ def json_of_what_is_stored(stack, lines, tmp_path):
     assert lines.one("verify", "one")["ok"]
     kept = lines.one("archive", "--keep", "one", "--output", tmp_path / "one.gz")
     assert (kept["coupon"], kept["file"], kept["kid"], kept["names"]) == ("one", str(tmp_path / "one.gz"), None, None), kept
-    told = lines.one("verify", kept["file"])
-    assert (told["coupon"], told["ok"], told["batches"], told["archive"]["kid"]) == ("one", True, kept["batches"], None), told
+    said = lines.one("verify", kept["file"])
+    assert (said["coupon"], said["ok"], said["batches"], said["archive"]["kid"]) == ("one", True, kept["batches"], None), said
     lost = {"coupon": "one", "id": "9-1", "user": "u 1", "ordinal": 7, "lane": 0, "seq": 999, "at": "2026-11-01T00:00:00.000Z"}
     (tmp_path / "receipts").write_text(json.dumps({**lost, "state": "redeemed", "hash": "0" * 64}) + "\n")
     assert lines("restored", tmp_path / "receipts", status=1, silent=True) == [{**lost, "what": "redeemed"}]
@@ -495,7 +495,7 @@ def test_every_command_prints_json(beside, tmp_path):
     assert (lines.one("receipt rotate", "--announce")["signs"], lines.one("receipt rotate")["signs"]) == (False, True)
     settings = configparser.ConfigParser(interpolation=None)
     settings.read_string(stack.ctl("config"))
-    assert {section: {name: str(value) for name, value in told.items()} for section, told in lines.one("config").items()} == {
+    assert {section: {name: str(value) for name, value in said.items()} for section, said in lines.one("config").items()} == {
         section: dict(settings[section]) for section in settings.sections()}
     assert lines.seen == set(commands(stack)), "commands that were not tried, or do not exist"
 
@@ -506,8 +506,8 @@ def test_verify_takes_each_coupon_s_lanes_by_themselves(stack, storefront):
     for coupon in others:
         storefront.take(coupon, next(users_of(1, 2))).expect(201)
     stack.client("ops").delete(f"/coupons/{deleted}").expect(204)
-    told = stack.ctl("verify", deleted, *others)
-    assert all(f"{coupon}: ok" in told for coupon in others), told
+    said = stack.ctl("verify", deleted, *others)
+    assert all(f"{coupon}: ok" in said for coupon in others), said
 
 
 def test_verify_of_a_coupon_that_is_not_there_fails(stack):

@@ -488,7 +488,7 @@ def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page
 @pytest.mark.full
 @pytest.mark.parametrize("role", ["ops", "reporting"])
 def test_all_redemptions_are_saved_as_a_file(board, page, signed_in, tmp_path, role):
-    """More than the panel shows; what fails is told, and makes no file."""
+    """More than the panel shows; what fails is shown, and makes no file."""
     coupon = board.coupon(slots=40)
     board.client("storefront").take_each(coupon, (f"u-{i}" for i in range(30)), metadata={"channel": "shop, Köln"})
     signed_in(at(coupon), role).sees("u-29", css=page.panel("Latest redemptions"))
@@ -636,7 +636,7 @@ def test_a_coupon_s_list_is_filtered(board, page, signed_in, tmp_path):
 
 @pytest.mark.full
 def test_a_filtered_list_goes_on_behind_what_does_not_match_and_says_where_it_stopped(board, page, signed_in):
-    """A page of the list looks at 5,000 takings; the panel reads two, until it is told to look further."""
+    """A page of the list looks at 5,000 takings; the panel reads two, until it is asked to look further."""
     coupon = issued_before(board, 10_500)
     signed_in(at(coupon))
     panel = page.panel("Latest redemptions")

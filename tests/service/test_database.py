@@ -225,11 +225,11 @@ def test_mongod_is_not_root_s_where_another_user_can_get_to_its_place(reachable)
         assert (at.st_uid, stat.S_IMODE(at.st_mode)) == (owner, 0o600), name
     coupon = s.coupon(slots=5)
 
-    def again(mode, told):
+    def again(mode, said):
         """Stopped, and started with this mode of its place; what is there is still there, and it can be written."""
         s.script("stop")
         s.var.chmod(mode)
-        assert ("mongod runs as root" in start(s)) is told
+        assert ("mongod runs as root" in start(s)) is said
         taken = s.counts(coupon)["redeemed"]
         s.client("storefront").take(coupon, f"u-{taken}").expect(201)
         return taken

@@ -68,9 +68,9 @@ def test_discounts_are_what_the_contract_says(stack, storefront):
         stack.patch(coupon, whole(rule))
         for order in many:
             reason, missing, discount = expected_discount(whole(rule)["discount"], order)
-            told = storefront.post(f"/coupons/{coupon}/check", {"user": "u", "order": order}).ok()
-            assert (told.get("reason"), told.get("missing_minor"), told["discount_minor"]) == (reason, missing, discount), (rule, order, told)
-            assert (told["ok"], told["problem"]) == ((False, "order_not_eligible") if reason else (True, None)), (rule, order, told)
+            said = storefront.post(f"/coupons/{coupon}/check", {"user": "u", "order": order}).ok()
+            assert (said.get("reason"), said.get("missing_minor"), said["discount_minor"]) == (reason, missing, discount), (rule, order, said)
+            assert (said["ok"], said["problem"]) == ((False, "order_not_eligible") if reason else (True, None)), (rule, order, said)
 
     compare()
     assert stack.counts(coupon)["taken_total"] == 0
@@ -164,8 +164,8 @@ def test_what_was_promised_at_the_hold_stands(stack, storefront):
     assert [(a["discount_minor"], a["version"], a["money"]) for a in answers] == [(500, 1, money)] * 3
     refused = storefront.step(holds[3], "redeem", order={"id": "o3", **sent, "amount_minor": 4201})
     assert refused.problem("order_not_eligible")["reason"] == "min_spend"
-    told = storefront.step(holds[3], "redeem", order={"id": "o3", **order(9000)}).ok()
-    assert (told["discount_minor"], told["version"], told["money"][0]["order_minor"]) == (200, 2, 9000)
+    said = storefront.step(holds[3], "redeem", order={"id": "o3", **order(9000)}).ok()
+    assert (said["discount_minor"], said["version"], said["money"][0]["order_minor"]) == (200, 2, 9000)
     assert storefront.get(f"/coupons/{coupon}/redemptions/{holds[0]['id']}").ok() == answers[0]
     assert stack.counts(coupon)["discount_minor"] == 3 * 500 + 200 + 500
     stack.verify(coupon)
@@ -233,8 +233,8 @@ def test_the_money_may_come_back_and_the_use_not(stack, storefront):
     coupon = stack.coupon(slots=2, cap={"total": 2, "per_user": 1}, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"})
     taken = storefront.take(coupon, "u").ok(201)
     for _ in range(2):
-        told = storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/reverse", {"keep_use": True}).ok()
-        assert told["state"] == "reversed"
+        said = storefront.post(f"/coupons/{coupon}/redemptions/{taken['id']}/reverse", {"keep_use": True}).ok()
+        assert said["state"] == "reversed"
     assert {k: stack.counts(coupon)[k] for k in ("free", "redeemed", "discount_minor")} == {"free": 2, "redeemed": 0, "discount_minor": 0}
     assert storefront.get(f"/coupons/{coupon}/users/u").ok()["remaining"] == 0
     storefront.take(coupon, "u").problem("user_cap_reached")
@@ -256,14 +256,14 @@ def test_a_shop_takes_back_one_of_three_pairs(stack, storefront, reporting):
     taken = storefront.take(coupon, "u", "k", order={"id": "o", **order(3000, items=shoes)}).ok(201)
     assert taken["discount_minor"] == 500 and stack.counts(coupon)["discount_minor"] == 500
     storefront.take(coupon, "v", order=order(3000)).problem("budget_reached")
-    told = adjust(storefront, taken, "a-1", order={"id": "o", **order(2000, items=shoes[:2])}).ok()
-    assert (told["id"], told["state"], told["discount_minor"], told["ordinal"]) == (taken["id"], "redeemed", 333, taken["ordinal"])
-    assert told["money"] == [{"currency": "EUR", "discount_minor": 333, "order_minor": 2000}]
-    assert [a["discount_minor"] for a in told["allocations"]] == [167, 166]
+    said = adjust(storefront, taken, "a-1", order={"id": "o", **order(2000, items=shoes[:2])}).ok()
+    assert (said["id"], said["state"], said["discount_minor"], said["ordinal"]) == (taken["id"], "redeemed", 333, taken["ordinal"])
+    assert said["money"] == [{"currency": "EUR", "discount_minor": 333, "order_minor": 2000}]
+    assert [a["discount_minor"] for a in said["allocations"]] == [167, 166]
     less = adjust(storefront, taken, "a-2", discount_minor=100).ok()
     assert [a["discount_minor"] for a in less["allocations"]] == [50, 50] and less["money"][0]["order_minor"] == 2000
     again = adjust(storefront, taken, "a-1", order={"id": "o", **order(2000, items=shoes[:2])})
-    assert again.ok() == told and again.header("Idempotent-Replayed") == "true"
+    assert again.ok() == said and again.header("Idempotent-Replayed") == "true"
     assert storefront.take(coupon, "u", "k", order={"id": "o", **order(3000, items=shoes)}).ok(201) == taken
     assert storefront.get(f"/coupons/{coupon}/redemptions/{taken['id']}").ok() == less
     assert {k: stack.counts(coupon)[k] for k in ("redeemed", "free", "discount_minor")} == {"redeemed": 1, "free": 2, "discount_minor": 100}
@@ -300,6 +300,6 @@ def test_an_adjustment_keeps_the_currency(stack, storefront):
     taken = storefront.take(coupon, "u", order={"id": "o", "amount_minor": 100, "currency": "EUR"}).ok(201)
     for other in ({"currency": "USD"}, {}):
         adjust(storefront, taken, "a-1", order={"id": "o", "amount_minor": 50, **other}).problem("bad_request", at="/order/currency")
-    told = adjust(storefront, taken, "a-1", order={"id": "o", "amount_minor": 50, "currency": "EUR"}).ok()
-    assert told["discount_minor"] == 5, told
+    said = adjust(storefront, taken, "a-1", order={"id": "o", "amount_minor": 50, "currency": "EUR"}).ok()
+    assert said["discount_minor"] == 5, said
     stack.verify(coupon)

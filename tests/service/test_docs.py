@@ -1,4 +1,4 @@
-"""The page of the API in a real Chromium: it shows every call, sends what it is told, by keyboard, on a phone, in the dark."""
+"""The page of the API in a real Chromium: it shows every call, sends what is filled in, by keyboard, on a phone, in the dark."""
 
 import pytest
 from selenium.webdriver.common.keys import Keys

@@ -65,7 +65,7 @@ def test_what_was_held_in_many_buckets_is_free_though_no_view_says_that_it_was_h
 
 @pytest.mark.full
 def test_what_has_ended_is_no_batch_that_the_database_refuses(another_stack):
-    """More than the 16 MiB of a document, if one batch told of all of it."""
+    """More than the 16 MiB of a document, if one batch had all of it."""
     stack = another_stack()
     coupon = stack.coupon(cap={"policy": "approximate", "total": 64_000, "per_user": 1000})
     for number in range(64):

@@ -58,8 +58,8 @@ def test_no_trace_of_the_name_is_left_and_the_ledger_verifies(stack, storefront,
     stack.verify(coupon, coded)
     counts = stack.counts(coupon)
     assert (counts["redeemed"], counts["issued"], counts["reserved"]) == (3, 0, 0), "what was redeemed stays redeemed"
-    told = storefront.get(f"/coupons/{coupon}/users/{urllib.parse.quote(user, safe='')}").ok()
-    assert (told["total"], told["remaining"], told["redemptions"]) == (0, 8, []), told
+    said = storefront.get(f"/coupons/{coupon}/users/{urllib.parse.quote(user, safe='')}").ok()
+    assert (said["total"], said["remaining"], said["redemptions"]) == (0, 8, []), said
     assert ops.get(f"/coupons/{coded}/codes/ERASE-1").ok()["user"] is None
     assert ops.get(f"/coupons/{coded}/codes/ERASE-1").ok()["state"] == "redeemed"
     listed = {r["id"]: r for r in storefront.get(f"/coupons/{coupon}/redemptions").ok()["items"]}
@@ -311,8 +311,8 @@ def test_an_erasure_races_takings_of_the_same_user(stack, lanes):
         calls = [take(coupon, user, f"k-{i}", state=state, order={"id": f"of-{user}-{state}"})
                  for i, state in enumerate(["issued", "reserved", "redeemed"] * 3)]
         calls.insert(4, Call("DELETE", f"/coupons/-/users/{user}"))
-        told = by_code(swarm(stack.ways("ops"), calls, connections=len(calls)))
-        assert told["204"] == 1 and set(told) <= {"204", "201", "200"}, told
+        said = by_code(swarm(stack.ways("ops"), calls, connections=len(calls)))
+        assert said["204"] == 1 and set(said) <= {"204", "201", "200"}, said
         erase(stack, user)
         assert stack.client("ops").get(f"/coupons/{coupon}/users/{user}").ok()["total"] == 0
     assert traces(stack, *users, *[f"of-{user}" for user in users]) == []
@@ -373,8 +373,8 @@ def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_i
     wait_until("the watermark to pass them", lambda: watermark(stack)["arrived"] > newest)
     assert watermark(stack)["behind"] == [{"c": damaged, "l": 0}]
     for name, answer in (("elsewhere", 204), ("hidden", 503)):
-        told = stack.direct(1, "ops").request("DELETE", f"/coupons/-/users/{name}", may_fail=True)
-        assert told.status == answer, told
+        said = stack.direct(1, "ops").request("DELETE", f"/coupons/-/users/{name}", may_fail=True)
+        assert said.status == answer, said
         assert bool(traces(stack, name)) == (answer == 503)
     stack.kill("reporter")
     wait_until("a successor that looks at it, too", lambda: stack.log().count("event=reporter.put_off") == 2)

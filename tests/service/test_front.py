@@ -15,9 +15,9 @@ def ready(client):
 
 def test_the_service_says_that_it_lives_and_is_ready(nobody):
     ready(nobody)
-    for path, told in (("/coupons/-/health", {"status": "alive"}), ("/coupons/-/ready", {"status": "ready"})):
+    for path, said in (("/coupons/-/health", {"status": "alive"}), ("/coupons/-/ready", {"status": "ready"})):
         reply = nobody.get(path).expect(200)
-        assert (reply.header("Content-Type"), reply.json()) == ("application/json", told), reply
+        assert (reply.header("Content-Type"), reply.json()) == ("application/json", said), reply
         assert nobody.request("HEAD", path).expect(200).body == b""
 
 
@@ -34,8 +34,8 @@ def test_every_problem_has_a_page_that_explains_it(nobody, code):
     page = nobody.get(f"/coupons/-/problems/{code}", headers={"Accept": "text/html"}).expect(200)
     assert page.header("Content-Type").startswith("text/html"), page
     assert code in page.body.decode() and str(PROBLEMS[code][0]) in page.body.decode(), page
-    told = nobody.get(f"/coupons/-/problems/{code}", headers={"Accept": "application/json"}).ok()
-    assert told["explanation"] and told["advice"] and "What to do" in page.body.decode(), page
+    said = nobody.get(f"/coupons/-/problems/{code}", headers={"Accept": "application/json"}).ok()
+    assert said["explanation"] and said["advice"] and "What to do" in page.body.decode(), page
 
 
 def requests_counted(stack):
@@ -240,7 +240,7 @@ def test_a_body_of_no_bytes_is_no_body_whatever_its_type(stack, door, kind):
     client.post(f"/coupons/{coupon}/redemptions/{taken['id']}/redeem", b"", idempotency_key="r", headers={"Content-Type": kind}).expect(200)
 
 
-# ---- the order of the general checks: with everything wrong, the first is told ----
+# ---- the order of the general checks: with everything wrong, the first is answered ----
 
 def test_general_checks_come_in_the_contracts_order(stack, ops, storefront, nobody):
     coupon = stack.coupon(slots=1)

@@ -14,7 +14,7 @@ import pytest
 from client import Http
 from fronts import Balanced, answered, coupon_of, home_of, nginx_pids, wait_for_unread
 from halves import asleep
-from ledger import Told
+from ledger import LaneLedger
 from stack import GUESSES, SETTINGS, Failing, children, state_of, wait_until
 from swarm import Swarm, by_code, swarm, take, taken, takers
 
@@ -83,9 +83,9 @@ def test_an_answer_is_what_the_front_says(two):
              (None, "GET", "/coupons/-/dashboard", None, {}),
              (None, "GET", "/elsewhere", None, {})]
     for role, method, target, body, headers in calls:
-        told = [by.client(role).request(method, target, body, headers={**headers, "X-Request-Id": "same"}) for by in (front, two)]
-        shown = [(r.status, r.body, [r.header(name) for name in SAME], r.header("X-Request-Id")) for r in told]
-        assert shown[0] == shown[1], f"{told[0]}\n\n{told[1]}"
+        said = [by.client(role).request(method, target, body, headers={**headers, "X-Request-Id": "same"}) for by in (front, two)]
+        shown = [(r.status, r.body, [r.header(name) for name in SAME], r.header("X-Request-Id")) for r in said]
+        assert shown[0] == shown[1], f"{said[0]}\n\n{said[1]}"
 
 
 def test_the_files_of_a_page_are_of_one_front(two):
@@ -197,9 +197,9 @@ def test_limits_count_callers_by_their_own_addresses(two, coupons):
 def test_the_request_id_is_one_from_the_caller_to_the_worker(two, coupons):
     for sent in ("of-the-caller", None, "not valid"):
         reply = two.client("ops").get(f"/coupons/{coupons[1]}", headers={"X-Request-Id": sent}).expect(200)
-        told = reply.header("X-Request-Id")
-        assert re.fullmatch(r"[A-Za-z0-9._-]{1,64}", told) and (told == sent) == (sent == "of-the-caller"), reply
-        wait_until("it in the front's audit log", lambda: f" request={told}\n" in (two.fronts[1].var / "log" / "audit.log").read_text())
+        said = reply.header("X-Request-Id")
+        assert re.fullmatch(r"[A-Za-z0-9._-]{1,64}", said) and (said == sent) == (sent == "of-the-caller"), reply
+        wait_until("it in the front's audit log", lambda: f" request={said}\n" in (two.fronts[1].var / "log" / "audit.log").read_text())
 
 
 # ---- what the load balancer says itself ----
@@ -236,7 +236,7 @@ def test_where_no_front_can_be_reached_it_is_busy(two, coupons):
 
 def kill(pids):
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # its master has told it to end
+        with contextlib.suppress(ProcessLookupError):  # its master has asked it to end
             os.kill(pid, signal.SIGKILL)
     wait_until("them to be gone", lambda: not any(map(state_of, pids)))
 
@@ -257,7 +257,7 @@ def takings(figure, by, coupon, what):
     calls = crowd.done
     assert set(by_code(calls)) <= {"201", "201 replayed"}, by_code(calls)
     ids = [body["id"] for body in taken(calls)]
-    assert len(set(ids)) == len(ids) and set(ids) == set(Told(by, coupon).ids())
+    assert len(set(ids)) == len(ids) and set(ids) == set(LaneLedger(by, coupon).ids())
     by.verify(coupon)
     answers = sorted(call.answered_at for call in calls if call.answered_at > began)
     slowest = max(call.answered_at - call.asked_at for call in calls)
@@ -441,8 +441,8 @@ def test_one_command_starts_three_members_and_two_fronts():
         assert "Already running" in whole.script("run", "--detach", *whole.options, status=0).stdout
         wait_until("three members at work", lambda: sorted(m["stateStr"] for m in whole.mongo.admin.command("replSetGetStatus")["members"])
                    == ["PRIMARY", "SECONDARY", "SECONDARY"])
-        for script, told in (("reload", ""), ("restart", f"Restarted ({whole.var}/front-2)")):
-            assert told in whole.script(script, status=0).stdout
+        for script, said in (("reload", ""), ("restart", f"Restarted ({whole.var}/front-2)")):
+            assert said in whole.script(script, status=0).stdout
         all_take()
 
         kill(nginx_pids(whole.fronts[0]))

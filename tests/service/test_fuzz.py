@@ -9,7 +9,7 @@ from test_openapi import ADDRESS
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = int(seconds("COUPONS_SCHEMATHESIS_S", 5, 20, 60))
-# A PATCH without If-Match is a 428; that of a version that is gone is told so before its body is read.
+# A PATCH without If-Match is a 428; that of a version that is gone is refused before its body is read.
 # A batch answers a malformed item in its place, and 200.
 # A coupon that another test archived is a 410, whatever its body.
 # A 503 is looked at by fuzz_hooks.py: a user whose erasure is under way, or of whom other tests left a damaged view, is busy.

@@ -76,9 +76,9 @@ def test_a_thousand_guesses_for_one_user_are_stopped_wherever_they_come_from(gua
     ways += [DirectWay(guarded.var / "run" / f"worker-{i}.sock", keys[i], next(sources)) for i in range(WORKERS)]
     began = time.monotonic()
     calls = swarm(ways, [guess(kind, coupon, f"WRONG-{i}", i, user) for i in range(1000)], connections)
-    told = sum(was_told(call.reply) for call in calls)
+    said = sum(was_told(call.reply) for call in calls)
     policies = collections.Counter(call.reply.header("RateLimit-Policy") for call in calls)
-    assert PER_USER <= told <= due(PER_USER, began) + connections, (by_code(calls), policies)
+    assert PER_USER <= said <= due(PER_USER, began) + connections, (by_code(calls), policies)
     # a right code is no exception, or the refusal would tell which ones are right
     shop = Http(guarded.port, keys[0], next(sources))
     refused, right = refused_though_right(shop, coupon, 50 + 10 * ["take", "check", "resolve"].index(kind), user)
@@ -88,7 +88,7 @@ def test_a_thousand_guesses_for_one_user_are_stopped_wherever_they_come_from(gua
 
 
 def test_a_visitor_who_guesses_stops_nobody_else_of_the_shop(guarded, coupon):
-    """One key, one address: the shop's server. A visitor sends three hundred wrong codes; the others mistype, and are told so."""
+    """One key, one address: the shop's server. A visitor sends three hundred wrong codes; the others mistype, and learn it."""
     shop, guesser = Http(guarded.port, guarded.new_key("storefront"), next(sources)), next(users)
     refused = [shop.post("/coupons/-/resolve", {"user": guesser, "code": f"WRONG-{i}"}) for i in range(300)]
     assert not was_told(refused[-1])
@@ -125,8 +125,8 @@ def test_batches_that_are_sent_at_once_are_owed_before_any_is_looked_up(guarded,
     ways = [HttpWay(guarded.port, key, next(sources)) for _ in range(14)]
     items = [[{"key": f"c-{i}-{k}", "user": user, "code": f"WRONG-{i}-{k}"} for k in range(500)] for i in range(14)]
     calls = swarm(ways, [Call("POST", f"/coupons/{coupon}/redemptions/batch", {"items": batch}) for batch in items], 14)
-    told = [{item["body"]["code"] for item in call.reply.ok()["items"]} for call in calls]
-    assert sorted(told, key=str) == [{"code_not_found"}] + 13 * [{"rate_limited"}], told
+    said = [{item["body"]["code"] for item in call.reply.ok()["items"]} for call in calls]
+    assert sorted(said, key=str) == [{"code_not_found"}] + 13 * [{"rate_limited"}], said
 
 
 def test_right_codes_pass_however_many(guarded):
@@ -136,9 +136,9 @@ def test_right_codes_pass_however_many(guarded):
     shop = [HttpWay(guarded.port, guarded.new_key("storefront"), next(sources))]
     items = [{"key": f"g-{code}", "user": f"of {code}", "code": code} for code in codes]
     calls = swarm(shop, [Call("POST", f"/coupons/{made}/redemptions/batch", {"items": items[i:i + 1000]}) for i in (0, 1000)], 2)
-    told = collections.Counter((item["status"], item["body"].get("code")) if item["status"] != 201 else 201
+    said = collections.Counter((item["status"], item["body"].get("code")) if item["status"] != 201 else 201
                                for call in calls for item in call.reply.ok()["items"])
-    assert told == {201: 2000}, told
+    assert said == {201: 2000}, said
 
 
 def test_what_is_found_is_no_guess(guarded, coupon):
@@ -154,16 +154,16 @@ def test_what_is_found_is_no_guess(guarded, coupon):
 
 
 def a_new_user_is_stopped(guarded, kind, coupon, codes):
-    """Whoever sends these codes, one after the other, is told of as many as one user may look for."""
+    """Whoever sends these codes, one after the other, hears of as many as one user may look for."""
     user = next(users)
     shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
-    began, told = time.monotonic(), 0
-    while told < 10 * PER_USER:
-        call = guess(kind, coupon, codes[told % len(codes)], told, user)
+    began, said = time.monotonic(), 0
+    while said < 10 * PER_USER:
+        call = guess(kind, coupon, codes[said % len(codes)], said, user)
         if not was_told(shop.request(call.method, call.target, call.body, idempotency_key=call.key)):
             break
-        told += 1
-    assert PER_USER <= told <= due(PER_USER, began), f"{codes[0]}: {told} were answered"
+        said += 1
+    assert PER_USER <= said <= due(PER_USER, began), f"{codes[0]}: {said} were answered"
 
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])
@@ -233,8 +233,8 @@ def test_an_address_that_invents_keys_is_stopped_and_right_keys_are_not(guarded,
     keys = [f"cpn_{i:012}_{'2' * 32}" for i in range(400)]
     calls = swarm([HttpWay(guarded.port, key, source) for key in keys], [Call("GET", "/coupons") for _ in keys], connections)
     assert {call.reply.code() for call in calls} == {"unauthorized", "rate_limited"}, by_code(calls)
-    told = sum(was_told(call.reply) for call in calls)
-    assert KEYS <= told <= due(KEYS, began) + connections, by_code(calls)
+    said = sum(was_told(call.reply) for call in calls)
+    assert KEYS <= said <= due(KEYS, began) + connections, by_code(calls)
     for path, how in (("/coupons", {}), (f"/coupons/{coupon}/codes", {"headers": {"Content-Type": "text/plain"}})):
         refused = next(reply for _ in range(10)  # one may have become due meanwhile
                        if not was_told(reply := Http(guarded.port, keys[0], source).post(path, b"{}", **how)))

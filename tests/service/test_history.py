@@ -1,10 +1,10 @@
-"""Who did it: what an operator's key asked for is recorded with the key's id, and told with its label."""
+"""Who did it: what an operator's key asked for is recorded with the key's id, and shown with its label."""
 import json
 import urllib.parse
 
 from client import Http
 from lanes import Lanes
-from ledger import Told, check_chain, read
+from ledger import LaneLedger, check_chain, read
 from profiler import examined, profiled, shape
 from stack import wait_until
 
@@ -27,7 +27,7 @@ class Operator(Http):
 def by_kind(stack, coupon):
     """{kind: the keys that its entries name}."""
     found = {}
-    for entry in Told(stack, coupon).entries():
+    for entry in LaneLedger(stack, coupon).entries():
         found.setdefault(entry["kind"], set()).add(entry.get("by"))
     return found
 
@@ -81,7 +81,7 @@ def test_what_the_service_does_by_itself_names_nobody(stack, storefront):
     storefront.take(coupon, "u").expect(201)
     jobs = wait_until("the refill", lambda: [j for j in stack.client("ops").get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"]
                                              if j["by"] is None and j["state"] == "done"])
-    entries = [e for e in Told(stack, coupon).entries() if e.get("job") == jobs[0]["id"]]
+    entries = [e for e in LaneLedger(stack, coupon).entries() if e.get("job") == jobs[0]["id"]]
     assert entries and not any("by" in e for e in entries), entries
 
 
@@ -89,7 +89,7 @@ def test_a_lane_names_who_asked_and_the_others_only_follow(stack):
     owner = Operator(stack)
     coupon = owner.post("/coupons", {"title": "l", "state": "active", "lanes": 3, "cap": {"total": 30}, "generate": True}).ok(201)["id"]
     owner.patch(f"/coupons/{coupon}", {"title": "m"}).expect(200)
-    for number, lane in enumerate(Lanes(stack, coupon).check().told):
+    for number, lane in enumerate(Lanes(stack, coupon).check().said):
         assert {e.get("by") for e in lane.entries() if e["kind"] == "define"} == {None if number else owner.id}
     stack.verify(coupon)
 
@@ -102,7 +102,7 @@ def test_verify_tells_where_somebody_else_was_put_in_place_of_who_did_it(beside)
     assert "hash" in stack.ctl("verify", coupon, status=1)
 
 
-# ---- what is told ----
+# ---- what is shown ----
 
 def history(client, coupon, **query):
     """All items, by pages of this size."""
@@ -114,7 +114,7 @@ def history(client, coupon, **query):
     return items
 
 
-def told(item):
+def said(item):
     """What happened, and from what to what."""
     return item["kind"], {c["path"]: (c["from"], c["to"]) for c in item["changes"]}
 
@@ -128,7 +128,7 @@ def test_the_history_says_who_changed_what_from_what_to_what(stack, reporting, s
     anna.post(f"/coupons/{coupon}/redemptions/{taken}/cancel").expect(200)
     job = stack.job(ben.post(f"/coupons/{coupon}/slots", {"count": 3}).expect(202))["id"]
     items = history(reporting, coupon)
-    assert [told(item) for item in items] == [
+    assert [said(item) for item in items] == [
         ("generate", {}), ("cancel", {"/state": ("issued", "cancelled")}),
         ("define", {"/cap/total": (20, 30), "/discount/kind": ("amount", "percent"), "/discount/amount_minor": (500, None),
                     "/discount/percent_bp": (None, 2000)}),
@@ -139,7 +139,7 @@ def test_the_history_says_who_changed_what_from_what_to_what(stack, reporting, s
                                                        (anna.id, "Anna")]
     assert [(i["job"], i["redemption"], i["slot"], i["count"]) for i in items] == [
         (job, None, 10, 3), (None, taken, None, None), (None, None, None, None), (None, None, 0, 10), (None, None, None, 10)]
-    batches = {b["seq"]: b["at"] for b in Told(stack, coupon).batches}
+    batches = {b["seq"]: b["at"] for b in LaneLedger(stack, coupon).batches}
     assert all(batches[item["seq"]] == item["at"] and item["lane"] == 0 for item in items)
     assert history(stack.client("ops"), coupon) == items
     storefront.get(f"/coupons/{coupon}/history").problem("forbidden")
@@ -154,7 +154,7 @@ def test_the_history_says_how_a_discount_was_adjusted(stack, reporting):
     for key, change in ("a", {"order": {**order, "amount_minor": 3000}}), ("b", {"discount_minor": 100}):
         anna.post(f"/coupons/{coupon}/redemptions/{taken}/adjust", change, idempotency_key=key).expect(200)
     items = history(reporting, coupon)
-    assert [told(item) for item in items[:2]] == [
+    assert [said(item) for item in items[:2]] == [
         ("adjust", {"/discount_minor": (300, 100)}), ("adjust", {"/money/0/order_minor": (4000, 3000), "/discount_minor": (400, 300)})]
     assert [(i["redemption"], i["currency"]) for i in items[:2]] == [(taken, "JPY")] * 2 and items[-1]["currency"] is None, items
 
@@ -171,7 +171,7 @@ def test_a_page_goes_on_where_the_last_one_ended_within_a_batch_too(stack, repor
     assert len({(i["seq"], i["lane"]) for i in whole}) < len(whole), "no batch has several"
     assert sum(i["kind"] == "redeem" for i in whole) == 12
     assert [i["at"] for i in whole] == sorted((i["at"] for i in whole), reverse=True)
-    assert [told(i)[1]["/title"] for i in whole if i["kind"] == "define"] == [("2", "3"), ("1", "2"), ("0", "1"), (None, "0")]
+    assert [said(i)[1]["/title"] for i in whole if i["kind"] == "define"] == [("2", "3"), ("1", "2"), ("0", "1"), (None, "0")]
     for limit in (1, 2, 5):
         assert history(reporting, coupon, limit=limit) == whole
     reporting.get(f"/coupons/{coupon}/history?cursor=x").problem("bad_cursor")
@@ -182,7 +182,7 @@ def test_the_steps_of_a_job_are_one_item(beside):
     owner = Operator(stack)
     coupon = owner.post("/coupons", {"title": "j", "cap": {"total": 1000}}).ok(201)["id"]
     job = stack.job(owner.post(f"/coupons/{coupon}/slots", {"count": 300}).expect(202))["id"]
-    assert sum(e.get("job") == job for e in Told(stack, coupon).entries()) == 5
+    assert sum(e.get("job") == job for e in LaneLedger(stack, coupon).entries()) == 5
     for limit in (1, 100):
         made = [i for i in history(owner, coupon, limit=limit) if i["kind"] == "generate"]
         assert [(i["job"], i["slot"], i["count"]) for i in made] == [(job, 0, 300)]

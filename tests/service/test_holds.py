@@ -65,10 +65,10 @@ def test_every_call_in_every_state_is_answered_by_the_table(stack, storefront, n
         reply.problem(wanted)
         assert get(storefront, redemption) == before, "a refusal changes nothing"
     else:
-        told = reply.ok(wanted)
-        assert told["state"] == (before["state"] if before["state"] in ("cancelled", "expired") else BECOMES[verb]), told
-        assert get(storefront, told) == told
-        assert (reply.header("Location") == f"/coupons/{told['coupon']}/redemptions/{told['id']}") is (wanted == 201), reply
+        said = reply.ok(wanted)
+        assert said["state"] == (before["state"] if before["state"] in ("cancelled", "expired") else BECOMES[verb]), said
+        assert get(storefront, said) == said
+        assert (reply.header("Location") == f"/coupons/{said['coupon']}/redemptions/{said['id']}") is (wanted == 201), reply
     stack.verify(redemption["coupon"])
 
 
@@ -326,11 +326,11 @@ def test_items_of_a_batch_may_issue_and_hold(stack, storefront):
     coupon = stack.coupon(slots=3)
     items = [{"key": "a", "user": "a", "state": "issued"}, {"key": "b", "user": "b", "state": "reserved", "reserve_s": 50},
              {"key": "c", "user": "c"}, {"key": "d", "user": "d", "state": "issued", "reserve_s": 5}, {"key": "e", "user": "e", "state": "reserved"}]
-    told = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
-    assert [i["status"] for i in told] == [201, 201, 201, 400, 409], told
-    assert [i["body"]["state"] for i in told[:3]] == ["issued", "reserved", "redeemed"]
-    assert told[1]["body"]["reserved_until"] and not told[0]["body"]["reserved_until"]
-    assert told[3]["body"]["errors"][0]["pointer"] == "/items/3/reserve_s" and told[4]["body"]["code"] == "sold_out"
+    said = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+    assert [i["status"] for i in said] == [201, 201, 201, 400, 409], said
+    assert [i["body"]["state"] for i in said[:3]] == ["issued", "reserved", "redeemed"]
+    assert said[1]["body"]["reserved_until"] and not said[0]["body"]["reserved_until"]
+    assert said[3]["body"]["errors"][0]["pointer"] == "/items/3/reserve_s" and said[4]["body"]["code"] == "sold_out"
     counts = stack.counts(coupon)
     assert [counts[name] for name in ("slots", "free", "issued", "reserved", "redeemed", "over")] == [3, 0, 1, 1, 1, 0], counts
 
@@ -376,8 +376,8 @@ def test_a_coupon_without_slots_counts_what_was_taken(stack, storefront, ops, po
     assert ops.post(f"/coupons/{coupon}/slots", {"count": 5}).problem("bad_request")["detail"]
     assert ops.post(f"/coupons/{coupon}/slots/retire", {"count": 1}, idempotency_key="k").problem("bad_request")["detail"]
     assert ops.get(f"/coupons/{coupon}/slots").ok()["slots"]["free"] == 0
-    told = storefront.post(f"/coupons/{coupon}/check", {"user": "x"}).ok()
-    assert told["remaining"] == (1 if policy == "approximate" else 2), told
+    said = storefront.post(f"/coupons/{coupon}/check", {"user": "x"}).ok()
+    assert said["remaining"] == (1 if policy == "approximate" else 2), said
     stack.verify(coupon)
 
 

@@ -79,13 +79,13 @@ def test_each_row_is_told_what_became_of_it(stack, coupon):
     job = stack.job(reply)
     assert counts_of(job) == (9, 3, 1, 2, 3) and job["result"]["digest"] == "sha256:" + hashlib.sha256(text).hexdigest(), job
     assert (job["done"], job["total"]) == (10, 10), job
-    told = bad_rows(stack, job)
-    assert told == [(3, "duplicate", "the coupon has this code"), (5, "invalid", "too short"),
+    said = bad_rows(stack, job)
+    assert said == [(3, "duplicate", "the coupon has this code"), (5, "invalid", "too short"),
                     (6, "duplicate", "an earlier row has this code"), (7, "invalid", "not printable ASCII"),
-                    (8, "invalid", "too long"), (9, "duplicate", "the coupon has this code")], told
-    assert [(r["line"], r["kind"], r["reason"]) for r in job["result"]["bad_rows"]] == told
-    assert bad_rows(stack, job, "invalid") == [r for r in told if r[1] == "invalid"]
-    assert bad_rows(stack, job, "duplicate") == [r for r in told if r[1] == "duplicate"]
+                    (8, "invalid", "too long"), (9, "duplicate", "the coupon has this code")], said
+    assert [(r["line"], r["kind"], r["reason"]) for r in job["result"]["bad_rows"]] == said
+    assert bad_rows(stack, job, "invalid") == [r for r in said if r[1] == "invalid"]
+    assert bad_rows(stack, job, "duplicate") == [r for r in said if r[1] == "duplicate"]
     assert_has(stack, name, ["OLD-1", "OLD-2", "NEW-1", "NEW-2", "NEW 3"])
 
 
@@ -160,13 +160,13 @@ def test_a_dry_run_says_what_would_happen_and_makes_nothing(stack, ops, coupon):
     codes = some_codes(40_000, seed=20)  # several chunks
     text = list_of(["dryold", "DRYOTHER", "DRY-1", "dry 1", "abc"] + codes + codes[:3])
     before = stack.counts(name)
-    told = ops.post(f"/coupons/{name}/codes?dry_run=true", text, headers=TEXT).ok(200)
+    said = ops.post(f"/coupons/{name}/codes?dry_run=true", text, headers=TEXT).ok(200)
     assert stack.counts(name) | {"as_of": 0} == before | {"as_of": 0}
     assert len(ops.get(f"/coupons/-/jobs?coupon={name}").ok()["items"]) == 1
-    assert told["imported"] == 5
+    assert said["imported"] == 5
     job = stack.job(send(stack, name, text), "failed")
-    assert told == job["result"], (told, job["result"])
-    assert told["bad_rows"][1]["reason"] == f"coupon {one} has this code"
+    assert said == job["result"], (said, job["result"])
+    assert said["bad_rows"][1]["reason"] == f"coupon {one} has this code"
     ops.post(f"/coupons/{name}/codes?dry_run=true", b"Code\nAAAA\n", headers=TEXT).problem("suspicious_rows")
     ops.post(f"/coupons/{name}/codes?dry_run=true", b"a;b\nAAAA\n", headers=CSV).problem("bad_request")
     ops.post(f"/coupons/{name}/codes?dry_run=true", b"A" * 1023 + b"\n" + b"0123456789ABCDE\n" * (1 << 20), headers=TEXT).problem("too_large")
@@ -374,8 +374,8 @@ def test_couponctl_imports_a_file_and_tells_of_every_row(stack, coupon, tmp_path
     out, err = stack.ctl_apart("codes", "import", name, path)
     assert "4 rows: 2 imported, 1 twice in the file, 0 already there, 1 invalid" in out and "sha256:" in out, out
     assert "line 3: duplicate" in err and "line 4: invalid: too short" in err, err
-    told = json.loads(stack.ctl_apart("codes", "import", name, "-", "--json", "--csv", text=b"id,code\n1,CCCC\n2,BBBB\n")[0])
-    assert tuple(told[name] for name in COUNTS) == (2, 1, 0, 1, 0), told
+    said = json.loads(stack.ctl_apart("codes", "import", name, "-", "--json", "--csv", text=b"id,code\n1,CCCC\n2,BBBB\n")[0])
+    assert tuple(said[name] for name in COUNTS) == (2, 1, 0, 1, 0), said
     assert_has(stack, name, ["AAAA", "BBBB", "CCCC"])
 
 
@@ -501,8 +501,8 @@ def test_a_list_of_any_length(stack, coupon, tmp_path, figure):
     path.write_bytes(list_of(some_codes(count, seed=9)))
     before = time.monotonic()
     ctl_kb = 0
-    with (tmp_path / "out").open("w+") as told:
-        child = subprocess.Popen([ROOT / "scripts" / "couponctl", "codes", "import", name, path], env=stack.environment, stdout=told)
+    with (tmp_path / "out").open("w+") as said:
+        child = subprocess.Popen([ROOT / "scripts" / "couponctl", "codes", "import", name, path], env=stack.environment, stdout=said)
         while child.poll() is None:
             ctl_kb = max(ctl_kb, peak_kb(child.pid))
             time.sleep(0.05)

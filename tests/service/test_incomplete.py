@@ -1,4 +1,4 @@
-"""What is not there, or cannot be read: everything else goes on, and whoever asks is told that something is missing."""
+"""What is not there, or cannot be read: everything else goes on, and whoever asks learns that something is missing."""
 import datetime
 
 from profiler import profiled
@@ -6,8 +6,8 @@ from stack import wait_until
 
 
 def listed(reply):
-    told = reply.ok()
-    return {item.get("coupon", item.get("id")) for item in told["items"]}, told.get("incomplete")
+    said = reply.ok()
+    return {item.get("coupon", item.get("id")) for item in said["items"]}, said.get("incomplete")
 
 
 def test_a_definition_that_cannot_be_read_is_left_out_and_named(beside):
@@ -29,10 +29,10 @@ def test_a_definition_that_cannot_be_read_is_left_out_and_named(beside):
     assert listed(shop.get("/coupons/-/users/nobody")) == ({well, over}, True)
     seen, cursor, incomplete = set(), "", []
     while cursor is not None:
-        told = ops.get(f"/coupons?limit=1{cursor}").ok()
-        seen |= {item["id"] for item in told["items"]}
-        incomplete.append(told.get("incomplete"))
-        cursor = told["next"] and f"&cursor={told['next']}"
+        said = ops.get(f"/coupons?limit=1{cursor}").ok()
+        seen |= {item["id"] for item in said["items"]}
+        incomplete.append(said.get("incomplete"))
+        cursor = said["next"] and f"&cursor={said['next']}"
     assert seen == {well, over} and incomplete.count(True) == 1, (seen, incomplete)
 
     # the report and the chores, too
@@ -41,10 +41,10 @@ def test_a_definition_that_cannot_be_read_is_left_out_and_named(beside):
     stack.patch(over, {"ends_at": datetime.datetime.now(datetime.timezone.utc).isoformat()})
     wait_until("a cleanup", lambda: stack.database.jobs.find_one({"coupon": over, "kind": "cleanup", "state": "done"}))
 
-    told = stack.couponctl("coupon", "list")
-    assert told.returncode == 0 and well in told.stdout and "a coupon is omitted" in told.stdout, told.stdout
-    told = stack.couponctl("verify")
-    assert told.returncode != 0 and any(hurt in line and "definition" in line for line in told.stdout.splitlines()), told.stdout
+    said = stack.couponctl("coupon", "list")
+    assert said.returncode == 0 and well in said.stdout and "a coupon is omitted" in said.stdout, said.stdout
+    said = stack.couponctl("verify")
+    assert said.returncode != 0 and any(hurt in line and "definition" in line for line in said.stdout.splitlines()), said.stdout
     assert any("event=store.unreadable" in line and hurt in line for line in stack.log().splitlines())
     stack.database.coupons.update_one({"_id": hurt}, {"$set": {"view": kept}})
     assert listed(shop.get("/coupons/-/users/anna")) == ({hurt, well}, None)
@@ -56,5 +56,5 @@ def test_a_code_is_said_to_be_unknown_only_after_a_write(beside):
     with profiled(stack.database) as entries:
         assert stack.client("storefront").post("/coupons/-/resolve", {"code": "ELSEWHERE-1", "user": "u"}).ok()["items"] == []
     kinds = {"codes": "look", "pulses": "write"}
-    told = [kinds[entry["ns"].partition(".")[2]] for entry in entries if entry["ns"].partition(".")[2] in kinds]
-    assert "look write look" in " ".join(told), told
+    said = [kinds[entry["ns"].partition(".")[2]] for entry in entries if entry["ns"].partition(".")[2] in kinds]
+    assert "look write look" in " ".join(said), said

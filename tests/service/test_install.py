@@ -154,7 +154,7 @@ def test_the_load_balancer_of_the_example_speaks_tls_on_both_sides(tmp_path):
         # Not the name that the fronts' certificate has: nothing is sent.
         (etc / "nginx/sites-enabled/balancer").write_text((etc / "nginx/sites-enabled/balancer").read_text().replace("coupons.internal", "another"))
         subprocess.run([*nginx, "-s", "reload"], check=True, capture_output=True)
-        headers, _ = wait_until("the new configuration", lambda: (told := asked())[1].get("code") == "busy" and told)
+        headers, _ = wait_until("the new configuration", lambda: (said := asked())[1].get("code") == "busy" and said)
         assert headers.get_all("Strict-Transport-Security") == ["max-age=63072000"] and headers["Retry-After"] == "1", headers
     finally:
         os.kill(int((run / "nginx.pid").read_text()), signal.SIGTERM)

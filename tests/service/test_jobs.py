@@ -185,10 +185,10 @@ def test_one_slot_tells_its_history(stack, reporting, storefront):
     at = f"/coupons/{coupon}/slots/{first['slot']}"
     storefront.post(f"/coupons/{coupon}/redemptions/{first['id']}/reverse").expect(200)
     takers = {r["slot"]: r for r in (storefront.take(coupon, user).ok(201) for user in ("b", "c"))}
-    told = reporting.get(at).ok()
-    assert told["state"] == "redeemed", told
-    assert [(h["id"], h["user"], h["state"]) for h in told["history"]] == [
-        (takers[first["slot"]]["id"], takers[first["slot"]]["user"], "redeemed"), (first["id"], "a", "reversed")], told
+    said = reporting.get(at).ok()
+    assert said["state"] == "redeemed", said
+    assert [(h["id"], h["user"], h["state"]) for h in said["history"]] == [
+        (takers[first["slot"]]["id"], takers[first["slot"]]["user"], "redeemed"), (first["id"], "a", "reversed")], said
     for unknown in ("2", "-1", "x", "99999999999999999999", "0x1", "01x", "%00"):
         assert reporting.get(f"/coupons/{coupon}/slots/{unknown}").code() in ("slot_not_found", "bad_request"), unknown
     reporting.get(f"/coupons/{coupon}/slots/2").problem("slot_not_found")

@@ -63,8 +63,8 @@ def test_a_key_for_some_coupons_sees_no_others(stack, coupons):
         there, nowhere = (ops.request(method, f"/coupons/{name}{path}", body, **how) for name in (without, OUT + "never-made"))
         there.problem("coupon_not_found")
         nowhere.problem("coupon_not_found")
-        told = [{**reply.json(), "request_id": None} for reply in (there, nowhere)]
-        assert told[0] == told[1], "it is as if it did not exist"
+        said = [{**reply.json(), "request_id": None} for reply in (there, nowhere)]
+        assert said[0] == said[1], "it is as if it did not exist"
     ops.post(f"/coupons/{without}/codes", b"NEW-CODE\n", headers={"Content-Type": "text/plain"}).problem("coupon_not_found")
     assert stack.client("ops").get(f"/coupons/{without}/ledger").expect(200).body == before
     for path in ("", "/counts", "/ledger", "/reports", "/redemptions", "/users/u-both"):
@@ -220,18 +220,18 @@ def test_a_key_s_own_rate_counts_over_all_workers(stack, coupons):
     rate = 5
     key = stack.new_key("storefront", "--rate", rate)
     doors = doors_of(stack, key)
-    began, told, refused = time.monotonic(), 0, None
+    began, said, refused = time.monotonic(), 0, None
     for i in range(60):
         reply = doors[i % len(doors)].get(ASKS_NO_DATABASE)
         if reply.status != 429:
-            told += 1
+            said += 1
             continue
         refused = reply
         assert reply.problem("rate_limited")["retry"] is True
         assert reply.header("Retry-After") == "1" and "own rate" in reply.json()["detail"], reply
         assert reply.header("RateLimit-Policy") == f'"own";q={rate};w=1', reply
     took = time.monotonic() - began
-    assert rate <= told <= rate + rate * took + 1, f"{told} in {took:.2f} s"
+    assert rate <= said <= rate + rate * took + 1, f"{said} in {took:.2f} s"
     assert refused or took > 60 / rate, "nothing was refused"
     stack.client("storefront").get(f"/coupons/{coupons[0]}").expect(200)
     wait_until("it to go on", lambda: doors[0].get(ASKS_NO_DATABASE).status != 429)

@@ -33,26 +33,26 @@ def approximate(stack, total, **cap):
     return laned(stack, cap={"policy": "approximate", "total": total, **cap})
 
 
-def nobody_was_sold_out_too_early(calls, told, slots):
-    """When somebody was told sold_out, all slots were taken: as the clients know it, and as the ledgers do."""
+def nobody_was_sold_out_too_early(calls, said, slots):
+    """When somebody got sold_out, all slots were taken: as the clients know it, and as the ledgers do."""
     refused = [c.answered_at for c in calls if c.reply.code() == "sold_out"]
     asked = sorted(c.asked_at for c in calls if c.reply.status == 201)
     assert len(asked) == slots and refused, f"{len(asked)} of {slots} taken, {len(refused)} refused"
     assert asked[-1] < min(refused), "sold_out was answered before the last slot was even asked for"
-    last = monotonic_of(told.takings()[slots - 1]["at"])
+    last = monotonic_of(said.takings()[slots - 1]["at"])
     assert last < min(refused) + 0.05, f"sold_out was said {last - min(refused):.3f} s before the last slot went"
 
 
 def all_went_out_once(stack, coupon, calls, slots):
     """Exactly so many takings, in the ledgers and by what was answered; then everything else that can be checked."""
-    told, bodies = check_lanes(stack, coupon), taken(calls)
+    said, bodies = check_lanes(stack, coupon), taken(calls)
     assert len(bodies) == slots == len({b["id"] for b in bodies}) == len({b["slot"] for b in bodies}), len(bodies)
-    assert sorted(told.ids()) == sorted(b["id"] for b in bodies), "the ledgers and the clients do not agree on who got what"
+    assert sorted(said.ids()) == sorted(b["id"] for b in bodies), "the ledgers and the clients do not agree on who got what"
     assert len({b["user"] for b in bodies}) == slots, "somebody has two"
     for body in bodies:
-        assert body["lane"] == lane_of(body["user"], told.count) == body["slot"] // LANE_SLOTS, body
-    nobody_was_sold_out_too_early(calls, told, slots)
-    return told
+        assert body["lane"] == lane_of(body["user"], said.count) == body["slot"] // LANE_SLOTS, body
+    nobody_was_sold_out_too_early(calls, said, slots)
+    return said
 
 
 # ---- exact ----
@@ -65,8 +65,8 @@ def test_twice_as_many_users_as_slots_race_through_all_lanes(stack, past_nginx):
     ways = stack.ways() if past_nginx else [stack.way()]
     calls = swarm(ways, [take(coupon, f"user-{u}", f"key-{u}") for u in users], connections=min(400, SLOTS))
     assert by_code(calls) == {"201": SLOTS, "sold_out": SLOTS}
-    told = all_went_out_once(stack, coupon, calls, SLOTS)
-    assert all(each.taken for each in told.told), "every lane took some"
+    said = all_went_out_once(stack, coupon, calls, SLOTS)
+    assert all(each.taken for each in said.said), "every lane took some"
     counts = stack.counts(coupon)
     assert (counts["slots"], counts["free"], counts["redeemed"], counts["over"]) == (SLOTS, 0, SLOTS, 0), counts
 
@@ -121,16 +121,16 @@ def test_the_sweeper_returns_what_expired_in_every_quiet_lane(stack, storefront,
     wait_until("the expiries in the ledger", lambda: ends_in_ledger(stack, coupon) == 20, every=0.1)
     counts = stack.counts(coupon)
     assert (counts["taken_total"], counts["reserved"], counts["today"]) == (0, 0, 0), counts
-    told = check_lanes(stack, coupon)
-    assert sorted(lane for lane, _ in told.entries("expire")) == sorted(list(range(4)) * 5), "each once, in its lane"
+    said = check_lanes(stack, coupon)
+    assert sorted(lane for lane, _ in said.entries("expire")) == sorted(list(range(4)) * 5), "each once, in its lane"
 
 
 def test_takings_and_returns_race_for_few_slots(stack):
     coupon = laned(stack, 5, cap={"total": 5, "per_user": 100})
     done = takings_and_returns(stack.ways(), coupon, 600, connections=16)
-    told = check_lanes(stack, coupon)
-    assert len(told.takings()) == by_code(done)["201"] > 50
-    assert len(told.entries("redeem")) - len(told.entries("reverse")) == stack.counts(coupon)["redeemed"] <= 5
+    said = check_lanes(stack, coupon)
+    assert len(said.takings()) == by_code(done)["201"] > 50
+    assert len(said.entries("redeem")) - len(said.entries("reverse")) == stack.counts(coupon)["redeemed"] <= 5
 
 
 @pytest.mark.parametrize("cap, refusal, wins", [
@@ -200,8 +200,8 @@ def test_it_is_deleted_only_without_redemptions_in_any_lane(stack, ops, storefro
 def test_a_check_does_not_promise_what_other_lanes_have_taken(stack, storefront, policy, slots):
     coupon = laned(stack, slots, cap={"policy": policy, "total": 7})
     storefront.take_each(coupon, itertools.islice(users_of(1, 4), 7))
-    told = storefront.post(f"/coupons/{coupon}/check", {"user": next(users_of(2, 4))}).ok()
-    assert (told["ok"], told["problem"], told["remaining"], told["remaining_today"]) == (False, "sold_out", 0, 0), told
+    said = storefront.post(f"/coupons/{coupon}/check", {"user": next(users_of(2, 4))}).ok()
+    assert (said["ok"], said["problem"], said["remaining"], said["remaining_today"]) == (False, "sold_out", 0, 0), said
     check_lanes(stack, coupon)
 
 
@@ -221,8 +221,8 @@ def test_workers_die_while_slots_move_and_every_slot_still_goes_out(monkeypatch,
     deaths = stack.log().count("signal=9")
     assert deaths >= 2, f"the workers died {deaths} times; the log:\n{stack.log()[-3000:]}"
     assert by_code(calls).get("sold_out") == 30, by_code(calls)
-    told = all_went_out_once(stack, coupon, calls, slots)
-    assert told.moves("from") == told.moves("to") and sum(map(len, told.moves("to").values())) > 3
+    said = all_went_out_once(stack, coupon, calls, slots)
+    assert said.moves("from") == said.moves("to") and sum(map(len, said.moves("to").values())) > 3
 
 
 @pytest.mark.full
@@ -272,9 +272,9 @@ def test_it_is_refilled_up_to_the_cap(stack):
         wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 300)
     calls = crowd.done
     assert by_code(calls)["201"] == 300 and set(by_code(calls)) <= {"201", "sold_out"}, by_code(calls)
-    told = check_lanes(stack, coupon)
-    made = [(lane, e["count"]) for lane, e in told.entries("generate") if not MOVE.fullmatch(e["job"])]
-    wanted = [(lane, e["count"]) for lane, e in told.entries("replenish")]
+    said = check_lanes(stack, coupon)
+    made = [(lane, e["count"]) for lane, e in said.entries("generate") if not MOVE.fullmatch(e["job"])]
+    wanted = [(lane, e["count"]) for lane, e in said.entries("replenish")]
     assert wanted == [(0, until) for until in (70, 140, 210, 280, 300)] and made == [(0, 70)] * 4 + [(0, 20)], (wanted, made)
 
 
@@ -366,7 +366,7 @@ def test_a_page_goes_on_where_it_ended_while_more_is_taken(stack, storefront):
 
 def redeemed_up_to(ledgers, seqs):
     """What the lanes' ledgers say was redeemed until each was at its seq."""
-    return sum(e["seq"] <= seq for told, seq in zip(ledgers.told, seqs, strict=True) for e in told.redeemed)
+    return sum(e["seq"] <= seq for said, seq in zip(ledgers.said, seqs, strict=True) for e in said.redeemed)
 
 
 def test_counts_are_what_the_ledgers_say_up_to_their_seqs(stack):
@@ -381,8 +381,8 @@ def test_counts_are_what_the_ledgers_say_up_to_their_seqs(stack):
     ledgers = Lanes(stack, coupon)
     for counts in seen:
         truth = redeemed_up_to(ledgers, counts["seqs"])
-        told = counts["redeemed"], counts["taken_total"], counts["discount_minor"], counts["free"]
-        assert told == (truth, truth, 3 * truth, slots - truth) and counts["seq"] == counts["seqs"][0], (truth, counts)
+        said = counts["redeemed"], counts["taken_total"], counts["discount_minor"], counts["free"]
+        assert said == (truth, truth, 3 * truth, slots - truth) and counts["seq"] == counts["seqs"][0], (truth, counts)
     assert "seqs" not in stack.counts(stack.coupon()), "one lane has one ledger"
 
 
@@ -392,24 +392,24 @@ def test_reports_are_what_the_ledgers_say(stack, reporting):
     seen = []
     with Swarm(stack.ways(), takers(coupon), connections=16, pause_s=0.01) as crowd:
         while len(seen) < 25:
-            told = reporting.get(f"/coupons/{coupon}/reports?period=total").ok()
-            seen.append((told["as_of"]["seq"], sum(row["redeemed"] for row in told["items"])))
+            said = reporting.get(f"/coupons/{coupon}/reports?period=total").ok()
+            seen.append((said["as_of"]["seq"], sum(row["redeemed"] for row in said["items"])))
             time.sleep(0.02)
     calls = crowd.done
     ledgers = Lanes(stack, coupon)
     for seqs, redeemed in seen:
         truth = redeemed_up_to(ledgers, seqs)
         assert redeemed == truth, f"{redeemed} in the report, {truth} in the ledgers up to {seqs}"
-    tails = [told.batches[-1]["seq"] for told in ledgers.told]
+    tails = [said.batches[-1]["seq"] for said in ledgers.said]
 
     def whole():
-        told = reporting.get(f"/coupons/{coupon}/reports?period=total").ok()
-        return all(have >= tail for have, tail in zip(told["as_of"]["seq"], tails)) and told
+        said = reporting.get(f"/coupons/{coupon}/reports?period=total").ok()
+        return all(have >= tail for have, tail in zip(said["as_of"]["seq"], tails)) and said
 
-    told = wait_until("the report of everything", whole)
-    rows = {name: sum(row[name] for row in told["items"]) for name in ("redeemed", "discount_minor")}
+    said = wait_until("the report of everything", whole)
+    rows = {name: sum(row[name] for row in said["items"]) for name in ("redeemed", "discount_minor")}
     assert rows == {"redeemed": by_code(calls)["201"], "discount_minor": 3 * by_code(calls)["201"]}
-    last = told["as_of"]["at"]
+    last = said["as_of"]["at"]
     wait_until("as_of to move on", lambda: reporting.get(f"/coupons/{coupon}/reports").ok()["as_of"]["at"] > last, every=0.2)
     several = reporting.get(f"/coupons/-/reports?coupon={coupon}&period=total&group=coupon").ok()
     assert sum(row["redeemed"] for row in several["items"]) == rows["redeemed"] and several["as_of"]["at"] >= last
@@ -427,8 +427,8 @@ def test_webhooks_tell_of_every_lane_in_its_order(stack, ops):
             rid = taken(calls)[0]["id"]
             stack.client("storefront").post(f"/coupons/{coupon}/redemptions/{rid}/reverse").expect(200)
             stack.patch(coupon, {"title": "Changed"})
-            truth = [[(batch["seq"], ledger.rid(batch, e), e["kind"]) for batch in told.batches for e in batch["entries"] if "g" in e]
-                     for told in Lanes(stack, coupon).told]
+            truth = [[(batch["seq"], ledger.rid(batch, e), e["kind"]) for batch in said.batches for e in batch["entries"] if "g" in e]
+                     for said in Lanes(stack, coupon).said]
 
             def came():
                 return [[(event.data["seq"], e["id"], e["kind"]) for event in receiver.of("redemption.batch", coupon=coupon)
@@ -487,8 +487,8 @@ def test_an_approximate_cap_is_passed_by_no_more_than_is_taken_until_it_is_heard
     calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}", via=i % WORKERS) for i in range(2 * total)], connections=64)
     assert set(by_code(calls)) == {"201", "sold_out"}, by_code(calls)
     took = [json.loads(c.reply.body) for c in calls if c.reply.status == 201]
-    told = Lanes(stack, coupon).check()
-    times = [monotonic_of(e["at"]) for e in told.takings()]
+    said = Lanes(stack, coupon).check()
+    times = [monotonic_of(e["at"]) for e in said.takings()]
     over = len(times) - total
     late_ms = 1000 * (times[-1] - times[total - 1])
     rate = total / (times[total - 1] - times[0])
@@ -496,7 +496,7 @@ def test_an_approximate_cap_is_passed_by_no_more_than_is_taken_until_it_is_heard
            f"reached, at {rate:.0f}/s")
     counts = stack.counts(coupon)
     assert over >= 0 and counts["over"] == over and counts["redeemed"] == len(took) == len(times), counts
-    assert sorted(told.ids()) == sorted(b["id"] for b in took) and len({b["user"] for b in took}) == len(took)
+    assert sorted(said.ids()) == sorted(b["id"] for b in took) and len({b["user"] for b in took}) == len(took)
     assert late_ms < 10_000, f"{over} too many, the last {late_ms:.0f} ms after the cap was reached"
     wait_until("the lanes to have heard all", lambda: by_code(swarm(stack.ways(), [take(coupon, f"w-{time.time()}-{i}", "k") for i in range(8)]))
                == {"sold_out": 8})

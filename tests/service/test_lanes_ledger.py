@@ -11,7 +11,7 @@ LANES, SLOTS = 4, 90
 
 
 @pytest.fixture(scope="module")
-def told():
+def said():
     """A coupon of four lanes that was lived with, and whose service has ended; the database goes on."""
     with Stack() as stack:
         coupon = live(stack)
@@ -47,8 +47,8 @@ def verify(stack, *coupons):
     return done.returncode, done.stdout
 
 
-def test_every_lane_is_told_and_has_its_own_buckets(told):
-    stack, coupon = told
+def test_every_lane_is_told_and_has_its_own_buckets(said):
+    stack, coupon = said
     status, text = verify(stack, coupon)
     assert status == 0, text
     batches = stack.database.ledger.count_documents({"_id.c": coupon})
@@ -71,8 +71,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_found_in_its_lane(told, name):
-    stack, coupon = told
+def test_damage_is_found_in_its_lane(said, name):
+    stack, coupon = said
     collection, where, change, line = DAMAGE[name]
     documents = stack.database[collection]
     before = documents.find_one({"_id.c": coupon, **where})
@@ -82,9 +82,9 @@ def test_damage_is_found_in_its_lane(told, name):
     assert status != 0 and re.search(line, text), text
 
 
-def test_a_lane_that_lost_its_end_is_found(told):
+def test_a_lane_that_lost_its_end_is_found(said):
     """As after a backup of one shard was restored: lane 0 does not know what went from it."""
-    stack, coupon = told
+    stack, coupon = said
     last = list(stack.database.ledger.find({"_id.c": coupon, "_id.l": 0}).sort("_id.seq", -1))
     gone = []
     for batch in last:

@@ -73,7 +73,7 @@ def test_a_coupon_that_is_not_there_has_no_ledger(reporting):
 
 def test_totals_of_a_batch_are_the_sum_of_all_entries_until_then(stack, lively):
     redeemed, discount = 0, 0
-    for batch in ledger.Told(stack, lively).batches:
+    for batch in ledger.LaneLedger(stack, lively).batches:
         for entry in batch["entries"]:
             sign = {"redeem": 1, "reverse": -1}.get(entry["kind"], 0)
             redeemed += sign

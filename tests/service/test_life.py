@@ -40,8 +40,8 @@ def seen_by_all(stack, coupon, redemption):
         listed = doors(stack)[0].get(f"/coupons/{coupon}/redemptions?user={user}&order={order}").ok()["items"]
         views += [r for r in listed if r["id"] == redemption]
     assert len(views) == 2 * (WORKERS + 1) + bool(order), views
-    told = {(v["state"], v["order"], v["discount_minor"]) for v in views}
-    assert len(told) == 1, f"the observers do not agree: {told}"
+    said = {(v["state"], v["order"], v["discount_minor"]) for v in views}
+    assert len(said) == 1, f"the observers do not agree: {said}"
     return views[0]
 
 
@@ -130,7 +130,7 @@ def issued_to_each(stack, count, **members):
     return coupon, {b["user"]: b["id"] for b in taken(calls)}
 
 
-DEVICES = {  # the two verbs, and what (the winner, the loser) may be told
+DEVICES = {  # the two verbs, and what (the winner, the loser) may get
     "redeem redeem": {("200", "code_taken")},
     "reserve reserve": {("201", "transaction_in_progress")},
     "reserve redeem": {("201", "transaction_in_progress"), ("200", "code_taken")},
@@ -147,12 +147,12 @@ def test_of_two_devices_with_one_issued_id_exactly_one_order_wins(stack, verbs):
         base = ids[user]
         calls = [step(coupon, base, verb, f"key-{device}", order={"id": f"order-{device}"}) for device, verb in zip("ab", verbs.split())]
         calls = sorted(racing(stack, calls, number), key=lambda c: c.reply.status)
-        told = tuple(c.reply.code() or str(c.reply.status) for c in calls)
-        assert told in DEVICES[verbs], [str(c.reply) for c in calls]
+        said = tuple(c.reply.code() or str(c.reply.status) for c in calls)
+        assert said in DEVICES[verbs], [str(c.reply) for c in calls]
         won = taken(calls[:1])[0]
         assert won["order"] == calls[0].body["order"]["id"], won
-        wins[told[0], won["order"]] += 1
-        if told[0] == "201":
+        wins[said[0], won["order"]] += 1
+        if said[0] == "201":
             assert won["id"] != base and won["from"] == base and won["state"] == "reserved", won
             assert seen_by_all(stack, coupon, base)["state"] == "issued"
             swarm([stack.way()], [step(coupon, won["id"], "redeem", "spend")])
@@ -173,8 +173,8 @@ def test_two_devices_with_one_order_are_one_checkout(stack):
         calls = racing(stack, [step(coupon, base, verb, f"key-{device}", order=order) for device in "ab"], number)
         assert sorted(str(c.reply.status) for c in calls) == sorted(["200", first]), [str(c.reply) for c in calls]
         assert len({b["id"] for b in taken(calls)}) == 1, taken(calls)
-    told = ledger.check_life(stack, coupon)
-    assert collections.Counter(e["kind"] for e in told.entries() if "g" in e) == {"issue": 40, "spend": 20, "hold": 20}
+    said = ledger.check_life(stack, coupon)
+    assert collections.Counter(e["kind"] for e in said.entries() if "g" in e) == {"issue": 40, "spend": 20, "hold": 20}
 
 
 # ---- holds ----
@@ -206,12 +206,12 @@ def test_sixty_four_calls_of_one_order_hold_one_slot(stack):
 
 
 def final_state(calls, body):
-    """The one end of a hold at which its redeem and its cancel raced, from what the two were told; they must agree."""
+    """The one end of a hold at which its redeem and its cancel raced, from what the two got; they must agree."""
     redeem, cancel = (next(c.reply for c in calls if c.target.endswith(verb)) for verb in ("redeem", "cancel"))
-    told = redeem.code() or redeem.json()["state"], cancel.code() or cancel.json()["state"]
-    assert told in {("redeemed", "invalid_transition"), ("invalid_transition", "cancelled"), ("reservation_expired", "expired")}, \
-        f"more than one won, or none: {told}\n{redeem}\n{cancel}"
-    return body["state"], {"redeemed": "redeemed", "invalid_transition": "cancelled", "reservation_expired": "expired"}[told[0]]
+    said = redeem.code() or redeem.json()["state"], cancel.code() or cancel.json()["state"]
+    assert said in {("redeemed", "invalid_transition"), ("invalid_transition", "cancelled"), ("reservation_expired", "expired")}, \
+        f"more than one won, or none: {said}\n{redeem}\n{cancel}"
+    return body["state"], {"redeemed": "redeemed", "invalid_transition": "cancelled", "reservation_expired": "expired"}[said[0]]
 
 
 @pytest.mark.heavy
@@ -237,8 +237,8 @@ def test_of_redeeming_cancelling_and_expiring_one_hold_exactly_one_wins(stack):
         by_id[call.target.split("/")[4]].append(call)
     ends = collections.Counter()
     for hold in holds:
-        became, told = final_state(by_id[hold["id"]], seen_by_all(stack, coupon, hold["id"]))
-        assert became == told, f"{hold['id']} is {became}, and its callers were told {told}"
+        became, said = final_state(by_id[hold["id"]], seen_by_all(stack, coupon, hold["id"]))
+        assert became == said, f"{hold['id']} is {became}, and its callers got {said}"
         ends[became] += 1
     print(f"how the holds ended: {dict(ends)}")
     assert len(ends) == 3, f"a race without a runner: {ends}"
@@ -296,8 +296,8 @@ def test_a_checkout_that_crashed_gives_back_what_it_held_to_where_it_came_from(s
     assert (again["id"], again["order"]) == (ids["u-0"], "new")
     storefront.post(f"{at}/{hold['id']}/redeem", {}, idempotency_key="late").problem("reservation_expired")
     storefront.take(coupon, "next").expect(201)
-    told = ledger.check_life(stack, coupon)
-    assert told.kinds(hold["id"]) == ["hold", "expire"] and told.kinds(ids["u-0"]) == ["issue", "spend"]
+    said = ledger.check_life(stack, coupon)
+    assert said.kinds(hold["id"]) == ["hold", "expire"] and said.kinds(ids["u-0"]) == ["issue", "spend"]
 
 
 # ---- reversal ----
@@ -322,8 +322,8 @@ def test_a_reversal_races_the_redemption_that_it_undoes(stack):
         counts = stack.counts(coupon)
         assert (counts["free"], counts["redeemed"], counts["today"]) == (1, 0, 0), counts
     print(f"how the rounds ended: {dict(seen)}")
-    told = ledger.check_life(stack, coupon)
-    assert collections.Counter(e["kind"] for e in told.entries() if "g" in e) == dict.fromkeys(("reserve", "spend", "reverse"), ROUNDS // 2)
+    said = ledger.check_life(stack, coupon)
+    assert collections.Counter(e["kind"] for e in said.entries() if "g" in e) == dict.fromkeys(("reserve", "spend", "reverse"), ROUNDS // 2)
 
 
 def test_a_worker_that_heard_of_a_return_learns_that_the_slot_went_out_again(stack):
@@ -360,8 +360,8 @@ def test_ten_thousand_users_get_five_thousand_codes_and_nobody_two(stack, figure
     again = swarm(stack.ways(), [take(coupon, f"user-{u}", f"again-{u}", state="issued") for u in users], connections=200)
     assert by_code(again) == {"200": 5000, "sold_out": 5000}
     assert {b["user"]: (b["id"], b["code"]) for b in taken(again)} == {u: (b["id"], b["code"]) for u, b in given.items()}
-    told = ledger.check_life(stack, coupon)
-    assert len(told.taken) == 5000
+    said = ledger.check_life(stack, coupon)
+    assert len(said.taken) == 5000
     stored = {row["_id"]["code"]: row["n"] for row in stack.database.codes.find({"_id.c": coupon})}
     assert all(stored[b["code"].replace("-", "")] == b["slot"] for b in given.values()), "the look-up finds the slot of each code"
 
@@ -419,8 +419,8 @@ def test_the_sweeper_returns_what_expired_in_a_quiet_coupon(stack, loaded):
     print(f"all swept {time.monotonic() - end:.1f} s after the last one's end")
     counts = stack.counts(coupon)
     assert (counts["free"], counts["issued"], counts["reserved"]) == (290, 10, 0), counts
-    told = ledger.check_life(stack, coupon)
-    assert collections.Counter(e["kind"] for e in told.entries() if "g" in e)["expire"] == 110, "each once"
+    said = ledger.check_life(stack, coupon)
+    assert collections.Counter(e["kind"] for e in said.entries() if "g" in e)["expire"] == 110, "each once"
     wait_until("the buckets",
                lambda: sum(64 - b["view"]["free"] for b in stack.database.buckets.find({"_id.c": coupon})) == 10)
 
@@ -428,7 +428,7 @@ def test_the_sweeper_returns_what_expired_in_a_quiet_coupon(stack, loaded):
 # ---- crashes ----
 
 class Crowd:
-    """Random checkouts, each step chosen by what the clients were told before."""
+    """Random checkouts, each step chosen by what the clients got before."""
 
     def __init__(self, stack, coupon, users, seed):
         self.coupon, self.users, self.chance = coupon, users, random.Random(seed)
@@ -464,8 +464,8 @@ class Crowd:
                 yield step(self.coupon, *chosen, key, **(hold if chosen[1] == "reserve" else {}))
 
 
-def as_the_ledger_says(told, calls):
-    """Every answer that says that something happened has its entry, and every id in the ledger was told to somebody."""
+def as_the_ledger_says(said, calls):
+    """Every answer that says that something happened has its entry, and every id in the ledger was answered to somebody."""
     makes = {"issued": "issue", "reserved": "reserve", "redeemed": "redeem"}
     shown = {"reserve": {"hold", "extend"}, "redeem": {"spend", "redeem"}, "cancel": {"cancel"}, "reverse": {"reverse"}}
     given = set()
@@ -473,13 +473,13 @@ def as_the_ledger_says(told, calls):
         if call.reply.status not in (200, 201):
             continue
         body, verb = json.loads(call.reply.body), call.target.split("/")[-1]
-        kinds = set(told.kinds(body["id"]))
+        kinds = set(said.kinds(body["id"]))
         if call.reply.status == 201:
             given.add(body["id"])
-        if body["state"] != "expired":  # which may be told before the ledger says so
+        if body["state"] != "expired":  # which may be answered before the ledger says so
             wanted = {makes[call.body["state"]]} if verb == "redemptions" else shown[verb]
             assert wanted & kinds, f"the ledger has only {kinds}\n{call.reply}"
-    assert set(told.lives) == given, f"made, and told to nobody: {set(told.lives) - given}; or not made: {given - set(told.lives)}"
+    assert set(said.lives) == given, f"made, and answered to nobody: {set(said.lives) - given}; or not made: {given - set(said.lives)}"
 
 
 @pytest.mark.heavy

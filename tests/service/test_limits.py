@@ -141,8 +141,8 @@ def test_every_member_of_every_body_has_a_limit_and_keeps_it(stack, coupon, docu
                     errors = reply.json()["items"][0]["body"]["errors"]
                 else:
                     errors = reply.problem("bad_request").get("errors", [])
-                told = [error["pointer"] for error in errors]
-                assert any(place.startswith(pointer) for place in told), f"{name}: nothing points to {pointer}\n{reply}"
+                said = [error["pointer"] for error in errors]
+                assert any(place.startswith(pointer) for place in said), f"{name}: nothing points to {pointer}\n{reply}"
                 tried += 1
     assert tried > 100, tried
     ops.delete(f"/coupons/-/webhooks/{hook}").expect(204)
@@ -264,7 +264,7 @@ def large_batch(coupon, number):
 
 @pytest.mark.full
 def test_large_bodies_together_have_a_limit(another_stack):
-    """A worker keeps 128 MiB of them while they wait, here for a database that sleeps; the next is told at once to come again."""
+    """A worker keeps 128 MiB of them while they wait, here for a database that sleeps; the next is asked at once to come again."""
     stack, room, more = another_stack("[worker]\nrequest_deadline_ms = 60000\n"), 32, 8
     coupon = stack.coupon(slots=100)
     stack.direct(0).take(coupon, "first").expect(201)
@@ -369,7 +369,7 @@ def impatient(stack, tmp_path_factory):
 
 
 def seconds_until_closed(port, data, reads=True):
-    """Send this, and wait for nginx to lose its patience; without reading what it answers, unless told to."""
+    """Send this, and wait for nginx to lose its patience; without reading what it answers, unless asked to."""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         s.settimeout(PATIENCE_S)

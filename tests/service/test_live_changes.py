@@ -17,7 +17,7 @@ JUDGED = 40     # calls under each definition
 CLOCKS_S = 0.2  # between this process's clock and the service's
 OPEN = {"state": "active", "starts_at": None, "ends_at": None, "cap": {"per_user": 900, "per_user_per_day": None}}
 OPEN_ALONE = {**OPEN, "cap": {**OPEN["cap"], "per_day": None, "discount_minor": None}}
-CLOSINGS = [  # what is changed, and what everybody is told from then on
+CLOSINGS = [  # what is changed, and what everybody gets from then on
     ({"state": "paused"}, "coupon_not_active"),
     ({"state": "ended"}, "coupon_ended"),
     ({"ends_at": "2020-01-01T00:00:00Z"}, "coupon_ended"),
@@ -32,7 +32,7 @@ CLOSINGS_ALONE = CLOSINGS + [  # of a coupon with one lane
 
 
 class Change:
-    """One PATCH: when it was sent and answered, its version, and what it has everybody told (None: they get one)."""
+    """One PATCH: when it was sent and answered, its version, and what everybody gets by it (None: they get one)."""
 
     def __init__(self, door, coupon, body, refusal):
         self.refusal, self.sent = refusal, time.monotonic()
@@ -61,21 +61,21 @@ def judge(calls, changes):
         if i < 0 or (i + 1 < len(changes) and call.answered_at > changes[i + 1].sent):
             continue
         judged[i] += 1
-        told, late_s = call.reply.code() or str(call.reply.status), call.asked_at - changes[i].answered
-        assert told == (changes[i].refusal or "201"), \
-            f"asked {late_s:.4f} s after version {changes[i].version} was answered, and told\n{call.reply}"
+        said, late_s = call.reply.code() or str(call.reply.status), call.asked_at - changes[i].answered
+        assert said == (changes[i].refusal or "201"), \
+            f"asked {late_s:.4f} s after version {changes[i].version} was answered, and got\n{call.reply}"
     assert min(judged) > JUDGED / 4, f"too few calls under a definition: {judged}"
 
 
-def check_ledger(told, changes, key):
+def check_ledger(said, changes, key):
     """In lane 0 each change has its entry, with key and time; no lane takes anything under a closed definition."""
     refusals = {change.version: change.refusal for change in changes}
-    entries = {e["definition"]["version"]: e for e in told.told[0].entries() if e["kind"] == "define"}
+    entries = {e["definition"]["version"]: e for e in said.said[0].entries() if e["kind"] == "define"}
     for change in changes:
         entry = entries[change.version]
         assert entry["by"] == key.split("_")[1], entry
         assert change.sent - CLOCKS_S <= monotonic_of(entry["at"]) <= change.answered + CLOCKS_S, entry
-    for lane in told.told:
+    for lane in said.said:
         version = 0
         for entry in lane.entries():
             if entry["kind"] == "define":

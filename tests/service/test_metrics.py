@@ -194,7 +194,7 @@ def test_who_is_killed_while_it_drains_leaves_nothing_in_the_gauges(beside):
 
 # ---- single coupons ----
 
-def told(families, coupon):
+def counted(families, coupon):
     """What the metrics say of a coupon: {} nothing."""
     of = (("coupon", coupon),)
     stock = {name: families[f"coupons_coupon_{name}"].samples.get((f"coupons_coupon_{name}", of)) for name in ("free", "taken")}
@@ -202,7 +202,7 @@ def told(families, coupon):
 
 
 def await_told(stack, coupon, expected):
-    wait_until(lambda: f"{expected} of {coupon}: {told(look(stack), coupon)}", lambda: told(look(stack), coupon) == expected, every=0.5)
+    wait_until(lambda: f"{expected} of {coupon}: {counted(look(stack), coupon)}", lambda: counted(look(stack), coupon) == expected, every=0.5)
 
 
 def test_active_coupons_are_told_with_what_is_free_and_taken(stack, storefront):
@@ -220,8 +220,8 @@ def test_active_coupons_are_told_with_what_is_free_and_taken(stack, storefront):
     await_told(stack, coupon, {"free": 0, "taken": 3})
     await_told(stack, spread, {"free": 20, "taken": 20})
     await_told(stack, free_for_all, {"taken": 20})
-    assert told(look(stack), draft) == {}
-    every = [told(look(stack, stack.direct(i, "ops")), coupon) for i in range(WORKERS)]
+    assert counted(look(stack), draft) == {}
+    every = [counted(look(stack, stack.direct(i, "ops")), coupon) for i in range(WORKERS)]
     assert every == [every[0]] * WORKERS, "whichever worker is asked"
     stack.patch(coupon, {"state": "paused"})
     await_told(stack, coupon, {})
@@ -337,6 +337,6 @@ def test_promtool_accepts_the_metrics(stack, storefront):
     coupon = stack.coupon(slots=1)
     storefront.take(coupon, "u").expect(201)
     storefront.take(coupon, "v").problem("sold_out")
-    wait_until("the coupon to be told of", lambda: told(look(stack), coupon))
+    wait_until("the coupon to be counted", lambda: counted(look(stack), coupon))
     code, said = promtool("check", "metrics", stdin=stack.client("ops").get(METRICS).body.decode())
     assert code == 0 and not said, said

@@ -20,7 +20,7 @@ SECONDS = seconds("COUPONS_MODEL_S", 10, 20, 60)
 COUPONS = 6        # at a time
 ANSWERS_LEAST = 20 * SECONDS
 CALLS_MOST = 400   # of one coupon, before another takes its place
-TRIES = 20         # of a call that is told to be repeated
+TRIES = 20         # of a call that is to be repeated
 CLEAR_MS = 700     # no call is made so shortly before something ends by itself
 SLOTS_MOST = 24
 
@@ -64,14 +64,14 @@ class Driver:
             print(f"{reply.code()} after {now_ms() - asked:.0f} ms: {method} {path}")
         assert reply.status < 500, f"a 5xx, {TRIES} times\n{reply}"
         for each in [c] if c else self.coupons:
-            told = reply.code() or reply.status
+            said = reply.code() or reply.status
             self.histories[each.id].append(f"{asked / 1000 % 1000:.3f} {method} {path} key={key} "
-                                           f"{body if isinstance(body, bytes) else json.dumps(body)} -> {told}")
+                                           f"{body if isinstance(body, bytes) else json.dumps(body)} -> {said}")
         self.sure(ending)
         return reply
 
     def sure(self, ending):
-        """None of these came since the model was last told the time, or comes just now."""
+        """None of these came since the model last heard the time, or comes just now."""
         if any(self.cleared - SLACK_MS < due < now_ms() + SLACK_MS for due in ending):
             raise Straddled
 
@@ -202,7 +202,7 @@ class Driver:
         self.answered(answer, self.call(c, "POST", f"/coupons/{c.id}/redemptions/{rid}/{verb}", how if key else None, key))
 
     def step_erased(self, c, rid, verb, key, how):
-        """Nothing moves, and whatever is still told of it names nobody."""
+        """Nothing moves, and whatever is still answered of it names nobody."""
         reply = self.call(c, "POST", f"/coupons/{c.id}/redemptions/{rid}/{verb}", how if key else None, key)
         assert reply.status in (200, 404, 409, 422), reply
         body = reply.json()
@@ -217,32 +217,32 @@ class Driver:
         if code == "code_required":
             reply.problem(code)
             return
-        told = reply.ok()
-        same("ok and code", (told["ok"], told["problem"]), (ok, code))
-        same("why", (told.get("reason"), told.get("missing_minor")), misfit)
+        said = reply.ok()
+        same("ok and code", (said["ok"], said["problem"]), (ok, code))
+        same("why", (said.get("reason"), said.get("missing_minor")), misfit)
         if ok:
-            same("discount_minor", told["discount_minor"], given)
+            same("discount_minor", said["discount_minor"], given)
         left, today = c.remaining(user)
         cap = c.d["cap"]
         room = c.free() if c.exact else cap["total"] - len(c.takings) if cap["policy"] == "approximate" and cap["total"] else left
         per_day = cap["per_day"] - len(c.takings) if cap["per_day"] is not None else left
         if c.laned:  # what its lane has is a hint, and nobody else's to know
-            assert told["remaining"] <= left and told["remaining_today"] <= today, told
+            assert said["remaining"] <= left and said["remaining_today"] <= today, said
             return
-        same("remaining", told["remaining"], max(0, min(left, room)))
-        same("remaining_today", told["remaining_today"], max(0, min(today, room, per_day)))
+        same("remaining", said["remaining"], max(0, min(left, room)))
+        same("remaining_today", said["remaining_today"], max(0, min(today, room, per_day)))
 
     def resolve(self, c):
         if not c.coded:
             return
         user, code = self.chance.choice(self.users), self.code(c)
         want = c.resolve(now_ms(), user, code)
-        told = self.call(c, "POST", "/coupons/-/resolve", {"code": code, "user": user}).ok()["items"]
-        same("the code's coupons", [item["coupon"] for item in told], [c.id] if want else [])
+        said = self.call(c, "POST", "/coupons/-/resolve", {"code": code, "user": user}).ok()["items"]
+        same("the code's coupons", [item["coupon"] for item in said], [c.id] if want else [])
         if want:
-            why = (told[0].get("reason"), told[0].get("missing_minor"))
-            same("ok and why not", (told[0]["ok"], told[0]["problem"], why), want[:3])
-            assert not want[0] or told[0]["discount_minor"] == want[3], (told, want)
+            why = (said[0].get("reason"), said[0].get("missing_minor"))
+            same("ok and why not", (said[0]["ok"], said[0]["problem"], why), want[:3])
+            assert not want[0] or said[0]["discount_minor"] == want[3], (said, want)
 
     # ---- reads ----
 
@@ -250,22 +250,22 @@ class Driver:
         if not c.by_id:
             return
         rid = self.chance.choice(list(c.by_id))
-        told = self.call(c, "GET", f"/coupons/{c.id}/redemptions/{rid}").ok()
-        same(rid, settled(told, now_ms()), c.by_id[rid].shown())
+        said = self.call(c, "GET", f"/coupons/{c.id}/redemptions/{rid}").ok()
+        same(rid, settled(said, now_ms()), c.by_id[rid].shown())
 
     def read_user(self, c):
         user = self.chance.choice(self.users)
-        told = self.call(c, "GET", f"/coupons/{c.id}/users/{user}").ok()
+        said = self.call(c, "GET", f"/coupons/{c.id}/users/{user}").ok()
         left, today = c.remaining(user)
         want = {"user": user, "total": c.total(user), "today": c.total(user), "remaining": left, "remaining_today": today}
-        same("the user", {name: told[name] for name in want}, want)
-        same("their redemptions", {r["id"]: settled(r, now_ms()) for r in told["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
+        same("the user", {name: said[name] for name in want}, want)
+        same("their redemptions", {r["id"]: settled(r, now_ms()) for r in said["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
 
     def read_counts(self, c):
-        told = self.call(c, "GET", f"/coupons/{c.id}/counts", role="ops").ok()
-        places = told.pop("seqs", [told["seq"]])
-        same("the lanes' places", (len(places), places[0]), (c.d["lanes"], told["seq"]))
-        same("the counts", {name: value for name, value in told.items() if name not in ("seq", "as_of")}, c.counts())
+        said = self.call(c, "GET", f"/coupons/{c.id}/counts", role="ops").ok()
+        places = said.pop("seqs", [said["seq"]])
+        same("the lanes' places", (len(places), places[0]), (c.d["lanes"], said["seq"]))
+        same("the counts", {name: value for name, value in said.items() if name not in ("seq", "as_of")}, c.counts())
 
     def slot_state(self, s):
         held = s.holder
@@ -279,11 +279,11 @@ class Driver:
             return
         want = self.slot_state(s), s.holder.user if s.holder else None
         if s.code:
-            told = self.call(c, "GET", f"/coupons/{c.id}/codes/{s.code}", role="ops").ok()
-            same("the code", (told["code"], told["state"], told["user"]), (s.code, *want))
+            said = self.call(c, "GET", f"/coupons/{c.id}/codes/{s.code}", role="ops").ok()
+            same("the code", (said["code"], said["state"], said["user"]), (s.code, *want))
         else:
-            told = self.call(c, "GET", f"/coupons/{c.id}/slots/{s.n}", role="ops").ok()
-            same("the slot", told["state"], want[0])
+            said = self.call(c, "GET", f"/coupons/{c.id}/slots/{s.n}", role="ops").ok()
+            same("the slot", said["state"], want[0])
 
     # ---- operators ----
 
@@ -323,10 +323,10 @@ class Driver:
             self.seen["cap_below_taken"] += 1
             reply.problem("cap_below_taken")
             return None
-        told = {name: value for name, value in reply.ok().items() if name not in ("slots_missing", "job")}
+        said = {name: value for name, value in reply.ok().items() if name not in ("slots_missing", "job")}
         merged = {**c.d, **change, "cap": {**c.d["cap"], **change.get("cap", {})}, "discount": {**c.d["discount"], **change.get("discount", {})}}
-        same("the definition", {**told, "version": 0}, {**merged, "version": 0})
-        c.become(now_ms(), told)
+        same("the definition", {**said, "version": 0}, {**merged, "version": 0})
+        c.become(now_ms(), said)
         c.version += 1
         if lowered and c.exact and c.existing() > total:
             self.retired(c, c.existing() - total)
@@ -403,11 +403,11 @@ class Driver:
         self.chance.shuffle(lines)
         text = "".join(self.chance.choice(["", " "]) + line + self.chance.choice(["\n", "\r\n"]) for line in lines).encode()
         reply = self.call(c, "POST", f"/coupons/{c.id}/codes", text, role="ops", headers={"Content-Type": "text/plain"})
-        told = self.stack.job(reply)["result"]
+        said = self.stack.job(reply)["result"]
         want = {"imported": len(set(fresh)), "duplicates_in_coupon": len(old), "invalid": lines.count("abc"),
                 "duplicates_in_file": len([x for x in lines if x in fresh]) - len(set(fresh))}
-        same("the manifest", {name: told[name] for name in want}, want)
-        same("rows", told["rows"], sum(want.values()))
+        same("the manifest", {name: said[name] for name in want}, want)
+        same("rows", said["rows"], sum(want.values()))
         for code in dict.fromkeys(fresh):
             self.add_code(c, code)
         same("the codes", self.codes(c), {s.code for s in c.slots})
@@ -482,8 +482,8 @@ class Driver:
         self.coupons.remove(c)
         self.read_counts(c)
         for user in self.users:
-            told = self.call(c, "GET", f"/coupons/{c.id}/users/{user}").ok()
-            same(user, {r["id"]: settled(r, now_ms()) for r in told["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
+            said = self.call(c, "GET", f"/coupons/{c.id}/users/{user}").ok()
+            same(user, {r["id"]: settled(r, now_ms()) for r in said["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
         self.stack.verify(c.id)
 
     CALLS = [(30, "take"), (30, "step"), (4, "batch"), (6, "check"), (3, "resolve"), (6, "read_one"), (4, "read_user"), (4, "read_counts"), (3, "read_slot"),
@@ -517,8 +517,8 @@ class Driver:
             self.coupons = [] if call == "erase" else [each for each in self.coupons if each is not c]
         except AssertionError as e:
             history = "\n".join(self.histories[c.id][-60:])
-            told = self.doors["ops"][0].get(f"/coupons/{c.id}/counts", may_fail=True)
-            raise AssertionError(f"COUPONS_MODEL_SEED={self.seed}, {call}: {e}\n\nthe model counts {c.counts()}, the service {told}\n\n"
+            said = self.doors["ops"][0].get(f"/coupons/{c.id}/counts", may_fail=True)
+            raise AssertionError(f"COUPONS_MODEL_SEED={self.seed}, {call}: {e}\n\nthe model counts {c.counts()}, the service {said}\n\n"
                                  f"the coupon's calls:\n{history}") from e
 
 

@@ -17,9 +17,9 @@ OF_NGINX = {"OPTIONS", "TRACE", "PROPFIND", "LOCK", "BREW"}
 
 @pytest.fixture(scope="module")
 def document(stack):
-    told = stack.client().get(ADDRESS).expect(200).body
-    assert told == contract.DOCUMENT.read_bytes()
-    return strict_json(told)
+    said = stack.client().get(ADDRESS).expect(200).body
+    assert said == contract.DOCUMENT.read_bytes()
+    return strict_json(said)
 
 
 @pytest.fixture(scope="module")

@@ -105,16 +105,16 @@ def test_doctor_sees_a_front_with_another_key_of_receipts(stack):
     front.environment["MONGODB_URI"] = (stack.var / "run" / "mongodb_uri").read_text().strip()
     here, there = (s.var / "keys" / "receipt_seed" for s in (stack, front))
 
-    def told():
+    def said():
         return stack.database.fronts.find_one({"_id": {"$regex": f":{front.var}/run$"}})
 
     def reload_with(text, keys):
         there.write_text(text)
         front.signal("coupond", signal.SIGHUP)
-        wait_until("the front to tell of its keys", lambda: (seen := told()) and len(seen["receipts"].split()) == keys)
+        wait_until("the front to tell of its keys", lambda: (seen := said()) and len(seen["receipts"].split()) == keys)
 
     with front:
-        wait_until("the front to tell of itself", told)
+        wait_until("the front to tell of itself", said)
         finds(stack, "receipts", str(front.var), "do not verify", str(here))
         reload_with(f"{here.read_text().strip()}\n{there.read_text().strip()}\n", 2)
         [line] = [line for line in doctor(stack) if line[1] == "receipts"]
@@ -122,7 +122,7 @@ def test_doctor_sees_a_front_with_another_key_of_receipts(stack):
         reload_with(here.read_text(), 1)
         [line] = [line for line in doctor(stack) if line[1] == "receipts"]
         assert line[0] == "ok" and "2 fronts" in line[2], line
-    assert not told(), "it has stopped"
+    assert not said(), "it has stopped"
 
 
 def test_a_front_that_stops_as_soon_as_it_serves_leaves_no_row(stack):
@@ -229,7 +229,7 @@ def test_a_restart_under_load_refuses_nobody(beside):
     assert stack.pid("coupond") not in (None, master)
     assert not set(before.values()) & set(stack.pids().values())
     assert not (stack.var / "run" / "next").exists()
-    assert set(ledger.Told(stack, coupon).ids()) == {b["id"] for b in taken(calls)}
+    assert set(ledger.LaneLedger(stack, coupon).ids()) == {b["id"] for b in taken(calls)}
     stack.verify()
     doctor(stack)
 
@@ -370,9 +370,9 @@ def restored(another_stack, files, keys):
 
 
 def holds_what_was_acknowledged(stack, coupon, calls):
-    told = {b["id"] for b in taken(calls)}
-    stored = set(ledger.Told(stack, coupon).ids())
-    assert told <= stored, f"{len(told - stored)} of {len(told)} were acknowledged before the backup, and are not in it"
+    said = {b["id"] for b in taken(calls)}
+    stored = set(ledger.LaneLedger(stack, coupon).ids())
+    assert said <= stored, f"{len(said - stored)} of {len(said)} were acknowledged before the backup, and are not in it"
     stack.verify()
     doctor(stack)
     sample = calls[0]
@@ -490,7 +490,7 @@ def test_the_logs_are_turned_and_who_writes_them_is_told(tmp_path):
     text = (ROOT / "conf/logrotate/coupons").read_text()
     us = f"{pwd.getpwuid(os.geteuid()).pw_name} {grp.getgrgid(os.getegid()).gr_name}"
     for there, here in (("/var/log/coupons/", f"{tmp_path}/"), ("su coupons coupons", f"su {us}"),
-                        ("create 0640 coupons coupons", f"create 0640 {us}"), ("systemctl kill", f"echo > {tmp_path}/told")):
+                        ("create 0640 coupons coupons", f"create 0640 {us}"), ("systemctl kill", f"echo > {tmp_path}/said")):
         assert text.count(there) == 1, there
         text = text.replace(there, here)
     (tmp_path / "rules").write_text(text)
@@ -502,8 +502,8 @@ def test_the_logs_are_turned_and_who_writes_them_is_told(tmp_path):
                           capture_output=True)
     assert done.returncode == 0 and "error:" not in done.stderr, done.stderr
     assert (log.read_text(), log.with_suffix(".log.1").read_text()) == ("", "a line\n")
-    told = (tmp_path / "told").read_text()
-    assert "--signal=USR1" in told and "coupond@*.service" in told, told
+    said = (tmp_path / "said").read_text()
+    assert "--signal=USR1" in said and "coupond@*.service" in said, said
 
 
 UNITS = {  # name: (what it is made of, how exposed it may be: nginx begins as root, and gives that up by itself)
@@ -544,9 +544,9 @@ HARDENED = {"-d": ["FLAGS_1.* NOW", "FLAGS_1.* PIE"], "-l": ["GNU_RELRO", "GNU_S
 def test_a_program_is_hardened(program):
     path = BUILD / program
     for option, wanted in HARDENED.items():
-        told = subprocess.run(["readelf", "-W", option, path], text=True, capture_output=True, check=True).stdout
+        said = subprocess.run(["readelf", "-W", option, path], text=True, capture_output=True, check=True).stdout
         for pattern in wanted:
-            assert re.search(pattern, told), f"{program}: no {pattern} in readelf {option}\n{told[-3000:]}"
+            assert re.search(pattern, said), f"{program}: no {pattern} in readelf {option}\n{said[-3000:]}"
     if platform.machine() == "x86_64" and os.environ.get("CC", "gcc") == "gcc":
         for option in (b"-fstack-clash-protection", b"-fcf-protection"):
             assert option in path.read_bytes(), f"{program}: built without {option}"

@@ -132,8 +132,8 @@ def test_the_commands_of_the_papers_do_what_they_say(another_stack, tmp_path):
             at = f"{paper.relative_to(ROOT)}:{line}"
             assert done.returncode == 0, f"{at}: exit {done.returncode}\n{done.stdout}{done.stderr}"
             said[text] = done.stdout + done.stderr
-    told = "".join(said.values())
+    answered = "".join(said.values())
     for word in ("Requests/sec:", "kept: ok, ", "restored: epoch 1", "anchors, signed by the public key"):
-        assert word in told, f"{word} is not in\n{told}"
-    assert "Non-2xx" not in told, told
+        assert word in answered, f"{word} is not in\n{answered}"
+    assert "Non-2xx" not in answered, answered
     assert [item["user"] for item in stack.client("ops").get("/coupons/kept/redemptions").ok()["items"]] == ["early"], "it was restored"

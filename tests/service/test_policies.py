@@ -24,11 +24,11 @@ def slotless(stack, policy, total=1000, **cap):
 def check_lives(stack, coupon):
     """The chain, ordinals, each redemption's life, the counts, and what is stored. Returns the ledger."""
     ledger.check_chain(ledger.read(stack, coupon))
-    counts, told = stack.counts(coupon), ledger.Told(stack, coupon)
-    told.check_ordinals()
+    counts, said = stack.counts(coupon), ledger.LaneLedger(stack, coupon)
+    said.check_ordinals()
     ends = collections.Counter()
-    for redemption, entries in told.lives.items():
-        kinds = told.kinds(redemption)
+    for redemption, entries in said.lives.items():
+        kinds = said.kinds(redemption)
         assert re.fullmatch(r"L0-[1-9]\d*-[1-9]\d*", redemption), redemption
         assert LIFE.fullmatch(" ".join(kinds)), f"{redemption}: {kinds}"
         due = [e["reserved_until"] for e in entries if "reserved_until" in e]
@@ -36,12 +36,12 @@ def check_lives(stack, coupon):
             if entry["kind"] in ("spend", "expire") and due:
                 assert (entry["at"] < due[-1]) == (entry["kind"] == "spend"), f"due {due[-1]}: {entry}"
         ends[kinds[-1] if kinds[-1] != "extend" else kinds[0]] += 1
-    if counts["seq"] == told.batches[-1]["seq"]:
+    if counts["seq"] == said.batches[-1]["seq"]:
         assert counts["redeemed"] == ends["redeem"] + ends["spend"], (counts, ends)
         assert counts["reserved"] == ends["reserve"] + ends["hold"], (counts, ends)
     assert counts["slots"] is None and counts["free"] is None and counts["over"] == 0, counts
     stack.verify(coupon)
-    return told
+    return said
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -54,8 +54,8 @@ def test_a_redemption_without_a_slot_has_an_id_of_its_batch(stack, storefront, p
         assert body["after"] == {"left": None, "day": ordinal, "user": ordinal, "user_day": ordinal}, body
         assert seen_by_all(stack, coupon, body["id"])["state"] == ["issued", "reserved", "redeemed"][ordinal - 1]
     counts = stack.counts(coupon)
-    told = {name: counts[name] for name in ("slots", "free", "issued", "reserved", "redeemed", "over", "taken_total", "today")}
-    assert told == {"slots": None, "free": None, "issued": 1, "reserved": 1, "redeemed": 1, "over": 0, "taken_total": 3, "today": 3}, counts
+    said = {name: counts[name] for name in ("slots", "free", "issued", "reserved", "redeemed", "over", "taken_total", "today")}
+    assert said == {"slots": None, "free": None, "issued": 1, "reserved": 1, "redeemed": 1, "over": 0, "taken_total": 3, "today": 3}, counts
     storefront.take(coupon, "u").problem("user_cap_reached")
     storefront.take(coupon, "v", code="ANY-CODE").problem("code_not_found")
     for wrong in ("L0-99999-1", "L1-1-1", "L0-0-1", "L0-1-0", "L0-01-1", f"{bodies[0]['seq']}-1", bodies[0]["id"] + "0", "L0--1-1"):
@@ -73,8 +73,8 @@ def test_the_total_of_one_lane_is_exact_under_a_race_and_comes_back(stack):
     assert by_code(back) == {"200": 100}
     calls = swarm(stack.ways(), [take(coupon, f"v-{i}", f"k-{i}") for i in range(300)], connections=64)
     assert by_code(calls) == {"201": 100, "sold_out": 200}
-    told = check_lives(stack, coupon)
-    assert len(told.taken) == 600
+    said = check_lives(stack, coupon)
+    assert len(said.taken) == 600
 
 
 def test_without_a_policy_nobody_is_told_sold_out(stack):
@@ -156,10 +156,10 @@ def test_workers_are_killed_while_coupons_without_slots_are_taken_and_returned(s
         kill_under_load(stack, crowd, 6, lambda: chance.randrange(100, 300))
     calls = crowd.done
     print(f"{len(calls)} calls: {by_code(calls)}")
-    told = check_lives(stack, coupon)
-    as_the_ledger_says(told, calls)
+    said = check_lives(stack, coupon)
+    as_the_ledger_says(said, calls)
     held = collections.Counter()
-    for entry in told.entries():
+    for entry in said.entries():
         if "ordinal" in entry:
             held[entry["alias"]] += 1
             assert held[entry["alias"]] <= 30 and sum(held.values()) <= (300 if policy == "approximate" else 10**9), entry

@@ -39,11 +39,11 @@ def check(door, coupon, **body):
 
 
 def said(reply):
-    """What a page is told, which its browser lets it read."""
+    """What a page gets, which its browser lets it read."""
     assert reply.header("Access-Control-Allow-Origin") == SHOP and reply.header("Vary") == "Origin", reply
-    told = reply.ok()
-    assert set(told) == ANSWER, reply
-    return told
+    body = reply.ok()
+    assert set(body) == ANSWER, reply
+    return body
 
 
 # ---- what it says ----

@@ -16,13 +16,13 @@ from within import within
 
 
 def exact(stack, coupon, calls, slots):
-    """What the clients were told is exactly what the ledger has: no slot twice, ordinals without gap, nothing lost."""
+    """What the clients got is exactly what the ledger has: no slot twice, ordinals without gap, nothing lost."""
     bodies = taken(calls)
     ids = [b["id"] for b in bodies]
     assert len(set(ids)) == len(ids), "an id was given twice"
     assert len({b["slot"] for b in bodies}) == len(bodies), "a slot was given twice"
     assert all(0 <= b["slot"] < slots for b in bodies)
-    truth = ledger.Told(stack, coupon)
+    truth = ledger.LaneLedger(stack, coupon)
     truth.check_ordinals()
     assert sorted(truth.ids()) == sorted(ids), "the ledger and the clients do not agree on who got what"
     assert sorted(b["ordinal"] for b in bodies) == list(range(1, len(bodies) + 1))
@@ -128,7 +128,7 @@ def test_takings_and_returns_race_for_few_slots(stack):
     done = takings_and_returns(stack.ways(), coupon, 1500, connections=24)
     got = [b for b in taken([c for c in done if c.reply.status == 201])]
     assert len({b["id"] for b in got}) == len(got) > 100, "an id was given twice"
-    truth = ledger.Told(stack, coupon)
+    truth = ledger.LaneLedger(stack, coupon)
     truth.check_ordinals()
     assert sorted(truth.ids()) == sorted(b["id"] for b in got)
     counts = stack.counts(coupon)
@@ -142,7 +142,7 @@ def test_eight_clients_return_one_redemption_once(stack):
         rid = stack.client("storefront").take(coupon, f"u-{number}").ok(201)["id"]
         calls = swarm(stack.ways(), [Call("POST", f"/coupons/{coupon}/redemptions/{rid}/reverse") for _ in range(8)], connections=8)
         assert by_code(calls) == {"200": 8}
-    truth = ledger.Told(stack, coupon)
+    truth = ledger.LaneLedger(stack, coupon)
     assert (len(truth.redeemed), len(truth.reversed)) == (10, 10)
     stack.verify(coupon)
 
@@ -180,8 +180,8 @@ def test_who_asks_for_a_coupon_that_is_just_made_is_in_their_own_lane(stack):
         for call in swarm(stack.ways("ops"), calls, connections=len(calls)):
             answered[call.reply.code() or call.reply.status] += 1
             if call.reply.status == 201 and call.key:
-                told = json.loads(call.reply.body)
-                assert told["id"].startswith(f"L{lane_of(told['user'], 4)}-"), told
+                said = json.loads(call.reply.body)
+                assert said["id"].startswith(f"L{lane_of(said['user'], 4)}-"), said
     assert set(answered) <= {201, "coupon_not_found"} and answered[201] > 30, answered
     stack.verify(*made)
 
@@ -242,8 +242,8 @@ def test_changes_and_a_deletion_at_the_same_moment_are_all_answered(stack):
         for call in swarm(stack.ways("ops"), calls, connections=len(calls)):
             answered[call.method, call.reply.status] += 1
             if call.method == "PATCH" and call.reply.status == 200:
-                told = json.loads(call.reply.body)
-                assert (told["id"], told["state"]) == (coupon, "active"), call.reply
+                said = json.loads(call.reply.body)
+                assert (said["id"], said["state"]) == (coupon, "active"), call.reply
     assert [stack.pid(f"worker-{i}") for i in range(stack.workers)] == workers, "a worker has died"
     assert set(answered) <= {("PATCH", 200), ("PATCH", 404), ("DELETE", 204)} and answered["DELETE", 204] == 40, answered
 
@@ -378,7 +378,7 @@ def test_counts_read_under_load_lie_between_what_definitely_and_what_possibly_ha
             seqs.append((counts["seq"], counts["redeemed"]))
     assert len(set(seqs)) == 60 and seqs == sorted(seqs), "a later read went back"
     by_seq = {}
-    for batch in ledger.Told(stack, coupon).batches:
+    for batch in ledger.LaneLedger(stack, coupon).batches:
         by_seq[batch["seq"]] = batch["totals"]["redeemed"]
     assert all(by_seq[seq] == redeemed for seq, redeemed in seqs), "at a given seq they are exact"
     stack.verify(coupon)

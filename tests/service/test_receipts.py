@@ -284,8 +284,8 @@ def test_couponctl_believes_no_receipt_that_says_more_than_the_ledger(stack, sto
     for member, lie in lies.items():
         forged = signed({**claims, member: lie})
         assert verify(stack, tmp_path, forged, published)[0] == 0, "the signature is right"
-        code, told, why = verify(stack, tmp_path, forged, published, coupon)
-        assert (code, told) == (1, None) and "invalid receipt" in why, f"{member}: {why}"
+        code, said, why = verify(stack, tmp_path, forged, published, coupon)
+        assert (code, said) == (1, None) and "invalid receipt" in why, f"{member}: {why}"
     for beside in ({"order": "another"}, {"name": "anybody"}):  # by the signature alone
         assert verify(stack, tmp_path, signed({**claims, **beside}), published, coupon)[0] == 0
 
@@ -305,8 +305,8 @@ def test_couponctl_believes_no_ledger_that_was_changed(stack, storefront, report
     wrong["hash"] = hashlib.sha256(ledger.canonical(wrong)).hexdigest()
     for changed in (lines[:at] + lines[at + 1:], lines[:at], [], lines[:1] + lines[2:], [lines[0].replace(b'"lane":0', b'"lane":1')] + lines[1:],
                     lines[:at] + [ledger.canonical(wrong)] + lines[at + 1:], lines[:at] + [ledger.canonical(wrong)], [b"{}"], [b"x"]):
-        code, told, why = verify(stack, tmp_path, token, published, lines=changed)
-        assert (code, told) == (1, None) and "invalid receipt" in why, why
+        code, said, why = verify(stack, tmp_path, token, published, lines=changed)
+        assert (code, said) == (1, None) and "invalid receipt" in why, why
 
 
 def test_couponctl_wants_a_receipt_and_a_key_for_it(stack, storefront, reporting, tmp_path):

@@ -221,9 +221,9 @@ def test_damage_is_found_told_and_mended_and_nothing_else_is_touched(quiet, what
     coupon = quiet.coupons[2 if what in WITHOUT_SLOTS else 0]
     good = quiet.image()
     with Damaged(quiet.database, coupon, which, change):
-        told = quiet.verify(status=0 if what in HARMLESS else 1)
+        answered = quiet.verify(status=0 if what in HARMLESS else 1)
         in_parts = quiet.stack.couponctl("verify", "--parts=3")
-        assert sorted(in_parts.stdout.splitlines()) == sorted(told.splitlines()), "in parts something else is found"
+        assert sorted(in_parts.stdout.splitlines()) == sorted(answered.splitlines()), "in parts something else is found"
         bad = quiet.image()
         done, said = quiet.run(coupon)
         assert said == faults, f"expected {faults}\n{done.stdout}"

@@ -119,9 +119,9 @@ def test_of_several_reasons_the_first_of_the_table_is_told(stack, storefront):
     def ask(refusal, key=None, **members):
         reply = storefront.take(coupon, "u", key, **members)
         problem = reply.problem(refusal)
-        told = storefront.post(f"/coupons/{coupon}/check", {"user": "u", **members}).ok()
+        said = storefront.post(f"/coupons/{coupon}/check", {"user": "u", **members}).ok()
         if key is None:
-            assert (told["ok"], told["problem"]) == (False, refusal), told
+            assert (said["ok"], said["problem"]) == (False, refusal), said
         return reply, problem
 
     poor = {"amount_minor": 1999, "currency": "EUR"}
@@ -238,15 +238,15 @@ def test_a_batch_that_is_larger_than_the_queue_is_taken_whole(beside):
 def test_a_check_is_a_hint_that_changes_nothing(stack, storefront):
     coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 3, "per_user_per_day": 2, "per_day": 4},
                           discount={"kind": "amount", "amount_minor": 300, "currency": "EUR"})
-    told = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
-    assert told == {"ok": True, "problem": None, "discount_minor": 300, "remaining": 3, "remaining_today": 2}
+    said = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
+    assert said == {"ok": True, "problem": None, "discount_minor": 300, "remaining": 3, "remaining_today": 2}
     seq = stack.counts(coupon)["seq"]
     storefront.take(coupon, "u").expect(201)
-    told = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
-    assert (told["remaining"], told["remaining_today"]) == (2, 1)
+    said = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
+    assert (said["remaining"], said["remaining_today"]) == (2, 1)
     storefront.take(coupon, "u").expect(201)
-    told = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
-    assert (told["ok"], told["problem"], told["remaining"], told["remaining_today"]) == (False, "user_daily_cap_reached", 1, 0)
+    said = storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()
+    assert (said["ok"], said["problem"], said["remaining"], said["remaining_today"]) == (False, "user_daily_cap_reached", 1, 0)
     assert stack.counts(coupon)["seq"] == seq + 2
 
 
@@ -329,9 +329,9 @@ def test_any_user_name_can_take_and_be_asked_for(stack, storefront, user):
     quoted = urllib.parse.quote(user, safe="")
     body = storefront.take(coupon, user).ok(201)
     assert body["user"] == user
-    told = storefront.get(f"/coupons/{coupon}/users/{quoted}").ok()
-    assert (told["user"], told["total"]) == (user, 1), told
-    assert [r["id"] for r in told["redemptions"]] == [body["id"]]
+    said = storefront.get(f"/coupons/{coupon}/users/{quoted}").ok()
+    assert (said["user"], said["total"]) == (user, 1), said
+    assert [r["id"] for r in said["redemptions"]] == [body["id"]]
     wallet = storefront.get(f"/coupons/-/users/{quoted}").ok()
     assert coupon in [i["coupon"] for i in wallet["items"]], wallet
     assert [r["user"] for r in storefront.get(f"/coupons/{coupon}/redemptions?user={quoted}").ok()["items"]] == [user]
@@ -344,17 +344,17 @@ def test_a_user_is_told_what_they_took_and_what_is_left(stack, storefront):
     assert fresh == {"user": "u", "total": 0, "today": 0, "remaining": 4, "remaining_today": 3, "redemptions": []}
     made = [storefront.take(coupon, "u").ok(201) for _ in range(2)]
     reply = storefront.get(at).expect(200)
-    told = reply.json()
-    assert (told["total"], told["today"], told["remaining"], told["remaining_today"]) == (2, 2, 2, 1), told
-    assert sorted(r["id"] for r in told["redemptions"]) == sorted(r["id"] for r in made)
+    said = reply.json()
+    assert (said["total"], said["today"], said["remaining"], said["remaining_today"]) == (2, 2, 2, 1), said
+    assert sorted(r["id"] for r in said["redemptions"]) == sorted(r["id"] for r in made)
     tag = reply.header("ETag")
     assert storefront.get(at, headers={"If-None-Match": tag}).expect(304).header("ETag") == tag
     storefront.post(f"/coupons/{coupon}/redemptions/{made[0]['id']}/reverse").expect(200)
     changed = storefront.get(at, headers={"If-None-Match": tag}).expect(200)
     assert changed.header("ETag") != tag
-    told = changed.json()
-    assert (told["total"], told["today"], told["remaining"], told["remaining_today"]) == (1, 1, 3, 2), told
-    states = {r["id"]: r["state"] for r in told["redemptions"]}
+    said = changed.json()
+    assert (said["total"], said["today"], said["remaining"], said["remaining_today"]) == (1, 1, 3, 2), said
+    states = {r["id"]: r["state"] for r in said["redemptions"]}
     assert states == {made[0]["id"]: "reversed", made[1]["id"]: "redeemed"}
 
 

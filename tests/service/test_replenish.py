@@ -7,7 +7,7 @@ import pytest
 from effort import effort
 from halves import asleep
 from lanes import MOVE
-from ledger import Told
+from ledger import LaneLedger
 from stack import wait_until
 from swarm import Swarm, by_code, swarm, take, takers
 
@@ -16,14 +16,14 @@ EVENTS = ("low_stock", "sold_out", "replenish")
 
 def events(stack, coupon, kinds=EVENTS):
     """The events of the ledger in their order, or other entries, with their counts."""
-    return [(entry["kind"], entry.get("count")) for batch in Told(stack, coupon).batches for entry in batch["entries"]
+    return [(entry["kind"], entry.get("count")) for batch in LaneLedger(stack, coupon).batches for entry in batch["entries"]
             if entry["kind"] in kinds]
 
 
 def generated(stack, coupon):
     """How many slots each job made, in the order of the ledger, without those that came from another lane."""
     jobs = {}
-    for batch in Told(stack, coupon).batches:
+    for batch in LaneLedger(stack, coupon).batches:
         for entry in batch["entries"]:
             if entry["kind"] == "generate" and not MOVE.fullmatch(entry["job"]):
                 jobs[entry["job"]] = jobs.get(entry["job"], 0) + entry["count"] + entry.get("gift_slots", 0)
@@ -46,8 +46,8 @@ def test_low_stock_and_sold_out_stand_in_the_ledger_once(stack, storefront):
     coupon = stack.coupon(slots=20, cap={"total": 40, "per_user": 100}, low_stock=5)
     calls = swarm([stack.way()], takers(coupon, 30), 8)
     assert by_code(calls) == {"201": 20, "sold_out": 10}, by_code(calls)
-    told = events(stack, coupon)
-    assert [kind for kind, _ in told] == ["low_stock", "sold_out"] and told[0][1] <= 5, told
+    said = events(stack, coupon)
+    assert [kind for kind, _ in said] == ["low_stock", "sold_out"] and said[0][1] <= 5, said
     first = storefront.get(f"/coupons/{coupon}/redemptions?user=u-0").ok()["items"] or \
         storefront.get(f"/coupons/{coupon}/redemptions").ok()["items"]
     storefront.post(f"/coupons/{coupon}/redemptions/{first[0]['id']}/reverse").expect(200)
@@ -67,9 +67,9 @@ def test_four_clients_over_two_workers_are_refilled_up_to_the_cap(stack, codes):
         wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 1000)
     assert by_code(crowd.done)["201"] == 1000, by_code(crowd.done)
     wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
-    told = events(stack, coupon)
-    wanted = [count for kind, count in told if kind == "replenish"]
-    assert wanted == [250, 500, 750, 1000], told
+    said = events(stack, coupon)
+    wanted = [count for kind, count in said if kind == "replenish"]
+    assert wanted == [250, 500, 750, 1000], said
     assert generated(stack, coupon) == [250] * 4, generated(stack, coupon)
     assert len(jobs_of(stack, coupon)) == 4, jobs_of(stack, coupon)
     counts = stack.counts(coupon)
@@ -79,7 +79,7 @@ def test_four_clients_over_two_workers_are_refilled_up_to_the_cap(stack, codes):
         raised = [i for i, (seen, _) in enumerate(course) if seen == kind]
         assert len(raised) <= 4, course  # at most once per filling, which may come long after it was asked for
         assert all("generate" in [seen for seen, _ in course[a:b]] for a, b in zip(raised, raised[1:])), course
-    assert told[-1][0] == "sold_out", told
+    assert said[-1][0] == "sold_out", said
     stack.verify(coupon)
 
 

@@ -7,7 +7,7 @@ import zoneinfo
 import pytest
 
 from effort import in_full
-from ledger import Told
+from ledger import LaneLedger
 from stack import SETTINGS, SLOW_DATABASE, Stack, wait_until
 from test_reports import COUNTS, DISCOUNT, QUARTER, UTC, caught_up, moment, period_of, summed
 
@@ -86,10 +86,10 @@ def lay(stack, coupon, name, chance, beginning):
     stack.database.ledger.insert_many(batches)
 
 
-def counted(told):
+def counted(said):
     """The ledger's entries by quarter hour: [(moment, counts)]."""
     rows = {}
-    for batch in told.batches:
+    for batch in said.batches:
         at = moment(batch["at"])
         row = rows.setdefault(at - (at - datetime.datetime.min) % QUARTER, dict.fromkeys(COUNTS, 0))
         for entry in batch["entries"]:
@@ -116,11 +116,11 @@ def test_each_period_is_what_python_counts_in_the_ledger(weeks, zone):
     stack, coupons = weeks
     place = zoneinfo.ZoneInfo(zone)
     for beginning, coupon in coupons:
-        rows, end = counted(Told(stack, coupon)), beginning + datetime.timedelta(weeks=WEEKS)
+        rows, end = counted(LaneLedger(stack, coupon)), beginning + datetime.timedelta(weeks=WEEKS)
         assert {name for _, row in rows for name in COUNTS if row[name]} == set(COUNTS), "every column has something to show"
         for period in ("hour", "day", "week", "month"):
-            told = caught_up(stack, coupon, f"period={period}&from={beginning.isoformat()}Z&to={end.isoformat()}Z&tz={zone}")["items"]
-            seen = {moment(row["start"]): {name: row[name] for name in COUNTS} for row in told}
+            said = caught_up(stack, coupon, f"period={period}&from={beginning.isoformat()}Z&to={end.isoformat()}Z&tz={zone}")["items"]
+            seen = {moment(row["start"]): {name: row[name] for name in COUNTS} for row in said}
             assert set(seen) == {period_of(beginning + i * QUARTER, period, place) for i in range((end - beginning) // QUARTER)}, period
             full = {start: row for start, row in seen.items() if any(row.values())}
             truth = {start: row for start, row in summed(rows, period, place).items() if any(row.values())}

@@ -48,8 +48,8 @@ def caught_up(stack, coupon, query="period=day"):
     return last
 
 
-def total(told, name):
-    return sum(row[name] for row in told["items"])
+def total(said, name):
+    return sum(row[name] for row in said["items"])
 
 
 def as_csv(items):
@@ -66,22 +66,22 @@ def as_csv(items):
 
 def equals_ledger(stack, coupon):
     """The report's sums are the ledger's."""
-    told, truth = caught_up(stack, coupon), ledger.Told(stack, coupon)
+    said, truth = caught_up(stack, coupon), ledger.LaneLedger(stack, coupon)
     money = sum(e["discount_minor"] for e in truth.redeemed) - sum(e["discount_minor"] for e in truth.reversed)
-    seen = (total(told, "redeemed"), total(told, "reversed"), total(told, "discount_minor"))
-    assert seen == (len(truth.redeemed), len(truth.reversed), money), f"{seen} in the report, {told}"
+    seen = (total(said, "redeemed"), total(said, "reversed"), total(said, "discount_minor"))
+    assert seen == (len(truth.redeemed), len(truth.reversed), money), f"{seen} in the report, {said}"
 
 
 def test_a_day_is_counted_soon_after_it_happened(stack, storefront):
     coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 5}, discount=DISCOUNT)
     ids = [storefront.take(coupon, "u").ok(201)["id"] for _ in range(3)]
     storefront.post(f"/coupons/{coupon}/redemptions/{ids[0]}/reverse").expect(200)
-    told = caught_up(stack, coupon)
-    assert len(told["items"]) == 30, "without from: the last 30 periods, zeros included"
-    assert all(set(row) == ROW for row in told["items"]), told["items"][0]
-    assert (total(told, "redeemed"), total(told, "reversed"), total(told, "discount_minor")) == (3, 1, 500), told
-    assert max(row["start"] for row in told["items"] if row["redeemed"]) == max(row["start"] for row in told["items"])
-    as_of = told["as_of"]
+    said = caught_up(stack, coupon)
+    assert len(said["items"]) == 30, "without from: the last 30 periods, zeros included"
+    assert all(set(row) == ROW for row in said["items"]), said["items"][0]
+    assert (total(said, "redeemed"), total(said, "reversed"), total(said, "discount_minor")) == (3, 1, 500), said
+    assert max(row["start"] for row in said["items"] if row["redeemed"]) == max(row["start"] for row in said["items"])
+    as_of = said["as_of"]
     assert isinstance(as_of["seq"], list) and as_of["lag_ms"] >= 0 and as_of["at"].endswith("Z"), as_of
     equals_ledger(stack, coupon)
 
@@ -90,15 +90,15 @@ def test_a_day_is_counted_soon_after_it_happened(stack, storefront):
 def test_days_begin_at_the_zones_midnight_and_tell_its_offset(stack, zone):
     coupon = stack.coupon(slots=1)
     place = zoneinfo.ZoneInfo(zone)
-    told = report(stack, coupon, f"period=day&from=2026-03-20T00:00:00Z&to=2026-04-05T12:00:00Z&tz={zone.replace('/', '%2F')}")
-    starts = [datetime.datetime.fromisoformat(row["start"]) for row in told["items"]]
+    said = report(stack, coupon, f"period=day&from=2026-03-20T00:00:00Z&to=2026-04-05T12:00:00Z&tz={zone.replace('/', '%2F')}")
+    starts = [datetime.datetime.fromisoformat(row["start"]) for row in said["items"]]
     first = datetime.datetime(2026, 3, 20, tzinfo=datetime.timezone.utc).astimezone(place)
     last = datetime.datetime(2026, 4, 5, 12, tzinfo=datetime.timezone.utc).astimezone(place)
     days = [datetime.datetime.combine(first.date() + datetime.timedelta(i), datetime.time(), place)
             for i in range((last.date() - first.date()).days + 1)]
     days = [d for d in days if d < last]
     assert sorted(s.isoformat() for s in starts) == sorted(d.isoformat() for d in days), "each with the offset that it has"
-    assert total(told, "redeemed") == 0
+    assert total(said, "redeemed") == 0
 
 
 def test_without_tz_the_coupons_zone_counts(stack):
@@ -109,11 +109,11 @@ def test_without_tz_the_coupons_zone_counts(stack):
 def test_csv_holds_the_same_rows(stack, storefront, reporting):
     coupon = stack.coupon(slots=1)
     storefront.take(coupon, "u").expect(201)
-    told = caught_up(stack, coupon)
+    said = caught_up(stack, coupon)
     for accept in ("text/csv", "text/csv, application/json;q=0.5"):
         reply = reporting.get(f"/coupons/{coupon}/reports?period=day", headers={"Accept": accept}).expect(200)
         assert reply.header("Content-Type").startswith("text/csv") and "accept" in reply.header("Vary").lower(), reply
-        assert as_csv(told["items"]) == reply.rows()
+        assert as_csv(said["items"]) == reply.rows()
     for accept in ("application/json", "*/*", "text/csv;q=0.1, application/json"):
         reply = reporting.get(f"/coupons/{coupon}/reports?period=day", headers={"Accept": accept}).expect(200)
         assert reply.header("Content-Type") == "application/json" and "accept" in reply.header("Vary").lower(), reply
@@ -188,17 +188,17 @@ def test_every_period_is_what_pythons_calendar_says(stack, seeded, zone, year, m
     rows = random_rows(chance, start, end, 1500)
     coupon = seeded(rows)
     for period in ("hour", "day", "week", "month"):
-        told = report(stack, coupon, f"period={period}&from={start.isoformat()}Z&to={end.isoformat()}Z&tz={zone}")["items"]
-        seen = {moment(row["start"]): {name: row[name] for name in COUNTS} for row in told}
-        assert len(seen) == len(told) and list(seen) == sorted(seen), f"{period}: starts ascend"
-        for row in told:
+        said = report(stack, coupon, f"period={period}&from={start.isoformat()}Z&to={end.isoformat()}Z&tz={zone}")["items"]
+        seen = {moment(row["start"]): {name: row[name] for name in COUNTS} for row in said}
+        assert len(seen) == len(said) and list(seen) == sorted(seen), f"{period}: starts ascend"
+        for row in said:
             offset = datetime.datetime.fromisoformat(row["start"]).utcoffset()
             assert offset == moment(row["start"]).replace(tzinfo=UTC).astimezone(place).utcoffset(), f"{period}: offset of {row}"
         expected = {period_of(start + i * QUARTER, period, place) for i in range((end - start) // QUARTER)}
         assert set(seen) == expected, f"{period}: {sorted(set(seen) ^ expected)}"
         for at, counts in summed(rows, period, place).items():
             assert seen[at] == counts, f"{period} from {at}Z"
-        assert sum(row["redeemed"] for row in told) == sum(counts["redeemed"] for _, counts in rows), period
+        assert sum(row["redeemed"] for row in said) == sum(counts["redeemed"] for _, counts in rows), period
 
 
 @pytest.mark.parametrize("zone,day,hours", [("Europe/Berlin", "2026-03-29", 23), ("Europe/Berlin", "2026-10-25", 25),
@@ -209,8 +209,8 @@ def test_days_have_the_hours_that_the_clocks_give_them(stack, seeded, zone, day,
     first = datetime.datetime.fromisoformat(day) - datetime.timedelta(3)
     coupon = seeded([(first + i * QUARTER, {**dict.fromkeys(COUNTS, 0), "redeemed": 1}) for i in range(6 * 96)])
     span = f"from={first.isoformat()}Z&to={(first + datetime.timedelta(6)).isoformat()}Z&tz={zone}"
-    told = next(row for row in report(stack, coupon, f"period=day&{span}")["items"] if row["start"].startswith(day))
-    assert told["redeemed"] == hours * 4, told
+    said = next(row for row in report(stack, coupon, f"period=day&{span}")["items"] if row["start"].startswith(day))
+    assert said["redeemed"] == hours * 4, said
     by_hour = [row for row in report(stack, coupon, f"period=hour&{span}")["items"] if row["start"].startswith(day)]
     assert sum(row["redeemed"] for row in by_hour) == hours * 4
     assert all(2 <= row["redeemed"] <= 6 for row in by_hour), by_hour
@@ -222,14 +222,14 @@ def test_a_total_counts_the_quarter_hours_in_its_range(stack, seeded):
     coupon = seeded(rows)
     for after, length in ((0, 96), (17, 1), (17, 100), (200, 9999)):
         a, b = start + after * QUARTER, start + (after + length) * QUARTER
-        told = report(stack, coupon, f"period=total&from={a.isoformat()}Z&to={b.isoformat()}Z")["items"]
-        assert len(told) == 1 and moment(told[0]["start"]) == a, told
-        assert told[0]["redeemed"] == sum(counts["redeemed"] for at, counts in rows if a <= at < b), (after, length)
+        said = report(stack, coupon, f"period=total&from={a.isoformat()}Z&to={b.isoformat()}Z")["items"]
+        assert len(said) == 1 and moment(said[0]["start"]) == a, said
+        assert said[0]["redeemed"] == sum(counts["redeemed"] for at, counts in rows if a <= at < b), (after, length)
     inside = f"from={(start + datetime.timedelta(minutes=20)).isoformat()}Z&to={(start + datetime.timedelta(minutes=31)).isoformat()}Z"
-    told = report(stack, coupon, f"period=total&{inside}")["items"]
+    said = report(stack, coupon, f"period=total&{inside}")["items"]
     a, b = start + QUARTER, start + 3 * QUARTER
-    assert moment(told[0]["start"]) == a, "cut outwards to whole quarter hours"
-    assert told[0]["redeemed"] == sum(counts["redeemed"] for at, counts in rows if a <= at < b)
+    assert moment(said[0]["start"]) == a, "cut outwards to whole quarter hours"
+    assert said[0]["redeemed"] == sum(counts["redeemed"] for at, counts in rows if a <= at < b)
     whole = report(stack, coupon, "period=total")["items"]
     assert whole[0]["redeemed"] == sum(counts["redeemed"] for _, counts in rows) and moment(whole[0]["start"]) == rows[0][0]
 
@@ -245,23 +245,23 @@ def test_several_coupons_are_added_up_or_told_apart(stack, reporting, seeded):
     names, place = sorted([*rows, empty]), zoneinfo.ZoneInfo("Asia/Kathmandu")
     await_names(reporting, names)
     span = f"from={start.isoformat()}Z&to={end.isoformat()}Z&tz=Asia/Kathmandu"
-    told = reporting.get(f"/coupons/-/reports?period=day&coupon={','.join(names)}&{span}").ok()
+    said = reporting.get(f"/coupons/-/reports?period=day&coupon={','.join(names)}&{span}").ok()
     expected = summed([row for some in rows.values() for row in some], "day", place)
-    assert {moment(r["start"]): {n: r[n] for n in COUNTS} for r in told["items"]} == expected
-    assert "seq" not in told["as_of"] and told["as_of"]["at"], told["as_of"]
+    assert {moment(r["start"]): {n: r[n] for n in COUNTS} for r in said["items"]} == expected
+    assert "seq" not in said["as_of"] and said["as_of"]["at"], said["as_of"]
 
-    told = reporting.get(f"/coupons/-/reports?period=day&group=coupon&coupon={','.join(reversed(names))}&{span}").ok()["items"]
-    assert [(r["coupon"], r["start"]) for r in told] == sorted((r["coupon"], r["start"]) for r in told)
-    assert len(told) == len(names) * len(expected), "a row for each coupon and each day, zeros included"
+    said = reporting.get(f"/coupons/-/reports?period=day&group=coupon&coupon={','.join(reversed(names))}&{span}").ok()["items"]
+    assert [(r["coupon"], r["start"]) for r in said] == sorted((r["coupon"], r["start"]) for r in said)
+    assert len(said) == len(names) * len(expected), "a row for each coupon and each day, zeros included"
     for name in names:
-        seen = {moment(r["start"]): {n: r[n] for n in COUNTS} for r in told if r["coupon"] == name}
+        seen = {moment(r["start"]): {n: r[n] for n in COUNTS} for r in said if r["coupon"] == name}
         sums = summed(rows.get(name, []), "day", place)
         assert {at: counts for at, counts in seen.items() if any(counts.values())} == sums
     everyone = reporting.get(f"/coupons/-/reports?period=day&group=coupon&{span}").ok()["items"]
-    assert [r for r in everyone if r["coupon"] in names] == told, "all coupons, when none is named"
+    assert [r for r in everyone if r["coupon"] in names] == said, "all coupons, when none is named"
     reply = reporting.get(f"/coupons/-/reports?period=day&group=coupon&coupon={','.join(names)}&{span}",
                           headers={"Accept": "text/csv"}).expect(200)
-    assert reply.rows() == as_csv(told)
+    assert reply.rows() == as_csv(said)
     assert reply.header("Coupons-As-Of")
 
 
@@ -293,13 +293,13 @@ def test_money_is_told_by_currency(stack, storefront, reporting):
         assert (row["money"], row["discount_minor"]) == (want, sum_of(want)), row
     await_names(reporting, list(money))
     at = f"/coupons/-/reports?period=total&coupon={','.join(money)}"
-    [row] = told = reporting.get(at).ok()["items"]
+    [row] = said = reporting.get(at).ok()["items"]
     assert row["redeemed"] == 11 and row["reversed"] == 4 and row["discount_minor"] is None, row
     assert sorted(row["money"], key=str) == sorted((m for of in money.values() for m in of), key=str)
     by_coupon = reporting.get(at + "&group=coupon").ok()["items"]
     assert {r["coupon"]: (r["money"], r["discount_minor"]) for r in by_coupon} == \
         {c: (m, sum_of(m)) for c, m in money.items()}
-    for more, rows in (("", told), ("&group=coupon", by_coupon)):
+    for more, rows in (("", said), ("&group=coupon", by_coupon)):
         assert reporting.get(at + more, headers={"Accept": "text/csv"}).expect(200).rows() == as_csv(rows)
     table = stack.couponctl("report", *money, "--period", "total").stdout.splitlines()
     assert "4 + 500 EUR + 9 GBP + 30 JPY + 7 USD" in table[1], table
@@ -331,11 +331,11 @@ def test_each_kind_of_entry_has_its_column(stack, storefront):
     storefront.step(storefront.take(coupon, "u").ok(201), "reverse").expect(200)
     wait_until("the hold to expire", lambda: stack.counts(coupon)["reserved"] == 0, every=0.2)
 
-    def told():
+    def said():
         return {name: total(report(stack, coupon), name) for name in COUNTS[:6]}
 
     expected = {"issued": 2, "reserved": 2, "redeemed": 2, "cancelled": 1, "expired": 1, "reversed": 1}
-    wait_until(lambda: f"the report to be {expected}: {told()}", lambda: told() == expected, every=0.2)
+    wait_until(lambda: f"the report to be {expected}: {said()}", lambda: said() == expected, every=0.2)
 
 
 def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
@@ -344,18 +344,18 @@ def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
     seen, turns = {}, itertools.count(1)
 
     def looked():
-        told = report(stack, coupon)
-        seen[told["as_of"]["seq"][0]] = total(told, "redeemed")
+        said = report(stack, coupon)
+        seen[said["as_of"]["seq"][0]] = total(said, "redeemed")
         return next(turns) > 40 and len(seen) > 5
 
     with Swarm([stack.way()], takers(coupon), connections=16):
         wait_until(lambda: f"more than five of {seen}", looked, every=0.05)
     truth, upto = {0: 0}, 0
-    for batch in ledger.Told(stack, coupon).batches:
+    for batch in ledger.LaneLedger(stack, coupon).batches:
         upto += sum(e["kind"] == "redeem" for e in batch["entries"])
         truth[batch["seq"]] = upto
     wrong = {seq: (n, truth[seq]) for seq, n in seen.items() if n != truth[seq]}
-    assert not wrong, f"seq: (told, ledger): {wrong}"
+    assert not wrong, f"seq: (reported, ledger): {wrong}"
 
 
 def test_totals_that_are_ahead_of_their_mark_are_not_told(stack, reporting):
@@ -379,8 +379,8 @@ def test_a_long_report_is_sent_whole(stack, reporting, seeded):
     """Longer than what is sent at once: as JSON, as CSV, and without body for HEAD."""
     coupon = seeded([(datetime.datetime(2026, 1, 1, 12), {**dict.fromkeys(COUNTS, 0), "redeemed": 3})])
     target = f"/coupons/{coupon}/reports?period=hour&from=2025-11-01T00:00:00Z&to=2026-11-01T00:00:00Z"
-    told = reporting.get(target).ok()
-    assert len(told["items"]) == 365 * 24 and total(told, "redeemed") == 3 and told["as_of"]["seq"]
+    said = reporting.get(target).ok()
+    assert len(said["items"]) == 365 * 24 and total(said, "redeemed") == 3 and said["as_of"]["seq"]
     reply = reporting.get(target, headers={"Accept": "text/csv"}).expect(200)
     assert len(reply.body.splitlines()) == 365 * 24 + 1
     assert reporting.request("HEAD", target).expect(200).body == b""
@@ -427,8 +427,8 @@ def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(another_st
                                     f"http://127.0.0.1:{stack.port}{target}{more}"], capture_output=True, timeout=60)
             took = min(float(asked.stdout), processor_s(busy) - before)
             times.append(took if asked.returncode == 0 else float("inf"))  # busy: not in the time that a request may take
-        told = json.loads(path.read_bytes())
-        assert len(told["items"]) >= least and total(told, "redeemed") == redeemed
+        said = json.loads(path.read_bytes())
+        assert len(said["items"]) >= least and total(said, "redeemed") == redeemed
         assert min(times) < limit_s, f"{more}: {times}"
 
 
@@ -448,8 +448,8 @@ BAD = {
 def test_bad_questions_are_refused_and_told_why(stack, reporting, query):
     coupon = stack.coupon()
     for whose in (coupon, "-"):
-        told = reporting.get(f"/coupons/{whose}/reports?{query}").problem("bad_request")
-        assert BAD[query] in told["detail"], told["detail"]
+        said = reporting.get(f"/coupons/{whose}/reports?{query}").problem("bad_request")
+        assert BAD[query] in said["detail"], said["detail"]
 
 
 @pytest.mark.parametrize("query", ["tz=%00", "coupon=%zz"])
@@ -461,16 +461,16 @@ def test_a_report_of_too_many_rows_says_so(stack, reporting, seeded):
     coupons = [stack.coupon() for _ in range(60)]
     await_names(reporting, coupons)
     span = "period=hour&from=2025-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"
-    told = reporting.get(f"/coupons/-/reports?{span}&group=coupon&coupon={','.join(coupons)}").problem("bad_request")
-    assert "525600 rows" in told["detail"] and "500000" in told["detail"], told["detail"]
+    said = reporting.get(f"/coupons/-/reports?{span}&group=coupon&coupon={','.join(coupons)}").problem("bad_request")
+    assert "525600 rows" in said["detail"] and "500000" in said["detail"], said["detail"]
 
 
 def test_a_report_of_nothing_is_not_found(stack, reporting, ops):
     coupon, gone = stack.coupon(), stack.coupon()
     ops.delete(f"/coupons/{gone}").expect(204)
     reporting.get("/coupons/never-made/reports?period=day").problem("coupon_not_found")
-    told = reporting.get(f"/coupons/-/reports?coupon={coupon},never-made").problem("coupon_not_found")
-    assert "never-made" in told["detail"]
+    said = reporting.get(f"/coupons/-/reports?coupon={coupon},never-made").problem("coupon_not_found")
+    assert "never-made" in said["detail"]
     for names in (gone, "a%20b", "%2e", "-"):
         reporting.get(f"/coupons/-/reports?coupon={names}").problem("coupon_not_found")
     for query in ("coupon=", "coupon=a,", "coupon=,", f"coupon={coupon}&group=user", f"coupon={coupon}&group="):
@@ -556,10 +556,10 @@ def test_refusals_are_counted_by_code_over_all_workers_and_their_deaths(stack, s
     storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).expect(200)
     expected = {"user_cap_reached": 3, "sold_out": 4}
     await_refusals(stack, coupon, expected)
-    told = refusals(stack, coupon)
-    assert told["total"] == 7 and set(told) == {"since", "counts", "total"}, told
-    ago = datetime.datetime.now(UTC) - datetime.datetime.fromisoformat(told["since"].replace("Z", "+00:00"))
-    assert datetime.timedelta(89) < ago < datetime.timedelta(91), told
+    said = refusals(stack, coupon)
+    assert said["total"] == 7 and set(said) == {"since", "counts", "total"}, said
+    ago = datetime.datetime.now(UTC) - datetime.datetime.fromisoformat(said["since"].replace("Z", "+00:00"))
+    assert datetime.timedelta(89) < ago < datetime.timedelta(91), said
     stack.kill_workers()
     assert refusals(stack, coupon)["counts"] == expected, "they outlive the workers"
     storefront.take(coupon, "x").problem("sold_out")
@@ -591,8 +591,8 @@ def test_reports_hold_the_refusals_of_each_period(stack, storefront, reporting):
         query = f"/coupons/-/reports?period=total&coupon={coupon},{other}"
         (both,) = reporting.get(query).ok()["items"]
         assert both["refusals"] == {**expected, "sold_out": 3}, both
-        told = {row["coupon"]: row["refusals"] for row in reporting.get(f"{query}&group=coupon").ok()["items"]}
-        assert told == {coupon: expected, other: {"sold_out": 1}}
+        said = {row["coupon"]: row["refusals"] for row in reporting.get(f"{query}&group=coupon").ok()["items"]}
+        assert said == {coupon: expected, other: {"sold_out": 1}}
         assert refusals(stack, coupon, "?from=2026-03-01T12:10:00Z&to=2026-03-01T12:15:00Z")["counts"] == {"sold_out": 4}
         assert refusals(stack, coupon, "?from=2026-03-01T12:10:00Z&to=2026-03-01T12:15:00.001Z")["total"] == 7
     finally:
@@ -693,7 +693,7 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside):
         storefront.take(other, "u").expect(201)
         assert total(caught_up(stack, other), "redeemed") == taken
     position = stack.database["totals_positions"].find_one({"_id": {"c": damaged, "l": 0}})
-    assert position["seq"] < unread[0]["_id"]["seq"], "more is told than was read"
+    assert position["seq"] < unread[0]["_id"]["seq"], "more is reported than was read"
     for batch in unread:
         batches.replace_one({"_id": batch["_id"]}, batch)
     assert total(caught_up(stack, damaged), "redeemed") == 3
@@ -744,7 +744,7 @@ def stored(stack, coupon):
 
 @pytest.mark.full
 def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(beside):
-    """Damage in a row of totals: those coupons wait, which the log tells once; repaired or removed, they are counted on."""
+    """Damage in a row of totals: those coupons wait, which the log says once; repaired or removed, they are counted on."""
     left_s = QUARTER.total_seconds() - time.time() % QUARTER.total_seconds()
     stack = beside(clock_offset_s=0 if left_s > 300 else int(left_s) + 1)  # its quarter hour lasts a while yet
     storefront, rows = stack.direct(0), stack.database["totals"]
@@ -766,14 +766,14 @@ def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(beside):
     wait_until("the log to tell of each", lambda: stack.log()[before:].count("event=totals.unreadable ") == 3)
     for coupon, row in whole.items():
         position = stack.database["totals_positions"].find_one({"_id": {"c": coupon, "l": 0}})
-        assert position["seq"] <= row["seq"], "more is told than was counted"
+        assert position["seq"] <= row["seq"], "more is reported than was counted"
         if coupon == "c-removed":
             rows.delete_one({"_id": row["_id"]})
         else:
             rows.update_one({"_id": row["_id"]}, {"$set": {name: row[name] for name in damages[coupon]}})
         assert stored(stack, coupon) == (1 if coupon == "c-removed" else 2), "of the removed row the second alone is left"
-    told = [line for line in stack.log()[before:].splitlines() if "event=totals.unreadable " in line]
-    assert len(told) == 3, f"told more than once: {told}"
+    said = [line for line in stack.log()[before:].splitlines() if "event=totals.unreadable " in line]
+    assert len(said) == 3, f"reported more than once: {said}"
     stack.verify("a-seq", "b-count", "d-other")
 
 
@@ -783,8 +783,8 @@ def test_counts_add_up_over_two_coupons_side_by_side(stack, storefront):
     for i, coupon in enumerate(coupons):
         storefront.take_each(coupon, ["u"] * (i + 1))
     for i, coupon in enumerate(coupons):
-        told = caught_up(stack, coupon)
-        assert (total(told, "redeemed"), total(told, "discount_minor")) == (i + 1, 250 * (i + 1))
+        said = caught_up(stack, coupon)
+        assert (total(said, "redeemed"), total(said, "discount_minor")) == (i + 1, 250 * (i + 1))
 
 
 @pytest.mark.heavy

@@ -47,12 +47,12 @@ class Shop:
         """The events that tell of all these."""
         wanted = {(r["coupon"], r["id"], r["ordinal"]) for r in redemptions}
 
-        def told():
+        def said():
             found = {(e.data["coupon"], one["id"], one["ordinal"]): e for e in self.receiver.of("redemption.batch")
                      for one in e.data["entries"] if "ordinal" in one}
             return wanted <= found.keys() and [found[one] for one in wanted]
 
-        return wait_until("the events", told)
+        return wait_until("the events", said)
 
     def stop(self):
         self.stack.mongo.close()
@@ -103,7 +103,7 @@ def test_an_older_database_is_refused_and_goes_on_above_what_it_lost(shop, tmp_p
     stack.start()
     shop.define("late")
     lost = [shop.take(name) for name in [*COUPONS, "late"] for _ in range(4)]
-    told = shop.events(lost)
+    said = shop.events(lost)
     knowing = [tmp_path / "receipts", tmp_path / "ledgers", tmp_path / "events"]
     knowing[0].write_text("".join(f"{r['receipt']}\n" for r in [*kept, *lost]))
     knowing[1].write_bytes(b"".join(line + b"\n" for name, lane in LANES for line in ledger.read(stack, name, lane=lane)))
@@ -119,7 +119,7 @@ def test_an_older_database_is_refused_and_goes_on_above_what_it_lost(shop, tmp_p
     stack.start()
     again = [shop.take(name) for name in COUPONS for _ in range(4)]
     assert numbers(again) & numbers(lost)
-    bodies = {e.id: e.body for e in told}
+    bodies = {e.id: e.body for e in said}
     wait_until("an id that says something else", lambda: any(bodies.get(e.id, e.body) != e.body for e in list(shop.receiver.attempts)))
     shop.stop()
 
@@ -152,7 +152,7 @@ def test_an_older_database_is_refused_and_goes_on_above_what_it_lost(shop, tmp_p
     assert not {e.id for e in fresh} & seen and all(e.id.startswith("evt1_") for e in fresh), fresh
     lifted = {(r["coupon"], r["lane"]) for r in new}
     for name, lane in LANES:
-        batches = ledger.Told(stack, name, lane).batches
+        batches = ledger.LaneLedger(stack, name, lane).batches
         restored = [(i, e["count"]) for b in batches for i, e in enumerate(b["entries"]) if e["kind"] == "restored"]
         assert restored == [(0, 1)] or (restored == [] and (name, lane) not in lifted), (name, lane, restored)
     assert stack.client("storefront").take("exact", "somebody", "a-key").ok(201) == first, "a key that is not lost"

@@ -88,7 +88,7 @@ def guarded(database_user, planted, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def told(guarded, planted):
+def said(guarded, planted):
     """A day of the service, all that can be answered, right and wrong, with every secret in every place where a caller may
     put it; (reply, what its caller knows) of each call."""
     ops, shop = guarded.client("ops"), guarded.client("storefront")
@@ -170,9 +170,9 @@ def search(planted, found):
 
 # ---- replies, logs ----
 
-def test_replies_show_nobody_what_is_not_theirs(told, planted):
-    assert len(told) > 80
-    for reply, own in told:
+def test_replies_show_nobody_what_is_not_theirs(said, planted):
+    assert len(said) > 80
+    for reply, own in said:
         head = "".join(f"{name}: {value}\n" for name, value in reply.headers)
         shown = set(planted.within(head + reply.body.decode("utf-8", "replace"))) - own
         assert not shown, f"{shown}\n{reply}"
@@ -180,7 +180,7 @@ def test_replies_show_nobody_what_is_not_theirs(told, planted):
             f"{role} key" for role in ROLES}, f"a reply shows the caller's key\n{reply}"
 
 
-def test_no_log_shows_a_secret(stack, guarded, told, planted):
+def test_no_log_shows_a_secret(stack, guarded, said, planted):
     """Nor mongod's, which is the shared copy's."""
     shop = guarded.client("storefront")
     pid = guarded.pid("worker-0")
@@ -223,7 +223,7 @@ def test_a_database_that_refuses_the_password_is_reported_without_it(database_us
             s.remove()
 
 
-def test_the_database_holds_no_key(guarded, told, planted):
+def test_the_database_holds_no_key(guarded, said, planted):
     for name in guarded.mongo["guarded"].list_collection_names():
         stored = repr(list(guarded.mongo["guarded"][name].find()))
         shown = [found for found in planted.within(stored) if found.endswith(" key") and found != "idempotency key"]
@@ -232,7 +232,7 @@ def test_the_database_holds_no_key(guarded, told, planted):
 
 # ---- processes ----
 
-def test_no_process_shows_a_secret_by_its_command_line_or_environment(guarded, told, planted):
+def test_no_process_shows_a_secret_by_its_command_line_or_environment(guarded, said, planted):
     """Root sees the environment of all; others do not even see that. A reload still knows the database."""
     guarded.script("reload", status=0)  # it returns when the processes of before are gone
     pids = processes_of(guarded)
@@ -243,7 +243,7 @@ def test_no_process_shows_a_secret_by_its_command_line_or_environment(guarded, t
     assert any(b"MONGODB_URI=*" in text for text in shown.values()), "the environment was not looked at"
 
 
-def test_no_program_that_the_scripts_start_gets_a_secret_as_an_argument(guarded, told, planted):
+def test_no_program_that_the_scripts_start_gets_a_secret_as_an_argument(guarded, said, planted):
     for name, *arguments in (["stop"], ["run", "--detach"], ["restart"]):  # started again, it tries the keys that it has
         guarded.script(name, *arguments, status=0)
     commands = guarded.commands.read_text()

@@ -64,8 +64,8 @@ def test_a_page_learns_whether_a_code_is_good(stack):
     coupon = shared(stack, codes=["PAGE-10"])
     page = Http(stack.port, stack.new_key("public", "--origin", "https://shop.example"))
     origin = {"Origin": "https://shop.example"}
-    told = page.post("/coupons/-/resolve", {"code": "page10"}, headers=origin).ok()["items"]
-    assert told == [{"coupon": coupon, "ok": True, "reason": None, "missing_minor": None, "discount_minor": 0}]
+    said = page.post("/coupons/-/resolve", {"code": "page10"}, headers=origin).ok()["items"]
+    assert said == [{"coupon": coupon, "ok": True, "reason": None, "missing_minor": None, "discount_minor": 0}]
     assert page.post(f"/coupons/{coupon}/check", {"code": "PAGE-10"}, headers=origin).ok()["ok"] is True
     assert page.post(f"/coupons/{coupon}/check", {"code": "PAGE-11"}, headers=origin).ok()["ok"] is False
 
@@ -128,8 +128,8 @@ def test_the_list_changes_and_nothing_else_of_the_codes(stack, storefront, ops):
 @pytest.mark.parametrize("policy", ["approximate", "none"])
 def test_a_coupon_without_slots_has_them_too(stack, storefront, policy):
     coupon = shared(stack, slots=0, cap={"policy": policy, "total": 9}, cap_of_each=1)
-    told = storefront.take(coupon, "ann", code="ANNA10").ok(201)
-    assert told["slot"] is None and told["code"] == "ANNA10", told
+    said = storefront.take(coupon, "ann", code="ANNA10").ok(201)
+    assert said["slot"] is None and said["code"] == "ANNA10", said
     storefront.take(coupon, "bea", code="ANNA10").problem("code_taken")
     assert by_code(stack, coupon)["ANNA10"]["redeemed"] == 1
     stack.verify(coupon)
@@ -172,15 +172,15 @@ def test_a_code_of_coupons_in_several_currencies_is_one_row_with_the_money_of_ea
     for coupon in (europe, japan, anywhere):
         by_code(stack, coupon)
 
-    def told(*coupons, **how):
+    def said(*coupons, **how):
         return reporting.get(f"/coupons/-/reports?coupon={','.join(coupons)}&period=total&group=code", **how)
 
     def money(*coupons):
         return {row["code"]: (row["redeemed"], row["discount_minor"], [tuple(m.values()) for m in row["money"]])
-                for row in told(*coupons).ok()["items"]}
+                for row in said(*coupons).ok()["items"]}
     assert money(europe, japan) == {"SUN1": (2, None, [("EUR", 500, 2000), ("JPY", 300, 4000)]), "SUN10": (1, 300, [("JPY", 300, 5000)])}
     assert money(anywhere) == {"SUN1": (2, None, [("EUR", 10, 100), ("JPY", 20, 200)])}, "also of one coupon"
-    rows = told(europe, japan, headers=CSV).expect(200).rows()
+    rows = said(europe, japan, headers=CSV).expect(200).rows()
     assert [row["code"] for row in rows] == ["SUN1", "SUN10"], rows
 
 
@@ -204,8 +204,8 @@ def test_verify_finds_and_reconcile_mends_counts_of_codes(stack, storefront):
     assert row["by"] == {"ANNA10|": {name: int(name == "redeemed") for name in row["by"]["ANNA10|"]}}, row
     stack.database.lanes.update_one({"_id": lane["_id"]}, {"$set": {"view.codes": [{"c": "ANNA10", "n": 4}]}})
     stack.database.totals.update_one({"_id": row["_id"]}, {"$inc": {"by.ANNA10|.redeemed": 1}})
-    told = stack.couponctl("verify", coupon)
-    assert told.returncode == 1 and "codes" in told.stdout and "ANNA10" in told.stdout, told.stdout
+    said = stack.couponctl("verify", coupon)
+    assert said.returncode == 1 and "codes" in said.stdout and "ANNA10" in said.stdout, said.stdout
     stack.ctl("reconcile", "--online", "--apply", coupon)
     stack.verify(coupon)
     assert stack.database.lanes.find_one({"_id": lane["_id"]})["view"]["codes"] == lane["view"]["codes"]

@@ -240,9 +240,9 @@ def test_every_refusal_of_its_calls_is_in_its_table():
     operations = {o.name: o for o in contract.contract().operations}
     may = {code for name in CALLS for answer in operations[name].responses.values()
            for code in answer.get("x-problems", [])}
-    told = re.findall(r'<a href="../problems/(\w+)"><code>(\w+)</code>', shop.PAGE.read_text())
-    assert all(address == code for address, code in told)
-    assert sorted(code for code, _ in told) == sorted(may)
+    said = re.findall(r'<a href="../problems/(\w+)"><code>(\w+)</code>', shop.PAGE.read_text())
+    assert all(address == code for address, code in said)
+    assert sorted(code for code, _ in said) == sorted(may)
 
 
 # The words for a discount code that is refused: ACP's discount_error_codes of 2026-04-17, UCP's discount extension of 2026-04-08.

@@ -8,7 +8,7 @@ import pytest
 
 from effort import in_full
 from halves import asleep
-from ledger import Told, check_chain, read
+from ledger import LaneLedger, check_chain, read
 from stack import WORKERS, wait_until
 from test_replenish import forget_what_was_reported
 
@@ -198,7 +198,7 @@ def test_a_repeat_gets_the_first_answer_and_makes_nothing(stack, ops, members, r
         for name in ("Location", "ETag"):
             assert again.header(name) == first.header(name), again
     assert before == (slots(stack, made["id"]), ops.get(f"/coupons/-/jobs?coupon={made['id']}").ok()["items"])
-    kinds = [entry["kind"] for entry in Told(stack, made["id"]).entries()]
+    kinds = [entry["kind"] for entry in LaneLedger(stack, made["id"]).entries()]
     assert kinds.count("define") == 2, kinds
     ops.delete(f"/coupons/{made['id']}").expect(204)
     assert await_job(stack, new(ops, key=key, **members)) == made, "whatever became of the coupon since"
@@ -229,7 +229,7 @@ def test_many_who_send_it_at_once_get_one_coupon(stack, ops):
         answers = [reply.ok(201) for reply in pool.map(lambda caller: new(caller, key="at once", generate=True), callers)]
     assert all(answer == answers[0] for answer in answers), answers
     assert slots(stack, answers[0]["id"]) == (100, 100)
-    kinds = [entry["kind"] for entry in Told(stack, answers[0]["id"]).entries()]
+    kinds = [entry["kind"] for entry in LaneLedger(stack, answers[0]["id"]).entries()]
     assert kinds == ["define", "generate"], kinds
     stack.verify(answers[0]["id"])
 
@@ -248,7 +248,7 @@ def test_a_key_that_is_none_is_refused(ops, key):
 
 @pytest.mark.parametrize("codes", [{"source": "none"}, {"source": "generated"}], ids=["slots", "codes"])
 def test_a_worker_that_dies_after_the_append_leaves_a_coupon_with_its_slots(monkeypatch, beside, codes):
-    """The ledger has the definition; nobody was told, and no job was asked for by the worker."""
+    """The ledger has the definition; nobody got an answer, and no job was asked for by the worker."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:1")
     stack = beside()
     ops = stack.client("ops")
@@ -259,7 +259,7 @@ def test_a_worker_that_dies_after_the_append_leaves_a_coupon_with_its_slots(monk
     again = wait_until("the same answer", lambda: (r := new(ops, key="k", id="died", generate=True, codes=codes, may_fail=True))
                        .status == 201 and r)
     assert again.header("Idempotent-Replayed") == "true" and await_job(stack, again)["id"] == "died", again
-    kinds = [entry["kind"] for entry in Told(stack, "died").entries()]
+    kinds = [entry["kind"] for entry in LaneLedger(stack, "died").entries()]
     assert kinds.count("define") == 1 and kinds.count("generate") == 1, kinds
     stack.verify("died")
 

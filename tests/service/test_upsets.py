@@ -1,4 +1,4 @@
-"""One process that hangs, dies or has another time: everybody else goes on as before, and nobody is told something old."""
+"""One process that hangs, dies or has another time: everybody else goes on as before, and nobody gets something old."""
 import itertools
 import random
 import subprocess
@@ -152,8 +152,8 @@ def test_two_fronts_of_one_name_are_two_writers(stack, beside, tmp_path):
                 taken = at.client("storefront").take(coupon, f"u-{i}").ok(201)
                 wallet = other.client("storefront").get(f"/coupons/-/users/u-{i}").ok()
                 assert {item["coupon"] for item in wallet["items"] if item["held"]} == set(coupons[:n + 1]), (i, wallet)
-                told = other.client("ops").get(f"/coupons/{coupon}/redemptions/{taken['id']}").ok()
-                assert told["state"] == "redeemed"
+                said = other.client("ops").get(f"/coupons/{coupon}/redemptions/{taken['id']}").ok()
+                assert said["state"] == "redeemed"
         wait_until("checkpoints and totals", lambda: maker.is_written(*coupons))
         assert len(list(maker.database.fronts.find({"seen": {"$exists": True}}))) == 1
     finally:

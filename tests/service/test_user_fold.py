@@ -40,8 +40,8 @@ def test_spellings_share_what_a_user_may_take_and_the_key(folding, shop):
     shop.take(coupon, NAMES[1], "k-1", state="issued").problem("idempotency_key_reused")
     shop.take(coupon, NAMES[2]).expect(201)
     shop.take(coupon, NAMES[0]).problem("user_cap_reached")
-    told = shop.post(f"/coupons/{coupon}/check", {"user": NAMES[1]}).ok()
-    assert (told["ok"], told["problem"]) == (False, "user_cap_reached")
+    said = shop.post(f"/coupons/{coupon}/check", {"user": NAMES[1]}).ok()
+    assert (said["ok"], said["problem"]) == (False, "user_cap_reached")
     shop.take(coupon, "anna@x.de.example").expect(201)
     assert {row["u"] for b in folding.database.ledger.find({"_id.c": coupon}) for row in b.get("who", [])} == {FOLDED, "anna@x.de.example"}
 
@@ -50,8 +50,8 @@ def test_a_redemption_is_found_under_every_spelling(folding, shop):
     coupon = folding.coupon(slots=10, cap={"total": 10, "per_user": 5})
     taken = shop.take(coupon, "Bert+news@x.de", order={"id": "o-bert"}).ok(201)
     for name in ("bert@x.de", "BERT@X.de", "bert+2@x.DE"):
-        told = shop.get(f"/coupons/{coupon}/users/{quoted(name)}").ok()
-        assert (told["user"], [r["id"] for r in told["redemptions"]]) == ("bert@x.de", [taken["id"]])
+        said = shop.get(f"/coupons/{coupon}/users/{quoted(name)}").ok()
+        assert (said["user"], [r["id"] for r in said["redemptions"]]) == ("bert@x.de", [taken["id"]])
         wallet = shop.get(f"/coupons/-/users/{quoted(name)}").ok()["items"]
         assert [(i["held"], i["remaining"]) for i in wallet if i["coupon"] == coupon] == [(1, 4)]
         for where in (f"/coupons/{coupon}/redemptions", "/coupons/-/redemptions"):
@@ -109,8 +109,8 @@ def test_a_user_is_exported_and_erased_under_every_spelling(folding, shop, by):
     else:
         ops.post("/coupons/-/users/erase", {"user": name}).expect(204)
     assert folding.database.ledger.count_documents({"_id.c": coupon, "who.u": {"$exists": True}}) == 0
-    told = shop.get(f"/coupons/{coupon}/users/{folded}").ok()
-    assert (told["total"], told["remaining"], told["redemptions"]) == (0, 2, [])
+    said = shop.get(f"/coupons/{coupon}/users/{folded}").ok()
+    assert (said["total"], said["remaining"], said["redemptions"]) == (0, 2, [])
     folding.verify(coupon)
 
 

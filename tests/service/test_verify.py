@@ -44,10 +44,10 @@ def test_reads_that_fail_make_no_drift_and_hide_none(taken):
     one = buckets.find_one({"_id.c": coupon})
     try:
         buckets.update_one({"_id": one["_id"]}, {"$set": {"view.seq": "many"}})
-        status, told = verify(stack, coupon)
-        assert status == 1 and told.count("expected one that can be read, found unreadable") == 1, told
+        status, answered = verify(stack, coupon)
+        assert status == 1 and answered.count("expected one that can be read, found unreadable") == 1, answered
         with Failing(stack, "buckets", "find", mode={"times": 2}) as lost:
-            assert verify(stack, coupon) == (status, told)
+            assert verify(stack, coupon) == (status, answered)
         assert lost.times == 2
     finally:
         buckets.replace_one({"_id": one["_id"]}, one)

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from ledger import Told
+from ledger import LaneLedger
 from own_nginx import certificate
 from ports import free_port
 from receiver import Receiver, assert_signed, is_signed
@@ -48,7 +48,7 @@ def receiver():
 
 def ids_of_ledger(stack, coupon):
     """(seq, id, kind) of every entry of a redemption, as the ledger has it."""
-    return [(e["seq"], f"{e['n']}-{e['g']}", e["kind"]) for e in Told(stack, coupon).entries() if "g" in e]
+    return [(e["seq"], f"{e['n']}-{e['g']}", e["kind"]) for e in LaneLedger(stack, coupon).entries() if "g" in e]
 
 
 def received(receiver, coupon):
@@ -280,7 +280,7 @@ def test_kills_of_the_deliverer_lose_nothing(stack, receiver, hook):
 
 
 def two_delivered(stack, receiver, stuck):
-    """Two coupons, and the webhook that has told everything of them; its deliverer has stopped."""
+    """Two coupons, and the webhook that has delivered everything of them; its deliverer has stopped."""
     made = stack.client("ops").post(HOOKS, {"url": receiver.url}).ok(201)
     coupons = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in (stuck, "b-other")]
     for coupon in coupons:

@@ -51,8 +51,8 @@ def within(seconds, what, pids=list):
     now, stolen_now, delays_now = seen()
     passed_s = now - began
     withheld_s = stolen_now - stolen + sum(waited - delays.get(thread, 0) for thread, waited in delays_now.items())
-    told = f"{what} took {passed_s:.2f} s, of which the machine withheld {withheld_s:.2f}; {seconds} are promised"
+    said = f"{what} took {passed_s:.2f} s, of which the machine withheld {withheld_s:.2f}; {seconds} are promised"
     found = verdict(seconds, passed_s, withheld_s)
     if found is None:
-        not_measured.append(told)
-    assert found != "late", told
+        not_measured.append(said)
+    assert found != "late", said

@@ -93,7 +93,7 @@ TEST(who_calls_is_in_a_network_however_the_address_is_written)
     assert_true(address_is_in("192.0.2.7", "::ffff:0:0/96"));
 }
 
-TEST(words_that_are_no_networks_are_told)
+TEST(words_that_are_no_networks_are_reported)
 {
     static const char *const wrong[] = {"10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/8x",
                                         "localhost", "10.0.0.0/+8", "[::1]x", "10.0.0.0/0008"};

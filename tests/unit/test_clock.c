@@ -109,7 +109,7 @@ TEST(a_primary_on_this_machine_leaves_the_clock_as_it_is)
     }
 }
 
-TEST(utc_follows_the_clock_it_was_told)
+TEST(utc_follows_the_clock_it_was_given)
 {
     int64_t own = clock_now_ms();
 

@@ -1,37 +1,37 @@
-/* Unit tests of verify/compare: what is told of two records that differ, and in which order. */
+/* Unit tests of verify/compare: what is reported of two records that differ, and in which order. */
 #include "cmocka_whole.h"
 
 #include "base/buf.h"
 #include "verify/compare.h"
 
-static struct buf told;
+static struct buf reported;
 
 FIXTURE(fresh)
 {
-    buf_clear(&told);
+    buf_clear(&reported);
     return 0;
 }
 
 FIXTURE(release)
 {
-    buf_free(&told);
+    buf_free(&reported);
     return 0;
 }
 
 static void tell(void *context, const char *field, const char *expected, const char *found)
 {
     (void)context;
-    buf_printf(&told, "%s %s %s\n", field, expected, found);
+    buf_printf(&reported, "%s %s %s\n", field, expected, found);
 }
 
-/* What was told is this; afterwards nothing is. */
-static void assert_told(const char *text)
+/* What was reported is this; afterwards nothing is. */
+static void assert_reported(const char *text)
 {
-    assert_string_equal(told.len ? told.data : "", text);
-    buf_clear(&told);
+    assert_string_equal(reported.len ? reported.data : "", text);
+    buf_clear(&reported);
 }
 
-TEST(every_field_of_a_bucket_and_its_slots_is_told)
+TEST(every_field_of_a_bucket_and_its_slots_is_reported)
 {
     struct bucket a, b;
 
@@ -45,7 +45,7 @@ TEST(every_field_of_a_bucket_and_its_slots_is_told)
     b.slots[62].user = strdup("bob");
     b.stored_free = 64;
     compare_bucket(&a, &b, tell, NULL);
-    assert_told("b 1 2\n"
+    assert_reported("b 1 2\n"
                 "lane 2 0\n"
                 "seq 3 0\n"
                 "free 63 64\n"
@@ -62,14 +62,14 @@ TEST(every_field_of_a_bucket_and_its_slots_is_told)
     bucket_release(&b);
 }
 
-TEST(every_count_of_a_report_is_told)
+TEST(every_count_of_a_report_is_reported)
 {
     const struct report_counts a = {.issued = 1, .reserved = 2, .redeemed = 3, .cancelled = 4, .expired = 5, .reversed = 6,
                                     .discount_minor = INT64_MIN};
     const struct report_counts none = {0};
 
     compare_counts(&a, &none, tell, NULL);
-    assert_told("issued 1 0\n"
+    assert_reported("issued 1 0\n"
                 "reserved 2 0\n"
                 "redeemed 3 0\n"
                 "cancelled 4 0\n"
@@ -78,7 +78,7 @@ TEST(every_count_of_a_report_is_told)
                 "discount_minor -9223372036854775808 0\n");
 }
 
-TEST(every_total_of_a_head_is_told)
+TEST(every_total_of_a_head_is_reported)
 {
     const struct head a = {.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .retiring = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
                            .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
@@ -86,7 +86,7 @@ TEST(every_total_of_a_head_is_told)
     const struct head none = {0};
 
     compare_head(&a, &none, tell, NULL);
-    assert_told("version 3 0\n"
+    assert_reported("version 3 0\n"
                 "slots 4 0\n"
                 "due 5 0\n"
                 "next_n 6 0\n"

@@ -522,7 +522,7 @@ TEST(metadata_is_an_object_of_at_most_4_kib)
     assert_wrong("/metadata");
 }
 
-TEST(all_errors_are_told_at_once)
+TEST(all_errors_are_reported_at_once)
 {
     struct field_error *list;
     size_t count;

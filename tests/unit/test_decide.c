@@ -336,7 +336,7 @@ TEST(an_empty_free_pool_asks_again_and_changes_nothing)
     take_now(ana, CPN_COUPON_NOT_ACTIVE);
     c.state = COUPON_ACTIVE;
     begin(0);
-    d.epoch = 1; /* nor is a restore told; Ana's state ended with the batch */
+    d.epoch = 1; /* nor is a restore recorded; Ana's state ended with the batch */
     assert_int_equal(decide_take(&d, bob, &asked, &out), DECIDE_AGAIN);
     assert_int_equal(batch->count, 0);
     assert_int_equal(d.head.epoch, 0);

@@ -113,7 +113,7 @@ TEST(a_refill_is_one_only_after_something_was_raised)
     assert_events(&sold_out, "coupon.refilled");
 }
 
-TEST(a_change_is_told_by_the_first_lane)
+TEST(a_change_is_reported_by_the_first_lane)
 {
     struct coupon definition;
 

@@ -909,7 +909,7 @@ TEST(a_first_batch_follows_nothing)
     assert_string_equal(batch_contradiction(&before, b), "prev");
 }
 
-TEST(a_lie_in_the_head_is_told_by_its_name)
+TEST(a_lie_in_the_head_is_reported_by_its_name)
 {
     static const char *const anew[] = {"version", "low_stock", "sold_out", "replenish_until"}; /* whatever they were before */
 

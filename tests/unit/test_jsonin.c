@@ -157,7 +157,7 @@ TEST(every_cut_of_a_text_is_refused)
         assert_false(scan(text, len, &s));
 }
 
-TEST(bson_fields_and_range_are_told)
+TEST(bson_fields_and_range_are_reported)
 {
     static const char text[] = "  {\"a\":{\"b\":1,\"c\":[{\"d\":2}]}}\n";
     struct json_scan s;

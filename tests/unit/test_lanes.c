@@ -5,7 +5,7 @@
  *            requests; decisions that are never appended; midnights, which no two lanes reach together; and changes of the cap
  * Checks     after each batch: it contradicts nothing, folding it gives the working copies; and over all lanes: no slot is lost or
  *            doubled, the cap is not passed. Now and then: what a lane is refused, no lane has; at the end nothing is left over
- * Verify     a life's ledgers, told again by verify/replay, have no drift; and what is changed in them behind its back is found
+ * Verify     a life's ledgers, replayed by verify/replay, have no drift; and what is changed in them behind its back is found
  * Repeat one LANES_SEED=n build/tests/unit/test_lanes; more of them: LANES_SEEDS=count
  */
 #include "cmocka_whole.h"
@@ -720,7 +720,7 @@ static void live(void)
     come_to_rest();
 }
 
-/* ---- told again ---- */
+/* ---- replayed ---- */
 
 static struct lane_sums sums[LANES_MOST];
 

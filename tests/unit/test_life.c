@@ -421,8 +421,8 @@ TEST(a_coupon_may_ask_for_its_code)
     lane_close();
 }
 
-/* Of whatever state is asked for; ana and bob alike are told of themselves as of others. */
-static void told_by(struct user_state *u, int64_t n, enum cpn_result want, bool theirs)
+/* Of whatever state is asked for; ana and bob alike learn of themselves as of others. */
+static void refused_to(struct user_state *u, int64_t n, enum cpn_result want, bool theirs)
 {
     for (int to = SLOT_ISSUED; to <= SLOT_REDEEMED; to++) {
         post_code(u, (enum slot_state)to, "t", NULL, n, want);
@@ -441,24 +441,24 @@ TEST(a_bearer_code_is_nobodys_until_it_is_spent)
     post_code(bob, SLOT_REDEEMED, "b2", NULL, 2, CPN_OK);
     decide_retire_one(&d, NULL, 3, &out);
     lane_next();
-    told_by(ana, 1, CPN_TRANSACTION_IN_PROGRESS, false);
+    refused_to(ana, 1, CPN_TRANSACTION_IN_PROGRESS, false);
     assert_int_equal(out.retry_at_ms, hold.reserved_until_ms);
     assert_true(out.retry);
-    told_by(bob, 1, CPN_TRANSACTION_IN_PROGRESS, true);
-    told_by(ana, 2, CPN_CODE_TAKEN, false);
-    told_by(bob, 2, CPN_CODE_TAKEN, true);
-    told_by(ana, 3, CPN_CODE_NOT_FOUND, false);
-    told_by(ana, -1, CPN_CODE_NOT_FOUND, false);
+    refused_to(bob, 1, CPN_TRANSACTION_IN_PROGRESS, true);
+    refused_to(ana, 2, CPN_CODE_TAKEN, false);
+    refused_to(bob, 2, CPN_CODE_TAKEN, true);
+    refused_to(ana, 3, CPN_CODE_NOT_FOUND, false);
+    refused_to(ana, -1, CPN_CODE_NOT_FOUND, false);
     step_with(bob, &hold, MOVE_RESERVE, "e", NULL, 7200, CPN_OK);
-    told_by(ana, 1, CPN_TRANSACTION_IN_PROGRESS, false);
+    refused_to(ana, 1, CPN_TRANSACTION_IN_PROGRESS, false);
     assert_int_equal(out.retry_at_ms, now_ms + 7200 * SECOND_MS);
     step(bob, hold, MOVE_REDEEM, "s", NULL, CPN_OK);
-    told_by(ana, 1, CPN_CODE_TAKEN, false);
+    refused_to(ana, 1, CPN_CODE_TAKEN, false);
     lane_next();
     decide_erase(&d, bob, &out);
     lane_next();
-    told_by(ana, 1, CPN_CODE_TAKEN, false);
-    told_by(bob, 2, CPN_CODE_TAKEN, false); /* whoever comes back under the name */
+    refused_to(ana, 1, CPN_CODE_TAKEN, false);
+    refused_to(bob, 2, CPN_CODE_TAKEN, false); /* whoever comes back under the name */
     lane_drop();
 }
 
@@ -487,20 +487,20 @@ TEST(an_issued_code_stays_its_users)
     lane_open();
     post_code(bob, SLOT_ISSUED, "b1", NULL, 1, CPN_OK);
     base = out.redemption;
-    told_by(ana, 1, CPN_CODE_NOT_FOUND, false);
+    refused_to(ana, 1, CPN_CODE_NOT_FOUND, false);
     hold = step(bob, base, MOVE_RESERVE, "b2", NULL, CPN_OK);
-    told_by(ana, 1, CPN_CODE_NOT_FOUND, false);
+    refused_to(ana, 1, CPN_CODE_NOT_FOUND, false);
     step(bob, hold, MOVE_REDEEM, "b3", NULL, CPN_OK);
-    told_by(ana, 1, CPN_CODE_NOT_FOUND, false);
-    told_by(bob, 1, CPN_CODE_TAKEN, true);
+    refused_to(ana, 1, CPN_CODE_NOT_FOUND, false);
+    refused_to(bob, 1, CPN_CODE_TAKEN, true);
     post_code(bob, SLOT_ISSUED, "b4", NULL, 2, CPN_OK);
     post_code(bob, SLOT_REDEEMED, "b5", NULL, 2, CPN_OK); /* without a hold */
-    told_by(ana, 2, CPN_CODE_NOT_FOUND, false);
+    refused_to(ana, 2, CPN_CODE_NOT_FOUND, false);
     lane_next();
     decide_erase(&d, bob, &out);
     lane_next();
-    told_by(ana, 1, CPN_CODE_NOT_FOUND, false);
-    told_by(ana, 2, CPN_CODE_NOT_FOUND, false);
+    refused_to(ana, 1, CPN_CODE_NOT_FOUND, false);
+    refused_to(ana, 2, CPN_CODE_NOT_FOUND, false);
     lane_drop();
 }
 
@@ -1355,7 +1355,7 @@ TEST(a_restore_lifts_ids_without_slots)
     }
 }
 
-TEST(a_restore_is_not_told_where_nothing_happens)
+TEST(a_restore_is_not_recorded_where_nothing_happens)
 {
     c.state = COUPON_PAUSED;
     lane_open();

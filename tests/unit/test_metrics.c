@@ -219,7 +219,7 @@ TEST(stocks_are_wanted_once_somebody_has_read_the_metrics)
     assert_true(metrics_stocks_wanted());
 }
 
-/* The stocks are told again and again, until the process is killed: maybe within. */
+/* The stocks are reported again and again, until the process is killed: maybe within. */
 TEST(who_dies_while_telling_leaves_the_others_to_tell)
 {
     static struct coupon_stock many[METRICS_STOCKS];
@@ -235,9 +235,9 @@ TEST(who_dies_while_telling_leaves_the_others_to_tell)
         assert_int_equal(pipe(begun), 0);
         pid = fork();
         if (pid == 0) {
-            for (bool told = false;; told = true) {
+            for (bool reported = false;; reported = true) {
                 metrics_set_stocks(many, METRICS_STOCKS);
-                if (!told && write(begun[1], "x", 1) != 1)
+                if (!reported && write(begun[1], "x", 1) != 1)
                     _exit(1);
             }
         }

@@ -350,8 +350,8 @@ TEST_WITH(whose_a_duplicate_is_tells_a_read_that_is_not_before_the_insert, start
     mongos_done();
 }
 
-/* As of a tail that this session was told of: a read before it would miss what the tail has. */
-TEST_WITH(no_read_of_a_lane_is_before_what_the_session_was_told_of, start_member, stop)
+/* As of a tail that this session heard of: a read before it would miss what the tail has. */
+TEST_WITH(no_read_of_a_lane_is_before_what_the_session_heard_of, start_member, stop)
 {
     struct arena a;
     struct batch *found[2];
@@ -634,7 +634,7 @@ TEST(doctor_reads_as_the_service_does)
 }
 
 /* What doctor says, a line for each thing. */
-static struct buf told = BUF_INIT;
+static struct buf reported = BUF_INIT;
 
 void doctor_report(struct doctor *d, enum doctor_level level, const char *format, ...)
 {
@@ -645,7 +645,7 @@ void doctor_report(struct doctor *d, enum doctor_level level, const char *format
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    buf_printf(&told, "%s %s: %s\n", d->check, names[level], text);
+    buf_printf(&reported, "%s %s: %s\n", d->check, names[level], text);
 }
 
 void doctor_report_space(struct doctor *d, const char *where, int64_t total, int64_t unused)
@@ -657,10 +657,10 @@ void doctor_report_space(struct doctor *d, const char *where, int64_t total, int
     fail();
 }
 
-static void assert_told(const char *words)
+static void assert_reported(const char *words)
 {
-    if (!strstr(told.data, words))
-        fail_msg("not told: %s\n%s", words, told.data);
+    if (!strstr(reported.data, words))
+        fail_msg("not reported: %s\n%s", words, reported.data);
 }
 
 /* The lines of doctor where the cluster has these answers. */
@@ -668,7 +668,7 @@ static void let_doctor_look(const char *collections, const char *balancer, const
 {
     struct doctor d = {.config = &config, .check = "database"};
 
-    told.len = 0;
+    reported.len = 0;
     mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
     mongos_will("buildInfo", "{\"version\": \"7.0.14\"}");
     mongos_will("dbStats", "{\"ok\": 0, \"code\": 13, \"codeName\": \"Unauthorized\", \"errmsg\": \"\"}");
@@ -688,8 +688,8 @@ static void let_doctor_look(const char *collections, const char *balancer, const
     doctor_reads(&d);
     doctor_disconnect(&d);
     mongos_done();
-    assert_told("database ok: MongoDB 7.0.14 at mongos, ");
-    assert_told("replicas ok: a sharded cluster");
+    assert_reported("database ok: MongoDB 7.0.14 at mongos, ");
+    assert_reported("replicas ok: a sharded cluster");
 }
 
 TEST(doctor_says_what_is_wrong_with_a_cluster)
@@ -697,19 +697,19 @@ TEST(doctor_says_what_is_wrong_with_a_cluster)
     static const char none[] = "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}";
 
     let_doctor_look(clusters[0].collections, BALANCER("full"), none);
-    assert_told("shards ok: 2, all keys are as they should be, the balancer is on\n");
-    assert_told("reads ok: a majority read took ");
+    assert_reported("shards ok: 2, all keys are as they should be, the balancer is on\n");
+    assert_reported("reads ok: a majority read took ");
     let_doctor_look(clusters[4].collections, BALANCER("off"), failed_reads[3]);
-    assert_told("shards fail: lanes by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }: commands use a different key");
-    assert_told("shards warn: lanes: not balanced");
-    assert_told("shards warn: the balancer is off");
-    assert_told("reads fail: majority or linearizable reads are not answered");
+    assert_reported("shards fail: lanes by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }: commands use a different key");
+    assert_reported("shards warn: lanes: not balanced");
+    assert_reported("shards warn: the balancer is off");
+    assert_reported("reads fail: majority or linearizable reads are not answered");
     let_doctor_look(clusters[2].collections, BALANCER("full"), none);
-    assert_told("shards warn: lanes: not sharded");
-    assert_null(strstr(told.data, "balancer"));
+    assert_reported("shards warn: lanes: not sharded");
+    assert_null(strstr(reported.data, "balancer"));
     let_doctor_look("{\"ok\": 0, \"code\": 13, \"codeName\": \"Unauthorized\", \"errmsg\": \"\"}", NULL, none);
-    assert_told("shards warn: cannot read the shard keys and the balancer");
-    buf_free(&told);
+    assert_reported("shards warn: cannot read the shard keys and the balancer");
+    buf_free(&reported);
 }
 
 RUN_TESTS(.each_setup = start, .each_teardown = stop)

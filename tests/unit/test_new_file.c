@@ -112,7 +112,7 @@ TEST(a_failed_write_is_seen_at_the_end)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-TEST(a_place_that_is_none_is_told)
+TEST(a_place_that_is_none_is_reported)
 {
     struct new_file f;
     char nowhere[64];

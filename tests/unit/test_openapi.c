@@ -122,7 +122,7 @@ static void expect_words(const char *at, struct json_object *list, const char *c
         fail_msg("%s: the enum has more, or less, than the table's %zu words", at, count);
 }
 
-/* A default is said in words, and no keyword: clients that are generated would send it. NULL: there is none to be told. */
+/* A default is said in words, and no keyword: clients that are generated would send it. NULL: there is none. */
 static void expect_default(const char *at, struct json_object *o, const char *value)
 {
     char sentence[PLACE_SIZE];
@@ -653,8 +653,8 @@ WORD(entry, ENTRY_KIND_COUNT, entry_kind_name((enum entry_kind)i))
 WORD(event, EVENT_TYPE_COUNT, event_type_name((enum event_type)i))
 WORD(delivery, EVENT_NONE, event_type_name((enum event_type)i))
 
-/* The k-th kind of entries that are told in redemption.batch. */
-static const char *told_word(int k)
+/* The k-th kind of entries that are in redemption.batch. */
+static const char *reported_word(int k)
 {
     for (int i = 0; i < ENTRY_KIND_COUNT; i++)
         if ((entry_members[i] & HAS_SLOT) && k-- == 0)
@@ -686,7 +686,7 @@ TEST(words_are_those_of_the_code)
         {"Generation", "state", redemption_word, 0, false, false},
         {"Entry", "kind", entry_word, 0, false, false},
         {"Entry", "was", slot_word, 0, false, false},
-        {"EventEntry", "kind", told_word, 0, false, false},
+        {"EventEntry", "kind", reported_word, 0, false, false},
         {"EventEntry", "was", slot_word, 0, false, false},
         {"Delivery", "type", delivery_word, 0, false, false},
         {"Webhook", "events", event_word, 0, true, false},

@@ -1,5 +1,5 @@
 /*
- * Unit tests of verify/replay and verify/compare: a small world is decided batch by batch, as the engine would; told again it has no
+ * Unit tests of verify/replay and verify/compare: a small world is decided batch by batch, as the engine would; replayed it has no
  * drift; and each thing that is changed behind the ledger's back is found.
  */
 #include "cmocka_whole.h"
@@ -390,7 +390,7 @@ FIXTURE(end_world)
 struct options {
     int64_t checkpoint_seq, totals_seq; /* -1: the tail */
     size_t skip;                     /* 1-based seq of a batch that is left out; 0: none */
-    size_t until;                    /* the last batch told; 0: all */
+    size_t until;                    /* the last batch replayed; 0: all */
 };
 
 static void give_codes(struct replay *r)
@@ -496,7 +496,7 @@ static void expect_each(const char *const lines[])
         expect_drift(*lines);
 }
 /* Each of these lines is found, among others. */
-#define expect_told(...) expect_each((const char *const[]){__VA_ARGS__, NULL})
+#define expect_drifts(...) expect_each((const char *const[]){__VA_ARGS__, NULL})
 
 static void expect_nothing(void)
 {
@@ -600,7 +600,7 @@ TEST(a_name_that_is_not_folded_is_a_drift)
     while (!w.ledger[i]->entries[0].user)
         i++;
     w.ledger[i]->entries[0].user = "U-1";
-    expect_told("|user|folded as users.fold says|spelled otherwise");
+    expect_drifts("|user|folded as users.fold says|spelled otherwise");
     w.fold = USERS_NONE;
     tell();
     assert_null(strstr(found, "folded as"));
@@ -693,7 +693,7 @@ TEST(a_changed_definition_is_a_drift)
 TEST(a_changed_entry_breaks_its_hash)
 {
     w.ledger[20]->entries[0].g += 7;
-    expect_told("ledger|seq 21|hash|", "generation");
+    expect_drifts("ledger|seq 21|hash|", "generation");
 }
 
 TEST(changed_running_totals_are_drifts_even_with_a_right_hash)
@@ -798,7 +798,7 @@ static void seal(bool with_views)
         fold_views(b);
 }
 
-#define expect_forged(...) (seal(true), expect_told(__VA_ARGS__))
+#define expect_forged(...) (seal(true), expect_drifts(__VA_ARGS__))
 
 static void expect_forgery(const char *line)
 {
@@ -941,7 +941,7 @@ TEST(a_slot_that_was_never_generated_is_found)
 
     e->n = SLOTS;
     seal(false);
-    expect_told("slot 200|slot|generated before|never generated");
+    expect_drifts("slot 200|slot|generated before|never generated");
 }
 
 TEST(a_hold_on_another_generation_is_found)
@@ -1009,7 +1009,7 @@ TEST(what_is_given_out_after_a_restore_as_before_it_is_found)
     expect_forged("|generation|200000001|");
 }
 
-TEST(a_restore_is_told_once_and_first)
+TEST(a_restore_is_reported_once_and_first)
 {
     char where[64];
 
@@ -1033,7 +1033,7 @@ TEST(nothing_comes_after_what_left)
         forge_entry(1, ENTRY_ARCHIVE);
         seal(true);
     }
-    expect_told("|archived|nothing after it|archive");
+    expect_drifts("|archived|nothing after it|archive");
 }
 
 TEST(generating_what_is_there_is_found_and_harmless)
@@ -1048,7 +1048,7 @@ TEST(generating_what_is_there_is_found_and_harmless)
     e->count = 5;
     batch_hash(forged, &w.scratch, forged->head.hash);
     w.ledger[w.count++] = forged;
-    expect_told("seq 82|n|", "entry 0|count|");
+    expect_drifts("seq 82|n|", "entry 0|count|");
 }
 
 /* ---- users and their redemptions ---- */
@@ -1228,7 +1228,7 @@ TEST(a_name_that_an_erasure_left_must_be_listed)
     w.erasing_seq = w.tail.seq;
     expect_nothing();
     w.erasing_seq--;
-    expect_told("|erasing|an alias that the batch erases|", "|erasing|listed: there are still names|not listed");
+    expect_drifts("|erasing|an alias that the batch erases|", "|erasing|listed: there are still names|not listed");
 }
 
 static bool is_gone(void *context, const char *alias, int64_t seq)
@@ -1264,7 +1264,7 @@ TEST(names_that_go_while_the_ledger_is_read_are_not_missed)
 TEST(a_name_that_is_gone_without_an_erasure_is_found)
 {
     empty_names(w.user_states[3].alias);
-    expect_told("|user|a name: not erased|none", "|user|a name, or forgotten|neither");
+    expect_drifts("|user|a name: not erased|none", "|user|a name, or forgotten|neither");
 }
 
 TEST(an_erasure_that_left_something_standing_is_found)
@@ -1297,7 +1297,7 @@ TEST(a_cap_of_a_user_that_was_passed_is_found)
         forge_free(1, ENTRY_REDEEM, 1);
         seal(true);
     }
-    expect_told("|per_user|at most 12|", "|per_user_per_day|at most 8|");
+    expect_drifts("|per_user|at most 12|", "|per_user_per_day|at most 8|");
 }
 
 /* The definition as next, whatever is forged after. */
@@ -1350,7 +1350,7 @@ TEST(more_than_the_cap_is_found)
     e->n = w.tail.next_n;
     e->count = 10;
     seal(false);
-    expect_told("|total|at most 180|190", "|turn|the job's own|nobody's");
+    expect_drifts("|total|at most 180|190", "|turn|the job's own|nobody's");
 }
 
 TEST(a_lowered_cap_that_left_the_slots_is_found)
@@ -1508,11 +1508,11 @@ TEST(turns_out_of_turn_are_found)
 {
     forge_turn(ENTRY_TURN, "j1", 5);
     forge_turn(ENTRY_TURN, "j1", 4);
-    expect_told("|turn|of a later runner|of an earlier one");
+    expect_drifts("|turn|of a later runner|of an earlier one");
     forge_turn(ENTRY_TURN, "j2", 1);
-    expect_told("|turn|free|another job's");
+    expect_drifts("|turn|free|another job's");
     forge_turn(ENTRY_TURN_END, "j1", 4);
-    expect_told("|turn|the job's own|another job's");
+    expect_drifts("|turn|the job's own|another job's");
 }
 
 TEST(events_that_are_not_due_or_were_not_raised_are_found)
@@ -1540,7 +1540,7 @@ TEST(an_event_that_was_left_out_is_found)
             b = w.ledger[i];
     assert_non_null(b);
     b->count--;
-    expect_told("|low_stock|an event|none");
+    expect_drifts("|low_stock|an event|none");
 }
 
 TEST(a_code_that_is_not_the_slots_is_found)
@@ -1554,7 +1554,7 @@ TEST(a_code_that_is_not_the_slots_is_found)
 TEST(a_slot_without_a_code_is_found)
 {
     w.lost_code = slot_in_state(SLOT_FREE);
-    expect_told("|code|one|none");
+    expect_drifts("|code|one|none");
     w.lost_code = slot_in_state(SLOT_RETIRED); /* may have been cleaned up */
     expect_nothing();
     w.codes_read = false;
@@ -1573,7 +1573,7 @@ static void make_without_code(struct entry *e)
     e->definition = c;
 }
 
-TEST(codes_of_a_coupon_without_codes_are_told_of_no_taking)
+TEST(codes_of_a_coupon_without_codes_are_reported_of_no_taking)
 {
     for (size_t i = 0; i < w.count; i++)
         for (size_t k = 0; k < w.ledger[i]->count; k++)
@@ -1699,7 +1699,7 @@ static void create_without_slots(int64_t total)
     append();
 }
 
-TEST(a_coupon_without_slots_is_told_by_its_places)
+TEST(a_coupon_without_slots_is_reported_by_its_places)
 {
     struct entry *e;
 

@@ -117,7 +117,7 @@ TEST(a_new_coupon_that_wants_slots_of_a_job_says_so_in_its_counts)
     batch_free(b);
 }
 
-TEST(a_definition_that_other_lanes_follow_is_told_of)
+TEST(a_definition_that_other_lanes_follow_is_reported)
 {
     static const struct {
         int64_t lane, lanes;

@@ -138,7 +138,7 @@ TEST(unknown_paths_have_no_methods)
     assert_true(request->bad_target);
 }
 
-TEST(methods_are_told_apart)
+TEST(methods_differ)
 {
     make("HEAD", "/coupons/c");
     assert_string_equal(request->route->name, "coupon_get");
@@ -183,7 +183,7 @@ TEST(problems_have_every_member)
                         "\"errors\":[{\"pointer\":\"/a\",\"detail\":\"b\\\"c\"}]}");
 }
 
-TEST(who_must_wait_is_told_how_long)
+TEST(who_must_wait_learns_how_long)
 {
     make("GET", "/coupons/c");
     reply_problem(request, CPN_BUSY, NULL);

@@ -1,4 +1,4 @@
-/* Unit tests of store/session: what is told of a document that cannot be read. */
+/* Unit tests of store/session: what is reported of a document that cannot be read. */
 #include "cmocka_whole.h"
 #include <unistd.h>
 

@@ -18,7 +18,7 @@ static void keep(const char *text, struct list_shape shape, int64_t first_line, 
 }
 
 /* "line user" or "line !why", separated by |. */
-static const char *told(const struct buf *kept, int64_t first_line)
+static const char *said(const struct buf *kept, int64_t first_line)
 {
     static char text[4096];
     struct user_lines lines;
@@ -40,7 +40,7 @@ TEST(only_the_users_are_kept)
 
     keep(text, (struct list_shape){.column = 2, .separator = ';'}, 2, &kept);
     assert_null(strstr(kept.data, "Anna"));
-    assert_string_equal(told(&kept, 2),
+    assert_string_equal(said(&kept, 2),
                         "3 anna@x.de|4 Doe; John|6 !no user|7 !too few columns|8 !a number in scientific notation|9 b\xC3\xBC|"
                         "10 !not a user: it has control characters or is not UTF-8|11 !not a user: it has control characters or is not UTF-8");
     buf_free(&kept);
@@ -56,12 +56,12 @@ TEST(a_user_is_as_long_as_users_may_be)
     text[128 + 1 + 129 - 6] = '\0'; /* a second line that is shorter */
     memset(text + 129, 'v', 123);
     keep(text, (struct list_shape){.column = 1, .separator = ','}, 1, &kept);
-    assert_int_equal(strcspn(strchr(told(&kept, 1), ' ') + 1, "|"), 128);
+    assert_int_equal(strcspn(strchr(said(&kept, 1), ' ') + 1, "|"), 128);
     buf_clear(&kept);
     memset(text, 'u', 129);
     text[129] = '\0';
     keep(text, (struct list_shape){.column = 1, .separator = ','}, 1, &kept);
-    assert_string_equal(told(&kept, 1), "1 !too long");
+    assert_string_equal(said(&kept, 1), "1 !too long");
     buf_free(&kept);
 }
 
@@ -72,7 +72,7 @@ TEST(a_user_is_forgotten_in_every_line_and_nobody_else_is)
     buf_puts(&kept, "ann\nanna\n\nann\nbob\x01\nann");
     assert_true(user_lines_forget(kept.data, kept.len, "ann"));
     assert_null(strstr(kept.data, "ann\n"));
-    assert_string_equal(told(&kept, 1), "1 !the user was erased|2 anna|4 !the user was erased|5 bob\x01|6 !the user was erased");
+    assert_string_equal(said(&kept, 1), "1 !the user was erased|2 anna|4 !the user was erased|5 bob\x01|6 !the user was erased");
     assert_false(user_lines_forget(kept.data, kept.len, "ann"));
     assert_false(user_lines_forget(kept.data, kept.len, "bo"));
     assert_false(user_lines_forget(kept.data, 0, "ann"));
