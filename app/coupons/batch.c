@@ -339,15 +339,6 @@ void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LE
         out_of_memory();
 }
 
-void batch_tails_digest(const uint8_t (*hashes)[HASH_LEN], size_t lanes, uint8_t digest[FINGERPRINT_LEN])
-{
-    uint8_t whole[HASH_LEN];
-
-    if (!EVP_Digest(hashes, lanes * HASH_LEN, whole, NULL, EVP_sha256(), NULL))
-        out_of_memory();
-    memcpy(digest, whole, FINGERPRINT_LEN);
-}
-
 static bool is_of(const struct entry *e, int64_t n, uint32_t g)
 {
     return (entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g;

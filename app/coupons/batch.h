@@ -26,9 +26,9 @@
 /* How far a lane is archived: each `archive` entry goes one step further. */
 enum {
     LANE_CLOSED = 1, /* only erasures are still decided */
-    LANE_REMOVED     /* nothing is: all batches before its last are being removed, or were */
+    LANE_REMOVED     /* nothing is: all batches before the one that closed it are being removed, or were */
 };
-#define LANE_REMAINS_MS (INT64_C(30) * 24 * 3600 * 1000) /* how long the ids of what was removed are kept */
+#define LANE_KEPT_MS (INT64_C(30) * 24 * 3600 * 1000) /* how long the documents of a closed coupon stay */
 
 /* The lane's running totals; each batch has those after it. */
 struct head {
@@ -286,7 +286,6 @@ struct batch {
     const char *coupon;
     int64_t lane;
     int64_t lanes; /* the coupon's; not hashed, for readers of the change stream. 0 or 1: one */
-    bool left;     /* it was removed with its archived coupon: only its _id, time and lanes are known */
     uint64_t arrived; /* when the server received it, by its clock; not hashed. 0: unknown */
     char id[ID_BATCH_LEN + 1]; /* random: tells whose append it was */
     struct head head;          /* after it; head.hash is its hash */
@@ -301,8 +300,6 @@ struct batch {
     size_t job_count;
 };
 
-/* Identify a ledger by its last hashes, of all lanes in order: the first bytes of their SHA-256. */
-void batch_tails_digest(const uint8_t (*hashes)[HASH_LEN], size_t lanes, uint8_t digest[FINGERPRINT_LEN]);
 
 /* A batch without entries, with a new id. */
 struct batch *batch_new(const char *coupon, int64_t lane);

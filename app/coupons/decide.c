@@ -1235,17 +1235,13 @@ void decide_archive(struct decision *d, int64_t expected_version, struct outcome
     assert(d->head.archived == LANE_CLOSED);
 }
 
-void decide_remove(struct decision *d, int64_t expected_seq, struct outcome *out)
+void decide_remove(struct decision *d, struct outcome *out)
 {
     assert(decide_exists(d));
     *out = (struct outcome){.result = CPN_OK};
-    if (d->head.archived == LANE_REMOVED)
-        return;
-    if (d->head.archived != LANE_CLOSED)
+    if (!d->head.archived)
         refuse(out, CPN_COUPON_IN_USE);
-    else if (d->head.seq != expected_seq + 1 || decide_changed(d))
-        refuse(out, CPN_VERSION_CHANGED);
-    else
+    else if (d->head.archived == LANE_CLOSED)
         fold_head_entry(&d->head, add(d, ENTRY_ARCHIVE));
 }
 

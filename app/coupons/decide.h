@@ -198,9 +198,8 @@ void decide_delete(struct decision *d, struct outcome *out);
  * held, or codes are being made. OK also if already closed. With several lanes lane 0 comes first: from then on the definition is fixed,
  * and the other lanes issue nothing more. */
 void decide_archive(struct decision *d, int64_t expected_version, struct outcome *out);
-/* Release a closed lane for removal: nothing is decided after it. COUPON_IN_USE: it is not closed; VERSION_CHANGED: its last batch is not
- * expected_seq, where its archive ends. OK also if already released. */
-void decide_remove(struct decision *d, int64_t expected_seq, struct outcome *out);
+/* Release a closed lane for removal: nothing is decided after it. COUPON_IN_USE: it is not closed. OK also if already released. */
+void decide_remove(struct decision *d, struct outcome *out);
 
 /* ---- between lanes; any of these may be repeated at any time ---- */
 

@@ -1,10 +1,9 @@
 /*
  * ctl/archive.c -- couponctl archive: closes a coupon for good, and writes its ledger to a file, which is read back and replayed before it
- * gets its name; then removes the coupon's data from the database.
+ * gets its name; and has the coupon's documents removed from the database, 30 days after it was closed.
  *
- * Steps    the service closes the coupon; the file is written; a job of the service removes the rest.
- *          If interrupted, the same command goes on where it stopped; until all lanes are removed something may still be appended to them,
- *          so the file is written again
+ * Steps    the service closes the coupon; the file is written; a job of the service is to remove the rest.
+ *          If interrupted, the same command goes on where it stopped; until the documents are removed it writes the file again
  * Due      coupons that ended as long ago as a setting says, one by one; a refused one does not stop the others
  * Order    with several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to those. So every slot
  *          that a lane receives in the file was given there too, whatever is appended meanwhile
@@ -36,13 +35,21 @@
 #define OWN_PATH_SIZE (COUPON_ID_MAX + sizeof SUFFIX)
 
 const struct argp_option ctl_archive_options[] = {
-    {"keep", OPT_KEEP, NULL, 0, "Only write the file: the coupon stays open, and nothing is removed", 0},
+    {"keep", OPT_KEEP, NULL, 0, "Only write the file: the coupon stays open, and nothing is to be removed", 0},
     {"due", OPT_DUE, NULL, 0, "Archive all coupons whose cleanup was archive.after_days ago", 0},
     {"output", OPT_OUTPUT, "FILE", 0, "Write it to FILE (default: COUPON" SUFFIX ")", 0},
     {"yes", OPT_YES, NULL, 0, "Do not ask before anything is removed", 0},
     {"names", OPT_NAMES, "FILE", 0, "Write names, orders, metadata and codes to FILE", 0},
     SIGN_KEY_OPTION,
     {0},
+};
+
+/* The job that removes the documents. */
+struct removal_job {
+    char id[ID_SHORT_LEN + 1]; /* empty: none */
+    int64_t at_ms;     /* it begins then */
+    bool is_over;      /* it has ended: */
+    int64_t documents; /* removed */
 };
 
 struct archiving {
@@ -55,7 +62,7 @@ struct archiving {
     struct buf line, ends;         /* ends: of the lanes written, as the statement has them */
     struct progress progress;
     int64_t lanes, first, done, total;
-    int64_t removed; /* documents; -1: no removal */
+    struct removal_job removal;
     bool still;
     struct head tails[COUPON_LANES_MAX];
     struct head last; /* of the batch written last */
@@ -63,34 +70,18 @@ struct archiving {
 
 /* ---- the ledger ---- */
 
-/* The last batch of a lane that its archive holds; in a removed lane, the one before the batch that says so, but with that one's
- * `archived`. seq 0: none. */
-static enum store_status archive_tail(struct scan *v, int64_t lane, struct head *tail)
-{
-    struct batch *b;
-    enum store_status s = scan_last(v, lane, &b);
-
-    *tail = b ? b->head : (struct head){.seq = 0};
-    if (b && b->head.archived == LANE_REMOVED) {
-        tail->seq--;
-        memcpy(tail->hash, b->prev, HASH_LEN);
-    }
-    batch_free(b);
-    return s;
-}
-
-/* Find how far to read each lane: without what an interrupted removal appended. */
+/* Find how far to read each lane. */
 static enum store_status read_tails(struct archiving *g)
 {
     struct head tail;
-    enum store_status s = archive_tail(&g->scan, 0, &tail);
+    enum store_status s = scan_tail(&g->scan, 0, &tail);
 
     g->first = tail.seq;
     for (int64_t i = g->lanes; s == STORE_OK && i-- > 0;) /* lane 0 last */
-        s = archive_tail(&g->scan, i, &g->tails[i]);
+        s = scan_tail(&g->scan, i, &g->tails[i]);
     g->still = g->first == g->tails[0].seq;
     for (int64_t i = 1; s == STORE_OK && i < g->lanes; i++) {
-        s = archive_tail(&g->scan, i, &tail);
+        s = scan_tail(&g->scan, i, &tail);
         g->still = g->still && tail.seq == g->tails[i].seq;
     }
     for (int64_t i = 0; i < g->lanes; i++)
@@ -202,35 +193,48 @@ static enum store_status write_lanes(struct archiving *g)
 
 /* ---- removal ---- */
 
-/* Have a job remove the lanes that end with g->tails, and watch it. Returns the exit code, with errors printed; g->removed: documents. */
-static int remove_lanes(struct ctl *c, struct archiving *g)
+/* Ask for the job that removes the closed coupon's documents, and watch it if its time has come. The exit code, with errors printed. */
+static int ask_for_removal(struct ctl *c, struct archiving *g)
 {
-    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN];
-    char id[ID_SHORT_LEN + 1];
-    struct job job = {.id = id, .kind = JOB_ARCHIVE, .coupon = g->scan.coupon, .created_ms = clock_now_ms()}, *existing;
-    enum store_status s;
+    struct removal_job *r = &g->removal;
+    struct job job = {.id = r->id, .kind = JOB_ARCHIVE, .coupon = g->scan.coupon, .created_ms = clock_now_ms()}, *existing;
+    enum store_status s = mongo_closing(g->db->session, g->scan.coupon, g->lanes, job.fingerprint, &r->at_ms);
     struct answer a;
     struct arena arena;
     int code;
 
-    g->removed = 0;
-    id_random(id, ID_SHORT_LEN);
-    for (int64_t i = 0; i < g->lanes; i++)
-        memcpy(hashes[i], g->tails[i].hash, HASH_LEN);
-    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)g->lanes, job.fingerprint);
+    id_random(r->id, ID_SHORT_LEN);
+    r->at_ms += LANE_KEPT_MS;
+    job.not_before_ms = r->at_ms;
     arena_init(&arena, 0);
-    s = mongo_job_insert(g->db->session, &job, &arena, &existing);
+    if (s == STORE_OK)
+        s = mongo_job_insert(g->db->session, &job, &arena, &existing);
     arena_free(&arena);
-    if (s != STORE_OK && s != STORE_EXISTS)
+    if (s == STORE_OK)
+        s = mongo_archive_note(g->db->session, g->scan.coupon);
+    if (s != STORE_OK)
         return direct_failed();
-    code = job_watch(c, id, g->scan.coupon, "documents", &a);
-    if (code == CTL_OK)
-        g->removed = json_int_at(a.json, "/done");
+    if (r->at_ms > job.created_ms)
+        return CTL_OK;
+    code = job_watch(c, r->id, g->scan.coupon, "documents", &a);
+    r->is_over = code == CTL_OK;
+    if (r->is_over)
+        r->documents = json_int_at(a.json, "/done");
     answer_release(&a);
     return code;
 }
 
 /* ---- the command ---- */
+
+static void put_removal(struct buf *line, const struct removal_job *r)
+{
+    char at[CLOCK_TEXT_SIZE];
+
+    if (r->is_over)
+        buf_printf(line, ", %" PRId64 " documents removed", r->documents);
+    else if (*r->id)
+        buf_printf(line, ", its documents are removed after %s (job %s)", clock_text(r->at_ms, at), r->id);
+}
 
 static void print_result(const struct archiving *g, const struct archive_result *r, bool json)
 {
@@ -245,14 +249,15 @@ static void print_result(const struct archiving *g, const struct archive_result 
         json_key_int(&j, "entries", r->entries);
         json_key_string(&j, "kid", r->manifest.kid[0] ? r->manifest.kid : NULL);
         json_key_string(&j, "names", g->names_path);
-        json_key_int_or_null(&j, "removed", g->removed >= 0, g->removed);
+        json_key_int_or_null(&j, "removed", g->removal.is_over, g->removal.documents);
+        json_key_string(&j, "job", *g->removal.id ? g->removal.id : NULL);
+        json_key_time_or_null(&j, "removed_after", g->removal.at_ms);
         json_end_object(&j);
     } else {
         buf_printf(&line, "%s: %" PRId64 " batches, %" PRId64 " entries, in %s", g->scan.coupon, r->batches, r->entries, g->path);
         if (r->manifest.kid[0])
             buf_printf(&line, ", signed by %s", r->manifest.kid);
-        if (g->removed >= 0)
-            buf_printf(&line, ", %" PRId64 " documents removed", g->removed);
+        put_removal(&line, &g->removal);
     }
     print_line(&line, json, stdout);
 }
@@ -292,7 +297,7 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
     int code = write_archive(g, ctl_json(c), &result);
 
     if (code == CTL_OK && !keep) {
-        code = remove_lanes(c, g);
+        code = ask_for_removal(c, g);
         if (code != CTL_OK)
             ctl_complain("the archive is written, in %s", g->path);
     }
@@ -304,11 +309,11 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
 static int archive(struct ctl *c, struct archiving *g, bool keep)
 {
     enum store_status s = scan_lanes(&g->scan, &g->lanes);
-    int64_t archived = LANE_REMOVED; /* the least of all lanes; then nothing follows what the archive holds */
+    int64_t archived = LANE_REMOVED; /* the least of all lanes; then its documents may be gone */
     int code = CTL_OK;
 
     for (int64_t i = 0; s == STORE_OK && i < g->lanes; i++) {
-        s = archive_tail(&g->scan, i, &g->tails[i]);
+        s = scan_tail(&g->scan, i, &g->tails[i]);
         archived = g->tails[i].archived < archived ? g->tails[i].archived : archived;
     }
     if (s != STORE_OK)
@@ -320,14 +325,14 @@ static int archive(struct ctl *c, struct archiving *g, bool keep)
     if (archived == LANE_REMOVED) {
         struct archive_result none = {.batches = 0};
 
-        code = remove_lanes(c, g);
+        code = ask_for_removal(c, g);
         if (code != CTL_OK)
             return code;
         if (ctl_json(c)) {
             g->path = g->names_path = NULL;
             print_result(g, &none, true);
         } else {
-            printf("%s: its archive was already written; %" PRId64 " documents removed\n", g->scan.coupon, g->removed);
+            printf("%s: its archive was already written; %" PRId64 " documents removed\n", g->scan.coupon, g->removal.documents);
         }
         return CTL_OK;
     }
@@ -348,7 +353,6 @@ static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *
     g->scan = (struct scan){.session = db->session, .coupon = coupon};
     g->path = path;
     g->names_path = names;
-    g->removed = -1;
     code = archive(c, g, ctl_option(c, OPT_KEEP) != NULL);
     gz_file_release(&g->names);
     gz_file_release(&g->file);

@@ -91,14 +91,14 @@ static enum store_status look_up(struct listing *l, const struct known *k, bool 
     struct batch *b = NULL;
     enum store_status s = mongo_ledger_at(l->session, k->coupon, k->lane, k->seq, &b);
 
-    *has = s == STORE_OK && b->left;
-    if (s == STORE_NOT_FOUND)
+    *has = false;
+    if (s == STORE_NOT_FOUND) {
         s = find_removed(l, k, has);
-    l->archived += *has;
-    if (s != STORE_OK || !b || b->left) {
-        batch_free(b);
+        l->archived += *has;
         return s;
     }
+    if (s != STORE_OK)
+        return s;
     for (int i = 0; i < HASH_LEN; i++)
         snprintf(hash + 2 * i, 3, "%02x", b->head.hash[i]);
     *has = k->hash ? strcmp(hash, k->hash) == 0 : strcmp(clock_text(b->head.at_ms, at), k->at) == 0;

@@ -220,7 +220,7 @@ static void say_result(const struct checker *v, const char *archived)
     print_line(&line, false, out_of(v));
 }
 
-/* archived: NULL: it is not; else "removing" or "removed". */
+/* archived: NULL: its documents are all there; else "removing" or "removed". */
 static void print_coupon(struct checker *v, const char *archived)
 {
     struct verify *all = v->verify;
@@ -282,7 +282,7 @@ static bool note_replayed(void *context, struct replay *r)
     return true;
 }
 
-/* Check that the chain, which was replayed, passes through the coupon's anchors. removed: only its last batches are left. */
+/* Check that the chain, which was replayed, passes through the coupon's anchors. removed: what came before it was closed is gone. */
 static enum store_status check_anchors(struct checker *v, bool removed)
 {
     enum store_status s = STORE_OK;
@@ -295,13 +295,11 @@ static enum store_status check_anchors(struct checker *v, bool removed)
 
         a[i].seen = true;
         v->lane = a[i].lane;
-        if (removed && a[i].seq < v->tails[v->lane].seq) {
-            v->in_archive++;
-            continue;
-        }
         s = scan_hash(&v->scan, a[i].lane, a[i].seq, hash, &is_there);
         if (s == STORE_OK && is_there && memcmp(hash, a[i].hash, HASH_LEN) == 0)
             v->passed++;
+        else if (s == STORE_OK && !is_there && removed && a[i].seq < v->tails[v->lane].seq)
+            v->in_archive++;
         else if (s == STORE_OK)
             anchor_report(&a[i], is_there ? hash : NULL, print_drift, v);
     }

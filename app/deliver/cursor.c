@@ -242,7 +242,7 @@ enum cursor_step cursor_next(struct cursor *s, struct store *session, const stru
         }
         *b = s->batches[s->batch_at];
         if (!s->events) {
-            if ((*b)->head.seq != s->seq + 1 && (*b)->head.archived != LANE_REMOVED) /* verify reports this; the rest is still delivered */
+            if ((*b)->head.seq != s->seq + 1 && !(*b)->head.archived) /* verify reports this; the rest is still delivered */
                 log_event(LOG_ERROR, "ledger.gap", F_WORD("coupon", s->key.coupon), F_INT("lane", s->key.lane), F_INT("after", s->seq),
                           F_INT("next", (*b)->head.seq));
             s->event_count = events_of(*b, &s->before, &s->arena, &s->events);

@@ -260,18 +260,18 @@ static void apply_foreign(struct lane *l, struct batch *b, bool *free_pool_chang
     move_tail(l, b);
 }
 
-/* Apply `count` batches after the tail; takes them all. STORE_FAILED: a gap, which is damage; or some were removed while they were read. */
+/* Apply `count` batches after the tail; takes them all. STORE_FAILED: a gap, which is damage. */
 static enum store_status apply_batches(struct lane *l, struct batch **batches, size_t count)
 {
     enum store_status status = STORE_OK;
     bool free_pool_changed = false;
 
     for (size_t i = 0; i < count; i++) {
-        if (status == STORE_OK && batches[i]->head.seq == l->tail.seq + 1 && !batches[i]->left) {
+        if (status == STORE_OK && batches[i]->head.seq == l->tail.seq + 1) {
             apply_foreign(l, batches[i], &free_pool_changed);
             continue;
         }
-        if (status == STORE_OK && !batches[i]->left)
+        if (status == STORE_OK)
             log_event(LOG_ERROR, "lane.gap", F_WORD("coupon", l->coupon), F_INT("lane", l->number), F_INT("tail", l->tail.seq),
                       F_INT("next", batches[i]->head.seq));
         status = STORE_FAILED;
@@ -302,10 +302,10 @@ static enum store_status read_to_end(struct lane *l, struct store *s)
     return status;
 }
 
-/* The batches after the tail were removed, with everything of an archived coupon but its lanes' last batches. */
-static bool has_left(const struct lane *l, const struct batch *next)
+/* The batches after the tail were removed, as the lane was closed long ago. */
+static bool is_removed(const struct lane *l, const struct batch *next)
 {
-    return next->left || (next->head.archived == LANE_REMOVED && next->head.seq > l->tail.seq + 1);
+    return next->head.archived && next->head.seq > l->tail.seq + 1;
 }
 
 static enum store_status read_checkpoint(struct lane *l, struct store *s, struct checkpoint *checkpoint)
@@ -324,16 +324,16 @@ enum store_status lane_refresh(struct lane *l, struct store *s)
     struct checkpoint checkpoint;
     size_t count = 0;
     enum store_status status;
-    bool left;
+    bool removed;
 
     assert(l->loaded && !l->pending);
     status = s->ops->ledger(s, l->coupon, l->number, l->tail.seq, LOOK_FIRST, batches, &count);
-    left = status == STORE_OK && count && has_left(l, batches[0]);
-    for (size_t i = 0; left && i < count; i++)
+    removed = status == STORE_OK && count && is_removed(l, batches[0]);
+    for (size_t i = 0; removed && i < count; i++)
         batch_free(batches[i]);
-    if (status == STORE_OK && !left)
+    if (status == STORE_OK && !removed)
         status = apply_batches(l, batches, count);
-    if (status != STORE_OK || !(left || count == LOOK_FIRST))
+    if (status != STORE_OK || !(removed || count == LOOK_FIRST))
         return status;
     status = read_checkpoint(l, s, &checkpoint);
     if (status != STORE_OK)
@@ -510,7 +510,7 @@ static enum store_status apply_first(struct lane *l, struct batch **batches, siz
 {
     size_t base = l->checkpoint.seq > 0;
 
-    if (base && (!count || batches[0]->head.seq != l->checkpoint.seq || batches[0]->left)) {
+    if (base && (!count || batches[0]->head.seq != l->checkpoint.seq)) {
         log_event(LOG_ERROR, "lane.no_batch_at_checkpoint", F_WORD("coupon", l->coupon), F_INT("lane", l->number),
                   F_INT("seq", l->checkpoint.seq));
         while (count > 0)

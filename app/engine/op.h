@@ -35,7 +35,7 @@ enum op_kind {      /* in                                               out */
     OP_CHANGE,      /* coupon: definition, expected_version, retire */
     OP_DELETE,      /* coupon: expected_version, 0: any, else BUSY      coupon_now: if OK, the tombstone */
     OP_ARCHIVE,     /* coupon: expected_version                         if OK, every lane is closed for good */
-    OP_REMOVE,      /* lane; expected_seq                               if OK, the lane's data may be removed */
+    OP_REMOVE,      /* lane                                             if OK, the lane's data may be removed */
     OP_JOB,         /* job: id                                          job: if OK */
     OP_TURN,        /* job: id, fence                                   turn */
     OP_TURN_END,    /* job: id */
@@ -153,7 +153,6 @@ struct op {
         struct op_coupon coupon;
         struct op_job job;
         struct op_refusal refusal;
-        int64_t expected_seq;    /* of the lane's last batch */
         int64_t taken;           /* slots, in all lanes */
     } in;
     struct outcome outcome;
@@ -235,7 +234,7 @@ struct engine_config {
     int64_t filter_bytes; /* bytes for all lanes' filters of users (filter.h); 0: none */
     int64_t user_bytes;   /* bytes for all users kept in memory (user_cache.h) */
     int64_t trusted_ms;  /* a lane whose tail was not seen in the ledger for this long is reloaded; 0: never. Far shorter than
-                            the ids of removed documents are kept (LANE_REMAINS_MS) */
+                            a closed coupon's documents stay (LANE_KEPT_MS), so that nobody appends where they were */
     int checkpoint_ms;   /* how old the redo log gets before a checkpoint is written */
     int backoff_ms;      /* after the database failed */
     int patience_ms;     /* how long engine_stop() tries to finish while the database fails */

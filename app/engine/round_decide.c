@@ -108,7 +108,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
         decide_archive(d, op->in.coupon.expected_version, &op->outcome);
         break;
     case OP_REMOVE:
-        decide_remove(d, op->in.expected_seq, &op->outcome);
+        decide_remove(d, &op->outcome);
         break;
     case OP_FOLLOW:
     case OP_EVENTS:

@@ -56,8 +56,8 @@ static bool append_erasure(struct request *r, const char *coupon, const char *us
         result = ask(r, user);
     }
     if (result == CPN_COUPON_ARCHIVED)
-        reply_problem(r, CPN_BUSY, "A coupon that this user took is being archived. Repeat the request until that has ended; "
-                                   "if it was interrupted, couponctl archive finishes it.");
+        reply_problem(r, CPN_BUSY, "An archived coupon that this user took is being removed. Repeat the request until that has "
+                                   "ended; if it was interrupted, couponctl archive finishes it.");
     else if (result == CPN_OUTCOME_UNKNOWN)
         reply_problem(r, CPN_OUTCOME_UNKNOWN, "The erasure has begun. Repeat the request until it answers 204.");
     else if (result != CPN_OK && result != CPN_COUPON_NOT_FOUND)

@@ -1,11 +1,11 @@
 /*
- * runner/archive_removal.c -- removes an archived coupon's data, once its archive is written (couponctl archive).
+ * runner/archive_removal.c -- removes an archived coupon's documents, LANE_KEPT_MS after it was closed (couponctl archive asks for it).
  *
- * Fits     the job names the archived ledger by batch_tails_digest(); it is refused if anything was appended since
+ * Fits     the job names the archived ledger by how it was closed, see mongo_closing(). Only erasures are appended after that, and stay
  * Order    checkpoints and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to
- *          that; a pause, until earlier readers have answered; then ledger, codes and buckets are removed
+ *          that; a pause, until earlier readers have answered; then the documents are removed
+ * Late     whoever sleeps meanwhile has not seen the lane's tail for LANE_KEPT_MS, and reloads it before it appends (trusted_ms)
  * Cut off  at any point: a repeat, by this job or another, finishes it
- * Rest     before the removal it asks for another job, which deletes what remains after LANE_REMAINS_MS
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,6 +15,7 @@
 #include "store/hooks.h"
 
 #define BEHIND_MS 180000 /* longest wait for others to catch up */
+#define AGAIN_MS 3600000 /* after such a wait */
 #define LOOK_MS 200
 
 struct archive {
@@ -59,20 +60,6 @@ static bool all_are(const struct archive *a, int64_t archived)
     return true;
 }
 
-/* The ledger is the one that was archived. */
-static bool fits(const struct archive *a)
-{
-    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN], digest[FINGERPRINT_LEN];
-
-    for (int64_t i = 0; i < a->lanes; i++) {
-        const struct batch *b = a->tails[i];
-
-        memcpy(hashes[i], b->head.archived == LANE_REMOVED ? b->prev : b->head.hash, HASH_LEN);
-    }
-    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)a->lanes, digest);
-    return memcmp(digest, a->work->job->fingerprint, FINGERPRINT_LEN) == 0;
-}
-
 /* ---- what must have caught up ---- */
 
 /* What has not caught up with a lane's last batch, or NULL. */
@@ -115,8 +102,8 @@ static enum ending await_lane(struct archive *a, const struct batch *tail, struc
         if (mono_before(until, mono_now()))
             return work_fail(w, CPN_BUSY,
                              arena_printf(&w->keep,
-                                          "Still behind the end of lane %" PRId64 ": %s. Nothing was removed. Run archive again once it "
-                                          "has caught up.",
+                                          "Still behind the end of lane %" PRId64 ": %s. Nothing was removed. Another job will try again "
+                                          "in an hour.",
                                           tail->lane, behind ? behind : "the database"));
         engine_catch_up(w->runner->engine, w->job->coupon, tail->lane, LOOK_MS);
         stop_rest(&w->runner->stop, LOOK_MS);
@@ -149,48 +136,75 @@ static enum ending await_readers(struct archive *a)
     return e;
 }
 
-/* ---- removing ---- */
+/* ---- the job ---- */
 
-static enum ending leave(struct work *w, struct leaving *l)
+static enum ending remove_documents(struct work *w)
 {
-    int64_t before = w->done;
+    struct removal r = {.coupon = w->job->coupon};
     enum ending e = ENDING_DONE;
 
-    l->coupon = w->job->coupon;
-    while (e == ENDING_DONE && !l->done) {
-        e = mongo_leave(w->session, l) == STORE_OK ? work_between_steps(w) : work_rest(w, "Removing documents");
-        w->done = before + l->count;
+    while (e == ENDING_DONE && r.collection < REMOVED_COLLECTIONS) {
+        e = mongo_remove_page(w->session, &r) == STORE_OK ? work_between_steps(w) : work_rest(w, "Removing documents");
+        w->done = r.count;
     }
     return e;
 }
 
-static enum ending leave_all(struct archive *a, bool whole)
+/* The coupon is closed, as its archive has it. */
+static enum ending check_closing(struct archive *a)
 {
-    enum ending e = ENDING_DONE;
+    struct work *w = a->work;
+    uint8_t digest[FINGERPRINT_LEN];
+    enum store_status s;
+    int64_t at_ms;
 
-    for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++)
-        e = leave(a->work, &(struct leaving){.kind = REMAINS_LEDGER, .lane = i, .end = a->tails[i]->head.seq, .whole = whole});
-    for (int kind = REMAINS_LEDGER + 1; kind < REMAINS_KIND_COUNT && e == ENDING_DONE; kind++)
-        e = leave(a->work, &(struct leaving){.kind = (enum remains_kind)kind, .whole = whole});
-    return e;
+    for (;;) {
+        enum ending e;
+
+        s = mongo_closing(w->session, w->job->coupon, a->lanes, digest, &at_ms);
+        if (s == STORE_NOT_FOUND)
+            return work_fail(w, CPN_COUPON_IN_USE, "It is not closed yet.");
+        if (s == STORE_OK && memcmp(digest, w->job->fingerprint, FINGERPRINT_LEN) != 0)
+            return work_fail(w, CPN_VERSION_CHANGED, "Its ledger is not the one in the archive. Archive it again.");
+        if (s == STORE_OK)
+            return ENDING_DONE;
+        e = work_rest(w, "Reading the ledger");
+        if (e != ENDING_DONE)
+            return e;
+    }
 }
 
-/* Note the removal in the coupon's document, and ask for the job that deletes what it leaves. */
-static enum ending ask_for_remains(struct work *w)
+/* Append the second `archive` to each lane. */
+static enum ending release_lanes(struct archive *a)
 {
-    const struct job job = {.kind = JOB_CLEANUP, .coupon = w->job->coupon, .not_before_ms = clock_now_ms() + LANE_REMAINS_MS,
-                            .key = arena_printf(&w->keep, JOB_KEY_REMAINS "%s", w->job->id)};
-    enum ending e = ENDING_DONE;
+    enum ending e = await_others(a);
 
-    while (e == ENDING_DONE &&
-           (mongo_removal_note(w->session, w->job->coupon) != STORE_OK || mongo_job_ask(w->session, &job) != STORE_OK))
-        e = work_rest(w, "Asking for the job that deletes what remains");
-    return e;
+    for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++) {
+        struct op op = {.kind = OP_REMOVE, .lane = i};
+
+        e = work_ask(a->work, &op);
+        arena_reset(&a->work->arena);
+    }
+    return e == ENDING_DONE ? read_tails(a) : e;
 }
 
-/* ---- the jobs ---- */
+/* Others were behind for too long, and nobody watches: try again later. */
+static enum ending ask_again(struct work *w)
+{
+    struct job job = {.kind = JOB_ARCHIVE, .coupon = w->job->coupon, .not_before_ms = clock_now_ms() + AGAIN_MS,
+                      .key = arena_printf(&w->keep, JOB_KEY_REMOVAL "%s", w->job->id)};
 
-static enum ending begin(struct archive *a)
+    memcpy(job.fingerprint, w->job->fingerprint, FINGERPRINT_LEN);
+    while (mongo_job_ask(w->session, &job) != STORE_OK) {
+        enum ending e = work_rest(w, "Asking for another try");
+
+        if (e != ENDING_DONE)
+            return e;
+    }
+    return ENDING_FAILED;
+}
+
+static enum ending remove_coupon(struct archive *a)
 {
     struct op op = {.kind = OP_COUPON};
     enum ending e = work_between_steps(a->work);
@@ -200,35 +214,18 @@ static enum ending begin(struct archive *a)
     if (e != ENDING_DONE)
         return e;
     a->lanes = op.coupon_now->lanes;
-    return read_tails(a);
-}
-
-static enum ending let_leave(struct archive *a)
-{
-    enum ending e = begin(a);
-
-    if (e == ENDING_DONE && !all_are(a, LANE_CLOSED))
-        return work_fail(a->work, CPN_COUPON_IN_USE, "It is not closed yet.");
-    if (e == ENDING_DONE && !fits(a))
-        return work_fail(a->work, CPN_VERSION_CHANGED, "Its ledger has grown since the archive was written. Archive it again.");
-    if (e == ENDING_DONE && !all_are(a, LANE_REMOVED)) {
-        e = await_others(a);
-        for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++) {
-            struct op op = {.kind = OP_REMOVE, .lane = i, .in.expected_seq = a->tails[i]->head.seq};
-
-            e = work_ask(a->work, &op);
-            arena_reset(&a->work->arena);
-        }
-        if (e == ENDING_DONE)
-            e = read_tails(a);
-    }
+    e = check_closing(a);
+    if (e == ENDING_DONE)
+        e = read_tails(a);
+    if (e == ENDING_DONE && !all_are(a, LANE_REMOVED))
+        e = release_lanes(a);
     if (e == ENDING_DONE)
         e = await_others(a);
-    if (e == ENDING_DONE)
-        e = ask_for_remains(a->work);
+    if (e == ENDING_FAILED && a->work->error == CPN_BUSY)
+        return ask_again(a->work);
     if (e == ENDING_DONE)
         e = await_readers(a);
-    return e == ENDING_DONE ? leave_all(a, false) : e;
+    return e == ENDING_DONE ? remove_documents(a->work) : e;
 }
 
 enum ending run_archive(struct work *w)
@@ -236,19 +233,8 @@ enum ending run_archive(struct work *w)
     struct archive a = {.work = w};
     enum ending e;
 
-    w->done = 0; /* a runner that takes over passes everything again */
-    e = let_leave(&a);
-    forget_tails(&a);
-    return e;
-}
-
-enum ending run_remains(struct work *w)
-{
-    struct archive a = {.work = w};
-    enum ending e = begin(&a);
-
-    if (e == ENDING_DONE && all_are(&a, LANE_REMOVED))
-        e = leave_all(&a, true);
+    w->done = 0; /* a runner that takes over counts what it removes itself */
+    e = remove_coupon(&a);
     forget_tails(&a);
     return e;
 }

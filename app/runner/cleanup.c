@@ -115,9 +115,6 @@ enum ending run_cleanup(struct work *w)
         e = work_ask(w, &op);
     if (e == ENDING_FAILED && w->error == CPN_COUPON_NOT_FOUND)
         return ENDING_DONE;
-    if (e == ENDING_DONE && op.head.archived == LANE_REMOVED && w->job->key &&
-        strncmp(w->job->key, JOB_KEY_REMAINS, strlen(JOB_KEY_REMAINS)) == 0)
-        return run_remains(w);
     if (e != ENDING_DONE || !has_ended(op.coupon_now, clock_now_ms()) || !policy_of(op.coupon_now)->slots)
         return e;
     codes = coupon_slots_have_codes(op.coupon_now);

@@ -98,8 +98,6 @@ enum ending run_cleanup(struct work *w);
 enum ending run_archive(struct work *w);
 enum ending run_retire_codes(struct work *w);
 enum ending run_issue_codes(struct work *w);
-/* Deletes what remains of an archived coupon: archive_removal.c. */
-enum ending run_remains(struct work *w);
 
 /* The sweeper's thread; context is the struct runner. */
 void *sweeper_thread(void *context);

@@ -35,7 +35,7 @@ static bool get_bucket(const bson_t *doc, void *read, struct arena *a)
     struct bucket_read *r = read;
 
     (void)a;
-    if (r->found || codec_has_left(doc))
+    if (r->found)
         return true;
     r->found = codec_bucket_get(doc, r->bucket);
     if (!r->found)
@@ -65,7 +65,7 @@ static bool free_count_row(const bson_t *doc, size_t find, void *context)
     if (!find_document(doc, "_id", &id) || !find_int(&id, "b", &row->b) || row->b < read->from || row->b >= read->end)
         return false;
     if (!find_document(doc, "view", &view) || !find_int(&view, "free", &free_slots) || !find_int(&view, "seq", &row->seq)) {
-        free_slots = BUCKET_SLOTS; /* damaged: the bucket will say so; or left by an archived coupon: its append finds the seq taken */
+        free_slots = BUCKET_SLOTS; /* damaged: the bucket will say so */
         row->seq = 0;
     }
     row->free = (int)(free_slots < 0 ? 0 : free_slots > BUCKET_SLOTS ? BUCKET_SLOTS : free_slots);

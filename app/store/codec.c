@@ -365,31 +365,13 @@ static struct batch *end_batch(struct batch *b, bool good)
     return NULL;
 }
 
-bool codec_has_left(const bson_t *doc)
-{
-    return bson_has_field(doc, "left");
-}
-
-/* A batch that has left still says whose append it was. */
-static bool get_rest(const bson_t *doc, struct batch *b)
-{
-    static const struct bson_field rows[] = {
-        BSON_FIELD("batch", BSON_FIELD_CHARS, struct batch, id, false, 0),
-        BSON_FIELD("at", BSON_FIELD_TIME, struct batch, head.at_ms, false, 0),
-        BSON_FIELD("k", BSON_FIELD_INT, struct batch, lanes, true, 0),
-    };
-
-    b->left = true;
-    return bson_fields_read(doc, ROWS(rows), 0, b, &b->arena);
-}
-
 struct batch *codec_batch_get(const bson_t *doc)
 {
     struct batch *b = begin_batch(doc);
 
     if (b)
         b->arrived = codec_arrived_get(doc);
-    return end_batch(b, b && (codec_has_left(doc) ? get_rest(doc, b) : get_batch(doc, b)));
+    return end_batch(b, b && get_batch(doc, b));
 }
 
 struct batch *codec_entries_get(const bson_t *doc)

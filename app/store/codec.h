@@ -14,8 +14,8 @@
  *          t: [{i, s, u, at, due, from, issued, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, cleaned, view: {seq, version, changed, live, cleanup, def: the definition by coupon_fields[], metadata as
  *          text}}. live: until when it is active, if its state says so; cleanup: when to clean it up, once it has an end;
- *          cleaned: true once the sweeper has asked for that job, until the view is written again, or "archived"
- * Left     with an archived coupon: {_id, left: true, view: {seq: above all others}}, of a batch {_id, left, batch, at, k}
+ *          cleaned: true once the sweeper has asked for that job, until the view is written again; "archived" once its removal
+ *          was asked for
  * Defaults usual values are omitted: zeros, and what equals another member (last_seq: seq, first: state)
  */
 #ifndef STORE_CODEC_H
@@ -50,8 +50,6 @@ uint64_t codec_arrived_get(const bson_t *doc);
 /* The members arrived and behind. A watermark that cannot be read counts as none (arrived 0): its owner looks at all lanes again. */
 void codec_watermark_put(bson_t *doc, const struct watermark *w);
 void codec_watermark_get(const bson_t *doc, struct watermark *w);
-/* True if the document's content has left with an archived coupon (removal.c). */
-bool codec_has_left(const bson_t *doc);
 /* The caller frees it; NULL: not a batch. */
 struct batch *codec_batch_get(const bson_t *doc);
 /* The same for a document with only _id, at and entries: the batch has only these. */

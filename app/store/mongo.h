@@ -103,7 +103,7 @@ const char *job_state_name(enum job_state s);
 /* Prefixes of the keys of jobs that the service requests itself. No caller's Idempotency-Key can begin like this. */
 #define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
 #define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* when it was due */
-#define JOB_KEY_REMAINS "\x01remains-"    /* id of the job that removed the rest */
+#define JOB_KEY_REMOVAL "\x01removal-"    /* id of the job that gave up waiting */
 #define JOB_KEY_FIRST_SLOTS "\x01first-slots" /* for the slots requested with a new coupon */
 
 struct job {
@@ -125,7 +125,7 @@ struct job {
     int64_t fence;            /* grows with every claim */
     const char *key;          /* Idempotency-Key, or one of JOB_KEY_*, or NULL */
     const char *by;           /* the id of the API key that requested it; NULL: the service itself did */
-    uint8_t fingerprint[FINGERPRINT_LEN]; /* of the request; of JOB_ARCHIVE: batch_tails_digest() of what its archive holds */
+    uint8_t fingerprint[FINGERPRINT_LEN]; /* of the request; of JOB_ARCHIVE: see mongo_closing() */
 };
 /* Insert a queued job; the caller makes job->id (id_random). With a key: one job per coupon and key. STORE_EXISTS: *existing (in a) is the
  * job with that key; without one, with that id. */
@@ -250,27 +250,26 @@ enum store_status mongo_ended_seen(struct store *s, const struct ended_coupon *c
 /* Handled ones that were to be cleaned up before before_ms, and that are not archived, the oldest first. */
 enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct ended_coupon **coupons,
                                     size_t *count);
-/* ---- removing what an archived coupon had: see removal.c ---- */
-enum remains_kind { REMAINS_LEDGER, REMAINS_CODES, REMAINS_CODE_BUCKETS, REMAINS_BUCKETS, REMAINS_KIND_COUNT };
-#define REMAINS_ID_MOST 1024
-/* A walk through a coupon's documents of one kind; zeroed except for what the caller sets. */
-struct leaving {
+/* ---- removing an archived coupon's documents: see removal.c ---- */
+#define REMOVED_COLLECTIONS 4
+/* A walk through them; zeroed except for what the caller sets. */
+struct removal {
     const char *coupon;
-    enum remains_kind kind;
-    int64_t lane, end; /* for the ledger: batches of this lane before seq `end` */
-    bool whole;        /* remove also what remains, except each lane's first _id */
     /* out */
-    int64_t count;     /* documents passed so far */
-    bool done;
-    uint8_t last[REMAINS_ID_MOST]; /* the store's own */
+    int64_t count; /* documents removed so far */
+    size_t collection; /* REMOVED_COLLECTIONS: all is done */
+    uint8_t last[1024]; /* the store's own */
     uint32_t size;
 };
 /* Remove the next page. */
-enum store_status mongo_leave(struct store *s, struct leaving *l);
-/* Only walk the next page; *left grows by the number of documents removed before. */
-enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *left);
-/* Record in the coupon's document that it was removed, so that mongo_old_coupons() omits it. */
-enum store_status mongo_removal_note(struct store *s, const char *coupon);
+enum store_status mongo_remove_page(struct store *s, struct removal *r);
+/* Whether nothing of it is left to remove. */
+enum store_status mongo_is_removed(struct store *s, const char *coupon, bool *removed);
+/* How the coupon was closed, which says what its archive holds: the first bytes of the SHA-256 of the hashes of its lanes' closing batches,
+ * in order, and the time of the latest. STORE_NOT_FOUND: a lane is open. */
+enum store_status mongo_closing(struct store *s, const char *coupon, int64_t lanes, uint8_t digest[FINGERPRINT_LEN], int64_t *at_ms);
+/* Note in the coupon's document that it is archived, so that mongo_old_coupons() omits it. */
+enum store_status mongo_archive_note(struct store *s, const char *coupon);
 
 /* ---- operators' entries ---- */
 /* A batch's place in a coupon's history: by time, then lane and seq. */

@@ -83,8 +83,7 @@ static bool stored_batch_row(const bson_t *doc, void *context)
     if (!b)
         return false;
     *item = (struct stored_batch){.batch = b};
-    if (!b->left)
-        item->wrong = arena_strdup(&b->arena, form_of_batch(doc, b, list->key));
+    item->wrong = arena_strdup(&b->arena, form_of_batch(doc, b, list->key));
     item->erasing_readable = !bson_has_field(doc, "erasing") ||
                              (find_texts(doc, "erasing", &item->erasing, &b->arena) && item->erasing.count > 0);
     list->count++;

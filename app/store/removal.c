@@ -1,12 +1,13 @@
 /*
- * store/removal.c -- of mongo.h: removes an archived coupon's documents, and later what remains of them.
+ * store/removal.c -- of mongo.h: removes an archived coupon's documents.
  *
- * Leaves   the _id and `left` of buckets and batches; a batch's id, time and lanes; in buckets an age that nothing exceeds. So a
- *          process that slept meanwhile finds the seq of its append taken, and by which batch, and its buckets newer. Codes are deleted at
- *          once. All of it goes a page at a time, by _id, and can be repeated
- * Stays    the definition, each lane's first _id (proof that the ledger existed), its last batch, checkpoint and position in the totals,
- *          totals, refusals, and the directory of codes that are unique in the service
+ * Goes   buckets, codes and their buckets, and each lane's batches before the one that closed it; a page at a time, by _id. A repeat goes
+ *        on where the last one stopped
+ * Stays  the definition; of each lane the batches from the closing one on, which are its erasures and its release, so the chain goes on
+ *        where the archive ends; checkpoints, positions, totals, refusals, and the directory of codes that are unique in the service
  */
+#include <assert.h>
+#include <sodium.h>
 #include <string.h>
 
 #include "store/bson_fields.h"
@@ -15,23 +16,19 @@
 
 #define PAGE_MOST 1000
 
-static const struct kind {
+static const struct collection {
     const char *collection;
-    const char *member; /* of its _id, after the coupon; NULL: the ledger, which goes by lane */
-    bool deleted;       /* at once, with its _id */
-} kinds[REMAINS_KIND_COUNT] = {
-    [REMAINS_LEDGER] = {"ledger", NULL, false},
-    [REMAINS_CODES] = {"codes", "code", true},
-    [REMAINS_CODE_BUCKETS] = {"code_buckets", "b", true},
-    [REMAINS_BUCKETS] = {"buckets", "b", false},
+    const char *member; /* of its _id, after the coupon */
+    bool is_ledger;
+} collections[REMOVED_COLLECTIONS] = {
+    {"ledger", "l", true}, {"codes", "code", false}, {"code_buckets", "b", false}, {"buckets", "b", false},
 };
 
 /* ---- a page ---- */
 
 struct page {
-    struct leaving *leaving;
     bson_t last; /* the _id of the last one */
-    size_t count, left;
+    size_t count;
 };
 
 static bool page_row(const bson_t *doc, void *context)
@@ -44,119 +41,131 @@ static bool page_row(const bson_t *doc, void *context)
     bson_reinit(&p->last);
     bson_concat(&p->last, &id);
     p->count++;
-    p->left += codec_has_left(doc);
     return true;
 }
 
-/* {_id: {$gt: after, $lt or $lte: end}}: the rest of the walk, or up to and including `last`. */
-static void put_range(bson_t *filter, const struct leaving *l, const bson_t *last)
+/* What is to go of the collection, from where the removal is: up to and including `last`, or all. */
+static void put_range(bson_t *filter, const struct removal *r, const bson_t *last)
 {
-    const struct kind *k = &kinds[l->kind];
     bson_t range, id, after;
 
     BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
-    if (l->size && bson_init_static(&after, l->last, l->size)) {
+    if (r->size && bson_init_static(&after, r->last, r->size))
         BSON_APPEND_DOCUMENT(&range, "$gt", &after);
-    } else if (l->kind == REMAINS_LEDGER) {
-        codec_ledger_id(&range, "$gt", l->coupon, l->lane, l->whole ? 1 : 0);
-    } else {
-        BCON_APPEND(&range, "$gt", "{", "c", BCON_UTF8(l->coupon), "}");
-    }
+    else
+        BCON_APPEND(&range, "$gt", "{", "c", BCON_UTF8(r->coupon), "}");
     if (last) {
         BSON_APPEND_DOCUMENT(&range, "$lte", last);
-    } else if (l->kind == REMAINS_LEDGER) {
-        codec_ledger_id(&range, "$lt", l->coupon, l->lane, l->end);
     } else {
         BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
-        BSON_APPEND_UTF8(&id, "c", l->coupon);
-        bson_append_maxkey(&id, k->member, -1);
+        BSON_APPEND_UTF8(&id, "c", r->coupon);
+        bson_append_maxkey(&id, collections[r->collection].member, -1);
         bson_append_document_end(&range, &id);
     }
     bson_append_document_end(filter, &range);
+    if (collections[r->collection].is_ledger)
+        BCON_APPEND(filter, "totals.archived", "{", "$exists", BCON_BOOL(false), "}");
 }
 
-static enum store_status find_page(struct session *session, struct page *p)
+static enum store_status find_page(struct session *session, const struct removal *r, size_t most, struct page *p)
 {
-    AUTO_BCON tail = BCON_NEW("projection", "{", "left", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}");
+    AUTO_BCON options = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id", BCON_INT32(1), "}");
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    put_range(&filter, p->leaving, NULL);
-    return session_find(session, kinds[p->leaving->kind].collection, &filter, tail, PAGE_MOST, page_row, p);
+    put_range(&filter, r, NULL);
+    return session_find(session, collections[r->collection].collection, &filter, options, most, page_row, p);
 }
 
-static enum store_status delete_page(struct session *session, const struct page *p)
+/* Go on after the page; behind its last one, to the next collection. */
+static void keep_place(struct removal *r, const struct page *p)
 {
-    AUTO_BSON filter = BSON_INITIALIZER;
-
-    put_range(&filter, p->leaving, &p->last);
-    return session_delete(session, kinds[p->leaving->kind].collection, &filter, NULL);
-}
-
-/* What replaces a document. */
-static bson_t *rest_of(enum remains_kind kind)
-{
-    if (kind == REMAINS_LEDGER)
-        return BCON_NEW("_id", "$_id", "batch", "$batch", "at", "$at", "k", "$k", "left", BCON_BOOL(true));
-    return BCON_NEW("_id", "$_id", "view", "{", "seq", BCON_INT64(INT64_MAX), "}", "left", BCON_BOOL(true));
-}
-
-static enum store_status empty_page(struct session *session, const struct page *p)
-{
-    AUTO_BCON rest = rest_of(p->leaving->kind);
-    AUTO_BSON filter = BSON_INITIALIZER;
-
-    put_range(&filter, p->leaving, &p->last);
-    session_add_shard_key(session, &filter);
-    BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}");
-    AUTO_BCON command = BCON_NEW(
-        "update", BCON_UTF8(kinds[p->leaving->kind].collection),
-        "updates", "[", "{",
-            "q", BCON_DOCUMENT(&filter),
-            "u", "[", "{", "$replaceWith", BCON_DOCUMENT(rest), "}", "]",
-            "multi", BCON_BOOL(true),
-        "}", "]");
-
-    return session_write(session, command, NULL);
-}
-
-static void keep_place(struct leaving *l, const struct page *p)
-{
-    l->count += (int64_t)p->count;
-    l->done = p->count < PAGE_MOST || p->last.len > sizeof l->last;
-    if (l->done)
-        return;
-    l->size = p->last.len;
-    memcpy(l->last, bson_get_data(&p->last), l->size);
-}
-
-static enum store_status walk(struct session *session, struct leaving *l, bool remove, int64_t *left)
-{
-    struct page p = {.leaving = l, .last = BSON_INITIALIZER};
-    enum store_status status = find_page(session, &p);
-
-    if (status == STORE_OK && p.count && remove)
-        status = (l->whole || kinds[l->kind].deleted ? delete_page : empty_page)(session, &p);
-    if (status == STORE_OK) {
-        keep_place(l, &p);
-        *left += (int64_t)p.left;
+    r->count += (int64_t)p->count;
+    if (p->count < PAGE_MOST || p->last.len > sizeof r->last) {
+        r->collection++;
+        r->size = 0;
+    } else {
+        r->size = p->last.len;
+        memcpy(r->last, bson_get_data(&p->last), r->size);
     }
+}
+
+enum store_status mongo_remove_page(struct store *s, struct removal *r)
+{
+    struct page p = {.last = BSON_INITIALIZER};
+    enum store_status status = find_page(session_of(s), r, PAGE_MOST, &p);
+
+    assert(r->collection < REMOVED_COLLECTIONS);
+    if (status == STORE_OK && p.count) {
+        AUTO_BSON filter = BSON_INITIALIZER;
+
+        put_range(&filter, r, &p.last);
+        status = session_delete(session_of(s), collections[r->collection].collection, &filter, NULL);
+    }
+    if (status == STORE_OK)
+        keep_place(r, &p);
     bson_destroy(&p.last);
     return status;
 }
 
-enum store_status mongo_leave(struct store *s, struct leaving *l)
+enum store_status mongo_is_removed(struct store *s, const char *coupon, bool *removed)
 {
-    int64_t left = 0;
+    struct page p = {.last = BSON_INITIALIZER};
+    enum store_status status = STORE_OK;
 
-    return walk(session_of(s), l, true, &left);
+    for (size_t i = 0; i < REMOVED_COLLECTIONS && status == STORE_OK && !p.count; i++)
+        status = find_page(session_of(s), &(struct removal){.coupon = coupon, .collection = i}, 1, &p);
+    *removed = !p.count;
+    bson_destroy(&p.last);
+    return status;
 }
 
-enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *left)
+/* ---- how a coupon was closed ---- */
+
+static enum store_status find_closing(struct store *s, const char *coupon, int64_t lane, struct batch **closing)
 {
-    return walk(session_of(s), l, false, left);
+    struct batch *b = NULL;
+    size_t count = 1;
+
+    *closing = NULL;
+    for (;;) {
+        enum store_status status = mongo_ledger_back(s, coupon, lane, *closing ? (*closing)->head.seq : INT64_MAX, 1, &b, &count);
+
+        if (status == STORE_OK && count && b->head.archived) {
+            batch_free(*closing);
+            *closing = b;
+            continue;
+        }
+        if (status == STORE_OK && count)
+            batch_free(b);
+        return status != STORE_OK ? status : *closing ? STORE_OK : STORE_NOT_FOUND;
+    }
 }
 
-enum store_status mongo_removal_note(struct store *s, const char *coupon)
+enum store_status mongo_closing(struct store *s, const char *coupon, int64_t lanes, uint8_t digest[FINGERPRINT_LEN], int64_t *at_ms)
+{
+    crypto_hash_sha256_state hash;
+    enum store_status status = STORE_OK;
+    uint8_t whole[HASH_LEN];
+
+    assert(lanes > 0 && lanes <= COUPON_LANES_MAX);
+    *at_ms = 0;
+    crypto_hash_sha256_init(&hash);
+    for (int64_t lane = 0; lane < lanes && status == STORE_OK; lane++) {
+        struct batch *closing;
+
+        status = find_closing(s, coupon, lane, &closing);
+        if (status == STORE_OK) {
+            crypto_hash_sha256_update(&hash, closing->head.hash, HASH_LEN);
+            *at_ms = closing->head.at_ms > *at_ms ? closing->head.at_ms : *at_ms;
+        }
+        batch_free(closing);
+    }
+    crypto_hash_sha256_final(&hash, whole);
+    memcpy(digest, whole, FINGERPRINT_LEN);
+    return status;
+}
+
+enum store_status mongo_archive_note(struct store *s, const char *coupon)
 {
     AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(coupon));
     AUTO_BCON u = BCON_NEW("$set", "{", "cleaned", "archived", "}");

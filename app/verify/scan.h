@@ -40,10 +40,6 @@ struct scan {
 
 /* True if the call that returned status must be repeated: pauses first, each time for longer. *tries starts at 0. */
 bool scan_again(enum store_status status, int *tries);
-/* Read, and set s, repeating as long as that says. */
-#define SCAN_READ(s, call)                                                                                                               \
-    for (int tries_ = 0, again_ = 1; again_;)                                                                                            \
-    again_ = scan_again((s) = (call), &tries_)
 
 /* The lane's last batch, the caller's to free; NULL: it has none. */
 enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last);
@@ -82,8 +78,8 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
 /* Add to lane 0's sums what it appended since; *still: no lane of lanes[] moved since it was replayed. */
 enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still);
 
-/* Check what remains of a coupon removed with its archive: the lanes' last batches, checkpoints and positions, totals, definition, and the
- * _ids of removed documents. *unfinished: something is still to be removed. */
+/* Check what stays of a coupon that was archived and removed: each lane's batches from the closing one on, checkpoint and position; totals
+ * and the definition. *unfinished: something is still to be removed. */
 enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, drift_fn *report, void *context);
 
 /* The drift of a coupon whose id is not valid. */

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "coupons/fold.h"
 #include "verify/scan.h"
 
@@ -32,13 +31,6 @@ static void expect(struct look *k, const char *view, int64_t lane, const char *f
 }
 
 /* ---- the last batch ---- */
-
-/* A restore that the lane had not recorded yet comes first. */
-static bool is_second_archive(const struct batch *b)
-{
-    return b->head.archived == LANE_REMOVED && b->entries[b->count - 1].kind == ENTRY_ARCHIVE &&
-           (b->count == 1 || (b->count == 2 && b->entries[0].kind == ENTRY_RESTORED));
-}
 
 /* Nothing is removed before it gets to the last batch. */
 static void check_reached(struct look *k, const struct batch *last, const char *what, const char *field, bool readable, int64_t seq)
@@ -70,38 +62,53 @@ static enum store_status check_totals_positions(struct look *k, const struct bat
     return s;
 }
 
-/* ---- what remains of removed documents ---- */
+/* ---- the batches that stay ---- */
 
-static enum store_status walk(struct look *k, struct leaving *l, int64_t *left)
+/* What stays of a lane's ledger, as far as it was read. */
+struct rest {
+    struct look *look;
+    int64_t lane, seq;
+    uint8_t hash[HASH_LEN];
+    int64_t archived;
+};
+
+static bool is_archive(const struct batch *b)
 {
-    enum store_status s = STORE_OK;
-
-    l->coupon = k->scan->coupon;
-    *left = 0;
-    while (s == STORE_OK && !l->done)
-        SCAN_READ(s, mongo_leave_look(k->scan->session, l, left));
-    k->unfinished = k->unfinished || *left < l->count;
-    return s;
+    return b->count > 0 && b->entries[b->count - 1].kind == ENTRY_ARCHIVE;
 }
 
-/* For LANE_REMAINS_MS the _ids of all batches before the last, without a gap, unless only the first one's is left: the rest was deleted
- * early. Later, any of them may be gone but the first. */
+/* Before the closing batch, all is to go; from it on, the chain goes on to the second `archive`. */
+static void check_rest(void *context, const struct batch *b)
+{
+    struct rest *r = context;
+    struct buf scratch = BUF_INIT;
+    uint8_t hash[HASH_LEN];
+
+    if (!b->head.archived) {
+        r->look->unfinished = true;
+        return;
+    }
+    batch_hash(b, &scratch, hash);
+    buf_free(&scratch);
+    if (memcmp(hash, b->head.hash, HASH_LEN) != 0)
+        differs(r->look, "ledger", r->lane, "hash", "that of its line", "another");
+    if (r->seq && (b->head.seq != r->seq + 1 || memcmp(b->prev, r->hash, HASH_LEN) != 0))
+        differs(r->look, "ledger", r->lane, "chain from the closing batch on", "whole", "broken");
+    if (b->head.archived != r->archived && !is_archive(b))
+        differs(r->look, "ledger", r->lane, "batch that closes or releases the lane", "an archive at its end", "another");
+    r->seq = b->head.seq;
+    r->archived = b->head.archived;
+    memcpy(r->hash, b->head.hash, HASH_LEN);
+}
+
 static enum store_status check_ledger(struct look *k, const struct batch *last)
 {
-    struct leaving l = {.kind = REMAINS_LEDGER, .lane = last->lane, .end = last->head.seq};
-    struct batch *first = NULL;
-    int64_t left;
-    enum store_status s = walk(k, &l, &left);
+    struct rest rest = {.look = k, .lane = last->lane};
+    enum store_status s = scan_ledger(k->scan, last->lane, 0, last->head.seq, check_rest, &rest);
 
-    if (s == STORE_OK && clock_now_ms() < last->head.at_ms + LANE_REMAINS_MS && l.count != 1)
-        expect(k, "ledger", last->lane, "batches before the last", last->head.seq - 1, l.count);
-    if (s != STORE_OK)
-        return s;
-    SCAN_READ(s, mongo_ledger_at(k->scan->session, k->scan->coupon, last->lane, 1, &first));
-    if (s == STORE_NOT_FOUND)
-        differs(k, "ledger", last->lane, "seq 1", "its _id", "none");
-    batch_free(first);
-    return s == STORE_NOT_FOUND ? STORE_OK : s;
+    if (s == STORE_OK)
+        expect(k, "ledger", last->lane, "last batch", last->head.seq, rest.seq);
+    return s;
 }
 
 /* ---- totals, and the definition ---- */
@@ -113,9 +120,12 @@ static enum store_status check_totals(struct look *k, const struct batch *const 
     size_t count = 0;
     struct arena a;
     enum store_status s;
+    int tries = 0;
 
     arena_init(&a, 0);
-    SCAN_READ(s, mongo_stored_totals(k->scan->session, k->scan->coupon, &a, &rows, &count));
+    do
+        s = mongo_stored_totals(k->scan->session, k->scan->coupon, &a, &rows, &count);
+    while (scan_again(s, &tries));
     for (size_t i = 0; i < count && s == STORE_OK; i++) {
         if (rows[i].counts && rows[i].lane >= 0 && rows[i].lane < lanes)
             report_counts_add(&sums[rows[i].lane], rows[i].counts);
@@ -135,9 +145,12 @@ static enum store_status check_definition(struct look *k, const struct batch *la
     struct stored_coupon found = {.seq = 0};
     struct arena a;
     enum store_status s;
+    int tries = 0;
 
     arena_init(&a, 0);
-    SCAN_READ(s, mongo_stored_coupon(k->scan->session, k->scan->coupon, &a, &found));
+    do
+        s = mongo_stored_coupon(k->scan->session, k->scan->coupon, &a, &found);
+    while (scan_again(s, &tries));
     if (s == STORE_OK && !found.definition)
         differs(k, "coupons", 0, "definition", "one that can be read", "none");
     else if (s == STORE_OK)
@@ -162,19 +175,9 @@ enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, 
     if (s == STORE_OK && all)
         s = check_definition(&k, last[0]);
     for (int64_t i = 0; i < lanes && s == STORE_OK && all; i++) {
-        struct buf scratch = BUF_INIT;
-        uint8_t hash[HASH_LEN];
-
-        batch_hash(last[i], &scratch, hash);
-        if (memcmp(hash, last[i]->head.hash, HASH_LEN) != 0)
-            differs(&k, "ledger", last[i]->lane, "hash of the last batch", "that of its line", "another");
-        if (last[i]->head.archived == LANE_CLOSED) /* the removal has not reached this lane yet */
-            k.unfinished = true;
-        else if (!is_second_archive(last[i]))
-            differs(&k, "ledger", last[i]->lane, "last batch", "its second archive alone", "another");
+        k.unfinished = k.unfinished || last[i]->head.archived == LANE_CLOSED; /* the removal has not reached this lane yet */
         expect(&k, "ledger", last[i]->lane, "issued", 0, last[i]->head.issued);
         expect(&k, "ledger", last[i]->lane, "reserved", 0, last[i]->head.reserved);
-        buf_free(&scratch);
         s = check_totals_positions(&k, last[i]);
         if (s == STORE_OK)
             s = check_ledger(&k, last[i]);
@@ -182,10 +185,13 @@ enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, 
     if (s == STORE_OK && all)
         s = check_totals(&k, (const struct batch *const *)last, lanes);
     if (s == STORE_OK) {
-        int64_t left;
+        bool removed;
+        int tries = 0;
 
-        for (int kind = REMAINS_LEDGER + 1; kind < REMAINS_KIND_COUNT && s == STORE_OK; kind++)
-            s = walk(&k, &(struct leaving){.kind = (enum remains_kind)kind}, &left);
+        do
+            s = mongo_is_removed(v->session, v->coupon, &removed);
+        while (scan_again(s, &tries));
+        k.unfinished = k.unfinished || (s == STORE_OK && !removed);
     }
     for (int64_t i = 0; i < lanes; i++)
         batch_free(last[i]);

@@ -44,7 +44,6 @@ struct stored_view {
     int64_t seq;
     bool damaged;
     int miscount; /* of a bucket's free slots */
-    bool left; /* with an archived coupon */
     struct stored_view *older;       /* what stood before */
     const struct stored_view *shown; /* of the newest: the version that a search sees */
     struct stored_view *next;        /* of the newest: another view */
@@ -114,7 +113,6 @@ static struct batch *copy_batch(const struct batch *b)
     memcpy(copy->id, b->id, sizeof copy->id);
     copy->head = b->head;
     copy->lanes = b->lanes;
-    copy->left = b->left;
     memcpy(copy->prev, b->prev, HASH_LEN);
     for (size_t i = 0; i < b->count; i++) {
         struct entry *e = batch_add(copy, b->entries[i].kind);
@@ -497,7 +495,7 @@ static const struct stored_view *as_of(const struct stored_view *v, uint32_t at)
 {
     while (v && v->time > at)
         v = v->older;
-    return v && v->left ? NULL : v;
+    return v;
 }
 
 /* What a search, which looks at all of them, sees of each. */
@@ -1150,53 +1148,17 @@ void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t
     s->damaged = true;
 }
 
-/* All but its _id, and whose append it was. */
-static void let_batch_leave(struct stored_batch *s)
-{
-    struct batch *rest = batch_new(s->batch->coupon, s->batch->lane);
-
-    memcpy(rest->id, s->batch->id, sizeof rest->id);
-    rest->head.seq = s->batch->head.seq;
-    rest->head.at_ms = s->batch->head.at_ms;
-    rest->lanes = s->batch->lanes;
-    rest->left = true;
-    batch_free(s->batch);
-    s->batch = rest;
-}
-
-static void let_view_leave(struct fake *f, struct stored_view *old)
-{
-    struct stored_view *v = new_view(f, old->kind, old->coupon, old->number, INT64_MAX, old);
-
-    v->left = true;
-    bucket_init(&v->bucket, old->bucket.b);
-}
-
-void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_t lanes)
-{
-    LOCK(f);
-    f->time++;
-    for (struct stored_batch *s = f->ledger; s; s = s->next)
-        if (strcmp(s->batch->coupon, coupon) == 0 && s->batch->lane < lanes && s->batch->head.seq < tails[s->batch->lane])
-            let_batch_leave(s);
-    for (struct stored_view *v = f->views, *next; v; v = next) {
-        next = v->next;
-        if (v->kind == VIEW_BUCKET && strcmp(v->coupon, coupon) == 0)
-            let_view_leave(f, v);
-    }
-}
-
-void fake_leave_nothing(struct fake *f, const char *coupon)
+void fake_remove(struct fake *f, const char *coupon)
 {
     LOCK(f);
     for (struct stored_batch *s = f->ledger, *next; s; s = next) {
         next = s->next;
-        if (s->batch->left && s->batch->head.seq > 1 && strcmp(s->batch->coupon, coupon) == 0)
+        if (!s->batch->head.archived && strcmp(s->batch->coupon, coupon) == 0)
             remove_batch(f, s);
     }
     for (struct stored_view *v = f->views, *next; v; v = next) {
         next = v->next;
-        if (v->left && strcmp(v->coupon, coupon) == 0)
+        if (v->kind == VIEW_BUCKET && strcmp(v->coupon, coupon) == 0)
             remove_view(f, v);
     }
 }
@@ -1211,13 +1173,13 @@ int fake_batches(struct fake *f, const char *coupon)
     return count;
 }
 
-int fake_whole_buckets(struct fake *f, const char *coupon)
+int fake_count_buckets(struct fake *f, const char *coupon)
 {
     int count = 0;
 
     LOCK(f);
     for (struct stored_view *v = f->views; v; v = v->next)
-        count += v->kind == VIEW_BUCKET && !v->left && strcmp(v->coupon, coupon) == 0;
+        count += v->kind == VIEW_BUCKET && strcmp(v->coupon, coupon) == 0;
     return count;
 }
 

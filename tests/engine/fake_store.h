@@ -33,13 +33,10 @@ void fake_damage_definition(struct fake *f, const char *coupon);
 void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq);
 /* The codes of a bucket cannot be decoded any more. */
 void fake_damage_codes(struct fake *f, const char *coupon, int64_t b);
-/* What an archived coupon had leaves, but for what its lanes end with. */
-void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_t lanes);
-/* And what that left behind, but for each lane's first batch. */
-void fake_leave_nothing(struct fake *f, const char *coupon);
+/* Remove an archived coupon's documents: all but its lanes' batches from the closing one on, definition and checkpoints. */
+void fake_remove(struct fake *f, const char *coupon);
 int fake_batches(struct fake *f, const char *coupon);
-/* Its buckets that say anything. */
-int fake_whole_buckets(struct fake *f, const char *coupon);
+int fake_count_buckets(struct fake *f, const char *coupon);
 bool fake_has_taking(struct fake *f, const char *coupon, const char *user);
 /* A process's connection; when it is cut, all its calls fail from then on and change nothing. */
 struct store_source *fake_connect(struct fake *f);

@@ -14,9 +14,6 @@ static const char *removed_coupon(void)
     for (int64_t lane = 0; lane < LANES; lane++) {
         struct batch *b;
 
-        b = begin_batch(coupon, lane, 1);
-        batch_add(b, ENTRY_TICK);
-        append_and_free(b);
         b = begin_batch(coupon, lane, 2);
         batch_add(b, ENTRY_ARCHIVE);
         batch_add(b, ENTRY_ARCHIVE);

@@ -1,5 +1,6 @@
 /* tests/engine/test_mongo_upkeep.c -- what is due, ended, erased or not written, against a real mongod. */
 #include "cmocka_whole.h"
+#include <sodium.h>
 
 #include "base/clock.h"
 #include "mongo_fixture.h"
@@ -467,27 +468,27 @@ SERVER_TEST(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies)
     batch_free(back);
 }
 
-static int64_t let_leave(const char *coupon, enum remains_kind kind, int64_t lane, int64_t end, bool whole)
+static int64_t remove_documents(const char *coupon)
 {
-    struct leaving l = {.coupon = coupon, .kind = kind, .lane = lane, .end = end, .whole = whole};
+    struct removal r = {.coupon = coupon};
 
-    while (!l.done)
-        assert_int_equal(mongo_leave(session, &l), STORE_OK);
-    return l.count;
+    while (r.collection < REMOVED_COLLECTIONS)
+        assert_int_equal(mongo_remove_page(session, &r), STORE_OK);
+    return r.count;
 }
 
 /* An erasure that slept through the removal, too. */
-SERVER_TEST(an_erasure_of_what_left_is_not_noted_and_hides_no_other)
+SERVER_TEST(an_erasure_of_what_was_removed_is_not_noted_and_hides_no_other)
 {
-    const char *left = new_coupon(), *stays = new_coupon();
-    struct erasure of_left, of_stays;
+    const char *removed = new_coupon(), *stays = new_coupon();
+    struct erasure of_removed, of_stays;
 
-    append_erased(left, 1, "u-left");
+    append_erased(removed, 1, "u-removed");
     append_erased(stays, 1, "u-stays");
-    assert_int_equal(erasures_of("u-left", left, &of_left), 1);
-    assert_int_equal(let_leave(left, REMAINS_LEDGER, 3, 2, false), 1);
-    assert_int_equal(mongo_erase_names(session, &of_left), STORE_OK);
-    assert_int_equal(erasures_of(NULL, left, &of_left), 0);
+    assert_int_equal(erasures_of("u-removed", removed, &of_removed), 1);
+    assert_int_equal(remove_documents(removed), 1);
+    assert_int_equal(mongo_erase_names(session, &of_removed), STORE_OK);
+    assert_int_equal(erasures_of(NULL, removed, &of_removed), 0);
     assert_int_equal(erasures_of(NULL, stays, &of_stays), 1);
     assert_int_equal(mongo_erase_names(session, &of_stays), STORE_OK);
     assert_int_equal(erasures_of(NULL, stays, &of_stays), 0);
@@ -627,90 +628,88 @@ SERVER_TEST(parts_go_when_nobody_needs_them)
 
 /* ---- what leaves with an archived coupon ---- */
 
-#define LEAVERS 1100 /* more than a page */
+#define BUCKETS 1100 /* more than a page */
 
-static int64_t count_left(const char *coupon, enum remains_kind kind, int64_t end)
+static bool is_removed(const char *coupon)
 {
-    struct leaving l = {.coupon = coupon, .kind = kind, .end = end};
-    int64_t left = 0;
+    bool removed;
 
-    while (!l.done)
-        assert_int_equal(mongo_leave_look(session, &l, &left), STORE_OK);
-    assert_int_equal(left, l.count);
-    return left;
+    assert_int_equal(mongo_is_removed(session, coupon, &removed), STORE_OK);
+    return removed;
 }
 
-static bool has_bucket(const char *coupon, int64_t b)
-{
-    struct bucket bucket;
-    struct bucket_read read = {.coupon = coupon, .b = b, .bucket = &bucket};
-
-    bucket_init(&bucket, b);
-    assert_int_equal(session->ops->buckets(session, &read, 1), STORE_OK);
-    bucket_release(&bucket);
-    return read.found;
-}
-
-/* Buckets of which more than an age is stored. */
-static int64_t count_full(const char *coupon)
-{
-    return count_documents("buckets", BCON_NEW("_id.c", BCON_UTF8(coupon), "view.lane", "{", "$exists", BCON_BOOL(true), "}"));
-}
-
-SERVER_TEST(what_has_left_is_nowhere_and_nothing_late_brings_it_back)
+SERVER_TEST(buckets_go_a_page_at_a_time_and_no_other_coupons)
 {
     const char *coupon = new_coupon(), *other = new_coupon();
 
-    for (int64_t b = 0; b < LEAVERS; b++)
+    for (int64_t b = 0; b < BUCKETS; b++)
         write_bucket(coupon, 0, b, 1, 0);
     write_bucket(other, 0, 3, 1, 0);
-    assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, 0, false), LEAVERS);
-    assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, 0, false), LEAVERS); /* again, as after a crash */
-    write_bucket(coupon, 0, 3, 1000, DAY);
-    assert_false(has_bucket(coupon, 3) || has_bucket(coupon, LEAVERS - 1));
-    assert_int_equal(count_full(coupon), 0);
-    assert_int_equal(count_full(other), 1);
-    assert_true(has_bucket(other, 3));
-    assert_int_equal(count_left(coupon, REMAINS_BUCKETS, 0), LEAVERS);
-    assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, 0, true), LEAVERS);
-    assert_int_equal(count_left(coupon, REMAINS_BUCKETS, 0), 0);
+    assert_false(is_removed(coupon));
+    assert_int_equal(remove_documents(coupon), BUCKETS);
+    assert_true(is_removed(coupon));
+    assert_int_equal(remove_documents(coupon), 0); /* again, as after a crash */
+    assert_false(is_removed(other));
 }
 
-SERVER_TEST(a_batch_that_has_left_still_says_whose_it_is)
+/* Append batches 1 to 5: the third closes the lane, the fourth erases, the fifth releases it. */
+static void append_closed(const char *coupon, int64_t lane)
+{
+    for (int64_t seq = 1; seq <= 5; seq++) {
+        struct batch *b = begin_batch(coupon, lane, seq);
+
+        b->head.at_ms = DAY + 10 * lane + seq;
+        b->head.archived = seq < 3 ? 0 : seq < 5 ? LANE_CLOSED : LANE_REMOVED;
+        add(b, ENTRY_REDEEM, seq, ALIAS, "u");
+        append_and_free(b);
+    }
+}
+
+SERVER_TEST(of_each_lane_the_batches_from_the_closing_one_on_stay)
 {
     const char *coupon = new_coupon();
-    struct batch *own = NULL, *foreign, *read[5];
+    struct batch *read[6];
     size_t count;
 
-    for (int64_t seq = 1; seq <= 4; seq++) {
-        struct batch *b = begin_batch(coupon, 0, seq);
+    for (int64_t lane = 0; lane < 2; lane++)
+        append_closed(coupon, lane);
+    assert_false(is_removed(coupon));
+    assert_int_equal(remove_documents(coupon), 4);
+    assert_true(is_removed(coupon));
+    for (int64_t lane = 0; lane < 2; lane++) {
+        assert_int_equal(session->ops->ledger(session, coupon, lane, 0, 6, read, &count), STORE_OK);
+        assert_int_equal(count, 3);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(read[i]->head.seq, 3 + i);
+            batch_free(read[i]);
+        }
+    }
+}
 
-        b->head.at_ms = DAY + seq;
-        add(b, ENTRY_REDEEM, seq, ALIAS, "u");
-        assert_int_equal(append_one(b), APPEND_OURS);
-        if (seq == 2)
-            own = b;
-        else
-            batch_free(b);
+SERVER_TEST(a_coupon_is_known_by_how_it_was_closed)
+{
+    const char *coupon = new_coupon(), *open = new_coupon();
+    uint8_t hashes[2 * HASH_LEN], whole[HASH_LEN], digest[FINGERPRINT_LEN];
+    struct batch *closing;
+    int64_t at_ms;
+
+    for (int64_t lane = 0; lane < 2; lane++) {
+        append_closed(coupon, lane);
+        assert_int_equal(mongo_ledger_at(session, coupon, lane, 3, &closing), STORE_OK);
+        memcpy(hashes + lane * HASH_LEN, closing->head.hash, HASH_LEN);
+        batch_free(closing);
     }
-    assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 0, 4, false), 3);
-    assert_int_equal(append_one(own), APPEND_OURS);
-    foreign = begin_batch(coupon, 0, 2);
-    add(foreign, ENTRY_REDEEM, 9, ALIAS, "late");
-    assert_int_equal(append_one(foreign), APPEND_THEIRS);
-    assert_int_equal(session->ops->ledger(session, coupon, 0, 0, 5, read, &count), STORE_OK);
-    assert_int_equal(count, 4);
-    for (size_t i = 0; i < count; i++) {
-        assert_int_equal(read[i]->head.seq, i + 1);
-        assert_int_equal(read[i]->head.at_ms, DAY + (int64_t)i + 1);
-        assert_int_equal(read[i]->left, i < 3);
-        assert_int_equal(read[i]->count, i < 3 ? 0 : 1);
-        batch_free(read[i]);
-    }
-    assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 0, 4, true), 2); /* the first says that there is such a ledger */
-    assert_int_equal(count_left(coupon, REMAINS_LEDGER, 4), 1);
-    batch_free(own);
-    batch_free(foreign);
+    crypto_hash_sha256(whole, hashes, sizeof hashes);
+    assert_int_equal(mongo_closing(session, coupon, 2, digest, &at_ms), STORE_OK);
+    assert_memory_equal(digest, whole, FINGERPRINT_LEN);
+    assert_int_equal(at_ms, DAY + 13);
+    remove_documents(coupon);
+    memset(digest, 0, sizeof digest);
+    assert_int_equal(mongo_closing(session, coupon, 2, digest, &at_ms), STORE_OK);
+    assert_memory_equal(digest, whole, FINGERPRINT_LEN);
+    assert_int_equal(mongo_closing(session, coupon, 3, digest, &at_ms), STORE_NOT_FOUND);
+    append_erased(open, 1, "u");
+    assert_int_equal(mongo_closing(session, open, 1, digest, &at_ms), STORE_NOT_FOUND);
 }
 
 RUN_SERVER_TESTS()

@@ -85,8 +85,7 @@ static void tell_batch(struct replay *r, const bson_t *doc, bool ahead)
 
     if (!stored.batch)
         return;
-    if (!stored.batch->left)
-        stored.wrong = form_of_batch(doc, stored.batch, &key);
+    stored.wrong = form_of_batch(doc, stored.batch, &key);
     batch_hash(stored.batch, &scratch, hash);
     if (ahead)
         replay_later_erasures(r, stored.batch);

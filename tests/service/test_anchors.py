@@ -143,7 +143,7 @@ def test_all_coupons_deleted_archived_and_gone(beside, tmp_path):
     assert f"{kept[0]['_id']['c']}" == gone
     assert re.search(rf"^{archived}: ok, .*, passes 1 anchor$", anchors.check(path, file), re.M)
     answered = json.loads(anchors.check(path, "--json", archived).splitlines()[-1])
-    assert (answered["archived"], answered["anchors"]) == ("left", {"passed": 0, "in_archive": 1}), answered
+    assert (answered["archived"], answered["anchors"]) == ("removed", {"passed": 0, "in_archive": 1}), answered
 
     newer, said = anchors.signed(archived, name="newer")
     assert "1 anchor, signed by" in said and ", passes 1 anchor\n" in anchors.check(newer, archived), "its last batch stays"

@@ -16,6 +16,7 @@ from effort import in_full
 from lanes import users_of
 from receiver import Receiver, assert_signed
 from stack import ROOT, Stack, wait_until
+from test_archive_removal import remove
 from within import within
 
 PAGE = "/coupons/-/dashboard/"
@@ -1380,11 +1381,11 @@ def test_everything_can_be_read_in_the_light_and_in_the_dark(board, page, signed
 # ---- archived ----
 
 @pytest.mark.full
-def test_an_archived_coupon_shows_what_is_left_of_it(board, page, signed_in, tmp_path):
+def test_an_archived_coupon_shows_what_stays_of_it(board, page, signed_in, tmp_path):
     coupon = board.coupon(slots=5)
     board.client("storefront").take(coupon, "anna").ok(201)
     board.patch(coupon, {"state": "ended"})
-    board.ctl("archive", "--yes", "--output", str(tmp_path / "a.gz"), coupon)
+    remove(board, coupon, tmp_path / "a.gz")
     signed_in(at(coupon)).sees("This coupon is archived", "4 of 5 free", "Limits and dates", "Archived")
     page.until("a chart", lambda: drawn(page, "Redemptions per day"))
     assert not page.all(".failure"), page.text()
