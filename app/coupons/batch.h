@@ -300,7 +300,6 @@ struct batch {
     size_t job_count;
 };
 
-
 /* A batch without entries, with a new id. */
 struct batch *batch_new(const char *coupon, int64_t lane);
 void batch_free(struct batch *b);

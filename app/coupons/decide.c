@@ -21,7 +21,6 @@ void decide_begin(struct decision *d, struct batch *batch, const struct coupon *
     *d = (struct decision){.coupon = coupon, .head = *tail, .day_end_ms = day_end_ms, .batch = batch};
     d->head.seq = tail->seq + 1;
     d->free_most = head_free(tail);
-    d->damaged = head_impossible(tail, batch->lane) != NULL;
     fold_day(&d->head, at_ms, day_ms);
 }
 
@@ -177,7 +176,6 @@ static void apply(struct decision *d, struct user_state *u, struct entry *e)
     assert(d->batch->count && e == &d->batch->entries[d->batch->count - 1]);
     assert(!(entry_members[e->kind] & HAS_TAKING) || e->ordinal == d->head.ordinal + 1);
     fold_head_entry(&d->head, e);
-    assert(d->damaged || !head_impossible(&d->head, d->batch->lane)); /* no decision leads there */
     if (d->coupon->codes.shared_cap != COUPON_NULL) {
         d->uses.match = (enum codes_match)d->coupon->codes.match;
         code_uses_fold(&d->uses, e);
@@ -1208,17 +1206,25 @@ void decide_delete(struct decision *d, struct outcome *out)
     assert(!decide_exists(d));
 }
 
-void decide_archive(struct decision *d, int64_t expected_version, struct outcome *out)
+static bool names_somebody(const struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].user)
+            return true;
+    return false;
+}
+
+bool decide_archive(struct decision *d, int64_t expected_version, struct outcome *out)
 {
     const char *why = NULL;
 
     assert(decide_exists(d));
     *out = (struct outcome){.result = CPN_OK};
     if (d->head.archived)
-        return;
+        return true;
     if (expected_version != d->coupon->version) {
         refuse(out, CPN_VERSION_CHANGED);
-        return;
+        return true;
     }
     if (d->coupon->state != COUPON_ENDED)
         why = "Its state is not ended.";
@@ -1229,10 +1235,13 @@ void decide_archive(struct decision *d, int64_t expected_version, struct outcome
     if (why) {
         refuse(out, CPN_COUPON_IN_USE);
         out->detail = why;
-        return;
+        return true;
     }
+    if (names_somebody(d->batch))
+        return DECIDE_AGAIN;
     fold_head_entry(&d->head, add(d, ENTRY_ARCHIVE));
     assert(d->head.archived == LANE_CLOSED);
+    return true;
 }
 
 void decide_remove(struct decision *d, struct outcome *out)

@@ -53,7 +53,6 @@ struct decision {
     struct others others;        /* zeros if there is one lane */
     int64_t next_due_ms;         /* when the lane's next hold ends, for Retry-After; 0: none, or unknown */
     int64_t free_most;           /* the most free slots since decide_begin() */
-    bool damaged;                /* the tail's totals are already impossible, see head_impossible(): nothing is asserted of them */
     int64_t epoch;               /* how often the database was restored: a lane that has not recorded it yet does so first */
     struct key_secret key_secret; /* under which Idempotency-Keys are hashed */
     struct code_uses uses;       /* where codes.shared_cap is set: of each shared code, updated as requests are decided; the caller's */
@@ -196,8 +195,8 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
 void decide_delete(struct decision *d, struct outcome *out);
 /* Close the lane for good. VERSION_CHANGED: the coupon is not at expected_version; COUPON_IN_USE: it has not ended, something is issued or
  * held, or codes are being made. OK also if already closed. With several lanes lane 0 comes first: from then on the definition is fixed,
- * and the other lanes issue nothing more. */
-void decide_archive(struct decision *d, int64_t expected_version, struct outcome *out);
+ * and the other lanes issue nothing more. DECIDE_AGAIN: the batch names a user; it would stay when the others are removed. */
+bool decide_archive(struct decision *d, int64_t expected_version, struct outcome *out);
 /* Release a closed lane for removal: nothing is decided after it. COUPON_IN_USE: it is not closed. OK also if already released. */
 void decide_remove(struct decision *d, struct outcome *out);
 

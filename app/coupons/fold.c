@@ -611,7 +611,9 @@ static const char *head_difference(const struct head *want, const struct head *h
     return NULL;
 }
 
-const char *head_impossible(const struct head *h, int64_t lane)
+/* Which of the lane's totals are ones that no entries may lead to, however they add up; NULL: none. Except by transfers, only lane 0 makes
+ * and retires slots: so another lane has just what came to it and did not go. */
+static const char *impossible(const struct head *h, int64_t lane)
 {
     if (lane > 0 && head_stock(h) != 0)
         return "elsewhere";
@@ -659,5 +661,5 @@ const char *batch_contradiction(const struct head *before, const struct batch *b
         if (wrong)
             return wrong;
     }
-    return head_difference(&h, &b->head) ? head_difference(&h, &b->head) : head_impossible(&h, b->lane);
+    return head_difference(&h, &b->head) ? head_difference(&h, &b->head) : impossible(&h, b->lane);
 }

@@ -33,9 +33,6 @@ void fold_job(struct job_progress *j, const struct batch *b);
 
 /* Apply e to the totals. The caller sets the day: see fold_day(). */
 void fold_head_entry(struct head *h, const struct entry *e);
-/* Which of the lane's totals are ones that no entries may lead to, however they add up; NULL: none. Except by transfers, only lane 0 makes
- * and retires slots: so another lane has just what came to it and did not go. */
-const char *head_impossible(const struct head *h, int64_t lane);
 /* The number of the next slot made in the lane. */
 int64_t fold_next_n(const struct head *h, int64_t lane);
 /* Move h to at_ms and its day: a new day starts its count at 0. */

@@ -30,6 +30,7 @@
 #include "verify/scan.h"
 
 #define DUE_MOST 10000 /* coupons archived by one command */
+#define JOBS_LOOKED_AT 100 /* of the coupon, the newest: once it is closed, hardly any are added */
 #define FAILURES_MOST 3 /* in a row, before the cause is taken to be not the coupons */
 #define SUFFIX ".archive.gz"
 #define OWN_PATH_SIZE (COUPON_ID_MAX + sizeof SUFFIX)
@@ -193,23 +194,43 @@ static enum store_status write_lanes(struct archiving *g)
 
 /* ---- removal ---- */
 
+/* Insert the job unless such a one waits already: *r is then about that one. */
+static enum store_status insert_removal(struct archiving *g, struct job *job, struct removal_job *r)
+{
+    struct job **jobs, *existing;
+    size_t count = 0;
+    struct arena arena;
+    enum store_status s;
+
+    arena_init(&arena, 0);
+    s = mongo_jobs(g->db->session, g->scan.coupon, NULL, NULL, JOBS_LOOKED_AT, &arena, &jobs, &count);
+    for (size_t i = 0; s == STORE_OK && i < count; i++)
+        if (jobs[i]->kind == JOB_ARCHIVE && jobs[i]->state <= JOB_RUNNING) {
+            snprintf(r->id, sizeof r->id, "%s", jobs[i]->id);
+            r->at_ms = jobs[i]->not_before_ms;
+            arena_free(&arena);
+            return STORE_OK;
+        }
+    if (s == STORE_OK)
+        s = mongo_job_insert(g->db->session, job, &arena, &existing);
+    arena_free(&arena);
+    return s;
+}
+
 /* Ask for the job that removes the closed coupon's documents, and watch it if its time has come. The exit code, with errors printed. */
 static int ask_for_removal(struct ctl *c, struct archiving *g)
 {
     struct removal_job *r = &g->removal;
-    struct job job = {.id = r->id, .kind = JOB_ARCHIVE, .coupon = g->scan.coupon, .created_ms = clock_now_ms()}, *existing;
+    struct job job = {.id = r->id, .kind = JOB_ARCHIVE, .coupon = g->scan.coupon, .created_ms = clock_now_ms()};
     enum store_status s = mongo_closing(g->db->session, g->scan.coupon, g->lanes, job.fingerprint, &r->at_ms);
     struct answer a;
-    struct arena arena;
     int code;
 
     id_random(r->id, ID_SHORT_LEN);
     r->at_ms += LANE_KEPT_MS;
     job.not_before_ms = r->at_ms;
-    arena_init(&arena, 0);
     if (s == STORE_OK)
-        s = mongo_job_insert(g->db->session, &job, &arena, &existing);
-    arena_free(&arena);
+        s = insert_removal(g, &job, r);
     if (s == STORE_OK)
         s = mongo_archive_note(g->db->session, g->scan.coupon);
     if (s != STORE_OK)

@@ -105,7 +105,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
             decide_delete(d, &op->outcome);
         break;
     case OP_ARCHIVE:
-        decide_archive(d, op->in.coupon.expected_version, &op->outcome);
+        decided = decide_archive(d, op->in.coupon.expected_version, &op->outcome);
         break;
     case OP_REMOVE:
         decide_remove(d, &op->outcome);

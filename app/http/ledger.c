@@ -19,7 +19,7 @@ static bool send_ledger(struct request *r, int64_t lane, int64_t after)
             count = 0;
         }
         for (size_t i = 0; i < count && there; i++) {
-            if (batches[i]->head.seq != after + 1) { /* those before were removed meanwhile, with the archived coupon */
+            if (batches[i]->head.archived && batches[i]->head.seq != after + 1) { /* those between were removed meanwhile */
                 there = false;
                 break;
             }

@@ -466,12 +466,14 @@ static enum handled dispatch(struct request *r)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
     if (patterns[router_number(route)].user && !(r->params[0] = user_name(r->params[0], &r->arena)))
         return request_refuse(r, CPN_BAD_REQUEST, "The user in the address " USER_RULE ".");
+    if (unknown && !(route->flags & ROUTE_IF_MATCH)) /* whose handler refuses all faults, after version_changed */
+        return request_refuse(r, CPN_BAD_REQUEST, unknown);
     if (unknown)
         errors_add(&r->errors, "", unknown);
     if (route->table)
         read_table(r);
-    if (r->errors.count && !(route->flags & ROUTE_IF_MATCH)) /* whose handler refuses them, after version_changed */
-        return request_refuse(r, CPN_BAD_REQUEST, unknown);
+    if (r->errors.count && !(route->flags & ROUTE_IF_MATCH))
+        return request_refuse(r, CPN_BAD_REQUEST, NULL);
     if (r->session) /* its body is large */
         return route->start(r);
     if ((route->flags & ROUTE_STREAM) || ((route->flags & ROUTE_CSV_STREAM) && accept_prefers_csv(r)))

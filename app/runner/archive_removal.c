@@ -1,10 +1,10 @@
 /*
  * runner/archive_removal.c -- removes an archived coupon's documents, LANE_KEPT_MS after it was closed (couponctl archive asks for it).
  *
- * Fits     the job names the archived ledger by how it was closed, see mongo_closing(). Only erasures are appended after that, and stay
+ * Fits     the job has a digest of the lanes' closing hashes (mongo_closing()); if the database's differs, nothing is removed
  * Order    checkpoints and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to
  *          that; a pause, until earlier readers have answered; then the documents are removed
- * Late     whoever sleeps meanwhile has not seen the lane's tail for LANE_KEPT_MS, and reloads it before it appends (trusted_ms)
+ * Late     whoever slept for LANE_KEPT_MS reloads the lane before it appends or writes a checkpoint (trusted_ms)
  * Cut off  at any point: a repeat, by this job or another, finishes it
  */
 #include <inttypes.h>
@@ -52,10 +52,10 @@ static enum ending read_tails(struct archive *a)
     return e;
 }
 
-static bool all_are(const struct archive *a, int64_t archived)
+static bool are_released(const struct archive *a)
 {
     for (int64_t i = 0; i < a->lanes; i++)
-        if (a->tails[i]->head.archived < archived)
+        if (a->tails[i]->head.archived != LANE_REMOVED)
             return false;
     return true;
 }
@@ -102,7 +102,7 @@ static enum ending await_lane(struct archive *a, const struct batch *tail, struc
         if (mono_before(until, mono_now()))
             return work_fail(w, CPN_BUSY,
                              arena_printf(&w->keep,
-                                          "Still behind the end of lane %" PRId64 ": %s. Nothing was removed. Another job will try again "
+                                          "Still behind the end of lane %" PRId64 ": %s. No document was removed. Another job tries again "
                                           "in an hour.",
                                           tail->lane, behind ? behind : "the database"));
         engine_catch_up(w->runner->engine, w->job->coupon, tail->lane, LOOK_MS);
@@ -217,7 +217,7 @@ static enum ending remove_coupon(struct archive *a)
     e = check_closing(a);
     if (e == ENDING_DONE)
         e = read_tails(a);
-    if (e == ENDING_DONE && !all_are(a, LANE_REMOVED))
+    if (e == ENDING_DONE && !are_released(a))
         e = release_lanes(a);
     if (e == ENDING_DONE)
         e = await_others(a);

@@ -64,7 +64,8 @@ static enum ending plain_step(struct work *w, bool *enough)
     enum ending e;
 
     op.in.job.count = least(w->job->until ? w->job->until : w->job->total - w->done, w->runner->config->runner_step_slots);
-    assert(op.in.job.count > 0);
+    if (op.in.job.count <= 0)
+        return work_fail(w, CPN_INTERNAL, "The job's document asks for no slots.");
     result = work_try(w, &op);
     if (work_may_repeat(result)) {
         e = work_rest(w, "Making slots");

@@ -5,7 +5,6 @@
  *          that the owner is normally first. A lane is loaded for it only if the indexes still say so
  * Erasures that were interrupted are finished
  * Coupons  that ended long enough ago get a cleanup job, once for each end
- * Archived coupons leave _ids behind; a job finally deletes these
  * Metrics  get free and taken counts of active coupons, while somebody reads them
  * Old      data is deleted: texts of uploads interrupted a day ago, or whose job ended a month ago; counts
  *          of refusals after refusals.keep_days

@@ -92,9 +92,10 @@ static void keep_place(struct removal *r, const struct page *p)
 enum store_status mongo_remove_page(struct store *s, struct removal *r)
 {
     struct page p = {.last = BSON_INITIALIZER};
-    enum store_status status = find_page(session_of(s), r, PAGE_MOST, &p);
+    enum store_status status;
 
     assert(r->collection < REMOVED_COLLECTIONS);
+    status = find_page(session_of(s), r, PAGE_MOST, &p);
     if (status == STORE_OK && p.count) {
         AUTO_BSON filter = BSON_INITIALIZER;
 

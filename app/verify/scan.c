@@ -79,7 +79,7 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
     do
         s = v->session->ops->ledger(v->session, v->coupon, 0, 0, 1, &b, &count);
     while (scan_again(s, &tries));
-    *lanes = s == STORE_OK && count && b->head.archived ? b->lanes : 1; /* what closed it is the first that stays */
+    *lanes = s == STORE_OK && count ? b->lanes : 1; /* if it is not the definition, those before it were removed */
     for (size_t i = 0; s == STORE_OK && count && i < b->count; i++)
         if (b->entries[i].kind == ENTRY_DEFINE)
             *lanes = b->entries[i].definition->lanes;

@@ -72,9 +72,13 @@ struct rest {
     int64_t archived;
 };
 
-static bool is_archive(const struct batch *b)
+static bool has_archive(const struct batch *b)
 {
-    return b->count > 0 && b->entries[b->count - 1].kind == ENTRY_ARCHIVE;
+    bool has = false;
+
+    for (size_t i = 0; i < b->count; i++)
+        has = has || b->entries[i].kind == ENTRY_ARCHIVE;
+    return has;
 }
 
 /* Before the closing batch, all is to go; from it on, the chain goes on to the second `archive`. */
@@ -94,8 +98,10 @@ static void check_rest(void *context, const struct batch *b)
         differs(r->look, "ledger", r->lane, "hash", "that of its line", "another");
     if (r->seq && (b->head.seq != r->seq + 1 || memcmp(b->prev, r->hash, HASH_LEN) != 0))
         differs(r->look, "ledger", r->lane, "chain from the closing batch on", "whole", "broken");
-    if (b->head.archived != r->archived && !is_archive(b))
-        differs(r->look, "ledger", r->lane, "batch that closes or releases the lane", "an archive at its end", "another");
+    if (!r->seq && b->head.archived != LANE_CLOSED)
+        differs(r->look, "ledger", r->lane, "first batch that stays", "the one that closed the lane", "a later one");
+    if (b->head.archived != r->archived && !has_archive(b))
+        differs(r->look, "ledger", r->lane, "batch that closes or releases the lane", "one with an archive", "another");
     r->seq = b->head.seq;
     r->archived = b->head.archived;
     memcpy(r->hash, b->head.hash, HASH_LEN);

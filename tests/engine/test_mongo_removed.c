@@ -69,4 +69,23 @@ SERVER_TEST(its_totals_are_compared_with_the_last_batches)
                                                  "[lane 0 redeemed: 0, not 2][lane 0 discount_minor: 0, not 100]");
 }
 
+/* A removal that was cut off in lane 0: neither the definition nor the closing batch is first. */
+SERVER_TEST(how_many_lanes_it_has_is_known_in_the_middle_of_a_removal)
+{
+    const char *coupon = new_coupon();
+    struct scan scan = {.session = session, .coupon = coupon};
+    int64_t lanes;
+
+    for (int64_t seq = 7; seq <= 8; seq++) {
+        struct batch *b = begin_batch(coupon, 0, seq);
+
+        b->lanes = LANES;
+        batch_add(b, seq == 8 ? ENTRY_ARCHIVE : ENTRY_TICK);
+        b->head.archived = seq == 8 ? LANE_CLOSED : 0;
+        append_and_free(b);
+    }
+    assert_int_equal(scan_lanes(&scan, &lanes), STORE_OK);
+    assert_int_equal(lanes, LANES);
+}
+
 RUN_SERVER_TESTS()

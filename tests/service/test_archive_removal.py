@@ -85,6 +85,7 @@ def test_what_is_archived_is_removed_30_days_later(stack, tmp_path, members):
     closed = [closing_of(stack, coupon, lane)["at"] for lane in range(lanes)]
     assert job["not_before"] == max(closed) + datetime.timedelta(days=30), job
     check(path)
+    assert f"(job {job['_id']})" in archive(stack, coupon, path), "asked for once"
     whole = stored(stack, coupon)
     ops.get(f"{target}/redemptions/{taken}").ok()
     erasure.erase(stack, "anna-9")
@@ -248,6 +249,10 @@ def test_a_batch_that_stays_and_was_changed_is_found(stack, tmp_path):
         stack.database.ledger.update_one({"_id": good["_id"]}, {"$set": change})
         assert f"lane 0: {finding}" in stack.ctl("verify", coupon, status=1)
         stack.database.ledger.replace_one({"_id": good["_id"]}, good)
+    closing = closing_of(stack, coupon, 0)
+    stack.database.ledger.delete_one({"_id": closing["_id"]})
+    assert "lane 0: first batch that stays" in stack.ctl("verify", coupon, status=1)
+    stack.database.ledger.insert_one(closing)
     stack.verify(coupon)
 
 

@@ -51,9 +51,20 @@ def test_what_promtool_lets_pass_is_a_fault_too(text):
         exposition.read(text)
 
 
-def test_series_are_told_apart_by_route_and_code(stack, storefront):
+def test_metrics_have_their_kinds_and_labels(stack, storefront):
     storefront.take(stack.coupon(slots=1), "u").expect(201)
     families = look(stack)
+    for name, kind in (("coupons_requests_total", "counter"), ("coupons_decisions_total", "counter"),
+                       ("coupons_batch_requests", "histogram"), ("coupons_commit_duration_seconds", "histogram"),
+                       ("coupons_queue_requests", "gauge"), ("coupons_redo_entries", "gauge"), ("coupons_conflicts_total", "counter"),
+                       ("coupons_user_filter_bytes", "gauge"), ("coupons_user_cache_bytes", "gauge"),
+                       ("coupons_users_cached_total", "counter"), ("coupons_users_new_total", "counter"),
+                       ("coupons_users_read_total", "counter"),
+                       ("coupons_append_retries_total", "counter"), ("coupons_reporter_lag_seconds", "gauge"),
+                       ("coupons_holds_expired_total", "counter"), ("coupons_sweeps_total", "counter"),
+                       ("coupons_jobs_running", "gauge"), ("coupons_jobs_finished_total", "counter"),
+                       ("coupons_deliveries_total", "counter"), ("coupons_deliveries_pending", "gauge")):
+        assert families[name].kind == kind, name
     assert families["coupons_requests_total"].labels == {"route", "status"}
     assert families["coupons_decisions_total"].labels == {"code"}
 

@@ -856,7 +856,11 @@ TEST(what_has_ended_with_nothing_standing_is_closed_for_good)
     expect(CPN_COUPON_IN_USE); /* a job makes codes */
     d.head.turn = 0;
     d.by = "key-1";
-    decide_archive(&d, d.coupon->version, &out);
+    assert_int_equal(decide_archive(&d, d.coupon->version, &out), DECIDE_AGAIN); /* this batch stays, and names ana */
+    assert_int_equal(d.head.archived, 0);
+    for (size_t i = 0; i < batch->count; i++)
+        batch->entries[i].user = NULL;
+    assert_true(decide_archive(&d, d.coupon->version, &out));
     expect(CPN_OK);
     assert_int_equal(d.head.archived, 1);
     assert_int_equal(batch->entries[batch->count - 1].kind, ENTRY_ARCHIVE);
