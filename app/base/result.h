@@ -89,8 +89,8 @@
     X(27, CODE_NOT_FOUND, "code_not_found", 404, false, "No such code",                                                \
       "The code is unknown, belongs to somebody else, or the coupon has no codes.")                                    \
     X(28, CODE_TAKEN, "code_taken", 409, false, "The code is spent",                                                   \
-      "This user has spent the code, or the redemption, with another order; or somebody has spent a code that "        \
-      "belongs to whoever presents it (codes.claim present); or a shared code was used codes.shared_cap times.")       \
+      "The code can no longer be used: this user redeemed it, perhaps for another order; or, with codes.claim "        \
+      "present, somebody else did; or a shared code has reached codes.shared_cap.")                                    \
     X(29, TRANSACTION_IN_PROGRESS, "transaction_in_progress", 409, true, "Another checkout holds it",                  \
       "Another checkout holds this slot or code. Retry after the time in Retry-After.")                                \
     X(30, ORDER_NOT_ELIGIBLE, "order_not_eligible", 409, false, "The order does not qualify",                          \

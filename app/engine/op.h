@@ -132,9 +132,10 @@ struct op_engine {
     int64_t others_due_ms;   /* when the first hold of any lane ends, as of then; 0: none, or not known */
 };
 
-/* If the coupon does not exist (or was deleted), every op but OP_CREATE ends with COUPON_NOT_FOUND. If it is archived, chores end
- * with OK and others with COUPON_ARCHIVED, except ops that read (but not OP_CHECK, nor an OP_REFUSE with `changes`), create, archive,
- * remove or erase; once removed, only OP_COUPON, OP_HEAD and OP_CATCH_UP still read. */
+/* If the coupon does not exist (or was deleted), every op but OP_CREATE ends with COUPON_NOT_FOUND.
+ * Closed: ops that read (but OP_CHECK, and an OP_REFUSE with `changes`), OP_CREATE, OP_ARCHIVE, OP_REMOVE and OP_ERASE are decided.
+ * Removed: only OP_COUPON, OP_HEAD, OP_CATCH_UP, OP_CREATE, OP_ARCHIVE and OP_REMOVE. Of all others chores end with OK, the rest with
+ * COUPON_ARCHIVED. */
 struct op {
     enum op_kind kind;
     const char *coupon;
