@@ -474,7 +474,7 @@ static void close_idle(struct io_thread *t)
     struct request *r, *newer;
 
     DL_FOREACH_SAFE2(t->conns, r, newer, newer) {
-        struct pollfd p = {.fd = r->fcgx.ipcFd, .events = POLLIN};
+        struct pollfd p = {.fd = r->fcgx.ipcFd, .events = POLLIN}; // cppcheck-suppress uninitvar
 
         if (!r->busy && poll(&p, 1, 0) == 0)
             conn_close(r);
