@@ -1,5 +1,4 @@
 /* runner/generate.c -- makes slots by number, with codes if the coupon generates them; and retires free ones. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /*
  * store/ledger.c -- the ledger as a lane reads it: its batches (append.c, confirm.c: its tail); and how far it is in the totals.
  */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

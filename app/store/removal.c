@@ -16,11 +16,11 @@
 
 #define PAGE_MOST 1000
 
-static const struct collection {
-    const char *collection;
+static const struct removed_kind {
+    const char *name;
     const char *member; /* of its _id, after the coupon */
     bool is_ledger;
-} collections[REMOVED_COLLECTIONS] = {
+} kinds[REMOVED_COLLECTIONS] = {
     {"ledger", "l", true}, {"codes", "code", false}, {"code_buckets", "b", false}, {"buckets", "b", false},
 };
 
@@ -59,11 +59,11 @@ static void put_range(bson_t *filter, const struct removal *r, const bson_t *las
     } else {
         BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
         BSON_APPEND_UTF8(&id, "c", r->coupon);
-        bson_append_maxkey(&id, collections[r->collection].member, -1);
+        bson_append_maxkey(&id, kinds[r->collection].member, -1);
         bson_append_document_end(&range, &id);
     }
     bson_append_document_end(filter, &range);
-    if (collections[r->collection].is_ledger)
+    if (kinds[r->collection].is_ledger)
         BCON_APPEND(filter, "totals.archived", "{", "$exists", BCON_BOOL(false), "}");
 }
 
@@ -73,7 +73,7 @@ static enum store_status find_page(struct session *session, const struct removal
     AUTO_BSON filter = BSON_INITIALIZER;
 
     put_range(&filter, r, NULL);
-    return session_find(session, collections[r->collection].collection, &filter, options, most, page_row, p);
+    return session_find(session, kinds[r->collection].name, &filter, options, most, page_row, p);
 }
 
 /* Go on after the page; behind its last one, to the next collection. */
@@ -100,7 +100,7 @@ enum store_status mongo_remove_page(struct store *s, struct removal *r)
         AUTO_BSON filter = BSON_INITIALIZER;
 
         put_range(&filter, r, &p.last);
-        status = session_delete(session_of(s), collections[r->collection].collection, &filter, NULL);
+        status = session_delete(session_of(s), kinds[r->collection].name, &filter, NULL);
     }
     if (status == STORE_OK)
         keep_place(r, &p);
