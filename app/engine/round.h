@@ -71,7 +71,7 @@ struct loaded_user {
     struct user_state *user_state; /* current, shared by all requests about it; NULL until loaded */
     bool writable;   /* a request may change it: a copy in the batch's arena. Else it is shared, and valid until the round ends */
     bool changed;
-    bool read;       /* from the ledger, so it can be cached */
+    const struct user_state *read; /* the state as it was read from the ledger, in the round's arena; NULL: it was not */
     UT_hash_handle hh;
 };
 

@@ -631,9 +631,8 @@ static void make_new_user(struct lane_work *p, struct loaded_user *u)
     user_state_init(u->user_state, u->user, alias);
 }
 
-/* Take what was read. It is the working copy, unless the arena it is in is not the batch's, which `shared` says: a batch may be kept. */
-static void take_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, const struct user_read *read,
-                      bool shared)
+/* Take what was read. */
+static void take_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, const struct user_read *read)
 {
     if (p->state != WORK_OPEN)
         return;
@@ -654,8 +653,8 @@ static void take_user(struct committer *c, struct round *r, struct lane_work *p,
     } else if (!read->user_state) {
         make_new_user(p, u);
     } else {
-        u->user_state = shared ? user_state_copy(read->user_state, &p->batch->arena, true) : read->user_state;
-        u->read = true;
+        u->user_state = u->writable ? user_state_copy(read->user_state, &p->batch->arena, true) : read->user_state;
+        u->read = read->user_state;
     }
 }
 
@@ -693,8 +692,6 @@ static void load_users(struct committer *c, struct round *r)
 {
     struct user_reads list = {.count = 0};
     struct looked_up looked = {0};
-    struct lane_work *only = NULL;
-    struct arena *a;
     size_t most = 0;
 
     for (size_t i = 0; i < r->count; i++) {
@@ -717,12 +714,9 @@ static void load_users(struct committer *c, struct round *r)
         metrics_add(METRIC_USERS_READ, (int64_t)list.count);
     if (!list.count)
         return;
-    /* with one lane, read into the arena of that lane, to save a copy */
-    only = list.whose[0] == list.whose[list.count - 1] ? list.whose[0] : NULL;
-    a = only ? &only->batch->arena : &r->arena;
-    c->store->ops->users(c->store, a, list.reads, list.count);
+    c->store->ops->users(c->store, &r->arena, list.reads, list.count);
     for (size_t i = 0; i < list.count; i++)
-        take_user(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
+        take_user(c, r, list.whose[i], list.loaded[i], &list.reads[i]);
 }
 
 /* All users are read. What has ended is decided with the user's state, if that still has it, else with the one rebuilt from the ledger. */

@@ -8,14 +8,18 @@
 #include <utlist.h>
 
 #include "base/checked.h"
+#include "coupons/fold.h"
 
 struct cached_user {
     struct user_state *state; /* one block of memory */
     size_t bytes;
+    int folds; /* batches of another writer's since it was last asked for */
     struct lane_users *lane;
     struct cached_user *prev, *next; /* in the cache's list */
     UT_hash_handle hh;               /* by state->user */
 };
+
+#define FOLDS_MOST 64
 
 /* What the hash tables take, about. */
 #define ENTRY_BYTES (sizeof(struct cached_user) + 16)
@@ -45,6 +49,7 @@ const struct user_state *user_cache_find(struct lane_users *u, const char *user)
 
     if (!c)
         return NULL;
+    c->folds = 0;
     DL_DELETE(u->cache->lru, c);
     DL_APPEND(u->cache->lru, c);
     return c->state;
@@ -80,27 +85,51 @@ void user_cache_forget_all(struct lane_users *u)
     assert(!u->by_name);
 }
 
-/* Another writer's: what it says of a user is read when it is needed. An entry whose name was emptied is of a user who was erased; which
- * one, nothing tells. */
-static void drop_named(struct lane_users *u, const struct batch *b)
+/* Fold another writer's batch into a state. Reading the user again could cost so much that this writer would lose every race for the lane's
+ * next batch. A state that nobody asks for is dropped after a while, for folding copies it. */
+static void fold_foreign(struct lane_users *u, const char *user, const struct batch *b)
+{
+    struct cached_user *c = find(u, user);
+    int folds;
+    struct user_state *state;
+    struct arena a;
+
+    if (!c || c->state->seq >= b->head.seq) /* not in the cache, or an earlier entry was of the same user */
+        return;
+    folds = c->folds + 1;
+    if (folds > FOLDS_MOST) {
+        forget(c);
+        return;
+    }
+    arena_init(&a, 0);
+    state = user_state_copy(c->state, &a, false);
+    fold_user_state(state, b, &a);
+    user_cache_keep(u, state);
+    c = find(u, user); /* the old one is gone */
+    if (c)
+        c->folds = folds;
+    arena_free(&a);
+}
+
+/* An entry whose name was emptied is of a user who was erased; which one, nothing tells. */
+static void apply_foreign(struct lane_users *u, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
-        struct cached_user *c = e->user ? find(u, e->user) : NULL;
 
         if (!e->user && (entry_members[e->kind] & HAS_USER)) {
             user_cache_forget_all(u);
             return;
         }
-        if (c)
-            forget(c);
+        if (e->user)
+            fold_foreign(u, e->user, b);
     }
 }
 
 void user_cache_apply(struct lane_users *u, const struct batch *b, bool own)
 {
     if (!own)
-        drop_named(u, b);
+        apply_foreign(u, b);
     for (size_t i = 0; own && i < b->user_state_count; i++)
         user_cache_keep(u, b->user_states[i]);
 }

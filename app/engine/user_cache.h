@@ -1,7 +1,7 @@
 /*
  * engine/user_cache.h -- states of users, as of their lane's tail, that the committer keeps in memory; the least recently used go first.
  *
- * Rule     exact: a lane's own batches bring the new states, and users whom another writer's batch touches are dropped
+ * Rule     exact: a lane's own batches bring the new states, and another writer's are folded into them
  * Bound    bytes_max, over all lanes of the committer
  * Threads  the committer's
  */

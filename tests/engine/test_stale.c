@@ -17,7 +17,8 @@ static struct {
     struct store *session;
     /* of the second engine's sessions */
     atomic_size_t looks, read; /* of the ledger; batches */
-    atomic_size_t appends;
+    atomic_size_t appends, user_reads;
+    void (*after_users)(void); /* between that read and what is decided by it, once */
     atomic_bool views_fail;
 } t;
 
@@ -40,6 +41,18 @@ static enum store_status watched_ledgers(struct store *s, struct ledger_read *re
     for (size_t i = 0; i < count; i++)
         atomic_fetch_add(&t.read, reads[i].count);
     atomic_fetch_add(&t.looks, 1);
+    return status;
+}
+
+static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
+{
+    enum store_status status = rig.watched[1].plain->users(s, a, reads, count);
+    void (*after)(void) = t.after_users;
+
+    atomic_fetch_add(&t.user_reads, 1);
+    t.after_users = NULL;
+    if (after)
+        after();
     return status;
 }
 
@@ -76,6 +89,7 @@ FIXTURE(two_engines)
     ops->ledger = watched_ledger;
     ops->ledgers = watched_ledgers;
     ops->append = watched_append;
+    ops->users = watched_users;
     ops->checkpoints = fresh_checkpoints;
     ops->write_views = watched_write_views;
     rig_start(NULL);
@@ -246,6 +260,24 @@ TEST(what_another_did_with_a_user_in_the_cache_counts)
     assert_int_equal(take_by(1, "k2"), CPN_OK);
     assert_int_equal(total_of(0, "ann"), 2);
     assert_int_equal(take_by(0, "k3"), CPN_OK);
+    assert_int_equal(take_by(1, "k4"), CPN_USER_CAP_REACHED);
+    assert_int_equal(take_by(0, "k4"), CPN_USER_CAP_REACHED);
+}
+
+static void take_between(void)
+{
+    assert_int_equal(take_by(0, "k2"), CPN_OK);
+}
+
+/* Who reads more than the other would lose every time: so a user is read once, and what the other did is folded into that. */
+TEST(who_loses_a_race_reads_no_user_again)
+{
+    create();
+    assert_int_equal(take_by(0, "k1"), CPN_OK);
+    t.after_users = take_between;
+    assert_int_equal(take_by(1, "k3"), CPN_OK);
+    assert_null(t.after_users);
+    assert_int_equal(atomic_load(&t.user_reads), 1);
     assert_int_equal(take_by(1, "k4"), CPN_USER_CAP_REACHED);
     assert_int_equal(take_by(0, "k4"), CPN_USER_CAP_REACHED);
 }

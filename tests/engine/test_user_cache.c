@@ -180,19 +180,42 @@ TEST(a_batch_of_its_own_brings_the_new_states)
     assert_int_equal(user_cache_find(&lanes[1], "ann")->count, 1);
 }
 
-TEST(anothers_batch_drops_whom_it_names)
+/* Another writer's batch: `user` cancels the first of the redemptions. */
+static void apply_anothers(const char *user, int64_t seq)
 {
-    struct batch *b = batch_with_users();
+    struct batch *b = batch_new("c", 0);
+    struct entry *e = add_entry(b, ENTRY_CANCEL, user);
 
+    memcpy(e->alias, "0123456789abcdef", sizeof e->alias);
+    e->was = SLOT_REDEEMED;
+    b->head.seq = seq;
     add_entry(b, ENTRY_TICK, NULL);
-    add_entry(b, ENTRY_REDEEM, "ann");
     add_entry(b, ENTRY_REDEEM, "cid");
     user_cache_apply(&lanes[0], b, false);
     batch_free(b);
-    assert_null(user_cache_find(&lanes[0], "ann"));
+}
+
+TEST(anothers_batch_is_folded_into_the_states_of_those_it_names)
+{
+    batch_free(batch_with_users());
+    apply_anothers("ann", 7);
+    assert_int_equal(user_cache_find(&lanes[0], "ann")->seq, 7);
+    assert_int_equal(user_cache_find(&lanes[0], "ann")->redemptions[0].state, SLOT_CANCELLED);
+    assert_string_equal(user_cache_find(&lanes[0], "ann")->redemptions[0].order, "order-0");
     assert_null(user_cache_find(&lanes[0], "cid"));
-    assert_non_null(user_cache_find(&lanes[0], "bob"));
-    assert_non_null(user_cache_find(&lanes[1], "ann"));
+    assert_int_equal(user_cache_find(&lanes[0], "bob")->seq, 1);
+    assert_int_equal(user_cache_find(&lanes[1], "ann")->redemptions[0].state, SLOT_REDEEMED);
+}
+
+TEST(a_state_that_nobody_asks_for_is_not_folded_for_ever)
+{
+    batch_free(batch_with_users());
+    for (int64_t seq = 2; seq < 1000; seq++) {
+        apply_anothers("ann", seq);
+        apply_anothers("bob", seq);
+        assert_int_equal(user_cache_find(&lanes[0], "bob")->seq, seq);
+    }
+    assert_null(user_cache_find(&lanes[0], "ann"));
 }
 
 /* Nobody can tell whom it is about. */
