@@ -6,12 +6,14 @@ import itertools
 import json
 import re
 import socket
+import time
 
 import contract
 import fastcgi
 from problems import PROBLEMS
 
 TIMEOUT_S = 120
+LATE_S, LATE_TRIES = 4, 10  # how long a request waits that met its deadline, and how often it is sent then
 keys = itertools.count(1)
 public_keys = set()  # those of the role public
 
@@ -110,13 +112,19 @@ def fields(key, body, idempotency_key, headers):
 
 
 class Caller:
-    """The verbs, over any transport: _send(method, target, headers, body) -> Reply. A 5xx is a failure of its own."""
+    """The verbs, over any transport: _send(method, target, headers, body) -> Reply. A 5xx is a failure of its own; but a request that
+    waited for long, because the machine has other work, is repeated if that is safe: it got `busy`, or reads."""
 
     key = None
 
     def request(self, method, target, body=None, idempotency_key=None, headers=None, may_fail=False):
         sent, data = fields(self.key, body, idempotency_key, headers)
-        reply = self._send(method, target, sent, data)
+        for _ in range(LATE_TRIES):
+            began = time.monotonic()
+            reply = self._send(method, target, sent, data)
+            safe = reply.status == 503 and (method == "GET" or reply.code() == "busy")
+            if may_fail or not safe or time.monotonic() - began < LATE_S:
+                break
         assert reply.status < 500 or may_fail, f"a 5xx\n{reply}"
         contract.contract().check(method, target, data, reply, public=self.key in public_keys)
         return reply

@@ -288,7 +288,7 @@ class Stack:
         """The ledger, replayed, is what is stored: everywhere, or in these coupons."""
         behind = self.below_watermarks()
         assert not behind, f"arrived before the watermark, and not done: {behind}"
-        self.ctl("verify", *coupons, **how)
+        self.ctl("verify", *coupons, **{"timeout": 300 if coupons else 1500, **how})
 
     def below_watermarks(self):
         """Lanes of which a batch arrived before the reporter's watermark that its checkpoint, or totals, have not reached; or, of those since

@@ -544,13 +544,17 @@ DAMAGE = {  # beside what test_reconcile.py has repaired
 }
 
 
+def make_settled(stack):
+    coupon = stack.coupon(slots=70, cap={"total": 70, "per_user": 3}, discount={"kind": "amount", "amount_minor": 5, "currency": "EUR"})
+    stack.client("storefront").take_each(coupon, ("a", "a", "b"))
+    settled(stack, coupon)
+    return coupon
+
+
 @pytest.fixture(scope="module")
 def settled_coupon(stack):
     """One for all: whoever damages it puts it back."""
-    storefront = stack.client("storefront")
-    coupon = stack.coupon(slots=70, cap={"total": 70, "per_user": 3}, discount={"kind": "amount", "amount_minor": 5, "currency": "EUR"})
-    storefront.take_each(coupon, ("a", "a", "b"))
-    settled(stack, coupon)
+    coupon = make_settled(stack)
     stack.verify(coupon)
     return coupon
 
@@ -562,7 +566,10 @@ def test_verify_finds_and_names_damage(stack, settled_coupon, what):
         assert settled_coupon in stack.ctl("verify", settled_coupon, status=1)
 
 
-def test_verify_goes_through_all_coupons_and_says_which_is_wrong(stack, settled_coupon):
-    with Damaged(stack.database, settled_coupon, BUCKET, view(free=0)):
-        assert settled_coupon in stack.ctl("verify", status=1)
-    stack.verify(settled_coupon)
+def test_verify_goes_through_all_coupons_and_says_which_is_wrong(beside):
+    stack = beside()
+    right, wrong, other = (make_settled(stack) for _ in range(3))
+    with Damaged(stack.database, wrong, BUCKET, view(free=0)):
+        said = stack.ctl("verify", status=1)
+        assert f"{right}: ok, " in said and f"{other}: ok, " in said and f"{wrong}: ok, " not in said and wrong in said, said
+    stack.verify()

@@ -262,9 +262,9 @@ def test_what_a_worker_had_done_when_it_died_is_not_told_as_refused(monkeypatch)
         coupon, source = stack.coupon(cap={"policy": "none"}), next(sources)
         shop = Http(stack.port, stack.key("storefront"), source)
         shop.take(coupon, "first").expect(201)
-        wait_until("the address to be stopped",
-                   lambda: not was_told(Http(stack.port, f"cpn_{'0' * 12}_{'2' * 32}", source).get("/coupons")))
+        guess = Http(stack.port, f"cpn_{'0' * 12}_{'2' * 32}", source)
         for number in range(4):
+            wait_until("the address to be stopped", lambda: not was_told(guess.get("/coupons")))
             reply = shop.post(f"/coupons/{coupon}/redemptions", {"user": f"u-{number}"}, idempotency_key="k", may_fail=True)
             if reply.status != 201:
                 break

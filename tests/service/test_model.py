@@ -12,7 +12,7 @@ import time
 
 from client import keys
 from effort import seconds
-from model import SLACK_MS, Coupon, Slot, same, settled
+from model import SLACK_MS, Coupon, Slot, same, settled, text_of
 from problems import TRY_AGAIN
 from stack import WORKERS, wait_until
 
@@ -34,6 +34,11 @@ def noon_zone():
     hour = datetime.datetime.now(datetime.timezone.utc).hour
     east = (12 - hour + 12) % 24 - 12
     return f"Etc/GMT{-east:+d}" if east else "Etc/GMT"
+
+
+def last_end(c, now):
+    ended = [now - r.due for r in c.by_id.values() if r.due and r.due <= now]
+    return f"a redemption ended {min(ended):.0f} ms ago" if ended else "none has ended"
 
 
 class Straddled(Exception):
@@ -97,7 +102,7 @@ class Driver:
         try:
             self.compare(answer, reply.status, reply.code(), reply.header("Idempotent-Replayed") == "true", reply.json())
         except AssertionError as e:
-            raise AssertionError(f"{e}\n{reply}") from e
+            raise AssertionError(f"{e}\n{reply}") from None
 
     # ---- choices ----
 
@@ -172,12 +177,13 @@ class Driver:
         takings = [(*self.taking(c), f"k{next(keys)}") for _ in range(self.chance.randrange(2, 6))]
         if self.chance.random() < 0.3:
             takings.append(takings[0])
+        at = now_ms()
         reply = self.call(c, "POST", f"/coupons/{c.id}/redemptions/batch",
                           {"items": [{"key": key, "user": user, **how} for user, how, key in takings]})
         items = reply.ok()["items"]
         same("items", len(items), len(takings))
         for (user, how, key), item in zip(takings, items):
-            answer, body = c.take(now_ms(), user, key, **how), item["body"]
+            answer, body = c.take(at, user, key, **how), item["body"]
             self.compare(answer, item["status"], body.get("code") if item["status"] >= 400 else None, item["replayed"], body)
 
     def step(self, c):
@@ -291,7 +297,7 @@ class Driver:
         chance, cap = self.chance, c.d["cap"]
         have = len(c.takings)
         low = chance.choice([max(1, have - 1), max(1, have), have + 1, have + 3, c.existing() or 1, SLOTS_MOST])
-        past, far = "2020-01-01T00:00:00.000Z", "2090-01-01T00:00:00.000Z"
+        past, far = text_of(now_ms() - 3_600_000), "2090-01-01T00:00:00.000Z"  # not so long ago that its free slots are retired
         change = chance.choice([
             {"cap": {"total": low}} if cap["total"] is not None else {"title": "x"}, {"cap": {"per_user": chance.randrange(1, 6)}},
             {"cap": {"per_user_per_day": chance.choice([None, 1, 2, 3])}}, {"cap": {"per_day": chance.choice([None, have or 1, have + 2])}},
@@ -305,8 +311,12 @@ class Driver:
         if reply is not None and (change.get("state") or change.get("starts_at") == far or change.get("ends_at") == past):
             for _ in range(3):
                 self.chance.choice([self.take, self.step, self.check])(c)
-            c.settle(now_ms())
-            wait_until("the ledger to say what ended", lambda: self.stack.counts(c.id)["issued"] == c.issued())
+
+            def ended():
+                c.settle(now_ms())
+                return self.stack.counts(c.id)["issued"] == c.issued()
+
+            wait_until("the ledger to say what ended", ended)
             self.change(c, {"state": "active", "starts_at": None, "ends_at": chance.choice([None, far])})
 
     def change(self, c, change):
@@ -518,8 +528,8 @@ class Driver:
         except AssertionError as e:
             history = "\n".join(self.histories[c.id][-60:])
             said = self.doors["ops"][0].get(f"/coupons/{c.id}/counts", may_fail=True)
-            raise AssertionError(f"COUPONS_MODEL_SEED={self.seed}, {call}: {e}\n\nthe model counts {c.counts()}, the service {said}\n\n"
-                                 f"the coupon's calls:\n{history}") from e
+            raise AssertionError(f"COUPONS_MODEL_SEED={self.seed}, {call}: {e}\n\n{last_end(c, now_ms())}; the model counts {c.counts()}, "
+                                 f"the service {said}\n\nthe coupon's calls:\n{history}") from None
 
 
 def test_random_calls_are_answered_as_a_model_says(stack, figure):
