@@ -406,17 +406,6 @@ static void work_free_users(struct lane_work *p)
         HASH_DEL(p->users, u);
 }
 
-/* All lanes of the round are decided: keep what was read of users, unless the committed batch brings a newer state. */
-static void work_keep_users(struct lane_work *p, bool committed)
-{
-    struct loaded_user *u, *next;
-
-    HASH_ITER(hh, p->users, u, next)
-        if (u->read && !(u->changed && committed)) // cppcheck-suppress uninitvar
-            user_cache_keep(&p->lane->users, u->read);
-    work_free_users(p);
-}
-
 void defer(struct committer *c, struct lane_work *p, int64_t ms)
 {
     if (p->state == WORK_DEFERRED)
@@ -625,7 +614,7 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     metrics_observe(METRIC_BATCH_SIZE, (int64_t)p->ops.count);
     metrics_observe(METRIC_COMMIT_TIME, r->append_us);
     metrics_observe(METRIC_LOAD_TIME, r->load_us);
-    work_keep_users(p, true);
+    work_free_users(p);
     note_swept(p);
     lane_commit(l, p->batch, p->d.free_pool_used);
     note_users(c, l);
@@ -636,12 +625,10 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     answer_work(c, p);
 }
 
-/* Somebody else appended: read that and decide again. What was read of users is not read again: who reads more than the other writer would
- * lose every time. */
+/* Somebody else appended: read that and decide again. */
 static void work_lost(struct committer *c, struct lane_work *p)
 {
     metrics_add(METRIC_CONFLICTS, 1);
-    work_keep_users(p, false);
     p->lane->stale = true;
     if (p->state == WORK_RETRY)
         p->state = WORK_OPEN; /* its requests are decided again */
@@ -694,7 +681,7 @@ static void append_decided(struct committer *c, struct round *r)
 static void work_unchanged(struct committer *c, struct lane_work *p)
 {
     assert(p->state == WORK_DECIDED && p->batch->count == 0);
-    work_keep_users(p, false);
+    work_free_users(p);
     note_swept(p);
     if (p->lane->checkpoint_late)
         note_lagging(c, p->lane);

@@ -68,10 +68,8 @@ struct committer {
 /* A user whom a lane's requests concern. */
 struct loaded_user {
     const char *user;
-    struct user_state *user_state; /* current, shared by all requests about it; NULL until loaded */
-    bool writable;   /* a request may change it: a copy in the batch's arena. Else it is shared, and valid until the round ends */
+    struct user_state *user_state; /* current, shared by all requests about it, in the batch's arena; NULL until loaded */
     bool changed;
-    const struct user_state *read; /* the state as it was read from the ledger, in the round's arena; NULL: it was not */
     UT_hash_handle hh;
 };
 

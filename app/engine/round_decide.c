@@ -249,7 +249,7 @@ static bool is_outdated(const struct lane_work *p)
     return now && now != before && (!before || strcmp(before->time_zone, now->time_zone) != 0);
 }
 
-/* The batch is full: of entries, not of the users that were read into its arena. */
+/* The batch is full: of entries, not of the users that were copied into its arena. */
 static bool is_full(const struct lane_work *p)
 {
     return p->batch->count >= ENTRIES_MOST || p->batch->arena.bytes - p->loaded_bytes >= BYTES_MOST;
@@ -452,7 +452,7 @@ static void expire(struct lane_work *p, const char *user, int64_t n, uint32_t g)
     struct loaded_user *u = user ? work_user(p, user) : NULL;
     size_t before = p->batch->count;
 
-    if (!u || !u->user_state || !u->writable)
+    if (!u || !u->user_state)
         return; /* what is left is found again */
     decide_expire(&p->d, u->user_state, n, g);
     u->changed = u->changed || p->batch->count > before;

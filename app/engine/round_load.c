@@ -480,7 +480,7 @@ struct looked_up {
     int cached, fresh;
 };
 
-static struct loaded_user *want_user(struct lane_work *p, const char *user, bool writable)
+static struct loaded_user *want_user(struct lane_work *p, const char *user)
 {
     struct loaded_user *u;
 
@@ -490,7 +490,6 @@ static struct loaded_user *want_user(struct lane_work *p, const char *user, bool
         u->user = arena_strdup(&p->batch->arena, user);
         HASH_ADD_KEYPTR(hh, p->users, u->user, strlen(u->user), u);
     }
-    u->writable = u->writable || writable;
     return u;
 }
 
@@ -579,16 +578,16 @@ static void want_users(struct lane_work *p)
         struct subject *subject = &op->engine.work->subject;
         const char *user = find_user(p, op, &subject->state);
 
-        subject->user = user ? want_user(p, user, !op_is(op, OPS_READ)) : NULL;
+        subject->user = user ? want_user(p, user) : NULL;
     }
     if (!p->sweeping)
         return;
     for (size_t i = 0; i < p->due_user_count; i++)
-        want_user(p, p->due_users[i], true);
+        want_user(p, p->due_users[i]);
     HASH_ITER(hh, p->lane->buckets, k, next)
         for (int i = 0; i < k->bucket.size; i++)
             if (k->bucket.slots[i].user && slot_is_due(&k->bucket.slots[i], p->at_ms, ends_ms))
-                want_user(p, k->bucket.slots[i].user, true);
+                want_user(p, k->bucket.slots[i].user);
 }
 
 static bool is_of_user(const struct lane_work *p, const struct op *op, const void *loaded)
@@ -631,9 +630,16 @@ static void make_new_user(struct lane_work *p, struct loaded_user *u)
     user_state_init(u->user_state, u->user, alias);
 }
 
-/* Take what was read. */
+/* Take what was read: as a copy, for a batch may outlive the round. It is in the cache from now on, whatever becomes of this round: a
+ * writer that read its users again each time would lose every race to one that has them in memory. To a state that is ahead of the lane's
+ * tail, the lane must go on first. */
 static void take_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, const struct user_read *read)
 {
+    bool ahead = read->status == STORE_OK && read->seq > p->lane->tail.seq;
+
+    if (read->status == STORE_OK && read->user_state)
+        user_cache_keep(&p->lane->users, read->user_state);
+    p->lane->stale = p->lane->stale || ahead;
     if (p->state != WORK_OPEN)
         return;
     if (read->status == STORE_NOT_READ) { /* the store has read as much as it may: another round reads on */
@@ -647,14 +653,12 @@ static void take_user(struct committer *c, struct round *r, struct lane_work *p,
         HASH_DEL(p->users, u);
     } else if (read->status != STORE_OK) {
         miss_user(c, p, u, read->status);
-    } else if (read->seq > p->lane->tail.seq) {
-        p->lane->stale = true;
+    } else if (ahead) {
         defer(c, p, 0);
     } else if (!read->user_state) {
         make_new_user(p, u);
     } else {
-        u->user_state = u->writable ? user_state_copy(read->user_state, &p->batch->arena, true) : read->user_state;
-        u->read = read->user_state;
+        u->user_state = user_state_copy(read->user_state, &p->batch->arena, true);
     }
 }
 
@@ -678,8 +682,8 @@ static void list_reads(struct committer *c, struct lane_work *p, struct user_rea
             make_new_user(p, u);
         } else if ((known = user_cache_find(&p->lane->users, u->user))) {
             looked->cached++;
-            u->user_state = u->writable ? user_state_copy(known, &p->batch->arena, true)
-                                        : memcpy(arena_alloc(&p->batch->arena, sizeof *known), known, sizeof *known);
+            assert(known->seq <= p->lane->tail.seq);
+            u->user_state = user_state_copy(known, &p->batch->arena, true);
         } else {
             list->reads[list->count] = (struct user_read){.coupon = p->lane->coupon, .lane = p->lane->number, .user = u->user};
             list->loaded[list->count] = u;

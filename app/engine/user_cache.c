@@ -13,13 +13,13 @@
 struct cached_user {
     struct user_state *state; /* one block of memory */
     size_t bytes;
-    int folds; /* batches of another writer's since it was last asked for */
+    int folds; /* foreign batches folded into it since a request last asked for it */
     struct lane_users *lane;
     struct cached_user *prev, *next; /* in the cache's list */
     UT_hash_handle hh;               /* by state->user */
 };
 
-#define FOLDS_MOST 64
+#define FOLDS_MOST 1024
 
 /* What the hash tables take, about. */
 #define ENTRY_BYTES (sizeof(struct cached_user) + 16)
@@ -85,8 +85,7 @@ void user_cache_forget_all(struct lane_users *u)
     assert(!u->by_name);
 }
 
-/* Fold another writer's batch into a state. Reading the user again could cost so much that this writer would lose every race for the lane's
- * next batch. A state that nobody asks for is dropped after a while, for folding copies it. */
+/* Fold another writer's batch into a user's state. A state that nobody asks for is dropped in the end, for each fold copies it. */
 static void fold_foreign(struct lane_users *u, const char *user, const struct batch *b)
 {
     struct cached_user *c = find(u, user);

@@ -1,7 +1,7 @@
 /*
  * engine/user_cache.h -- states of users, as of their lane's tail, that the committer keeps in memory; the least recently used go first.
  *
- * Rule     exact: a lane's own batches bring the new states, and another writer's are folded into them
+ * Rule     exact: a lane's own batches bring the new states, and another writer's are folded into those in memory
  * Bound    bytes_max, over all lanes of the committer
  * Threads  the committer's
  */
@@ -25,9 +25,9 @@ struct lane_users {
     struct cached_user *by_name;
 };
 
-/* The user's state; NULL: not in the cache. Read-only, and valid until a user of any lane is kept. */
+/* The user's state; NULL: not in the cache. Read-only, and valid until the next call of a function below, of any lane. */
 const struct user_state *user_cache_find(struct lane_users *u, const char *user);
-/* Apply a batch of the lane's: own: it brings the new states. */
+/* Apply a batch of the lane's. own: it brings the new states; else its entries are folded into those in the cache. */
 void user_cache_apply(struct lane_users *u, const struct batch *b, bool own);
 /* Keep a state that was read. */
 void user_cache_keep(struct lane_users *u, const struct user_state *state);

@@ -180,14 +180,16 @@ TEST(a_batch_of_its_own_brings_the_new_states)
     assert_int_equal(user_cache_find(&lanes[1], "ann")->count, 1);
 }
 
-/* Another writer's batch: `user` cancels the first of the redemptions. */
+/* Another writer's batch: `user` redeems once more. */
 static void apply_anothers(const char *user, int64_t seq)
 {
     struct batch *b = batch_new("c", 0);
-    struct entry *e = add_entry(b, ENTRY_CANCEL, user);
+    struct entry *e = add_entry(b, ENTRY_REDEEM, arena_strdup(&b->arena, user));
 
-    memcpy(e->alias, "0123456789abcdef", sizeof e->alias);
-    e->was = SLOT_REDEEMED;
+    memcpy(e->alias, "fedcba9876543210", sizeof e->alias);
+    e->n = 100 + seq;
+    e->g = 1;
+    e->order = arena_printf(&b->arena, "order-of-%d", (int)seq);
     b->head.seq = seq;
     add_entry(b, ENTRY_TICK, NULL);
     add_entry(b, ENTRY_REDEEM, "cid");
@@ -197,20 +199,58 @@ static void apply_anothers(const char *user, int64_t seq)
 
 TEST(anothers_batch_is_folded_into_the_states_of_those_it_names)
 {
+    const struct user_state *ann;
+
     batch_free(batch_with_users());
+    mallopt(M_PERTURB, 0x5a); /* the batch's strings are gone */
     apply_anothers("ann", 7);
-    assert_int_equal(user_cache_find(&lanes[0], "ann")->seq, 7);
-    assert_int_equal(user_cache_find(&lanes[0], "ann")->redemptions[0].state, SLOT_CANCELLED);
-    assert_string_equal(user_cache_find(&lanes[0], "ann")->redemptions[0].order, "order-0");
+    mallopt(M_PERTURB, 0);
+    ann = user_cache_find(&lanes[0], "ann");
+    assert_int_equal(ann->seq, 7);
+    assert_int_equal(ann->total, 2);
+    assert_int_equal(ann->count, 2);
+    assert_string_equal(ann->redemptions[0].order, "order-0");
+    assert_string_equal(ann->redemptions[1].order, "order-of-7");
+    assert_string_equal(ann->alias, "fedcba9876543210");
+    apply_anothers("ann", 7); /* what the state has already */
+    assert_int_equal(user_cache_find(&lanes[0], "ann")->total, 2);
     assert_null(user_cache_find(&lanes[0], "cid"));
     assert_int_equal(user_cache_find(&lanes[0], "bob")->seq, 1);
-    assert_int_equal(user_cache_find(&lanes[1], "ann")->redemptions[0].state, SLOT_REDEEMED);
+    assert_int_equal(user_cache_find(&lanes[1], "ann")->total, 1);
+}
+
+/* Of one user: a taking, an erasure, and perhaps another taking. */
+TEST(anothers_batch_that_erases_a_user_leaves_what_came_after_it)
+{
+    for (int takes = 0; takes <= 1; takes++) {
+        struct batch *b = batch_with_users();
+
+        b->head.seq = 7;
+        memcpy(add_entry(b, ENTRY_REDEEM, "ann")->alias, "fedcba9876543210", sizeof "fedcba9876543210");
+        memcpy(add_entry(b, ENTRY_ERASE, "ann")->alias, "fedcba9876543210", sizeof "fedcba9876543210");
+        if (takes)
+            memcpy(add_entry(b, ENTRY_REDEEM, "ann")->alias, "another-alias-16", sizeof "another-alias-16");
+        user_cache_apply(&lanes[0], b, false);
+        batch_free(b);
+        if (!takes) {
+            assert_null(user_cache_find(&lanes[0], "ann"));
+            continue;
+        }
+        assert_int_equal(user_cache_find(&lanes[0], "ann")->total, 1);
+        assert_string_equal(user_cache_find(&lanes[0], "ann")->alias, "another-alias-16");
+    }
 }
 
 TEST(a_state_that_nobody_asks_for_is_not_folded_for_ever)
 {
+    int64_t before;
+
     batch_free(batch_with_users());
-    for (int64_t seq = 2; seq < 1000; seq++) {
+    before = cache.bytes;
+    for (int64_t seq = 2; seq < 100; seq++)
+        apply_anothers("ann", seq);
+    assert_true(cache.bytes > before); /* it is there still */
+    for (int64_t seq = 100; seq < 1200; seq++) {
         apply_anothers("ann", seq);
         apply_anothers("bob", seq);
         assert_int_equal(user_cache_find(&lanes[0], "bob")->seq, seq);

@@ -313,8 +313,9 @@ class Driver:
                 self.chance.choice([self.take, self.step, self.check])(c)
 
             def ended():
+                issued = self.stack.counts(c.id)["issued"]
                 c.settle(now_ms())
-                return self.stack.counts(c.id)["issued"] == c.issued()
+                return issued == c.issued()
 
             wait_until("the ledger to say what ended", ended)
             self.change(c, {"state": "active", "starts_at": None, "ends_at": chance.choice([None, far])})
