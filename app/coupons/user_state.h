@@ -46,6 +46,9 @@ struct price {
 
 #define USER_STATE_ADJUSTMENTS_MAX 32 /* per redemption, which keeps the keys of all */
 
+/* Most entries about one redemption: its making, the issued one beneath it, its redeeming, its end, and these. More are damage. */
+#define REDEMPTION_ENTRIES_MAX (4 + USER_STATE_EXTENSIONS_MAX + USER_STATE_ADJUSTMENTS_MAX)
+
 /* A call that adjusted the discount. */
 struct adjustment {
     uint8_t key[KEY_HASH_LEN];

@@ -13,7 +13,6 @@
 #include "engine/op_list.h"
 
 #define HISTORY_THREADS 2
-#define LINKS_MAX (USER_STATE_EXTENSIONS_MAX + 4) /* most entries about one redemption: more are damage */
 /* If made longer ago, its user's state may have dropped it. A day's allowance for clocks. */
 #define OLD_MS (USER_STATE_KEY_KEPT_MS - INT64_C(24) * 3600 * 1000)
 
@@ -104,7 +103,7 @@ static enum store_status rebuild(struct store *s, const struct op *op, int64_t n
     if (status != STORE_OK)
         return status == STORE_NOT_FOUND ? STORE_OK : status;
     w.entry = batch_find_end(w.batch, n, g);
-    for (int links = 0; w.entry && links < LINKS_MAX; links++) {
+    for (int links = 0; w.entry && links < REDEMPTION_ENTRIES_MAX; links++) {
         keep(&w);
         if (is_start(w.entry))
             break;

@@ -3,8 +3,7 @@
  *
  * Path     the committer, asked about one, hands the op over; it returns to its lane with what the ledger says:
  *          op->engine.holder, and .ended if it has ended
- * Bound    the ledger has at most 36 entries about a redemption (its making, the issued one beneath it, 32 extensions, its redeeming, its
- *          end): so at most 36 reads, of one batch each, with one batch in memory. HISTORY_WAITING_MAX ops wait; further ones are BUSY
+ * Bound    REDEMPTION_ENTRIES_MAX reads, of one batch each, with one batch in memory. HISTORY_WAITING_MAX ops wait; further ones are BUSY
  * Threads  any
  */
 #ifndef ENGINE_HISTORY_H

@@ -6,8 +6,6 @@
 #include "base/jws.h"
 #include "base/log.h"
 
-#define LINKS_MAX (2 * USER_STATE_EXTENSIONS_MAX) /* most batches about one redemption: more are damage */
-
 /* ---- a state without an entry ---- */
 
 static bool is_entered(const struct redemption *redemption)
@@ -52,7 +50,7 @@ static enum cpn_result find(const struct request *r, const struct redemption *re
     int64_t seq = redemption->last_seq;
     size_t count;
 
-    for (int links = 0; links < LINKS_MAX && seq > 0; links++) {
+    for (int links = 0; links < REDEMPTION_ENTRIES_MAX && seq > 0; links++) {
         const struct entry *first;
 
         *b = NULL;

@@ -7,7 +7,7 @@ enum store_status origin_of(struct store *session, const char *coupon, int64_t l
                             struct origin *m, size_t *reads)
 {
     *m = (struct origin){.at_ms = 0};
-    for (int step = 0; since > 0 && step < ORIGIN_READS_MAX; step++) {
+    for (int step = 0; since > 0 && step < REDEMPTION_ENTRIES_MAX; step++) {
         const struct entry *e;
         struct batch *b;
         enum store_status s = mongo_ledger_at(session, coupon, lane, since, &b);

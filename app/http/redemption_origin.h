@@ -14,11 +14,10 @@ struct origin {
 };
 
 /* Look for (n, g) from its lane's batch `since` backward, from one batch that mentions it, or a hold on it, to the one before. Blocks.
- * Takes at most ORIGIN_READS_MAX reads, one batch each, as an undamaged ledger has no more entries about it; STORE_NOT_FOUND: it has.
+ * Takes at most REDEMPTION_ENTRIES_MAX reads, one batch each; STORE_NOT_FOUND: the ledger is damaged.
  * *reads grows by the number of reads. */
 enum store_status origin_of(struct store *session, const char *coupon, int64_t lane, int64_t since, int64_t n, uint32_t g,
                             struct origin *m, size_t *reads);
-#define ORIGIN_READS_MAX (USER_STATE_EXTENSIONS_MAX + 4)
 
 /* The state that an ending entry gave its redemption. */
 enum slot_state redemption_ended_as(const struct entry *end);

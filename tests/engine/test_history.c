@@ -9,7 +9,7 @@
 #include "rig.h"
 
 #define HELD_UP_MS 3000
-#define READS_MOST (1 + 1 + 32 + 2) /* its end, its spending, 32 extensions, the hold, the issued one beneath it */
+#define READS_MOST (1 + 32 + 1 + 32 + 2) /* its end, 32 adjustments, its spending, 32 extensions, the hold, the issued one beneath it */
 
 static struct {
     atomic_bool counting, blocked;
@@ -115,6 +115,21 @@ static struct redemption long_hold(const char *user)
     return r;
 }
 
+/* Adjust its discount, of 0, as often as is possible. */
+static void adjust_often(const struct redemption *r)
+{
+    char key[16];
+
+    for (int i = 0; i < USER_STATE_ADJUSTMENTS_MAX; i++) {
+        struct op op = rig_step(r, 0, key);
+
+        snprintf(key, sizeof key, "a%d", i);
+        op.in.redemption.adjusts = true;
+        rig_call(0, &op);
+        assert_int_equal(op.outcome.result, CPN_OK);
+    }
+}
+
 static struct op read_again(const struct redemption *r)
 {
     struct op op = {.kind = OP_REDEMPTION, .in.redemption = {.n = r->n, .g = r->g}, .lane = r->lane};
@@ -136,10 +151,12 @@ TEST(what_has_ended_is_read_with_a_bound_and_by_nobody_who_commits)
     create(CAP_EXACT);
     r = long_hold("ann");
     assert_int_equal(step(&r, MOVE_REDEEM, "spend").outcome.result, CPN_OK);
+    adjust_often(&r);
     assert_int_equal(step(&r, MOVE_REVERSE, NULL).outcome.result, CPN_OK);
     op = read_again(&r);
     assert_int_equal(op.outcome.result, CPN_OK);
     assert_int_equal(op.outcome.redemption.state, SLOT_REVERSED);
+    assert_int_equal(op.outcome.redemption.adjusted_count, USER_STATE_ADJUSTMENTS_MAX);
     assert_int_equal(op.outcome.redemption.from, 1);
     assert_string_equal(op.out.user.state->user, "ann");
     assert_int_equal(t.by_committer, 0);
