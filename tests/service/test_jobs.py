@@ -177,6 +177,7 @@ def test_the_inventory_is_by_state_and_bucket(stack, ops, reporting, storefront)
     buckets = inventory()
     assert [b["size"] for b in sorted(buckets, key=lambda b: b["bucket"])] == [64, 64, 64, 8]
     assert sum(b["free"] for b in buckets) == 197
+    assert buckets == reporting.get(f"/coupons/{coupon}/slots?limit=1000").ok()["items"]
 
 
 def test_one_slot_tells_its_history(stack, reporting, storefront):

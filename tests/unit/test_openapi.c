@@ -15,7 +15,6 @@
 #include "http/handlers.h"
 #include "http/jsonin.h"
 #include "http/list.h"
-#include "http/problem_page.h"
 #include "http/redemption_body.h"
 #include "http/router.h"
 #include "store/mongo.h"
@@ -418,22 +417,6 @@ TEST(every_route_is_an_operation_and_every_operation_a_route)
     assert_int_equal(found, routes_count + 1);
 }
 
-TEST(every_operation_names_the_roles_of_its_route)
-{
-    for (size_t i = 0; i < routes_count; i++) {
-        struct json_object *security = get(operation_of(&routes[i]), "security");
-        unsigned roles = 0;
-
-        for (size_t k = 0; k < length(security); k++)
-            JSONC_FOREACH(json_object_array_get_idx(security, k), role)
-                roles |= ROLE_BIT(role_of_name(jsonc_name(role)));
-        if (roles != routes[i].roles)
-            fail_msg("%s: other roles than its route", routes[i].name);
-    }
-    for (int role = ROLE_STOREFRONT; role < ROLE_COUNT; role++)
-        assert_non_null(get(get2(document, "components", "securitySchemes"), role_name((enum role)role)));
-}
-
 /* The parameter, or NULL. */
 static struct json_object *parameter(struct json_object *operation, const char *in, const char *name, size_t len)
 {
@@ -624,13 +607,6 @@ TEST(every_operation_has_the_problems_of_its_flags)
                 fail_msg("%s: %s %s", r->name, result_info(rules[k].result)->name, said ? "cannot happen" : "is missing");
         }
     }
-}
-
-TEST(every_problem_says_what_to_do)
-{
-    for (int i = CPN_OK + 1; i < CPN_RESULT_COUNT; i++)
-        if (!advice_of((enum cpn_result)i))
-            fail_msg("%s has no advice", result_info((enum cpn_result)i)->name);
 }
 
 /* ---- words of answers ---- */
