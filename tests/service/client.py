@@ -112,10 +112,12 @@ def fields(key, body, idempotency_key, headers):
 
 
 class Caller:
-    """The verbs, over any transport: _send(method, target, headers, body) -> Reply. A 5xx is a failure of its own; but a request that
-    waited for long, because the machine has other work, is repeated if that is safe: it got `busy`, or reads."""
+    """The verbs, over one kept connection of any kind, as connect() makes it: _exchange(method, target, headers, body) -> status, header
+    fields, body, and whether the other end closes. A 5xx is a failure of its own; but a request that waited for long, because the machine
+    has other work, is repeated if that is safe: it got `busy`, or reads."""
 
-    key = None
+    key = socket = None
+    path = ""
 
     def request(self, method, target, body=None, idempotency_key=None, headers=None, may_fail=False):
         sent, data = fields(self.key, body, idempotency_key, headers)
@@ -129,6 +131,26 @@ class Caller:
             print(f"{reply.code()} after {time.monotonic() - began:.1f} s: {method} {target}")
         assert reply.status < 500 or may_fail, f"a 5xx\n{reply}"
         return reply
+
+    def close(self):
+        if self.socket:
+            self.socket.close()
+        self.socket = None
+
+    def _send(self, method, target, headers, body):
+        asked = f"{self.path} {method} {target} {headers} {(body or b'')[:1000]!r}".lstrip()
+        for kept in (self.socket is not None, False):
+            self.socket = self.socket or self.connect()
+            try:
+                *reply, closing = self._exchange(method, target, headers, body)
+            except ConnectionError as e:
+                self.close()
+                if kept:  # it was closed while it was idle
+                    continue
+                raise AssertionError(f"asked: {asked}\ngot: {e}") from e
+            if closing:
+                self.close()
+            return Reply(asked, *reply)
 
     def get(self, target, **how):
         return self.request("GET", target, **how)
@@ -228,42 +250,20 @@ class Http(Caller):
 
     def __init__(self, port, key=None, source="127.0.0.1"):
         self.port, self.key, self.source = port, key, source
-        self.socket = None
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), TIMEOUT_S, (self.source, 0))
 
-    def close(self):
-        if self.socket:
-            self.socket.close()
-        self.socket = None
-
-    def _send(self, method, target, headers, body):
-        asked = f"{method} {target} {headers} {(body or b'')[:1000]!r}"
-        data = http_request(method, target, headers, body)
-        for kept in (self.socket is not None, False):
-            self.socket = self.socket or self.connect()
-            try:
-                status, fields_, text, closing = self._exchange(data, method == "HEAD")
-            except ConnectionError as e:
-                self.close()
-                if kept:  # nginx closed it while it was idle
-                    continue
-                raise AssertionError(f"asked: {asked}\ngot: {e}") from e
-            if closing:
-                self.close()
-            return Reply(asked, status, fields_, text)
-
-    def _exchange(self, data, head_only):
-        decoder = HttpDecoder(head_only)
-        self.socket.sendall(data)
+    def _exchange(self, method, target, headers, body):
+        decoder = HttpDecoder(method == "HEAD")
+        self.socket.sendall(http_request(method, target, headers, body))
         while True:
             more = self.socket.recv(1 << 20)
             if not more:
                 raise ConnectionError(f"closed after {decoder.buffer!r}")
-            for status, headers, body in decoder.feed(more):
+            for reply in decoder.feed(more):
                 assert not decoder.buffer, f"bytes after the reply: {decoder.buffer[:500]!r}"
-                return status, headers, body, decoder.closing
+                return *reply, decoder.closing
 
     def raw(self, data, replies=1, shut=False, head_only=False):
         """Send these bytes over a connection of their own; the replies that come, until there are so many or it closes."""
@@ -303,7 +303,6 @@ class Direct(Caller):
 
     def __init__(self, path, key=None, address="127.0.0.1", patience_s=TIMEOUT_S, more=()):
         self.path, self.key, self.address, self.patience_s, self.more = str(path), key, address, patience_s, [*more]
-        self.socket = None
 
     def connect(self):
         s = socket.socket(socket.AF_UNIX)
@@ -311,26 +310,13 @@ class Direct(Caller):
         s.connect(self.path)
         return s
 
-    def close(self):
-        if self.socket:
-            self.socket.close()
-        self.socket = None
-
-    def _send(self, method, target, headers, body):
-        asked = f"{self.path}: {method} {target} {headers} {(body or b'')[:1000]!r}"
-        data = fastcgi.request(fastcgi.params_of(method, target, headers, body, address=self.address) + self.more, body or b"")
-        for kept in (self.socket is not None, False):
-            self.socket = self.socket or self.connect()
-            decoder = fastcgi.Decoder()
-            try:
-                self.socket.sendall(data)
-                while True:
-                    more = self.socket.recv(1 << 20)
-                    if not more:
-                        raise ConnectionError("closed")
-                    for text in decoder.feed(more):
-                        return Reply(asked, *fastcgi.reply_of(text))
-            except ConnectionError as e:
-                self.close()
-                if not kept:
-                    raise AssertionError(f"asked: {asked}\ngot: {e}") from e
+    def _exchange(self, method, target, headers, body):
+        decoder = fastcgi.Decoder()
+        params = fastcgi.params_of(method, target, headers, body, address=self.address) + self.more
+        self.socket.sendall(fastcgi.request(params, body or b""))
+        while True:
+            more = self.socket.recv(1 << 20)
+            if not more:
+                raise ConnectionError("closed")
+            for text in decoder.feed(more):
+                return *fastcgi.reply_of(text), False

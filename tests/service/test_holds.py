@@ -462,11 +462,3 @@ def test_a_slot_s_history_goes_back_through_a_batch_that_says_several_things_of_
     history = ops.get(f"/coupons/{coupon}/slots/0").ok()["history"]
     assert [(h["id"], h["state"]) for h in history] == [("0-2", "reversed"), ("0-1", "reversed")], history
     assert [h["at"] for h in history] == [hold["at"], issued["at"]], history
-
-
-def test_the_ledger_says_which_key_changed_a_coupon(stack, ops, reporting):
-    coupon = stack.coupon(slots=0)
-    stack.patch(coupon, {"title": "Other"})
-    entries = [e for batch in stack.database.ledger.find({"_id.c": coupon}) for e in batch["e"]]
-    ids = {e.get("by") for e in entries if e["k"] in ("define",)}
-    assert ids == {ops.key.split("_")[1]}, entries

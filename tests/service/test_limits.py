@@ -14,6 +14,7 @@ import pytest
 
 import fastcgi
 from client import Http, http_request
+from contract import resolved
 from crowd import take_all, users
 from halves import asleep
 from own_nginx import open_below, own_nginx
@@ -37,15 +38,6 @@ def document(stack):
 @pytest.fixture(scope="module")
 def coupon(stack):
     return stack.coupon(slots=10)
-
-
-def resolved(document, schema):
-    while "$ref" in schema:
-        at = document
-        for part in schema["$ref"].removeprefix("#/").split("/"):
-            at = at[part]
-        schema = at
-    return schema
 
 
 def kinds(schema):

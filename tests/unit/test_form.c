@@ -440,9 +440,7 @@ TEST(an_erased_name_leaves_its_alias)
     BSON_APPEND_UTF8(&row, "u", "u-3");
     bson_append_document_end(&who, &row);
     bson_append_array_end(&doc, &who);
-    assert_ptr_equal(wrong_of(&doc), wrong_of(&doc));
-    if (wrong_of(&doc))
-        assert_string_equal(wrong_of(&doc), "nothing");
+    assert_null(wrong_of(&doc));
     bson_destroy(&doc);
     bson_destroy(&written);
     batch_free(b);
