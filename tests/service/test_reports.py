@@ -87,21 +87,6 @@ def test_a_day_is_counted_soon_after_it_happened(stack, storefront):
     equals_ledger(stack, coupon)
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns", "Pacific/Kiritimati"])
-def test_days_begin_at_the_zones_midnight_and_tell_its_offset(stack, zone):
-    coupon = stack.coupon(slots=1)
-    place = zoneinfo.ZoneInfo(zone)
-    said = report(stack, coupon, f"period=day&from=2026-03-20T00:00:00Z&to=2026-04-05T12:00:00Z&tz={zone.replace('/', '%2F')}")
-    starts = [datetime.datetime.fromisoformat(row["start"]) for row in said["items"]]
-    first = datetime.datetime(2026, 3, 20, tzinfo=datetime.timezone.utc).astimezone(place)
-    last = datetime.datetime(2026, 4, 5, 12, tzinfo=datetime.timezone.utc).astimezone(place)
-    days = [datetime.datetime.combine(first.date() + datetime.timedelta(i), datetime.time(), place)
-            for i in range((last.date() - first.date()).days + 1)]
-    days = [d for d in days if d < last]
-    assert sorted(s.isoformat() for s in starts) == sorted(d.isoformat() for d in days), "each with the offset that it has"
-    assert total(said, "redeemed") == 0
-
-
 def test_without_tz_the_coupons_zone_counts(stack):
     coupon = stack.coupon(slots=1, time_zone="Asia/Tokyo")
     assert all(row["start"].endswith("T00:00:00.000+09:00") for row in report(stack, coupon)["items"])
@@ -177,7 +162,8 @@ def summed(rows, period, place):
 ZONES = [("UTC", 2024, 2), ("Europe/Berlin", 2026, 3), ("Europe/Berlin", 2026, 10), ("America/New_York", 2026, 11),
          ("Asia/Kathmandu", 2026, 3), ("America/St_Johns", 2021, 3), ("Pacific/Chatham", 2022, 4), ("Pacific/Chatham", 2022, 9),
          ("America/Havana", 2021, 11), ("America/Sao_Paulo", 2018, 11), ("America/Sao_Paulo", 2018, 2), ("Asia/Beirut", 2021, 10),
-         ("Atlantic/Azores", 2022, 10), ("Africa/Casablanca", 2022, 4), ("Asia/Kolkata", 2026, 1), ("Pacific/Apia", 2011, 12)]
+         ("Atlantic/Azores", 2022, 10), ("Africa/Casablanca", 2022, 4), ("Asia/Kolkata", 2026, 1), ("Pacific/Apia", 2011, 12),
+         ("Pacific/Kiritimati", 2026, 3)]
 
 
 @pytest.mark.parametrize("zone,year,month", ZONES, ids=lambda v: str(v))
@@ -187,9 +173,9 @@ def test_every_period_is_what_pythons_calendar_says(stack, seeded, zone, year, m
     start = datetime.datetime(year, month, 1) - datetime.timedelta(20)
     end = start + datetime.timedelta(70)
     rows = random_rows(chance, start, end, 1500)
-    coupon = seeded(rows)
+    coupon, tz = seeded(rows), zone.replace("/", "%2F")
     for period in ("hour", "day", "week", "month"):
-        said = report(stack, coupon, f"period={period}&from={start.isoformat()}Z&to={end.isoformat()}Z&tz={zone}")["items"]
+        said = report(stack, coupon, f"period={period}&from={start.isoformat()}Z&to={end.isoformat()}Z&tz={tz}")["items"]
         seen = {moment(row["start"]): {name: row[name] for name in COUNTS} for row in said}
         assert len(seen) == len(said) and list(seen) == sorted(seen), f"{period}: starts ascend"
         for row in said:
