@@ -157,7 +157,7 @@ def test_a_dry_run_says_what_would_happen_and_makes_nothing(stack, ops, coupon):
     one, name = coupon(unique="service"), coupon(total=6, unique="service", match="loose")
     stack.job(send(stack, one, list_of(["DRY-OTHER"])))
     stack.job(send(stack, name, list_of(["DRY-OLD"])))
-    codes = some_codes(40_000, seed=20)  # several chunks
+    codes = some_codes(effort(24_000, 40_000), seed=20)  # two chunks
     text = list_of(["dryold", "DRYOTHER", "DRY-1", "dry 1", "abc"] + codes + codes[:3])
     before = stack.counts(name)
     said = ops.post(f"/coupons/{name}/codes?dry_run=true", text, headers=TEXT).ok(200)
@@ -227,7 +227,7 @@ def test_a_deleted_coupon_that_was_never_used_gives_its_codes_back(stack, ops, c
     twins = ["BACK-1", "BACK1", "BA-CK1", "BACK-2"]
     assert counts_of(stack.job(send(stack, one, list_of(twins)))) == (4, 4, 0, 0, 0)
     assert counts_of(stack.job(send(stack, two, list_of(twins)))) == (4, 0, 0, 4, 0)
-    running = send(stack, one, list_of(codes := some_codes(200_000, seed=21)))
+    running = send(stack, one, list_of(codes := some_codes(effort(100_000, 200_000), seed=21)))
     wait_until("some progress", lambda: ops.get(running.header("Location")).ok()["done"] > 0)
     ops.delete(f"/coupons/{one}").expect(204)
     assert counts_of(stack.job(send(stack, two, list_of(twins)))) == (4, 4, 0, 0, 0)
@@ -253,14 +253,15 @@ def test_a_list_of_twins_is_imported_although_its_runner_is_killed(stack, ops, c
 
 
 def test_two_imports_of_overlapping_lists_at_once(stack, coupon):
-    name, codes = coupon(), some_codes(60_000, seed=3)
-    lists = [codes[:40_000], codes[20_000:]]
+    third = effort(12_000, 20_000)  # a list has two chunks
+    name, codes = coupon(), some_codes(3 * third, seed=3)
+    lists = [codes[:2 * third], codes[third:]]
     replies = [send(stack, name, list_of(one)) for one in lists]
     jobs = [stack.job(reply) for reply in replies]
     for job, one in zip(jobs, lists):
         rows, imported, in_file, in_coupon, invalid = counts_of(job)
-        assert (rows, in_file, invalid) == (40_000, 0, 0) and imported + in_coupon == len(one), job
-    assert sum(job["result"]["imported"] for job in jobs) == 60_000, jobs
+        assert (rows, in_file, invalid) == (2 * third, 0, 0) and imported + in_coupon == len(one), job
+    assert sum(job["result"]["imported"] for job in jobs) == 3 * third, jobs
     assert_has(stack, name, codes)
 
 
@@ -352,11 +353,11 @@ def test_a_killed_runner_generates_each_code_once(stack, ops):
 
 
 def test_jobs_that_make_codes_of_one_coupon_take_turns(stack, ops):
-    name = stack.coupon(cap={"total": 10**6}, codes={"source": "generated"})
-    replies = [ops.post(f"/coupons/{name}/slots", {"count": 20_000}).expect(202) for _ in range(4)]
+    name, count = stack.coupon(cap={"total": 10**6}, codes={"source": "generated"}), effort(10_000, 20_000)  # in several steps
+    replies = [ops.post(f"/coupons/{name}/slots", {"count": count}).expect(202) for _ in range(4)]
     for reply in replies:
-        assert stack.job(reply)["done"] == 20_000
-    assert len(export(stack.client("ops"), name)) == 80_000
+        assert stack.job(reply)["done"] == count
+    assert len(export(stack.client("ops"), name)) == 4 * count
     stack.verify(name)
 
 
@@ -433,8 +434,8 @@ def test_a_list_whose_import_is_killed_and_then_run_twice_at_a_time_is_imported_
 
 @pytest.mark.heavy
 def test_on_a_terminal_the_progress_of_an_import_is_a_bar(stack, coupon, tmp_path):
-    name, path = coupon(), tmp_path / "list.txt"
-    path.write_bytes(list_of(some_codes(80_000, seed=11)))
+    name, path, count = coupon(), tmp_path / "list.txt", effort(30_000, 80_000)
+    path.write_bytes(list_of(some_codes(count, seed=11)))
     terminal, end = pty.openpty()
     tool = subprocess.Popen([ROOT / "scripts" / "couponctl", "codes", "import", name, path], env=stack.environment,
                             stdout=subprocess.DEVNULL, stderr=end)
@@ -445,7 +446,7 @@ def test_on_a_terminal_the_progress_of_an_import_is_a_bar(stack, coupon, tmp_pat
             drawn += more
     os.close(terminal)
     assert tool.wait(60) == 0, drawn
-    bars = re.findall(rb"\r\x1b\[K%s \[(#*)(\.*)\] +(\d+)%% (\d+)/80000 lines \d+/s" % name.encode()[:64], drawn)
+    bars = re.findall(rb"\r\x1b\[K%s \[(#*)(\.*)\] +(\d+)%% (\d+)/%d lines \d+/s" % (name.encode()[:64], count), drawn)
     assert bars and all(len(full) + len(rest) == 30 for full, rest, _, _ in bars), drawn
     assert [int(done) for *_, done in bars] == sorted(int(done) for *_, done in bars), drawn
     assert drawn.endswith(b"\r\x1b[K"), "the bar is taken away at the end"

@@ -586,7 +586,7 @@ def test_every_command_of_couponctl_is_in_its_page(stack):
 
 def test_every_option_of_a_command_is_in_the_page(stack):
     page, listed = (MAN / "couponctl.1").read_text().replace("\\-", "-"), commands(stack)
-    groups = {c.split()[0] for c in listed if stack.couponctl(c.split()[0], "--help").stdout.startswith("  couponctl ")}
+    groups = {word for word in {c.split()[0] for c in listed} if stack.couponctl(word, "--help").stdout.startswith("  couponctl ")}
     missing = []
     for command in listed:
         words = command.split() if command.split()[0] in groups else command.split()[:1]

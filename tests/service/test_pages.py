@@ -10,11 +10,12 @@ import urllib.parse
 
 import pytest
 
+from effort import effort
 from stack import Stack
 from swarm import Call, swarm
 from test_coupons import pages
 
-REDEMPTIONS = int(os.environ.get("COUPONS_PAGES", "30000"))  # 1000000: the long version, which takes some minutes
+REDEMPTIONS = int(os.environ.get("COUPONS_PAGES") or effort(10_000, 30_000))  # 1000000: the long version, which takes some minutes
 ITEMS_A_BATCH = 1000
 ITEMS_AT_ONCE = 50000  # by one swarm, which has 300 s, and keeps every answer until it ends
 
