@@ -10,19 +10,26 @@ def erase(stack, user):
     stack.client("ops").delete(f"/coupons/-/users/{urllib.parse.quote(user, safe='')}").expect(204)
 
 
+def matches(batches, pattern):
+    """(document, what was found) of raw batches. The bytes of a whole batch are searched first: few have any."""
+    for batch in batches:
+        if pattern.search(batch):
+            for document in bson.decode_all(batch, bson.CodecOptions(bson.raw_bson.RawBSONDocument)):
+                for what in sorted(set(pattern.findall(document.raw))):
+                    yield bson.decode(document.raw), what
+
+
 def found(stack, pattern):
     """(collection, _id, what was found) wherever the pattern, of bytes, stands in a document; and (collection.index, key, what was
     found) wherever it stands in an index."""
-    raw = bson.CodecOptions(bson.raw_bson.RawBSONDocument)
     for name in stack.database.list_collection_names():
-        collection = stack.database.get_collection(name, codec_options=raw)
-        for document in collection.find():
-            for what in sorted(set(pattern.findall(document.raw))):
-                yield name, bson.decode(document.raw)["_id"], what
-        for index, about in stack.database[name].index_information().items():
-            for key in collection.find(about.get("partialFilterExpression", {}), return_key=True, hint=index):
-                for what in sorted(set(pattern.findall(key.raw))):
-                    yield f"{name}.{index}", bson.decode(key.raw), what
+        collection = stack.database[name]
+        for document, what in matches(collection.find_raw_batches(), pattern):
+            yield name, document["_id"], what
+        for index, about in collection.index_information().items():
+            keys = collection.find_raw_batches(about.get("partialFilterExpression", {}), return_key=True, hint=index)
+            for key, what in matches(keys, pattern):
+                yield f"{name}.{index}", key, what
 
 
 def traces(stack, *words):

@@ -286,25 +286,26 @@ class Stack:
 
     def verify(self, *coupons, **how):
         """The ledger, replayed, is what is stored: everywhere, or in these coupons."""
-        behind = self.below_watermarks()
+        behind = self.below_watermarks({"_id.c": {"$in": coupons}} if coupons else {})
         assert not behind, f"arrived before the watermark, and not done: {behind}"
         self.ctl("verify", *coupons, **{"timeout": 300 if coupons else 1500, **how})
 
-    def below_watermarks(self):
-        """Lanes of which a batch arrived before the reporter's watermark that its checkpoint, or totals, have not reached; or, of those since
-        a webhook was made, before that one's, and it has a position that has not reached it. Those that a watermark holds are not
-        meant."""
+    def below_watermarks(self, query):
+        """Lanes, of those that the query finds, of which a batch arrived before the reporter's watermark that its checkpoint, or totals, have
+        not reached; or, of those since a webhook was made, before that one's, and it has a position that has not reached it. Those that
+        a watermark holds are not meant."""
         reporters = self.database.watermarks.find_one({"_id": "reporter", "arrived": {"$exists": True}})
         hooks = list(self.database.webhooks.find({"arrived": {"$exists": True}}))
         wanted = [((*lane, kind), seq) for kind in ("checkpoint", "totals") if reporters
-                  for lane, seq in self.newest({"arrived": {"$lt": reporters["arrived"]}}).items() if lane not in held_by(reporters)]
+                  for lane, seq in self.newest(query | {"arrived": {"$lt": reporters["arrived"]}}).items() if lane not in held_by(reporters)]
         for hook in hooks:
             since = {"arrived": {"$lt": hook["arrived"]}, "at": {"$gte": hook["created"]}}
-            wanted += [((*lane, hook["_id"]), seq) for lane, seq in self.newest(since).items()
+            wanted += [((*lane, hook["_id"]), seq) for lane, seq in self.newest(query | since).items()
                        if lane[0] in (hook["coupons"] or lane) and lane not in held_by(hook)]
-        done = self.written({})
-        done |= {(d["_id"]["c"], d["_id"]["l"], d["_id"]["h"]): d["at"]["seq"] for d in self.database.webhook_positions.find()}
-        forgotten = {(*lane, hook["_id"]) for hook in hooks for lane in self.newest({"arrived": {"$lt": hook["arrived"]}})} - set(done)
+        done = self.written(query)
+        done |= {(d["_id"]["c"], d["_id"]["l"], d["_id"]["h"]): d["at"]["seq"] for d in self.database.webhook_positions.find(query)}
+        arrived = {(*lane, hook["_id"]) for hook in hooks for lane in self.newest(query | {"arrived": {"$lt": hook["arrived"]}})}
+        forgotten = arrived - set(done)
         return [lane for lane, seq in wanted if lane not in forgotten and done.get(lane, 0) < seq]
 
     def is_written(self, *coupons):
