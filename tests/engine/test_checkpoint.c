@@ -552,9 +552,11 @@ TEST(a_checkpoint_is_due_when_its_oldest_batch_has_an_age)
 
 TEST(until_then_nothing_is_written)
 {
-    struct engine *e = start_with(NEVER_MS, 20000);
+    struct engine *e;
     int64_t before;
 
+    rig.config.patience_ms = PATIENCE_MS; /* it ends when all is written, however late that is */
+    e = start_with(NEVER_MS, 20000);
     create(e, GOOD, 640);
     before = checkpoint_of(GOOD);
     for (int i = 0; i < 300; i++)

@@ -48,6 +48,9 @@
 #define ERASED (USERS - 1) /* the user who is erased now and then: what they were answered is not compared */
 #define GROUP 20 /* seeds to a line of the report (TAP) */
 #define PROCESSES 6
+/* For what is left to do at the end: where the store may fail, and where it does not, and all is to be written. */
+#define FAILS_MS 50
+#define WELL_MS 30000
 
 struct reply {
     char key[24];
@@ -384,12 +387,12 @@ static void *client_main(void *argument)
 /* ---- set-up ---- */
 
 /* A coupon with one lane needs nothing of lanes/. */
-static struct engine *start(const struct scenario *s, struct store_source *source)
+static struct engine *start(const struct scenario *s, struct store_source *source, int patience_ms)
 {
     static const int64_t user_bytes[] = {0, 4000, 1 << 20};
     struct engine_config config = {
         .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .redo_max = 200,
-        .filter_bytes = s->seed % 5 ? 1 << 16 : 0, .user_bytes = user_bytes[s->seed / 2 % 3], .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .filter_bytes = s->seed % 5 ? 1 << 16 : 0, .user_bytes = user_bytes[s->seed / 2 % 3], .checkpoint_ms = 3, .backoff_ms = 1, .patience_ms = patience_ms,
     };
 
     return engine_start(&config, source, s->flavour.lanes > 1 ? lanes_start : NULL);
@@ -779,7 +782,7 @@ static void check(struct scenario *s, struct said said[2])
 {
     struct store_source *source = fake_connect(s->fake);
     struct store *session = source->open(source);
-    struct engine *fresh = start(s, source);
+    struct engine *fresh = start(s, source, WELL_MS);
     struct replay r = {.batches = calloc(4096 * LANES, sizeof *r.batches)};
 
     arena_init(&r.arena, 0);
@@ -844,7 +847,7 @@ static int run(uint32_t seed)
     atomic_init(&s->alive, 3);
     for (int i = 0; i < 2; i++) {
         s->sources[i] = fake_connect(s->fake);
-        s->engines[i] = start(s, s->sources[i]);
+        s->engines[i] = start(s, s->sources[i], FAILS_MS);
     }
     set_up_coupon(s);
     run_clients(s);

@@ -120,6 +120,7 @@ static struct {
     int redemptions; /* of a heavy user */
     atomic_int answered; /* about the heavy users */
     int before_light;    /* of them, when the light one was answered */
+    atomic_bool waits;   /* reading users does, until all have asked */
     atomic_bool refuses; /* checkpoints are not written */
     atomic_int refused;
     int64_t redo_before; /* entries that wait for one, before the test */
@@ -158,8 +159,11 @@ static struct user_state *heavy_state(const char *user, struct arena *a)
 static enum store_status watched_users(struct store *s, struct arena *a, struct user_read *reads, size_t count)
 {
     size_t before = a->bytes;
-    enum store_status status = rig.watched[0].plain->users(s, a, reads, count);
+    enum store_status status;
 
+    while (atomic_load(&m.waits))
+        rig_nap();
+    status = rig.watched[0].plain->users(s, a, reads, count);
     for (size_t i = 0; i < count; i++) {
         if (strncmp(reads[i].user, "heavy-", 6) != 0)
             continue;
@@ -233,6 +237,7 @@ struct asked {
 static void begin_to_ask(struct asked *a, enum op_kind kind)
 {
     latch_init(&a->done, USERS + 1);
+    atomic_store(&m.waits, true);
     for (int i = 0; i <= USERS; i++) {
         const char *user = i < USERS ? arena_printf(&rig.arenas[0], "heavy-%d", i) : "light";
 
@@ -243,6 +248,7 @@ static void begin_to_ask(struct asked *a, enum op_kind kind)
         a->ops[i].arena = &a->arenas[i];
         rig_submit(0, &a->ops[i], i < USERS ? heavy_done : light_done, &a->done);
     }
+    atomic_store(&m.waits, false);
 }
 
 static void hear_answers(struct asked *a, enum cpn_result want)
