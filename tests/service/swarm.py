@@ -8,7 +8,7 @@ import threading
 import time
 
 import fastcgi
-from client import HttpDecoder, Reply, fields, http_request
+from client import LATE_S, HttpDecoder, Reply, fields, http_request
 from problems import TRY_AGAIN
 
 PATIENCE_S = 120
@@ -126,12 +126,13 @@ class Swarm(threading.Thread):
 
     A call that meets a broken connection, `busy` or `outcome_unknown` is repeated as it was, under its key: that is what the
     contract tells a client to do; with repeat=False it is left unanswered, and ends its client. again: the codes that are
-    repeated. pause_s: how long a client rests after each answer.
+    repeated. `busy` after late_s, because the machine has other work, is repeated in any case, as client.py does. pause_s: how long a
+    client rests after each answer.
     """
 
-    def __init__(self, ways, calls, connections=64, repeat=True, pause_s=0, again=TRY_AGAIN):
+    def __init__(self, ways, calls, connections=64, repeat=True, pause_s=0, again=TRY_AGAIN, late_s=LATE_S):
         super().__init__(daemon=True)
-        self.pause_s, self.again = pause_s, again
+        self.pause_s, self.again, self.late_s = pause_s, again, late_s
         self.ways, self.calls, self.connections, self.repeat = ways, iter(calls), connections, repeat
         self.done, self.unanswered, self.failure, self.ending = [], [], None, False
 
@@ -178,6 +179,7 @@ class Swarm(threading.Thread):
         call.asked_at = loop.time()
         while True:
             call.tries += 1
+            tried_at = loop.time()
             connection = own.get(via)
             if not connection or not connection.usable:
                 connection = own[via] = Connection(self.ways[via])
@@ -189,7 +191,9 @@ class Swarm(threading.Thread):
                     return
                 if loop.time() - call.asked_at > PATIENCE_S:
                     raise AssertionError(f"{call}: {e!r}") from e
-            if reply and not (self.repeat and reply.status == 503 and reply.code() in self.again):
+            again = self.again if self.repeat else ()
+            late = ("busy",) if loop.time() - tried_at >= self.late_s else ()
+            if reply and not (reply.status == 503 and reply.code() in (*again, *late)):
                 call.answered_at = loop.time()
                 call.reply = reply
                 return

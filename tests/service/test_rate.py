@@ -15,6 +15,7 @@ from swarm import Call, DirectWay, HttpWay, Swarm, by_code, swarm, take
 
 RATE = 40
 ADDRESS = 400
+HELD_S = 9  # for ten seconds a worker holds what nobody reads
 
 
 @pytest.fixture(scope="module")
@@ -199,8 +200,14 @@ def test_the_batches_of_one_coupon_leave_room_for_its_other_callers(stack):
 
 def test_a_key_has_two_streams_at_a_time(stack):
     """Of a worker. Clients that do not read keep theirs; the next one waits, and other keys and calls notice nothing."""
-    door = stack.direct(0, "ops")
-    coupon, key = stack.imported([f"LONG-{i:059}" for i in range(60_000)]), stack.new_key("ops")
+    coupon = stack.imported([f"LONG-{i:059}" for i in range(60_000)])
+    # a stream that nobody reads is given up after ten seconds, which a slow machine needs for less
+    assert any(waits_for_two_streams(stack, coupon) for _ in range(6)), "no round took less than those seconds"
+
+
+def waits_for_two_streams(stack, coupon):
+    """A key's third stream does, unless the two were given up meanwhile: then False."""
+    door, key, began = stack.direct(0, "ops"), stack.new_key("ops"), time.monotonic()
     at, fields = f"/coupons/{coupon}/codes", [("Authorization", f"Bearer {key}")]
     stream = fastcgi.request(fastcgi.params_of("GET", at, fields, None))
     with contextlib.ExitStack() as lazy:
@@ -216,7 +223,9 @@ def test_a_key_has_two_streams_at_a_time(stack):
         other.get(f"/coupons/{coupon}/redemptions?limit=1").expect(200)
         answered = select.poll()
         answered.register(third, select.POLLIN)
-        assert answered.poll(0) == [], "it has not waited"
+        has_waited = answered.poll(0) == []
+        assert has_waited or time.monotonic() - began > HELD_S, "it has not waited"
         for s in held:
             s.close()
         assert answered.poll(PATIENCE_S * 1000), "its turn does not come"
+        return has_waited
