@@ -11,6 +11,7 @@
  *             ends with the TAKINGS_AT_ONCE in which it passes that; with a filter it may be short, or empty, and still have a next. At
  *             most STORE_USERS_BYTES of users' states are in memory at a time
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -102,6 +103,7 @@ static enum handled answer_of_user(struct request *r, const struct redemption_fi
 
 struct taking {
     struct redemption redemption; /* as in the ledger's entry; then as of now */
+    int64_t seq, index;           /* of its batch, of that entry */
     int64_t since;                /* of a hold: the last batch about the issued one; else 0 */
     const char *user;             /* NULL: erased */
 };
@@ -119,6 +121,7 @@ struct walk {
     struct json *json;  /* the page; NULL: CSV is sent through csv */
     struct buf csv;
     size_t room;        /* items that fit on the page */
+    size_t at_once;     /* takings settled together: at first as many as fit, then twice as many each time, since few pass the filter */
     size_t looked_at, looked_at_max;
     struct lane_walk *lanes;
     int64_t lane_count;
@@ -147,7 +150,7 @@ static void add_taking(struct walk *w, const struct batch *b, const struct entry
 
     user_state_init(&u, "", e->alias);
     fold_user_state_entry(&u, e, &b->head, b->lane, a);
-    *t = (struct taking){.since = e->since, .user = arena_strdup(a, e->user)};
+    *t = (struct taking){.seq = b->head.seq, .index = e - b->entries, .since = e->since, .user = arena_strdup(a, e->user)};
     set_redemption(t, &u.redemptions[0], a);
 }
 
@@ -244,6 +247,16 @@ static void send_csv(struct walk *w)
     buf_clear(&w->csv);
 }
 
+/* The page is full: the next one begins with takings[i]. */
+static void go_back(struct walk *w, size_t i)
+{
+    assert(i < w->count && w->room == 0 && w->json);
+    for (size_t later = w->count; later-- > i;)
+        w->lanes[w->takings[later].redemption.lane].before = w->takings[later].seq + 1;
+    w->lane = w->takings[i].redemption.lane;
+    w->index = w->takings[i].index + 1;
+}
+
 /* Set the takings' present states, with as few reads of users as possible, and write those that pass. */
 static void settle(struct walk *w)
 {
@@ -264,11 +277,16 @@ static void settle(struct walk *w)
 
         if (!redemption_filter_passes(w->filter, &t->redemption, r->op.head.at_ms, coupon_ends(r->op.coupon_now)))
             continue;
+        if (w->room == 0) {
+            go_back(w, i);
+            break;
+        }
         write_one(w, t);
         w->room--;
     }
     send_csv(w);
     w->count = 0;
+    w->at_once = w->at_once < TAKINGS_AT_ONCE / 2 ? 2 * w->at_once : TAKINGS_AT_ONCE;
     arena_reset(&w->arena);
 }
 
@@ -342,8 +360,7 @@ static bool walk_batch(struct walk *w, int64_t lane)
     while (w->index > 0) {
         const struct entry *e = &b->entries[w->index - 1];
 
-        /* each may become an item: never more than fit */
-        if (w->count == TAKINGS_AT_ONCE || w->count == w->room)
+        if (w->count == w->at_once)
             settle(w);
         if (w->room == 0 || w->failed || w->looked_at >= w->looked_at_max)
             return false;
@@ -361,14 +378,13 @@ static bool walk_batch(struct walk *w, int64_t lane)
 static bool walk(struct walk *w)
 {
     int64_t lane = w->index > 0 ? w->lane : newest_lane(w);
-    bool left;
 
+    w->at_once = w->room < TAKINGS_AT_ONCE ? w->room : TAKINGS_AT_ONCE;
     while (lane >= 0 && next_batch(w, lane) && walk_batch(w, lane))
         lane = newest_lane(w);
-    left = lane >= 0;
     if (!w->failed)
         settle(w);
-    return left;
+    return lane >= 0 || w->index > 0;
 }
 
 /* Start the lane with the newest of its batches before to_ms: `at` never decreases within a lane. */

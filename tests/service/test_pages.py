@@ -3,6 +3,7 @@ import base64
 import hashlib
 import json
 import os
+import random
 import statistics
 import struct
 import time
@@ -49,6 +50,11 @@ def scanned(stack):
     return seen["scannedObjects"] + seen["scanned"]
 
 
+def reads_of_ledger(stack):
+    """Queries of the ledger that the server has had since it started."""
+    return stack.mongo.admin.command("top")["totals"][f"{stack.database.name}.ledger"]["queries"]["count"]
+
+
 @pytest.mark.heavy
 @pytest.mark.timeout(300 + REDEMPTIONS // 500)
 def test_a_list_of_many_redemptions_has_each_once_newest_first_and_pages_cost_the_same(stack):
@@ -88,13 +94,30 @@ def test_pages_go_on_where_they_stood_while_the_list_grows(stack):
 def test_a_page_stops_after_so_much_though_nothing_passes_its_filter(stack):
     coupon = stack.coupon(cap={"policy": "none"})
     fill(stack, coupon, 12_000)
-    found, costs, before = [], [], scanned(stack)
+    found, costs, before, reads = [], [], scanned(stack), reads_of_ledger(stack)
     for items in pages(stack.client("reporting"), f"/coupons/{coupon}/redemptions?state=cancelled&limit=1"):
         found += items
         costs.append(scanned(stack) - before)
         before = scanned(stack)
     assert not found and len(costs) >= 2, (len(found), costs)
     assert max(costs) < 40_000, costs
+    assert reads_of_ledger(stack) - reads < 1000, "the states of many users are one read, however few fit on the page"
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_pages_of_what_passes_a_filter_are_the_filtered_list(stack, lanes):
+    """However few fit on a page, and wherever in a batch it ends."""
+    coupon = stack.coupon(cap={"policy": "approximate", "total": 1000}, lanes=lanes)
+    ids, ops = fill(stack, coupon, 500), stack.client("ops")
+    for i in random.Random(lanes).sample(ids, 60):
+        ops.post(f"/coupons/{coupon}/redemptions/{i}/reverse").ok()
+    listed = [item for items in pages(ops, f"/coupons/{coupon}/redemptions?limit=1000") for item in items]
+    assert sorted(item["id"] for item in listed) == sorted(ids)
+    for state in ("reversed", "redeemed"):
+        want = [item["id"] for item in listed if item["state"] == state]
+        for limit in (1, 7, 1000):
+            got = list(pages(ops, f"/coupons/{coupon}/redemptions?state={state}&limit={limit}"))
+            assert [item["id"] for items in got for item in items] == want and max(map(len, got)) <= limit, (state, limit)
 
 
 def test_a_forged_cursor_is_refused_and_one_of_another_coupon_too(stack):
