@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/json.h"
 
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
@@ -312,11 +313,15 @@ int config_load(struct config *c, const char *path, const char *const *overrides
     if (!r.failed)
         read_uri(&r);
     if (!r.failed) {
-        /* Checks that involve several rows. */
+        const char *wrong;
+
+        /* Checks of more than a row's bounds. */
         r.path = path ? path : "configuration";
         r.line = 0;
         if (r.config->runner_step_slots % 64)
             fail(&r, "runner.step_slots is %d; it must be a multiple of 64", r.config->runner_step_slots);
+        if (!address_networks_valid(r.config->webhooks_networks, &wrong))
+            fail(&r, "webhooks.networks: %.*s is not a network", (int)strcspn(wrong, ", \t"), wrong);
     }
     return r.failed ? -1 : 0;
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 #include <utlist.h>
 
 #include "base/checked.h"
@@ -612,19 +611,10 @@ static void *post_thread(void *context)
 int deliverer_run(const struct config *config)
 {
     static struct deliverer d;
-    const char *wrong;
-    char message[512];
 
     clock_init();
     d.config = config;
-    if (address_networks_valid(config->webhooks_networks, &wrong))
-        d.mongo = mongo_open(config, message, sizeof message);
-    else
-        snprintf(message, sizeof message, "webhooks.networks: %s is not a network", wrong);
-    if (!d.mongo) {
-        log_event(LOG_ERROR, "deliverer.unusable", F_TEXT("reason", message));
-        return EX_CONFIG;
-    }
+    d.mongo = mongo_open_or_exit(config);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(d.multi = curl_multi_init()))
         out_of_memory();
     stop_init(&d.stop);

@@ -108,7 +108,6 @@ int worker_run(const struct config *config, int index, int listen_fd)
 {
     static const struct reactor_calls calls = {.begin = router_begin, .end = router_end};
     struct worker w = {.config = config, .index = index};
-    char message[512];
 
     mallopt(M_ARENA_MAX, MALLOC_ARENAS); /* without jemalloc; see coupond/main.c */
     signal(SIGPIPE, SIG_IGN);
@@ -117,11 +116,7 @@ int worker_run(const struct config *config, int index, int listen_fd)
         return EX_SOFTWARE;
     read_receipt_keys(&w);
     user_names_fold((enum user_fold)config->users_fold);
-    w.mongo = mongo_open(config, message, sizeof message);
-    if (!w.mongo) {
-        log_event(LOG_ERROR, "worker.start_failed", F_TEXT("reason", message));
-        return EX_CONFIG;
-    }
+    w.mongo = mongo_open_or_exit(config);
     w.schema = schema_watch_start(w.mongo);
     refusals = refusal_counter_start(w.mongo);
     w.engine = start_engine(&w);

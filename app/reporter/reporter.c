@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 #include <unistd.h>
 #include <uthash.h>
 #include <utlist.h>
@@ -776,16 +775,11 @@ int reporter_run(const struct config *config)
         .patience_ms = config->coupond_drain_s * 1000 / 2,
     };
     struct reporter r = {.config = config};
-    char message[512];
     struct known *k, *next;
     pthread_t lease;
 
     clock_init();
-    r.mongo = mongo_open(config, message, sizeof message);
-    if (!r.mongo) {
-        log_event(LOG_ERROR, "reporter.unusable", F_TEXT("reason", message));
-        return EX_CONFIG;
-    }
+    r.mongo = mongo_open_or_exit(config);
     stop_init(&r.stop);
     r.backstop = backstop_new(config->worker_checkpoint_ms);
     r.schema = schema_watch_start(r.mongo);

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sysexits.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -200,13 +199,8 @@ int runner_run(const struct config *config)
         .patience_ms = config->coupond_drain_s * 1000 / 2,
     };
     struct runner r = {.config = config};
-    char message[512];
 
-    r.mongo = mongo_open(config, message, sizeof message);
-    if (!r.mongo) {
-        log_event(LOG_ERROR, "runner.unusable", F_TEXT("reason", message));
-        return EX_CONFIG;
-    }
+    r.mongo = mongo_open_or_exit(config);
     clock_init();
     stop_init(&r.stop);
     r.leases = leases_new();

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -233,6 +234,18 @@ static struct mongo *open_as(bool single, const struct config *config, char *mes
 struct mongo *mongo_open(const struct config *config, char *message, size_t size)
 {
     return open_as(false, config, message, size);
+}
+
+struct mongo *mongo_open_or_exit(const struct config *config)
+{
+    char message[512];
+    struct mongo *m = mongo_open(config, message, sizeof message);
+
+    if (!m) {
+        log_event(LOG_ERROR, "database.refused", F_TEXT("reason", message));
+        exit(EX_CONFIG);
+    }
+    return m;
 }
 
 struct mongo *mongo_open_single(const struct config *config, char *message, size_t size)

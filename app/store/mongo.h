@@ -26,6 +26,8 @@ void mongo_drop_counters(void);
 /* Connect lazily to config's mongodb.uri and database, with pool and time-outs as configured. NULL if the URI cannot be used; message (size
  * bytes) says why. */
 struct mongo *mongo_open(const struct config *config, char *message, size_t size);
+/* The same for one of coupond's processes, whose configuration the master has tested: if it cannot be used, log that, and exit. */
+struct mongo *mongo_open_or_exit(const struct config *config);
 /* The same for a short command: one session at a time, which looks for the primary when it is used. Nothing monitors the servers in the
  * background, so mongo_close() need not wait up to half a second for that to end. */
 struct mongo *mongo_open_single(const struct config *config, char *message, size_t size);
