@@ -1,4 +1,8 @@
-/* coupons/decide.c -- see decide.h. Each decision is folded at once, by the same functions that replay the ledger. */
+/*
+ * coupons/decide.c -- see decide.h. Each decision is folded at once, by the same functions that replay the ledger.
+ *
+ * Reading order: decide_take(), check_rules(), take_slot(); decide_step(); then what they call, going up.
+ */
 #include "coupons/decide.h"
 
 #include <assert.h>

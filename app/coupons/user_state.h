@@ -4,8 +4,8 @@
  * Shape   counts, and the redemptions in order of taking, each with what it takes to rebuild its first answer
  * Units   *_ms: UTC milliseconds since 1970
  * Ends    ends_ms: the coupon's present ends_at, when what is issued expires (coupon_ends()); 0: none
- * Owns    nothing; strings and arrays are borrowed from an arena. Never change redemptions in place once a struct
- *         user_state is shared: user_state_copy() first
+ * Owns    nothing; strings and arrays are borrowed from an arena. Never change a state that somebody else keeps, such as the
+ *         cache: user_state_copy() first
  */
 #ifndef COUPONS_USER_STATE_H
 #define COUPONS_USER_STATE_H

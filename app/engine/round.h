@@ -73,10 +73,10 @@ struct loaded_user {
     UT_hash_handle hh;
 };
 
-/* Whom a request concerns. Made by load_round(), see find_user() there; what is decided only reads it. */
+/* Whom a request concerns. Made by load_round(), see find_user() there. Decisions change the state, and never the pointers. */
 struct subject {
     struct loaded_user *user;  /* NULL: nobody, or one whose name is erased */
-    struct user_state *state;  /* to decide it with, shared by all requests about the user. NULL: there is none */
+    struct user_state *state;  /* to decide it with: the user's, or op->engine.ended, which is read-only. NULL: there is none */
 };
 
 /* A request's work in a round: what it names, as loaded. */

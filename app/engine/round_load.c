@@ -631,8 +631,8 @@ static void make_new_user(struct lane_work *p, struct loaded_user *u)
 }
 
 /* Take what was read: as a copy, for a batch may outlive the round. It is in the cache from now on, whatever becomes of this round: a
- * writer that read its users again each time would lose every race to one that has them in memory. To a state that is ahead of the lane's
- * tail, the lane must go on first. */
+ * writer that read its users again each time would lose every race to one that has them in memory. If the state is ahead of the lane's
+ * tail, the lane must catch up with it first. */
 static void take_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, const struct user_read *read)
 {
     bool ahead = read->status == STORE_OK && read->seq > p->lane->tail.seq;

@@ -85,7 +85,8 @@ void user_cache_forget_all(struct lane_users *u)
     assert(!u->by_name);
 }
 
-/* Fold another writer's batch into a user's state. A state that nobody asks for is dropped in the end, for each fold copies it. */
+/* Fold another writer's batch into a user's state. A state that nobody asks for is dropped after FOLDS_MOST of them, because
+ * each one copies it. */
 static void fold_foreign(struct lane_users *u, const char *user, const struct batch *b)
 {
     struct cached_user *c = find(u, user);

@@ -1,8 +1,11 @@
 /*
- * engine/user_cache.h -- states of users, as of their lane's tail, that the committer keeps in memory; the least recently used go first.
+ * engine/user_cache.h -- states of users that the committer keeps in memory.
  *
- * Rule     exact: a lane's own batches bring the new states, and another writer's are folded into those in memory
- * Bound    bytes_max, over all lanes of the committer
+ * Rule     exact: each state is as of its lane's tail, or ahead of it, if it was just read, until the lane has read on. A lane's own
+ *          batches bring the new states. Another writer's are folded into those in memory, except where a state has them already
+ * Dropped  a state that no request asked for during 1,024 such folds; all of a lane's if a batch has an entry whose name was emptied, as
+ *          nothing tells whose it was
+ * Bound    bytes_max, over all lanes of the committer; the least recently used go first, and a fold is a use
  * Threads  the committer's
  */
 #ifndef ENGINE_USER_CACHE_H
