@@ -43,7 +43,8 @@ def test_a_package_has_its_files_and_names_no_place_of_the_build(tmp_path):
             "usr/share/coupons/pages/docs/openapi.json.gz", "usr/share/coupons/pages/dashboard/chart.js",
             "usr/share/coupons/pages/problems/sold_out.html", "usr/share/coupons/nginx/balancer.conf", "usr/share/coupons/prometheus/coupons-alerts.yml",
             "usr/share/coupons/grafana/coupons.json", "usr/share/doc/coupons/README.md", "usr/share/doc/coupons/conf/SECURITY.md",
-            "usr/share/doc/coupons/conf/MACHINES.md", "usr/share/doc/coupons/openapi.json"} <= set(there), there
+            "usr/share/doc/coupons/conf/MACHINES.md", "usr/share/doc/coupons/conf/CHANGELOG",
+            "usr/share/doc/coupons/openapi.json"} <= set(there), there
     for name in set(there) - {"usr/lib/coupons/couponctl", "usr/sbin/coupond"}:
         content = (tmp_path / name).read_bytes()
         assert bytes(ROOT) not in content and bytes(tmp_path) not in content, name
