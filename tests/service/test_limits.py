@@ -446,6 +446,15 @@ def of_streams(stack):
     return open_below(stack, stack.var / "nginx" / "fastcgi")
 
 
+def never_read(stack, target, fields):
+    """The connection of a GET whose answer nobody reads."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(("127.0.0.1", stack.port))
+    s.sendall(http_request("GET", target, fields, None))
+    return s
+
+
 def test_streams_that_nobody_reads_are_on_no_disk_and_hold_up_their_key_alone(stack):
     """More of them than a worker has threads for streams."""
     codes = [f"LONG-{i:059}" for i in range(80000)]
@@ -455,11 +464,7 @@ def test_streams_that_nobody_reads_are_on_no_disk_and_hold_up_their_key_alone(st
     lazy = []
     try:
         for _ in range(12):
-            s = socket.socket()
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            s.connect(("127.0.0.1", stack.port))
-            s.sendall(http_request("GET", f"/coupons/{coupon}/codes", fields, None))
-            lazy.append(s)
+            lazy.append(never_read(stack, f"/coupons/{coupon}/codes", fields))
         assert lazy[0].recv(1), "it has begun"
         with within(8, "a stream of another key", stack.all_pids):
             whole = other.get(f"/coupons/{coupon}/codes").expect(200)
@@ -472,3 +477,27 @@ def test_streams_that_nobody_reads_are_on_no_disk_and_hold_up_their_key_alone(st
             s.close()
     mine = Http(stack.port, lazy_key).get(f"/coupons/{coupon}/codes").expect(200)
     assert mine.body.count(b"LONG-") == len(codes), "its turn comes"
+
+
+def redemptions_of_a_user(stack):
+    for _ in range(2):
+        coupon = stack.coupon(cap={"policy": "none", "per_user": 1000})
+        some = [{"user": "of-many", "key": f"k{i}", "metadata": {"long": "x" * 4000}} for i in range(1000)]
+        take_all(stack.client("storefront"), coupon, some, batch=500)
+    return "/coupons/-/redemptions?user=of-many", "text/csv"
+
+
+def hours_of_a_year(stack):
+    coupons = ",".join(stack.coupon() for _ in range(5))
+    return f"/coupons/-/reports?group=coupon&coupon={coupons}&period=hour&from=2026-01-01T00:00:00Z&to=2027-01-01T00:00:00Z", "application/json"
+
+
+@pytest.mark.parametrize("of", [redemptions_of_a_user, hours_of_a_year])
+def test_streams_over_all_coupons_are_on_no_disk_either(stack, of):
+    """What nobody reads is still waiting in a worker when another has read all of it."""
+    target, accept = of(stack)
+    with contextlib.closing(never_read(stack, target, headers_of(stack, Accept=accept))) as lazy:
+        assert lazy.recv(1), "it has begun"
+        whole = stack.client("ops").get(target, headers={"Accept": accept}).expect(200)
+        assert len(whole.body) > 3 * MIB, "more than nginx and the kernel buffer"
+        assert of_streams(stack) == []
