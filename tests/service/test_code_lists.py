@@ -108,7 +108,7 @@ def test_a_wrong_list_retires_nothing(stack, ops, storefront, reporting, coupon)
     ops.post(path, b"AAAA-1\n", headers=PLAIN, idempotency_key=key).problem("idempotency_key_reused")
 
 
-def test_leaked_codes_among_many_are_retired_within_a_minute(stack, coupon):
+def test_leaked_codes_among_many_are_retired_many_at_a_time(stack, coupon, figure):
     """And a code of these that somebody takes meanwhile is retired, or theirs, never both."""
     many, leaked_count = effort(20_000, 100_000), effort(1_000, 5_000)
     codes = some_codes(many, seed=31)
@@ -117,12 +117,12 @@ def test_leaked_codes_among_many_are_retired_within_a_minute(stack, coupon):
     started = time.monotonic()
     at = retire(stack, name, list_of(leaked)).header("Location")
     taken = [code for i, code in enumerate(leaked[::50]) if stack.client("storefront").take(name, f"u-{i}", code=code).status == 201]
-    job = stack.job_at(at, seconds=60)
-    took_s = time.monotonic() - started
+    job = stack.job_at(at)
+    figure(f"{leaked_count} leaked codes of {many}: retired in {time.monotonic() - started:.1f} s")
     assert counts_of(job, RETIRED) == (leaked_count, leaked_count - len(taken), 0, len(taken), 0, 0), (job, len(taken))
     states = {row["code"]: row["state"] for row in export(stack.client("ops"), name).values()}
     assert {code for code, state in states.items() if state == "retired"} == set(leaked) - set(taken)
-    assert took_s < 60, took_s
+    assert stack.database.ledger.count_documents({"_id.c": name, "e.k": "retire"}) <= leaked_count / 32, "hardly more than one at a time"
     stack.verify(name)
 
 
@@ -225,9 +225,10 @@ def test_a_list_whose_runner_is_killed_again_and_again_gives_each_user_one_code(
     name = coupon(some_codes(count + 100, seed=37))
     users = [f"user-{i}" for i in range(count)]
     rows = users + users[:200]
-    at = issue(stack, name, "user\n" + "".join(f"{user}\n" for user in rows)).header("Location")
-    kill_runners(stack, [at], 4, lambda: 1, lambda: stack.counts(name)["issued"])
-    ops.get(f"{at}/rows").problem("invalid_transition")
+    with Failing(stack, "ledger", "insert", blockConnection=True, blockTimeMS=500):  # so that it is killed in its midst
+        at = issue(stack, name, "user\n" + "".join(f"{user}\n" for user in rows)).header("Location")
+        kill_runners(stack, [at], 4, lambda: 1, lambda: stack.counts(name)["issued"])
+        ops.get(f"{at}/rows").problem("invalid_transition")
     job = stack.job_at(at)
     assert counts_of(job, ISSUED) == (count + 200, count, 200, 0), job
     pairs, said = pairs_of(ops, job)

@@ -71,7 +71,7 @@ def test_metrics_have_their_kinds_and_labels(stack, storefront):
 
 def test_requests_and_decisions_are_counted_exactly(stack, storefront):
     coupon = stack.coupon(slots=3, cap={"per_user": 1})
-    grown = Growth(stack)
+    grown, began = Growth(stack), time.monotonic()
     for user in ("a", "b", "c", "d"):
         storefront.take(coupon, user)
     storefront.take(coupon, "a")  # has one
@@ -85,7 +85,7 @@ def test_requests_and_decisions_are_counted_exactly(stack, storefront):
     assert grown("coupons_decisions_total", code="ok") == 3
     assert grown("coupons_decisions_total", code="sold_out") == 1
     assert grown("coupons_decisions_total", code="user_cap_reached") == 1
-    assert 0 < grown("coupons_request_duration_seconds_sum") < 60
+    assert 0 < grown("coupons_request_duration_seconds_sum") < 60 + time.monotonic() - began
 
 
 def test_users_are_counted_by_where_they_were_found(beside):
@@ -112,14 +112,14 @@ def test_users_are_counted_by_where_they_were_found(beside):
 
 def test_batches_are_counted_with_their_size_and_their_time(stack, storefront):
     coupon = stack.coupon(slots=20)
-    grown, seq = Growth(stack), stack.counts(coupon)["seq"]
+    grown, seq, began = Growth(stack), stack.counts(coupon)["seq"], time.monotonic()
     storefront.take_each(coupon, (f"u-{i}" for i in range(20)))
     batches = stack.counts(coupon)["seq"] - seq
     assert grown("coupons_batches_total") >= batches
     assert grown("coupons_commit_duration_seconds_count") >= batches
     assert grown("coupons_ledger_entries_total") >= 20
     assert grown("coupons_batch_requests_sum") >= 20
-    assert 0 < grown("coupons_commit_duration_seconds_sum") < 60
+    assert 0 < grown("coupons_commit_duration_seconds_sum") < 60 + time.monotonic() - began
     wait_until("the reporter to fold them", lambda: grown("coupons_reporter_batches_total") >= batches)
     assert 0 <= exposition.total(look(stack), "coupons_reporter_lag_seconds") < 60
 

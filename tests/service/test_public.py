@@ -5,7 +5,8 @@ import pytest
 from answering import answering
 from browser import Browser
 from client import Http
-from stack import SETTINGS, Stack, wait_until
+from stack import SETTINGS, SLOW_DATABASE, Stack, wait_until
+from swarm import Call, HttpWay, swarm
 from test_auth import doors_of
 
 SHOP, OTHER = "https://shop.example", "https://other.example"
@@ -190,7 +191,7 @@ def test_a_page_can_read_every_error_but_414(stack, key, coupon):
 @pytest.fixture(scope="module")
 def guarded(stack):
     """A copy in which guesses and requests are counted."""
-    s = Stack(SETTINGS + "[guesses]\nper_user = 5\nper_address = 10\nkeys_per_address = 20\n", beside=stack)
+    s = Stack(SETTINGS + SLOW_DATABASE + "[guesses]\nper_user = 5\nper_address = 10\nkeys_per_address = 20\n", beside=stack)
     s.environment["COUPONS_RATE_KEYLESS"] = "20"
     with s:
         yield s
@@ -214,9 +215,13 @@ def test_guesses_are_owed_by_the_address_alone(guarded):
 def test_each_visitor_has_the_rate_of_an_address(guarded):
     made = guarded.coupon(slots=1)
     key = guarded.new_key("public", "--origin", SHOP)
-    crowd, visitor = Http(guarded.port, key, "127.9.1.1"), Http(guarded.port, key, "127.9.1.2")
-    refused = wait_until("too many requests of one", lambda: next((r for r in [check(crowd, made) for _ in range(50)]
-                                                                  if r.status == 429), None))
+    crowd, visitor = HttpWay(guarded.port, key, "127.9.1.1"), Http(guarded.port, key, "127.9.1.2")
+
+    def refusal():
+        calls = [Call("POST", f"/coupons/{made}/check", {}, headers={"Origin": SHOP}) for _ in range(50)]
+        return next((call.reply for call in swarm([crowd], calls, connections=16) if call.reply.status == 429), None)
+
+    refused = wait_until("too many requests of one", refusal)
     assert refused.header("RateLimit-Policy") == '"address";q=20;w=1', refused
     assert refused.header("Access-Control-Allow-Origin") == SHOP and refused.header("Retry-After"), refused
     assert said(check(visitor, made))["ok"] is True
