@@ -14,6 +14,8 @@
  *         given: the two count as one request, which is accepted when the second is
  * Rate    replies that came between warm-up and end; `all_*` counts every reply, warm-up and last ones included, so that the
  *         caller can compare it with the stock. Every request is waited for (30 s at most)
+ * At once with --rate, `busy_overtook` tells how many calls that were sent earlier, and accepted later, a 503 came before: nine of ten
+ *         came before at least so many. `all_unknown` of the 503s may have been done
  * Prints  one JSON object. Exit 1 when a reply was neither 2xx nor 409 (nor 503, with --rate), or a connection broke in the
  *         middle of one
  * Threads one: measured above 100,000 requests/s against nginx alone on half a core
@@ -45,7 +47,8 @@ struct connection {
     bool idle;    /* stands in idle[] */
     bool second;  /* of a pair */
     size_t reply_len;
-    int64_t sent_us;
+    int64_t sent_us, number;
+    size_t busy_before; /* of busy[], when it was sent */
     char *reply; /* REPLY_MAX + 1 */
 };
 
@@ -59,13 +62,18 @@ static struct {
 } option = {.connections = 16, .coupons = 1, .path = "/", .key = ""};
 
 static struct {
-    int64_t sent, answered, accepted, refused, busy, other, broken; /* all of them */
+    int64_t sent, answered, accepted, refused, busy, unknown, other, broken; /* all of them */
     int64_t rated, rated_accepted, rated_refused, rated_busy;       /* between warm-up and end */
     int64_t status[600];
     int64_t latency[LATENCY_BUCKETS], busy_latency[LATENCY_BUCKETS]; /* the latter of 503s, the former of all others */
     int64_t start_us, from_us, to_us, last_us;
     bool reported;
 } seen;
+
+/* The 503s of an open loop, as they came: which request each answered, and how many earlier ones were accepted after it. */
+static struct busy {
+    int64_t number, overtook;
+} *busy;
 
 static int poll_fd;
 static char **codes; /* --codes: the file's lines */
@@ -235,6 +243,8 @@ static void send_request(struct connection *c, int64_t due)
     static char request[REQUEST_MAX];
     size_t len = write_request(request, option.first + seen.sent);
     c->sent_us = due;
+    c->number = seen.sent;
+    c->busy_before = (size_t)seen.busy;
     c->second = false;
     send_all(c, request, len);
     seen.sent++;
@@ -302,20 +312,56 @@ static int64_t count_items(const char *reply)
     return count;
 }
 
+static void add_busy(const struct connection *c)
+{
+    size_t count = (size_t)seen.busy;
+    if ((count & (count - 1)) == 0) { /* at 0 and the powers of 2 */
+        busy = realloc(busy, 2 * (count + 1) * sizeof *busy);
+        if (!busy)
+            die("memory");
+    }
+    busy[count] = (struct busy){.number = c->number};
+    seen.busy++;
+}
+
+static void was_overtaken(const struct connection *c)
+{
+    for (size_t i = c->busy_before; i < (size_t)seen.busy; i++)
+        busy[i].overtook += busy[i].number > c->number;
+}
+
+static int by_overtook(const void *a, const void *b)
+{
+    int64_t x = ((const struct busy *)a)->overtook, y = ((const struct busy *)b)->overtook;
+    return (x > y) - (x < y);
+}
+
+static int64_t least_overtook(void)
+{
+    if (!busy)
+        return 0;
+    qsort(busy, (size_t)seen.busy, sizeof *busy, by_overtook);
+    return busy[seen.busy / 10].overtook;
+}
+
 static void count_reply(const struct connection *c, int64_t now)
 {
     int status = atoi(c->reply + 9);
     bool good = status >= 200 && status < 300;
     int64_t accepted = good && option.batch ? count_items(c->reply) : good;
     int64_t refused = good && option.batch ? option.batch - accepted : status == 409;
-    bool busy = option.rate && status == 503;
+    bool told_busy = option.rate && status == 503;
     seen.answered++;
     seen.accepted += accepted;
     seen.refused += refused;
-    seen.busy += busy;
+    if (told_busy)
+        add_busy(c);
+    else if (good)
+        was_overtaken(c);
+    seen.unknown += told_busy && strstr(c->reply, "\"outcome_unknown\"") != NULL;
     if (status > 0 && status < 600)
         seen.status[status]++;
-    if (!good && !refused && !busy) {
+    if (!good && !refused && !told_busy) {
         seen.other++;
         if (!seen.reported)
             fprintf(stderr, "load: unexpected reply:\n%.*s\n", 1500, c->reply);
@@ -327,9 +373,9 @@ static void count_reply(const struct connection *c, int64_t now)
     seen.rated++;
     seen.rated_accepted += accepted;
     seen.rated_refused += refused;
-    seen.rated_busy += busy;
+    seen.rated_busy += told_busy;
     int64_t slot = (now - c->sent_us) / 10;
-    (busy ? seen.busy_latency : seen.latency)[slot < LATENCY_BUCKETS ? slot : LATENCY_BUCKETS - 1]++;
+    (told_busy ? seen.busy_latency : seen.latency)[slot < LATENCY_BUCKETS ? slot : LATENCY_BUCKETS - 1]++;
 }
 
 /* After the first of a pair that was accepted. False: there is no second to send. */
@@ -398,8 +444,9 @@ static void print_result(void)
            percentile_ms(seen.latency, others, 0.5), percentile_ms(seen.latency, others, 0.99), (long long)seen.sent, (long long)seen.answered, (long long)seen.accepted,
            (long long)seen.refused, (long long)seen.other, (long long)seen.broken, cpu);
     if (option.rate)
-        printf("\"all_busy\": %lld, \"busy_rate\": %.1f, \"busy_p50_ms\": %.2f, \"busy_p99_ms\": %.2f, ",
-               (long long)seen.busy, (double)seen.rated_busy / seconds,
+        printf("\"all_busy\": %lld, \"all_unknown\": %lld, \"busy_overtook\": %lld, \"busy_rate\": %.1f, "
+               "\"busy_p50_ms\": %.2f, \"busy_p99_ms\": %.2f, ",
+               (long long)seen.busy, (long long)seen.unknown, (long long)least_overtook(), (double)seen.rated_busy / seconds,
                percentile_ms(seen.busy_latency, seen.rated_busy, 0.5),
                percentile_ms(seen.busy_latency, seen.rated_busy, 0.99));
     printf("\"status\": {");
@@ -513,6 +560,7 @@ int main(int argc, char **argv)
     for (int64_t i = 0; i < code_count; i++)
         free(codes[i]);
     free(codes);
+    free(busy);
     free(idle);
     free(all);
     return seen.other || seen.broken ? 1 : 0;

@@ -7,8 +7,8 @@
 #include "rig.h"
 
 #define IN_VAIN_MS 1500 /* for a taking that gets no answer but "busy" */
-#define SOON_MS 30000   /* for one that nothing delays */
-#define HOLD_S 60
+#define SOON_MS PATIENCE_MS /* for one that nothing delays */
+#define HOLD_S 600
 
 static void create(enum cap_policy policy, int64_t total, enum codes_source source, enum codes_pick pick)
 {

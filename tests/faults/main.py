@@ -18,7 +18,7 @@ from evidence import Violation  # noqa: E402
 from figures import LOOKED_AT, added_up, figures_of, table  # noqa: E402
 from history import History  # noqa: E402
 from mixes import FAULTS, MIXES  # noqa: E402
-from overload import measure, shortcomings  # noqa: E402
+from overload import measure, shortcomings, wrong  # noqa: E402
 from rounds import play  # noqa: E402
 from soak import soak  # noqa: E402
 
@@ -111,7 +111,7 @@ def overload(seconds):
     tell(f"== twice the load that the queue takes, {seconds:.0f} s")
     seen = measure(seconds)
     tell(str(seen))
-    return counted(shortcomings(seen))
+    return counted(wrong(seen) + shortcomings(seen))
 
 
 def long_load(minutes):
