@@ -26,6 +26,7 @@ CAUGHT_UP_S = 300  # for reporter and webhook sender, when all is healed
 TOLD = ("few", "holds", "codes", "lanes", "lists")  # courses whose webhooks are received
 SWEPT_S = 4  # what has ended is in the ledger soon after, so that nothing changes while all is read
 PRIMARY = "[mongodb]\nserver_selection_timeout_ms = 3000\n"  # looked for as long as it is where the service runs
+UNREACHABLE = 3  # the exit of couponctl
 LOOKED_AT = 300  # users of a coupon who are looked at when all is over
 ERASABLE = re.compile(rb"e-\d+-\d+-e")  # the names of those who come and go
 
@@ -48,6 +49,8 @@ def service(mix):
     how = {"settings": settings, "workers": mix.workers}
     stack = SetStack(nodes, interposed=True, **how) if nodes else Pair(**how) if mix.fronts == 2 else Stack(**how)
     stack.environment.update(environment_of(names, stack))
+    for front in stack.fronts:
+        front.impatient = True  # time-outs are short, and other work of the machine may do to the database what a fault does
     try:
         yield stack.start()
     finally:
@@ -101,8 +104,26 @@ def subscribe(stack, receiver, coupons):
 
 
 def verified(stack):
-    done = stack.couponctl("verify")
+    """Where the database could not be reached, nothing is known: then it is asked again."""
+    def known():
+        done = stack.couponctl("verify")
+        return done.returncode != UNREACHABLE and done
+
+    done = wait_until("verify to reach the database", known, CAUGHT_UP_S, every=0.5)
     return {"exit": done.returncode, "output": done.stdout[-3000:]}
+
+
+def whole(read):
+    """What read() gives of a stream; where the database pauses it may break off, and is read again."""
+    def once():
+        try:
+            return [read()]
+        except AssertionError as e:
+            if isinstance(e.__cause__, ConnectionError):
+                return None
+            raise
+
+    return wait_until("a stream to come to its end", once, CAUGHT_UP_S, every=0.5)[0]
 
 
 def state_of(stack, course, coupon, asked, receiver):
@@ -113,13 +134,13 @@ def state_of(stack, course, coupon, asked, receiver):
     state["events"] = [events_of(stack, receiver, coupon, lane) for lane in lanes] if course in TOLD else None
     state["codes"] = codes_of(stack, coupon) if COURSES[course].lists else None
     state["slots_of_codes"] = slots_of_codes(stack, coupon) if COURSES[course].lists else None
-    ledgers = [ledger.read(stack, coupon, lane=lane) for lane in lanes]
+    ledgers = [whole(lambda lane=lane: ledger.read(stack, coupon, lane=lane)) for lane in lanes]
     state["users"] = users_of(stack, coupon)
     return {**state, "ledgers": [[line.decode() for line in lines] for lines in ledgers]}
 
 
 def codes_of(stack, coupon):
-    text = stack.client("ops").get(f"/coupons/{coupon}/codes").expect(200).body.decode()
+    text = whole(lambda: stack.client("ops").get(f"/coupons/{coupon}/codes").expect(200)).body.decode()
     return [(row["code"], row["state"], row["user"]) for row in csv.DictReader(io.StringIO(text))]
 
 
@@ -158,7 +179,7 @@ def events_of(stack, receiver, coupon, lane):
                 for event in receiver.of("redemption.batch", coupon=coupon) if event.data["lane"] == lane
                 for entry in event.data["entries"]]
 
-    batches = map(json.loads, ledger.read(stack, coupon, lane=lane))
+    batches = map(json.loads, whole(lambda: ledger.read(stack, coupon, lane=lane)))
     entries = sum("g" in entry for batch in batches for entry in batch["entries"])
     with contextlib.suppress(AssertionError):  # what is missing, the checker tells
         wait_until("the events", lambda: len(said()) >= entries, CAUGHT_UP_S, every=0.5)
