@@ -39,6 +39,7 @@
 #define REPLY_MAX (512 << 10)
 #define REQUEST_MAX (64 << 10)
 #define BATCH_MAX 500
+#define IDLE_MOST_US 5000000 /* nginx closes a connection that was opened and has sent nothing for ten seconds */
 #define LATENCY_BUCKETS 200000 /* of 0.01 ms; the last one holds all above */
 
 struct connection {
@@ -47,7 +48,7 @@ struct connection {
     bool idle;    /* stands in idle[] */
     bool second;  /* of a pair */
     size_t reply_len;
-    int64_t sent_us, number;
+    int64_t sent_us, number, idle_us; /* the last: since when */
     size_t busy_before; /* of busy[], when it was sent */
     char *reply; /* REPLY_MAX + 1 */
 };
@@ -258,6 +259,7 @@ static void send_next(struct connection *c, int64_t now)
             send_request(c, now);
     } else if (!c->idle) {
         c->idle = true;
+        c->idle_us = now;
         idle[idle_count++] = c;
     }
 }
@@ -271,6 +273,8 @@ static void send_due(int64_t now)
             return;
         struct connection *c = idle[--idle_count];
         c->idle = false;
+        if (now - c->idle_us > IDLE_MOST_US)
+            reopen(c);
         send_request(c, due);
     }
 }
