@@ -16,7 +16,7 @@ from stack import wait_until
 SLOW = 150  # connections
 TAKINGS = 100_000
 MANY = 500  # refusals
-COUNT_S = 60
+COUNT_S = 180
 NOTHING = struct.pack("ii", 1, 0)  # SO_LINGER: close by a reset
 
 
@@ -58,7 +58,7 @@ class Crowd(Fault):
     def heal(self):
         self.ending.set()
         for thread in self.running:
-            thread.join(30)
+            thread.join(300)
         if self.failures:
             raise self.failures[0]
 
@@ -144,7 +144,7 @@ class Cut(Crowd):
     def takers(self):
         """None: the database is away at present."""
         try:
-            with pymongo.timeout(2):
+            with pymongo.timeout(30):
                 return {"n": len(self.stack.database.ledger.distinct("who.u", {"_id.c": self.coupon}))}
         except pymongo.errors.PyMongoError:
             return None

@@ -21,7 +21,7 @@ SOCKET_TIMEOUT = "[mongodb]\nsocket_timeout_ms = 1500\n"
 CALLED = ["insert", "update", "find", "aggregate"]  # what the service's requests send
 WRITES = ["insert", "update"]
 OURS = "coupons"  # the appName of the service's connections
-OFF_S = 120  # for a fail point to be off again, once its member answers
+OFF_S = 300  # for a fail point to be off again, once its member answers
 NOT_PRIMARY, SHUTDOWN, CONCERN_FAILED = 10107, 91, 64
 
 
@@ -209,7 +209,7 @@ class ShutdownPlanted(FailPoint):
         try:
             config = primary and primary.admin("replSetGetConfig")["config"]
             anew = config and {**config, "version": config["version"] + 1}
-            return anew and primary.admin("replSetReconfig", anew, maxTimeMS=1000)
+            return anew and primary.admin("replSetReconfig", anew, maxTimeMS=4000)
         except pymongo.errors.PyMongoError:
             return None
 
@@ -241,7 +241,7 @@ class SlowDisk(SetFault):
         for pid in self.pids:
             self.set.interpose.set(pid, sync_us=1000 * sync_ms)
         try:
-            wait_until("a slow fsync", lambda: any(map(self.set.interpose.count, self.pids)), 10)
+            wait_until("a slow fsync", lambda: any(map(self.set.interpose.count, self.pids)), 30)
         except AssertionError as e:  # nobody writes at present
             self.heal()
             raise NotNow from e

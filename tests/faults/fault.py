@@ -15,7 +15,7 @@ import time
 LULL_S = (2.0, 4.0)  # how long a quiet period lasts, everything healed
 ACTIVE_S = (6.0, 12.0)  # how long faults come before the next quiet period
 PAUSE_S = (0.05, 0.8)  # between one start and the next
-OVERTIME_S = 300  # after the end, for faults that could not be started yet
+OVERTIME_S = 900  # after the end, for faults that could not be started yet
 TOGETHER = 3  # so many at a time at the most
 
 
@@ -195,7 +195,7 @@ class Scheduler(threading.Thread):
 
     def result(self):
         """The spells, once all is healed."""
-        self.join(self.seconds + 900)
+        self.join(self.seconds + OVERTIME_S + 600)
         assert not self.is_alive(), "the faults do not come to their end"
         if self.failure:
             raise self.failure

@@ -14,7 +14,7 @@ from fault import Fault, NotNow, Row
 from halves import SLOTS, dies_half_way
 from stack import ROOT, age_s, children, state_of, wait_until
 
-GONE_S = 60  # for the kernel to do it, on a busy machine
+GONE_S = 180  # for the kernel to do it, on a busy machine
 LIVED_S = 1.1  # who lived so long is replaced at once when it dies
 SLEEP_S = (2.5, 6.0)  # longer than the workload's holds live
 GROUPS = ("worker", "reporter", "runner", "deliverer")
@@ -23,7 +23,7 @@ SELDOM = {"parts": (3, 20), "checkpoint": (2, 8)}  # passed once for many batche
 OFTEN = (20, 120)  # a worker dies the so many-th time that it passes a point
 PASSED_S = 60
 RELOAD_S = 15
-CLAIMED_S = 3  # for a job to come, of those that the workload gives
+CLAIMED_S = 10  # for a job to come, of those that the workload gives
 OFTEN_WRITTEN = "[worker]\ncheckpoint_ms = 50\n"
 
 
@@ -101,7 +101,7 @@ class KillAtWork(Kill):
     def was_put_off(self, job):
         """None: the database is away."""
         try:
-            with pymongo.timeout(2):
+            with pymongo.timeout(30):
                 return self.stack.database.jobs.find_one({"_id": job, "state": "queued"}) is not None
         except pymongo.errors.PyMongoError:
             return None

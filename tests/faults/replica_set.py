@@ -23,7 +23,7 @@ from stack import ROOT, Stack, wait_until
 
 ELECTION_MS = 1000
 HEARTBEAT_MS = 200
-START_S = 180  # the machine may be busy
+START_S = 600  # the machine may be busy
 ALREADY_INITIALIZED = 23
 # Checkpoints every few seconds, not each minute: members that are killed so often come back sooner, and a rollback, which
 # goes to a checkpoint, does not go to the first second of the set (for which mongod 6.0.5 took more than a minute).
@@ -129,7 +129,7 @@ class Member:
         self.number, self.host, self.port, self.directory = number, host, port, directory
         self.process, self.paused, self.apart = None, False, False
         self.client = pymongo.MongoClient(host, port, directConnection=True, connect=False, appname="faults",
-                                          serverSelectionTimeoutMS=1000, connectTimeoutMS=1000, socketTimeoutMS=5000,
+                                          serverSelectionTimeoutMS=3000, connectTimeoutMS=5000, socketTimeoutMS=5000,
                                           retryReads=False)
 
     @property

@@ -108,7 +108,7 @@ class NoMemory(Limit):
 
     def died(self):
         """Of that, or of another fault: its master says of which signal. A failed assertion is an accident, as anywhere."""
-        wait_until(f"{self.name}'s death to be logged", lambda: f"child={self.pid} signal=" in self.stack.log(), 30)
+        wait_until(f"{self.name}'s death to be logged", lambda: f"child={self.pid} signal=" in self.stack.log(), 300)
         if re.search(rb"Assertion|runtime error", self.output.read_bytes()[self.said:]):
             self.stack.excused.discard(self.pid)
         elif f"child={self.pid} signal=6" in self.stack.log():

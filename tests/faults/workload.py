@@ -11,8 +11,8 @@ from problems import TRY_AGAIN
 from scenarios import COURSES, REMEMBERED, TRIES, Client
 from stack import wait_until
 
-SETTLE_S = 180
-JOB_S = 300  # for one to be accepted, or done
+SETTLE_S = 600
+JOB_S = 600  # for one to be accepted, or done
 
 
 def make_coupons(stack):
