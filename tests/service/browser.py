@@ -1,4 +1,5 @@
 """A real Chromium without a window; what is on a page is named as users do: buttons by words, fields by labels."""
+import contextlib
 import csv
 import json
 import os
@@ -15,11 +16,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from ports import free_port
-from stack import PATIENCE_S, wait_until
+from stack import PATIENCE_S, children, wait_until
 
 # What happens in the page and should not: kept in the page, asked for after every test.
 WATCH = """
 window.seen = {violations: [], errors: [], alerts: []};
+window.toasts = [];
+new MutationObserver((changes) => changes.filter((c) => c.target.id === "toasts").forEach((c) =>
+  c.addedNodes.forEach((note) => toasts.push(note.textContent)))).observe(document, {childList: true, subtree: true});
 document.addEventListener("securitypolicyviolation",
   (e) => seen.violations.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample));
 addEventListener("error", (e) => seen.errors.push(String(e.message)));
@@ -71,6 +75,14 @@ class Browser:
     def quit(self):
         self.driver.quit()
         wait_until("the browser's files to be gone", lambda: self.own.cleanup() or not os.path.exists(self.own.name))
+
+    def all_pids(self):
+        """The driver's and the browser's."""
+        found = [self.driver.service.process.pid]
+        for pid in found:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found += children(pid)
+        return found
 
     def cdp(self, name, **parameters):
         return self.driver.execute_cdp_cmd(name, parameters)
@@ -149,6 +161,10 @@ class Browser:
         """Wait until all of these stand there."""
         for text in texts:
             self.until(f"{text!r} in {css}", lambda t=text: t in self.text(css), seconds)
+
+    def told(self, text):
+        """Wait until this page has said so at the edge of the screen, where it stands for some seconds."""
+        self.until(f"{text!r} to be told", lambda: any(text in note for note in self.run("return window.toasts")))
 
     def lacks(self, text, css="body"):
         shown = self.until(css, lambda: [self.text(css)])[0]

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from client import Direct, Http
-from stack import GUESSES, SETTINGS, Stack, wait_until
+from stack import GUESSES, SETTINGS, SLOW_DATABASE, Stack, wait_until
 
 LINE = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT[0-9:.]+Z) key=(?P<key>\S+) role=(?P<role>\S+) call=(?P<call>\S+) "
                   r"method=(?P<method>\S+) status=(?P<status>\d{3})(?P<ids>(?: (?:coupon|job|webhook|delivery|slot|redemption|made)=\S+)*)"
@@ -29,7 +29,7 @@ class Audit:
 
 @pytest.fixture(scope="module")
 def audited(stack):
-    with Stack(SETTINGS + GUESSES + "[audit]\npath = log/audit.log\n", beside=stack) as s:
+    with Stack(SETTINGS + SLOW_DATABASE + GUESSES + "[audit]\npath = log/audit.log\n", beside=stack) as s:
         yield s
 
 

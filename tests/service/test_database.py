@@ -11,7 +11,7 @@ import pymongo.errors
 import pytest
 
 from ports import free_port
-from stack import ROOT, SETTINGS, Stack, wait_until
+from stack import ROOT, SETTINGS, SLOW_DATABASE, Stack, wait_until
 
 REFUSED = 13  # Unauthorized
 WRITES = {"insert": "keys", "documents": [{"_id": "mine", "role": "ops"}]}
@@ -47,7 +47,7 @@ def test_a_wrong_password_is_refused(stack, user, password, source):
 @pytest.mark.full
 def test_the_first_user_is_not_for_whoever_comes_first(tmp_path):
     """A fresh database, looked at from the moment its port is open, until the service is ready: each try is refused."""
-    with Stack(SETTINGS) as s:
+    with Stack(SETTINGS + SLOW_DATABASE) as s:
         s.script("stop")
         shutil.rmtree(s.var / "db")
         for name in ("storefront", "reporting", "ops"):  # of the database that is gone
@@ -206,7 +206,7 @@ def reachable(monkeypatch):
         pytest.skip("only root can start a process of another user")
     monkeypatch.delenv("COUPONS_TEST_DIR", raising=False)
     with contextlib.ExitStack() as undo:
-        s = Stack(SETTINGS)
+        s = Stack(SETTINGS + SLOW_DATABASE)
         undo.callback(s.remove)
         undo.callback(s.stop)
         s.var.chmod(0o755)

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from lanes import users_of
-from stack import OTHERS, SETTINGS, Stack, wait_until
+from stack import OTHERS, SETTINGS, SLOW_DATABASE, Stack, wait_until
 from test_life import ends_in_ledger
 from within import within
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timed
 @pytest.fixture(scope="module")
 def quiet():
     """Nothing else runs in it."""
-    with Stack(SETTINGS) as s:
+    with Stack(SETTINGS + SLOW_DATABASE) as s:
         yield s
         s.verify()
 

@@ -17,7 +17,7 @@ import tempfile
 import pytest
 
 from client import Http, http_request
-from stack import BUILD, GUESSES, PROCESSES, SETTINGS, WEBHOOKS, WORKERS, Stack, age_s, children, wait_until
+from stack import BUILD, GUESSES, PROCESSES, SETTINGS, SLOW_DATABASE, WEBHOOKS, WORKERS, Stack, age_s, children, wait_until
 
 ROLES = ("storefront", "reporting", "ops")
 SOMEBODY = 65534  # the user nobody
@@ -72,7 +72,7 @@ def guarded(database_user, planted, tmp_path_factory):
         (tools / name).write_text(WRAPPER.format(log=tools / "commands", program=program))
         (tools / name).chmod(0o755)
     # a database of its own in the shared copy's mongod
-    s = Stack(SETTINGS + WEBHOOKS + GUESSES + "[mongodb]\ndatabase = guarded\n[log]\nlevel = debug\n")
+    s = Stack(SETTINGS + SLOW_DATABASE + WEBHOOKS + GUESSES + "[mongodb]\ndatabase = guarded\n[log]\nlevel = debug\n")
     s.environment.update(MONGODB_URI=database_user, COUPONS_ACCESS_LOG="1", PATH=f"{tools}:{os.environ['PATH']}")
     s.commands = tools / "commands"
     try:
