@@ -1,10 +1,12 @@
 """What a worker's memory depends on: never on how many ask at a time about what one user has."""
+import contextlib
 import json
 
 import pytest
 
 from crowd import take_all
 from effort import effort
+from stack import wait_until
 from swarm import Call, by_code, swarm
 from test_import import peak_kb
 
@@ -32,9 +34,17 @@ def hoarder(stack):
     return coupon
 
 
+def is_ready(door):
+    """Not yet, as long as nobody takes the connection."""
+    with contextlib.suppress(OSError, AssertionError):
+        return door.get("/coupons/-/ready").status == 200
+
+
 def peaks_mib(stack, calls, connections=AT_ONCE):
     """The most memory that a worker, new and with empty caches, had while these were answered, and the answers."""
     workers = [stack.kill(name) for name in stack.pids() if name.startswith("worker-")]
+    for worker in range(stack.workers):
+        wait_until("it to be ready", lambda: is_ready(stack.direct(worker)))
     for pid in workers:
         with open(f"/proc/{pid}/clear_refs", "w") as f:
             f.write("5")
