@@ -20,9 +20,10 @@ import pymongo
 import pytest
 
 import ledger
+from client import LATE_S
 from own_nginx import certificate, own_nginx
 from ports import free_port
-from stack import BUILD, ROOT, Stack, wait_until
+from stack import BUILD, LONG_DRAIN, ROOT, Stack, wait_until
 from swarm import Swarm, by_code, swarm, taken, takers
 from test_ctl import commands
 
@@ -183,12 +184,18 @@ def test_doctor_says_what_is_wrong_where_nothing_runs(another_stack):
 
 def test_top_prints_rates_and_counts_once_without_a_terminal(stack):
     coupon = stack.coupon(slots=50_000)  # more than are taken until the frame
+
+    def frame():
+        """One in which there were decisions."""
+        text = stack.ctl("top", "--once", "--interval", 3, coupon)
+        rate = re.search(r"^decisions +ok ([\d.]+)/s", text, re.M)
+        assert rate, text
+        return float(rate[1]) > 0 and text
+
     with Swarm([stack.way()], takers(coupon), connections=2, pause_s=0.02) as crowd:
         crowd.more(5)
-        text = stack.ctl("top", "--once", "--interval", 3, coupon)
+        text = wait_until("a frame with decisions", frame)
     assert "\x1b" not in text, "no escapes where there is no terminal"
-    rate = re.search(r"^decisions +ok ([\d.]+)/s", text, re.M)
-    assert rate and float(rate[1]) > 0, text
     assert re.search(r"^latency +p50 [\d.]+ ms +p99 [\d.]+ ms", text, re.M), text
     assert re.search(rf"^{coupon} +50000 +\d+ ", text, re.M), text
     assert coupon in stack.ctl("top", "--once", "--interval", 1), "without names: the newest active ones"
@@ -214,7 +221,7 @@ def test_a_command_that_is_killed_leaves_nothing_in_shared_memory(stack):
 
 def test_a_restart_under_load_refuses_nobody(beside):
     """scripts/restart: two coupond side by side for a moment, and nginx from one to the other and back."""
-    stack = beside()
+    stack = beside(LONG_DRAIN)
     coupon = stack.coupon(slots=200_000)
     before, master = stack.pids(), stack.pid("coupond")
     with Swarm([stack.way()], takers(coupon), connections=16, again=(), pause_s=0.01) as crowd:
@@ -225,7 +232,7 @@ def test_a_restart_under_load_refuses_nobody(beside):
     # A connection that nginx closes while it is idle may meet a request that is just being sent, once for each of the two
     # ways: it was never read, for its repeat over a new connection is no replay. Nothing else was repeated.
     assert by_code(calls) == {"201": len(calls)}, by_code(calls)
-    assert sum(c.tries - 1 for c in calls) <= 2 * 16, [c for c in calls if c.tries > 1]
+    assert sum(c.tries - 1 for c in calls if c.answered_at - c.asked_at < LATE_S) <= 2 * 16, [c for c in calls if c.tries > 1]
     assert stack.pid("coupond") not in (None, master)
     assert not set(before.values()) & set(stack.pids().values())
     assert not (stack.var / "run" / "next").exists()
@@ -432,10 +439,14 @@ def one_address_holds_a_hundred_requests(port, trusting):
             return refused.code
 
     with contextlib.ExitStack() as slow:
-        for _ in range(100):
+        def half_a_body():
             s = slow.enter_context(trusting.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost"))
             s.sendall(b"POST /coupons/x/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
-        wait_until("the next one to be refused", lambda: status() == 429, 20)
+
+        for _ in range(100):
+            half_a_body()
+        # nginx gives each up after a while: then there are others
+        wait_until("the next one to be refused", lambda: status() == 429 or half_a_body())
     wait_until("it to be served again", lambda: status() == 200)
 
 
