@@ -10,6 +10,7 @@
 #include "store/bson_fields.h"
 
 #define BUCKETS_PER_READ 1024
+#define BUCKETS_PER_CHECK 256
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
 void codes_put_id(bson_t *doc, const char *name, const char *coupon, const char *code)
@@ -160,11 +161,11 @@ static bool get_codes(const bson_t *doc, void *read, struct arena *a)
     return true;
 }
 
+static const struct keyed_reads bucket_reads = KEYED_READS("code_buckets", "b", struct bucket_codes_read, b, codes, get_codes);
+
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count)
 {
-    static const struct keyed_reads of = KEYED_READS("code_buckets", "b", struct bucket_codes_read, b, codes, get_codes);
-
-    return session_read_keyed(session_of(s), &of, reads, count, a);
+    return session_read_keyed(session_of(s), &bucket_reads, reads, count, a);
 }
 
 enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
@@ -226,76 +227,46 @@ enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t 
 
 /* ---- what is known of codes to be drafted ---- */
 
-/* Look-ups to check, ascending by n. */
-struct claims {
-    code_form *form;
-    struct look_up **items;
-    size_t count;
-};
-
-static int by_n(const void *a, const void *b)
+static bool has_form(const char *code, code_form *form, const char *wanted)
 {
-    const struct look_up *const *x = a, *const *y = b;
+    char found[CODE_MAX + 1];
 
-    return (*x)->n < (*y)->n ? -1 : (*x)->n > (*y)->n;
+    return code && form(code, found) && strcmp(found, wanted) == 0;
 }
 
-/* The first claim for bucket b or a later one. */
-static size_t first_claim(const struct claims *c, int64_t b)
-{
-    size_t low = 0, high = c->count;
-
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-
-        if (bucket_of(c->items[mid]->n) < b)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-static bool claims_row(const bson_t *doc, void *context)
-{
-    const struct claims *c = context;
-    const char *coupon, *codes[BUCKET_SLOTS];
-    char form[CODE_MAX + 1];
-    int64_t b;
-
-    if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
-        return false;
-    for (size_t i = first_claim(c, b); i < c->count && bucket_of(c->items[i]->n) == b; i++) {
-        const char *code = codes[c->items[i]->n % BUCKET_SLOTS];
-
-        c->items[i]->found = code && c->form(code, form) && strcmp(form, c->items[i]->code) == 0;
-    }
-    return true;
-}
-
+/* Rows of an import mostly come in the order of their slots, and then have one read for each bucket. */
 enum store_status codes_check(struct session *session, const char *coupon, code_form *form,
                               struct look_up **items, size_t count)
 {
-    struct claims claims = {form, items, count};
-    AUTO_BSON filter = BSON_INITIALIZER;
-    struct in_clause in;
-    int64_t last = -1;
+    struct bucket_codes_read *reads = checked(calloc(BUCKETS_PER_CHECK, sizeof *reads));
+    enum store_status status = STORE_OK;
+    struct arena a;
 
-    if (count == 0)
-        return STORE_OK;
-    qsort(items, count, sizeof *items, by_n);
-    in_begin(&in, &filter, "_id");
-    for (size_t i = 0; i < count; i++) {
-        int64_t b = bucket_of(items[i]->n);
+    arena_init(&a, 0);
+    for (size_t first = 0, end; status == STORE_OK && first < count; first = end) {
+        size_t k = 0;
 
-        items[i]->found = false;
-        if (b == last)
-            continue;
-        codec_id(&in.values, in_next(&in), coupon, "b", b);
-        last = b;
+        for (end = first; end < count; end++) {
+            int64_t b = bucket_of(items[end]->n);
+
+            if (k > 0 && reads[k - 1].b == b)
+                continue;
+            if (k == BUCKETS_PER_CHECK)
+                break;
+            reads[k++] = (struct bucket_codes_read){.coupon = coupon, .b = b};
+        }
+        status = session_read_keyed(session, &bucket_reads, reads, k, &a);
+        k = 0;
+        for (size_t i = first; i < end; i++) {
+            if (reads[k].b != bucket_of(items[i]->n))
+                k++;
+            items[i]->found = has_form(reads[k].codes[items[i]->n % BUCKET_SLOTS], form, items[i]->code);
+        }
+        arena_reset(&a);
     }
-    in_end(&in, &filter);
-    return session_find(session, "code_buckets", &filter, NULL, in.count, claims_row, &claims);
+    arena_free(&a);
+    free(reads);
+    return status;
 }
 
 static bool exact_form(const char *code, char form[CODE_MAX + 1])

@@ -83,7 +83,7 @@ static enum store_status judge_owner(struct session *session, const char *owner,
 
     for (size_t i = 0; i < count; i++) {
         entries[i]->found = false;
-        if (entries[i]->n < tail->head.next_n)
+        if (entries[i]->n >= 0 && entries[i]->n < tail->head.next_n)
             announced[k++] = entries[i];
     }
     status = codes_check(session, owner, directory_form, announced, k);
@@ -97,7 +97,7 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
         return entry->found ? STANDING_OWN : STANDING_OWN_DRAFT;
     if (tail->deleted)
         return STANDING_ABANDONED;
-    if (tail->head.archived == LANE_REMOVED) /* only its archive says which were announced */
+    if (tail->head.archived == LANE_REMOVED || entry->n < 0) /* only its archive, or nothing, says whether it was announced */
         return STANDING_ELSEWHERE;
     return entry->found || turn_of(entry->writing) == tail->head.turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
 }

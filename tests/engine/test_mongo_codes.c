@@ -318,6 +318,20 @@ SERVER_TEST(an_import_that_goes_on_knows_its_rows)
     assert_false(codes[99].announced);
 }
 
+/* Neighbours are in different buckets. */
+SERVER_TEST(codes_are_known_in_any_order)
+{
+    const struct coupon *c = coded(UNIQUE_COUPON);
+    struct code_draft *in_order = make_codes("any", 0, 640), *codes = arena_array(&arena, 640, sizeof *codes);
+
+    for (int i = 0; i < 640; i++)
+        codes[i] = in_order[i * 97 % 640];
+    draft(c, 0, 3, "any", 0, 600);
+    assert_int_equal(mongo_codes_look(session, c, 500, JOB, codes, 640, &arena), STORE_OK);
+    for (int i = 0; i < 640; i++)
+        assert_int_equal(codes[i].announced, i * 97 % 640 < 500);
+}
+
 static void count_code(void *context, const char *code)
 {
     int *seen = context, k = atoi(strchr(code, '-') + 1);
@@ -434,6 +448,23 @@ SERVER_TEST(a_code_of_the_service_that_was_given_up_is_anybodys)
     append_tail(second, 8, 60, 0);
     drafted_elsewhere(first, 40, 9, codes + 40, 60, 0, 60); /* again: too late */
     stands_at(second, "up", 99, 59);
+}
+
+/* Nobody can tell whether its code was announced. */
+SERVER_TEST(a_directory_entry_that_lost_its_slot_stays_its_owners)
+{
+    const struct coupon *first = coded(UNIQUE_SERVICE), *second = coded(UNIQUE_SERVICE);
+    struct code_draft *codes = make_codes("lost", 0, 2);
+
+    append_tail(first, 1, 0, 1);
+    draft(first, 0, 1, "lost", 0, 2);
+    append_tail(first, 2, 2, 0);
+    change_document("codes", BCON_NEW("_id.c", BCON_UTF8(DIRECTORY), "_id.code", BCON_UTF8("LOST0")),
+                    BCON_NEW("$unset", "{", "n", BCON_INT32(1), "}"));
+    found_elsewhere(second, codes, 2, 0, 2);
+    append_tail(second, 1, 0, 1);
+    drafted_elsewhere(second, 0, 1, codes, 2, 0, 2);
+    found_elsewhere(first, codes, 2, 0, 0);
 }
 
 SERVER_TEST(a_late_writer_does_not_touch_the_directory)
