@@ -305,7 +305,21 @@ void answer_watchers(struct committer *c, struct lane *l)
     l->watchers = kept;
 }
 
-/* Answer those who have waited long enough: what they asked for is in the ledger, but a reader may not see it yet. */
+/* No checkpoint is waited for any longer: what the watcher asked for is in the ledger, but a reader may not see it yet. */
+static void give_up_watcher(struct committer *c, struct op *op)
+{
+    answer_unavailable(c, op, op->kind == OP_CATCH_UP ? CPN_BUSY : CPN_OUTCOME_UNKNOWN);
+}
+
+static void give_up_watchers(struct committer *c, struct lane *l)
+{
+    struct op *op;
+
+    while ((op = op_list_take(&l->watchers)))
+        give_up_watcher(c, op);
+}
+
+/* Answer those who have waited long enough. */
 static void answer_late_watchers(struct committer *c, struct lane *l)
 {
     struct op_list kept = {0};
@@ -314,7 +328,7 @@ static void answer_late_watchers(struct committer *c, struct lane *l)
 
     while ((op = op_list_take(&l->watchers))) {
         if (mono_before(op->deadline, now))
-            answer_unavailable(c, op, op->kind == OP_CATCH_UP ? CPN_BUSY : CPN_OUTCOME_UNKNOWN);
+            give_up_watcher(c, op);
         else
             op_list_add(&kept, op);
     }
@@ -464,16 +478,13 @@ static bool is_too_old(const struct committer *c, const struct lane *l)
 /* Drop what it has in memory, as a kill would. */
 static void forget_lane(struct committer *c, struct lane *l)
 {
-    struct op *op;
-
     if (l->pending) {
         answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
         batch_free(l->pending);
         l->pending = NULL;
     }
     leave_lagging(c, l);
-    while ((op = op_list_take(&l->watchers)))
-        answer_unavailable(c, op, op->kind == OP_CATCH_UP ? CPN_BUSY : CPN_OUTCOME_UNKNOWN);
+    give_up_watchers(c, l);
     lane_unload(l);
     l->stale = false;
     count_redo(c, l);
@@ -932,7 +943,7 @@ static void *committer_main(void *argument)
         answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
         answer_each(c, &l->queue, CPN_BUSY);
         answer_each(c, &l->aside, CPN_BUSY);
-        answer_each(c, &l->watchers, CPN_BUSY);
+        give_up_watchers(c, l);
     }
     arena_free(&r->arena);
     free(r);

@@ -446,6 +446,26 @@ TEST(a_new_definition_is_answered_when_its_checkpoint_is_stored)
     }
 }
 
+/* It is in the ledger, so nobody may hear that nothing happened. */
+TEST(a_new_definition_that_could_not_be_stored_before_the_end_has_an_unknown_outcome)
+{
+    struct op make = {.kind = OP_CREATE, .coupon = BAD, .in.coupon.definition = make_coupon(BAD, 64)};
+    struct latch done;
+
+    start_with(NEVER_MS, 20000);
+    latch_init(&done, 1);
+    atomic_store(&t.refuses_views, true);
+    rig_submit(0, &make, NULL, &done);
+    while (atomic_load(&t.refused) == 0)
+        rig_nap();
+    stop_first();
+    latch_wait(&done);
+    assert_int_equal(make.outcome.result, CPN_OUTCOME_UNKNOWN);
+    atomic_store(&t.refuses_views, false);
+    catch_up(start(), BAD);
+    assert_int_equal(version_of(BAD), 1);
+}
+
 #define FULL_BUCKETS 30 /* reads may see what was before, those of a session that did not see what was written */
 
 /* Their batches have left the redo log. */
