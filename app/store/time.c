@@ -4,7 +4,6 @@
 #include <uthash.h>
 
 #include "base/checked.h"
-#include "base/log.h"
 #include "store/bson_fields.h"
 #include "store/session.h"
 
@@ -15,64 +14,20 @@ struct zone_day {
     UT_hash_handle hh;
 };
 
-static bool day_row(const bson_t *doc, void *context)
+static enum store_status ask_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t day[2])
 {
-    int64_t *day = context;
+    enum store_status status;
+    struct arena a;
+    struct zone z;
 
-    return find_time(doc, "start", &day[0]) && find_time(doc, "end", &day[1]);
-}
-
-/* doc.name: the first moment of the day that holds `of`. Where clocks go back over midnight, a day has two of them, and the server
- * gives the second. Then the moment before that is of the same day, and its time of day says how far back the first one is. */
-static void put_day(bson_t *doc, const char *name, const bson_t *of, const char *time_zone)
-{
-    AUTO_BCON day = BCON_NEW(
-        "$let", "{",
-            "vars", "{", "midnight", "{", "$dateTrunc", "{", "date", BCON_DOCUMENT(of), "unit", "day",
-                "timezone", "{", "$literal", BCON_UTF8(time_zone), "}", "}", "}", "}",
-            "in", "{", "$let", "{",
-                "vars", "{",
-                    "of", "{", "$dateToParts", "{", "date", "$$midnight", "timezone", "{", "$literal", BCON_UTF8(time_zone), "}", "}", "}",
-                    "before", "{", "$dateToParts", "{", "date", "{", "$subtract", "[", "$$midnight", BCON_INT64(1), "]", "}",
-                        "timezone", "{", "$literal", BCON_UTF8(time_zone), "}", "}", "}",
-                "}",
-                "in", "{", "$cond", "[",
-                    "{", "$eq", "[", "$$before.day", "$$of.day", "]", "}",
-                    "{", "$subtract", "[", "$$midnight", "{", "$add", "[", BCON_INT64(1), "$$before.millisecond",
-                        "{", "$multiply", "[", BCON_INT64(1000), "$$before.second", "]", "}",
-                        "{", "$multiply", "[", BCON_INT64(60000), "$$before.minute", "]", "}",
-                        "{", "$multiply", "[", BCON_INT64(3600000), "$$before.hour", "]", "}",
-                    "]", "}", "]", "}",
-                    "$$midnight",
-                "]", "}",
-            "}", "}",
-        "}");
-
-    BSON_APPEND_DOCUMENT(doc, name, day);
-}
-
-/* A day ends when the day that holds its start + 36 hours begins: no day is shorter than 12 hours, or longer than 36. */
-static enum store_status ask_day(struct session *session, const char *time_zone, int64_t at_ms, int64_t day[2])
-{
-    AUTO_BCON at = BCON_NEW("$literal", BCON_DATE_TIME(at_ms));
-    AUTO_BCON later = BCON_NEW("$dateAdd", "{", "startDate", "$start", "unit", "hour", "amount", BCON_INT32(36), "}");
-    AUTO_BSON start = BSON_INITIALIZER;
-    AUTO_BSON end = BSON_INITIALIZER;
-
-    put_day(&start, "start", at, time_zone);
-    BSON_APPEND_INT32(&end, "start", 1);
-    put_day(&end, "end", later, time_zone);
-    AUTO_BCON command = BCON_NEW(
-        "aggregate", BCON_INT32(1),
-        "pipeline", "[",
-            "{", "$documents", "[", "{", "}", "]", "}",
-            "{", "$project", BCON_DOCUMENT(&start), "}",
-            "{", "$project", BCON_DOCUMENT(&end), "}",
-        "]",
-        "cursor", "{", "}",
-        "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
-
-    return session_read(session, command, day_row, day);
+    arena_init(&a, 0);
+    status = mongo_zone(s, time_zone, at_ms, at_ms, &a, &z);
+    if (status == STORE_OK) {
+        day[0] = period_start(PERIOD_DAY, &z, at_ms);
+        day[1] = period_next(PERIOD_DAY, &z, day[0]);
+    }
+    arena_free(&a);
+    return status;
 }
 
 static void keep_day(struct session *session, struct zone_day *z, const char *time_zone, const int64_t day[2])
@@ -94,15 +49,10 @@ enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms
 
     HASH_FIND_STR(session->days, time_zone, z);
     if (!z || at_ms < z->start_ms || at_ms >= z->end_ms) {
-        enum store_status status = ask_day(session, time_zone, at_ms, day);
+        enum store_status status = ask_day(s, time_zone, at_ms, day);
 
         if (status != STORE_OK)
             return status;
-        if (at_ms < day[0] || at_ms >= day[1]) {
-            log_event(LOG_ERROR, "store.wrong_day", F_TEXT("time_zone", time_zone), F_INT("at", at_ms), F_INT("start", day[0]),
-                      F_INT("end", day[1]));
-            return STORE_FAILED;
-        }
         keep_day(session, z, time_zone, day);
     } else {
         day[0] = z->start_ms;
