@@ -147,7 +147,7 @@ static bool is_default(const struct coupon_field *f, const struct coupon *c)
     return same_text(text_of(f, c), f->default_text);
 }
 
-static bool is_same(const struct coupon_field *f, const struct coupon *a, const struct coupon *b)
+bool coupon_same_value(const struct coupon *a, const struct coupon *b, const struct coupon_field *f)
 {
     const struct string_list *x, *y;
 
@@ -215,7 +215,7 @@ const char *coupon_fixed_difference(const struct coupon *a, const struct coupon 
     if (a->codes.source != b->codes.source)
         return "/codes/source"; /* other fields have defaults that change with it */
     for (size_t i = 0; i < coupon_fields_count; i++)
-        if ((coupon_fields[i].flags & FIELD_FIXED) && !is_same(&coupon_fields[i], a, b))
+        if ((coupon_fields[i].flags & FIELD_FIXED) && !coupon_same_value(a, b, &coupon_fields[i]))
             return coupon_fields[i].pointer;
     return NULL;
 }

@@ -159,6 +159,8 @@ const char *coupon_fixed_difference(const struct coupon *a, const struct coupon 
 void coupon_write(const struct coupon *c, struct json *j, bool with_version);
 /* Write only its members, into the caller's object. */
 void coupon_write_members(const struct coupon *c, struct json *j);
+/* True if a and b have the same value in a field. */
+bool coupon_same_value(const struct coupon *a, const struct coupon *b, const struct coupon_field *f);
 /* Write the value of a field that it has, given its kind of discount. */
 void coupon_write_value(const struct coupon *c, const struct coupon_field *f, struct json *j);
 

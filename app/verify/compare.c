@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
+
 struct field {
     const char *name;
     enum value_kind kind;
@@ -139,54 +141,22 @@ void compare_head(const struct head *expected, const struct head *found, differ_
 
 /* ---- definitions: they have their own table of fields ---- */
 
-static void render_strings(const struct string_list *list, struct buf *out)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (i)
-            buf_putc(out, ',');
-        buf_puts(out, list->items[i]);
-    }
-}
-
-static void render_coupon_field(const struct coupon_field *f, const struct coupon *c, struct buf *out)
-{
-    const char *p = (const char *)c + f->offset;
-    const char *text;
-    int64_t value;
-
-    buf_clear(out);
-    switch (f->type) {
-    case FIELD_STRING:
-    case FIELD_JSON:
-        memcpy(&text, p, sizeof text);
-        buf_puts(out, or_null(text));
-        break;
-    case FIELD_STRINGS:
-        render_strings((const struct string_list *)(const void *)p, out);
-        buf_putc(out, '\0');
-        break;
-    case FIELD_INT:
-    case FIELD_TIME:
-    case FIELD_ENUM:
-        memcpy(&value, p, sizeof value);
-        if (value == COUPON_NULL)
-            buf_puts(out, "null");
-        else
-            buf_int(out, value);
-        break;
-    }
-}
-
 void compare_coupon(const struct coupon *expected, const struct coupon *found, differ_fn *differ, void *context)
 {
     struct buf a = BUF_INIT, b = BUF_INIT;
 
     differ_count("version", expected->version, found->version, differ, context);
     for (size_t i = 0; i < coupon_fields_count; i++) {
-        render_coupon_field(&coupon_fields[i], expected, &a);
-        render_coupon_field(&coupon_fields[i], found, &b);
-        if (a.len != b.len || (a.len && memcmp(a.data, b.data, a.len) != 0))
-            differ(context, coupon_fields[i].pointer, a.len ? a.data : "", b.len ? b.data : "");
+        const struct coupon_field *f = &coupon_fields[i];
+        struct json a_text = json_to(&a), b_text = json_to(&b);
+
+        if (coupon_same_value(expected, found, f))
+            continue;
+        buf_clear(&a);
+        buf_clear(&b);
+        coupon_write_value(expected, f, &a_text);
+        coupon_write_value(found, f, &b_text);
+        differ(context, f->pointer, a.data, b.data);
     }
     buf_free(&a);
     buf_free(&b);

@@ -106,4 +106,36 @@ TEST(every_total_of_a_head_is_reported)
                 "epoch 22 0\n");
 }
 
+/* As the API writes values: so two items are not one with a comma. */
+TEST(the_fields_of_a_definition_that_differ_are_reported)
+{
+    static const char *one[] = {"a,b"}, *two[] = {"a", "b"};
+    struct coupon a, b;
+
+    coupon_init(&a);
+    a.version = 2;
+    a.title = "Ten \"%\"";
+    a.state = COUPON_ACTIVE;
+    a.starts_at_ms = 0;
+    a.ends_at_ms = 1000;
+    a.cap.total = 7;
+    a.discount.only.skus = (struct string_list){one, 1};
+    b = a;
+    compare_coupon(&a, &b, tell, NULL);
+    assert_reported("");
+    b.version = 3;
+    b.title = NULL;
+    b.state = COUPON_PAUSED;
+    b.starts_at_ms = COUPON_NULL;
+    b.cap.total = COUPON_NULL;
+    b.discount.only.skus = (struct string_list){two, 2};
+    compare_coupon(&a, &b, tell, NULL);
+    assert_reported("version 2 3\n"
+                    "/cap/total 7 null\n"
+                    "/discount/only/skus [\"a,b\"] [\"a\",\"b\"]\n"
+                    "/starts_at \"1970-01-01T00:00:00.000Z\" null\n"
+                    "/state \"active\" \"paused\"\n"
+                    "/title \"Ten \\\"%\\\"\" null\n");
+}
+
 RUN_TESTS(.each_setup = fresh, .teardown = release)
