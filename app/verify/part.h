@@ -11,7 +11,7 @@
 #include "coupons/slot.h"
 
 #define PARTS_MOST 10000
-#define PART_TAKING_BYTES INT64_C(230) /* a user with one redemption, in replay_users.h's form */
+#define PART_TAKING_BYTES INT64_C(290) /* a user with one redemption, in replay_users.h's form */
 #define PART_SLOT_BYTES INT64_C(120)   /* a slot, its user's name, and the hash of its code */
 #define PART_MEMORY (INT64_C(400) << 20)
 

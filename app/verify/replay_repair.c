@@ -83,10 +83,8 @@ static void repair_erasures(const struct reporting *t)
 {
     char where[WHERE_SIZE];
 
-    for (size_t i = 0; i < t->replay->users.size; i++) {
-        const struct kept_user *u = t->replay->users.slots[i];
-
-        if (!u || !u->erased_seq || !u->named_seq || u->listed || u->unlistable)
+    for (const struct kept_user *u = t->replay->users.by_alias; u; u = u->hh.next) {
+        if (!u->erased_seq || !u->named_seq || u->listed || u->unlistable)
             continue;
         snprintf(where, sizeof where, "alias %s", u->alias);
         report_one(t, FAULT_MISSING, where, (struct rewrite){.kind = REWRITE_ERASING, .alias = u->alias, .seq = u->erased_seq});

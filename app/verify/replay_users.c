@@ -1,62 +1,30 @@
 /* verify/replay_users.c -- see replay_users.h. */
 #include "verify/replay_users.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/hash.h"
 #include "coupons/fold.h"
-
-#define SIZE_FIRST 64
-
-/* ---- the table ---- */
-
-static size_t place_of(const struct kept_users *t, const char *alias)
-{
-    size_t at = (size_t)hash_mix(hash_text(HASH_NONE, alias)) & (t->size - 1);
-
-    while (t->slots[at] && strcmp(t->slots[at]->alias, alias) != 0)
-        at = (at + 1) & (t->size - 1);
-    return at;
-}
-
-static void grow(struct kept_users *t)
-{
-    struct kept_user **old = t->slots;
-    size_t size = t->size;
-
-    t->size = size ? size * 2 : SIZE_FIRST;
-    t->slots = checked(calloc(t->size, sizeof(struct kept_user *)));
-    for (size_t i = 0; i < size; i++)
-        if (old[i])
-            t->slots[place_of(t, old[i]->alias)] = old[i];
-    free(old);
-}
 
 static struct kept_user *find(struct kept_users *t, const char *alias)
 {
     struct kept_user *u;
-    size_t at;
 
-    if (t->count >= t->size / 4 * 3)
-        grow(t);
-    at = place_of(t, alias);
-    if (t->slots[at])
-        return t->slots[at];
-    u = t->slots[at] = arena_alloc(&t->arena, sizeof *u);
-    t->count++;
+    HASH_FIND_STR(t->by_alias, alias, u);
+    if (u)
+        return u;
+    u = arena_alloc(&t->arena, sizeof *u);
     memcpy(u->alias, alias, strnlen(alias, sizeof u->alias - 1));
+    HASH_ADD_STR(t->by_alias, alias, u);
     return u;
 }
 
 void kept_users_release(struct kept_users *t)
 {
     HASH_CLEAR(hh, t->codes);
-    free(t->slots);
+    HASH_CLEAR(hh, t->by_alias);
     arena_free(&t->batch);
     arena_free(&t->arena);
-    *t = (struct kept_users){.size = 0};
+    *t = (struct kept_users){.live = NULL};
 }
 
 /* ---- from what is kept, and back ---- */
@@ -241,9 +209,9 @@ void kept_users_settle(struct kept_users *t, const struct head *head)
 
 void kept_users_each(const struct kept_users *t, void (*take)(void *context, const struct redemption *r), void *context)
 {
-    for (size_t i = 0; i < t->size; i++)
-        for (size_t k = 0; t->slots[i] && k < t->slots[i]->count; k++) {
-            const struct kept_redemption *kept = &t->slots[i]->redemptions[k];
+    for (const struct kept_user *u = t->by_alias; u; u = u->hh.next)
+        for (size_t i = 0; i < u->count; i++) {
+            const struct kept_redemption *kept = &u->redemptions[i];
             struct redemption r;
 
             if (kept->state != SLOT_ISSUED && kept->state != SLOT_RESERVED)

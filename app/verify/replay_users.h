@@ -1,7 +1,7 @@
 /*
  * verify/replay_users.h -- internal to replay: what it keeps of a lane's users, by alias. No I/O.
  *
- * Kept     some 200 bytes for a user with one redemption: what later entries are checked by. No names, orders or metadata
+ * Kept     some 270 bytes for a user with one redemption: what later entries are checked by. No names, orders or metadata
  * Live     while a batch that touches the user is replayed: their state as the service folds it (fold.h), made from what is kept
  */
 #ifndef VERIFY_REPLAY_USERS_H
@@ -43,6 +43,7 @@ struct kept_user {
     int64_t erased_seq; /* of the batch that erased the user; 0: none */
     int64_t named_seq;  /* the last batch with the name; 0: none */
     struct kept_redemption *redemptions;
+    UT_hash_handle hh;
 };
 
 /* Of the batch that is replayed. */
@@ -60,8 +61,7 @@ struct kept_code {
 
 /* Zeroed: empty. */
 struct kept_users {
-    struct kept_user **slots; /* open addressing; 0 or a power of two of them */
-    size_t size, count;
+    struct kept_user *by_alias; /* ascending by when they first came */
     struct arena arena;
     struct kept_code *codes;
     struct live_user *live; /* in the arena `batch` */

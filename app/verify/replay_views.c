@@ -181,12 +181,9 @@ static bool has_unlisted_name(const struct kept_user *u)
 
 void replay_look_again(struct replay *r, name_stays_fn *stays, void *context)
 {
-    for (size_t i = 0; i < r->users.size; i++) {
-        struct kept_user *u = r->users.slots[i];
-
-        if (u && has_unlisted_name(u) && !stays(context, u->alias, u->named_seq))
+    for (struct kept_user *u = r->users.by_alias; u; u = u->hh.next)
+        if (has_unlisted_name(u) && !stays(context, u->alias, u->named_seq))
             u->named_seq = 0;
-    }
 }
 
 /* ---- the end ---- */
@@ -196,11 +193,7 @@ static void end_users(struct replay *r)
 {
     char where[WHERE_SIZE];
 
-    for (size_t i = 0; i < r->users.size; i++) {
-        const struct kept_user *u = r->users.slots[i];
-
-        if (!u)
-            continue;
+    for (const struct kept_user *u = r->users.by_alias; u; u = u->hh.next) {
         snprintf(where, sizeof where, "alias %s", u->alias);
         if (u->nameless && !u->erased_seq && !r->nameless && !is_erased_later(r, replay_hash(u->alias)))
             replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
