@@ -1,10 +1,6 @@
 /*
- * coupons/transfer.h -- transfer of slots between lanes of a coupon, as steps of two jobs: one in each lane.
+ * coupons/transfer.h -- transfer of slots between lanes of a coupon, as steps of two jobs: one in each lane (lanes/README.md).
  *
- * Shape    step k of the giver's job makes free slots retiring there; step k of the taker's makes as many new ones. Lane 0 is one of the
- *          two
- * Exact    a giver's step k + 1 is not asked for before the taker's step k is in the ledger. So the giver is at the taker's step, and both
- *          have moved as many; or it is one ahead, and what it moved more is on its way
  * Names    other jobs' ids are random letters and digits
  */
 #ifndef COUPONS_TRANSFER_H

@@ -1,10 +1,6 @@
 /*
- * lanes/slots.h -- free slots, and how they are transferred between the lanes of a coupon.
+ * lanes/slots.h -- free slots, and how they are transferred between the lanes of a coupon. README.md says why that is exact.
  *
- * Shape    a transfer is three requests: how far is the taker's job; free slots become retiring in the giver; as many new ones are
- *          made in the taker (coupons/transfer.h). Slots go through lane 0
- * Repeats  any of these requests may be made twice, by two processes at once, or the last one never: the next transfer between the two
- *          lanes, whoever begins it, asks for the same step again, and so ends what was begun
  * Owns     nothing
  */
 #ifndef LANES_SLOTS_H

@@ -2,8 +2,7 @@
  * store/arrivals.c -- the batches of all lanes in order of arrival, and the watermark: {_id: "reporter", arrived, behind: [{c, l}]}. All
  * that follows from batches that arrived before it is written, except in the lanes that it names.
  *
- * Why      a checkpoint says how much of one lane is written, but finding the lanes that have more means looking at all of them. Few
- *          batches arrive after the watermark, however many lanes there are
+ * Why      few batches arrive after the watermark, however many lanes there are: see "What is behind" in README.md
  * Time     `arrived` is the cluster time that the server gives a batch on arrival, whenever that batch was decided. So a batch that a
  *          worker decided long ago and sends now, or sends again, does not fall below the watermark
  * Behind   a damaged lane would keep the watermark where it is, and arrivals above it would pile up: the watermark names the lane and

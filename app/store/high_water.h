@@ -1,16 +1,14 @@
 /*
- * store/high_water.h -- whether the database is older than was seen here before, and how often it was restored.
+ * store/high_water.h -- whether the database is older than was seen here before, and how often it was restored: engine/ARCHIVE.md.
  *
- * Why      an older backup would give out ids, ordinals, receipts and webhook-ids twice, and nobody would notice. The database itself
- *          cannot tell: so each front keeps a high-water mark outside it
  * Mark     which database it is, its epoch, and the newest `arrived` in its ledger: the cluster time at which the server received a batch
  *          (arrivals.c). It is read with majority before it is written: the file never has more than a majority has. It lags by at most
  *          HIGH_WATER_MS
  * File     `mongodb.high_water_file`, one line: "coupons-high-water 1 DATABASE EPOCH SECONDS.INCREMENT", whole or absent
  *          (base/new_file.h). DATABASE is a hash of the key by which users are found, which is made with a database and is in each backup:
  *          so no database is judged by the mark of another
- * Epoch    collection `schema`: {_id: "restored", epoch, at}; absent: 0. `couponctl restored` raises it while nothing is running, so a
- *          process may read it once. A lane whose totals have a lower one first appends ENTRY_RESTORED (coupons/batch.h)
+ * Epoch    collection `schema`: {_id: "restored", epoch, at}; absent: 0. It is raised only while nothing runs, so a process may read it
+ *          once
  */
 #ifndef STORE_HIGH_WATER_H
 #define STORE_HIGH_WATER_H
