@@ -7,7 +7,7 @@
  * Twins  codes that match exactly may differ only in what the service's directory ignores, and share an entry there: it stays, with all
  *        of them, while one of them is not retired. A Bloom filter finds them, so an entry may be kept needlessly
  */
-#include "runner/work.h"
+#include "runner/code_drafts.h"
 
 #include <string.h>
 
@@ -60,7 +60,7 @@ static bool add_kept(struct work *w, int64_t from_b, int64_t to_b, int64_t next_
             if (!reads[i].codes[k] || buckets[i].slots[k].state == SLOT_RETIRED)
                 continue;
             directory_form(reads[i].codes[k], form);
-            code_bloom_add(&w->code_bloom, form);
+            bloom_add(&w->code_bloom, code_hash(form));
         }
         bucket_release(&buckets[i]);
     }
@@ -87,7 +87,7 @@ static bool is_kept(void *context, const char *form)
 {
     const struct work *w = context;
 
-    return code_bloom_may_have(&w->code_bloom, form);
+    return bloom_may_have(&w->code_bloom, code_hash(form));
 }
 
 static enum ending drop_codes(struct work *w, bool twins)

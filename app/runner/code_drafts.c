@@ -10,6 +10,8 @@
 #include "coupons/code.h"
 
 #define READ_PER_LOOK 8 /* codes read bucket by bucket in the time of one look-up */
+#define BLOOM_BYTES_PER_CODE 2
+#define BLOOM_BYTES_LEAST ((size_t)8192)
 
 /* ---- the turn ---- */
 
@@ -114,13 +116,22 @@ enum ending codes_turn_end(struct work *w)
 
 /* ---- drafts ---- */
 
+void code_bloom_init(struct bloom *b, int64_t codes)
+{
+    size_t bytes = BLOOM_BYTES_LEAST;
+
+    while (bytes < CODE_BLOOM_BYTES_MOST && bytes / BLOOM_BYTES_PER_CODE < (uint64_t)codes)
+        bytes *= 2;
+    bloom_init(b, bytes);
+}
+
 static void add_to_code_bloom(void *context, const char *code)
 {
     struct work *w = context;
     char normal[CODE_MAX + 1];
 
     if (code_normalise(code, (enum codes_match)w->coupon->codes.match, normal))
-        code_bloom_add(&w->code_bloom, normal);
+        bloom_add(&w->code_bloom, code_hash(normal));
 }
 
 /* Fill this turn's Bloom filter. If codes must be unique in the service, others' count too, and all are looked up. */
@@ -131,7 +142,7 @@ static enum ending fill_code_bloom(struct work *w)
 
     if (w->code_bloom_turn == w->turn)
         return ENDING_DONE;
-    code_bloom_release(&w->code_bloom);
+    bloom_release(&w->code_bloom);
     if (wanted)
         code_bloom_init(&w->code_bloom, w->head.next_n + w->job->total);
     while (e == ENDING_DONE && wanted &&
@@ -150,7 +161,7 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
 
     for (size_t i = 0; e == ENDING_DONE && i < count; i++) {
         codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
-        if (!code_bloom_may_have(&w->code_bloom, codes[i].normal))
+        if (!bloom_may_have(&w->code_bloom, code_hash(codes[i].normal)))
             continue;
         asked[asked_count] = codes[i];
         places[asked_count++] = i;
@@ -228,7 +239,7 @@ enum announced codes_announce(struct work *w, struct code_draft *codes, size_t c
     enum announced a;
 
     for (size_t i = 0; i < count; i++) /* while it is certain that it has none of them */
-        code_bloom_add(&w->code_bloom, codes[i].normal);
+        bloom_add(&w->code_bloom, code_hash(codes[i].normal));
     *made = 0;
     a = draft(w, codes, count, e);
     if (a != ANNOUNCED)

@@ -9,10 +9,21 @@
 #ifndef RUNNER_CODE_DRAFTS_H
 #define RUNNER_CODE_DRAFTS_H
 
+#include "base/hash.h"
 #include "runner/work.h"
 
 /* Slots per step: looking up this many codes takes one read and one write. */
 #define CODES_STEP_MOST 24576
+
+/* The filter of a coupon's possible codes, in look-up form: a code that was never added is not the coupon's. Looking one up in the database
+ * costs more than writing it, and most are new. Start empty, for about this many codes: 16 to 32 bits for each, up to
+ * CODE_BLOOM_BYTES_MOST; beyond that, more and more false positives. */
+#define CODE_BLOOM_BYTES_MOST ((size_t)16 << 20)
+void code_bloom_init(struct bloom *b, int64_t codes);
+static inline uint64_t code_hash(const char *code)
+{
+    return hash_mix(hash_text(HASH_NONE, code));
+}
 
 /* Make sure that the job has its turn, and knows coupon and totals: w->turn, w->coupon, w->head. Cheap if nothing changed. */
 enum ending codes_ready(struct work *w);

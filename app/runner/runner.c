@@ -133,7 +133,7 @@ static void run_job(struct runner *r, struct store *session, const struct job *j
     }
     conclude(&w, e);
     buf_free(&w.result);
-    code_bloom_release(&w.code_bloom);
+    bloom_release(&w.code_bloom);
     arena_free(&w.keep);
     arena_free(&w.arena);
 }

@@ -14,11 +14,11 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/bloom.h"
 #include "base/buf.h"
 #include "base/config.h"
 #include "base/stop.h"
 #include "engine/engine.h"
-#include "runner/code_bloom.h"
 #include "runner/failing.h"
 #include "store/mongo.h"
 
@@ -60,7 +60,7 @@ struct work {
     bool known;            /* the following is as of our last batch */
     struct head head;
     const struct coupon *coupon;
-    struct code_bloom code_bloom; /* the coupon's possible codes; without blocks if not worth it */
+    struct bloom code_bloom; /* the coupon's possible codes; without blocks if not worth it */
     int64_t code_bloom_turn; /* the turn in which it was filled */
     int64_t clean_turn;    /* the turn in which the last drafts were completed; 0: they may be partial */
 };
