@@ -197,7 +197,7 @@ MAY_LACK = {
     "Totals": {"archived", "elsewhere", "epoch"}, "ReportRow": {"coupon", "code"}, "AsOf": {"seq"}, "Redemption": {"receipt", "allocations"},
     "Check": {"reason", "missing_minor"}, "Candidate": {"reason", "missing_minor"}, "Readiness": {"clock_offset_s"},
     "CouponPage": {"incomplete"}, "Wallet": {"incomplete"}, "StoredRedemption": {"first_order", "numbers"},
-    "StoredEntry": {"fingerprint", "numbers", "shares"},
+    "StoredEntry": {"fingerprint", "numbers", "shares"}, "Webhook": {"secret"},
 }
 # What these have depends on their kind: they always have only this.
 BY_KIND = {"Discount": {"kind"}, "Entry": {"kind"}, "EventEntry": {"kind", "id", "slot", "user"}, "JobResult": set()}

@@ -86,7 +86,7 @@ def test_a_subscription_is_made_shown_listed_changed_and_deleted(ops, hook):
     assert made in listed.ok()["items"] and secret.encode() not in listed.body
     changed = ops.patch(at, {"url": "http://127.0.0.1:2/y", "events": ["redemption.batch"], "state": "disabled"}, match=None).ok()
     assert (changed["url"], changed["events"], changed["state"]) == ("http://127.0.0.1:2/y", ["redemption.batch"], "disabled")
-    assert changed["reason"] == "asked" and changed["changed_at"] > made["changed_at"]
+    assert changed["reason"] == "asked" and changed["changed_at"] > made["changed_at"] and set(changed) == FIELDS
     assert ops.patch(at, {"state": "enabled"}, match=None).ok()["reason"] is None
     ops.delete(at).expect(204)
     for reply in (ops.get(at), ops.delete(at), ops.patch(at, {}, match=None), ops.post(f"{at}/rotate"), ops.get(f"{at}/deliveries")):

@@ -666,7 +666,6 @@ TEST(words_are_those_of_the_code)
         {"EventEntry", "was", slot_word, 0, false, false},
         {"Delivery", "type", delivery_word, 0, false, false},
         {"Webhook", "events", event_word, 0, true, false},
-        {"WebhookWithSecret", "events", event_word, 0, true, false},
         {"NewWebhook", "events", event_word, 0, true, false},
         {"WebhookChange", "events", event_word, 0, true, false},
     };
