@@ -184,8 +184,7 @@ static void expect_member(const char *at, struct json_object *o, const struct me
         expect_default(at, o, m->fallback);
         return;
     }
-    if (object)
-        o = object_of(at, o, m->nullable);
+    o = object ? object_of(at, o, m->nullable) : resolve(o);
     expect_type(at, o, m->type, m->nullable && !object);
     assert_null(get(o, "enum"));
     expect_bound(at, o, "minLength", string ? m->min : 0, 0);
