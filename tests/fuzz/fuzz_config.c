@@ -39,13 +39,22 @@ static char *print(const struct config *c, size_t *len)
     return text;
 }
 
+/* A value that is not empty ends in a blank. */
+static bool has_blank_at_end(const char *text)
+{
+    for (const char *at = text; (at = strstr(at, " \n")); at++)
+        if (at > text && at[-1] != '=')
+            return true;
+    return false;
+}
+
 /* White space around a value, a comment's sign within it, and a password are not for a file: such texts need not come back. */
 static bool is_plain(const struct config *c)
 {
     size_t len;
     char *text = print(c, &len);
     bool plain = !strstr(text, " ;") && !strstr(text, "***") && !strchr(text, '\r') && !strchr(text, '\t') &&
-                 !strstr(text, "=  ") && !strstr(text, " \n") && !strchr(text, '\v') && !strchr(text, '\f');
+                 !strstr(text, "=  ") && !has_blank_at_end(text) && !strchr(text, '\v') && !strchr(text, '\f');
 
     free(text);
     return plain;

@@ -373,9 +373,9 @@ def test_a_long_report_is_sent_whole(stack, reporting, seeded):
     assert reporting.request("HEAD", target).expect(200).body == b""
 
 
-def make_year(database):
-    """Totals of a thousand coupons on each day of 2024, which the database makes: to send them costs more than the reports. How much
-    was redeemed."""
+def make_days(database, days):
+    """Totals of a thousand coupons on each of the first days of 2024, which the database makes: to send them costs more than the reports.
+    How much was redeemed."""
     day_ms, quarter_ms = 86_400_000, 900_000
 
     def up_to(number, unit):
@@ -383,7 +383,7 @@ def make_year(database):
 
     database.seed.insert_one({})
     database.seed.aggregate([
-        {"$project": {"c": {"$range": [0, 1000]}, "day": {"$range": [0, 366]}}}, {"$unwind": "$c"}, {"$unwind": "$day"},
+        {"$project": {"c": {"$range": [0, 1000]}, "day": {"$range": [0, days]}}}, {"$unwind": "$c"}, {"$unwind": "$day"},
         {"$project": {
             "_id": {"c": {"$concat": ["year-", {"$toString": "$c"}]}, "l": {"$literal": 0},
                     "at": {"$add": [datetime.datetime(2024, 1, 1), {"$multiply": ["$day", day_ms]}, up_to(96, quarter_ms)]}},
@@ -395,10 +395,10 @@ def make_year(database):
 
 
 @pytest.mark.full
-def test_a_year_of_days_of_a_thousand_coupons_is_read_once(another_stack, tmp_path, figure):
+def test_days_of_a_thousand_coupons_are_read_once(another_stack, tmp_path, figure):
     """Summed, and each by itself: the database looks at each row and its key once. On a copy of its own: the shared one has more than a
     thousand coupons, and their rows would be too many. By curl: the answer is too long for the client here."""
-    stack, days, coupons, path = another_stack(), 366, 1000, tmp_path / "report.json"
+    stack, days, coupons, path = another_stack(), 121, 1000, tmp_path / "report.json"
     key = stack.client("reporting").key
 
     def ask(url):
@@ -410,12 +410,12 @@ def test_a_year_of_days_of_a_thousand_coupons_is_read_once(another_stack, tmp_pa
         assert status in (b"200", b"503"), path.read_text()
         return status == b"200" and (float(took_s), scanned(stack) - before)
 
-    redeemed = make_year(stack.database)
-    target = "/coupons/-/reports?period=day&tz=UTC&from=2024-01-01T00:00:00Z&to=2025-01-01T00:00:00Z"
+    redeemed = make_days(stack.database, days)
+    target = "/coupons/-/reports?period=day&tz=UTC&from=2024-01-01T00:00:00Z&to=2024-05-01T00:00:00Z"
     for more, rows in (("", days), ("&group=coupon", days * coupons)):
         took_s, looked = wait_until("the report", lambda: ask(f"http://127.0.0.1:{stack.port}{target}{more}"))
         said = json.loads(path.read_bytes())
-        assert len(said["items"]) >= rows and total(said, "redeemed") == redeemed
+        assert len(said["items"]) == rows and total(said, "redeemed") == redeemed
         assert days * coupons <= looked < 2 * days * coupons + 100 * coupons, looked
         figure(f"a report of {rows:,} rows of {coupons:,} coupons: {took_s:.1f} s, {looked:,} documents and keys looked at")
 
