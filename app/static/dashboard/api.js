@@ -10,7 +10,7 @@ const KEY = "coupons-key",
 const TIMEOUT_MS = 30000,
   NOT_MODIFIED = 304;
 
-export class Problem extends Error {
+class Problem extends Error {
   constructor(status, document, requestId, retryAfterS = 0) {
     super(document.title ?? `HTTP status ${status}`);
     this.status = status;

@@ -6,10 +6,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const ATTRIBUTES = new Set([
-  "accept", "for", "form", "height", "href", "id", "inputmode", "lang", "list", "max", "maxlength", "min", "method", "name", "novalidate",
-  "open", "placeholder", "points", "rel", "role", "rows", "scope", "src", "step", "tabindex", "title", "type", "value", "viewBox", "width",
-  "autocomplete", "autocapitalize", "spellcheck", "autofocus", "required", "disabled", "checked", "selected", "hidden", "multiple",
-  "download", "preserveAspectRatio",
+  "accept", "for", "form", "href", "id", "inputmode", "list", "max", "maxlength", "min", "method", "name", "novalidate", "open",
+  "placeholder", "points", "role", "rows", "scope", "step", "tabindex", "title", "type", "value", "viewBox", "width", "autocomplete",
+  "autocapitalize", "spellcheck", "required", "disabled", "checked", "hidden", "download", "preserveAspectRatio",
 ]);
 
 /* Addresses are ours, or a file made here: never what somebody sent. */

@@ -200,7 +200,7 @@ function offerWhich({which, input}, zone) {
 }
 
 /* The fields of a form, and their contents. */
-export class Fields {
+class Fields {
   constructor(fields, values) {
     const all = fields.map((field) => (typeof field === "string" ? {node: el("h3", {}, field), heading: true} : fieldRow(field)));
 

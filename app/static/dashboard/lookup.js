@@ -57,7 +57,7 @@ function metadata(redemption) {
 }
 
 /* coupons: the definitions of all that the items are of; with `one` they are of that one alone, whose name goes without saying. */
-export function redemptionTable(coupons, items, done, signal, one = null) {
+function redemptionTable(coupons, items, done, signal, one = null) {
   const discounted = items.some((r) => r.discount_minor > 0),
     zoneOf = (r) => zoneFor(coupons[r.coupon]?.time_zone ?? "UTC");
   const columns = [

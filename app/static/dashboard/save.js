@@ -4,7 +4,7 @@ import {button, el, toast, toastProblem} from "./dom.js";
 
 const KEEP_MS = 60000; // until then the browser has begun to write it
 
-export function saveBlob(blob, name) {
+function saveBlob(blob, name) {
   const href = URL.createObjectURL(blob);
 
   el("a", {download: name, href}).click();
