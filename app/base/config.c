@@ -321,7 +321,7 @@ int config_load(struct config *c, const char *path, const char *const *overrides
         if (r.config->runner_step_slots % 64)
             fail(&r, "runner.step_slots is %d; it must be a multiple of 64", r.config->runner_step_slots);
         if (!address_networks_valid(r.config->webhooks_networks, &wrong))
-            fail(&r, "webhooks.networks: %.*s is not a network", (int)strcspn(wrong, ", \t"), wrong);
+            fail(&r, "webhooks.networks has %.*s; it must have networks, such as 10.1.0.0/16", (int)strcspn(wrong, ", \t"), wrong);
     }
     return r.failed ? -1 : 0;
 }

@@ -121,7 +121,7 @@ struct walk {
     struct json *json;  /* the page; NULL: CSV is sent through csv */
     struct buf csv;
     size_t room;        /* items that fit on the page */
-    size_t at_once;     /* takings settled together: at first as many as fit, then twice as many each time, since few pass the filter */
+    size_t at_once;     /* takings settled together: as many as fit; once some do not pass the filter, twice as many each time */
     size_t looked_at, looked_at_max;
     struct lane_walk *lanes;
     int64_t lane_count;
@@ -262,7 +262,7 @@ static void settle(struct walk *w)
 {
     struct request *r = w->request;
     struct taking *named[TAKINGS_AT_ONCE];
-    size_t count = 0;
+    size_t count = 0, passed = 0;
 
     for (size_t i = 0; i < w->count && !w->failed; i++) {
         if (w->takings[i].user)
@@ -283,10 +283,12 @@ static void settle(struct walk *w)
         }
         write_one(w, t);
         w->room--;
+        passed++;
     }
     send_csv(w);
+    w->at_once = passed == w->count ? w->room : 2 * w->at_once;
+    w->at_once = w->at_once < TAKINGS_AT_ONCE ? w->at_once : TAKINGS_AT_ONCE;
     w->count = 0;
-    w->at_once = w->at_once < TAKINGS_AT_ONCE / 2 ? 2 * w->at_once : TAKINGS_AT_ONCE;
     arena_reset(&w->arena);
 }
 

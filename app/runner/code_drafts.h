@@ -15,11 +15,13 @@
 /* Slots per step: looking up this many codes takes one read and one write. */
 #define CODES_STEP_MOST 24576
 
-/* The filter of a coupon's possible codes, in look-up form: a code that was never added is not the coupon's. Looking one up in the database
- * costs more than writing it, and most are new. Start empty, for about this many codes: 16 to 32 bits for each, up to
- * CODE_BLOOM_BYTES_MOST; beyond that, more and more false positives. */
 #define CODE_BLOOM_BYTES_MOST ((size_t)16 << 20)
+
+/* The filter of a coupon's possible codes, in look-up form: a code that was never added is not the coupon's. Looking one up in the database
+ * costs more than writing it, and most are new. It begins empty, with 16 to 32 bits for each of about so many codes, up to
+ * CODE_BLOOM_BYTES_MOST: with more, it says more often that a new one may be there. */
 void code_bloom_init(struct bloom *b, int64_t codes);
+/* What the filter keeps of a code: NUL-terminated, in its look-up form. */
 static inline uint64_t code_hash(const char *code)
 {
     return hash_mix(hash_text(HASH_NONE, code));

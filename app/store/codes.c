@@ -234,15 +234,25 @@ static bool has_form(const char *code, code_form *form, const char *wanted)
     return code && form(code, found) && strcmp(found, wanted) == 0;
 }
 
-/* Rows of an import mostly come in the order of their slots, and then have one read for each bucket. */
+static int by_n(const void *a, const void *b)
+{
+    const struct look_up *const *x = a, *const *y = b;
+
+    return (*x)->n < (*y)->n ? -1 : (*x)->n > (*y)->n;
+}
+
 enum store_status codes_check(struct session *session, const char *coupon, code_form *form,
                               struct look_up **items, size_t count)
 {
-    struct bucket_codes_read *reads = checked(calloc(BUCKETS_PER_CHECK, sizeof *reads));
+    struct bucket_codes_read *reads;
     enum store_status status = STORE_OK;
     struct arena a;
 
+    if (count == 0)
+        return STORE_OK;
+    reads = checked(calloc(BUCKETS_PER_CHECK, sizeof *reads));
     arena_init(&a, 0);
+    qsort(items, count, sizeof *items, by_n); /* one read for each bucket */
     for (size_t first = 0, end; status == STORE_OK && first < count; first = end) {
         size_t k = 0;
 

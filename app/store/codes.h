@@ -53,7 +53,8 @@ bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS]);
 enum store_status code_buckets_find(struct session *session, const char *coupon, int64_t from_b, int64_t to_b, size_t most,
                                     session_row *row, void *context);
 
-/* Set `found` for each item, whose n is a slot: true if the code bucket of the coupon's slot n has the code, in that form. */
+/* Set `found` for each item, whose n is a slot: true if the code bucket of the coupon's slot n has the code, in that form. Sorts items
+ * by n. */
 typedef bool code_form(const char *code, char form[CODE_MAX + 1]);
 enum store_status codes_check(struct session *session, const char *coupon, code_form *form,
                               struct look_up **items, size_t count);

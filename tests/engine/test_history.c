@@ -121,9 +121,10 @@ static void adjust_often(const struct redemption *r)
     char key[16];
 
     for (int i = 0; i < USER_STATE_ADJUSTMENTS_MAX; i++) {
-        struct op op = rig_step(r, 0, key);
+        struct op op;
 
         snprintf(key, sizeof key, "a%d", i);
+        op = rig_step(r, 0, key);
         op.in.redemption.adjusts = true;
         rig_call(0, &op);
         assert_int_equal(op.outcome.result, CPN_OK);

@@ -138,7 +138,8 @@ def check_asked_for(e):
     for batch in e.replay.batches:
         for entry in batch["entries"]:
             ends = entry["kind"] in ENDINGS and id(entry) not in ended and not erased.in_passing(e, entry)
-            if "key" in entry and entry["kind"] != "define" and entry["key"] not in keys or ends:
+            made = "key" in entry and entry["kind"] != "define" and entry["key"] not in keys
+            if made or ends:
                 e.complain("I3", f"nobody asked for it: {entry}")
 
 

@@ -14,7 +14,7 @@ from problems import PROBLEMS
 
 TIMEOUT_S = 120
 LATE_S, LATE_TRIES = 4, 4  # how long a request waits that met its deadline, and how often it is sent then
-SHORT_S = 0.2  # between the tries of a copy whose deadlines are shorter than that, for as long as a reply may take
+SHORT_S = 0.2  # between the tries of an impatient copy, which end after TIMEOUT_S
 keys = itertools.count(1)
 public_keys = set()  # those of the role public
 

@@ -130,7 +130,7 @@ def held_by(watermark):
 
 def shortly_before_midnight(start, zone="UTC"):
     """Copies, made by start(), whose clocks show that a day of the zone ends within seconds; that midnight; seconds until it comes. One
-    at a time: where starting takes so long that too little of the day is left, or whoever asked wants another, that gets more of it."""
+    at a time: the next has more of the day left, and comes where starting took too long, or the caller goes on."""
     for ahead_s in (20, 60, 150, 400):
         now = datetime.datetime.now(zoneinfo.ZoneInfo(zone))
         midnight = datetime.datetime.combine(now.date() + datetime.timedelta(1), datetime.time(), now.tzinfo)

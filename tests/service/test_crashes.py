@@ -18,7 +18,7 @@ from client import Direct
 from effort import effort
 from halves import asleep, buckets_of
 from stack import LONG_DRAIN, WORKERS, Failing, age_s, children, wait_until
-from swarm import Call, Swarm, by_code, kill_under_load, swarm, take, taken, takers
+from swarm import PATIENCE_S, Call, Swarm, by_code, kill_under_load, swarm, take, taken, takers
 
 pytestmark = pytest.mark.heavy
 KILLS = effort(3, 6, 20)
@@ -175,7 +175,7 @@ def test_a_reload_under_load_loses_no_request(stack):
     """SIGHUP to the master: every process gets a successor, nobody is refused."""
     coupon = stack.coupon(slots=100_000)
     before = stack.pids()
-    with Swarm([stack.way()], takers(coupon), connections=32, repeat=False, pause_s=0.005) as crowd:
+    with Swarm([stack.way()], takers(coupon), connections=32, repeat=False, pause_s=0.005, late_s=PATIENCE_S) as crowd:
         crowd.more(300)
         stack.signal("coupond", signal.SIGHUP)
         wait_until("successors", lambda: all(p and p != before[n] for n, p in stack.pids().items()))

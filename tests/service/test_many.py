@@ -125,7 +125,7 @@ def standing(stack, few=None):
     as it is more than of the few: what a slow machine adds, it does not add each time."""
     pids = stack.pids()
     work = dict.fromkeys(pids, WORK_S)
-    for turn in range(20):
+    for turn in range(6):
         if turn >= 3 and not (few and more_work(few, work)):
             break
         before = {name: processor_s([pid]) for name, pid in pids.items()}

@@ -20,11 +20,10 @@ import pymongo
 import pytest
 
 import ledger
-from client import LATE_S
 from own_nginx import certificate, own_nginx
 from ports import free_port
 from stack import BUILD, LONG_DRAIN, ROOT, Stack, wait_until
-from swarm import Swarm, by_code, swarm, taken, takers
+from swarm import PATIENCE_S, Swarm, by_code, swarm, taken, takers
 from test_ctl import commands
 
 
@@ -224,7 +223,7 @@ def test_a_restart_under_load_refuses_nobody(beside):
     stack = beside(LONG_DRAIN)
     coupon = stack.coupon(slots=200_000)
     before, master = stack.pids(), stack.pid("coupond")
-    with Swarm([stack.way()], takers(coupon), connections=16, again=(), pause_s=0.01) as crowd:
+    with Swarm([stack.way()], takers(coupon), connections=16, again=(), pause_s=0.01, late_s=PATIENCE_S) as crowd:
         crowd.more(300)
         stack.script("restart", status=0)
         crowd.more(300)
@@ -232,7 +231,7 @@ def test_a_restart_under_load_refuses_nobody(beside):
     # A connection that nginx closes while it is idle may meet a request that is just being sent, once for each of the two
     # ways: it was never read, for its repeat over a new connection is no replay. Nothing else was repeated.
     assert by_code(calls) == {"201": len(calls)}, by_code(calls)
-    assert sum(c.tries - 1 for c in calls if c.answered_at - c.asked_at < LATE_S) <= 2 * 16, [c for c in calls if c.tries > 1]
+    assert sum(c.tries - 1 for c in calls) <= 2 * 16, [c for c in calls if c.tries > 1]
     assert stack.pid("coupond") not in (None, master)
     assert not set(before.values()) & set(stack.pids().values())
     assert not (stack.var / "run" / "next").exists()
@@ -442,11 +441,24 @@ def one_address_holds_a_hundred_requests(port, trusting):
         def half_a_body():
             s = slow.enter_context(trusting.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost"))
             s.sendall(b"POST /coupons/x/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+            s.setblocking(False)
+            return s
 
-        for _ in range(100):
-            half_a_body()
-        # nginx gives each up after a while: then there are others
-        wait_until("the next one to be refused", lambda: status() == 429 or half_a_body())
+        def is_given_up(s):
+            try:
+                return s.recv(1) is not None
+            except ssl.SSLWantReadError:
+                return False
+            except OSError:
+                return True
+
+        def refused():
+            """With a hundred, of which nginx gives each up after a while: then there is another one."""
+            held[:] = [half_a_body() if is_given_up(s) else s for s in held]
+            return status() == 429
+
+        held = [half_a_body() for _ in range(100)]
+        wait_until("the next one to be refused", refused)
     wait_until("it to be served again", lambda: status() == 200)
 
 

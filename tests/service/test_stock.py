@@ -10,6 +10,7 @@ from halves import asleep
 from ledger import LaneLedger, check_chain, read
 from stack import WORKERS, wait_until
 from test_replenish import forget_what_was_reported
+from within import within
 
 
 def new(ops, cap=None, key=None, may_fail=False, **members):
@@ -268,7 +269,8 @@ def test_where_codes_are_not_made_soon_the_answer_names_their_job(beside):
     stack = beside("[worker]\nrequest_deadline_ms = 60000\n")
     ops, body = stack.client("ops"), {"id": "waits", "generate": True, "codes": {"source": "generated"}}
     with asleep(stack, ["runner"]):
-        made = new(ops, key="k", may_fail=True, **body).ok(201)
+        with within(20, "the answer that names the job", stack.all_pids):
+            made = new(ops, key="k", may_fail=True, **body).ok(201)
         assert ops.get(f"/coupons/-/jobs/{made['job']}").ok()["state"] == "queued"
         assert slots(stack, "waits") == (0, 0)
     stack.job_at(f"/coupons/-/jobs/{made['job']}")

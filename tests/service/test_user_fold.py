@@ -1,5 +1,6 @@
 """users.fold: which spellings of a name are one user. Wherever a call names one, it is the same; every answer has the folded name; and the
 database keeps the setting of its first start."""
+import itertools
 import urllib.parse
 
 import pytest
@@ -91,9 +92,9 @@ def test_a_code_belongs_to_every_spelling(folding, shop):
 def test_guesses_count_for_the_folded_name(folding, shop):
     for i in range(PER_USER):
         shop.post("/coupons/-/resolve", {"code": f"NO-SUCH-{i}", "user": f"Guesser+{i}@x.de"}).expect(200)
-    # one more is due every twelve seconds
+    more = itertools.count()  # another spelling each time: one more is due every twelve seconds
     refused = wait_until("a refusal", lambda: (reply := shop.post("/coupons/-/resolve", {
-        "code": "NO-SUCH", "user": "guesser+more@X.de"})).status != 200 and reply)
+        "code": "NO-SUCH", "user": f"guesser+more{next(more)}@X.de"})).status != 200 and reply)
     refused.problem("rate_limited")
     shop.post("/coupons/-/resolve", {"code": "NO-SUCH", "user": "another@x.de"}).expect(200)
 

@@ -79,7 +79,7 @@ TEST(an_error_names_file_line_key_and_bound)
     assert_refused("[log]\nlevel = loud\n", ":2: log.level is \"loud\"; it must be one of debug|info|warning|error");
     assert_refused("[mongodb]\ndatabase =\n", ":2: mongodb.database is 0 bytes long; it must be 1 to 38 bytes");
     assert_refused("[runner]\nstep_slots = 100\n", "runner.step_slots is 100; it must be a multiple of 64");
-    assert_refused("[webhooks]\nnetworks = 10.0.0.0/8, 10.1, fd00::/8\n", "webhooks.networks: 10.1 is not a network");
+    assert_refused("[webhooks]\nnetworks = 10.0.0.0/8, 10.1, fd00::/8\n", "webhooks.networks has 10.1; it must have networks, such as 10.1.0.0/16");
 }
 
 TEST(a_line_that_would_be_cut_is_refused)

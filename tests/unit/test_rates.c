@@ -44,7 +44,7 @@ static void assert_let_in(enum rate kind, const char *who, int limit, int64_t ea
 
     while ((wait = rate_charge(kind, who, limit, 1)) == 0)
         let_in++;
-    assert_in_range(let_in, limit, limit + 1 + mono_ms_between(began, mono_now()) / each_ms);
+    assert_in_range(let_in, limit, limit + (1 + mono_ms_between(began, mono_now())) / each_ms);
     assert_in_range(wait, 1, each_ms);
 }
 
@@ -176,7 +176,7 @@ TEST(processes_count_together)
         assert_true(wait(&status) > 0 && WIFEXITED(status));
         let_in += WEXITSTATUS(status);
     }
-    assert_in_range(let_in, 100, 101 + mono_ms_between(began, mono_now()) / 600); /* one is paid every 0.6 s */
+    assert_in_range(let_in, 100, 100 + (1 + mono_ms_between(began, mono_now())) / 600); /* one is paid every 0.6 s */
 }
 
 RUN_TESTS(.each_setup = fresh)
