@@ -103,7 +103,7 @@ static enum handled answer_of_user(struct request *r, const struct redemption_fi
 
 struct taking {
     struct redemption redemption; /* as in the ledger's entry; then as of now */
-    int64_t seq, index;           /* of its batch, of that entry */
+    int64_t index;                /* of that entry in its batch */
     int64_t since;                /* of a hold: the last batch about the issued one; else 0 */
     const char *user;             /* NULL: erased */
 };
@@ -150,7 +150,7 @@ static void add_taking(struct walk *w, const struct batch *b, const struct entry
 
     user_state_init(&u, "", e->alias);
     fold_user_state_entry(&u, e, &b->head, b->lane, a);
-    *t = (struct taking){.seq = b->head.seq, .index = e - b->entries, .since = e->since, .user = arena_strdup(a, e->user)};
+    *t = (struct taking){.index = e - b->entries, .since = e->since, .user = arena_strdup(a, e->user)};
     set_redemption(t, &u.redemptions[0], a);
 }
 
@@ -247,12 +247,18 @@ static void send_csv(struct walk *w)
     buf_clear(&w->csv);
 }
 
+/* From now on, as many are settled together. */
+static void settle_at_once(struct walk *w, size_t count)
+{
+    w->at_once = count < TAKINGS_AT_ONCE ? count : TAKINGS_AT_ONCE;
+}
+
 /* The page is full: the next one begins with takings[i]. */
 static void go_back(struct walk *w, size_t i)
 {
     assert(i < w->count && w->room == 0 && w->json);
     for (size_t later = w->count; later-- > i;)
-        w->lanes[w->takings[later].redemption.lane].before = w->takings[later].seq + 1;
+        w->lanes[w->takings[later].redemption.lane].before = w->takings[later].redemption.seq + 1;
     w->lane = w->takings[i].redemption.lane;
     w->index = w->takings[i].index + 1;
 }
@@ -286,8 +292,7 @@ static void settle(struct walk *w)
         passed++;
     }
     send_csv(w);
-    w->at_once = passed == w->count ? w->room : 2 * w->at_once;
-    w->at_once = w->at_once < TAKINGS_AT_ONCE ? w->at_once : TAKINGS_AT_ONCE;
+    settle_at_once(w, passed == w->count ? w->room : 2 * w->at_once);
     w->count = 0;
     arena_reset(&w->arena);
 }
@@ -381,7 +386,7 @@ static bool walk(struct walk *w)
 {
     int64_t lane = w->index > 0 ? w->lane : newest_lane(w);
 
-    w->at_once = w->room < TAKINGS_AT_ONCE ? w->room : TAKINGS_AT_ONCE;
+    settle_at_once(w, w->room);
     while (lane >= 0 && next_batch(w, lane) && walk_batch(w, lane))
         lane = newest_lane(w);
     if (!w->failed)

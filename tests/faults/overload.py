@@ -9,13 +9,13 @@ What is counted holds however slow the machine is: wrong() tells. Rates and time
 """
 import dataclasses
 import os
-import pathlib
 import resource
 import time
 
 from generator import Generator
 from replica_set import SetStack
 from stack import SETTINGS, SLOW_DATABASE, processor_s
+from within import IDLE, WAITS_FOR_DISK, machine_s
 
 DISK_MS = 50
 BATCH = 64
@@ -54,17 +54,12 @@ class Figures:
                 f"{self.batch:.0f} in a batch, {self.peak_batch:.0f} at the peak; others had {self.others:.0%} of the processors")
 
 
-def idle_s():
-    """Of all processors, so far. What other machines take is not idle."""
-    fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
-
-
 def known_s(stack):
-    """What the processors have spent so far on the stack, on being idle, and on the generator."""
+    """What the processors have spent so far on the stack, on being idle, and on the generator. What other machines take is not idle."""
     generator = resource.getrusage(resource.RUSAGE_CHILDREN)
     members = [member.pid for member in stack.replica_set.members]
-    return processor_s(stack.all_pids() + members) + idle_s() + generator.ru_utime + generator.ru_stime
+    idle = machine_s(IDLE, WAITS_FOR_DISK) * os.cpu_count()
+    return processor_s(stack.all_pids() + members) + idle + generator.ru_utime + generator.ru_stime
 
 
 class Counted:

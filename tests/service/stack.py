@@ -23,6 +23,7 @@ from swarm import DirectWay, HttpWay
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("COUPONS_BUILD", "build")  # scripts/run takes the programs from there, too
 WORKERS = 2
+HELD_S = 9  # for ten seconds a worker holds what nobody reads, and waits for a body of which nothing comes
 PATIENCE_S = 180  # that something comes is what is tested, not when: the machine may have much other work
 # A caller's patience is long likewise: nobody is to get `busy` because of other work. So is that of couponctl with a database that
 # pauses.

@@ -18,7 +18,7 @@ from contract import resolved
 from crowd import take_all, users
 from halves import asleep
 from own_nginx import open_below, own_nginx
-from stack import PATIENCE_S, ROOT, children, wait_until
+from stack import HELD_S, PATIENCE_S, ROOT, children, wait_until
 from swarm import Call, Swarm, by_code
 from within import within
 
@@ -267,7 +267,7 @@ def test_large_bodies_together_have_a_limit(another_stack):
         wait_until("a refusal", lambda: any(call.reply.status == 503 for call in crowd.done))
     calls = crowd.result()
     # a body of which nothing comes for ten seconds is given up
-    silent = [call for call in calls if call.reply.status in (400, 408) and call.answered_at - call.asked_at > 9]
+    silent = [call for call in calls if call.reply.status in (400, 408) and call.answered_at - call.asked_at > HELD_S]
     refused = [call.reply for call in calls if call.reply.status != 200 and call not in silent]
     assert 1 <= len(refused) <= more, by_code(calls)
     for reply in refused:
@@ -418,7 +418,7 @@ def lists_pass_streams(stack, coupon, of, accept):
         for s in sockets:
             left.register(s, 0)
         are_left = left.poll(0) == []
-        assert are_left or time.monotonic() - began > 9, "the worker has given them up; others had to wait for that"
+        assert are_left or time.monotonic() - began > HELD_S, "the worker has given them up; others had to wait for that"
         return are_left
 
 

@@ -10,12 +10,11 @@ import pytest
 import fastcgi
 from client import Http
 from own_nginx import own_nginx
-from stack import PATIENCE_S, Stack, wait_until
+from stack import HELD_S, PATIENCE_S, Stack, wait_until
 from swarm import Call, DirectWay, HttpWay, Swarm, by_code, swarm, take
 
 RATE = 40
 ADDRESS = 400
-HELD_S = 9  # for ten seconds a worker holds what nobody reads
 
 
 @pytest.fixture(scope="module")
